@@ -1,0 +1,76 @@
+"""The denominators of the policy losses: what one token of a row weighs in the loss of a step."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reference.oracle.inputs import Bools, Floats, choice, positive
+
+ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "rloo")
+DAPO_DENOMINATORS = ("global", "group", "trl")
+
+
+def row_weights(
+    mask: Bools,
+    *,
+    algorithm: str,
+    max_length: int | None,
+    micro_batches: Sequence[int] | None,
+    dapo_denominator: str | None,
+    group_size: int | None,
+    tokens_in_step: float | None,
+) -> Floats:
+    """Every aggregation is a weighted sum of token losses, with one weight per row.
+
+    "grpo", "gspo", "rloo": 1 / (B n_i), so that a per-sequence loss repeated on its n_i tokens is averaged over rows.
+    "dapo": 1 / (all tokens), or per prompt 1 / (P tokens of the prompt), or 1 / tokens_in_step.
+    "bnpo-trl": 1 / (M tokens of the micro-batch). "dr_grpo": 1 / (B max_length).
+
+    Args:
+        mask: (B, T), 1 on completion tokens. A row, prompt or micro-batch without tokens adds 0 and still counts.
+        algorithm: one of `ALGORITHMS`.
+        max_length: "dr_grpo" only: L_max, the configured constant, in tokens.
+        micro_batches: "bnpo-trl" only: the number of rows of each micro-batch, in order; sums to B.
+        dapo_denominator: "dapo" only: "global", "group" or "trl".
+        group_size: "dapo" by "group" only: rows per prompt.
+        tokens_in_step: "dapo" by "trl" only: tokens of the generation batch times this window's share of it.
+
+    Returns:
+        (B,) float64, 0.0 for a row without tokens.
+
+    Raises:
+        ValueError: an unknown algorithm, or a parameter that the algorithm needs is missing or does not fit.
+
+    Source: DeepSeekMath (arXiv 2402.03300), eq. 3; DAPO (arXiv 2503.14476), eq. 8; Dr. GRPO (arXiv 2503.20783),
+        section 3.2; GSPO (arXiv 2507.18071), eq. 5; TRL's GRPOTrainer ("bnpo-trl", "trl").
+    """
+    choice("algorithm", algorithm, ALGORITHMS)
+    lengths = np.sum(mask, axis=1).astype(np.float64)
+    if algorithm == "dr_grpo":
+        weights = np.full(len(mask), 1.0 / (len(mask) * positive("max_length", max_length)))
+    elif algorithm == "bnpo-trl":
+        weights = _mean_over_blocks(lengths, _blocks("micro_batches", micro_batches, len(mask)))
+    elif algorithm == "dapo":
+        choice("dapo_denominator", dapo_denominator, DAPO_DENOMINATORS)
+        if dapo_denominator == "trl":
+            weights = np.full(len(mask), 1.0 / positive("tokens_in_step", tokens_in_step))
+        elif dapo_denominator == "group":
+            size = int(positive("group_size", group_size))
+            weights = _mean_over_blocks(lengths, _blocks("group_size", [size] * (len(mask) // size), len(mask)))
+        else:
+            weights = _mean_over_blocks(lengths, [len(mask)])
+    else:
+        weights = 1.0 / (len(mask) * np.maximum(lengths, 1.0))
+    return np.where(lengths > 0, weights, 0.0)
+
+
+def _blocks(name: str, sizes: Sequence[int] | None, rows: int) -> Sequence[int]:
+    if not sizes or min(sizes) < 1 or sum(sizes) != rows:
+        raise ValueError(f"`{name}` gives blocks of {sizes} rows, must be positive and sum to {rows} rows")
+    return sizes
+
+
+def _mean_over_blocks(lengths: Floats, sizes: Sequence[int]) -> Floats:
+    """1 / (blocks * tokens of the row's block)."""
+    tokens = [float(np.sum(block)) for block in np.split(lengths, np.cumsum(sizes)[:-1])]
+    return np.repeat(1.0 / (len(sizes) * np.maximum(tokens, 1.0)), sizes)

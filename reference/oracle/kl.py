@@ -1,0 +1,189 @@
+"""The divergence of the policy from its reference, estimated per sampled token or summed over the vocabulary."""
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.oracle.exact import finite_or_zero, two_difference
+from reference.oracle.inputs import Bools, Floats, choice, floats, integers, mask_of
+
+ESTIMATORS = ("k1", "k2", "k3")
+REDUCTIONS = ("none", "sum", "mean")
+SERIES_RADIUS = 2.0  # nats: the series up to here, exp(d) - 1 - d beyond, where nothing cancels
+SERIES_ORDER = 30  # 2**30 / 30! is 4e-24, far below half an ulp of the sum
+
+
+def k3(difference: Floats) -> Floats:
+    """The estimator k3 is exp(d) - d - 1, free of cancellation, never negative, +inf on overflow.
+
+    Args:
+        difference: d = reference - policy log-probs, any shape, float64, nats.
+
+    Returns:
+        float64 of the same shape, nats.
+
+    Source: Schulman (2020), "Approximating KL divergence"; the series sum_{k>=2} d**k / k! for |d| <= 2.
+    """
+    near = np.where(np.abs(difference) <= SERIES_RADIUS, difference, 0.0)
+    series = np.ones_like(near)
+    for order in range(SERIES_ORDER, 2, -1):  # Horner: d**2/2 (1 + d/3 (1 + d/4 (...)))
+        series = 1.0 + series * near / order
+    with np.errstate(over="ignore", invalid="ignore"):
+        beyond = np.where(difference == np.inf, np.inf, np.exp(difference) - 1.0 - difference)
+    return np.where(np.abs(difference) <= SERIES_RADIUS, near**2 / 2.0 * series, beyond)
+
+
+def token_kl(
+    policy: npt.ArrayLike,
+    reference: npt.ArrayLike,
+    *,
+    estimator: str,
+    mask: npt.ArrayLike | None = None,
+    lengths: npt.ArrayLike | None = None,
+    reduction: str,
+) -> Floats:
+    """With d = reference - policy on tokens sampled from the policy: k1 = -d, k2 = d**2/2, k3 = exp(d) - d - 1.
+
+    Masked slots are selected away, whatever they hold. A NaN in an unmasked slot stays NaN.
+
+    Args:
+        policy: log-probs in nats, float32 or float64; (B, T), or (N,), the sequences one after the other.
+        reference: log-probs of the same shape; the difference is taken in float64.
+        estimator: "k1", "k2" or "k3".
+        mask: of the same shape, 1 where a token counts; or
+        lengths: (B,), the valid prefix of each row; for (N,) the lengths of the sequences, which sum to N.
+            With neither, every slot counts.
+        reduction: "none" (shape of `policy`, 0.0 in masked slots), "sum" or "mean" per sequence ((B,), 0.0 for an
+            empty one).
+
+    Returns:
+        float64, nats.
+
+    Raises:
+        ValueError: an unknown convention, shapes or lengths that do not fit, mask and lengths together,
+            a reduction of (N,) without lengths.
+
+    Source: Schulman (2020), "Approximating KL divergence", http://joschu.net/blog/kl-approx.html.
+    """
+    choice("reduction", reduction, REDUCTIONS)
+    values, counts, sequences = _terms(policy, reference, estimator, mask, lengths)
+    if reduction == "none":
+        return np.where(counts, values, 0.0)
+    return _reduce(values, counts, sequences, reduction)
+
+
+def kl_scale(
+    policy: npt.ArrayLike,
+    reference: npt.ArrayLike,
+    *,
+    estimator: str,
+    mask: npt.ArrayLike | None = None,
+    lengths: npt.ArrayLike | None = None,
+    reduction: str,
+) -> Floats:
+    """The error of an estimate is measured in units of the sum of its absolute terms over the denominator.
+
+    Args:
+        policy: as in `token_kl`.
+        reference: as in `token_kl`.
+        estimator: as in `token_kl`.
+        mask: as in `token_kl`.
+        lengths: as in `token_kl`.
+        reduction: as in `token_kl`.
+
+    Returns:
+        float64 of the shape of `token_kl`: |value| ("none"), sum |terms| ("sum"), sum |terms| / n ("mean").
+
+    Raises:
+        ValueError: as `token_kl`.
+
+    Source: semantics.md, "Accuracy".
+    """
+    choice("reduction", reduction, REDUCTIONS)
+    values, counts, sequences = _terms(policy, reference, estimator, mask, lengths)
+    if reduction == "none":
+        return np.where(counts, np.abs(values), 0.0)
+    return _reduce(np.abs(values), counts, sequences, reduction)
+
+
+def full_kl(policy_logprobs: npt.ArrayLike, reference_logprobs: npt.ArrayLike) -> Floats:
+    """KL(policy || reference) = sum_v p_v (log p_v - log q_v) over the whole vocabulary.
+
+    Args:
+        policy_logprobs: (..., V) normalised log-probs in nats; -inf is a token that cannot be drawn and adds 0.
+        reference_logprobs: (..., V); -inf under a token that the policy can draw gives +inf.
+
+    Returns:
+        (...) float64, nats.
+
+    Raises:
+        ValueError: shapes that differ, or no vocabulary axis.
+
+    Source: Kullback and Leibler (1951), eq. 2.4.
+    """
+    policy = floats("policy_logprobs", policy_logprobs)
+    reference = floats("reference_logprobs", reference_logprobs, shape=policy.shape)
+    if not policy.ndim:
+        raise ValueError("`policy_logprobs` is a scalar, must have a vocabulary axis")
+    possible = policy > -np.inf
+    difference = np.subtract(policy, reference, out=np.zeros(policy.shape), where=possible)
+    terms = np.multiply(np.exp(policy), difference, out=np.zeros(policy.shape), where=possible)
+    return np.asarray(np.sum(terms, axis=-1))
+
+
+def _terms(
+    policy: npt.ArrayLike,
+    reference: npt.ArrayLike,
+    estimator: str,
+    mask: npt.ArrayLike | None,
+    lengths: npt.ArrayLike | None,
+) -> tuple[Floats, Bools, list[slice] | None]:
+    """Per slot the estimate and whether it counts; the sequences, as slices of a ragged (N,) array."""
+    choice("estimator", estimator, ESTIMATORS)
+    ours = floats("policy", policy)
+    theirs = floats("reference", reference, shape=ours.shape)
+    if ours.ndim not in (1, 2):
+        raise ValueError(f"`policy` has shape {ours.shape}, must be (B, T), or (N,) with lengths")
+    counts, sequences = _selection(ours.shape, mask, lengths)
+    with np.errstate(invalid="ignore", over="ignore"):
+        d, lost = two_difference(np.where(counts, theirs, 0.0), np.where(counts, ours, 0.0))
+        values = {
+            "k1": lambda: -d + 0.0,
+            "k2": lambda: d**2 / 2.0 + finite_or_zero(d * lost),
+            "k3": lambda: k3(d) + finite_or_zero(np.expm1(d) * lost),
+        }[estimator]()
+    return values, counts, sequences
+
+
+def _selection(
+    shape: tuple[int, ...], mask: npt.ArrayLike | None, lengths: npt.ArrayLike | None
+) -> tuple[Bools, list[slice] | None]:
+    if mask is not None and lengths is not None:
+        raise ValueError("`mask` and `lengths` are both given, must be one of them")
+    if lengths is None:
+        return (np.ones(shape, np.bool_) if mask is None else mask_of(mask, shape)), None
+    if len(shape) == 2:
+        prefix = integers("lengths", lengths, least=0, below=shape[1] + 1)
+        if prefix.shape != shape[:1]:
+            raise ValueError(f"`lengths` has shape {prefix.shape}, must be {shape[:1]}")
+        return np.arange(shape[1]) < prefix[:, None], None
+    ragged = integers("lengths", lengths, least=0)
+    if ragged.ndim != 1 or ragged.sum() != shape[0]:
+        raise ValueError(f"`lengths` of shape {ragged.shape} sum to {ragged.sum()}, must be 1-D and sum to {shape[0]}")
+    ends = np.cumsum(ragged).tolist()
+    slices = [slice(end - length, end) for end, length in zip(ends, ragged.tolist(), strict=True)]
+    return np.ones(shape, np.bool_), slices
+
+
+def _reduce(values: Floats, counts: Bools, sequences: list[slice] | None, reduction: str) -> Floats:
+    if values.ndim == 1 and sequences is None:
+        raise ValueError(
+            f"`lengths` is None, must say where the sequences of a 1-D array end (reduction {reduction!r})"
+        )
+    if sequences is None:
+        rows = [row[chosen] for row, chosen in zip(values, counts, strict=True)]
+    else:
+        rows = [values[sequence] for sequence in sequences]
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = np.array([np.sum(row) for row in rows], dtype=np.float64)
+        sizes = np.array([max(row.size, 1) for row in rows], dtype=np.float64)
+        return sums if reduction == "sum" else sums / sizes

@@ -1,0 +1,19 @@
+"""The sampler in one place: random numbers, filters, draws, and whether two paths' tokens are equivalent."""
+
+from reference.oracle.equivalence import Sampling, admissible, expected_differences, logit_distance
+from reference.oracle.filters import ORDERS, draw, filtered_logprobs, token_intervals
+from reference.oracle.philox import philox4x32_10, uniforms, xtc_coins
+
+__all__ = [
+    "ORDERS",
+    "Sampling",
+    "admissible",
+    "draw",
+    "expected_differences",
+    "filtered_logprobs",
+    "logit_distance",
+    "philox4x32_10",
+    "token_intervals",
+    "uniforms",
+    "xtc_coins",
+]

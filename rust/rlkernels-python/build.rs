@@ -1,0 +1,30 @@
+//! Lays the type stub where maturin collects it, and hands facts of the build to `build_info`.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
+    // The package's `__init__.py` is written by maturin, hence the stub of the package, not of the extension in it.
+    fs::copy("rlkernels.pyi", out.join("__init__.pyi"))?;
+    fs::write(out.join("py.typed"), "")?;
+    println!("cargo::rerun-if-changed=rlkernels.pyi");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-env=RLKERNELS_TARGET={}", fact("TARGET"));
+    println!("cargo::rustc-env=RLKERNELS_RUSTC={}", rustc_version());
+    Ok(())
+}
+
+fn fact(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| "unknown".into())
+}
+
+fn rustc_version() -> String {
+    Command::new(fact("RUSTC"))
+        .arg("--version")
+        .output()
+        .ok()
+        .and_then(|output| String::from_utf8(output.stdout).ok())
+        .map_or_else(|| "unknown".into(), |text| text.trim().into())
+}

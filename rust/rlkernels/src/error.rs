@@ -1,0 +1,108 @@
+//! The one error type: what was expected, what was found, and where.
+
+/// The result of every kernel.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A wrong input. Every message names the argument, the value that was found and the values that are legal.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A named choice that does not exist.
+    #[error("`{argument}` is \"{found}\", must be one of {legal}")]
+    UnknownChoice {
+        /// The argument's name.
+        argument: &'static str,
+        /// What the caller wrote.
+        found: String,
+        /// The legal names, quoted and separated by commas.
+        legal: &'static str,
+    },
+    /// A whole number below its least legal value.
+    #[error("`{argument}` is {found}, must be at least {least}")]
+    TooSmall {
+        /// The argument's name.
+        argument: &'static str,
+        /// The value that was found.
+        found: i64,
+        /// The least legal value.
+        least: i64,
+    },
+    /// `ddof` is neither 0 nor 1.
+    #[error("`ddof` is {found}, must be 0 (divide by n) or 1 (divide by n - 1)")]
+    Ddof {
+        /// The value that was found.
+        found: i64,
+    },
+    /// `eps` is negative, infinite or not a number in the data's type.
+    #[error("`eps` is {found} in {dtype}, must be finite and at least 0")]
+    Eps {
+        /// The value after rounding to the data's type.
+        found: f64,
+        /// The data's type.
+        dtype: &'static str,
+    },
+    /// An array without elements where at least one is needed.
+    #[error("`{argument}` is empty, must hold at least one element")]
+    Empty {
+        /// The argument's name.
+        argument: &'static str,
+    },
+    /// The number of rewards is no multiple of the group size.
+    #[error("`rewards` has {length} elements, must be a multiple of `group_size` {group_size}")]
+    NotDivisible {
+        /// The number of rewards.
+        length: usize,
+        /// The group size.
+        group_size: usize,
+    },
+    /// An infinite reward.
+    #[error("`rewards[{index}]` is {found}, must be finite (or NaN for \"not scored\")")]
+    InfiniteReward {
+        /// Where it stands.
+        index: usize,
+        /// The value that was found.
+        found: f64,
+    },
+    /// A leave-one-out baseline in groups of one.
+    #[error(
+        "`group_size` is {group_size}, must be at least 2 with baseline \"leave-one-out\": there is no other to take the mean of"
+    )]
+    NoOthers {
+        /// The group size.
+        group_size: usize,
+    },
+    /// Two arrays that belong together have different lengths.
+    #[error("`{argument}` has {found} elements, must have {expected} like {like}")]
+    LengthMismatch {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its number of elements.
+        found: usize,
+        /// The wanted number of elements.
+        expected: usize,
+        /// What sets the number, in Markdown.
+        like: &'static str,
+    },
+    /// A length that is negative or longer than its limit.
+    #[error("`lengths[{index}]` is {found}, must be between 0 and {most} ({limit})")]
+    Length {
+        /// Where it stands.
+        index: usize,
+        /// The value that was found.
+        found: i64,
+        /// The greatest legal value.
+        most: i64,
+        /// What sets that value.
+        limit: &'static str,
+    },
+    /// The lengths of ragged sequences do not add up to the number of tokens.
+    #[error(
+        "the sum of `lengths` is {found}, must be {expected}, the number of elements of `policy`"
+    )]
+    LengthSum {
+        /// The sum that was found.
+        found: i128,
+        /// The number of tokens.
+        expected: usize,
+    },
+}

@@ -1,0 +1,20 @@
+//! Kernels of LLM reinforcement-learning post-training, in plain Rust and without Python.
+//!
+//! Every kernel reads slices of `f32` or `f64`, writes into a slice that the caller owns and reports a wrong input as an
+//! [`Error`] with the offending value in its message. `f32` data is computed in `f64` and rounded once at the end;
+//! `f64` data uses error-free differences and compensated sums. The definitions, with their sources, stand at each
+//! function.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod advantages;
+pub mod build_info;
+mod compensated;
+mod error;
+mod float;
+pub mod kl;
+pub mod packing;
+pub mod rows;
+
+pub use error::{Error, Result};
+pub use float::Float;

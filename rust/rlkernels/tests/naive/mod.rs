@@ -1,0 +1,39 @@
+//! Second implementations, straight from the definitions and too simple to doubt. Accurate enough for tame data only.
+#![allow(dead_code)] // every test file uses its own part
+
+/// Mean of some values.
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Standard deviation with n − ddof in the denominator.
+pub(crate) fn std(values: &[f64], ddof: usize) -> f64 {
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
+    (squares / (values.len() - ddof) as f64).sqrt()
+}
+
+/// Schulman's k3 with the standard library's `exp_m1`; loses digits for small d.
+pub(crate) fn k3(d: f64) -> f64 {
+    d.exp_m1() - d
+}
+
+/// First-fit-decreasing by searching every bin.
+pub(crate) fn first_fit_decreasing(lengths: &[i64], max_length: i64) -> Vec<Vec<i64>> {
+    let mut order: Vec<usize> = (0..lengths.len()).collect();
+    order.sort_by_key(|&i| (-lengths[i], i));
+    let mut bins: Vec<(i64, Vec<i64>)> = Vec::new();
+    for i in order {
+        match bins
+            .iter_mut()
+            .find(|(used, _)| used + lengths[i] <= max_length)
+        {
+            Some((used, bin)) => {
+                *used += lengths[i];
+                bin.push(i as i64);
+            }
+            None => bins.push((lengths[i], vec![i as i64])),
+        }
+    }
+    bins.into_iter().map(|(_, bin)| bin).collect()
+}

@@ -1,0 +1,156 @@
+"""How arrays of every layout and type come in: read in place, copied, or refused with a remedy."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import rlkernels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Array = np.ndarray[Any, Any]
+
+
+def strided(values: Array) -> Array:
+    """Every other element of a longer array."""
+    return np.repeat(values, 2, axis=-1)[..., ::2]
+
+
+def reversed_twice(values: Array) -> Array:
+    """Negative strides."""
+    return values[..., ::-1].copy()[..., ::-1]
+
+
+def fortran(values: Array) -> Array:
+    """Column-major."""
+    return np.asfortranarray(values)
+
+
+def read_only(values: Array) -> Array:
+    """Not writable."""
+    values = values.copy()
+    values.flags.writeable = False
+    return values
+
+
+def big_endian(values: Array) -> Array:
+    """The other byte order on every machine that we run on."""
+    return values.astype(values.dtype.newbyteorder(">"))
+
+
+def misaligned(values: Array) -> Array:
+    """One byte off."""
+    buffer = np.empty(values.nbytes + 1, np.uint8)[1:]
+    result: Array = buffer.view(values.dtype).reshape(values.shape)
+    result[...] = values
+    assert not result.flags.aligned or values.itemsize == 1
+    return result
+
+
+LAYOUTS = [strided, reversed_twice, fortran, read_only, big_endian, misaligned]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+class TestLayouts:
+    """The layout of an array changes nothing."""
+
+    def test_rewards(self, layout: Callable[[Array], Array], dtype: Any) -> None:
+        """Advantages have the same bits, and the input keeps its values."""
+        rewards = np.random.default_rng(1).normal(size=24).astype(dtype)
+        laid_out = layout(rewards)
+        want = rlkernels.group_advantages(rewards, 4)
+        got = rlkernels.group_advantages(laid_out, 4)
+        assert (got.dtype, got.tobytes()) == (want.dtype, want.tobytes())
+        assert np.array_equal(laid_out, rewards)
+
+    def test_log_probabilities_mask_and_lengths(self, layout: Callable[[Array], Array], dtype: Any) -> None:
+        """KL has the same bits, whatever the layout of any of its arrays."""
+        generator = np.random.default_rng(2)
+        policy, reference = generator.normal(size=(2, 5, 6)).astype(dtype)
+        mask = generator.random((5, 6)) < 0.5
+        lengths = np.array([0, 1, 3, 6, 2])
+        options: list[tuple[dict[str, Any], dict[str, Any]]] = [
+            ({"mask": mask}, {"mask": layout(mask)}),
+            ({"lengths": lengths}, {"lengths": layout(lengths)}),
+        ]
+        for plain, laid_out in options:
+            want = rlkernels.token_kl(policy, reference, estimator="k3", **plain)
+            got = rlkernels.token_kl(layout(policy), layout(reference), estimator="k3", **laid_out)
+            assert (got.dtype, got.tobytes()) == (want.dtype, want.tobytes())
+
+
+class TestTypes:
+    """Nothing is converted silently."""
+
+    @pytest.mark.parametrize(
+        ("rewards", "found"),
+        [
+            pytest.param(np.array([1, 0]), "an array of int64", id="integers"),
+            pytest.param(np.array([1, 0], np.float16), "an array of float16", id="half"),
+            pytest.param(np.array([1, 0], np.longdouble), "an array of (float128|longdouble|float64)", id="long"),
+            pytest.param(np.array([1, 0], complex), "an array of complex128", id="complex"),
+            pytest.param(np.array([1, 0], object), "an array of object", id="objects"),
+            pytest.param(np.array(["a"]), "an array of <U1", id="text"),
+            pytest.param([1.0, 0.0], "of type list", id="list"),
+            pytest.param(1.0, "of type float", id="number"),
+            pytest.param(None, "of type NoneType", id="none"),
+        ],
+    )
+    def test_type_error(self, rewards: Any, found: str) -> None:
+        """The message says what was found and how to convert it."""
+        if isinstance(rewards, np.ndarray) and rewards.dtype == np.float64:
+            pytest.skip("long double is float64 on this machine")
+        with pytest.raises(TypeError, match=rf"`rewards` is {found}, must be .* convert it with numpy.asarray"):
+            rlkernels.group_advantages(rewards, 2)
+
+    def test_rewards_have_one_dimension(self) -> None:
+        """A matrix of rewards and a 0-d array are refused with their shape."""
+        with pytest.raises(ValueError, match=r"`rewards` has shape \(2, 2\), must have one dimension"):
+            rlkernels.group_advantages(np.zeros((2, 2)), 2)
+        with pytest.raises(ValueError, match=r"`rewards` has shape \(\), must have one dimension"):
+            rlkernels.group_advantages(np.array(1.0), 1)
+
+    def test_a_boolean_of_any_byte_is_true(self) -> None:
+        """A mask viewed from bytes counts every non-zero byte, as NumPy does."""
+        mask = np.array([0, 1, 2, 255], np.uint8).view(bool)
+        got = rlkernels.token_kl(np.ones(4), np.zeros(4), estimator="k1", mask=mask)
+        assert got.tolist() == [0, 1, 1, 1]
+
+    def test_group_size_may_be_a_numpy_integer(self) -> None:
+        """What `len` and shapes yield is welcome, a float is not."""
+        assert rlkernels.group_advantages(np.array([1.0, 3.0]), np.int64(2), eps=0.0, ddof=0).tolist() == [-1, 1]
+        with pytest.raises(TypeError, match="integer"):
+            rlkernels.group_advantages(np.array([1.0, 3.0]), 2.0)
+
+
+class TestSize:
+    """Large inputs, with and without the GIL."""
+
+    def test_a_million_rewards(self) -> None:
+        """A large input gives what its pieces give."""
+        rewards = np.random.default_rng(4).normal(size=2**20)
+        whole = rlkernels.group_advantages(rewards, 16)
+        pieces = [rlkernels.group_advantages(piece, 16) for piece in np.split(rewards, 1024)]
+        assert np.array_equal(whole, np.concatenate(pieces))
+
+    def test_threads_get_the_same_bits(self) -> None:
+        """Several threads on the same read-only data do not disturb each other."""
+        policy, reference = np.random.default_rng(5).normal(size=(2, 64, 512))
+        want = rlkernels.token_kl(policy, reference, estimator="k3").tobytes()
+        results: list[bytes] = []
+
+        def work() -> None:
+            results.extend(rlkernels.token_kl(policy, reference, estimator="k3").tobytes() for _ in range(5))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert results == [want] * 20
