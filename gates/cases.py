@@ -1,0 +1,81 @@
+"""Seeded inputs, by name. NumPy only; a case keeps its numbers for ever, so change names when the numbers change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gates.model import Array
+
+Rng = np.random.Generator
+
+
+def rewards(rng: Rng, groups: int, size: int, dtype: str) -> Array:
+    """Return prompt-major rewards (groups · size,) of the kinds that trainers meet, no group constant.
+
+    In turn: 0/1 scores, a uniform score, scores around 1000 that differ by hundredths, and scores that differ by 1e-3.
+    """
+    kinds = (
+        lambda: rng.integers(0, 2, size).astype(np.float64),
+        lambda: rng.uniform(-1.0, 1.0, size),
+        lambda: 1000.0 + rng.normal(0.0, 0.01, size),
+        lambda: 0.35 + 1e-3 * rng.integers(0, 3, size),
+    )
+    rows = []
+    for index in range(groups):
+        row = kinds[index % len(kinds)]()
+        row[0] += 0.5 if row.max() == row.min() else 0.0
+        rows.append(row)
+    return np.concatenate(rows).astype(dtype)
+
+
+def logprob_pairs(rng: Rng, shape: tuple[int, ...], dtype: str, low: float, high: float) -> tuple[Array, Array]:
+    """Return (policy, reference) log-probs whose difference d = reference − policy has |d| log-uniform in [low, high].
+
+    Both are at most 0 and of the size of d, so that d survives the rounding to the dtype.
+    """
+    size = 10.0 ** rng.uniform(np.log10(low), np.log10(high), shape)
+    nearer = -size * rng.uniform(0.05, 0.5, shape)
+    farther = nearer - size
+    rising = rng.random(shape) < 0.5  # half the pairs have d > 0
+    policy, reference = np.where(rising, farther, nearer), np.where(rising, nearer, farther)
+    return policy.astype(dtype), reference.astype(dtype)
+
+
+def ragged_mask(rng: Rng, rows: int, width: int, *, empty_row: bool = False) -> Array:
+    """Return a (rows, width) mask of valid prefixes; no row is as long as the mask is wide."""
+    lengths = rng.integers(max(1, width // 4), width, rows)
+    if empty_row:
+        lengths[rows // 2] = 0
+    return np.arange(width) < lengths[:, None]
+
+
+def loss_inputs(
+    rng: Rng,
+    *,
+    rows: int = 8,
+    width: int = 16,
+    group_size: int = 4,
+    spread: float = 0.3,
+    empty_row: bool = False,
+    equal_lengths: bool = False,
+) -> dict[str, Any]:
+    """Return policy, old and reference log-probs (rows, width), advantages (rows,) and a mask, all float32.
+
+    `spread` is the deviation of log-ratios policy − old: at 0.3 a fifth of the tokens leave a clip range of 0.2.
+    """
+    policy = -rng.gamma(1.5, 0.8, (rows, width))
+    old = np.minimum(policy + rng.normal(0.0, spread, policy.shape), 0.0)
+    reference = np.minimum(policy + rng.normal(0.0, 0.4, policy.shape), 0.0)
+    scores = rng.normal(0.0, 1.0, (rows // group_size, group_size))
+    centred = scores - scores.mean(axis=1, keepdims=True)
+    advantages = centred / (scores.std(axis=1, keepdims=True) + 1e-4)
+    mask = np.ones((rows, width), bool) if equal_lengths else ragged_mask(rng, rows, width, empty_row=empty_row)
+    return {
+        "policy": policy.astype(np.float32),
+        "old": old.astype(np.float32),
+        "reference": reference.astype(np.float32),
+        "advantages": advantages.reshape(-1).astype(np.float32),
+        "mask": mask,
+    }

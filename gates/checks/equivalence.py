@@ -1,0 +1,109 @@
+"""Are two rollout paths token-equivalent? The definition of the project's semantics, clause by clause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gates.model import Array
+from reference.oracle import sampling
+
+ETA_FLOAT64_SAMPLER = 2.0**-40  # clause 4: how far a float64 sampler's sums may move a boundary
+SLACK = 8.0  # clause 10: differences allowed above λ + 5√λ
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Counts over all rows that were compared so far."""
+
+    limit: float  # E of clause 2, in nats
+    choice: Mapping[str, Any]  # temperature, top_p, …
+    draws: int = 0
+    differences: int = 0  # rows cut at a first differing token
+    unexplained: int = 0
+    expected: float = 0.0  # λ of clause 9
+    largest_error: float = 0.0  # e_t of clause 2, in nats
+    wrong_uniforms: int = 0
+    first: str = ""
+    ends: set[int] = field(default_factory=set)
+    early: int = 0
+    unended: int = 0
+    entropy_sum: float = 0.0
+    used: set[int] = field(default_factory=set)
+
+    @property
+    def allowed(self) -> float:
+        """The number of honest differences to expect at most; none where the logits are bit-equal."""
+        return self.expected + 5.0 * self.expected**0.5 + SLACK if self.expected else 0.0
+
+    @property
+    def mean_entropy(self) -> float:
+        """Mean entropy of the slow path's untempered distribution, in nats."""
+        return self.entropy_sum / max(1, self.draws)
+
+    def add(self, slow: Mapping[str, Any], fast: Mapping[str, Any], *, seed: int, round_: int) -> None:
+        """Compare two recorded rollouts of the same rows, position by position up to the first difference."""
+        if not np.array_equal(slow["rows"], fast["rows"]):
+            raise ValueError("two paths must return the same rows in the same order")
+        seen = _compared(slow, fast)
+        row, step = np.nonzero(seen)
+        draws = [np.asarray(path["logits"])[row, step] for path in (slow, fast)]
+        tokens = [np.asarray(path["tokens"])[row, step] for path in (slow, fast)]
+        keys = slow["rows"][row].astype(np.int64)
+        uniforms = sampling.uniforms(seed, round_, keys[:, 0], keys[:, 1], step)
+        errors = sampling.logit_distance(draws[0], draws[1])
+        bad = ~(errors <= self.limit)
+        for token, logits in zip(tokens, draws, strict=True):
+            bad |= ~sampling.admissible(token, logits, uniforms, ETA_FLOAT64_SAMPLER, **self.choice)
+        drawn = np.asarray(fast["uniforms"])[row, step] != uniforms
+        self.wrong_uniforms += int(drawn.sum())
+        differing = tokens[0] != tokens[1]
+        self.differences += int(differing.sum())
+        silent = _lengths_disagree(slow, fast, differing_rows=np.unique(row[differing]))
+        self.unexplained += int(bad.sum()) + silent
+        self.expected += float(sampling.expected_differences(draws[0], draws[1], **self.choice))
+        self.largest_error = max(self.largest_error, float(errors.max(initial=0.0)))
+        self.draws += row.size
+        self.entropy_sum += _entropy(draws[0])
+        self._note_ends(slow)
+        if not self.first and bad.any():
+            at = int(np.argmax(bad))
+            pair = ", ".join(str(int(token[at])) for token in tokens)
+            self.first = (
+                f"prompt {keys[at, 0]}, sample {keys[at, 1]}, step {step[at]}: tokens {pair}, e {errors[at]:.3g}"
+            )
+
+    def _note_ends(self, slow: Mapping[str, Any]) -> None:
+        ended = np.asarray(slow["ended"])
+        self.ends |= {int(n) for n in np.asarray(slow["lengths"])[ended]}
+        self.early += int(ended.sum())
+        self.unended += int((~ended).sum())
+        self.used |= {int(token) for token in np.unique(slow["tokens"]) if token >= 0}
+
+
+def _compared(slow: Mapping[str, Any], fast: Mapping[str, Any]) -> Array:
+    """Positions up to and including the first differing token of each row, inside both lengths."""
+    a, b = np.asarray(slow["tokens"]), np.asarray(fast["tokens"])
+    width = min(a.shape[1], b.shape[1])
+    shorter = np.minimum(slow["lengths"], fast["lengths"])
+    inside = np.arange(width) < np.asarray(shorter)[:, None]
+    differs = (a[:, :width] != b[:, :width]) & inside
+    before = np.cumsum(differs, axis=1) - differs
+    return np.asarray(inside & (before == 0))
+
+
+def _lengths_disagree(slow: Mapping[str, Any], fast: Mapping[str, Any], differing_rows: Array) -> int:
+    """Count rows whose tokens agree although one path went on after the other had ended."""
+    disagree = np.asarray(slow["lengths"]) != np.asarray(fast["lengths"])
+    disagree[differing_rows] = False
+    return int(disagree.sum())
+
+
+def _entropy(logits: Array) -> float:
+    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    weights = np.exp(shifted)
+    total = weights.sum(axis=-1)
+    return float(np.sum(np.log(total) - np.sum(weights * shifted, axis=-1) / total))

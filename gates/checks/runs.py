@@ -1,0 +1,102 @@
+"""Rollouts that several gates ask for: the tiny model, the prompts, EOS ids and the noise floor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gates.checks.ops import ROLLOUT, TOKEN_LOGITS
+from gates.model import Array, Recipe, Trial
+from reference.oracle import sampling
+
+MAX_TOKENS = 8
+OTHER_SEED = 7_919  # added to seeds of the calibration, so that it never sees the draws that are judged
+ENDING_SHARE = 0.6  # of the rows of the naive run without EOS that the chosen ids should end
+
+
+def model(bits: int = 32) -> Recipe:
+    """Return the tiny Qwen3; `--model` puts a real one in its place."""
+    return Recipe("model", {"seed": 11, "bits": bits})
+
+
+def prompts(seed: int, count: int, style: str = "plain") -> Recipe:
+    """Return worded or plain sums with ragged lengths."""
+    return Recipe("data", {"kind": "sums", "seed": int(seed), "count": count, "style": style})
+
+
+def sampler(temperature: float, top_p: float) -> dict[str, Any]:
+    """Return the sampling keywords of a rollout."""
+    return {"temperature": temperature, "top_p": top_p, "top_k": 0, "min_p": 0.0}
+
+
+def oracle_sampler(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the oracle's keywords for the same sampler, in the order of the reference trainer."""
+    return {
+        "order": "hf",
+        **choice,
+        "xtc_probability": 0.0,
+        "xtc_threshold": 0.0,
+        "xtc_coin": None,
+        "repetition_penalty": 1.0,
+        "history": None,
+    }
+
+
+def rollout(t: Trial, path: str, *, round_: int = 0, **changes: Any) -> dict[str, Any]:
+    """Run one rollout of the case's model and prompts."""
+    x = t.inputs
+    keywords: dict[str, Any] = {
+        "model": x["model"],
+        "prompts": x["prompts"],
+        "samples": x["samples"],
+        "max_tokens": MAX_TOKENS,
+        **x["sampler"],
+        "seed": x["seed"],
+        "round": round_,
+        "eos_ids": np.zeros(0, np.int64),
+        "path": path,
+        "rows": None,
+        "adapter": None,
+        "chat": False,
+        "record_logits": True,
+    }
+    return t.got(ROLLOUT, **{**keywords, **changes})
+
+
+def choose_eos(t: Trial) -> Array:
+    """Return EOS ids, from a naive run without any, that end most rows at different steps and leave some unended."""
+    run = rollout(t, "naive", record_logits=False, samples=min(8, int(t.inputs["samples"])))
+    tokens = np.asarray(run["tokens"])
+    common = np.bincount(tokens[:, 1:-1].ravel(), minlength=int(tokens.max()) + 1).argsort()[::-1]
+    chosen: list[int] = []
+    for token in common[1:]:  # the commonest token of all would end nearly every row at the same step
+        if np.isin(tokens, chosen).any(axis=1).mean() >= ENDING_SHARE:
+            break
+        if np.isin(tokens, [*chosen, token]).any(axis=1).mean() < 0.95:
+            chosen.append(int(token))
+    return np.array(chosen, np.int64)
+
+
+def noise_floor(t: Trial, adapter: Mapping[str, Any] | None = None) -> float:
+    """Return F: the largest |Δ log-softmax| of the naive float32 path against float64, on other prompts and draws."""
+    seed = int(t.inputs["seed"]) + OTHER_SEED
+    changes: dict[str, Any] = {"prompts": prompts(seed, 24), "samples": 4, "seed": seed, "adapter": adapter}
+    run = rollout(t, "naive", **changes)
+    exact = t.got(
+        TOKEN_LOGITS,
+        model=t.inputs["model"],
+        prompt_tokens=row_prompts(run),
+        tokens=run["tokens"],
+        lengths=run["lengths"],
+        dtype="float64",
+        adapter=adapter,
+    )["logits"]
+    inside = np.arange(exact.shape[1]) < np.asarray(run["lengths"])[:, None]
+    return float(sampling.logit_distance(run["logits"][inside], exact[inside]).max())
+
+
+def row_prompts(run: Mapping[str, Any]) -> list[Array]:
+    """Return each row's prompt tokens."""
+    return [run["prompt_tokens"][int(prompt)] for prompt, _ in run["rows"]]

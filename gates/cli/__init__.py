@@ -1,0 +1,59 @@
+"""The command line. Verbs print and decide nothing; only typer is imported here, so that `gates --help` is quick."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from gates.cli import check, explain, listing, peers, prove, report
+
+EPILOG = (
+    "Exit codes: 0 all held · 1 a gate failed or errored, or a requirement is not met · 2 usage · 3 nothing measured."
+)
+
+app = typer.Typer(
+    name="gates",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("check", epilog=check.EXAMPLES)(check.check)
+app.command("list", epilog=listing.EXAMPLES)(listing.list_)
+app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
+app.command("prove", epilog=prove.EXAMPLES)(prove.prove)
+app.command("report", epilog=report.EXAMPLES)(report.report)
+app.add_typer(peers.app, name="peers")
+
+
+def _version(value: bool) -> None:
+    if value:
+        from gates.session import tool_version
+
+        typer.echo(tool_version())
+        raise typer.Exit
+
+
+@app.callback()
+def gates(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Judge implementations of LLM reinforcement-learning post-training: verdicts with evidence."""
+
+
+def main() -> None:
+    """Run a command; what the user got wrong is one sentence and exit code 2, never a traceback."""
+    try:
+        app()
+    except Exception as error:
+        from gates.model import ConfigurationError
+
+        if not isinstance(error, ConfigurationError):
+            raise
+        typer.echo(f"gates: {error}", err=True)
+        sys.exit(2)

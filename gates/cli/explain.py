@@ -1,0 +1,29 @@
+"""`gates explain`: why a gate asks what it asks, and where its limits come from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """Examples:
+
+gates explain kl.k3.matches-definition · gates explain rollout --json"""
+
+
+def explain(
+    gate: Annotated[str, typer.Argument(metavar="GATE", help="A gate's id, or a prefix of several.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print a gate's question, formula, source, limits with their reasons, cases and mutants."""
+    import json
+
+    from gates.cli import setup
+    from gates.report.explanation import as_text, explanation
+
+    registry = setup.registry()
+    found = [explanation(g, registry) for g in registry.select((gate,))]
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        typer.echo("\n\n".join(as_text(item) for item in found))

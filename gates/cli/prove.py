@@ -1,0 +1,46 @@
+"""`gates prove`: the truth passes, every mutant fails, and how small an error each gate notices."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """Examples:
+
+gates prove · gates prove kl · gates prove --full --record"""
+
+
+def prove(
+    select: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates. Default: all.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="All cases and draws instead of the quick ones.")] = False,
+    jobs: Annotated[int, typer.Option(min=0, help="Workers side by side; 0: one per core.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all cases.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
+    ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Keep the JSONL under results/gates, to be committed.")
+    ] = False,
+) -> None:
+    """Prove the gates: green truth first, then each known mistake must be caught in its host."""
+    from gates import session
+    from gates.cli import setup
+    from gates.demonstration import demonstrate
+    from gates.runner import Options
+
+    registry = setup.registry()
+    gates = registry.select(tuple(select or ()))
+    count = setup.jobs(jobs)
+    options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full)
+    writer = setup.writer("prove", out, record=record)
+    try:
+        code = demonstrate(registry, gates, options, writer, sys.argv[1:], typer.echo)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; what was proved up to here is in {writer.path}", err=True)
+        raise typer.Exit(session.INTERRUPTED) from None
+    finally:
+        writer.close()
+    raise typer.Exit(code)

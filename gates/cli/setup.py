@@ -1,0 +1,58 @@
+"""What several verbs need before they start: the registry, the results file, how much to run side by side."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from gates import machine
+from gates.model import ConfigurationError
+from gates.registry import Registry, load
+from gates.report.jsonl import Writer, file_name
+
+
+def registry() -> Registry:
+    """Return everything that can be judged, and by what."""
+    return load()
+
+
+def jobs(wanted: int) -> int:
+    """Return how many workers run side by side."""
+    return wanted or machine.cores()
+
+
+def threads(jobs_count: int) -> int:
+    """Return the threads of each worker, so that all together have one per core."""
+    return max(1, machine.cores() // jobs_count)
+
+
+def interpreter(python: str | None) -> str | None:
+    """Return the interpreter of a subject file, found as the shell would."""
+    if python is None:
+        return None
+    found = shutil.which(python)
+    if found is None:
+        raise ConfigurationError(f"--python {python}: there is no such program")
+    return str(Path(found).absolute())
+
+
+def model(name: str | None) -> str | None:
+    """Return a model's folder as an absolute path, or a Hugging Face id as it is."""
+    if name is None:
+        return None
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise ConfigurationError(f"--model {name}: the folder has no config.json, so it is no Hugging Face model")
+        return str(folder.resolve())
+    if name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise ConfigurationError(f"--model {name}: is neither a folder nor an id like mlx-community/Qwen3-0.6B-4bit")
+    return name
+
+
+def writer(verb: str, out: Path | None, *, record: bool) -> Writer:
+    """Open a new results file in `--out`, in results/gates with `--record`, else in results/runs."""
+    if out is not None and record:
+        raise ConfigurationError("--out and --record both name a folder; give one of them")
+    folder = out if out is not None else Path("results", "gates" if record else "runs")
+    return Writer(folder / file_name(verb))

@@ -1,0 +1,38 @@
+"""How far two arrays are apart, in units of a scale, and where the worst element stands."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gates.model import Array, Wire
+
+
+def worst(got: Wire, want: Wire, scale: Wire = 1.0) -> tuple[float, str]:
+    """Return the largest |got − want| / scale and its place, such as `[3, 7]: got 1, want 2`.
+
+    Equal infinities, and NaN where NaN is wanted, count as 0; one of them without the other counts as inf (a NaN that
+    was not wanted counts as NaN, which holds no relation). Where the scale is 0 the two must be equal.
+
+    Raises:
+        ValueError: if the shapes differ, or there is nothing to compare.
+    """
+    a, b = (np.asarray(x, dtype=np.float64) for x in (got, want))
+    if a.shape != b.shape:
+        raise ValueError(f"shape {a.shape} cannot be compared with shape {b.shape}")
+    if a.size == 0:
+        raise ValueError("there is nothing to compare")
+    error = relative_error(a, b, np.broadcast_to(np.asarray(scale, dtype=np.float64), a.shape))
+    flat = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+    place = tuple(int(i) for i in np.unravel_index(flat, a.shape))
+    at = f"at {list(place)}: " if place else ""
+    return float(error[place]), f"{at}got {a[place]:.9g}, want {b[place]:.9g}"
+
+
+def relative_error(got: Array, want: Array, scale: Array) -> Array:
+    """Return |got − want| / scale elementwise, with the rules of `worst` for what is not finite."""
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        error = np.abs(got - want) / scale
+    error = np.where(np.isnan(error) | ~np.isfinite(want), np.inf, error)
+    error = np.where(np.isnan(got) & ~np.isnan(want), np.nan, error)
+    return np.where(same, 0.0, error)

@@ -1,0 +1,113 @@
+"""The order of a proof: green truth, then mutants, then sensitivities; each line is recorded before it is said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from gates import session
+from gates.model import Gate, Mutant, Subject
+from gates.proof import Sensitivity, Trialled, mutants_of, sensitivities, try_mutants
+from gates.protocol import Worker, WorkerError
+from gates.registry import Registry
+from gates.report.jsonl import Writer
+from gates.report.records import SensitivityRecord, verdict_record
+from gates.runner import Options, plan
+
+Say = Callable[[str], None]
+PROBED = ("rlkernels", "reference", "numpy")  # the first of these that passes a gate's cases is disturbed
+
+
+def demonstrate(
+    registry: Registry, gates: tuple[Gate, ...], options: Options, writer: Writer, command: list[str], say: Say
+) -> int:
+    """Prove the gates and return the exit code."""
+    start = time.monotonic()
+    truth = [subject for subject in registry.subjects.values() if subject.default]
+    cells = plan(gates, truth, quick=options.quick)
+    mutants = mutants_of(gates, registry.mutants.values())
+    chosen = {gate.id: gate for gate in gates}
+    planned = len(cells) + sum(
+        len(plan([chosen[g] for g in m.caught_by if g in chosen], [registry.subjects[m.host]], quick=options.quick))
+        for m in mutants
+    )
+    writer.write(session.header("prove", command, gates, truth, options, planned))
+    say(f"truth: {len(cells)} verdicts on {', '.join(subject.name for subject in truth)}")
+    tally = session.check(cells, options, None, (), lambda verdict: writer.write(verdict_record(verdict)))
+    green = tally.exit_code() == session.HELD
+    say(f"truth: {tally.line()}")
+    if not green:
+        say("the truth is not green, so a mutant that fails would prove nothing; `gates check` says what fails")
+        session.finish(writer, tally, time.monotonic() - start)
+        return session.FAILED
+    wrong = _mutants(mutants, chosen, registry, options, writer, say)
+    _sensitivities(gates, registry, options, writer, say)
+    code = session.FAILED if wrong else session.HELD
+    session.finish(writer, tally, time.monotonic() - start, code)
+    say(f"\nresults: {writer.path}")
+    say(f"{len(mutants) - wrong} mutants caught, {wrong} not; {len(gates)} gates; {time.monotonic() - start:.0f} s")
+    say(f"{len(mutants) - wrong} passed, {wrong} failed")
+    return code
+
+
+def _mutants(
+    mutants: list[Mutant], chosen: dict[str, Gate], registry: Registry, options: Options, writer: Writer, say: Say
+) -> int:
+    say(f"\nmutants: {len(mutants)}, each in a fresh worker of its host")
+    wrong = 0
+    for done in try_mutants(mutants, chosen, registry.subjects, options):
+        for verdict in done.verdicts:
+            writer.write(verdict_record(verdict, done.mutant.name))
+        wrong += done.state != "caught"
+        say(_line(done))
+    return wrong
+
+
+def _line(done: Trialled) -> str:
+    gates = ", ".join(done.mutant.caught_by)
+    return f"{done.state.upper():7} {done.mutant.name} in {done.mutant.host} by {gates}: {done.reason}"
+
+
+def _sensitivities(gates: tuple[Gate, ...], registry: Registry, options: Options, writer: Writer, say: Say) -> None:
+    say("\nsensitivity: the least relative error of its outputs that a gate notices (worst case of its cases)")
+    workers: dict[str, Worker] = {}
+    try:
+        for name in PROBED:
+            try:
+                workers[name] = Worker.start(registry.subjects[name], threads=options.threads)
+            except WorkerError as error:
+                say(f"  {name} is not probed: {error}")
+        for gate in gates:
+            found = _probe(gate, workers, registry.subjects, options)
+            for item in found:
+                writer.write(
+                    SensitivityRecord(gate=item.gate, subject=item.subject, case=item.case, noticed=item.noticed)
+                )
+            say(f"  {gate.id:42} {_worst(gate, found)}")
+    finally:
+        for worker in workers.values():
+            worker.close()
+
+
+def _probe(gate: Gate, workers: dict[str, Worker], subjects: dict[str, Subject], options: Options) -> list[Sensitivity]:
+    if not gate.probes:
+        return []
+    for name in PROBED:
+        worker = workers.get(name)
+        if worker and worker.alive and all(op.name in worker.hello.provides for op in gate.ops):
+            found = list(sensitivities(gate, subjects[name], options, worker))
+            if found:  # nothing: it has the op, and none of the conventions that the cases need
+                return found
+    return []
+
+
+def _worst(gate: Gate, found: list[Sensitivity]) -> str:
+    if not gate.probes:
+        return "exact: it counts, so there is no smallest error"
+    if not found:
+        return "not measured: no probed subject provides its ops"
+    blind = [item for item in found if item.noticed is None]
+    if blind:
+        return f"nothing up to 0.1 in {blind[0].case} ({blind[0].subject})"
+    worst = max(found, key=lambda item: item.noticed or 0.0)
+    return f"{worst.noticed:.0e} ({worst.subject}, {worst.case})"

@@ -1,0 +1,253 @@
+"""The words of the judge: what is judged, by which gate, with which evidence, to which verdict.
+
+Everything here is a frozen value. Nothing here runs a subject or prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Wire = Any  # ndarray | int | float | str | bool | None | list[Wire] | dict[str, Wire]: all that crosses to a worker
+Status = Literal["pass", "fail", "error", "unsupported", "skipped", "waived"]
+Relation = Literal["<=", "<", ">=", ">", "==", "!="]
+Role = Literal["claim", "signal", "control"]
+OutcomeKind = Literal["value", "raised", "unsupported", "crashed", "timeout"]
+
+STATUSES: tuple[Status, ...] = ("pass", "fail", "error", "skipped", "unsupported", "waived")
+
+
+class ConfigurationError(Exception):
+    """The user asked for something that cannot be done; the message says what and the remedy. Exit code 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to build a model or a data set; the worker builds it, so that no framework enters the judge."""
+
+    kind: Literal["model", "data"]
+    spec: Mapping[str, Wire]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One seeded input of a gate.
+
+    `make` builds the inputs from a NumPy generator and must use nothing else. `conventions` names the choices this
+    case needs from a subject (`{"ddof": 1}`); a subject that declares other ones is `unsupported` here.
+    """
+
+    name: str
+    make: Callable[[np.random.Generator], Mapping[str, Wire | Recipe]]
+    quick: bool = False
+    limit_s: float = 20.0
+    conventions: Mapping[str, Wire] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What one output of an op looks like.
+
+    `like` names an input whose shape and dtype the output has. Otherwise `kind` is a NumPy dtype kind ("f", "i", "b"),
+    "scalar", "text" or "any", and `ndim` the number of axes (None: any).
+    """
+
+    like: str = ""
+    kind: str = "any"
+    ndim: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation that subjects provide under a name of the field."""
+
+    name: str
+    outputs: Mapping[str, Output]
+    source: str
+    formula: str = ""
+    oracle: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Provided:
+    """What a subject says of one op at the handshake."""
+
+    op: str
+    conventions: Mapping[str, tuple[Wire, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Something that is judged: a file that a worker loads, in an interpreter of its own where it needs one."""
+
+    name: str
+    entry: Path
+    module: str
+    python: str | None = None
+    preload: tuple[str, ...] = ()
+    default: bool = True
+    why_absent: str = ""  # not empty: it cannot run here, and this says why
+    ops: tuple[str, ...] | None = None  # what it is planned for; None: everything, and what it lacks is unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came back of one call. Anything except `value` carries its reason in `error`."""
+
+    kind: OutcomeKind
+    value: Mapping[str, Wire] = field(default_factory=dict)
+    error: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A limit with its argument. `limit` is a number, or a function of what the trial has measured."""
+
+    kind: Literal["exact", "derived", "calibrated"]
+    because: str
+    limit: float | Callable[[Trial], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One measured number beside its limit. NaN satisfies no relation."""
+
+    quantity: str
+    observed: float
+    relation: Relation
+    limit: float
+    because: str
+    where: str = ""
+    role: Role = "claim"
+
+    @property
+    def holds(self) -> bool:
+        """Whether the relation is true of the observed number."""
+        a, b = self.observed, self.limit
+        return bool({"<=": a <= b, "<": a < b, ">=": a >= b, ">": a > b, "==": a == b}.get(self.relation, False)) or (
+            self.relation == "!=" and a != b and a == a and b == b  # noqa: PLR0124  NaN != NaN must not hold
+        )
+
+    def sentence(self) -> str:
+        """Return the one sentence in which every number of the judge is reported."""
+        words = "is" if self.holds else "must be"
+        where = f" ({self.where})" if self.where else ""
+        if self.holds:
+            return f"{self.quantity} {words} {_number(self.observed)} ({self.relation} {_number(self.limit)}){where}"
+        return f"{self.quantity} is {_number(self.observed)}, must be {self.relation} {_number(self.limit)}{where}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Which outputs `gates prove` disturbs to find the least relative error that a gate notices."""
+
+    op: str
+    outputs: tuple[str, ...]
+    when: Mapping[str, Wire] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One question that an implementation answers by what it computes."""
+
+    id: str
+    question: str
+    why: str
+    ops: tuple[Op, ...]
+    cases: tuple[Case, ...]
+    bounds: Mapping[str, Bound]
+    check: Callable[[Trial], Iterator[Evidence]]
+    name: str = ""  # the field's name that is judged, such as policy_loss[grpo]
+    probes: tuple[Probe, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A real mistake of the field, planted in a host subject. `patch` is loaded in the worker only."""
+
+    name: str
+    mistake: str
+    host: str
+    target: str  # seam "module:qualname"
+    patch: str  # "module:function", takes the original and returns the mistaken one
+    caught_by: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer for one gate, subject and case."""
+
+    gate: str
+    subject: str
+    case: str
+    seed: int
+    status: Status
+    cause: str
+    reason: str
+    evidence: tuple[Evidence, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def where(self) -> str:
+        """The short address of this verdict."""
+        return f"{self.subject} · {self.gate} · {self.case}"
+
+
+class Trial(Protocol):
+    """All that a check sees of one gate × subject × case."""
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """The case's inputs."""
+        ...
+
+    @property
+    def quick(self) -> bool:
+        """Whether this is a `--quick` run, where statistical gates draw less."""
+        ...
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Scratch for numbers measured earlier in the check, which a bound's limit may read."""
+        ...
+
+    def call(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> Outcome:
+        """Run an op in the worker and return whatever came of it."""
+        ...
+
+    def got(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> dict[str, Any]:
+        """Run an op that must give a value of the declared shape and dtype; anything else is the subject's failure."""
+        ...
+
+    def want(self, op: Op, **inputs: Wire) -> Any:
+        """Ask the oracle; where it raises, the verdict is `error`."""
+        ...
+
+    def within(
+        self, quantity: str, got: Wire, want: Wire, *, scale: Wire = 1.0, role: Role = "claim", where: str = ""
+    ) -> Evidence:
+        """Compare elementwise: the worst |got − want| / scale against the limit of `bounds[quantity]`."""
+        ...
+
+    def number(self, quantity: str, value: float, relation: Relation, *, where: str = "") -> Evidence:
+        """Hold one number against the limit of `bounds[quantity]`."""
+        ...
+
+    def signal(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
+        """State what makes the question meaningful; unmet it is `error`."""
+        ...
+
+    def control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
+        """State that what is claimed constant moves when it should; unmet it is the subject's `fail`."""
+        ...

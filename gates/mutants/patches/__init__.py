@@ -1,0 +1,1 @@
+"""The mistakes themselves; loaded in workers only."""

@@ -1,0 +1,20 @@
+"""Mistakes in importance ratios and recorded log-probs."""
+
+from gates.mutants.planting import in_trainer
+
+in_trainer(
+    "ratio.constant",
+    "algorithms.grpo:token_ratio",
+    "constant_ratio",
+    mistake="the ratio is 1 whatever the old log-probs say",
+    source="mlx-lm-lora 5.10.2: old log-probs recomputed from the policy inside the loss",
+    caught_by=("ratio.fresh-batch-is-one", "loss.grpo.matches-definition"),
+)
+in_trainer(
+    "ratio.cached-positions-off-by-one",
+    "rollout.batched:_prefill",
+    "late_positions",
+    mistake="the cached decode counts positions from one too many after the prefill",
+    source="an offset that includes the padding, or the token that is being fed",
+    caught_by=("ratio.cached-decode.within-bound", "rollout.batched.equals-naive"),
+)

@@ -1,0 +1,1 @@
+"""Isolated environments for other people's libraries, from requirements that are pinned here."""

@@ -1,0 +1,150 @@
+"""Is the judge itself right? The truth must pass, every mutant must fail, and each gate's sensitivity is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from gates.model import Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
+from gates.protocol import Worker, WorkerError
+from gates.runner import Job, Options, judge, plan, run
+
+LADDER = tuple(10.0**-k for k in range(1, 11))  # relative errors that are tried, largest first
+
+
+@dataclass(frozen=True, slots=True)
+class Trialled:
+    """What became of one mutant."""
+
+    mutant: Mutant
+    state: Literal["caught", "missed", "error"]
+    reason: str
+    verdicts: tuple[Verdict, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """The least relative error of a gate's outputs that it notices in one case; None: none that was tried."""
+
+    gate: str
+    subject: str
+    case: str
+    noticed: float | None
+
+
+def mutants_of(gates: Iterable[Gate], mutants: Iterable[Mutant]) -> list[Mutant]:
+    """Return the mutants that at least one of these gates must catch."""
+    ids = {gate.id for gate in gates}
+    return [mutant for mutant in mutants if ids & set(mutant.caught_by)]
+
+
+def try_mutants(
+    mutants: list[Mutant], gates: Mapping[str, Gate], subjects: Mapping[str, Subject], options: Options
+) -> Iterator[Trialled]:
+    """Plant each mistake in a fresh worker of its host and run the gates that must catch it."""
+    single = replace(options, jobs=1)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        futures = [pool.submit(_try, mutant, gates, subjects[mutant.host], single) for mutant in mutants]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options) -> Trialled:
+    named = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
+    planted = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
+    verdicts: list[Verdict] = []
+    calls = 0
+    for judged in run(plan(named, [host], quick=options.quick), planted):
+        verdicts.append(judged.verdict)
+        calls += judged.patched_calls
+    found = tuple(verdicts)
+    if any(v.cause in {"start", "absent"} for v in found):
+        return Trialled(mutant, "error", next(v.reason for v in found if v.cause in {"start", "absent"}), found)
+    if not calls:
+        return Trialled(mutant, "error", f"the seam {mutant.target} never ran", found)
+    for gate in named:
+        here = [v for v in found if v.gate == gate.id]
+        if not any(v.status == "fail" for v in here):
+            states = ", ".join(sorted({f"{v.status} ({v.reason})" if v.reason else v.status for v in here}))
+            return Trialled(mutant, "missed", f"{gate.id} does not fail: {states}", found)
+    first = next(v for v in found if v.status == "fail")
+    return Trialled(mutant, "caught", first.reason, found)
+
+
+def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker) -> Iterator[Sensitivity]:
+    """Disturb the outputs of a passing run by ever smaller relative errors until the gate no longer fails."""
+    for case in gate.cases:
+        if options.quick and not case.quick:
+            continue
+        job = Job(gate, subject, case)
+        tape = Tape(worker, case.limit_s)
+        if judge(job, tape.record, worker.hello, options).status != "pass":
+            continue
+        noticed = None
+        for size in LADDER:
+            disturbed = judge(job, Replay(tape, gate.probes, size).call, worker.hello, options)
+            if disturbed.status != "fail":
+                break
+            noticed = size
+        yield Sensitivity(gate.id, subject.name, case.name, noticed)
+
+
+@dataclass(slots=True)
+class Tape:
+    """The outcomes of one trial in order, to be played again without the worker."""
+
+    worker: Worker
+    limit_s: float
+    calls: list[tuple[str, Mapping[str, Wire | Recipe], Outcome]] = field(default_factory=list)
+
+    def record(self, op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str]) -> Outcome:
+        """Call the worker and keep what it said."""
+        if not self.worker.alive:
+            raise WorkerError("crashed", "the worker ended while a trial was recorded")
+        outcome = self.worker.call(op, inputs, limit_s=self.limit_s, layout=layout)
+        self.calls.append((op, inputs, outcome))
+        return outcome
+
+
+@dataclass(slots=True)
+class Replay:
+    """Plays a tape with a relative error in the outputs that a gate's probes name."""
+
+    tape: Tape
+    probes: tuple[Probe, ...]
+    size: float
+    position: int = 0
+
+    def call(self, op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str]) -> Outcome:
+        """Return the next recorded outcome, disturbed where a probe says so."""
+        del layout
+        if self.position >= len(self.tape.calls):
+            return Outcome("crashed", error="the tape ended")  # the gate went on because it noticed something
+        recorded, _, outcome = self.tape.calls[self.position]
+        self.position += 1
+        if recorded != op or outcome.kind != "value":
+            return outcome
+        names = {
+            name
+            for probe in self.probes
+            if probe.op == op and all(inputs.get(key) == value for key, value in probe.when.items())
+            for name in probe.outputs
+        }
+        return replace(outcome, value={k: disturb(v, self.size) if k in names else v for k, v in outcome.value.items()})
+
+
+def disturb(value: Wire, size: float) -> Wire:
+    """Return a float or array with every element off by a relative error; an array of zeros is off by the error itself."""
+    array = np.asarray(value)
+    if array.dtype.kind != "f":
+        return value
+    off = array * (1.0 + size) if np.any(array != 0.0) else array + size
+    return off.astype(array.dtype) if isinstance(value, np.ndarray) else float(off)

@@ -1,0 +1,123 @@
+"""Declarative registration of gates, mutants and subjects; a duplicate or a dangling name is a configuration error."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from importlib.metadata import entry_points
+
+from gates.model import Bound, Case, ConfigurationError, Evidence, Gate, Mutant, Op, Probe, Subject, Trial
+
+FAMILIES = ("advantages", "kl", "packing", "loss", "gradient", "rollout", "ratio", "trainer")
+FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
+
+Check = Callable[[Trial], Iterator[Evidence]]
+
+
+@dataclass(slots=True)
+class Registry:
+    """What this judge knows."""
+
+    gates: dict[str, Gate] = field(default_factory=dict)
+    mutants: dict[str, Mutant] = field(default_factory=dict)
+    subjects: dict[str, Subject] = field(default_factory=dict)
+
+    def gate(
+        self,
+        id_: str,
+        *,
+        question: str,
+        why: str,
+        ops: tuple[Op, ...],
+        cases: tuple[Case, ...],
+        bounds: Mapping[str, Bound],
+        name: str = "",
+        probes: tuple[Probe, ...] = (),
+    ) -> Callable[[Check], Check]:
+        """Register the decorated check as a gate."""
+
+        def register(check: Check) -> Check:
+            self.add_gate(Gate(id_, question, why, ops, cases, bounds, check, name, probes))
+            return check
+
+        return register
+
+    def add_gate(self, gate: Gate) -> None:
+        """Add a gate; its id must be new and it must have cases."""
+        if gate.id in self.gates:
+            raise ConfigurationError(f"gate {gate.id!r} is registered twice; ids must be unique")
+        names = [case.name for case in gate.cases]
+        if not names or len(set(names)) != len(names):
+            raise ConfigurationError(f"gate {gate.id!r} must have cases with distinct names, has {names}")
+        self.gates[gate.id] = gate
+
+    def add_mutant(self, mutant: Mutant) -> None:
+        """Add a mutant; the gates that it names are checked by `check_names`, once everything is loaded."""
+        if mutant.name in self.mutants:
+            raise ConfigurationError(f"mutant {mutant.name!r} is registered twice; names must be unique")
+        self.mutants[mutant.name] = mutant
+
+    def add_subject(self, subject: Subject) -> None:
+        """Add a subject."""
+        if subject.name in self.subjects:
+            raise ConfigurationError(f"subject {subject.name!r} is registered twice; names must be unique")
+        self.subjects[subject.name] = subject
+
+    def check_names(self) -> None:
+        """Say which names dangle: a mutant's gate or host that nobody registered, a gate without a mutant."""
+        for mutant in self.mutants.values():
+            for gate in mutant.caught_by:
+                if gate not in self.gates:
+                    raise ConfigurationError(f"mutant {mutant.name!r} names gate {gate!r}, which does not exist")
+            if mutant.host not in self.subjects:
+                raise ConfigurationError(f"mutant {mutant.name!r} names host {mutant.host!r}, which does not exist")
+        caught = {gate for mutant in self.mutants.values() for gate in mutant.caught_by}
+        if idle := sorted(set(self.gates) - caught):
+            raise ConfigurationError(f"gates without a mutant that they catch: {', '.join(idle)}")
+
+    def select(self, patterns: tuple[str, ...]) -> tuple[Gate, ...]:
+        """Return the gates whose id matches a pattern: an id, a prefix that ends at a dot, or a glob."""
+        if not patterns:
+            return tuple(self.gates.values())
+        chosen: dict[str, Gate] = {}
+        for pattern in patterns:
+            hits = {
+                id_: gate
+                for id_, gate in self.gates.items()
+                if id_ == pattern or id_.startswith(f"{pattern}.") or fnmatchcase(id_, pattern)
+            }
+            if not hits:
+                raise ConfigurationError(f"no gate matches {pattern!r}; `gates list` shows the gates there are")
+            chosen |= hits
+        return tuple(chosen.values())
+
+
+REGISTRY = Registry()
+gate = REGISTRY.gate
+
+
+def load() -> Registry:
+    """Load the built-in gates, mutants and subjects, then the plugins, once."""
+    if REGISTRY.subjects:
+        return REGISTRY
+    for family in FAMILIES:
+        importlib.import_module(f"gates.checks.{family}")
+        importlib.import_module(f"gates.mutants.{family}")
+    importlib.import_module("gates.subjects.catalogue").register(REGISTRY)
+    before = _frameworks()
+    for entry in entry_points(group="gates.plugins"):
+        entry.load()(REGISTRY)
+        if new := _frameworks() - before:
+            raise ConfigurationError(
+                f"plugin {entry.name!r} imports {', '.join(sorted(new))} in the judge; "
+                "declare the subject here and import the framework in its worker file"
+            )
+    REGISTRY.check_names()
+    return REGISTRY
+
+
+def _frameworks() -> set[str]:
+    return {name for name in FRAMEWORKS if name in sys.modules}

@@ -1,0 +1,1 @@
+"""Results files and what is rendered from them."""

@@ -1,0 +1,54 @@
+"""A gate in words: question, formula, limits and their reasons, mutants."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from gates.model import Gate
+from gates.registry import Registry
+
+
+def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
+    """Return everything that a reader needs to doubt a gate."""
+    return {
+        "id": gate.id,
+        "question": gate.question,
+        "why": gate.why,
+        "ops": [{"name": op.name, "formula": op.formula, "source": op.source} for op in gate.ops],
+        "limits": [
+            {
+                "quantity": quantity,
+                "kind": bound.kind,
+                "limit": "computed in the run" if callable(bound.limit) else bound.limit,
+                "because": bound.because,
+            }
+            for quantity, bound in gate.bounds.items()
+        ],
+        "cases": [case.name for case in gate.cases],
+        "mutants": [
+            {"name": m.name, "mistake": m.mistake, "host": m.host, "seam": m.target, "source": m.source}
+            for m in registry.mutants.values()
+            if gate.id in m.caught_by
+        ],
+    }
+
+
+def as_text(item: dict[str, Any]) -> str:
+    """Return an explanation as text for a terminal."""
+    lines = [item["id"], "", f"Question  {item['question']}", f"Why       {item['why']}", ""]
+    for op in item["ops"]:
+        lines += [f"Op        {op['name']}: {op['formula']}" if op["formula"] else f"Op        {op['name']}"]
+        lines += [f"          source: {op['source']}"]
+    lines.append("")
+    for limit in item["limits"]:
+        lines.append(f"Limit     {limit['quantity']}: {limit['limit']} ({limit['kind']})")
+        lines += textwrap.wrap(f"because {limit['because']}", 110, initial_indent=" " * 10, subsequent_indent=" " * 10)
+    lines += [
+        "",
+        f"Cases     {len(item['cases'])}: {', '.join(item['cases'][:6])}{' …' if len(item['cases']) > 6 else ''}",
+    ]
+    for mutant in item["mutants"]:
+        lines.append(f"Mutant    {mutant['name']} in {mutant['host']} at {mutant['seam']}: {mutant['mistake']}")
+        lines.append(f"          seen in: {mutant['source']}")
+    return "\n".join(lines)

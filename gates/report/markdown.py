@@ -1,0 +1,142 @@
+"""Recorded results as markdown: a pure function of the files."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from gates.model import Status
+from gates.report.jsonl import Results
+from gates.report.records import EvidenceRecord, VerdictRecord
+
+
+def render(runs: Iterable[Results]) -> str:
+    """Return one document over all runs, in the order given."""
+    parts = [
+        "# Gates: recorded results",
+        "",
+        "Rendered by `gates report`; every number below is in the JSONL it names.",
+        "",
+    ]
+    for run in runs:
+        parts += _check(run) if run.header.verb == "check" else _proof(run)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _head(run: Results) -> list[str]:
+    h = run.header
+    commit = f"{h.commit[:12]}{' (dirty)' if h.dirty else ''}" if h.commit else "no checkout"
+    rows = [
+        ("state", run.state),
+        ("command", f"`gates {' '.join(h.command)}`"),
+        ("started", h.started),
+        ("judge", f"{h.tool}, commit {commit}, Python {h.python}, NumPy {h.numpy} ({h.blas})"),
+        ("machine", f"{h.machine.cpu}, {h.machine.cores} cores, {h.machine.system}"),
+        ("features", " ".join(h.machine.features) or "not told"),
+        ("run", f"seed {h.seed}, {h.jobs} workers × {h.threads} threads{', quick' if h.quick else ''}"),
+    ]
+    rows += [
+        (f"subject {s.subject}", ", ".join(f"{k} {v}" for k, v in sorted(s.versions.items()))) for s in run.subjects
+    ]
+    rows += [(f"model {m.hash[:12]}", ", ".join(f"{k} {v}" for k, v in sorted(m.spec.items()))) for m in run.models]
+    return [f"## {h.verb} {run.path.stem}", "", "| | |", "|---|---|", *(f"| {k} | {_escape(v)} |" for k, v in rows), ""]
+
+
+def _check(run: Results) -> list[str]:
+    lines = [*_head(run), *_matrix(run.verdicts)]
+    for status, title in (("fail", "Failures"), ("error", "Errors of the judge")):
+        found = [v for v in run.verdicts if v.status == status]
+        if found:
+            lines += [f"### {title}", ""]
+            lines += [f"- **{v.subject}** `{v.gate}` {v.case}: {_escape(v.reason)}" for v in sorted(found, key=_order)]
+            lines.append("")
+    holes = Counter((v.subject, v.status, v.reason) for v in run.verdicts if v.status in {"skipped", "unsupported"})
+    if holes:
+        lines += ["### Not judged", ""]
+        lines += [
+            f"- {status}: {subject}: {_escape(reason)} ({n})" for (subject, status, reason), n in sorted(holes.items())
+        ]
+        lines.append("")
+    lines += _closest(run.verdicts)
+    if run.summary:
+        counts = ", ".join(f"{n} {status}" for status, n in run.summary.counts.items() if n)
+        lines += [f"{counts}; exit code {run.summary.exit_code}.", ""]
+    return lines
+
+
+def _matrix(verdicts: list[VerdictRecord]) -> list[str]:
+    cells: dict[tuple[str, str], Counter[Status]] = defaultdict(Counter)
+    for v in verdicts:
+        cells[v.gate, v.subject][v.status] += 1
+    gates = sorted({gate for gate, _ in cells})
+    subjects = sorted({subject for _, subject in cells})
+    lines = ["| gate | " + " | ".join(subjects) + " |", "|---|" + "---|" * len(subjects)]
+    rows = ((gate, [_cell(cells.get((gate, s), Counter())) for s in subjects]) for gate in gates)
+    lines += [f"| `{gate}` | " + " | ".join(row) + " |" for gate, row in rows]
+    return [*lines, ""]
+
+
+def _cell(counts: Counter[Status]) -> str:
+    total = sum(counts.values())
+    if not total:
+        return ""
+    shown = [
+        f"{'**' if s in {'fail', 'error'} else ''}{s} {n}{'**' if s in {'fail', 'error'} else ''}"
+        for s, n in counts.items()
+    ]
+    return ", ".join(sorted(shown))
+
+
+def _closest(verdicts: list[VerdictRecord]) -> list[str]:
+    """Return, for each gate and subject that passed, the evidence that came nearest to its limit."""
+    best: dict[tuple[str, str], tuple[float, EvidenceRecord, str]] = {}
+    for v in verdicts:
+        if v.status != "pass":
+            continue
+        for item in v.evidence:
+            if item.role != "claim" or item.relation != "<=":
+                continue
+            share = item.observed / item.limit if item.limit else 0.0
+            if (v.gate, v.subject) not in best or share > best[v.gate, v.subject][0]:
+                best[v.gate, v.subject] = (share, item, v.case)
+    if not best:
+        return []
+    lines = [
+        "### Nearest to the limit, of what passed",
+        "",
+        "| gate | subject | quantity | observed | limit | case |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (gate, subject), (_, item, case) in sorted(best.items()):
+        lines.append(
+            f"| `{gate}` | {subject} | {_escape(item.quantity)} | {item.observed:.3g} | {item.limit:.3g} | {case} |"
+        )
+    return [*lines, ""]
+
+
+def _proof(run: Results) -> list[str]:
+    lines = _head(run)
+    mutants: dict[str, list[VerdictRecord]] = defaultdict(list)
+    for v in run.verdicts:
+        if v.mutant:
+            mutants[v.mutant].append(v)
+    lines += ["| mutant | host | gate | caught | by |", "|---|---|---|---|---|"]
+    for name, verdicts in sorted(mutants.items()):
+        for gate in sorted({v.gate for v in verdicts}):
+            here = [v for v in verdicts if v.gate == gate]
+            failed = [v for v in here if v.status == "fail"]
+            words = _escape(failed[0].reason) if failed else "nothing"
+            lines.append(f"| {name} | {here[0].subject} | `{gate}` | {len(failed)} of {len(here)} cases | {words} |")
+    lines += ["", "| gate | least relative error noticed | subject | case |", "|---|---|---|---|"]
+    for s in sorted(run.sensitivities, key=lambda s: (s.gate, s.case)):
+        noticed = f"{s.noticed:.0e}" if s.noticed is not None else "none tried"
+        lines.append(f"| `{s.gate}` | {noticed} | {s.subject} | {s.case} |")
+    return [*lines, ""]
+
+
+def _order(v: VerdictRecord) -> tuple[str, str, str]:
+    return v.subject, v.gate, v.case
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

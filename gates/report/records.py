@@ -1,0 +1,175 @@
+"""The lines of a results file, as models from which the published JSON Schema is made."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
+
+from gates.model import Evidence, Relation, Role, Status, Verdict
+
+FORMAT = 1
+
+
+def _to_number(value: object) -> object:
+    return float(value) if value in {"nan", "inf", "-inf"} else value
+
+
+def _from_number(value: float) -> float | str:
+    return value if math.isfinite(value) else repr(value)
+
+
+Number = Annotated[
+    float,
+    BeforeValidator(_to_number),
+    PlainSerializer(_from_number, return_type=float | Literal["nan", "inf", "-inf"]),
+]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
+
+
+class Machine(_Record):
+    """Where the judge ran."""
+
+    system: str
+    cpu: str
+    cores: int
+    features: list[str]
+
+
+class HeaderRecord(_Record):
+    """The first line: what was asked of which judge, where, and how many verdicts it will take."""
+
+    record: Literal["header"] = "header"
+    format: int = FORMAT
+    verb: Literal["check", "prove"]
+    command: list[str]
+    started: str
+    tool: str
+    commit: str | None
+    dirty: bool | None = Field(description="tracked files differ from the commit")
+    machine: Machine
+    python: str
+    numpy: str
+    blas: str
+    jobs: int
+    threads: int
+    seed: int
+    quick: bool
+    model: str | None
+    gates: list[str]
+    subjects: list[str]
+    planned: int
+
+
+class SubjectRecord(_Record):
+    """What a subject said of itself at its handshake."""
+
+    record: Literal["subject"] = "subject"
+    subject: str
+    provides: list[str]
+    versions: dict[str, str]
+
+
+class ModelRecord(_Record):
+    """The content hash of a model that was judged."""
+
+    record: Literal["model"] = "model"
+    spec: dict[str, Any]
+    hash: str
+
+
+class EvidenceRecord(_Record):
+    """One number beside its limit."""
+
+    quantity: str
+    observed: Number
+    relation: Relation
+    limit: Number
+    because: str
+    where: str
+    role: Role
+    holds: bool
+
+
+class VerdictRecord(_Record):
+    """One gate × subject × case."""
+
+    record: Literal["verdict"] = "verdict"
+    gate: str
+    subject: str
+    case: str
+    seed: int
+    status: Status
+    cause: str
+    reason: str
+    evidence: list[EvidenceRecord]
+    seconds: Number
+    mutant: str | None = None
+
+
+class SensitivityRecord(_Record):
+    """The least relative error of a gate's outputs that it notices."""
+
+    record: Literal["sensitivity"] = "sensitivity"
+    gate: str
+    subject: str
+    case: str
+    noticed: Number | None = Field(description="null: no disturbance that was tried is noticed, or none applies")
+
+
+class SummaryRecord(_Record):
+    """The last line. A file without it is incomplete."""
+
+    record: Literal["summary"] = "summary"
+    counts: dict[Status, int]
+    seconds: Number
+    exit_code: int
+
+
+Record = Annotated[
+    HeaderRecord | SubjectRecord | ModelRecord | VerdictRecord | SensitivityRecord | SummaryRecord,
+    Field(discriminator="record"),
+]
+RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+
+
+def verdict_record(verdict: Verdict, mutant: str | None = None) -> VerdictRecord:
+    """Return a verdict as its line."""
+    return VerdictRecord(
+        gate=verdict.gate,
+        subject=verdict.subject,
+        case=verdict.case,
+        seed=verdict.seed,
+        status=verdict.status,
+        cause=verdict.cause,
+        reason=verdict.reason,
+        evidence=[_evidence_record(item) for item in verdict.evidence],
+        seconds=verdict.seconds,
+        mutant=mutant,
+    )
+
+
+def _evidence_record(item: Evidence) -> EvidenceRecord:
+    return EvidenceRecord(
+        quantity=item.quantity,
+        observed=item.observed,
+        relation=item.relation,
+        limit=item.limit,
+        because=item.because,
+        where=item.where,
+        role=item.role,
+        holds=item.holds,
+    )
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of one line."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "One line of a Gates results file",
+        **RECORD.json_schema(mode="serialization"),
+    }

@@ -1,0 +1,162 @@
+"""One run: header, verdicts as they come, summary; and what its end means for the exit code."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from importlib.metadata import PackageNotFoundError, version
+from typing import Literal
+
+import numpy as np
+
+from gates import machine
+from gates.model import STATUSES, ConfigurationError, Gate, Status, Subject, Verdict
+from gates.protocol import Hello
+from gates.report.jsonl import Writer
+from gates.report.records import (
+    HeaderRecord,
+    Machine,
+    ModelRecord,
+    SubjectRecord,
+    SummaryRecord,
+    verdict_record,
+)
+from gates.runner import Job, Options, run
+
+HELD, FAILED, USAGE, NOTHING, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A subject, or some of its gates, that must have been judged."""
+
+    subject: str
+    gates: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, subjects: Iterable[str]) -> Requirement:
+        """Read `SUBJECT` or `SUBJECT:GATES`."""
+        name, _, pattern = text.partition(":")
+        if name not in (known := list(subjects)):
+            raise ConfigurationError(f"--require {text}: {name!r} is not in this run; it judges {', '.join(known)}")
+        return cls(name, pattern or None)
+
+    def unmet_by(self, verdict: Verdict) -> bool:
+        """Whether this verdict is a hole in what was required."""
+        if verdict.subject != self.subject:
+            return False
+        if self.gates is None:
+            return verdict.status == "skipped"
+        named = fnmatchcase(verdict.gate, self.gates) or verdict.gate.startswith(f"{self.gates}.")
+        return named and verdict.status in {"skipped", "unsupported"}
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has been judged so far."""
+
+    counts: Counter[Status] = field(default_factory=Counter)
+    holes: list[Verdict] = field(default_factory=list)
+
+    def exit_code(self) -> int:
+        """Return what the run means: 0 all held, 1 not all, 3 nothing was measured."""
+        if self.holes or self.counts["fail"] or self.counts["error"]:
+            return FAILED
+        return HELD if self.counts["pass"] else NOTHING
+
+    def line(self) -> str:
+        """Return the last line of a run: passed and failed always, the others when there are any."""
+        words = {"pass": "passed", "fail": "failed", "error": "errors"}
+        shown = [s for s in STATUSES if s in {"pass", "fail"} or self.counts[s]]
+        plural = {s: words.get(s, s) for s in shown}
+        if self.counts["error"] == 1:
+            plural["error"] = "error"
+        return ", ".join(f"{self.counts[s]} {plural[s]}" for s in shown)
+
+
+def tool_version() -> str:
+    """Return `rl-gates` and its version."""
+    try:
+        return f"rl-gates {version('rl-gates')}"
+    except PackageNotFoundError:
+        return "rl-gates (not installed)"
+
+
+def header(
+    verb: Literal["check", "prove"],
+    command: list[str],
+    gates: Iterable[Gate],
+    subjects: Iterable[Subject],
+    options: Options,
+    planned: int,
+) -> HeaderRecord:
+    """Return the first line of a results file."""
+    cpu, features = machine.cpu()
+    commit, dirty = machine.commit()
+    return HeaderRecord(
+        verb=verb,
+        command=command,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        tool=tool_version(),
+        commit=commit,
+        dirty=dirty,
+        machine=Machine(system=platform.platform(), cpu=cpu, cores=machine.cores(), features=features),
+        python=platform.python_version(),
+        numpy=np.__version__,
+        blas=machine.blas(),
+        jobs=options.jobs,
+        threads=options.threads,
+        seed=options.seed,
+        quick=options.quick,
+        model=options.model,
+        gates=[gate.id for gate in gates],
+        subjects=[subject.name for subject in subjects],
+        planned=planned,
+    )
+
+
+def subject_record(name: str, hello: Hello) -> SubjectRecord:
+    """Return a subject's own words as a line."""
+    return SubjectRecord(subject=name, provides=sorted(hello.provides), versions=dict(hello.versions))
+
+
+def check(
+    jobs: list[Job],
+    options: Options,
+    writer: Writer | None,
+    requirements: tuple[Requirement, ...],
+    on_verdict: Callable[[Verdict], None],
+) -> Tally:
+    """Judge the plan and write every verdict before it is shown. Ctrl-C leaves what was written."""
+    tally, greeted, models = Tally(), set[str](), set[str]()
+    start = time.monotonic()
+    for judged in run(jobs, options):
+        verdict = judged.verdict
+        if writer:
+            if judged.hello and verdict.subject not in greeted:
+                writer.write(subject_record(verdict.subject, judged.hello))
+                greeted.add(verdict.subject)
+            for digest, spec in judged.models.items():
+                if digest not in models:
+                    writer.write(ModelRecord(spec=dict(spec), hash=digest))
+                    models.add(digest)
+            writer.write(verdict_record(verdict))
+        tally.counts[verdict.status] += 1
+        if any(requirement.unmet_by(verdict) for requirement in requirements):
+            tally.holes.append(verdict)
+        on_verdict(verdict)
+    if writer:
+        finish(writer, tally, time.monotonic() - start)
+    return tally
+
+
+def finish(writer: Writer, tally: Tally, seconds: float, exit_code: int | None = None) -> None:
+    """Write the line that makes a results file complete."""
+    counts = {status: tally.counts[status] for status in STATUSES}
+    code = tally.exit_code() if exit_code is None else exit_code
+    writer.write(SummaryRecord(counts=counts, seconds=round(seconds, 3), exit_code=code))

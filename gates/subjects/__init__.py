@@ -1,0 +1,1 @@
+"""Adapters that workers load; only `catalogue` is for the judge."""

@@ -1,0 +1,87 @@
+"""The subjects that come with Gates. Declarations only: nothing here imports what it names."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from gates.model import ConfigurationError, Subject
+from gates.peers import environments
+from gates.registry import Registry
+
+KERNELS = ("group_advantages", "token_kl", "pack_sequences")
+TRAINER = (
+    "policy_loss",
+    "loss_from_logits",
+    "rollout",
+    "token_logits",
+    "completion_logprobs",
+    "importance_ratios",
+    "train_step",
+)
+SHIPPED = {"numpy": (*KERNELS, "policy_loss"), "rlkernels": KERNELS, "reference": TRAINER}
+HERE = Path(__file__).resolve().parent
+OPENBLAS = "libopenblas.so.0"  # Debian's package libopenblas0: 25 times the speed of the BLAS inside MLX's wheel
+
+
+def register(registry: Registry) -> None:
+    """Add the shipped subjects and the peers."""
+    for name, ops in SHIPPED.items():
+        registry.add_subject(Subject(name, HERE / f"{name}.py", f"gates.subjects.{name}", ops=ops))
+    no_choice = "" if sys.platform == "linux" else "MLX has no choice of BLAS on this system"
+    registry.add_subject(
+        Subject(
+            "reference@openblas",
+            HERE / "reference.py",
+            "gates.subjects.reference",
+            preload=(OPENBLAS,),
+            why_absent=no_choice,
+            ops=TRAINER,
+        )
+    )
+    for peer in environments.PEERS.values():
+        environment = environments.environment(peer.name)
+        absent = "" if environment.ready else f"no environment yet; `gates peers sync {peer.name}` makes it"
+        registry.add_subject(
+            Subject(
+                peer.name,
+                HERE / f"{peer.name}.py",
+                f"gates.subjects.{peer.name}",
+                python=str(environment.python),
+                default=False,
+                why_absent=absent,
+            )
+        )
+
+
+def from_file(path: str, python: str | None) -> Subject:
+    """Return the subject in a user's file, to be loaded in its worker only."""
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise ConfigurationError(f"--subject {path}: there is no such file")
+    if file.suffix != ".py":
+        raise ConfigurationError(f"--subject {path}: must be a Python file (.py) that defines OPS")
+    return Subject(file.stem, file, f"gates_subject_{file.stem}", python=python)
+
+
+def choose(registry: Registry, names: tuple[str, ...], python: str | None) -> list[Subject]:
+    """Return the named subjects; a name with a slash or `.py` is a file. Without names: the default ones.
+
+    A default subject is planned for what it provides; one that is asked for by name is asked everything.
+    """
+    if not names:
+        return [subject for subject in registry.subjects.values() if subject.default]
+    chosen: dict[str, Subject] = {}
+    for name in names:
+        if name.endswith(".py") or "/" in name:
+            subject = from_file(name, python)
+        elif name in registry.subjects:
+            subject = replace(registry.subjects[name], ops=None)
+        else:
+            known = ", ".join(registry.subjects)
+            raise ConfigurationError(f"--subject {name}: must be one of {known}, or a Python file")
+        if subject.name in chosen or (subject.name in registry.subjects and "." in name):
+            raise ConfigurationError(f"--subject {name}: the name {subject.name!r} is taken; rename the file")
+        chosen[subject.name] = subject
+    return list(chosen.values())

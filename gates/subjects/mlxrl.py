@@ -1,0 +1,130 @@
+"""The peer mlxrl (distribution inductive-mlxrl): its real advantages and losses, through its algorithm objects.
+
+Nothing here repairs or repeats a formula of the peer. A case whose conventions the peer does not have is unsupported;
+a case under a name that the peer uses (GRPO, Dr. GRPO, RLOO) runs its code as it is, and the judge sees what differs.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+import numpy as np
+from mlxrl.algo import DrGRPOAlgorithm, GRPOAlgorithm, RLOOAlgorithm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Array = np.ndarray[Any, Any]
+
+EPS = 1e-8  # inside the square root, the default of mlxrl.algo.grpo.group_normalize_rewards
+VERSIONS = {name: version(name) for name in ("inductive-mlxrl", "mlx", "mlx-lm")}
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "group_advantages": {
+        "dtype": ("float32",),
+        "scale": ("group", "none"),
+        "ddof": (0, None),
+        "eps": (EPS, float(np.float32(EPS)), None),
+        "eps_mode": ("inside", None),
+        "baseline": ("mean", "leave-one-out"),
+    },
+    "policy_loss": {
+        "dtype": ("float32",),
+        "algorithm": ("grpo", "dr_grpo", "rloo"),
+        "kl_ratio": ("none", None),
+        "delta": (None,),
+    },
+}
+DOCUMENTED: dict[str, str] = {
+    "group_advantages": "",
+    "policy_loss": "README, Import API and Algorithms; docstring of mlxrl.algo.grpo.GRPOAlgorithm",
+}
+DEPARTURES_DOCUMENTED: dict[str, str] = {
+    "policy_loss[grpo]": (
+        "unclipped: docstring of GRPOAlgorithm, mlxrl/algo/grpo.py:17, 'Thin unclipped GRPO'; token mean over the "
+        "batch: README, Import API, 'token-mean policy losses: base GRPO, DAPO, GSPO token mode, RLOO'"
+    ),
+}
+
+
+def group_advantages(
+    rewards: Array,
+    group_size: int,
+    *,
+    scale: str = "group",
+    ddof: int | None = 0,
+    eps: float | None = EPS,
+    eps_mode: str | None = "inside",
+    baseline: str = "mean",
+) -> dict[str, Any]:
+    """Advantages of the algorithm object that has the asked-for convention."""
+    _only_float32("rewards", rewards)
+    algorithm: Any
+    if scale == "none":
+        algorithm = DrGRPOAlgorithm() if baseline == "mean" else RLOOAlgorithm()
+    elif (scale, ddof, eps_mode, baseline) == ("group", 0, "inside", "mean") and np.float32(eps or 0) == np.float32(
+        EPS
+    ):
+        algorithm = GRPOAlgorithm()
+    else:
+        raise NotImplementedError(
+            f"mlxrl has no advantage with scale {scale!r}, ddof {ddof}, eps {eps} {eps_mode!r}, baseline {baseline!r}; "
+            f"it has group, 0, {EPS} inside, mean, or scale none with mean or leave-one-out"
+        )
+    return {"advantages": np.array(algorithm.compute_advantages(mx.array(rewards), group_size))}
+
+
+def policy_loss(
+    *,
+    policy: Array,
+    old: Array | None,
+    reference: Array | None,
+    advantages: Array,
+    mask: Array,
+    algorithm: str,
+    beta: float = 0.0,
+    max_length: int | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Loss of the peer's algorithm object and its gradient, taken by MLX through the peer's own compute_loss.
+
+    Its losses take no clip bounds, so `epsilon_low` and `epsilon_high` reach nothing: that is for the judge to see.
+    """
+    _only_float32("policy", policy)
+    if options.get("delta") is not None or (beta and options.get("kl_ratio", "none") != "none"):
+        raise NotImplementedError("mlxrl's losses have no two-sided clip (delta) and no KL term times a ratio")
+    if np.ndim(advantages) != 1:
+        raise NotImplementedError("mlxrl's losses take one advantage per row")
+    peer = _algorithm(algorithm, max_length)
+    now = mx.array(policy)
+    behaviour = now if old is None else mx.array(old)
+    gains, weights = mx.array(advantages), mx.array(np.asarray(mask, np.float32))  # its own masks are float32
+
+    def loss(logprobs: mx.array) -> mx.array:
+        # Without a reference its trainer passes the current log-probs themselves (mlxrl/train/reference.py:25).
+        other = logprobs if reference is None else mx.array(reference)
+        return peer.compute_loss(logprobs, behaviour, other, gains, weights, beta).loss
+
+    value, gradient = mx.value_and_grad(loss)(now)
+    mx.eval(value, gradient)
+    return {"loss": float(value), "gradient": np.array(gradient)}
+
+
+def _algorithm(name: str, max_length: int | None) -> Any:
+    if name == "grpo":
+        return GRPOAlgorithm()
+    if name == "dr_grpo":
+        return DrGRPOAlgorithm(max_tokens=max_length)  # None is its default: the padded length of the batch
+    if name == "rloo":
+        return RLOOAlgorithm()
+    raise NotImplementedError(f"{name} of mlxrl is not judged here; grpo, dr_grpo and rloo are")
+
+
+def _only_float32(name: str, array: Array) -> None:
+    dtype = np.asarray(array).dtype
+    if dtype != np.float32:
+        raise NotImplementedError(f"mlxrl computes in float32; `{name}` has dtype {dtype}")
+
+
+OPS: dict[str, Callable[..., dict[str, Any]]] = {"group_advantages": group_advantages, "policy_loss": policy_loss}

@@ -1,0 +1,400 @@
+"""The plain NumPy implementation: what a careful user would write by hand, in the dtype of the data.
+
+Narrow data is widened to float64 inside and rounded once at the end; float64 differences keep their rounding error
+beside them. The functions between the ops are seams, where `gates prove` plants mistakes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.polynomial.polynomial import polyval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Array = np.ndarray[Any, Any]
+
+VERSIONS = {"numpy": np.__version__}
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {"policy_loss": {"dapo_denominator": ("global", "group")}}
+DOCUMENTED: dict[str, str] = {}
+
+TAYLOR = np.array([1.0 / math.factorial(k) for k in range(2, 29)])  # 2**28 / 28! is 9e-22: below half an ulp at |d| = 2
+SERIES_RADIUS = 2.0  # nats; beyond it exp(d) - 1 - d cancels nothing
+
+
+def _widen(name: str, value: Array, shape: tuple[int, ...] | None = None) -> Array:
+    array = np.asarray(value)
+    if array.dtype.kind != "f":
+        raise ValueError(f"`{name}` has dtype {array.dtype}, must be a floating-point type")
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"`{name}` has shape {array.shape}, must be {shape}")
+    return array.astype(np.float64)
+
+
+def _narrow(result: Array, like: Array) -> Array:
+    with np.errstate(over="ignore", under="ignore"):
+        return result.astype(np.asarray(like).dtype.newbyteorder("="))
+
+
+def _rounded(value: float, like: Array) -> float:
+    return float(np.asarray(like).dtype.type(value))
+
+
+def _one_of(name: str, value: object, choices: Sequence[object]) -> None:
+    if value not in choices:
+        raise ValueError(f"`{name}` is {value!r}, must be one of {', '.join(map(repr, choices))}")
+
+
+def select(values: Array, mask: Array) -> Array:
+    """Return the values where the mask is set and 0 elsewhere, whatever the masked slots hold."""
+    return np.where(mask, values, 0.0)
+
+
+def group_advantages(
+    rewards: Array,
+    group_size: int,
+    *,
+    scale: str = "group",
+    ddof: int | None = 1,
+    eps: float | None = 1e-4,
+    eps_mode: str | None = "add",
+    baseline: str = "mean",
+) -> Array:
+    """Advantages of prompt-major rewards (B,) within groups of `group_size`; NaN is unscored, a constant group is 0."""
+    _one_of("scale", scale, ("group", "batch", "none"))
+    _one_of("baseline", baseline, ("mean", "leave-one-out"))
+    if scale != "none":
+        _one_of("ddof", ddof, (0, 1))
+        _one_of("eps_mode", eps_mode, ("add", "inside", "threshold"))
+        if eps is None or not 0.0 <= eps < math.inf:
+            raise ValueError(f"`eps` is {eps}, must be finite and at least 0")
+    grid = _group_grid(rewards, group_size, least=2 if baseline == "leave-one-out" else 1)
+    unit, power, scored, count = _in_units(grid)
+    total = unit.sum(axis=1, keepdims=True)
+    others = total / np.maximum(count, 1) if baseline == "mean" else (total - unit) / np.maximum(count - 1, 1)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = np.ldexp(unit - others, power) / scale_divisor(grid, scale, ddof, eps, eps_mode)
+    zero = ~scored | constant_groups(grid)[:, None]
+    return _narrow(np.where(zero, 0.0, ratio).reshape(-1), rewards)
+
+
+def _group_grid(rewards: Array, group_size: int, least: int) -> Array:
+    flat = _widen("rewards", rewards)
+    if flat.ndim != 1:
+        raise ValueError(f"`rewards` has shape {flat.shape}, must be (B,)")
+    if group_size < least:
+        raise ValueError(f"`group_size` is {group_size}, must be at least {least}")
+    if flat.size == 0 or flat.size % group_size:
+        raise ValueError(f"`rewards` has {flat.size} elements, must be a positive multiple of group_size {group_size}")
+    if infinite := np.flatnonzero(np.isinf(flat)).tolist():
+        raise ValueError(f"`rewards` is {flat[infinite[0]]} at index {infinite[0]}, must be finite or NaN (unscored)")
+    return flat.reshape(-1, group_size)
+
+
+def _in_units(rewards2d: Array) -> tuple[Array, Array, Array, Array]:
+    """Scale each row by a power of two, which keeps sums and squares in range and changes no bit of a mean."""
+    scored = ~np.isnan(rewards2d)
+    values = np.where(scored, rewards2d, 0.0)
+    power = np.frexp(np.max(np.abs(values), axis=1, keepdims=True))[1]
+    return np.ldexp(values, -power), power, scored, scored.sum(axis=1, keepdims=True)
+
+
+def constant_groups(rewards2d: Array) -> Array:
+    """Return for each group whether its scored rewards are all equal, one or none included."""
+    highest = np.fmax.reduce(rewards2d, axis=1)
+    return ~(highest > np.fmin.reduce(rewards2d, axis=1))
+
+
+def scale_divisor(rewards2d: Array, scale: str, ddof: int | None, eps: float | None, eps_mode: str | None) -> Array:
+    """Return what divides each group, broadcastable to (prompts, group_size); infinite below the threshold."""
+    if scale == "none" or ddof is None or eps is None:
+        return np.ones((1, 1))
+    spread = _deviation(rewards2d if scale == "group" else rewards2d.reshape(1, -1), ddof)
+    if eps_mode == "add":
+        return spread + eps
+    if eps_mode == "inside":
+        return np.hypot(spread, math.sqrt(eps))
+    return np.where(spread < eps, np.inf, spread)
+
+
+def _deviation(rewards2d: Array, ddof: int) -> Array:
+    unit, power, scored, count = _in_units(rewards2d)
+    mean = unit.sum(axis=1, keepdims=True) / np.maximum(count, 1)
+    squares = np.where(scored, unit - mean, 0.0) ** 2
+    return np.ldexp(np.sqrt(squares.sum(axis=1, keepdims=True) / np.maximum(count - ddof, 1)), power)
+
+
+def _difference(left: Array, right: Array) -> tuple[Array, Array]:
+    with np.errstate(invalid="ignore", over="ignore"):
+        high = left - right
+        back = high - left
+        low = (left - (high - back)) - (right + back)
+    return high, np.where(np.isfinite(low), low, 0.0)
+
+
+def k3(d: Array) -> Array:
+    """Return exp(d) - d - 1 without cancellation; +inf where exp overflows."""
+    near = np.abs(d) <= SERIES_RADIUS
+    small = np.where(near, d, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        far = np.where(np.isposinf(d), np.inf, np.exp(d) - 1.0 - d)
+    return np.where(near, small * small * polyval(small, TAYLOR), far)
+
+
+def old_or_policy(policy: Array, old: Array | None) -> Array:
+    """Return the behaviour policy's log-probs; on-policy they are the policy's own, held constant."""
+    return policy if old is None else old
+
+
+def token_ratio(policy: Array, old: Array) -> Array:
+    """Return exp(policy - old) per token."""
+    high, low = _difference(policy, old)
+    with np.errstate(over="ignore"):
+        ratio = np.exp(high)
+    return ratio + np.where(np.isfinite(ratio), ratio, 0.0) * low
+
+
+def sequence_ratio(policy: Array, old: Array, tokens: Array | int) -> Array:
+    """Return exp(Σ(policy - old) / tokens) of each row, (B, 1): a geometric mean, or with tokens = 1 the product."""
+    terms = np.concatenate(_difference(policy, old), axis=1)
+    exact = [math.fsum(row) if np.all(np.isfinite(row)) else np.sum(row) for row in terms]
+    return np.asarray(np.exp(np.array(exact)[:, None] / np.maximum(tokens, 1)))
+
+
+def token_kl(
+    policy: Array,
+    reference: Array,
+    *,
+    estimator: str = "k3",
+    mask: Array | None = None,
+    lengths: Array | None = None,
+    reduction: str = "none",
+) -> Array:
+    """Sampled KL(policy || reference) per token, or its sum or mean per sequence, with d = reference - policy."""
+    _one_of("estimator", estimator, ("k1", "k2", "k3"))
+    _one_of("reduction", reduction, ("none", "sum", "mean"))
+    ours = _widen("policy", policy)
+    theirs = _widen("reference", reference, ours.shape)
+    if ours.ndim not in (1, 2):
+        raise ValueError(f"`policy` has shape {ours.shape}, must be (B, T), or (N,) with lengths")
+    if ours.ndim == 1 and lengths is None and reduction != "none":
+        raise ValueError(f"`lengths` is None, must say where the sequences of a 1-D array end for {reduction!r}")
+    valid, starts = _valid_slots(ours.shape, mask, lengths)
+    high, low = _difference(select(theirs, valid), select(ours, valid))
+    with np.errstate(over="ignore", invalid="ignore"):
+        if estimator == "k1":
+            terms = 0.0 - high
+        elif estimator == "k2":
+            terms = 0.5 * high * high
+        else:
+            value = k3(high)
+            terms = value + np.where(np.isfinite(value), np.expm1(high), 0.0) * low
+        if reduction == "none":
+            return _narrow(terms, policy)
+        rows, marks = (terms, valid) if ours.ndim == 2 else (np.split(t, starts[1:-1]) for t in (terms, valid))
+        sums, counts = np.array([row.sum() for row in rows]), np.array([row.sum() for row in marks])
+    return _narrow(sums / np.maximum(counts, 1) if reduction == "mean" else sums, policy)
+
+
+def _valid_slots(shape: tuple[int, ...], mask: Array | None, lengths: Array | None) -> tuple[Array, Array]:
+    if mask is not None and lengths is not None:
+        raise ValueError("`mask` and `lengths` are both given, must be one of them")
+    if lengths is None:
+        return (np.ones(shape, bool) if mask is None else _boolean(mask, shape)), np.zeros(1, np.int64)
+    counts = _whole(lengths)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    if len(shape) == 1:
+        if starts[-1] != shape[0]:
+            raise ValueError(f"`lengths` sum to {starts[-1]}, must sum to the {shape[0]} tokens of `policy`")
+        return np.ones(shape, bool), starts
+    if counts.shape != shape[:1] or counts.max(initial=0) > shape[1]:
+        raise ValueError(f"`lengths` is {counts.tolist()}, must be {shape[0]} numbers of at most {shape[1]}")
+    return np.arange(shape[1]) < counts[:, None], starts
+
+
+def _boolean(mask: Array, shape: tuple[int, ...]) -> Array:
+    array = np.asarray(mask)
+    if array.shape != shape:
+        raise ValueError(f"`mask` has shape {array.shape}, must be {shape}")
+    if not np.all((array == 0) | (array == 1)):
+        raise ValueError("`mask` must hold only 0 and 1")
+    return array.astype(bool)
+
+
+def _whole(lengths: Array | Sequence[int]) -> Array:
+    array = np.asarray(lengths)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ValueError(f"`lengths` is {array.dtype}{list(array.shape)}, must be integers of shape (B,)")
+    if array.size and array.min() < 0:
+        index = int(np.argmax(array < 0))
+        raise ValueError(f"`lengths` is {array[index]} at index {index}, must be at least 0")
+    return array.astype(np.int64)
+
+
+def pack_sequences(lengths: Array | Sequence[int], max_length: int) -> tuple[Array, Array]:
+    """First-fit-decreasing bins as (indices, offsets); equal lengths keep their order."""
+    sizes = _whole(lengths)
+    if max_length < 1:
+        raise ValueError(f"`max_length` is {max_length}, must be at least 1")
+    if long := np.flatnonzero(sizes > max_length).tolist():
+        raise ValueError(f"`lengths` is {sizes[long[0]]} at index {long[0]}, must be at most max_length {max_length}")
+    order = np.argsort(-sizes, kind="stable")
+    room = np.full(sizes.size, max_length, dtype=np.int64)  # one bin per sequence is always enough
+    chosen = np.zeros(sizes.size, dtype=np.int64)
+    used = 0
+    for rank, size in enumerate(sizes[order].tolist()):
+        bin_ = int(np.argmax(room[: used + 1] >= size))  # the bin after the last one is empty: something always fits
+        used = max(used, bin_ + 1)
+        room[bin_] -= size
+        chosen[rank] = bin_
+    counts = np.bincount(chosen, minlength=used)[:used]
+    return order[np.argsort(chosen, kind="stable")].astype(np.int64), np.concatenate([[0], np.cumsum(counts)])
+
+
+def policy_loss(  # noqa: PLR0913  the op's keywords
+    *,
+    policy: Array,
+    old: Array | None,
+    reference: Array | None,
+    advantages: Array,
+    mask: Array,
+    algorithm: str,
+    epsilon_low: float | None = None,
+    epsilon_high: float | None = None,
+    delta: float | None = None,
+    beta: float = 0.0,
+    kl_ratio: str | None = "none",
+    **aggregation: Any,
+) -> tuple[float, Array]:
+    """Return the loss to minimise and its gradient with respect to the policy's log-probs (B, T)."""
+    _one_of("algorithm", algorithm, tuple(ROW_WEIGHTS))
+    ours = _widen("policy", policy)
+    if ours.ndim != 2 or not ours.size:
+        raise ValueError(f"`policy` has shape {ours.shape}, must be (B, T) with a row and a slot at least")
+    valid = _boolean(mask, ours.shape)
+    lp = select(ours, valid)
+    before = select(old_or_policy(ours, None if old is None else _widen("old", old, ours.shape)), valid)
+    by_row = algorithm in {"gspo", "rloo"}
+    gain = _row_or_token(advantages, ours.shape, by_row=by_row)
+    bounds = (-math.inf, math.inf, math.inf)
+    if algorithm != "rloo":
+        bounds = _bounds(epsilon_low, epsilon_high, delta, policy)
+    tokens = valid.sum(axis=1, keepdims=True)
+    weight = ROW_WEIGHTS[algorithm](valid, **aggregation)[:, None]
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratio = sequence_ratio(lp, before, tokens if algorithm == "gspo" else 1) if by_row else token_ratio(lp, before)
+        value, slope = _clipped(ratio, gain, *bounds)
+        loss = float(np.sum(select(weight * value, valid)))
+        gradient = weight * slope * (tokens if algorithm == "rloo" else 1)  # a product moves whole with each factor
+        if beta != 0.0:
+            if algorithm == "rloo" or reference is None:
+                raise ValueError(f"`beta` is {beta}, must be 0 without `reference`, and for rloo (KL is in its reward)")
+            _one_of("kl_ratio", kl_ratio, ("none", "token", "sequence"))
+            theirs = select(_widen("reference", reference, ours.shape), valid)
+            kl, pull = _kl_term(lp, before, theirs, tokens, kl_ratio)
+            scaled = _rounded(beta, policy) * weight
+            loss, gradient = loss + float(np.sum(select(scaled * kl, valid))), gradient + scaled * pull
+    return loss, _narrow(select(gradient, valid), policy)
+
+
+def _bounds(low: float | None, high: float | None, delta: float | None, like: Array) -> tuple[float, float, float]:
+    if low is None or high is None or min(low, high) < 0.0:
+        raise ValueError(f"`epsilon_low`, `epsilon_high` are {low}, {high}, must be numbers that are not negative")
+    top = 1.0 + _rounded(high, like)
+    if delta is not None and not delta > top:
+        raise ValueError(f"`delta` is {delta}, must be above 1 + epsilon_high = {top}, or None")
+    return 1.0 - _rounded(low, like), top, math.inf if delta is None else _rounded(delta, like)
+
+
+def _row_or_token(advantages: Array, shape: tuple[int, ...], *, by_row: bool) -> Array:
+    wide = _widen("advantages", advantages)
+    if wide.shape != shape[:1] and (by_row or wide.shape != shape):
+        allowed = f"{shape[:1]}" if by_row else f"{shape[:1]} or {shape}"
+        raise ValueError(f"`advantages` has shape {wide.shape}, must be {allowed}")
+    return np.broadcast_to(wide if wide.ndim == 2 else wide[:, None], shape)
+
+
+def _clipped(ratio: Array, gain: Array, low: float, high: float, cap: float) -> tuple[Array, Array]:
+    positive = gain > 0.0
+    held = np.where(positive, np.minimum(ratio, high), np.minimum(np.maximum(ratio, low), cap))
+    free = np.where(positive, ratio <= high, (ratio >= low) & (ratio <= cap))
+    active = gain != 0.0  # no gain, no loss: not even where the ratio is infinite
+    return select(-gain * held, active), select(-gain * ratio, active & free)
+
+
+def _kl_term(lp: Array, before: Array, reference: Array, tokens: Array, kl_ratio: str | None) -> tuple[Array, Array]:
+    """Return k3 per token times the ratio that `kl_ratio` names, and its slope, which flows through that ratio too."""
+    d = reference - lp
+    kl, pull = k3(d), -np.expm1(d)
+    if kl_ratio == "none":
+        return kl, pull
+    if kl_ratio == "token":
+        ratio = token_ratio(lp, before)
+        return ratio * kl, ratio * -d
+    ratio = sequence_ratio(lp, before, tokens)
+    return ratio * kl, ratio * (pull + kl.sum(axis=1, keepdims=True) / np.maximum(tokens, 1))
+
+
+# What one token of a row weighs in the loss, (B,). A row without tokens counts in B and adds nothing.
+
+
+def _inverse(tokens: Array) -> Array:
+    return np.where(tokens > 0, 1.0 / np.maximum(tokens, 1), 0.0)
+
+
+def _row_mean(mask: Array, **_: object) -> Array:
+    return _inverse(mask.sum(axis=1)) / len(mask)
+
+
+def _block_mean(mask: Array, name: str, sizes: Sequence[int] | None) -> Array:
+    if not sizes or min(sizes) < 1 or sum(sizes) != len(mask):
+        raise ValueError(f"`{name}` gives blocks of {sizes} rows, must be positive and add up to {len(mask)} rows")
+    tokens = np.add.reduceat(mask.sum(axis=1), np.cumsum([0, *sizes[:-1]]))
+    return np.repeat(_inverse(tokens) / len(sizes), sizes)
+
+
+def _dapo_weights(
+    mask: Array, *, dapo_denominator: str | None = None, group_size: int | None = None, **_: object
+) -> Array:
+    if dapo_denominator == "trl":
+        raise NotImplementedError("DAPO's trl denominator counts the generation batch, which one call does not see")
+    _one_of("dapo_denominator", dapo_denominator, ("global", "group"))
+    size = len(mask) if dapo_denominator == "global" else group_size or len(mask) + 1
+    return _block_mean(mask, "group_size", [size] * (len(mask) // size))
+
+
+def _micro_batch_weights(mask: Array, *, micro_batches: Sequence[int] | None = None, **_: object) -> Array:
+    return _block_mean(mask, "micro_batches", micro_batches)
+
+
+def dr_grpo_denominator(mask: Array, max_length: int) -> float:
+    """Return B times the configured L_max, never the batch's longest row."""
+    return float(len(mask) * max_length)
+
+
+def _dr_grpo_weights(mask: Array, *, max_length: int | None = None, **_: object) -> Array:
+    if max_length is None or max_length < 1:
+        raise ValueError(f"`max_length` is {max_length}, must be the configured L_max, at least 1")
+    return np.full(len(mask), 1.0 / dr_grpo_denominator(mask, max_length))
+
+
+# Equal advantages repeated over a row's tokens and averaged over them are the row's own: GSPO and RLOO weigh as GRPO.
+ROW_WEIGHTS: dict[str, Callable[..., Array]] = {
+    "grpo": _row_mean,
+    "dapo": _dapo_weights,
+    "bnpo-trl": _micro_batch_weights,
+    "dr_grpo": _dr_grpo_weights,
+    "gspo": _row_mean,
+    "rloo": _row_mean,
+}
+
+
+OPS: dict[str, Callable[..., dict[str, Any]]] = {
+    "group_advantages": lambda **inputs: {"advantages": group_advantages(**inputs)},
+    "token_kl": lambda **inputs: {"kl": token_kl(**inputs)},
+    "pack_sequences": lambda **inputs: dict(zip(("indices", "offsets"), pack_sequences(**inputs), strict=True)),
+    "policy_loss": lambda **inputs: dict(zip(("loss", "gradient"), policy_loss(**inputs), strict=True)),
+}

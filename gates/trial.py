@@ -1,0 +1,115 @@
+"""What a check sees while it runs: the worker behind `got`, the oracle behind `want`, evidence from both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gates.compare import worst
+from gates.model import Bound, Case, Evidence, Gate, Op, Outcome, Output, Recipe, Relation, Role, Wire
+
+Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str]], Outcome]
+
+
+class SubjectFaultError(Exception):
+    """The subject did not give what the op promises: its failure."""
+
+    def __init__(self, cause: str, reason: str) -> None:
+        super().__init__(reason)
+        self.cause = cause
+
+
+class UnsupportedError(Exception):
+    """The subject does not provide this."""
+
+
+class OracleError(Exception):
+    """The definition itself raised: an error of ours."""
+
+
+@dataclass(slots=True)
+class RunningTrial:
+    """The `Trial` of one gate × subject × case."""
+
+    gate: Gate
+    case: Case
+    inputs: Mapping[str, Any]
+    caller: Caller
+    quick: bool = False
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def call(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> Outcome:
+        """Run an op in the worker and return whatever came of it."""
+        return self.caller(op.name, inputs, layout or {})
+
+    def got(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> dict[str, Any]:
+        """Run an op that must give a value of the declared shape and dtype."""
+        outcome = self.call(op, layout=layout, **inputs)
+        if outcome.kind == "unsupported":
+            raise UnsupportedError(outcome.error)
+        if outcome.kind != "value":
+            raise SubjectFaultError(outcome.kind, f"{op.name} {outcome.kind}: {outcome.error}")
+        for name, output in op.outputs.items():
+            if name not in outcome.value:
+                raise SubjectFaultError("shape", f"{op.name} returned {sorted(outcome.value)}, must have {name!r}")
+            if problem := _misfit(outcome.value[name], output, inputs):
+                raise SubjectFaultError("shape", f"{op.name}.{name} {problem}")
+        return dict(outcome.value)
+
+    def want(self, op: Op, **inputs: Wire) -> Any:
+        """Ask the oracle."""
+        if op.oracle is None:
+            raise OracleError(f"{op.name} has no oracle")
+        try:
+            return op.oracle(**inputs)
+        except Exception as error:
+            raise OracleError(f"the oracle of {op.name} raised {type(error).__name__}: {error}") from error
+
+    def within(
+        self, quantity: str, got: Wire, want: Wire, *, scale: Wire = 1.0, role: Role = "claim", where: str = ""
+    ) -> Evidence:
+        """Compare elementwise with the limit of `bounds[quantity]`."""
+        bound = self.gate.bounds[quantity]
+        observed, place = worst(got, want, scale)
+        where = ", ".join(part for part in (where, place) if part)
+        return Evidence(quantity, observed, "<=", self._limit(bound), f"{bound.kind}: {bound.because}", where, role)
+
+    def number(self, quantity: str, value: float, relation: Relation, *, where: str = "") -> Evidence:
+        """Hold one number against the limit of `bounds[quantity]`."""
+        bound = self.gate.bounds[quantity]
+        return Evidence(quantity, float(value), relation, self._limit(bound), f"{bound.kind}: {bound.because}", where)
+
+    def signal(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
+        """State what makes the question meaningful."""
+        return Evidence(name, float(value), relation, float(limit), because or "signal", role="signal")
+
+    def control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
+        """State that what is claimed constant moves when it should."""
+        return Evidence(name, float(value), relation, float(limit), because, role="control")
+
+    def _limit(self, bound: Bound) -> float:
+        return float(bound.limit(self) if callable(bound.limit) else bound.limit)
+
+
+def _misfit(value: Wire, output: Output, inputs: Mapping[str, Wire]) -> str:
+    """Return what is wrong with the shape or dtype of one output, or nothing."""
+    if output.kind == "text":
+        return "" if isinstance(value, str) else f"is a {type(value).__name__}, must be text"
+    if output.kind == "any" and not output.like:
+        return ""
+    array = np.asarray(value)
+    if output.like:
+        model = np.asarray(inputs[output.like])
+        shape, dtype = f"{array.dtype}{list(array.shape)}", f"{model.dtype}{list(model.shape)}"
+        return "" if shape == dtype else f"is {shape}, must be {dtype} like {output.like}"
+    wanted = "fiub" if output.kind == "scalar" else {"i": "iu"}.get(output.kind, output.kind)
+    ndim = 0 if output.kind == "scalar" else output.ndim
+    problems = []
+    if array.dtype.kind not in wanted:
+        problems.append(f"has dtype {array.dtype}, must be of kind {wanted!r}")
+    if ndim is not None and array.ndim != ndim:
+        problems.append(f"has {array.ndim} axes, must have {ndim}")
+    return ", ".join(problems)

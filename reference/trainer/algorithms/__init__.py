@@ -1,0 +1,1 @@
+"""Losses in MLX, one algorithm a file."""

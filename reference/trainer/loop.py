@@ -1,0 +1,85 @@
+"""One optimizer step of GRPO over the adapters of a frozen model."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn, optimizers
+from mlx.utils import tree_flatten
+from numpy.typing import NDArray
+
+from reference.trainer import logprobs, lora
+from reference.trainer.algorithms import grpo
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one step did; means are over completion tokens, of the policy before the update."""
+
+    loss: float
+    gradient_norm: float
+    ratio_mean: float
+    kl_mean: float
+
+
+def group_advantages(rewards: NDArray[np.float64], group_size: int) -> NDArray[np.float32]:
+    """The group z-scores of `rlkernels.group_advantages` (ddof 1, + 1e-4) as float32."""
+    rlkernels = importlib.import_module("rlkernels")  # compiled; sampling and scoring do without it
+    return np.asarray(rlkernels.group_advantages(np.asarray(rewards, np.float64), group_size)).astype(np.float32)
+
+
+def old_logprobs(model: Any, batch: logprobs.Batch, temperature: float) -> mx.array:
+    """The behaviour policy's log-probs (B, T) by a full forward of the model as it is, a constant."""
+    values, _ = logprobs.of_model(model, batch, temperature)
+    mx.eval(values)
+    return mx.stop_gradient(values)
+
+
+def reference_logprobs(model: Any, batch: logprobs.Batch, temperature: float) -> mx.array:
+    """The reference policy's log-probs (B, T): the same model with its adapters off, a constant."""
+    with lora.adapters_off(model):
+        values, _ = logprobs.of_model(model, batch, temperature)
+        mx.eval(values)
+    return mx.stop_gradient(values)
+
+
+def loss_and_grad(model: Any, loss: Callable[[], mx.array]) -> tuple[mx.array, Any]:
+    """The loss and its gradient in the model's trainable parameters; the forward pass runs inside."""
+    value, gradient = nn.value_and_grad(model, loss)()
+    return value, gradient
+
+
+def _norm(gradient: Any) -> float:
+    return float(np.sqrt(sum(float((g.astype(mx.float32) ** 2).sum()) for _, g in tree_flatten(gradient))))
+
+
+def step(
+    model: Any,
+    optimizer: optimizers.Optimizer,
+    batch: logprobs.Batch,
+    advantages: NDArray[np.float32],
+    temperature: float,
+    settings: grpo.Settings,
+) -> Report:
+    """Update the adapters once by GRPO on a batch that the model itself has just sampled."""
+    lora.freeze(model)
+    old = old_logprobs(model, batch, temperature)
+    reference = reference_logprobs(model, batch, temperature)
+    scale = mx.array(advantages)
+
+    def loss() -> mx.array:
+        policy, mask = logprobs.of_model(model, batch, temperature)
+        return grpo.loss(policy, old, reference if settings.beta > 0 else None, scale, mask, settings)
+
+    policy, mask = logprobs.of_model(model, batch, temperature)
+    tokens = max(int(mask.sum()), 1)
+    ratio = float(grpo.select(mask, grpo.token_ratio(policy, old)).sum()) / tokens
+    kl = float(grpo.select(mask, grpo.token_kl(policy, reference)).sum()) / tokens
+    value, gradient = loss_and_grad(model, loss)
+    norm = _norm(gradient)
+    optimizer.update(model, gradient)
+    mx.eval(model.parameters(), optimizer.state)
+    return Report(float(value), norm, ratio, kl)

@@ -1,0 +1,115 @@
+"""Models by spec: a recipe of `reference.tiny`, or a folder or Hugging Face id; loaded once in a process."""
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import mlx_lm
+import numpy as np
+from mlx import nn
+from mlx.utils import tree_flatten, tree_map, tree_unflatten
+
+from reference import tiny
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model of mlx-lm, its tokenizer and where they came from."""
+
+    model: Any
+    tokenizer: Any
+    path: str
+
+
+def load(spec: Mapping[str, Any]) -> Loaded:
+    """The model of a spec, the same object for the same spec: `{"path": ...}` or a recipe of `reference.tiny`.
+
+    Raises:
+        ValueError: the spec has `path` and other keys, or keys unknown to `reference.tiny`.
+    """
+    return _load(json.dumps(dict(spec), sort_keys=True))
+
+
+def exact(spec: Mapping[str, Any]) -> Loaded:
+    """The model of a spec with every weight in float64, quantised ones expanded in float64; CPU only."""
+    return _exact(json.dumps(dict(spec), sort_keys=True))
+
+
+def forget() -> None:
+    """Drop every loaded model."""
+    _load.cache_clear()
+    _exact.cache_clear()
+
+
+def _path(spec: Mapping[str, Any]) -> str:
+    if "path" not in spec:
+        return str(tiny.build(spec))
+    if len(spec) > 1:
+        raise ValueError(f"a model spec with 'path' has no other keys, found {sorted(spec)}")
+    return str(spec["path"])
+
+
+@functools.lru_cache(maxsize=4)
+def _load(key: str) -> Loaded:
+    path = _path(json.loads(key))
+    model, tokenizer = mlx_lm.load(path, trust_remote_code=False)[:2]
+    model.freeze()
+    return Loaded(model, tokenizer, path)
+
+
+@functools.lru_cache(maxsize=2)
+def _exact(key: str) -> Loaded:
+    path = _path(json.loads(key))
+    model, tokenizer = mlx_lm.load(path, trust_remote_code=False)[:2]
+    with mx.stream(mx.cpu):
+        model.update_modules(tree_unflatten([(name, _expand(m)) for name, m in model.named_modules() if _quantised(m)]))
+        model.update(tree_map(_double, model.parameters()))
+        mx.eval(model.parameters())
+    model.freeze()
+    return Loaded(model, tokenizer, path)
+
+
+def _double(x: mx.array) -> mx.array:
+    return x.astype(mx.float64) if mx.issubdtype(x.dtype, mx.floating) else x
+
+
+def _quantised(module: Any) -> bool:
+    return isinstance(module, nn.QuantizedLinear | nn.QuantizedEmbedding)
+
+
+def _expand(module: Any) -> Any:
+    """The dense float64 layer of a quantised one: code * scale + bias without a float32 rounding."""
+    if getattr(module, "mode", "affine") != "affine" or "bias" in module:
+        raise NotImplementedError(f"float64 of a {module.mode} layer with bias={'bias' in module}")
+    ones, zeros = mx.ones_like(module.scales), mx.zeros_like(module.biases)
+    codes = mx.dequantize(module.weight, ones, zeros, group_size=module.group_size, bits=module.bits)
+    scales, biases = (mx.repeat(_double(x), module.group_size, axis=-1) for x in (module.scales, module.biases))
+    weight = _double(codes) * scales + biases
+    dense = nn.Embedding(1, 1) if isinstance(module, nn.QuantizedEmbedding) else nn.Linear(1, 1, bias=False)
+    dense.weight = weight
+    return dense
+
+
+def base_parameters(model: Any) -> dict[str, mx.array]:
+    """Every parameter that is not an adapter's, by the name that it has without adapters."""
+    flat = dict(tree_flatten(model.parameters()))
+    return {name.replace(".linear.", "."): x for name, x in flat.items() if not name.endswith(("lora_a", "lora_b"))}
+
+
+def digest(parameters: Mapping[str, mx.array]) -> str:
+    """The sha256 of parameters: names, types, shapes and bits, in the order of the names."""
+    hasher = hashlib.sha256()
+    for name in sorted(parameters):
+        x = parameters[name]
+        hasher.update(f"{name}\0{x.dtype}\0{x.shape}\0".encode())
+        hasher.update(bits(x))
+    return hasher.hexdigest()
+
+
+def bits(x: mx.array) -> bytes:
+    """The bytes of an array of any type."""
+    return np.array(x.reshape(-1).view(mx.uint8)).tobytes()

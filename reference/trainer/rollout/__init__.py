@@ -1,0 +1,1 @@
+"""Paths from prompts to tokens: the slow one that defines the answer, and the fast ones that must agree with it."""

@@ -1,0 +1,56 @@
+"""The rollout that defines the answer: a full forward of prompt and completion for every token, without a cache.
+
+Texts of the same length are in lockstep and stacked without padding; a row that has ended drops out. This file keeps its own
+books on purpose and shares none with the batched path, so that a mistake there cannot hide here.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import mlx.core as mx
+import numpy as np
+
+from reference.trainer import sampling
+from reference.trainer.rollout import table
+
+STACK: Final = 256
+"""Texts of one forward pass; more gain nothing on a CPU and cost memory."""
+
+
+def rollout(model: Any, request: table.Request) -> table.Rollout:
+    """The tokens of every requested row."""
+    result = table.Rollout.empty(request)
+    for live in _lockstep(request):
+        texts = np.stack([request.prompts[request.rows[row, 0]] for row in live]).astype(np.int32)
+        _roll(model, request, result, live, texts)
+    return result
+
+
+def _lockstep(request: table.Request) -> Iterator[list[int]]:
+    """Rows whose prompts have the same length, at most `STACK` at a time."""
+    lengths = [len(request.prompts[i]) for i, _ in request.rows]
+    for length in sorted(set(lengths)):
+        same = [row for row, other in enumerate(lengths) if other == length]
+        for start in range(0, len(same), STACK):
+            yield same[start : start + STACK]
+
+
+def _roll(
+    model: Any, request: table.Request, result: table.Rollout, live: list[int], texts: np.ndarray[Any, Any]
+) -> None:
+    for t in range(request.max_tokens):
+        logits = np.array(model(mx.array(texts))[:, -1, :].astype(mx.float32))
+        u = sampling.uniforms(request.seed, request.round, request.rows[live], t)
+        drawn = sampling.sample(logits, u, request.settings)
+        result.record(np.array(live), t, logits, u, drawn, keep=request.record_logits)
+        goes_on: list[int] = []
+        for k, row in enumerate(live):
+            result.lengths[row] = t + 1
+            if int(drawn.tokens[k]) in request.eos_ids:
+                result.ended[row] = True
+            else:
+                goes_on.append(k)
+        if not goes_on:
+            return
+        texts = np.concatenate([texts, drawn.tokens[:, None]], axis=1)[goes_on]
+        live = [live[k] for k in goes_on]

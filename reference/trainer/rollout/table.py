@@ -1,0 +1,86 @@
+"""What a rollout is asked for and what it returns, the same for every path."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.trainer import sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Rows of (prompt index, sample index) (R, 2) over encoded prompts, and how to draw their tokens."""
+
+    prompts: list[NDArray[np.int32]]
+    rows: NDArray[np.int64]
+    samples: int
+    max_tokens: int
+    settings: sampling.Settings
+    eos_ids: NDArray[np.int64]
+    seed: int = 0
+    round: int = 0
+    record_logits: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse rows outside the table and empty prompts."""
+        if self.max_tokens < 1 or self.samples < 1:
+            raise ValueError(f"samples, max_tokens are {self.samples}, {self.max_tokens}, must be >= 1")
+        limit = np.array([len(self.prompts), self.samples])
+        if self.rows.ndim != 2 or self.rows.shape[1] != 2 or (self.rows < 0).any() or (self.rows >= limit).any():
+            raise ValueError(f"rows must be (R, 2) pairs below {limit.tolist()}, found {self.rows.tolist()}")
+        empty = [i for i, prompt in enumerate(self.prompts) if not len(prompt)]
+        if empty:
+            raise ValueError(f"prompts {empty} have no tokens, every prompt must have one")
+
+
+@dataclass(slots=True)
+class Rollout:
+    """The table of a rollout: tokens (R, T) with -1 past the end, and what was recorded of every draw."""
+
+    rows: NDArray[np.int64]
+    tokens: NDArray[np.int32]
+    lengths: NDArray[np.int64]
+    ended: NDArray[np.bool_]
+    uniforms: NDArray[np.float64]
+    model: NDArray[np.float64]
+    tempered: NDArray[np.float64]
+    behaviour: NDArray[np.float64]
+    logits: NDArray[np.float32] | None = field(default=None)
+
+    @classmethod
+    def empty(cls, request: Request) -> "Rollout":
+        """A table without any token."""
+        count, width = len(request.rows), request.max_tokens
+        uniforms, model, tempered, behaviour = (np.zeros((count, width)) for _ in range(4))
+        return cls(
+            rows=request.rows,
+            tokens=np.full((count, width), -1, np.int32),
+            lengths=np.zeros(count, np.int64),
+            ended=np.zeros(count, np.bool_),
+            uniforms=uniforms,
+            model=model,
+            tempered=tempered,
+            behaviour=behaviour,
+        )
+
+    def record(
+        self,
+        rows: NDArray[np.int64],
+        step: int,
+        logits: NDArray[np.float32],
+        u: NDArray[np.float64],
+        drawn: sampling.Drawn,
+        *,
+        keep: bool,
+    ) -> None:
+        """Write down what was drawn at `step` for these rows; `keep` the logits too."""
+        self.tokens[rows, step] = drawn.tokens
+        self.uniforms[rows, step] = u
+        self.model[rows, step] = drawn.model
+        self.tempered[rows, step] = drawn.tempered
+        self.behaviour[rows, step] = drawn.behaviour
+        if keep:
+            if self.logits is None:
+                self.logits = np.zeros((*self.tokens.shape, logits.shape[1]), np.float32)
+            self.logits[rows, step] = logits

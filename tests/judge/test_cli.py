@@ -1,0 +1,150 @@
+"""The commands as their users type them: exit codes, last lines, one sentence for every mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RIGHT = """
+import numpy as np
+
+def group_advantages(rewards, group_size, *, scale, ddof, eps, eps_mode, baseline):
+    groups = rewards.reshape(-1, group_size).astype(np.float64)
+    centred = groups - groups.mean(axis=1, keepdims=True)
+    divisor = groups.std(axis=1, ddof=ddof, keepdims=True) + eps
+    varies = groups.max(axis=1, keepdims=True) > groups.min(axis=1, keepdims=True)
+    advantages = np.divide(centred, divisor, out=np.zeros_like(centred), where=varies)
+    return {"advantages": advantages.reshape(-1).astype(rewards.dtype)}
+
+OPS = {"group_advantages": group_advantages}
+CONVENTIONS = {"group_advantages": {"scale": ("group",), "eps_mode": ("add",), "baseline": ("mean",)}}
+"""
+
+
+def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gates", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, check=False
+    )
+
+
+class TestMistakes:
+    """Bad input is one clear sentence and exit code 2."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["check", "no-such-gate"], "no gate matches 'no-such-gate'; `gates list` shows"),
+            (["check", "--subject", "nobody"], "must be one of numpy, rlkernels"),
+            (["check", "--subject", "./none.py"], "there is no such file"),
+            (["check", "--subject", "./text.txt"], "no such file"),
+            (["check", "--model", "./nowhere"], "neither a folder nor an id"),
+            (["check", "--model", "."], "has no config.json"),
+            (["check", "--require", "mlxrl"], "'mlxrl' is not in this run"),
+            (["check", "--python", "/no/python", "--subject", "./x.py"], "there is no such program"),
+            (["check", "--out", "/proc/nowhere"], "cannot write results"),
+            (["check", "--out", "x", "--record"], "give one of them"),
+            (["check", "--seed", "-1"], "--seed"),
+            (["explain", "no-such-gate"], "no gate matches"),
+            (["report"], "needs at least one"),
+            (["report", "none.jsonl"], "cannot read none.jsonl"),
+            (["prove", "nothing"], "no gate matches"),
+            (["peers", "sync", "nobody"], "nobody"),
+            (["nonsense"], "No such command"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_a_mistake_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
+        """No traceback, exit code 2, and what to do."""
+        done = gates(*arguments, cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert words in " ".join(done.stderr.split())
+        assert "Traceback" not in done.stderr
+
+
+class TestCheck:
+    """`gates check` on one's own file."""
+
+    def test_a_right_subject_passes(self, tmp_path: Path) -> None:
+        """A user's own file is judged in what it declares; the last line is a full count, and the JSONL is complete."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates("check", "advantages.constant-group-is-zero", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.splitlines()[-1] == "4 passed, 0 failed, 8 unsupported"
+        (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
+        assert json.loads(file.read_text().splitlines()[-1])["exit_code"] == 0
+
+    def test_a_wrong_subject_fails_with_a_number(self, tmp_path: Path) -> None:
+        """A wrong deviation is one failure with observed value, limit and place, and exit code 1."""
+        (tmp_path / "mine.py").write_text(RIGHT.replace("ddof=ddof", "ddof=0"))
+        done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 1
+        assert (
+            "FAIL        mine · advantages.matches-definition · group-ddof1-add-mean-float32: advantages float32 is"
+            in done.stdout
+        )
+        assert "must be <= 4 (at [" in done.stdout
+
+    def test_nothing_measured_is_exit_code_3(self, tmp_path: Path) -> None:
+        """Where everything is unsupported, nothing was measured, and that is no success."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 3
+        assert done.stdout.splitlines()[-1] == "0 passed, 0 failed, 4 unsupported"
+
+    def test_a_requirement_turns_unsupported_into_failure(self, tmp_path: Path) -> None:
+        """`--require mine:packing` fails where packing is not provided."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates("check", "packing", "--subject", "./mine.py", "--require", "mine:packing", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "required, but unsupported: mine" in done.stdout
+
+    def test_json_lines_are_json(self, tmp_path: Path) -> None:
+        """`--json` prints one verdict a line and nothing else on stdout."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates(
+            "check", "packing", "advantages.constant-group-is-zero", "--subject", "./mine.py", "--json", cwd=tmp_path
+        )
+        statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
+        assert statuses.count("pass") == 4
+        assert len(statuses) == 16
+
+
+class TestOthers:
+    """The verbs that do not judge."""
+
+    def test_list_shows_every_gate_with_a_mutant(self, tmp_path: Path) -> None:
+        """Each gate has cases, quick ones among them, and at least one mutant that it catches."""
+        data = json.loads(gates("list", "--json", cwd=tmp_path).stdout)
+        assert len(data["gates"]) >= 20
+        for gate in data["gates"]:
+            assert gate["mutants"], gate["id"]
+            assert any(case["quick"] for case in gate["cases"]), gate["id"]
+
+    def test_explain_tells_question_source_limits_and_mutants(self, tmp_path: Path) -> None:
+        """Everything a reader needs to doubt a gate is on one page."""
+        text = gates("explain", "kl.k3.matches-definition", cwd=tmp_path).stdout
+        for words in ("Question", "Schulman", "because k·2u·S", "kl.k3-expm1-minus-d", "seen in: rlox 1.2"):
+            assert words in text
+
+    @pytest.mark.parametrize("verb", ["check", "list", "explain", "prove", "report", "peers"])
+    def test_help_has_examples(self, tmp_path: Path, verb: str) -> None:
+        """Every verb's help names its options, and shows examples."""
+        verbs = [verb, "sync"] if verb == "peers" else [verb]
+        done = gates(*verbs, "--help", cwd=tmp_path)
+        assert done.returncode == 0
+        assert f"gates {verb}" in done.stdout.split("Examples:")[1]
+
+    def test_report_is_a_function_of_the_file(self, tmp_path: Path) -> None:
+        """Rendering twice gives the same bytes, and `--out` writes them."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        gates("check", "advantages.constant-group-is-zero", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+        (file,) = (tmp_path / "o").glob("*.jsonl")
+        first = gates("report", str(file), cwd=tmp_path).stdout
+        assert gates("report", str(file), "--out", "R.md", cwd=tmp_path).returncode == 0
+        assert (tmp_path / "R.md").read_text() == first
+        assert "| `advantages.constant-group-is-zero` | pass 4, unsupported 8 |" in first

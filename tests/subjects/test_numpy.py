@@ -1,0 +1,434 @@
+"""The NumPy subject against numbers worked by hand, finite differences and invariants; the oracle is not asked."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gates.subjects import numpy as subject
+
+Array = np.ndarray[Any, Any]
+NAN, INF = math.nan, math.inf
+ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "rloo")
+CENTRED = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}
+
+
+def advantages(rewards: list[float], group_size: int, dtype: str = "float64", **conventions: Any) -> Array:
+    """Advantages with ddof 0 and no eps unless told otherwise, so that a hand can follow."""
+    chosen = {"scale": "group", "ddof": 0, "eps": 0.0, "eps_mode": "add", "baseline": "mean", **conventions}
+    return subject.group_advantages(np.array(rewards, dtype), group_size, **chosen)
+
+
+class TestGroupAdvantages:
+    """R less a baseline, over a spread."""
+
+    @pytest.mark.parametrize(
+        ("conventions", "expected"),
+        [
+            # Rewards 1 3 | 0 8: means 2 and 4, deviations -1 1 | -4 4, all deviations around 3: -2 0 -3 5, squares 38.
+            pytest.param({}, [-1, 1, -1, 1], id="ddof-0"),
+            pytest.param({"ddof": 1}, [-(0.5**0.5), 0.5**0.5] * 2, id="ddof-1"),
+            pytest.param({"eps": 1.0}, [-0.5, 0.5, -0.8, 0.8], id="eps-added"),
+            pytest.param({"eps": 3.0, "eps_mode": "inside"}, [-0.5, 0.5, -4 / 19**0.5, 4 / 19**0.5], id="eps-inside"),
+            pytest.param({"eps": 2.0, "eps_mode": "threshold"}, [0, 0, -1, 1], id="below-threshold"),
+            pytest.param({"eps": 1.0, "eps_mode": "threshold"}, [-1, 1, -1, 1], id="at-threshold"),
+            pytest.param({"scale": "batch"}, np.array([-1, 1, -4, 4]) / 9.5**0.5, id="batch-ddof-0"),
+            pytest.param({"scale": "batch", "ddof": 1}, np.array([-1, 1, -4, 4]) / (38 / 3) ** 0.5, id="batch-ddof-1"),
+            pytest.param(CENTRED, [-1, 1, -4, 4], id="centred"),
+            pytest.param({**CENTRED, "baseline": "leave-one-out"}, [-2, 2, -8, 8], id="leave-one-out"),
+        ],
+    )
+    def test_hand_worked_conventions(self, conventions: dict[str, Any], expected: list[float]) -> None:
+        """Each convention gives what a hand computes for two groups of two."""
+        np.testing.assert_allclose(advantages([1, 3, 0, 8], 2, **conventions), expected, rtol=4e-16)
+
+    @pytest.mark.parametrize("scale", ["group", "none"])
+    @pytest.mark.parametrize("baseline", ["mean", "leave-one-out"])
+    @pytest.mark.parametrize("reward", [0.1, 0.35, -1e300, 5e-324])
+    def test_constant_group_is_exactly_zero(self, reward: float, baseline: str, scale: str) -> None:
+        """Equal rewards give 0 by rule, whatever their mean rounds to."""
+        assert not advantages([reward] * 6, 6, scale=scale, baseline=baseline).any()
+
+    def test_constant_group_in_a_spread_batch_is_zero(self) -> None:
+        """With the spread of the batch a constant group still gives 0."""
+        assert advantages([0.1, 0.1, 0.1, 1, 2, 3], 3, scale="batch")[:3].tolist() == [0, 0, 0]
+
+    def test_unscored_reward_is_left_out(self) -> None:
+        """NaN has advantage 0 and no part in mean and spread: 1 3 NaN is the pair 1 3."""
+        assert advantages([1, 3, NAN, NAN, 8, NAN, NAN, NAN, NAN], 3).tolist() == [-1, 1, 0, 0, 0, 0, 0, 0, 0]
+
+    def test_leave_one_out_counts_the_scored(self) -> None:
+        """The others are the other scored ones: of 1, 3, 8 and NaN, 1 is compared with 5.5."""
+        found = advantages([1, 3, 8, NAN], 4, **{**CENTRED, "baseline": "leave-one-out"})
+        assert found.tolist() == [-4.5, -1.5, 6, 0]
+
+    @pytest.mark.parametrize("factor", [1e300, 1e-300], ids=["huge", "tiny"])
+    def test_squares_stay_in_range(self, factor: float) -> None:
+        """Without eps the z-score does not depend on the unit of the reward."""
+        np.testing.assert_allclose(advantages([factor, 3 * factor], 2), [-1, 1], rtol=4e-16)
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64", ">f4", ">f8"])
+    def test_dtype_is_the_rewards(self, dtype: str) -> None:
+        """The result has the dtype of the data, in native byte order."""
+        assert advantages([1, 3], 2, dtype).dtype == np.dtype(dtype).newbyteorder("=")
+
+    def test_float32_is_rounded_once(self) -> None:
+        """float32 rewards far from 0 lose nothing but the last rounding."""
+        rewards = (1e4 + np.random.default_rng(0).normal(size=64)).astype(np.float32)
+        wide = advantages(rewards.astype(np.float64).tolist(), 8, eps=1e-4)
+        np.testing.assert_array_equal(advantages(rewards.tolist(), 8, "float32", eps=1e-4), wide.astype(np.float32))
+
+    @pytest.mark.parametrize(
+        ("rewards", "group_size", "conventions", "message"),
+        [
+            pytest.param([1, 2, 3], 2, {}, "`rewards` has 3 elements.*group_size 2", id="not-a-multiple"),
+            pytest.param([], 2, {}, "`rewards` has 0 elements", id="empty"),
+            pytest.param([1, INF], 2, {}, "`rewards` is inf at index 1", id="infinite"),
+            pytest.param([1, 2], 0, {}, "`group_size` is 0", id="no-group"),
+            pytest.param([1, 2], 1, {"baseline": "leave-one-out"}, "`group_size` is 1.*at least 2", id="no-others"),
+            pytest.param([1, 2], 2, {"scale": "std"}, "`scale` is 'std'", id="scale"),
+            pytest.param([1, 2], 2, {"ddof": 2}, "`ddof` is 2", id="ddof"),
+            pytest.param([1, 2], 2, {"eps": -1.0}, "`eps` is -1.0", id="eps"),
+            pytest.param([1, 2], 2, {"eps_mode": "max"}, "`eps_mode` is 'max'", id="eps-mode"),
+        ],
+    )
+    def test_errors_name_the_argument(
+        self, rewards: list[float], group_size: int, conventions: dict[str, Any], message: str
+    ) -> None:
+        """What cannot be computed is a ValueError with the argument, its value and the rule."""
+        with pytest.raises(ValueError, match=message):
+            advantages(rewards, group_size, **conventions)
+
+    def test_integers_are_refused(self) -> None:
+        """Integer rewards have no dtype in which to answer."""
+        with pytest.raises(ValueError, match="`rewards` has dtype int64"):
+            subject.group_advantages(np.array([1, 2]), 2)
+
+
+class TestTokenKl:
+    """Sampled KL with d = reference - policy."""
+
+    @pytest.mark.parametrize(
+        ("estimator", "expected"),
+        [("k1", [-1, 2, 0]), ("k2", [0.5, 2, 0]), ("k3", [math.e - 2, math.exp(-2) + 1, 0])],
+    )
+    def test_hand_worked_estimators(self, estimator: str, expected: list[float]) -> None:
+        """For d of 1, -2 and 0 each estimator is what its formula says, and 0 has no sign."""
+        found = subject.token_kl(np.array([-2.0, -1.0, -3.0]), np.array([-1.0, -3.0, -3.0]), estimator=estimator)
+        np.testing.assert_allclose(found, expected, rtol=1e-15)
+        assert not np.signbit(found[2])
+
+    @pytest.mark.parametrize("d", [1e-2, -1e-2, 1e-8, -1e-8, 1e-150])
+    def test_k3_keeps_its_digits_near_zero(self, d: float) -> None:
+        """Near 0 k3 is d²/2 + d³/6 + d⁴/24, where expm1(d) - d has no digit left."""
+        assert subject.k3(np.array(d)) == pytest.approx(d * d * (1 / 2 + d / 6 + d * d / 24 + d**3 / 120), rel=1e-11)
+
+    @pytest.mark.parametrize("radius", [2.0, -2.0])
+    def test_k3_has_no_step_where_the_series_ends(self, radius: float) -> None:
+        """Series and closed form meet at |d| = 2 to a few units in the last place."""
+        inside, outside = subject.k3(np.array([radius, radius * (1 + 1e-15)]))
+        assert outside == pytest.approx(inside, rel=1e-14)
+
+    def test_overflow_is_infinite(self) -> None:
+        """A difference that exp cannot hold gives +inf, never NaN."""
+        assert subject.k3(np.array([800.0, INF, -INF])).tolist() == [INF, INF, INF]
+
+    def test_masked_slots_are_zero_whatever_they_hold(self) -> None:
+        """NaN and infinity under the mask leave no trace."""
+        policy, mask = np.array([[-1.0, NAN, -INF]]), np.array([[True, False, False]])
+        found = subject.token_kl(policy, np.array([[-1.5, -1.0, NAN]]), estimator="k1", mask=mask)
+        assert found.tolist() == [[0.5, 0.0, 0.0]]
+
+    @pytest.mark.parametrize(("reduction", "expected"), [("sum", [3.0, 0.0, 7.0]), ("mean", [1.5, 0.0, 7.0])])
+    def test_sequences_are_reduced_alike(self, reduction: str, expected: list[float]) -> None:
+        """Prefixes of rows, a mask and ragged sequences give the same sums, and 0 for an empty one."""
+        rows = np.array([[1.0, 2.0, 9.0], [9.0, 9.0, 9.0], [7.0, 9.0, 9.0]])
+        lengths = np.array([2, 0, 1])
+        ways: list[tuple[Array, dict[str, Array]]] = [
+            (rows, {"lengths": lengths}),
+            (rows, {"mask": np.arange(3) < lengths[:, None]}),
+            (np.array([1.0, 2.0, 7.0]), {"lengths": lengths}),
+        ]
+        for policy, where in ways:
+            found = subject.token_kl(policy, np.zeros_like(policy), estimator="k1", reduction=reduction, **where)
+            assert found.tolist() == expected
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            pytest.param({"estimator": "k4"}, "`estimator` is 'k4'", id="estimator"),
+            pytest.param({"reduction": "max"}, "`reduction` is 'max'", id="reduction"),
+            pytest.param({"reference": np.zeros((2, 2))}, "`reference` has shape", id="shape"),
+            pytest.param({"lengths": np.array([3, 4])}, "`lengths` is .*at most 3", id="long"),
+            pytest.param({"lengths": np.array([3, -1])}, "`lengths` is -1 at index 1", id="negative"),
+            pytest.param({"lengths": np.array([1.0, 2.0])}, "`lengths` is float64", id="fractional"),
+            pytest.param({"mask": np.ones((2, 2), bool)}, "`mask` has shape", id="mask-shape"),
+            pytest.param({"mask": np.full((2, 3), 2)}, "only 0 and 1", id="mask-value"),
+            pytest.param({"mask": np.ones((2, 3), bool), "lengths": np.array([1, 1])}, "both given", id="both"),
+        ],
+    )
+    def test_errors_name_the_argument(self, changes: dict[str, Any], message: str) -> None:
+        """Shapes, lengths and conventions that do not fit are ValueErrors."""
+        inputs: dict[str, Any] = {"policy": np.zeros((2, 3)), "reference": np.zeros((2, 3)), "estimator": "k3"}
+        with pytest.raises(ValueError, match=message):
+            subject.token_kl(**{**inputs, **changes})
+
+    def test_ragged_lengths_must_add_up(self) -> None:
+        """Ragged lengths that leave tokens over are an error, and so is a reduction without lengths."""
+        flat = np.zeros(5)
+        with pytest.raises(ValueError, match="must sum to the 5 tokens"):
+            subject.token_kl(flat, flat, lengths=np.array([2, 2]))
+        with pytest.raises(ValueError, match="`lengths` is None"):
+            subject.token_kl(flat, flat, reduction="sum")
+
+
+class TestPackSequences:
+    """First-fit-decreasing bins."""
+
+    @pytest.mark.parametrize(
+        ("lengths", "bins"),
+        [
+            pytest.param([4, 8, 1, 4, 2, 1], [[1, 4], [0, 3, 2, 5]], id="johnson"),
+            pytest.param([5, 5, 5, 5], [[0, 1], [2, 3]], id="ties-by-index"),
+            pytest.param([0, 10, 0], [[1, 0, 2]], id="zero-fits-anywhere"),
+            pytest.param([6, 7, 3, 4], [[1, 2], [0, 3]], id="exact-fit"),
+            pytest.param([], [], id="none"),
+        ],
+    )
+    def test_hand_worked_bins(self, lengths: list[int], bins: list[list[int]]) -> None:
+        """Longest first, each into the first bin of ten with room."""
+        indices, offsets = subject.pack_sequences(np.array(lengths, np.int64), 10)
+        assert [indices[a:b].tolist() for a, b in itertools.pairwise(offsets)] == bins
+        assert (indices.dtype, offsets.dtype) == (np.int64, np.int64)
+        assert offsets[0] == 0
+
+    def test_random_bins_hold_every_sequence_once(self) -> None:
+        """No sequence is lost or repeated, no bin overflows, and no bin could have taken the next one's first."""
+        lengths = np.random.default_rng(0).integers(0, 100, 500)
+        indices, offsets = subject.pack_sequences(lengths, 100)
+        assert sorted(indices.tolist()) == list(range(500))
+        bins = [lengths[indices[a:b]] for a, b in itertools.pairwise(offsets)]
+        assert max(held.sum() for held in bins) <= 100
+        for k, later in enumerate(bins):
+            assert all(held[held >= later[0]].sum() + later[0] > 100 for held in bins[:k])
+
+    @pytest.mark.parametrize(
+        ("lengths", "max_length", "message"),
+        [
+            ([1, 11], 10, "`lengths` is 11 at index 1, must be at most max_length 10"),
+            ([1, -2], 10, "`lengths` is -2 at index 1"),
+            ([1], 0, "`max_length` is 0"),
+        ],
+        ids=["over-long", "negative", "no-room"],
+    )
+    def test_errors_name_index_and_value(self, lengths: list[int], max_length: int, message: str) -> None:
+        """A sequence that no bin can hold is named by its index and length."""
+        with pytest.raises(ValueError, match=message):
+            subject.pack_sequences(np.array(lengths), max_length)
+
+
+def loss_inputs(algorithm: str, **changes: Any) -> dict[str, Any]:
+    """Six ragged rows, one of them empty, NaN in every masked slot."""
+    rng = np.random.default_rng(7)
+    mask = np.arange(5) < np.array([5, 2, 0, 4, 1, 3])[:, None]
+    policy, old, reference = (np.where(mask, -rng.gamma(1.0, 1.0, mask.shape), NAN) for _ in range(3))
+    clip = {"epsilon_low": None, "epsilon_high": None} if algorithm == "rloo" else {}
+    return {
+        "policy": policy,
+        "old": policy + 0.4 * (old - policy),
+        "reference": reference,
+        "advantages": np.array([1.0, -0.5, 2.0, 0.0, -1.5, 0.7]),
+        "mask": mask,
+        "algorithm": algorithm,
+        "epsilon_low": 0.2,
+        "epsilon_high": 0.3,
+        "max_length": 8,
+        "micro_batches": [2, 4],
+        "group_size": 3,
+        **clip,
+        **changes,
+    }
+
+
+class TestPolicyLoss:
+    """Losses and their gradients with respect to the policy's log-probs."""
+
+    @pytest.mark.parametrize(
+        ("algorithm", "changes", "expected"),
+        [
+            # Two rows of log-ratios (ln 2, 0) and (ln 2); A = 1 and -1; clip at 0.8 and 1.2.
+            # Token losses: -1.2, -1 | 2. Rows of n = 2 and 1.
+            pytest.param("grpo", {}, (-1.1 + 2) / 2, id="grpo"),
+            pytest.param("dapo", {"dapo_denominator": "global"}, (-2.2 + 2) / 3, id="dapo-global"),
+            pytest.param("dapo", {"dapo_denominator": "group", "group_size": 1}, (-1.1 + 2) / 2, id="dapo-group"),
+            pytest.param("bnpo-trl", {"micro_batches": [2]}, (-2.2 + 2) / 3, id="bnpo-one-micro-batch"),
+            pytest.param("bnpo-trl", {"micro_batches": [1, 1]}, (-1.1 + 2) / 2, id="bnpo-two-micro-batches"),
+            pytest.param("dr_grpo", {"max_length": 10}, (-2.2 + 2) / 20, id="dr-grpo"),
+            pytest.param("grpo", {"delta": 1.5}, (-1.1 + 1.5) / 2, id="two-sided-clip"),
+            pytest.param("gspo", {}, (-1.2 + 2) / 2, id="gspo"),  # exp(ln 2 / 2) = 1.414, clipped at 1.2
+            pytest.param("rloo", {"epsilon_low": None, "epsilon_high": None}, (-2 + 2) / 2, id="rloo"),
+            pytest.param("grpo", {"old": None}, (-1 + 1) / 2, id="on-policy"),
+        ],
+    )
+    def test_hand_worked_values(self, algorithm: str, changes: dict[str, Any], expected: float) -> None:
+        """Each algorithm's value is what a hand computes for two short rows."""
+        inputs: dict[str, Any] = {
+            "policy": np.array([[math.log(0.5), -1.0], [math.log(0.4), NAN]]),
+            "old": np.array([[math.log(0.25), -1.0], [math.log(0.2), NAN]]),
+            "reference": None,
+            "advantages": np.array([1.0, -1.0]),
+            "mask": np.array([[1, 1], [1, 0]], bool),
+            "epsilon_low": 0.2,
+            "epsilon_high": 0.2,
+        }
+        loss, _ = subject.policy_loss(**{**inputs, "algorithm": algorithm, **changes})
+        assert loss == pytest.approx(expected, abs=1e-15)
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            pytest.param({}, id="plain"),
+            pytest.param({"delta": 1.4}, id="delta"),
+            pytest.param({"dapo_denominator": "group"}, id="group"),
+            pytest.param({"beta": 0.3, "kl_ratio": "none"}, id="kl"),
+            pytest.param({"beta": 0.3, "kl_ratio": "token"}, id="kl-token"),
+            pytest.param({"beta": 0.3, "kl_ratio": "sequence"}, id="kl-sequence"),
+        ],
+    )
+    def test_gradient_is_the_slope(self, algorithm: str, changes: dict[str, Any]) -> None:
+        """The gradient is the central difference of the loss, and exactly 0 in masked slots."""
+        if algorithm == "rloo":
+            changes = {}  # it has neither clip nor KL term
+        inputs = loss_inputs(algorithm, **{"dapo_denominator": "global", **changes})
+        _, gradient = subject.policy_loss(**inputs)
+        step, slope = 1e-6, np.zeros(gradient.shape)
+        for place in np.argwhere(inputs["mask"]):
+            nudge = np.zeros(gradient.shape)
+            nudge[tuple(place)] = step
+            up, down = (
+                subject.policy_loss(**{**inputs, "policy": inputs["policy"] + side * nudge})[0] for side in (1, -1)
+            )
+            slope[tuple(place)] = (up - down) / (2 * step)
+        np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-9)
+        assert not gradient[~inputs["mask"]].any()
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    def test_on_policy_gradient_is_alive(self, algorithm: str) -> None:
+        """Without old log-probs the ratio is 1 and the gradient is that of old log-probs equal to the policy's."""
+        inputs = loss_inputs(algorithm, dapo_denominator="global")
+        loss, gradient = subject.policy_loss(**{**inputs, "old": None})
+        same_loss, same_gradient = subject.policy_loss(**{**inputs, "old": inputs["policy"]})
+        assert loss == same_loss
+        np.testing.assert_array_equal(gradient, same_gradient)
+        assert np.abs(gradient).max() > 1e-3
+
+    def test_clip_acts_only_strictly_outside(self) -> None:
+        """At the bound the gradient passes; one step beyond it is 0, on the side that the advantage's sign clips."""
+        ratios = np.array([[1.25, np.nextafter(1.25, 2), 0.75, np.nextafter(0.75, 0)]])
+        for sign, alive in ((1.0, [True, False, True, True]), (-1.0, [True, True, True, False])):
+            value, slope = subject._clipped(ratios, np.full((1, 4), sign), 0.75, 1.25, INF)
+            assert (slope[0] != 0).tolist() == alive
+            assert np.all(value * sign < 0)
+
+    def test_overflowing_ratio_is_never_nan(self) -> None:
+        """A ratio beyond exp's range is clipped under A > 0, gives 0 under A = 0 and +inf under A < 0."""
+        inputs = {"old": np.array([[-1000.0]]), "reference": None, "mask": np.ones((1, 1), bool), "algorithm": "grpo"}
+        for gain, expected in ((1.0, -1.25), (0.0, 0.0), (-1.0, INF)):
+            loss, gradient = subject.policy_loss(
+                policy=np.zeros((1, 1)), advantages=np.array([gain]), epsilon_low=0.25, epsilon_high=0.25, **inputs
+            )
+            assert loss == expected
+            assert not np.isnan(gradient).any()
+
+    def test_token_advantages_reach_their_tokens(self) -> None:
+        """An advantage per token equals one per row where it is constant, and differs where it is not."""
+        inputs = loss_inputs("grpo")
+        rows = np.repeat(inputs["advantages"][:, None], 5, axis=1)
+        loss, _ = subject.policy_loss(**inputs)
+        assert subject.policy_loss(**{**inputs, "advantages": rows})[0] == loss
+        assert subject.policy_loss(**{**inputs, "advantages": rows * np.arange(5)})[0] != loss
+
+    def test_float32_gradient_is_float32(self) -> None:
+        """The gradient has the dtype of the policy's log-probs."""
+        inputs = loss_inputs("dr_grpo")
+        inputs["policy"] = inputs["policy"].astype(np.float32)
+        assert subject.policy_loss(**inputs)[1].dtype == np.float32
+
+    @pytest.mark.parametrize(
+        ("algorithm", "changes", "message"),
+        [
+            pytest.param("ppo", {}, "`algorithm` is 'ppo'", id="algorithm"),
+            pytest.param("grpo", {"delta": 1.3}, "`delta` is 1.3, must be above 1 \\+ epsilon_high", id="delta"),
+            pytest.param("grpo", {"epsilon_low": None}, "`epsilon_low`", id="no-epsilon"),
+            pytest.param("grpo", {"beta": 0.1, "reference": None}, "`beta` is 0.1", id="no-reference"),
+            pytest.param("rloo", {"beta": 0.1}, "`beta` is 0.1", id="rloo-beta"),
+            pytest.param("grpo", {"beta": 0.1, "kl_ratio": "row"}, "`kl_ratio` is 'row'", id="kl-ratio"),
+            pytest.param("dr_grpo", {"max_length": None}, "`max_length` is None", id="no-max-length"),
+            pytest.param("bnpo-trl", {"micro_batches": [2, 3]}, "`micro_batches` gives blocks", id="micro-batches"),
+            pytest.param("dapo", {"dapo_denominator": None}, "`dapo_denominator` is None", id="no-denominator"),
+            pytest.param("dapo", {"dapo_denominator": "group", "group_size": 4}, "`group_size` gives", id="groups"),
+            pytest.param("gspo", {"advantages": np.zeros((6, 5))}, "`advantages` has shape", id="gspo-by-token"),
+            pytest.param("grpo", {"advantages": np.zeros(5)}, "`advantages` has shape", id="advantages"),
+            pytest.param("grpo", {"policy": np.zeros((0, 5))}, "`policy` has shape", id="no-rows"),
+        ],
+    )
+    def test_errors_name_the_argument(self, algorithm: str, changes: dict[str, Any], message: str) -> None:
+        """A convention that is missing or does not fit is a ValueError."""
+        with pytest.raises(ValueError, match=message):
+            subject.policy_loss(**{**loss_inputs(algorithm), **changes})
+
+    def test_trl_denominator_is_unsupported(self) -> None:
+        """The generation batch is not among the inputs, so TRL's denominator is declined, not guessed."""
+        with pytest.raises(NotImplementedError, match="generation batch"):
+            subject.policy_loss(**loss_inputs("dapo", dapo_denominator="trl"))
+
+
+class TestDoor:
+    """What the worker finds."""
+
+    def test_ops_answer_with_named_outputs(self) -> None:
+        """Every op returns the outputs that its name promises."""
+        pair = np.array([[-1.0, -2.0]])
+        calls = {
+            "group_advantages": {"rewards": np.array([1.0, 2.0]), "group_size": 2},
+            "token_kl": {"policy": pair, "reference": pair},
+            "pack_sequences": {"lengths": np.array([1]), "max_length": 2},
+            "policy_loss": loss_inputs("grpo"),
+        }
+        found = {name: sorted(subject.OPS[name](**inputs)) for name, inputs in calls.items()}
+        assert found == {
+            "group_advantages": ["advantages"],
+            "token_kl": ["kl"],
+            "pack_sequences": ["indices", "offsets"],
+            "policy_loss": ["gradient", "loss"],
+        }
+        assert set(subject.OPS) == set(calls)
+
+    @pytest.mark.parametrize(
+        ("seam", "mistake"),
+        [
+            ("scale_divisor", lambda *_: np.full((1, 1), 2.0)),
+            ("constant_groups", lambda rewards: np.ones(len(rewards), bool)),
+            ("k3", lambda d: d * 0.0),
+            ("select", lambda values, _: values),
+            ("dr_grpo_denominator", lambda mask, _: float(mask.size)),
+            ("old_or_policy", lambda policy, _: policy),
+            ("token_ratio", lambda policy, _: np.ones_like(policy)),
+        ],
+    )
+    def test_seams_are_alive(self, seam: str, mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Replacing a seam changes what the ops answer, so a planted mistake is a mistake."""
+
+        def answers() -> list[bytes]:
+            inputs = loss_inputs("dr_grpo", beta=0.1)
+            loss, gradient = subject.policy_loss(**inputs)
+            spread = subject.group_advantages(np.array([1.0, 3.0, 0.0, 8.0]), 2)
+            kl = subject.token_kl(inputs["policy"], inputs["reference"], mask=inputs["mask"])
+            return [np.float64(loss).tobytes(), gradient.tobytes(), spread.tobytes(), kl.tobytes()]
+
+        before = answers()
+        monkeypatch.setattr(subject, seam, mistake)
+        assert answers() != before
