@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -70,11 +70,9 @@ def case_seed(gate: Gate, case: Case, seed: int) -> int:
 
 def run(jobs: list[Job], options: Options) -> Iterator[Judged]:
     """Judge every cell and yield each verdict as it is reached. Closing the iterator ends all workers."""
-    pending: queue.SimpleQueue[Job] = queue.SimpleQueue()
+    pending = _Pending(jobs)
     done: queue.SimpleQueue[Judged | BaseException] = queue.SimpleQueue()
     stop = threading.Event()
-    for job in jobs:
-        pending.put(job)
     benches = [_Bench(options, pending, done, stop) for _ in range(max(1, min(options.jobs, len(jobs))))]
     for bench in benches:
         bench.thread.start()
@@ -90,12 +88,35 @@ def run(jobs: list[Job], options: Options) -> Iterator[Judged]:
             bench.end()
 
 
+class _Pending:
+    """The jobs not begun, handed out so that few subjects have to be started twice."""
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self._jobs = list(jobs)
+        self._begun: set[str] = set()
+        self._lock = threading.Lock()
+
+    def take(self, mine: Container[str]) -> Job | None:
+        """Return a job of a subject that runs here, else of one that runs nowhere, else any; None when all are begun."""
+        with self._lock:
+            chosen = min(self._jobs, key=lambda job: self._cost(job.subject.name, mine), default=None)
+            if chosen is not None:
+                self._jobs.remove(chosen)
+                self._begun.add(chosen.subject.name)
+            return chosen
+
+    def _cost(self, subject: str, mine: Container[str]) -> int:
+        if subject in mine:
+            return 0
+        return 1 if subject not in self._begun else 2
+
+
 @dataclass(slots=True)
 class _Bench:
     """One thread with a worker of its own for each subject it meets."""
 
     options: Options
-    pending: queue.SimpleQueue[Job]
+    pending: _Pending
     done: queue.SimpleQueue[Judged | BaseException]
     stop: threading.Event
     workers: dict[str, Worker] = field(default_factory=dict)
@@ -115,9 +136,8 @@ class _Bench:
 
     def _serve(self) -> None:
         while not self.stop.is_set():
-            try:
-                job = self.pending.get_nowait()
-            except queue.Empty:
+            job = self.pending.take(self.workers)
+            if job is None:
                 return
             try:
                 self.done.put(self._judge(job))

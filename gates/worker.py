@@ -250,9 +250,16 @@ class Planted:
         setattr(owner, name, counted)
 
 
+def _preload(library: str) -> str:
+    """Load a shared library before everything else, for its symbols to win, and return what it says of itself."""
+    loaded = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+    if not hasattr(loaded, "openblas_get_config"):
+        return library
+    loaded.openblas_get_config.restype = ctypes.c_char_p
+    return f"{library} ({loaded.openblas_get_config().decode(errors='replace').strip()})"
+
+
 def _open(start: Mapping[str, Any]) -> tuple[ModuleType, Planted | None]:
-    for library in start["preload"]:
-        ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
     mutant, planted = start.get("mutant"), None
     own = mutant is not None and mutant["target"].partition(":")[0] == start["module"]
     if mutant is not None and not own:
@@ -275,7 +282,7 @@ def _operations(module: ModuleType) -> dict[str, Callable[..., Any]]:
     return own
 
 
-def _hello(module: ModuleType, operations: Mapping[str, Any]) -> dict[str, Any]:
+def _hello(module: ModuleType, operations: Mapping[str, Any], preloaded: list[str]) -> dict[str, Any]:
     conventions = getattr(module, "CONVENTIONS", {})
     return {
         "kind": "ready",
@@ -284,6 +291,7 @@ def _hello(module: ModuleType, operations: Mapping[str, Any]) -> dict[str, Any]:
         "versions": {
             "python": platform.python_version(),
             "numpy": np.__version__,
+            **({"preloaded": ", ".join(preloaded)} if preloaded else {}),
             **{key: str(value) for key, value in getattr(module, "VERSIONS", {}).items()},
         },
     }
@@ -322,9 +330,10 @@ def main() -> None:
     os.dup2(2, 1)  # whatever a subject prints is no part of the protocol
     start = _read(reader)
     try:
+        preloaded = [_preload(library) for library in start["preload"]]
         module, planted = _open(start)
         operations = _operations(module)
-        _write(writer, _hello(module, operations))
+        _write(writer, _hello(module, operations, preloaded))
     except BaseException as error:
         absent = isinstance(error, ModuleNotFoundError | OSError)
         message = f"{type(error).__name__}: {error}"[:ERROR_LIMIT]

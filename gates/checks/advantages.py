@@ -15,20 +15,23 @@ from gates.registry import gate
 from reference.oracle import advantages as oracle
 
 EPSILON = {"add": 1e-4, "inside": 1e-8, "threshold": 1e-8}  # TRL's, mlxrl's and rlox's constants
+UNSCALED: dict[str, Any] = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}  # nothing divides
 QUICK = {"group-ddof1-add-mean", "group-ddof0-inside-mean", "batch-ddof0-threshold-mean", "none-leave-one-out"}
 DTYPES = ("float32", "float64")
 LAYOUTS = ("strided", "read-only", "big-endian")
 
 ROUNDING = "k·2u·S with S = max|R_g|/(std ⊕ ε): a subtraction and a division conditioned by the rewards' size"
 BOUNDS = {
-    "advantages float32": Bound("derived", f"{ROUNDING}; k = 4, sums of float32 data in float64", 4.0),
-    "advantages float64": Bound("derived", f"{ROUNDING}; k = 8, compensated sums and the oracle's own rounding", 8.0),
+    "advantage error in 2u·S (float32)": Bound("derived", f"{ROUNDING}; k = 4, sums of float32 data in float64", 4.0),
+    "advantage error in 2u·S (float64)": Bound(
+        "derived", f"{ROUNDING}; k = 8, compensated sums and the oracle's own rounding", 8.0
+    ),
 }
 
 
 def _conventions() -> Iterator[tuple[str, dict[str, Any]]]:
     for baseline in ("mean", "leave-one-out"):
-        yield f"none-{baseline}", {"scale": "none", "ddof": 0, "eps": 0.0, "eps_mode": "add", "baseline": baseline}
+        yield f"none-{baseline}", {**UNSCALED, "baseline": baseline}
         for scale, ddof, mode in product(("group", "batch"), (0, 1), EPSILON):
             choice = {"scale": scale, "ddof": ddof, "eps": EPSILON[mode], "eps_mode": mode, "baseline": baseline}
             yield f"{scale}-ddof{ddof}-{mode}-{baseline}", choice
@@ -59,12 +62,14 @@ def matches_definition(t: Trial) -> Iterator[Evidence]:
     yield t.signal("largest |advantage|", np.max(np.abs(wanted)), ">", 1e-4, "zeros agree with zeros")
     dtype = str(t.inputs["rewards"].dtype)
     got = t.got(GROUP_ADVANTAGES, **t.inputs)["advantages"]
-    yield t.within(f"advantages {dtype}", got, wanted, scale=_scale(t, dtype))
+    yield t.within(f"advantage error in 2u·S ({dtype})", got, wanted, scale=_scale(t, dtype))
     for layout in LAYOUTS:
         again = t.call(GROUP_ADVANTAGES, layout={"rewards": layout}, **t.inputs)
         if again.kind == "value":  # a clear error is allowed for a layout; other numbers are not
             other = again.value["advantages"]
-            yield t.within(f"advantages {dtype}", other, wanted, scale=_scale(t, dtype), where=f"{layout} input")
+            yield t.within(
+                f"advantage error in 2u·S ({dtype})", other, wanted, scale=_scale(t, dtype), where=f"{layout} input"
+            )
 
 
 def _scale(t: Trial, dtype: str) -> np.ndarray[Any, Any]:
@@ -87,8 +92,8 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "rlox": {"scale": "group", "ddof": 0, "eps": 1e-8, "eps_mode": "threshold", "baseline": "mean"},
     "mlxrl": {"scale": "group", "ddof": 0, "eps": 1e-8, "eps_mode": "inside", "baseline": "mean"},
     "no-epsilon": {"scale": "group", "ddof": 0, "eps": 0.0, "eps_mode": "add", "baseline": "mean"},
-    "dr-grpo": {"scale": "none", "ddof": 0, "eps": 0.0, "eps_mode": "add", "baseline": "mean"},
-    "rloo": {"scale": "none", "ddof": 0, "eps": 0.0, "eps_mode": "add", "baseline": "leave-one-out"},
+    "dr-grpo": {**UNSCALED, "baseline": "mean"},
+    "rloo": {**UNSCALED, "baseline": "leave-one-out"},
 }
 
 
@@ -150,4 +155,6 @@ def unscored_rewards(t: Trial) -> Iterator[Evidence]:
     yield t.signal("unscored rewards", int(np.isnan(rewards).sum()), ">=", 3)
     dtype = str(rewards.dtype)
     got = t.got(GROUP_ADVANTAGES, **t.inputs)["advantages"]
-    yield t.within(f"advantages {dtype}", got, t.want(GROUP_ADVANTAGES, **t.inputs), scale=_scale(t, dtype))
+    yield t.within(
+        f"advantage error in 2u·S ({dtype})", got, t.want(GROUP_ADVANTAGES, **t.inputs), scale=_scale(t, dtype)
+    )

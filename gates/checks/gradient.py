@@ -55,14 +55,18 @@ def _make(rng: np.random.Generator, temperature: float, beta: float) -> dict[str
         "largest |gradient| at logits that predict no completion token": Bound(
             "exact", "no such logit is an input of the loss", 0.0
         ),
-        "completion log-probs": Bound(
+        "log-prob error in 2u·S": Bound(
             "derived",
             "float32 of x/τ − logsumexp: 4 roundings of |x − M|/τ and log Σ, one per summand of the vocabulary, "
             "in units of 2u·(|x_id − M|/τ + max(1, log Σ))",
             4.0 + VOCABULARY / 2,
         ),
-        "gradient": Bound("derived", LIMIT_BECAUSE + "; softmax adds the log-probs' error", lambda t: t.facts["limit"]),
-        "loss": Bound("derived", LIMIT_BECAUSE + "; exp carries the log-probs' error", lambda t: t.facts["limit"]),
+        "gradient error in 2u·S": Bound(
+            "derived", LIMIT_BECAUSE + "; softmax adds the log-probs' error", lambda t: t.facts["limit"]
+        ),
+        "loss error in 2u·S": Bound(
+            "derived", LIMIT_BECAUSE + "; exp carries the log-probs' error", lambda t: t.facts["limit"]
+        ),
     },
     probes=(Probe("loss_from_logits", ("loss", "gradient")),),
 )
@@ -102,10 +106,13 @@ def prompt_gets_no_gradient(t: Trial) -> Iterator[Evidence]:
         where=_place(got, silent),
     )
     unit = 2 * FLOAT32_U
-    yield t.within("completion log-probs", np.where(mask, got["logprobs"], 0.0), policy, scale=unit * _scale(x, mask))
-    yield t.within("loss", got["loss"], loss.loss, scale=unit * loss.loss_scale)
+    yield t.within("log-prob error in 2u·S", np.where(mask, got["logprobs"], 0.0), policy, scale=unit * _scale(x, mask))
+    yield t.within("loss error in 2u·S", got["loss"], loss.loss, scale=unit * loss.loss_scale)
     yield t.within(
-        "gradient", got["gradient"], gradient, scale=unit * float(loss.gradient_scale.max()) / x["temperature"]
+        "gradient error in 2u·S",
+        got["gradient"],
+        gradient,
+        scale=unit * float(loss.gradient_scale.max()) / x["temperature"],
     )
 
 

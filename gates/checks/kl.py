@@ -21,8 +21,8 @@ DTYPES = ("float32", "float64")
 
 ROUNDING = "k·2u·S with S = |value| (sums: Σ|terms|): every estimator is positive or one term, so nothing cancels"
 BOUNDS = {
-    "kl float32": Bound("derived", f"{ROUNDING}; k = 4, d and its exp in float64", 4.0),
-    "kl float64": Bound("derived", f"{ROUNDING}; k = 8, with the oracle's own rounding", 8.0),
+    "kl error in 2u·S (float32)": Bound("derived", f"{ROUNDING}; k = 4, d and its exp in float64", 4.0),
+    "kl error in 2u·S (float64)": Bound("derived", f"{ROUNDING}; k = 8, with the oracle's own rounding", 8.0),
 }
 
 
@@ -70,11 +70,13 @@ def _check(t: Trial) -> Iterator[Evidence]:
     dtype = str(inputs["policy"].dtype)
     wanted = t.want(TOKEN_KL, **inputs)
     scale = 2 * UNIT[dtype] * oracle.kl_scale(**inputs)
-    yield t.within(f"kl {dtype}", t.got(TOKEN_KL, **inputs)["kl"], wanted, scale=scale)
+    yield t.within(f"kl error in 2u·S ({dtype})", t.got(TOKEN_KL, **inputs)["kl"], wanted, scale=scale)
     for layout in LAYOUTS:
         again = t.call(TOKEN_KL, layout={"policy": layout, "reference": layout}, **inputs)
         if again.kind == "value":  # a clear error is allowed for a layout; other numbers are not
-            yield t.within(f"kl {dtype}", again.value["kl"], wanted, scale=scale, where=f"{layout} input")
+            yield t.within(
+                f"kl error in 2u·S ({dtype})", again.value["kl"], wanted, scale=scale, where=f"{layout} input"
+            )
 
 
 def _register(estimator: str, formula: str, why: str) -> Callable[[Trial], Iterator[Evidence]]:

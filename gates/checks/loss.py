@@ -45,8 +45,8 @@ LIMIT_BECAUSE = (
     "in units of 2u·S with S = Σ|terms|/denominator (gradient: its largest element)"
 )
 BOUNDS = {
-    "loss": Bound("derived", LIMIT_BECAUSE, lambda t: t.facts["roundings"]),
-    "gradient": Bound("derived", LIMIT_BECAUSE, lambda t: t.facts["roundings"]),
+    "loss error in 2u·S": Bound("derived", LIMIT_BECAUSE, lambda t: t.facts["roundings"]),
+    "gradient error in 2u·S": Bound("derived", LIMIT_BECAUSE, lambda t: t.facts["roundings"]),
     "largest |gradient| in masked slots": Bound("exact", "masked slots are selected away", 0.0),
 }
 
@@ -95,10 +95,10 @@ def _check(t: Trial) -> Iterator[Evidence]:
     if inputs["algorithm"] in CLIPPED and inputs["old"] is not None and distance.max() > FAR:
         yield t.signal("tokens or rows that the clip stops", _stopped(inputs), ">=", 1)
     got = t.got(POLICY_LOSS, **inputs)
-    yield t.within("loss", got["loss"], wanted.loss, scale=2 * FLOAT32_U * wanted.loss_scale)
+    yield t.within("loss error in 2u·S", got["loss"], wanted.loss, scale=2 * FLOAT32_U * wanted.loss_scale)
     gradient = np.where(near, wanted.gradient, got["gradient"].astype(np.float64))
     unit = 2 * FLOAT32_U * float(np.max(wanted.gradient_scale))
-    yield t.within("gradient", np.where(mask, gradient, 0.0), wanted.gradient, scale=unit)
+    yield t.within("gradient error in 2u·S", np.where(mask, gradient, 0.0), wanted.gradient, scale=unit)
     outside = np.abs(got["gradient"][~mask])
     if outside.size:
         yield t.number("largest |gradient| in masked slots", _largest(outside), "<=")

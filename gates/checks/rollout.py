@@ -46,7 +46,7 @@ CASES = (
     Case("temperature-0", partial(_make, temperature=0.0, top_p=1.0, samples=1, count=500), quick=True, limit_s=60),
     Case(
         "temperature-0.7-top-p-0.95",
-        partial(_make, temperature=0.7, top_p=0.95, samples=64, count=8),
+        partial(_make, temperature=0.7, top_p=0.95, samples=64, count=4),
         quick=True,
         limit_s=60,
     ),

@@ -67,7 +67,9 @@ def rollout(t: Trial, path: str, *, round_: int = 0, **changes: Any) -> dict[str
 
 def choose_eos(t: Trial) -> Array:
     """Return EOS ids, from a naive run without any, that end most rows at different steps and leave some unended."""
-    run = rollout(t, "naive", record_logits=False, samples=min(8, int(t.inputs["samples"])))
+    count = 64 if t.inputs["samples"] == 1 else 12
+    few = Recipe("data", {**t.inputs["prompts"].spec, "count": count})
+    run = rollout(t, "naive", record_logits=False, prompts=few, samples=min(8, int(t.inputs["samples"])))
     tokens = np.asarray(run["tokens"])
     common = np.bincount(tokens[:, 1:-1].ravel(), minlength=int(tokens.max()) + 1).argsort()[::-1]
     chosen: list[int] = []

@@ -43,7 +43,7 @@ def _head(run: Results) -> list[str]:
 
 
 def _check(run: Results) -> list[str]:
-    lines = [*_head(run), *_matrix(run.verdicts)]
+    lines = [*_head(run), *matrix(run.verdicts)]
     for status, title in (("fail", "Failures"), ("error", "Errors of the judge")):
         found = [v for v in run.verdicts if v.status == status]
         if found:
@@ -64,7 +64,8 @@ def _check(run: Results) -> list[str]:
     return lines
 
 
-def _matrix(verdicts: list[VerdictRecord]) -> list[str]:
+def matrix(verdicts: list[VerdictRecord]) -> list[str]:
+    """Return the table of gates and subjects over verdicts, one run's or several."""
     cells: dict[tuple[str, str], Counter[Status]] = defaultdict(Counter)
     for v in verdicts:
         cells[v.gate, v.subject][v.status] += 1

@@ -45,6 +45,10 @@ DEPARTURES_DOCUMENTED: dict[str, str] = {
         "unclipped: docstring of GRPOAlgorithm, mlxrl/algo/grpo.py:17, 'Thin unclipped GRPO'; token mean over the "
         "batch: README, Import API, 'token-mean policy losses: base GRPO, DAPO, GSPO token mode, RLOO'"
     ),
+    "policy_loss[rloo]": (
+        "token mean over the batch: README, Import API; not documented: old log-probs are dropped, "
+        "mlxrl/algo/grpo.py:337"
+    ),
 }
 
 

@@ -328,7 +328,13 @@ def train_step(  # noqa: PLR0913  the op's keywords
     }
 
 
+def model_hash(*, model: Spec) -> dict[str, Any]:
+    """The sha256 over names and bits of a model's parameters: which bytes a verdict rests on."""
+    return {"hash": models.digest(models.base_parameters(models.load(model).model))}
+
+
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
+    "model_hash": model_hash,
     "policy_loss": policy_loss,
     "loss_from_logits": loss_from_logits,
     "rollout": rollout,

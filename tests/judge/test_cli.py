@@ -84,7 +84,7 @@ class TestCheck:
         done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         assert (
-            "FAIL        mine · advantages.matches-definition · group-ddof1-add-mean-float32: advantages float32 is"
+            "FAIL        mine · advantages.matches-definition · group-ddof1-add-mean-float32: advantage error in 2u·S (float32) is"
             in done.stdout
         )
         assert "must be <= 4 (at [" in done.stdout
