@@ -1,0 +1,169 @@
+"""The proof of the judge: a mutant that is caught, one that is missed, one that never ran; and how small an error is seen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from doubles import DOUBLE, make_gate
+
+from gates.model import Case, ConfigurationError, Mutant, Subject
+from gates.proof import disturb, sensitivities, try_mutants
+from gates.protocol import Worker
+from gates.registry import FAMILIES, Registry, load
+from gates.runner import Options
+
+Maker = Callable[..., Subject]
+HEAD = """
+def factor():
+    return 2
+
+def unused():
+    return 0
+
+def three(original):
+    return lambda: 3
+
+def same(original):
+    return original
+"""
+
+
+def tried(subject: Subject, target: str, patch: str, **changes: Any) -> tuple[str, str]:
+    mutant = Mutant(
+        "m", "a mistake", subject.name, f"{subject.module}:{target}", f"{subject.module}:{patch}", ("g",), "a test"
+    )
+    gates = {"g": make_gate(id="g", **changes)}
+    (found,) = try_mutants([mutant], gates, {subject.name: subject}, Options())
+    return found.state, found.reason
+
+
+class TestMutants:
+    """What becomes of a planted mistake."""
+
+    def test_a_mistake_is_caught_by_a_failure(self, subject: Maker) -> None:
+        """A mutant that changes the result fails, and the reason is the evidence."""
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three")
+        assert state == "caught"
+        assert reason.startswith("y is 0.5, must be <= 1e-12")
+
+    def test_a_harmless_mistake_is_missed(self, subject: Maker) -> None:
+        """A mutant that the gate does not notice is missed, not caught."""
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "same")
+        assert (state, reason) == ("missed", "g does not fail: pass")
+
+    def test_a_seam_that_never_ran_is_an_error(self, subject: Maker) -> None:
+        """A mutant of a function that nobody calls proves nothing."""
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "unused", "three")
+        assert state == "error"
+        assert "never ran" in reason
+
+    def test_an_error_is_no_catch(self, subject: Maker) -> None:
+        """A gate that errs for want of a signal does not catch."""
+        zeros = Case("zeros", lambda rng: {"x": np.zeros(3)})
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", cases=(zeros,))
+        assert state == "missed"
+        assert "error" in reason
+
+    @pytest.mark.parametrize(("target", "patch"), [("no_such", "three"), ("factor", "no_such")])
+    def test_a_seam_or_patch_that_is_not_there_is_an_error(self, subject: Maker, target: str, patch: str) -> None:
+        """A name that dangles is an error of the mutant."""
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), target, patch)
+        assert state == "error"
+        assert "no_such" in reason
+
+
+class TestSensitivity:
+    """The least relative error that a gate notices."""
+
+    def test_it_is_the_step_above_the_limit(self, subject: Maker) -> None:
+        """A limit of 1e-5 notices 1e-4 and not 1e-6; at 1e-5 itself rounding decides."""
+        gate = make_gate()
+        gate = replace(gate, bounds={"y": replace(gate.bounds["y"], limit=3e-5)})
+        right = subject("return {'y': 2 * x}")
+        worker = Worker.start(right, threads=1)
+        try:
+            (found,) = sensitivities(gate, right, Options(), worker)
+        finally:
+            worker.close()
+        assert found.noticed == pytest.approx(1e-4)
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (np.array([1.0, 0.0]), [1.1, 0.0]),
+            (np.zeros(2), [0.1, 0.1]),
+            (np.array([1, 2]), [1, 2]),
+            (2.0, 2.2),
+            ("text", "text"),
+        ],
+        ids=["array", "zeros", "integers", "number", "text"],
+    )
+    def test_a_disturbance_is_relative(self, value: Any, expected: Any) -> None:
+        """Floats move by a relative error, zeros by the error itself, everything else not at all."""
+        off = disturb(value, 0.1)
+        assert off == expected if isinstance(expected, str) else off == pytest.approx(expected)
+
+
+class TestRegistry:
+    """Names that dangle are found before anything runs."""
+
+    def test_everything_registered_is_connected(self) -> None:
+        """Every mutant names gates and a host that exist, and every gate has a mutant."""
+        load().check_names()
+
+    def test_a_gate_without_a_mutant_is_refused(self) -> None:
+        """A gate that catches nothing is not finished."""
+        registry = Registry()
+        registry.add_gate(make_gate())
+        with pytest.raises(ConfigurationError, match="gates without a mutant"):
+            registry.check_names()
+
+    def test_a_mutant_of_nothing_is_refused(self) -> None:
+        """A mutant that names no gate of the registry is refused."""
+        registry = Registry()
+        registry.add_mutant(Mutant("m", "", "s", "a:b", "a:b", ("none",), ""))
+        with pytest.raises(ConfigurationError, match="names gate 'none'"):
+            registry.check_names()
+
+    def test_names_are_unique(self) -> None:
+        """A second gate of the same id, and two cases of the same name, are refused."""
+        registry = Registry()
+        registry.add_gate(make_gate())
+        with pytest.raises(ConfigurationError, match="registered twice"):
+            registry.add_gate(make_gate())
+        with pytest.raises(ConfigurationError, match="distinct names"):
+            registry.add_gate(make_gate(id="other", cases=make_gate().cases * 2))
+
+    def test_every_family_has_its_mutants_in_a_file_of_the_same_name(self) -> None:
+        """gates/checks/X.py and gates/mutants/X.py go together."""
+        folder = Path(sys.modules["gates.registry"].__file__ or "").parent
+        for family in FAMILIES:
+            assert (folder / "checks" / f"{family}.py").is_file()
+            assert (folder / "mutants" / f"{family}.py").is_file()
+
+    def test_a_plugin_that_imports_a_framework_is_refused(self, tmp_path: Path) -> None:
+        """An entry point may declare subjects; one that loads a framework in the judge is a configuration error."""
+        import subprocess  # noqa: PLC0415  a fresh interpreter, for the registry is loaded once
+
+        (tmp_path / "torch.py").write_text("")
+        (tmp_path / "plugged.py").write_text("def add(registry):\n    import torch\n")
+        info = tmp_path / "plugged-1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1\n")
+        (info / "entry_points.txt").write_text("[gates.plugins]\nplugged = plugged:add\n")
+        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from gates.cli import main; sys.argv = ['gates', 'list']; main()"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "plugin 'plugged' imports torch in the judge" in done.stderr
+
+
+def test_the_small_op_is_what_it_says() -> None:
+    """The op of these tests has an oracle that doubles."""
+    assert DOUBLE.oracle is not None
+    assert DOUBLE.oracle(x=np.array([2.0])).tolist() == [4.0]
