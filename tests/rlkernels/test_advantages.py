@@ -216,6 +216,9 @@ class TestErrors:
                 id="not-divisible",
             ),
             pytest.param([1.0], 2**62, {}, "multiple of `group_size` 4611686018427387904", id="huge-group"),
+            pytest.param(
+                [1.0], 2**70, {}, "`group_size` is 1180591620717411303424, must fit into 64 bits", id="absurd-group"
+            ),
             pytest.param([1.0], 0, {}, "`group_size` is 0, must be at least 1", id="no-group"),
             pytest.param([1.0], -3, {}, "`group_size` is -3, must be at least 1", id="negative-group"),
             pytest.param([1.0, np.inf], 2, {}, r"`rewards\[1\]` is inf", id="inf"),

@@ -100,11 +100,12 @@ class TestTypes:
             pytest.param([1.0, 0.0], "of type list", id="list"),
             pytest.param(1.0, "of type float", id="number"),
             pytest.param(None, "of type NoneType", id="none"),
+            pytest.param(np.ma.masked_array([1.0, 0.0], [True, False]), "of type MaskedArray", id="masked"),
         ],
     )
     def test_type_error(self, rewards: Any, found: str) -> None:
         """The message says what was found and how to convert it."""
-        if isinstance(rewards, np.ndarray) and rewards.dtype == np.float64:
+        if type(rewards) is np.ndarray and rewards.dtype == np.float64:
             pytest.skip("long double is float64 on this machine")
         with pytest.raises(TypeError, match=rf"`rewards` is {found}, must be .* convert it with numpy.asarray"):
             rlkernels.group_advantages(rewards, 2)
@@ -125,7 +126,7 @@ class TestTypes:
     def test_group_size_may_be_a_numpy_integer(self) -> None:
         """What `len` and shapes yield is welcome, a float is not."""
         assert rlkernels.group_advantages(np.array([1.0, 3.0]), np.int64(2), eps=0.0, ddof=0).tolist() == [-1, 1]
-        with pytest.raises(TypeError, match="integer"):
+        with pytest.raises(TypeError, match="`group_size` is of type float, must be an integer"):
             rlkernels.group_advantages(np.array([1.0, 3.0]), 2.0)
 
 

@@ -7,7 +7,7 @@ use rlkernels::advantages::{self, Convention};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{FloatArray, elements, float_array, one_dimensional};
+use crate::input::{FloatArray, elements, float_array, one_dimensional, whole};
 
 /// Advantages `(reward - baseline) / divisor` of prompt-major rewards, in groups of `group_size`.
 ///
@@ -18,7 +18,7 @@ use crate::input::{FloatArray, elements, float_array, one_dimensional};
 pub(crate) fn group_advantages<'py>(
     py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
-    group_size: i64,
+    group_size: &Bound<'py, PyAny>,
     scale: &str,
     ddof: i64,
     eps: f64,
@@ -32,6 +32,7 @@ pub(crate) fn group_advantages<'py>(
         eps_mode: eps_mode.parse().map_err(value_error)?,
         baseline: baseline.parse().map_err(value_error)?,
     };
+    let group_size = whole("group_size", group_size)?;
     match float_array("rewards", rewards)? {
         FloatArray::F32(array) => computed(py, &array, group_size, &convention),
         FloatArray::F64(array) => computed(py, &array, group_size, &convention),

@@ -4,7 +4,7 @@ use numpy::{
     Element, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray,
     PyUntypedArrayMethods,
 };
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 /// A floating-point array, C-contiguous, aligned and of native byte order.
@@ -85,6 +85,20 @@ pub(crate) fn mask_array<'py>(
     native(name, &value.call_method1("view", ("uint8",))?)
 }
 
+/// A whole number; one beyond 64 bits is a wrong value like any other, not an overflow.
+pub(crate) fn whole(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    value.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(value.py()) {
+            PyValueError::new_err(format!("`{name}` is {value}, must fit into 64 bits"))
+        } else {
+            PyTypeError::new_err(format!(
+                "`{name}` is {}, must be an integer",
+                described(value)
+            ))
+        }
+    })
+}
+
 /// `ValueError` unless the shape has one dimension.
 pub(crate) fn one_dimensional(name: &str, shape: &[usize]) -> PyResult<()> {
     if shape.len() == 1 {
@@ -118,8 +132,12 @@ pub(crate) fn elements<'a, T: Element>(array: &'a PyReadonlyArrayDyn<'_, T>) -> 
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
+/// An array, but not a masked one: reading past its mask would be a silent mistake.
 fn untyped<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, PyUntypedArray>> {
-    value.cast::<PyUntypedArray>().ok()
+    let array = value.cast::<PyUntypedArray>().ok()?;
+    let plain = value.get_type().is(value.py().get_type::<PyUntypedArray>());
+    let masked = !plain && value.hasattr("mask").unwrap_or(true);
+    (!masked).then_some(array)
 }
 
 /// In place where the array is C-contiguous, aligned and of this type and byte order; through NumPy's copy otherwise.

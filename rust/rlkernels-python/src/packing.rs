@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{elements, integer_array};
+use crate::input::{elements, integer_array, whole};
 
 /// Indices in the order of their bins, and the offsets at which the bins start.
 type Packed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
@@ -15,8 +15,9 @@ type Packed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 pub(crate) fn pack_sequences<'py>(
     py: Python<'py>,
     lengths: &Bound<'py, PyAny>,
-    max_length: i64,
+    max_length: &Bound<'py, PyAny>,
 ) -> PyResult<Packed<'py>> {
+    let max_length = whole("max_length", max_length)?;
     let lengths = integer_array("lengths", lengths)?;
     let lengths = elements(&lengths)?;
     let packing = detach_if_large(py, lengths.len(), || {

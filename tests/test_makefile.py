@@ -1,0 +1,135 @@
+"""The Makefile: it documents itself and says in a sentence what is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TARGETS = ("check", "test", "lint", "bench", "prove", "report", "record", "help")
+TOOLS = ("sh", "find", "awk", "env", "touch", "make")
+
+
+def make(checkout: Path, programs: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run make with nothing but `programs` on the PATH."""
+    environment = {"PATH": str(programs), "HOME": str(checkout)}
+    command = [str(programs / "make"), "--no-print-directory", *arguments]
+    return subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The files that set-up looks at, without an environment."""
+    folder = tmp_path / "checkout"
+    (folder / "rust").mkdir(parents=True)
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / ".ci", folder / ".ci")
+    return folder
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A PATH with the plain tools, a cargo and no Python."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        assert found is not None, f"{tool} is missing"
+        (folder / tool).symlink_to(found)
+    stub(folder, "cargo", "exit 0")
+    return folder
+
+
+def stub(folder: Path, name: str, body: str) -> None:
+    """A program that does only what `body` says."""
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{body}\n")
+    file.chmod(0o755)
+
+
+def test_help_lists_every_target(checkout: Path, programs: Path) -> None:
+    """`make help` and plain `make` show each target with a sentence."""
+    for arguments in (["help"], []):
+        lines = make(checkout, programs, *arguments).stdout.splitlines()
+        assert sorted(line.split()[1] for line in lines) == sorted(TARGETS)
+        assert all(len(line.split()) > 3 for line in lines)
+
+
+@pytest.mark.parametrize("target", ["check", "test", "lint", "bench", "prove", "report", "record"])
+def test_missing_cargo(checkout: Path, programs: Path, target: str) -> None:
+    """Without cargo every target that needs it says so and ends with 2."""
+    (programs / "cargo").unlink()
+    done = make(checkout, programs, target)
+    assert done.returncode == 2
+    assert "cargo is missing: install Rust 1.88 or newer" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "pythons",
+    [
+        pytest.param({}, id="none"),
+        pytest.param({"python3": "exit 1"}, id="too-old-or-without-venv"),
+        pytest.param({"python3.13": "exit 127", "python3.12": "exit 127"}, id="shims-of-versions-not-installed"),
+    ],
+)
+def test_no_usable_python(checkout: Path, programs: Path, pythons: dict[str, str]) -> None:
+    """A Python that does not run, is too old or cannot make environments is passed over; with none left, a sentence."""
+    for name, body in pythons.items():
+        stub(programs, name, body)
+    done = make(checkout, programs, "check")
+    assert done.returncode == 2
+    assert "Install Python 3.11 or newer with its venv module" in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_broken_python_is_passed_over(programs: Path) -> None:
+    """The first one that works is taken, even where newer names come first."""
+    stub(programs, "python3.13", "exit 127")
+    stub(programs, "python3.12", "echo /somewhere/python3.12")
+    stub(programs, "python3", "echo /somewhere/python3")
+    command = [str(ROOT / ".ci" / "find-python")]
+    done = subprocess.run(command, env={"PATH": str(programs)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "/somewhere/python3.12\n")
+
+
+def test_set_up_runs_once() -> None:
+    """With a set-up checkout there is nothing left to do."""
+    if not (ROOT / ".venv" / "extension.stamp").exists():
+        pytest.skip("this checkout was not set up by make")
+    done = subprocess.run(["make", "--question", "setup"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, "sources are newer than the built extension: run `make setup`"
+
+
+def test_no_registry_host_is_named() -> None:
+    """Where packages come from is the machine's business: no committed set-up file names an address or a mirror."""
+    files = [ROOT / name for name in ("Makefile", "constraints.txt", "pyproject.toml", "asv.conf.json")]
+    files += [*(ROOT / ".ci").iterdir(), *(ROOT / ".github").rglob("*.yml"), *(ROOT / "rust").glob("**/Cargo.toml")]
+    for file in files:
+        if "target" in file.parts or not file.is_file():
+            continue
+        found = re.findall(r"https?://\S+|--(?:extra-)?index-url|--find-links", file.read_text(encoding="utf-8"))
+        assert found == [], file
+
+
+def test_constraints_pin_every_package() -> None:
+    """One exact version per line, markers aside."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert [
+        line for line in pins if not re.fullmatch(r"[A-Za-z0-9._-]+==[^ =]+( ; [a-z_]+ == \"[a-z]+\")?", line)
+    ] == []
+    assert len({line.split("==")[0].lower() for line in pins}) == len(pins) > 30
+
+
+def test_the_ci_script_is_executable() -> None:
+    """`.ci/run` and its helper can be started, and bash accepts them."""
+    for name in ("run", "find-python"):
+        file = ROOT / ".ci" / name
+        assert os.access(file, os.X_OK)
+        assert subprocess.run(["bash", "-n", str(file)], check=False).returncode == 0
