@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import selectors
 import signal
@@ -86,6 +87,8 @@ class Worker:
             os.close(theirs_in)
             os.close(theirs_out)
         os.set_blocking(to_worker, False)
+        for fd in (to_worker, from_worker):
+            _widen(fd)
         self = cls(subject, process, to_worker, from_worker, log)
         try:
             self._greet(mutant)
@@ -201,6 +204,13 @@ class Worker:
         self.log.seek(max(0, size - LOG_TAIL))
         words = " ".join(self.log.read().decode(errors="replace").split())
         return f"its last words: {words}" if words else "it said nothing"
+
+
+def _widen(pipe: int) -> None:
+    """Let a pipe hold a whole chunk where the system allows it: recorded logits are tens of megabytes."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):  # the user's quota of pipe memory is spent: slower, not wrong
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK)
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ class Comparison:
     unended: int = 0
     entropy_sum: float = 0.0
     used: set[int] = field(default_factory=set)
+    prompt_lengths: set[int] = field(default_factory=set)
 
     @property
     def allowed(self) -> float:
@@ -81,6 +82,7 @@ class Comparison:
         self.ends |= {int(n) for n in np.asarray(slow["lengths"])[ended]}
         self.early += int(ended.sum())
         self.unended += int((~ended).sum())
+        self.prompt_lengths |= {len(prompt) for prompt in slow.get("prompt_tokens", ())}
         self.used |= {int(token) for token in np.unique(slow["tokens"]) if token >= 0}
 
 

@@ -31,11 +31,13 @@ EQUIVALENCE_BOUNDS = {
 }
 
 
-def _make(rng: np.random.Generator, temperature: float, top_p: float, samples: int, count: int) -> dict[str, Any]:
+def _make(
+    rng: np.random.Generator, temperature: float, top_p: float, samples: int, count: int, style: str = "plain"
+) -> dict[str, Any]:
     seed = int(rng.integers(1, 2**31))
     return {
         "model": runs.model(),
-        "prompts": runs.prompts(seed, count),
+        "prompts": runs.prompts(seed, count, style),
         "samples": samples,
         "seed": seed,
         "sampler": runs.sampler(temperature, top_p),
@@ -70,9 +72,7 @@ def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
     eos = runs.choose_eos(t)
     round_ = 0
     while found.draws < wanted and round_ < wanted // 200:
-        changes: dict[str, Any] = {"eos_ids": eos, "round_": round_}
-        if t.inputs["samples"] == 1:  # greedy draws repeat in every round: other prompts instead
-            changes["prompts"] = runs.prompts(int(t.inputs["seed"]) + round_, t.inputs["prompts"].spec["count"])
+        changes = {"eos_ids": eos, "round_": round_, **_prompts(t, round_)}
         found.add(
             runs.rollout(t, "naive", **changes),
             runs.rollout(t, "batched", **changes),
@@ -86,6 +86,14 @@ def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
     yield from _claims(t, found)
 
 
+def _prompts(t: Trial, round_: int) -> dict[str, Any]:
+    """Return other prompts for each round: a few long and very ragged ones first, then many short ones."""
+    seed, count = int(t.inputs["seed"]) + round_, t.inputs["prompts"].spec["count"]
+    if round_ == 0:
+        return {"prompts": runs.prompts(seed, 6, "worded"), "samples": min(3, t.inputs["samples"])}
+    return {"prompts": runs.prompts(seed, count)}
+
+
 def _comparison(t: Trial) -> Comparison:
     t.facts["E"] = 8.0 * runs.noise_floor(t)
     return Comparison(t.facts["E"], runs.oracle_sampler(t.inputs["sampler"]))
@@ -94,6 +102,7 @@ def _comparison(t: Trial) -> Comparison:
 def _signals(t: Trial, found: Comparison, draws: int) -> Iterator[Evidence]:
     yield t.signal("noise floor F of naive float32 against float64", t.facts["E"] / 8.0, ">", 0.0)
     yield t.signal("compared draws", found.draws, ">=", draws)
+    yield t.signal("different prompt lengths", len(found.prompt_lengths), ">=", 3)
     yield t.signal("rows that end early", found.early, ">=", 4)
     yield t.signal("steps at which rows end", len(found.ends), ">=", 3)
     yield t.signal("rows that never end", found.unended, ">=", 1)
@@ -117,8 +126,12 @@ def _claims(t: Trial, found: Comparison) -> Iterator[Evidence]:
     why="Draws that depend on the batch make a run unrepeatable, and a resumed run another run.",
     ops=(ROLLOUT, TOKEN_LOGITS),
     cases=(
-        Case("temperature-0", partial(_make, temperature=0.0, top_p=1.0, samples=1, count=32)),
-        Case("temperature-0.7-top-p-0.95", partial(_make, temperature=0.7, top_p=0.95, samples=8, count=6), quick=True),
+        Case("temperature-0", partial(_make, temperature=0.0, top_p=1.0, samples=1, count=32, style="worded")),
+        Case(
+            "temperature-0.7-top-p-0.95",
+            partial(_make, temperature=0.7, top_p=0.95, samples=8, count=6, style="worded"),
+            quick=True,
+        ),
     ),
     bounds=EQUIVALENCE_BOUNDS,
     probes=(Probe("rollout", ("logits",), {"path": "batched"}),),
@@ -134,6 +147,7 @@ def row_alone_equals_batch(t: Trial) -> Iterator[Evidence]:
         alone = runs.rollout(t, "batched", eos_ids=eos, rows=part["rows"])
         found.add(part, alone, seed=t.inputs["seed"], round_=0)
     yield t.signal("rows rolled out alone", picked.size, ">=", 8)
+    yield t.signal("different prompt lengths", len({len(p) for p in batch["prompt_tokens"]}), ">=", 3)
     yield t.signal("different tokens drawn", len(found.used), ">=", 8)
     yield t.signal("lengths of these rows", len({int(batch["lengths"][i]) for i in picked}), ">=", 2)
     yield from _claims(t, found)
