@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 
 from gates import session
-from gates.model import Gate, Mutant, Subject
+from gates.model import Gate, Mutant, Subject, Verdict
 from gates.proof import Sensitivity, Trialled, mutants_of, sensitivities, try_mutants
 from gates.protocol import Worker, WorkerError
 from gates.registry import Registry
 from gates.report.jsonl import Writer
+from gates.report.progress import Bar
 from gates.report.records import SensitivityRecord, verdict_record
 from gates.runner import Options, plan
 
@@ -33,7 +34,13 @@ def demonstrate(
     )
     writer.write(session.header("prove", command, gates, truth, options, planned))
     say(f"truth: {len(cells)} verdicts on {', '.join(subject.name for subject in truth)}")
-    tally = session.check(cells, options, None, (), lambda verdict: writer.write(verdict_record(verdict)))
+    with Bar("truth", len(cells)) as bar:
+
+        def keep(verdict: Verdict) -> None:
+            writer.write(verdict_record(verdict))
+            bar.advance(verdict.where)
+
+        tally = session.check(cells, options, None, (), keep)
     green = tally.exit_code() == session.HELD
     say(f"truth: {tally.line()}")
     if not green:
@@ -55,11 +62,13 @@ def _mutants(
 ) -> int:
     say(f"\nmutants: {len(mutants)}, each in a fresh worker of its host")
     wrong = 0
-    for done in try_mutants(mutants, chosen, registry.subjects, options):
-        for verdict in done.verdicts:
-            writer.write(verdict_record(verdict, done.mutant.name))
-        wrong += done.state != "caught"
-        say(_line(done))
+    with Bar("mutants", len(mutants)) as bar:
+        for done in try_mutants(mutants, chosen, registry.subjects, options):
+            for verdict in done.verdicts:
+                writer.write(verdict_record(verdict, done.mutant.name))
+            wrong += done.state != "caught"
+            bar.say(_line(done))
+            bar.advance(done.mutant.name)
     return wrong
 
 

@@ -92,6 +92,7 @@ class Subject:
     preload: tuple[str, ...] = ()
     default: bool = True
     why_absent: str = ""  # not empty: it cannot run here, and this says why
+    settings: Mapping[str, Wire] = field(default_factory=dict)  # a variant's choices: SETTINGS in its file
     ops: tuple[str, ...] | None = None  # what it is planned for; None: everything, and what it lacks is unsupported
 
 
@@ -222,8 +223,20 @@ class Trial(Protocol):
         """Scratch for numbers measured earlier in the check, which a bound's limit may read."""
         ...
 
-    def call(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> Outcome:
-        """Run an op in the worker and return whatever came of it."""
+    @property
+    def folder(self) -> Path:
+        """A scratch folder of this trial; state passes from one call to another only through it."""
+        ...
+
+    def call(
+        self,
+        op: Op,
+        *,
+        layout: Mapping[str, str] | None = None,
+        kill_after_s: float | None = None,
+        **inputs: Wire,
+    ) -> Outcome:
+        """Run an op in the worker and return whatever came of it; `kill_after_s` kills the worker in the middle."""
         ...
 
     def got(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> dict[str, Any]:

@@ -47,14 +47,13 @@ def try_mutants(
 ) -> Iterator[Trialled]:
     """Plant each mistake in a fresh worker of its host and run the gates that must catch it."""
     single = replace(options, jobs=1)
-    with ThreadPoolExecutor(options.jobs) as pool:
-        futures = [pool.submit(_try, mutant, gates, subjects[mutant.host], single) for mutant in mutants]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
+    pool = ThreadPoolExecutor(options.jobs)
+    futures = [pool.submit(_try, mutant, gates, subjects[mutant.host], single) for mutant in mutants]
+    try:
+        for future in as_completed(futures):
+            yield future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nobody waits for what is still running
 
 
 def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options) -> Trialled:
@@ -105,11 +104,17 @@ class Tape:
     limit_s: float
     calls: list[tuple[str, Mapping[str, Wire | Recipe], Outcome]] = field(default_factory=list)
 
-    def record(self, op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str]) -> Outcome:
+    def record(
+        self,
+        op: str,
+        inputs: Mapping[str, Wire | Recipe],
+        layout: Mapping[str, str],
+        kill_after_s: float | None,
+    ) -> Outcome:
         """Call the worker and keep what it said."""
         if not self.worker.alive:
             raise WorkerError("crashed", "the worker ended while a trial was recorded")
-        outcome = self.worker.call(op, inputs, limit_s=self.limit_s, layout=layout)
+        outcome = self.worker.call(op, inputs, limit_s=kill_after_s or self.limit_s, layout=layout)
         self.calls.append((op, inputs, outcome))
         return outcome
 
@@ -123,9 +128,15 @@ class Replay:
     size: float
     position: int = 0
 
-    def call(self, op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str]) -> Outcome:
+    def call(
+        self,
+        op: str,
+        inputs: Mapping[str, Wire | Recipe],
+        layout: Mapping[str, str],
+        kill_after_s: float | None,
+    ) -> Outcome:
         """Return the next recorded outcome, disturbed where a probe says so."""
-        del layout
+        del layout, kill_after_s
         if self.position >= len(self.tape.calls):
             return Outcome("crashed", error="the tape ended")  # the gate went on because it noticed something
         recorded, _, outcome = self.tape.calls[self.position]

@@ -102,6 +102,7 @@ class Worker:
             "entry": str(self.subject.entry),
             "module": self.subject.module,
             "preload": list(self.subject.preload),
+            "settings": dict(self.subject.settings),
             "mutant": dict(mutant) if mutant else None,
         }
         hello = self._exchange(start, START_LIMIT_S)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import queue
+import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from gates.model import Case, Evidence, Gate, Outcome, Recipe, Status, Subject, Verdict, Wire
 from gates.protocol import Hello, Worker, WorkerError
-from gates.trial import OracleError, RunningTrial, SubjectFaultError, UnsupportedError
+from gates.trial import Caller, OracleError, RunningTrial, SubjectFaultError, UnsupportedError
 
 MODEL_HASH = "model_hash"  # an op that has no gate: it only says which bytes were judged
 REAL_MODEL_PATIENCE = 30.0  # times the limits of a case, when a real model replaces the tiny one
@@ -157,9 +159,11 @@ class _Bench:
         calls = worker.patched_calls
         patience = REAL_MODEL_PATIENCE if self.options.model else 1.0
 
-        def caller(op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str]) -> Outcome:
-            current = self._worker(job.subject)
-            return current.call(op, inputs, limit_s=job.case.limit_s * patience, layout=layout)
+        def caller(
+            op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
+        ) -> Outcome:
+            limit_s = job.case.limit_s * patience if kill_after_s is None else kill_after_s
+            return self._worker(job.subject).call(op, inputs, limit_s=limit_s, layout=layout)
 
         verdict = judge(job, caller, worker.hello, self.options)
         self._note_models(job)
@@ -194,7 +198,7 @@ class _Bench:
 
 def judge(
     job: Job,
-    caller: Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str]], Outcome],
+    caller: Caller,
     hello: Hello,
     options: Options,
 ) -> Verdict:
@@ -208,9 +212,10 @@ def judge(
     status: Status
     try:
         inputs = _with_model(job.case.make(np.random.default_rng(seed)), options.model)
-        trial = RunningTrial(job.gate, job.case, inputs, caller, options.quick)
-        for item in job.gate.check(trial):
-            evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
+        with tempfile.TemporaryDirectory(prefix="gates-") as folder:
+            trial = RunningTrial(job.gate, job.case, inputs, caller, Path(folder), options.quick)
+            for item in job.gate.check(trial):
+                evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
         status, cause, reason = _decide(evidence)
     except UnsupportedError as error:
         status, cause, reason = "unsupported", "lacking", str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from gates.compare import worst
 from gates.model import Bound, Case, Evidence, Gate, Op, Outcome, Output, Recipe, Relation, Role, Wire
 
-Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str]], Outcome]
+Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
 
 
 class SubjectFaultError(Exception):
@@ -38,12 +39,20 @@ class RunningTrial:
     case: Case
     inputs: Mapping[str, Any]
     caller: Caller
+    folder: Path
     quick: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def call(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> Outcome:
-        """Run an op in the worker and return whatever came of it."""
-        return self.caller(op.name, inputs, layout or {})
+    def call(
+        self,
+        op: Op,
+        *,
+        layout: Mapping[str, str] | None = None,
+        kill_after_s: float | None = None,
+        **inputs: Wire,
+    ) -> Outcome:
+        """Run an op in the worker and return whatever came of it; `kill_after_s` kills the worker in the middle."""
+        return self.caller(op.name, inputs, layout or {}, kill_after_s)
 
     def got(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> dict[str, Any]:
         """Run an op that must give a value of the declared shape and dtype."""

@@ -212,12 +212,13 @@ def rebuild(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     raise ValueError(f"layout {layout!r} must be strided, read-only, big-endian, misaligned or 0-d")
 
 
-def _load(name: str, path: str) -> ModuleType:
+def _load(name: str, path: str, settings: Mapping[str, Any]) -> ModuleType:
     """Load a subject's file under its dotted name, whether or not that package exists in this interpreter."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    module.__dict__["SETTINGS"] = dict(settings)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
@@ -264,7 +265,7 @@ def _open(start: Mapping[str, Any]) -> tuple[ModuleType, Planted | None]:
     own = mutant is not None and mutant["target"].partition(":")[0] == start["module"]
     if mutant is not None and not own:
         planted = Planted(**mutant)
-    module = _load(start["module"], start["entry"])
+    module = _load(start["module"], start["entry"], start["settings"])
     if mutant is not None and own:  # the seam is in the subject's own file: it exists only now
         planted = Planted(**mutant)
     return module, planted

@@ -80,8 +80,8 @@ def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
             round_=round_,
         )
         round_ += 1
-        if found.unexplained:
-            break
+        if found.unexplained and round_ > 1:
+            break  # one round of each kind has been compared, and more would not unsay it
     yield from _signals(t, found, 1 if found.unexplained else wanted)
     yield from _claims(t, found)
 

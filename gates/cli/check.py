@@ -26,7 +26,7 @@ def check(
         str | None, typer.Option(metavar="M", help="A model folder or Hugging Face id in place of the tiny model.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The quick cases only, and fewer draws.")] = False,
-    jobs: Annotated[int, typer.Option(min=0, help="Workers side by side; 0: one per core.")] = 0,
+    jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all cases.")] = 0,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +17,7 @@ gates prove · gates prove kl · gates prove --full --record"""
 def prove(
     select: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates. Default: all.")] = None,
     full: Annotated[bool, typer.Option("--full", help="All cases and draws instead of the quick ones.")] = False,
-    jobs: Annotated[int, typer.Option(min=0, help="Workers side by side; 0: one per core.")] = 0,
+    jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all cases.")] = 0,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
@@ -39,8 +40,8 @@ def prove(
     try:
         code = demonstrate(registry, gates, options, writer, sys.argv[1:], typer.echo)
     except KeyboardInterrupt:
-        typer.echo(f"interrupted; what was proved up to here is in {writer.path}", err=True)
-        raise typer.Exit(session.INTERRUPTED) from None
-    finally:
         writer.close()
+        typer.echo(f"interrupted; what was proved up to here is in {writer.path}", err=True)
+        os._exit(session.INTERRUPTED)  # mutants may be running in threads; their workers end with this process
+    writer.close()
     raise typer.Exit(code)

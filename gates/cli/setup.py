@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -42,11 +43,18 @@ def model(name: str | None) -> str | None:
         return None
     folder = Path(name).expanduser()
     if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise ConfigurationError(f"--model {name}: the folder has no config.json, so it is no Hugging Face model")
+        for wanted, found in (("config.json", "config.json"), ("*.safetensors", "weights in *.safetensors")):
+            if not any(folder.glob(wanted)):
+                raise ConfigurationError(f"--model {name}: the folder has no {found}, so it is no Hugging Face model")
         return str(folder.resolve())
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
         raise ConfigurationError(f"--model {name}: is neither a folder nor an id like mlx-community/Qwen3-0.6B-4bit")
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    if not (home / "hub" / f"models--{name.replace('/', '--')}").is_dir():
+        raise ConfigurationError(
+            f"--model {name}: is not in the Hugging Face cache ({home}); nothing is downloaded during a run, "
+            "so fetch it first or name a folder"
+        )
     return name
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from gates.model import STATUSES, Status, Verdict
+from gates.report.progress import Bar, console
 from gates.report.records import verdict_record
 from gates.session import Tally
 
@@ -33,30 +31,22 @@ class Screen:
 
     def __init__(self, planned: int, *, as_json: bool = False) -> None:
         self.as_json = as_json
-        self.console = Console(highlight=False, soft_wrap=True, no_color=True if "NO_COLOR" in os.environ else None)
-        live = self.console.is_terminal and not as_json
-        columns = (
-            TextColumn("judging"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}"),
-        )
-        self.progress = Progress(*columns, console=self.console, transient=True) if live else None
-        self.task = self.progress.add_task("", total=planned) if self.progress else None
+        self.console = console()
+        self.bar = Bar("judging", planned, shown_on=self.console)
+        self.live = self.bar.live and not as_json
         self.planned = planned
         self.verdicts: list[Verdict] = []
 
     def __enter__(self) -> Self:
-        if self.progress:
-            self.progress.start()
+        if self.live:
+            self.bar.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.progress:
-            self.progress.stop()
+        if self.live:
+            self.bar.__exit__(kind, value, trace)
 
     def verdict(self, verdict: Verdict) -> None:
         """Show one verdict."""
@@ -66,8 +56,8 @@ class Screen:
             return
         if verdict.status in {"fail", "error"}:
             self._line(verdict)
-        if self.progress and self.task is not None:
-            self.progress.update(self.task, advance=1, description=verdict.where)
+        if self.live:
+            self.bar.advance(verdict.where)
         elif verdict.status == "pass":  # skips and the unsupported are listed with their cause in the end
             self._line(verdict)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gates.model import ConfigurationError, Subject
 from gates.peers import environments
@@ -21,6 +22,13 @@ TRAINER = (
     "train_step",
 )
 SHIPPED = {"numpy": (*KERNELS, "policy_loss"), "rlkernels": KERNELS, "reference": TRAINER}
+VARIANTS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, Any]]]] = {
+    "mlxrl": {  # the documented parameter sets of its Dr. GRPO; max_tokens = L_max is what `mlxrl` itself runs
+        "dr-grpo-without-max-tokens": (("policy_loss",), {"max_tokens": None}),
+        "dr-grpo-token-mean": (("policy_loss",), {"loss_reduction": "token_mean"}),
+        "dr-grpo-normalized": (("group_advantages",), {"normalize_rewards": True}),
+    }
+}
 HERE = Path(__file__).resolve().parent
 OPENBLAS = "libopenblas.so.0"  # Debian's package libopenblas0: 25 times the speed of the BLAS inside MLX's wheel
 
@@ -43,16 +51,17 @@ def register(registry: Registry) -> None:
     for peer in environments.PEERS.values():
         environment = environments.environment(peer.name)
         absent = "" if environment.ready else f"no environment yet; `gates peers sync {peer.name}` makes it"
-        registry.add_subject(
-            Subject(
-                peer.name,
-                HERE / f"{peer.name}.py",
-                f"gates.subjects.{peer.name}",
-                python=str(environment.python),
-                default=False,
-                why_absent=absent,
-            )
+        whole = Subject(
+            peer.name,
+            HERE / f"{peer.name}.py",
+            f"gates.subjects.{peer.name}",
+            python=str(environment.python),
+            default=False,
+            why_absent=absent,
         )
+        registry.add_subject(whole)
+        for name, (ops, settings) in VARIANTS.get(peer.name, {}).items():
+            registry.add_subject(replace(whole, name=f"{peer.name}@{name}", ops=ops, settings=settings))
 
 
 def from_file(path: str, python: str | None) -> Subject:
@@ -68,7 +77,8 @@ def from_file(path: str, python: str | None) -> Subject:
 def choose(registry: Registry, names: tuple[str, ...], python: str | None) -> list[Subject]:
     """Return the named subjects; a name with a slash or `.py` is a file. Without names: the default ones.
 
-    A default subject is planned for what it provides; one that is asked for by name is asked everything.
+    A default subject is planned for what it provides; one that is asked for by name is asked everything, and its
+    variants (NAME@…) are judged with it.
     """
     if not names:
         return [subject for subject in registry.subjects.values() if subject.default]
@@ -84,4 +94,5 @@ def choose(registry: Registry, names: tuple[str, ...], python: str | None) -> li
         if subject.name in chosen or (subject.name in registry.subjects and "." in name):
             raise ConfigurationError(f"--subject {name}: the name {subject.name!r} is taken; rename the file")
         chosen[subject.name] = subject
+        chosen |= {v.name: v for v in registry.subjects.values() if v.name.startswith(f"{name}@")}
     return list(chosen.values())

@@ -52,6 +52,16 @@ DEPARTURES_DOCUMENTED: dict[str, str] = {
 }
 
 
+# A variant of this subject is a documented parameter set of DrGRPOAlgorithm, which the judge sends as SETTINGS.
+DR_GRPO: dict[str, Any] = globals().get("SETTINGS", {})
+if DR_GRPO:
+    CONVENTIONS["policy_loss"]["algorithm"] = ("dr_grpo",)
+    CONVENTIONS["group_advantages"] |= {"scale": ("group",), "baseline": ("mean",)}
+    DEPARTURES_DOCUMENTED.clear()
+if DR_GRPO.get("loss_reduction") == "token_mean":
+    DEPARTURES_DOCUMENTED["policy_loss[dr_grpo]"] = 'README, Import API: Dr. GRPO with loss_reduction="token_mean"'
+
+
 def group_advantages(
     rewards: Array,
     group_size: int,
@@ -70,7 +80,7 @@ def group_advantages(
     elif (scale, ddof, eps_mode, baseline) == ("group", 0, "inside", "mean") and np.float32(eps or 0) == np.float32(
         EPS
     ):
-        algorithm = GRPOAlgorithm()
+        algorithm = DrGRPOAlgorithm(**DR_GRPO) if DR_GRPO else GRPOAlgorithm()
     else:
         raise NotImplementedError(
             f"mlxrl has no advantage with scale {scale!r}, ddof {ddof}, eps {eps} {eps_mode!r}, baseline {baseline!r}; "
@@ -119,7 +129,8 @@ def _algorithm(name: str, max_length: int | None) -> Any:
     if name == "grpo":
         return GRPOAlgorithm()
     if name == "dr_grpo":
-        return DrGRPOAlgorithm(max_tokens=max_length)  # None is its default: the padded length of the batch
+        settings = {"max_tokens": max_length, **DR_GRPO}
+        return DrGRPOAlgorithm(**settings)
     if name == "rloo":
         return RLOOAlgorithm()
     raise NotImplementedError(f"{name} of mlxrl is not judged here; grpo, dr_grpo and rloo are")

@@ -44,6 +44,8 @@ class TestMistakes:
             (["check", "--subject", "./text.txt"], "no such file"),
             (["check", "--model", "./nowhere"], "neither a folder nor an id"),
             (["check", "--model", "."], "has no config.json"),
+            (["check", "--model", "nobody/no-such-model"], "is not in the Hugging Face cache"),
+            (["check", "--jobs", "1000"], "--jobs"),
             (["check", "--require", "mlxrl"], "'mlxrl' is not in this run"),
             (["check", "--python", "/no/python", "--subject", "./x.py"], "there is no such program"),
             (["check", "--out", "/proc/nowhere"], "cannot write results"),

@@ -1,0 +1,49 @@
+"""A progress bar on a terminal, and nothing elsewhere: logs are not drawn over."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+def console() -> Console:
+    """Return the console of this process; colour only on a terminal, and never where NO_COLOR is set."""
+    return Console(highlight=False, soft_wrap=True, no_color=True if "NO_COLOR" in os.environ else None)
+
+
+class Bar:
+    """How far something has come."""
+
+    def __init__(self, label: str, total: int, *, shown_on: Console | None = None) -> None:
+        target = shown_on or console()
+        columns = (
+            TextColumn(label),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+        )
+        self.live = target.is_terminal
+        self._progress = Progress(*columns, console=target, transient=True, disable=not self.live)
+        self._task = self._progress.add_task("", total=total)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def advance(self, words: str) -> None:
+        """Count one more thing done, and say which."""
+        self._progress.update(self._task, advance=1, description=words)
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._progress.console.print(line, markup=False)
