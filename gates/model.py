@@ -92,6 +92,7 @@ class Subject:
     preload: tuple[str, ...] = ()
     default: bool = True
     why_absent: str = ""  # not empty: it cannot run here, and this says why
+    remedy: str = ""  # what brings it, where its worker cannot load it
     settings: Mapping[str, Wire] = field(default_factory=dict)  # a variant's choices: SETTINGS in its file
     ops: tuple[str, ...] | None = None  # what it is planned for; None: everything, and what it lacks is unsupported
 

@@ -155,6 +155,8 @@ class _Bench:
             cause = "absent" if error.kind == "absent" else "start"
             seed = case_seed(job.gate, job.case, self.options.seed)
             reason = f"subject did not start: {error}" if cause == "start" else str(error)
+            if cause == "absent" and job.subject.remedy:
+                reason = f"{reason}; {job.subject.remedy}"
             return Judged(Verdict(job.gate.id, job.subject.name, job.case.name, seed, status, cause, reason))
         calls = worker.patched_calls
         patience = REAL_MODEL_PATIENCE if self.options.model else 1.0

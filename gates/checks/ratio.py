@@ -57,7 +57,7 @@ CASES = (
 )
 def fresh_batch_is_one(t: Trial) -> Iterator[Evidence]:
     """Recompute ratios with the adapter that sampled, then with another one whose log-probs float64 knows."""
-    t.facts["E"] = 8.0 * runs.noise_floor(t, AFTER)
+    yield from runs.calibrate(t, AFTER)
     run = runs.rollout(t, "batched", adapter=BEFORE)
     batch = _batch(t, run)
     inside = np.arange(run["tokens"].shape[1]) < run["lengths"][:, None]
@@ -83,7 +83,7 @@ def fresh_batch_is_one(t: Trial) -> Iterator[Evidence]:
 )
 def cached_decode_within_bound(t: Trial) -> Iterator[Evidence]:
     """Compare the decode's model log-probs with the full forward's, on tokens drawn at temperature 0.7."""
-    t.facts["E"] = 8.0 * runs.noise_floor(t)
+    yield from runs.calibrate(t)
     run = runs.rollout(t, "batched", eos_ids=runs.choose_eos(t))
     inside = np.arange(run["tokens"].shape[1]) < run["lengths"][:, None]
     full = t.got(COMPLETION_LOGPROBS, **_batch(t, run), adapter=None, adapters_on=True)["logprobs"]

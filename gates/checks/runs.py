@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from gates.checks.ops import ROLLOUT, TOKEN_LOGITS
-from gates.model import Array, Recipe, Trial
+from gates.model import Array, Evidence, Recipe, Trial
 from reference.oracle import sampling
 
 MAX_TOKENS = 8
 OTHER_SEED = 7_919  # added to seeds of the calibration, so that it never sees the draws that are judged
+SMALLEST_EFFECT = 0.05  # nats: the adapter change that the ratio gate uses as its control
 ENDING_SHARE = 0.6  # of the rows of the naive run without EOS that the chosen ids should end
 
 
@@ -101,6 +102,16 @@ def noise_floor(t: Trial, adapter: Mapping[str, Any] | None = None) -> float:
     )["logits"]
     inside = np.arange(exact.shape[1]) < np.asarray(run["lengths"])[:, None]
     return float(sampling.logit_distance(run["logits"][inside], exact[inside]).max())
+
+
+def calibrate(t: Trial, adapter: Mapping[str, Any] | None = None) -> Iterator[Evidence]:
+    """Set E = 8F for the bounds of this trial, and state that it still separates noise from a mistake."""
+    floor = noise_floor(t, adapter)
+    t.facts["E"] = 8.0 * floor
+    yield t.signal("noise floor F of the naive path against float64", floor, ">", 0.0)
+    yield t.signal(
+        "calibrated limit E = 8F", t.facts["E"], "<=", SMALLEST_EFFECT, "the smallest change that must be seen"
+    )
 
 
 def row_prompts(run: Mapping[str, Any]) -> list[Array]:

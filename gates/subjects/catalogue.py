@@ -36,7 +36,8 @@ OPENBLAS = "libopenblas.so.0"  # Debian's package libopenblas0: 25 times the spe
 def register(registry: Registry) -> None:
     """Add the shipped subjects and the peers."""
     for name, ops in SHIPPED.items():
-        registry.add_subject(Subject(name, HERE / f"{name}.py", f"gates.subjects.{name}", ops=ops))
+        remedy = "pip install 'rl-gates[trainer]' brings it" if name == "reference" else ""
+        registry.add_subject(Subject(name, HERE / f"{name}.py", f"gates.subjects.{name}", ops=ops, remedy=remedy))
     no_choice = "" if sys.platform == "linux" else "MLX has no choice of BLAS on this system"
     registry.add_subject(
         Subject(
@@ -45,6 +46,7 @@ def register(registry: Registry) -> None:
             "gates.subjects.reference",
             preload=(OPENBLAS,),
             why_absent=no_choice,
+            remedy="Debian's package libopenblas0 and `pip install 'rl-gates[trainer]'` bring it",
             ops=TRAINER,
         )
     )

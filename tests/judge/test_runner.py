@@ -60,6 +60,12 @@ class TestFaults:
         found = verdict(make_gate(), replace(subject(RIGHT), why_absent="no environment yet"))
         assert (found.status, found.reason) == ("skipped", "no environment yet")
 
+    def test_a_library_that_cannot_be_preloaded_is_a_skip(self, subject: Maker) -> None:
+        """A variant that needs a library of the system is skipped where that is missing, and says which."""
+        found = verdict(make_gate(), replace(subject(RIGHT), preload=("libnowhere.so.0",)))
+        assert found.status == "skipped"
+        assert "libnowhere.so.0" in found.reason
+
     def test_a_crash_does_not_end_the_run(self, subject: Maker) -> None:
         """After a crash the next case gets a fresh worker."""
         dying = subject("if x[0] > 0:\n    import os\n    os._exit(1)\nreturn {'y': 2 * x}")
