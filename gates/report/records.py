@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
 
-from gates.model import Evidence, Relation, Role, Status, Verdict
+from gates.model import Relation, Role, Status, Verdict
 
 FORMAT = 1
 
@@ -139,31 +140,8 @@ RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 
 def verdict_record(verdict: Verdict, mutant: str | None = None) -> VerdictRecord:
     """Return a verdict as its line."""
-    return VerdictRecord(
-        gate=verdict.gate,
-        subject=verdict.subject,
-        case=verdict.case,
-        seed=verdict.seed,
-        status=verdict.status,
-        cause=verdict.cause,
-        reason=verdict.reason,
-        evidence=[_evidence_record(item) for item in verdict.evidence],
-        seconds=verdict.seconds,
-        mutant=mutant,
-    )
-
-
-def _evidence_record(item: Evidence) -> EvidenceRecord:
-    return EvidenceRecord(
-        quantity=item.quantity,
-        observed=item.observed,
-        relation=item.relation,
-        limit=item.limit,
-        because=item.because,
-        where=item.where,
-        role=item.role,
-        holds=item.holds,
-    )
+    evidence = [EvidenceRecord(**asdict(item), holds=item.holds) for item in verdict.evidence]
+    return VerdictRecord(**{**asdict(verdict), "evidence": evidence}, mutant=mutant)
 
 
 def schema() -> dict[str, Any]:
