@@ -36,6 +36,7 @@ def logprob_pairs(rng: Rng, shape: tuple[int, ...], dtype: str, low: float, high
     Both are at most 0 and of the size of d, so that d survives the rounding to the dtype.
     """
     size = 10.0 ** rng.uniform(np.log10(low), np.log10(high), shape)
+    size.flat[:2] = low, high  # the ends of the range are always there
     nearer = -size * rng.uniform(0.05, 0.5, shape)
     farther = nearer - size
     rising = rng.random(shape) < 0.5  # half the pairs have d > 0

@@ -143,12 +143,7 @@ class Replay:
         self.position += 1
         if recorded != op or outcome.kind != "value":
             return outcome
-        names = {
-            name
-            for probe in self.probes
-            if probe.op == op and all(inputs.get(key) == value for key, value in probe.when.items())
-            for name in probe.outputs
-        }
+        names = {name for probe in self.probes if probe.op == op and probe.when(inputs) for name in probe.outputs}
         return replace(outcome, value={k: disturb(v, self.size) if k in names else v for k, v in outcome.value.items()})
 
 

@@ -79,7 +79,7 @@ def fresh_batch_is_one(t: Trial) -> Iterator[Evidence]:
     ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),
     cases=CASES,
     bounds=BOUNDS,
-    probes=(Probe("rollout", ("model_logprobs",), {"path": "batched"}),),
+    probes=(Probe("rollout", ("model_logprobs",), lambda inputs: inputs["path"] == "batched"),),
 )
 def cached_decode_within_bound(t: Trial) -> Iterator[Evidence]:
     """Compare the decode's model log-probs with the full forward's, on tokens drawn at temperature 0.7."""

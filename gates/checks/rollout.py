@@ -63,7 +63,7 @@ CASES = (
     ops=(ROLLOUT, TOKEN_LOGITS),
     cases=CASES,
     bounds=EQUIVALENCE_BOUNDS,
-    probes=(Probe("rollout", ("logits",), {"path": "batched"}),),
+    probes=(Probe("rollout", ("logits",), lambda inputs: inputs["path"] == "batched"),),
 )
 def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
     """Compare both paths over ragged prompts and rows that end early, by the token-equivalence definition."""
@@ -129,7 +129,7 @@ def _claims(t: Trial, found: Comparison) -> Iterator[Evidence]:
         ),
     ),
     bounds=EQUIVALENCE_BOUNDS,
-    probes=(Probe("rollout", ("logits",), {"path": "batched"}),),
+    probes=(Probe("rollout", ("logits",), lambda inputs: inputs["rows"] is not None),),
 )
 def row_alone_equals_batch(t: Trial) -> Iterator[Evidence]:
     """Take every third row of a batch and roll it out alone, with the same keys."""

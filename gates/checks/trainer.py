@@ -94,7 +94,7 @@ def only_adapters_train(t: Trial) -> Iterator[Evidence]:
     bounds={
         "log-probs that differ from the base model's": Bound("exact", "switched off, an adapter computes nothing", 0)
     },
-    probes=(Probe("completion_logprobs", ("logprobs",), {"adapters_on": False}),),
+    probes=(Probe("completion_logprobs", ("logprobs",), lambda inputs: not inputs["adapters_on"]),),
 )
 def adapters_off_is_base(t: Trial) -> Iterator[Evidence]:
     """Score the same tokens with the base, with adapters switched off, and with adapters on."""

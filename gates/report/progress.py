@@ -8,6 +8,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 
 def console() -> Console:
@@ -22,13 +23,13 @@ class Bar:
         target = shown_on or console()
         columns = (
             TextColumn(label),
-            BarColumn(),
+            BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
         )
         self.live = target.is_terminal
-        self._progress = Progress(*columns, console=target, transient=True, disable=not self.live)
+        self._progress = Progress(*columns, console=target, transient=True, expand=True, disable=not self.live)
         self._task = self._progress.add_task("", total=total)
 
     def __enter__(self) -> Self:

@@ -36,6 +36,7 @@ class Screen:
         self.live = self.bar.live and not as_json
         self.planned = planned
         self.verdicts: list[Verdict] = []
+        self.dead: set[str] = set()
 
     def __enter__(self) -> Self:
         if self.live:
@@ -54,7 +55,11 @@ class Screen:
         if self.as_json:
             sys.stdout.write(json.dumps(verdict_record(verdict).model_dump(mode="json"), ensure_ascii=False) + "\n")
             return
-        if verdict.status in {"fail", "error"}:
+        if verdict.cause == "start":
+            if verdict.subject not in self.dead:  # one line says what every further cell would repeat
+                self._line(verdict)
+            self.dead.add(verdict.subject)
+        elif verdict.status in {"fail", "error"}:
             self._line(verdict)
         if self.live:
             self.bar.advance(verdict.where)

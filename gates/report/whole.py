@@ -23,6 +23,9 @@ def write_whole(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         Path(name).chmod(0o644)
         Path(name).replace(path)
+    except OSError as error:
+        Path(name).unlink(missing_ok=True)
+        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

@@ -23,7 +23,7 @@ from reference.trainer.rollout import batched, naive, table
 Array = np.ndarray[Any, Any]
 Spec = Mapping[str, Any]
 
-VERSIONS = {"mlx": version("mlx"), "mlx_lm": version("mlx-lm")}
+VERSIONS = {"mlx": version("mlx"), "mlx_lm": version("mlx-lm"), "device": str(mx.default_device())}
 LOSS_CONVENTIONS = {"algorithm": ("grpo",), "kl_ratio": ("none",)}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": LOSS_CONVENTIONS,

@@ -54,6 +54,8 @@ class TestMistakes:
             (["explain", "no-such-gate"], "no gate matches"),
             (["report"], "needs at least one"),
             (["report", "none.jsonl"], "cannot read none.jsonl"),
+            (["report", "."], "cannot read ."),
+            (["report", "--schema", "--out", "."], "cannot write ."),
             (["prove", "nothing"], "no gate matches"),
             (["peers", "sync", "nobody"], "nobody"),
             (["nonsense"], "No such command"),
@@ -105,6 +107,14 @@ class TestCheck:
         assert done.returncode == 1
         assert "required, but unsupported: mine" in done.stdout
 
+    def test_a_subject_that_does_not_start_is_one_line(self, tmp_path: Path) -> None:
+        """A file without OPS fails every cell, and says why once."""
+        (tmp_path / "mine.py").write_text("x = 1\n")
+        done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 1
+        assert done.stdout.count("must define OPS") == 1
+        assert done.stdout.splitlines()[-1] == "0 passed, 4 failed"
+
     def test_json_lines_are_json(self, tmp_path: Path) -> None:
         """`--json` prints one verdict a line and nothing else on stdout."""
         (tmp_path / "mine.py").write_text(RIGHT)
@@ -114,6 +124,21 @@ class TestCheck:
         statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
         assert statuses.count("pass") == 4
         assert len(statuses) == 16
+
+
+class TestPeers:
+    """A peer whose environment is not there."""
+
+    @pytest.mark.parametrize(("options", "code"), [([], 3), (["--require", "mlxrl"], 1)], ids=["skipped", "required"])
+    def test_it_is_listed_as_skipped_and_never_as_a_pass(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: int
+    ) -> None:
+        """Without an environment the verdict is `skipped` with its remedy; `--require` makes that a failure."""
+        monkeypatch.setenv("GATES_CACHE_DIR", str(tmp_path / "empty"))
+        done = gates("check", "packing", "--subject", "mlxrl", *options, cwd=tmp_path)
+        assert done.returncode == code
+        assert "skipped: mlxrl: no environment yet; `gates peers sync mlxrl` makes it (4)" in done.stdout
+        assert done.stdout.splitlines()[-1] == "0 passed, 0 failed, 4 skipped"
 
 
 class TestOthers:
