@@ -64,12 +64,16 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation that subjects provide under a name of the field."""
+    """One operation that subjects provide under a name of the field.
+
+    `inputs` says in words what each keyword holds: shape, dtype, unit, legal values.
+    """
 
     name: str
     outputs: Mapping[str, Output]
     source: str
     formula: str = ""
+    inputs: Mapping[str, str] = field(default_factory=dict)
     oracle: Callable[..., Any] | None = None
 
 

@@ -18,6 +18,7 @@ from gates.protocol import Hello, Worker, WorkerError
 from gates.trial import Caller, OracleError, RunningTrial, SubjectFaultError, UnsupportedError
 
 MODEL_HASH = "model_hash"  # an op that has no gate: it only says which bytes were judged
+IN_PART = "in part: "  # how a subject says that its documentation explains a departure only partly: still a failure
 REAL_MODEL_PATIENCE = 30.0  # times the limits of a case, when a real model replaces the tiny one
 
 
@@ -230,8 +231,11 @@ def judge(
     except Exception as error:  # noqa: BLE001  whatever a gate raises is the gate's error, and the run goes on
         status, cause, reason = "error", "gate", f"the gate raised {type(error).__name__}: {error}"
     documented = hello.documented.get(job.gate.name) if job.gate.name else None
-    if status == "fail" and documented:
-        cause, reason = "departs", f"departs (documented: {documented}): {reason}"
+    if status == "fail" and cause == "bound" and documented:  # an exception or a crash is nobody's choice
+        if documented.startswith(IN_PART):
+            reason = f"{reason}; documented {documented}"
+        else:
+            cause, reason = "departs", f"departs (documented: {documented}): {reason}"
     seconds = time.monotonic() - start
     return replace(base, status=status, cause=cause, reason=reason, evidence=tuple(evidence), seconds=round(seconds, 4))
 

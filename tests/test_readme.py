@@ -78,6 +78,16 @@ def test_the_table_is_that_of_the_recorded_runs() -> None:
     assert "\n".join(matrix(verdicts)).strip() in README
 
 
+def test_the_verdict_that_is_explained_was_recorded() -> None:
+    """The example of a verdict is one of the recorded runs, to the digit."""
+    (line,) = (line for _, block in BLOCKS for line in block.splitlines() if line.startswith("FAIL "))
+    subject, gate, rest = line.removeprefix("FAIL").strip().split(" · ")
+    case, _, reason = rest.partition(": ")
+    recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("check-*.jsonl"))]
+    verdicts = {(v.subject, v.gate, v.case, v.reason) for run in recorded for v in run.verdicts}
+    assert (subject, gate, case, reason) in verdicts
+
+
 def test_recorded_lines_are_of_the_published_schema() -> None:
     """Every recorded line validates against results/schema.json."""
     validator = jsonschema.Draft202012Validator(json.loads((ROOT / "results" / "schema.json").read_text()))

@@ -9,9 +9,42 @@ FLOAT32_U = 2.0**-24
 FLOAT64_U = 2.0**-53
 UNIT = {"float32": FLOAT32_U, "float64": FLOAT64_U}
 
+LOSS_INPUTS = {
+    "old": "(B, T) float32 behaviour log-probs, or None: on-policy, ratio 1 with its gradient alive",
+    "reference": "(B, T) float32 log-probs, or None where beta is 0",
+    "advantages": "(B,) float32",
+    "algorithm": '"grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo" or "rloo"',
+    "epsilon_low": "lower clip width, 1 − ε_low; None for rloo",
+    "epsilon_high": "upper clip width, 1 + ε_high; None for rloo",
+    "delta": "two-sided bound on the ratio, above 1 + ε_high, or None",
+    "beta": "weight of k3 to the reference, at least 0",
+    "kl_ratio": 'what multiplies k3: "none", "token" or "sequence"',
+    "max_length": "L_max of dr_grpo, else None",
+    "micro_batches": "rows of each micro-batch of bnpo-trl, else None",
+    "dapo_denominator": '"global" for dapo, else None',
+}
+MODEL_INPUTS = {
+    "model": 'a recipe of reference.tiny such as {"seed": 11, "bits": 32}, or {"path": folder}',
+    "adapter": '{"rank", "scale", "seed", "b_std"} of a LoRA adapter, or None: the base',
+}
+BATCH_INPUTS = {
+    "prompt_tokens": "one (P,) int32 array for each row",
+    "tokens": "(R, T) int32 completions, -1 past the end",
+    "lengths": "(R,) int64, the first EOS included",
+}
+
 GROUP_ADVANTAGES = Op(
     name="group_advantages",
     outputs={"advantages": Output(like="rewards")},
+    inputs={
+        "rewards": "(B,) float32 or float64, prompt-major; NaN means not scored",
+        "group_size": "G, divides B",
+        "scale": '"group", "batch" or "none": whose deviation divides',
+        "ddof": "0 or 1; None with scale none",
+        "eps": "at least 0; None with scale none",
+        "eps_mode": '"add" (std + ε), "inside" (sqrt(var + ε)) or "threshold" (0 where std < ε); None with scale none',
+        "baseline": '"mean" or "leave-one-out"',
+    },
     source="DeepSeekMath, arXiv 2402.03300, section 4.1.2; Dr. GRPO, arXiv 2503.20783; RLOO, arXiv 2402.14740",
     formula="A_i = (R_i − baseline_i) / divisor; prompt-major groups of G",
     oracle=advantages.group_advantages,
@@ -19,6 +52,14 @@ GROUP_ADVANTAGES = Op(
 TOKEN_KL = Op(
     name="token_kl",
     outputs={"kl": Output(kind="f")},
+    inputs={
+        "policy": "(B, T), or (N,) with lengths: sequences one after the other; float32 or float64 log-probs in nats",
+        "reference": "log-probs of the same shape and dtype",
+        "estimator": '"k1", "k2" or "k3"',
+        "mask": "(B, T) bool, or None; masked slots give 0 whatever they hold",
+        "lengths": "(B,) int64 valid prefixes, or of the sequences of a flat array; or None",
+        "reduction": '"none" (per token), "sum" or "mean" (per sequence)',
+    },
     source="J. Schulman, Approximating KL Divergence, 2020",
     formula="d = reference − policy: k1 = −d, k2 = d²/2, k3 = exp(d) − d − 1",
     oracle=kl.token_kl,
@@ -26,12 +67,18 @@ TOKEN_KL = Op(
 PACK_SEQUENCES = Op(
     name="pack_sequences",
     outputs={"indices": Output(kind="i", ndim=1), "offsets": Output(kind="i", ndim=1)},
+    inputs={"lengths": "(N,) int64 tokens of each sequence, at least 0", "max_length": "tokens of a bin, at least 1"},
     source="D. S. Johnson, Near-optimal bin packing algorithms, 1973: first-fit decreasing",
     formula="bins of at most max_length; bin b is indices[offsets[b]:offsets[b+1]]",
 )
 POLICY_LOSS = Op(
     name="policy_loss",
     outputs={"loss": Output(kind="scalar"), "gradient": Output(like="policy")},
+    inputs={
+        "policy": "(B, T) float32 log-probs of the current policy",
+        "mask": "(B, T) bool, true on completion tokens, the first EOS included",
+        **LOSS_INPUTS,
+    },
     source="GRPO arXiv 2402.03300 · DAPO 2503.14476 · Dr. GRPO 2503.20783 · GSPO 2507.18071 · RLOO 2402.14740",
     formula="l = −min(min(r, δ)·A, clip(r, 1−ε_low, 1+ε_high)·A) + β·KL, aggregated as the algorithm says",
     oracle=losses.policy_loss,
@@ -39,6 +86,14 @@ POLICY_LOSS = Op(
 LOSS_FROM_LOGITS = Op(
     name="loss_from_logits",
     outputs={"loss": Output(kind="scalar"), "gradient": Output(like="logits"), "logprobs": Output(kind="f", ndim=2)},
+    inputs={
+        "logits": "(B, L, V) float32 of right-padded rows, prompt then completion",
+        "ids": "(B, L) int32",
+        "prompt_lengths": "(B,) int64",
+        "lengths": "(B,) int64 completion tokens",
+        "temperature": "of the scoring",
+        **LOSS_INPUTS,
+    },
     source="logits at position t score token t+1; then as policy_loss",
     formula="lp_t = x[id]/τ − logsumexp(x/τ); ∂loss/∂x = ∂loss/∂lp · (onehot − softmax)/τ",
 )
@@ -52,22 +107,52 @@ ROLLOUT = Op(
         "uniforms": Output(kind="f", ndim=2),  # and with record_logits: logits (R, T, V)
         "model_logprobs": Output(kind="f", ndim=2),
     },
+    inputs={
+        **MODEL_INPUTS,
+        "prompts": 'a data recipe {"kind": "sums", "seed", "count", "style"}',
+        "samples": "G, completions of each prompt",
+        "max_tokens": "T",
+        "temperature": "0: the lowest id of the largest logit",
+        "top_p": "1.0 is off",
+        "top_k": "0 is off",
+        "min_p": "0.0 is off",
+        "seed": "the key of Philox 4x32-10",
+        "round": "the last word of its counter",
+        "eos_ids": "int64 ids that end a row",
+        "path": '"naive" or "batched"',
+        "rows": "(R, 2) int64 of (prompt, sample) to roll out with the keys they have, or None: all",
+        "chat": "whether prompts go through the chat template",
+        "record_logits": "whether logits (R, T, V) are returned too",
+    },
     source="token equivalence and keyed draws of the project's semantics (Philox 4x32-10, Salmon et al. 2011)",
     formula="token = least k with C_k > u·C_V; key = seed, counter = (t, j, i, round)",
 )
 TOKEN_LOGITS = Op(
     name="token_logits",
     outputs={"logits": Output(kind="f", ndim=3)},
+    inputs={**MODEL_INPUTS, **BATCH_INPUTS, "dtype": '"float32" or "float64": in which the forward runs'},
     source="one full forward of prompt and completion",
 )
 COMPLETION_LOGPROBS = Op(
     name="completion_logprobs",
     outputs={"logprobs": Output(kind="f", ndim=2)},
+    inputs={
+        **MODEL_INPUTS,
+        **BATCH_INPUTS,
+        "temperature": "of the scoring",
+        "adapters_on": "false: the reference pass, adapters attached and switched off",
+    },
     source="full forward; lp_t = x[id]/τ − logsumexp(x/τ)",
 )
 IMPORTANCE_RATIOS = Op(
     name="importance_ratios",
     outputs={"ratios": Output(kind="f", ndim=2)},
+    inputs={
+        **MODEL_INPUTS,
+        **BATCH_INPUTS,
+        "temperature": "of the scoring",
+        "old": "(R, T) float32 behaviour log-probs",
+    },
     source="r_t = exp(policy − old), policy recomputed by a full forward",
 )
 TRAIN_STEP = Op(
@@ -77,6 +162,17 @@ TRAIN_STEP = Op(
         "base_before": Output(kind="text"),
         "base_after": Output(kind="text"),
         "adapter_change": Output(kind="scalar"),
+    },
+    inputs={
+        **MODEL_INPUTS,
+        **BATCH_INPUTS,
+        "temperature": "of the scoring",
+        "rewards": "(R,) float32, prompt-major",
+        "group_size": "G",
+        "learning_rate": "of Adam",
+        "epsilon_low": "as in policy_loss",
+        "epsilon_high": "as in policy_loss",
+        "beta": "as in policy_loss",
     },
     source="one optimizer step of GRPO on LoRA adapters, arXiv 2106.09685",
 )

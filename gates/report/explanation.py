@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from gates.model import Gate
+from gates.model import Gate, Output
 from gates.registry import Registry
 
 
@@ -15,7 +15,16 @@ def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
         "id": gate.id,
         "question": gate.question,
         "why": gate.why,
-        "ops": [{"name": op.name, "formula": op.formula, "source": op.source} for op in gate.ops],
+        "ops": [
+            {
+                "name": op.name,
+                "formula": op.formula,
+                "source": op.source,
+                "inputs": dict(op.inputs),
+                "outputs": {name: _output(output) for name, output in op.outputs.items()},
+            }
+            for op in gate.ops
+        ],
         "limits": [
             {
                 "quantity": quantity,
@@ -34,12 +43,22 @@ def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
     }
 
 
+def _output(output: Output) -> str:
+    if output.like:
+        return f"shape and dtype of {output.like}"
+    kinds = {"f": "floats", "i": "integers", "b": "booleans", "scalar": "a number", "text": "text", "any": "anything"}
+    axes = f" with {output.ndim} axes" if output.ndim is not None else ""
+    return f"{kinds[output.kind]}{axes}"
+
+
 def as_text(item: dict[str, Any]) -> str:
     """Return an explanation as text for a terminal."""
     lines = [item["id"], "", f"Question  {item['question']}", f"Why       {item['why']}", ""]
     for op in item["ops"]:
         lines += [f"Op        {op['name']}: {op['formula']}" if op["formula"] else f"Op        {op['name']}"]
         lines += [f"          source: {op['source']}"]
+        lines += [f"          {name}: {words}" for name, words in op["inputs"].items()]
+        lines += [f"          → {name}: {words}" for name, words in op["outputs"].items()]
     lines.append("")
     for limit in item["limits"]:
         lines.append(f"Limit     {limit['quantity']}: {limit['limit']} ({limit['kind']})")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from gates.model import Status
 from gates.report.jsonl import Results
+from gates.report.labels import shown
 from gates.report.records import EvidenceRecord, VerdictRecord
 
 
@@ -66,9 +66,9 @@ def _check(run: Results) -> list[str]:
 
 def matrix(verdicts: list[VerdictRecord]) -> list[str]:
     """Return the table of gates and subjects over verdicts, one run's or several."""
-    cells: dict[tuple[str, str], Counter[Status]] = defaultdict(Counter)
+    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for v in verdicts:
-        cells[v.gate, v.subject][v.status] += 1
+        cells[v.gate, v.subject][shown(v)] += 1
     gates = sorted({gate for gate, _ in cells})
     subjects = sorted({subject for _, subject in cells})
     lines = ["| gate | " + " | ".join(subjects) + " |", "|---|" + "---|" * len(subjects)]
@@ -77,7 +77,7 @@ def matrix(verdicts: list[VerdictRecord]) -> list[str]:
     return [*lines, ""]
 
 
-def _cell(counts: Counter[Status]) -> str:
+def _cell(counts: Counter[str]) -> str:
     total = sum(counts.values())
     if not total:
         return ""

@@ -12,13 +12,15 @@ from typing import Self
 from rich.text import Text
 
 from gates.model import STATUSES, Status, Verdict
+from gates.report.labels import shown
 from gates.report.progress import Bar, console
 from gates.report.records import verdict_record
 from gates.session import Tally
 
-STYLES: dict[Status, str] = {
+STYLES = {
     "pass": "green",
     "fail": "bold red",
+    "departs": "red",
     "error": "bold magenta",
     "skipped": "yellow",
     "unsupported": "dim",
@@ -67,7 +69,7 @@ class Screen:
             self._line(verdict)
 
     def _line(self, verdict: Verdict) -> None:
-        line = Text(f"{verdict.status.upper():11} ", style=STYLES[verdict.status])
+        line = Text(f"{shown(verdict).upper():11} ", style=STYLES[shown(verdict)])
         line.append(verdict.where, style="default")
         if verdict.reason and verdict.status != "pass":
             line.append(f": {verdict.reason}", style="default")
@@ -103,9 +105,9 @@ class Screen:
 
 def table(verdicts: list[Verdict]) -> list[Text]:
     """Return a line per gate with the counts of each subject."""
-    cells: dict[tuple[str, str], Counter[Status]] = defaultdict(Counter)
+    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for verdict in verdicts:
-        cells[verdict.gate, verdict.subject][verdict.status] += 1
+        cells[verdict.gate, verdict.subject][shown(verdict)] += 1
     gates = sorted({gate for gate, _ in cells})
     subjects = list(dict.fromkeys(subject for _, subject in sorted(cells)))
     width = max((len(gate) for gate in gates), default=4)
@@ -121,12 +123,12 @@ def table(verdicts: list[Verdict]) -> list[Text]:
     return lines
 
 
-def cell(counts: Counter[Status]) -> tuple[Status | None, str]:
+def cell(counts: Counter[str]) -> tuple[str | None, str]:
     """Return the worst status of a gate for a subject, and its words: `pass 12`, `FAIL 3 of 12`."""
     total = sum(counts.values())
     if not total:
         return None, "·"
-    for status in ("error", "fail"):
+    for status in ("error", "fail", "departs"):
         if counts[status]:
             return status, f"{status.upper()} {counts[status]} of {total}"
     if counts["pass"]:

@@ -46,7 +46,7 @@ DEPARTURES_DOCUMENTED: dict[str, str] = {
         "batch: README, Import API, 'token-mean policy losses: base GRPO, DAPO, GSPO token mode, RLOO'"
     ),
     "policy_loss[rloo]": (
-        "token mean over the batch: README, Import API; not documented: old log-probs are dropped, "
+        "in part: token mean over the batch, README, Import API; not documented: old log-probs are dropped, "
         "mlxrl/algo/grpo.py:337"
     ),
 }

@@ -7,10 +7,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gates.protocol import Worker
 from gates.registry import load
+from gates.runner import Options, plan, run
 
 ROOT = Path(__file__).resolve().parents[2]
 FRAMEWORKS = {"mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers"}
@@ -101,8 +104,11 @@ class TestProcess:
         code = """
 import json, sys
 from pathlib import Path
+from typing import Any
 from gates import session
+from gates.protocol import Worker
 from gates.registry import load
+from gates.runner import Options, plan, run
 from gates.runner import Options, plan
 registry = load()
 cells = plan(registry.select(("trainer.adapters-off-is-base",)), [registry.subjects["reference"]], quick=True)
@@ -124,6 +130,28 @@ print(json.dumps([tally.counts["pass"], sorted(name for name in sys.modules)]))
         """`import gates.cli` takes at most 0.3 s, the best of five."""
         code = "import time; t = time.perf_counter(); import gates.cli; print(time.perf_counter() - t)"
         assert min(float(self.run(code)) for _ in range(5)) <= 0.3
+
+
+class TestOps:
+    """What is written about an op is what subjects are called with."""
+
+    def test_every_input_of_a_call_is_described(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each op is called with exactly the keywords that its table describes, in every quick case."""
+        called: dict[str, set[str]] = {}
+        described = {op.name: set(op.inputs) for gate in load().gates.values() for op in gate.ops}
+        original = Worker.call
+
+        def spy(self: Worker, op: str, inputs: Any, **rest: Any) -> Any:
+            called.setdefault(op, set()).update(inputs)
+            return original(self, op, inputs, **rest)
+
+        monkeypatch.setattr(Worker, "call", spy)
+        subjects = [load().subjects[name] for name in ("numpy", "reference")]
+        gates = [g for g in load().gates.values() if g.id != "rollout.batched.equals-naive"]  # tens of seconds
+        for _ in run(plan(gates, subjects, quick=True), Options(jobs=2, quick=True)):
+            pass
+        called.pop("model_hash")
+        assert called == described
 
 
 class TestSeams:

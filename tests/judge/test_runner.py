@@ -82,6 +82,21 @@ class TestFaults:
         assert (found.status, found.cause) == ("fail", "departs")
         assert found.reason.startswith("departs (documented: README, section Doubling)")
 
+    @pytest.mark.parametrize(
+        ("body", "documented", "cause"),
+        [
+            ("return {'y': 3 * x}", "in part: the README", "bound"),
+            ("raise ValueError('no')", "the README", "raised"),
+            ("return {'y': x[:1]}", "the README", "shape"),
+        ],
+        ids=["in part", "raises", "shape"],
+    )
+    def test_documentation_excuses_nothing_else(self, subject: Maker, body: str, documented: str, cause: str) -> None:
+        """What is documented only in part, an exception and a wrong shape stay plain failures."""
+        head = f"DEPARTURES_DOCUMENTED = {{'double': {documented!r}}}"
+        found = verdict(make_gate(), subject(body, head=head))
+        assert (found.status, found.cause) == ("fail", cause)
+
     def test_declared_conventions_leave_other_cases_unsupported(self, subject: Maker) -> None:
         """A case that needs a convention the subject does not declare is unsupported, and says which it has."""
         declared = subject(RIGHT, head="CONVENTIONS = {'double': {'ddof': (0,)}}")
