@@ -9,6 +9,7 @@ import numpy as np
 
 from gates.checks.ops import ROLLOUT, TOKEN_LOGITS
 from gates.model import Array, Evidence, Recipe, Trial
+from gates.trial import SubjectFaultError
 from reference.oracle import sampling
 
 MAX_TOKENS = 8
@@ -67,7 +68,27 @@ def rollout(t: Trial, path: str, *, round_: int = 0, **changes: Any) -> dict[str
         "chat": False,
         "record_logits": True,
     }
-    return t.got(ROLLOUT, **{**keywords, **changes})
+    run = t.got(ROLLOUT, **{**keywords, **changes})
+    if problem := _impossible(run):
+        raise SubjectFaultError("value", f"rollout[{path}] {problem}")
+    return run
+
+
+def _impossible(run: Mapping[str, Any]) -> str:
+    """Return what no rollout can be, whatever it drew, or nothing."""
+    tokens, lengths = np.asarray(run["tokens"]), np.asarray(run["lengths"])
+    if lengths.shape != tokens.shape[:1] or lengths.min(initial=1) < 1 or lengths.max(initial=1) > tokens.shape[1]:
+        return f"has lengths {lengths.tolist()[:8]}, must be one for each row, from 1 to {tokens.shape[1]}"
+    inside = np.arange(tokens.shape[1]) < lengths[:, None]
+    logits = run.get("logits")
+    if tokens[inside].min(initial=0) < 0:
+        return "has a negative token before the end of a row"
+    if logits is None:
+        return ""
+    if logits.shape[:2] != tokens.shape or tokens.max(initial=0) >= logits.shape[2]:
+        return f"has logits {logits.shape}, must be a row for each token of {tokens.shape}, each token below V"
+    wrong = ~np.isfinite(logits).all(axis=2) & inside
+    return f"has logits that are not finite at {int(wrong.sum())} draws" if wrong.any() else ""
 
 
 def choose_eos(t: Trial) -> Array:
