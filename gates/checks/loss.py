@@ -65,7 +65,8 @@ def _make(
 def _cases(algorithm: str) -> tuple[Case, ...]:
     def case(name: str, *, data: Mapping[str, Any] | None = None, quick: bool = False, **changes: Any) -> Case:
         conventions = {"algorithm": algorithm, "dtype": "float32", "kl_ratio": changes.get("kl_ratio", "none")}
-        make = partial(_make, algorithm=algorithm, data=data or {}, changes=changes)
+        rows = {"rows": 24} if algorithm == "gspo" else {}  # a clip of whole rows needs rows enough to act on some
+        make = partial(_make, algorithm=algorithm, data={**rows, **(data or {})}, changes=changes)
         return Case(name, make, quick=quick, conventions=conventions)
 
     found = [
