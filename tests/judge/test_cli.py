@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gates.report.jsonl import read
+from reference import tiny
+
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT = """
 import numpy as np
@@ -124,6 +127,22 @@ class TestCheck:
         statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
         assert statuses.count("pass") == 4
         assert len(statuses) == 16
+
+
+class TestModel:
+    """`--model` puts a folder in the Hugging Face layout in the place of the tiny model."""
+
+    def test_the_model_of_the_folder_is_judged(self, tmp_path: Path) -> None:
+        """The gates run on the model of the folder, and the results say which bytes that was."""
+        folder = tiny.build({"seed": 77, "vocab": 272})
+        options = ["--model", str(folder), "--subject", "reference", "--quick", "--out", "o"]
+        done = gates("check", "trainer.adapters-off-is-base", *options, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (file,) = (tmp_path / "o").glob("*.jsonl")
+        run = read(file)
+        assert run.header.model == str(folder)
+        assert {tuple(model.spec.items()) for model in run.models} == {(("path", str(folder)),)}
+        assert len(run.models[0].hash) == 64
 
 
 class TestPeers:
