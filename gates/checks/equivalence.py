@@ -32,7 +32,6 @@ class Comparison:
     early: int = 0
     unended: int = 0
     entropy_sum: float = 0.0
-    used: set[int] = field(default_factory=set)
     prompt_lengths: set[int] = field(default_factory=set)
 
     @property
@@ -83,7 +82,6 @@ class Comparison:
         self.early += int(ended.sum())
         self.unended += int((~ended).sum())
         self.prompt_lengths |= {len(prompt) for prompt in slow.get("prompt_tokens", ())}
-        self.used |= {int(token) for token in np.unique(slow["tokens"]) if token >= 0}
 
 
 def _compared(slow: Mapping[str, Any], fast: Mapping[str, Any]) -> Array:

@@ -28,16 +28,7 @@ BOUNDS = {
 }
 
 
-def _make(rng: np.random.Generator, bits: int) -> dict[str, Any]:
-    seed = int(rng.integers(1, 2**31))
-    return {
-        "model": runs.model(bits),
-        "prompts": runs.prompts(seed, 12),
-        "samples": 4,
-        "seed": seed,
-        "sampler": runs.sampler(0.7, 0.95),
-    }
-
+_make = partial(runs.case_inputs, temperature=0.7, top_p=0.95, samples=4, count=12)
 
 CASES = (
     Case("float32", partial(_make, bits=32), quick=True),
@@ -59,7 +50,7 @@ def fresh_batch_is_one(t: Trial) -> Iterator[Evidence]:
     """Recompute ratios with the adapter that sampled, then with another one whose log-probs float64 knows."""
     yield from runs.calibrate(t, AFTER)
     run = runs.rollout(t, "batched", adapter=BEFORE)
-    batch = _batch(t, run)
+    batch = {**runs.scoring_batch(t, run), "temperature": 1.0}
     inside = np.arange(run["tokens"].shape[1]) < run["lengths"][:, None]
     old = t.got(COMPLETION_LOGPROBS, **batch, adapter=BEFORE, adapters_on=True)["logprobs"]
     fresh = t.got(IMPORTANCE_RATIOS, **batch, adapter=BEFORE, old=old)["ratios"]
@@ -85,27 +76,17 @@ def cached_decode_within_bound(t: Trial) -> Iterator[Evidence]:
     yield from runs.calibrate(t)
     run = runs.rollout(t, "batched", eos_ids=runs.choose_eos(t))
     inside = np.arange(run["tokens"].shape[1]) < run["lengths"][:, None]
-    full = t.got(COMPLETION_LOGPROBS, **_batch(t, run), adapter=None, adapters_on=True)["logprobs"]
+    full = t.got(COMPLETION_LOGPROBS, **runs.scoring_batch(t, run), temperature=1.0, adapter=None, adapters_on=True)[
+        "logprobs"
+    ]
     yield t.signal("scored tokens", int(inside.sum()), ">=", 100)
     exact = _exact(t, run, None)[inside]
     yield t.signal("mean |log-prob| in float64", float(np.abs(exact).mean()), ">=", 0.3)
     yield t.within("cached-decode log-probs", np.where(inside, run["model_logprobs"], 0.0), np.where(inside, full, 0.0))
 
 
-def _batch(t: Trial, run: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "model": t.inputs["model"],
-        "prompt_tokens": runs.row_prompts(run),
-        "tokens": run["tokens"],
-        "lengths": run["lengths"],
-        "temperature": 1.0,
-    }
-
-
 def _exact(t: Trial, run: dict[str, Any], adapter: dict[str, Any] | None) -> np.ndarray[Any, Any]:
-    batch = _batch(t, run)
-    del batch["temperature"]
-    logits = t.got(TOKEN_LOGITS, **batch, dtype="float64", adapter=adapter)["logits"]
+    logits = t.got(TOKEN_LOGITS, **runs.scoring_batch(t, run), dtype="float64", adapter=adapter)["logits"]
     ids = np.maximum(run["tokens"], 0)
     return np.asarray(logprobs.selective_log_softmax(logits, ids, temperature=1.0))
 

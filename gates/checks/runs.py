@@ -50,6 +50,27 @@ def oracle_sampler(choice: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def case_inputs(
+    rng: np.random.Generator,
+    *,
+    temperature: float,
+    top_p: float,
+    samples: int,
+    count: int,
+    bits: int = 32,
+    style: str = "plain",
+) -> dict[str, Any]:
+    """Return the inputs of a case that rolls out: model, `count` prompts, `samples` of each, sampler and seed."""
+    seed = int(rng.integers(1, 2**31))
+    return {
+        "model": model(bits),
+        "prompts": prompts(seed, count, style),
+        "samples": samples,
+        "seed": seed,
+        "sampler": sampler(temperature, top_p),
+    }
+
+
 def rollout(t: Trial, path: str, *, round_: int = 0, **changes: Any) -> dict[str, Any]:
     """Run one rollout of the case's model and prompts."""
     x = t.inputs
@@ -114,10 +135,7 @@ def noise_floor(t: Trial, adapter: Mapping[str, Any] | None = None) -> float:
     run = rollout(t, "naive", **changes)
     exact = t.got(
         TOKEN_LOGITS,
-        model=t.inputs["model"],
-        prompt_tokens=row_prompts(run),
-        tokens=run["tokens"],
-        lengths=run["lengths"],
+        **scoring_batch(t, run),
         dtype="float64",
         adapter=adapter,
     )["logits"]
@@ -133,6 +151,16 @@ def calibrate(t: Trial, adapter: Mapping[str, Any] | None = None) -> Iterator[Ev
     yield t.signal(
         "calibrated limit E = 8F", t.facts["E"], "<=", SMALLEST_EFFECT, "the smallest change that must be seen"
     )
+
+
+def scoring_batch(t: Trial, run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs that every op takes which scores the rows of a rollout."""
+    return {
+        "model": t.inputs["model"],
+        "prompt_tokens": row_prompts(run),
+        "tokens": run["tokens"],
+        "lengths": run["lengths"],
+    }
 
 
 def row_prompts(run: Mapping[str, Any]) -> list[Array]:

@@ -17,16 +17,8 @@ ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
 
 
 def _make(rng: np.random.Generator, bits: int, beta: float) -> dict[str, Any]:
-    seed = int(rng.integers(1, 2**31))
-    return {
-        "model": runs.model(bits),
-        "prompts": runs.prompts(seed, 2),
-        "samples": 4,
-        "seed": seed,
-        "sampler": runs.sampler(1.0, 1.0),
-        "beta": beta,
-        "rewards": np.array([1, 0, 0, 1, 0, 1, 1, 1], np.float32),
-    }
+    inputs = runs.case_inputs(rng, temperature=1.0, top_p=1.0, samples=4, count=2, bits=bits)
+    return {**inputs, "beta": beta, "rewards": np.array([1, 0, 0, 1, 0, 1, 1, 1], np.float32)}
 
 
 CASES = (
@@ -38,13 +30,7 @@ CASES = (
 
 def _batch(t: Trial) -> dict[str, Any]:
     run = runs.rollout(t, "batched", record_logits=False)
-    return {
-        "model": t.inputs["model"],
-        "prompt_tokens": runs.row_prompts(run),
-        "tokens": run["tokens"],
-        "lengths": run["lengths"],
-        "temperature": 1.0,
-    }
+    return {**runs.scoring_batch(t, run), "temperature": 1.0}
 
 
 @gate(

@@ -1,0 +1,218 @@
+"""The NumPy subject's policy losses, on numbers worked out by hand and by differences."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gates.subjects import numpy as subject
+
+Array = np.ndarray[Any, Any]
+NAN, INF = math.nan, math.inf
+ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "rloo")
+
+
+def loss_inputs(algorithm: str, **changes: Any) -> dict[str, Any]:
+    """Six ragged rows, one of them empty, NaN in every masked slot."""
+    rng = np.random.default_rng(7)
+    mask = np.arange(5) < np.array([5, 2, 0, 4, 1, 3])[:, None]
+    policy, old, reference = (np.where(mask, -rng.gamma(1.0, 1.0, mask.shape), NAN) for _ in range(3))
+    clip = {"epsilon_low": None, "epsilon_high": None} if algorithm == "rloo" else {}
+    return {
+        "policy": policy,
+        "old": policy + 0.4 * (old - policy),
+        "reference": reference,
+        "advantages": np.array([1.0, -0.5, 2.0, 0.0, -1.5, 0.7]),
+        "mask": mask,
+        "algorithm": algorithm,
+        "epsilon_low": 0.2,
+        "epsilon_high": 0.3,
+        "max_length": 8,
+        "micro_batches": [2, 4],
+        "group_size": 3,
+        **clip,
+        **changes,
+    }
+
+
+class TestPolicyLoss:
+    """Losses and their gradients with respect to the policy's log-probs."""
+
+    @pytest.mark.parametrize(
+        ("algorithm", "changes", "expected"),
+        [
+            # Two rows of log-ratios (ln 2, 0) and (ln 2); A = 1 and -1; clip at 0.8 and 1.2.
+            # Token losses: -1.2, -1 | 2. Rows of n = 2 and 1.
+            pytest.param("grpo", {}, (-1.1 + 2) / 2, id="grpo"),
+            pytest.param("dapo", {"dapo_denominator": "global"}, (-2.2 + 2) / 3, id="dapo-global"),
+            pytest.param("dapo", {"dapo_denominator": "group", "group_size": 1}, (-1.1 + 2) / 2, id="dapo-group"),
+            pytest.param("bnpo-trl", {"micro_batches": [2]}, (-2.2 + 2) / 3, id="bnpo-one-micro-batch"),
+            pytest.param("bnpo-trl", {"micro_batches": [1, 1]}, (-1.1 + 2) / 2, id="bnpo-two-micro-batches"),
+            pytest.param("dr_grpo", {"max_length": 10}, (-2.2 + 2) / 20, id="dr-grpo"),
+            pytest.param("grpo", {"delta": 1.5}, (-1.1 + 1.5) / 2, id="two-sided-clip"),
+            pytest.param("gspo", {}, (-1.2 + 2) / 2, id="gspo"),  # exp(ln 2 / 2) = 1.414, clipped at 1.2
+            pytest.param("rloo", {"epsilon_low": None, "epsilon_high": None}, (-2 + 2) / 2, id="rloo"),
+            pytest.param("grpo", {"old": None}, (-1 + 1) / 2, id="on-policy"),
+        ],
+    )
+    def test_hand_worked_values(self, algorithm: str, changes: dict[str, Any], expected: float) -> None:
+        """Each algorithm's value is what a hand computes for two short rows."""
+        inputs: dict[str, Any] = {
+            "policy": np.array([[math.log(0.5), -1.0], [math.log(0.4), NAN]]),
+            "old": np.array([[math.log(0.25), -1.0], [math.log(0.2), NAN]]),
+            "reference": None,
+            "advantages": np.array([1.0, -1.0]),
+            "mask": np.array([[1, 1], [1, 0]], bool),
+            "epsilon_low": 0.2,
+            "epsilon_high": 0.2,
+        }
+        loss, _ = subject.policy_loss(**{**inputs, "algorithm": algorithm, **changes})
+        assert loss == pytest.approx(expected, abs=1e-15)
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            pytest.param({}, id="plain"),
+            pytest.param({"delta": 1.4}, id="delta"),
+            pytest.param({"dapo_denominator": "group"}, id="group"),
+            pytest.param({"beta": 0.3, "kl_ratio": "none"}, id="kl"),
+            pytest.param({"beta": 0.3, "kl_ratio": "token"}, id="kl-token"),
+            pytest.param({"beta": 0.3, "kl_ratio": "sequence"}, id="kl-sequence"),
+        ],
+    )
+    def test_gradient_is_the_slope(self, algorithm: str, changes: dict[str, Any]) -> None:
+        """The gradient is the central difference of the loss, and exactly 0 in masked slots."""
+        if algorithm == "rloo":
+            changes = {}  # it has neither clip nor KL term
+        inputs = loss_inputs(algorithm, **{"dapo_denominator": "global", **changes})
+        _, gradient = subject.policy_loss(**inputs)
+        step, slope = 1e-6, np.zeros(gradient.shape)
+        for place in np.argwhere(inputs["mask"]):
+            nudge = np.zeros(gradient.shape)
+            nudge[tuple(place)] = step
+            up, down = (
+                subject.policy_loss(**{**inputs, "policy": inputs["policy"] + side * nudge})[0] for side in (1, -1)
+            )
+            slope[tuple(place)] = (up - down) / (2 * step)
+        np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-9)
+        assert not gradient[~inputs["mask"]].any()
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    def test_on_policy_gradient_is_alive(self, algorithm: str) -> None:
+        """Without old log-probs the ratio is 1 and the gradient is that of old log-probs equal to the policy's."""
+        inputs = loss_inputs(algorithm, dapo_denominator="global")
+        loss, gradient = subject.policy_loss(**{**inputs, "old": None})
+        same_loss, same_gradient = subject.policy_loss(**{**inputs, "old": inputs["policy"]})
+        assert loss == same_loss
+        np.testing.assert_array_equal(gradient, same_gradient)
+        assert np.abs(gradient).max() > 1e-3
+
+    def test_clip_acts_only_strictly_outside(self) -> None:
+        """At the bound the gradient passes; one step beyond it is 0, on the side that the advantage's sign clips."""
+        ratios = np.array([[1.25, np.nextafter(1.25, 2), 0.75, np.nextafter(0.75, 0)]])
+        for sign, alive in ((1.0, [True, False, True, True]), (-1.0, [True, True, True, False])):
+            value, slope = subject._clipped(ratios, np.full((1, 4), sign), 0.75, 1.25, INF)
+            assert (slope[0] != 0).tolist() == alive
+            assert np.all(value * sign < 0)
+
+    def test_overflowing_ratio_is_never_nan(self) -> None:
+        """A ratio beyond exp's range is clipped under A > 0, gives 0 under A = 0 and +inf under A < 0."""
+        inputs = {"old": np.array([[-1000.0]]), "reference": None, "mask": np.ones((1, 1), bool), "algorithm": "grpo"}
+        for gain, expected in ((1.0, -1.25), (0.0, 0.0), (-1.0, INF)):
+            loss, gradient = subject.policy_loss(
+                policy=np.zeros((1, 1)), advantages=np.array([gain]), epsilon_low=0.25, epsilon_high=0.25, **inputs
+            )
+            assert loss == expected
+            assert not np.isnan(gradient).any()
+
+    def test_token_advantages_reach_their_tokens(self) -> None:
+        """An advantage per token equals one per row where it is constant, and differs where it is not."""
+        inputs = loss_inputs("grpo")
+        rows = np.repeat(inputs["advantages"][:, None], 5, axis=1)
+        loss, _ = subject.policy_loss(**inputs)
+        assert subject.policy_loss(**{**inputs, "advantages": rows})[0] == loss
+        assert subject.policy_loss(**{**inputs, "advantages": rows * np.arange(5)})[0] != loss
+
+    def test_float32_gradient_is_float32(self) -> None:
+        """The gradient has the dtype of the policy's log-probs."""
+        inputs = loss_inputs("dr_grpo")
+        inputs["policy"] = inputs["policy"].astype(np.float32)
+        assert subject.policy_loss(**inputs)[1].dtype == np.float32
+
+    @pytest.mark.parametrize(
+        ("algorithm", "changes", "message"),
+        [
+            pytest.param("ppo", {}, "`algorithm` is 'ppo'", id="algorithm"),
+            pytest.param("grpo", {"delta": 1.3}, "`delta` is 1.3, must be above 1 \\+ epsilon_high", id="delta"),
+            pytest.param("grpo", {"epsilon_low": None}, "`epsilon_low`", id="no-epsilon"),
+            pytest.param("grpo", {"beta": 0.1, "reference": None}, "`beta` is 0.1", id="no-reference"),
+            pytest.param("rloo", {"beta": 0.1}, "`beta` is 0.1", id="rloo-beta"),
+            pytest.param("grpo", {"beta": 0.1, "kl_ratio": "row"}, "`kl_ratio` is 'row'", id="kl-ratio"),
+            pytest.param("dr_grpo", {"max_length": None}, "`max_length` is None", id="no-max-length"),
+            pytest.param("bnpo-trl", {"micro_batches": [2, 3]}, "`micro_batches` gives blocks", id="micro-batches"),
+            pytest.param("dapo", {"dapo_denominator": None}, "`dapo_denominator` is None", id="no-denominator"),
+            pytest.param("dapo", {"dapo_denominator": "group", "group_size": 4}, "`group_size` gives", id="groups"),
+            pytest.param("gspo", {"advantages": np.zeros((6, 5))}, "`advantages` has shape", id="gspo-by-token"),
+            pytest.param("grpo", {"advantages": np.zeros(5)}, "`advantages` has shape", id="advantages"),
+            pytest.param("grpo", {"policy": np.zeros((0, 5))}, "`policy` has shape", id="no-rows"),
+        ],
+    )
+    def test_errors_name_the_argument(self, algorithm: str, changes: dict[str, Any], message: str) -> None:
+        """A convention that is missing or does not fit is a ValueError."""
+        with pytest.raises(ValueError, match=message):
+            subject.policy_loss(**{**loss_inputs(algorithm), **changes})
+
+    def test_trl_denominator_is_unsupported(self) -> None:
+        """The generation batch is not among the inputs, so TRL's denominator is declined, not guessed."""
+        with pytest.raises(NotImplementedError, match="generation batch"):
+            subject.policy_loss(**loss_inputs("dapo", dapo_denominator="trl"))
+
+
+class TestDoor:
+    """What the worker finds."""
+
+    def test_ops_answer_with_named_outputs(self) -> None:
+        """Every op returns the outputs that its name promises."""
+        pair = np.array([[-1.0, -2.0]])
+        calls = {
+            "group_advantages": {"rewards": np.array([1.0, 2.0]), "group_size": 2},
+            "token_kl": {"policy": pair, "reference": pair},
+            "pack_sequences": {"lengths": np.array([1]), "max_length": 2},
+            "policy_loss": loss_inputs("grpo"),
+        }
+        found = {name: sorted(subject.OPS[name](**inputs)) for name, inputs in calls.items()}
+        assert found == {
+            "group_advantages": ["advantages"],
+            "token_kl": ["kl"],
+            "pack_sequences": ["indices", "offsets"],
+            "policy_loss": ["gradient", "loss"],
+        }
+        assert set(subject.OPS) == set(calls)
+
+    @pytest.mark.parametrize(
+        ("seam", "mistake"),
+        [
+            ("scale_divisor", lambda *_: np.full((1, 1), 2.0)),
+            ("constant_groups", lambda rewards: np.ones(len(rewards), bool)),
+            ("k3", lambda d: d * 0.0),
+            ("select", lambda values, _: values),
+            ("dr_grpo_denominator", lambda mask, _: float(mask.size)),
+            ("old_or_policy", lambda policy, _: policy),
+            ("token_ratio", lambda policy, _: np.ones_like(policy)),
+        ],
+    )
+    def test_seams_are_alive(self, seam: str, mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Replacing a seam changes what the ops answer, so a planted mistake is a mistake."""
+
+        def answers() -> list[bytes]:
+            inputs = loss_inputs("dr_grpo", beta=0.1)
+            loss, gradient = subject.policy_loss(**inputs)
+            spread = subject.group_advantages(np.array([1.0, 3.0, 0.0, 8.0]), 2)
+            kl = subject.token_kl(inputs["policy"], inputs["reference"], mask=inputs["mask"])
+            return [np.float64(loss).tobytes(), gradient.tobytes(), spread.tobytes(), kl.tobytes()]
+
+        before = answers()
+        monkeypatch.setattr(subject, seam, mistake)
+        assert answers() != before
