@@ -187,7 +187,8 @@ class Mutant:
     target: str  # seam "module:qualname"
     patch: str  # "module:function", takes the original and returns the mistaken one
     caught_by: tuple[str, ...]
-    source: str
+    source: str = ""  # whose code was seen to have it
+    arises: str = ""  # how it comes about, where no such sighting is recorded
 
 
 @dataclass(frozen=True, slots=True)

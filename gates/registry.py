@@ -56,6 +56,8 @@ class Registry:
 
     def add_mutant(self, mutant: Mutant) -> None:
         """Add a mutant; the gates that it names are checked by `check_names`, once everything is loaded."""
+        if not (mutant.source or mutant.arises):
+            raise ConfigurationError(f"mutant {mutant.name!r} must say where it was seen, or how it arises")
         if mutant.name in self.mutants:
             raise ConfigurationError(f"mutant {mutant.name!r} is registered twice; names must be unique")
         self.mutants[mutant.name] = mutant

@@ -7,7 +7,7 @@ in_numpy(
     "scale_divisor",
     "swap_group_and_batch",
     mistake="the deviation of the batch divides where the group's should, and the other way round",
-    source="a scale_rewards flag that was wired the wrong way round",
+    arises="a scale_rewards flag that was wired the wrong way round",
     caught_by=("advantages.matches-definition",),
 )
 in_numpy(
@@ -15,7 +15,7 @@ in_numpy(
     "group_advantages",
     "naive_mean",
     mistake="R − mean(R) of equal rewards is a rounding residue, and a tiny deviation amplifies it",
-    source="mlxrl 0.2.4 group_normalize_rewards; any z-score without the rule max = min",
+    source="mlxrl 0.2.4 group_normalize_rewards",
     caught_by=("advantages.constant-group-is-zero",),
 )
 in_numpy(
@@ -23,6 +23,6 @@ in_numpy(
     "group_advantages",
     "unscored_is_zero",
     mistake="a reward that could not be scored counts as 0 and shifts the mean of its group",
-    source="nan_to_num before the group mean, seen where several reward functions are summed",
+    arises="nan_to_num before the group mean",
     caught_by=("advantages.unscored-rewards",),
 )

@@ -7,6 +7,6 @@ in_trainer(
     "logprobs:completion_slots",
     "shifted_by_one",
     mistake="`[:, :-1]` where `[:, 1:]` is right: each token is scored by the logits that have already seen it",
-    source="the classic shift of labels against logits",
+    arises="the classic shift of labels against logits",
     caught_by=("loss.prompt-gets-no-gradient",),
 )

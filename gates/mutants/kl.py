@@ -7,7 +7,7 @@ in_numpy(
     "token_kl",
     "swapped_arguments",
     mistake="policy and reference are swapped in the call: the sign of k1 turns",
-    source="argument order (policy, reference) against (reference, policy) between libraries",
+    arises="argument order (policy, reference) against (reference, policy) between libraries",
     caught_by=("kl.k1.matches-definition", "kl.k3.matches-definition"),
 )
 in_numpy(
@@ -15,7 +15,7 @@ in_numpy(
     "token_kl",
     "without_half",
     mistake="k2 is d² instead of d²/2",
-    source="log-ratio squared, without Schulman's half",
+    arises="log-ratio squared, without Schulman's half",
     caught_by=("kl.k2.matches-definition",),
 )
 in_numpy(
@@ -31,6 +31,6 @@ in_numpy(
     "k3",
     "expm1_minus_d",
     mistake="expm1(d) − d cancels: 386 ulp off at d = 1e-2 in float32, 0 at 1e-8",
-    source="the obvious way to write exp(d) − d − 1 with expm1",
+    arises="the obvious way to write exp(d) − d − 1 with expm1",
     caught_by=("kl.k3.matches-definition",),
 )

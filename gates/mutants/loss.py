@@ -15,7 +15,7 @@ in_numpy(
     "policy_loss",
     "per_row_mean",
     mistake="DAPO's token mean over the step is taken row by row, so long answers weigh less",
-    source="GRPO's aggregation kept when the clip was widened",
+    arises="GRPO's aggregation kept when the clip was widened",
     caught_by=("loss.dapo.matches-definition",),
 )
 in_numpy(
@@ -23,7 +23,7 @@ in_numpy(
     "policy_loss",
     "one_micro_batch",
     mistake="the token mean runs over the whole batch where each micro-batch has its own",
-    source="gradient accumulation rewritten as one batch",
+    arises="gradient accumulation rewritten as one batch",
     caught_by=("loss.bnpo-trl.matches-definition",),
 )
 in_numpy(
@@ -31,7 +31,7 @@ in_numpy(
     "policy_loss",
     "per_row_mean",
     mistake="GSPO is computed with token ratios instead of the sequence's",
-    source="importance_sampling_level left at its default, token",
+    arises="importance_sampling_level left at its default, token",
     caught_by=("loss.gspo.matches-definition",),
 )
 in_numpy(
@@ -55,7 +55,7 @@ in_numpy(
     "policy_loss",
     "inert_clip",
     mistake="the clip's bounds are so wide that they never act",
-    source="an epsilon that is read and not passed on",
+    arises="an epsilon that is read and not passed on",
     caught_by=("loss.grpo.matches-definition",),
 )
 in_numpy(
@@ -63,7 +63,7 @@ in_numpy(
     "select",
     "multiply_by_mask",
     mistake="masked slots are multiplied by 0 instead of selected away",
-    source="values * mask, in most trainers",
+    arises="values * mask",
     caught_by=("loss.padding-is-inert",),
 )
 in_trainer(

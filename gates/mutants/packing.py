@@ -9,7 +9,7 @@ in_numpy(
     "pack_sequences",
     "overflowing_bins",
     mistake="the separator token of each sequence is not counted, so a full bin overflows",
-    source="lengths taken before the EOS is appended",
+    arises="lengths taken before the EOS is appended",
     caught_by=_GATE,
 )
 in_numpy(
@@ -17,7 +17,7 @@ in_numpy(
     "pack_sequences",
     "lose_the_last",
     mistake="the last sequence of the last bin is dropped",
-    source="a loop that closes a bin only when the next sequence opens one",
+    arises="a loop that closes a bin only when the next sequence opens one",
     caught_by=_GATE,
 )
 in_numpy(
@@ -25,6 +25,6 @@ in_numpy(
     "pack_sequences",
     "unstable_ties",
     mistake="sequences of equal length are ordered differently in every call",
-    source="an unstable sort by length",
+    arises="an unstable sort by length",
     caught_by=_GATE,
 )

@@ -9,13 +9,17 @@ PLAIN = "gates.mutants.patches.plain"
 TRAINER = "gates.mutants.patches.trainer"
 
 
-def in_numpy(name: str, seam: str, patch: str, *, mistake: str, source: str, caught_by: tuple[str, ...]) -> None:
+def in_numpy(
+    name: str, seam: str, patch: str, *, mistake: str, caught_by: tuple[str, ...], source: str = "", arises: str = ""
+) -> None:
     """Register a mistake in the NumPy subject."""
     target = f"gates.subjects.numpy:{seam}"
-    REGISTRY.add_mutant(Mutant(name, mistake, "numpy", target, f"{PLAIN}:{patch}", caught_by, source))
+    REGISTRY.add_mutant(Mutant(name, mistake, "numpy", target, f"{PLAIN}:{patch}", caught_by, source, arises))
 
 
-def in_trainer(name: str, seam: str, patch: str, *, mistake: str, source: str, caught_by: tuple[str, ...]) -> None:
+def in_trainer(
+    name: str, seam: str, patch: str, *, mistake: str, caught_by: tuple[str, ...], source: str = "", arises: str = ""
+) -> None:
     """Register a mistake in the reference trainer; `seam` is relative to `reference.trainer`."""
     target = f"reference.trainer.{seam}"
-    REGISTRY.add_mutant(Mutant(name, mistake, "reference", target, f"{TRAINER}:{patch}", caught_by, source))
+    REGISTRY.add_mutant(Mutant(name, mistake, "reference", target, f"{TRAINER}:{patch}", caught_by, source, arises))

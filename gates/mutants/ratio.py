@@ -7,7 +7,7 @@ in_trainer(
     "algorithms.grpo:token_ratio",
     "constant_ratio",
     mistake="the ratio is 1 whatever the old log-probs say",
-    source="mlx-lm-lora 5.10.2: old log-probs recomputed from the policy inside the loss",
+    source="mlx-lm-lora 5.10.2: its ratio is 1, and epsilon 1e-4 and 10 give the same gradient",
     caught_by=("ratio.fresh-batch-is-one", "loss.grpo.matches-definition"),
 )
 in_trainer(
@@ -15,6 +15,6 @@ in_trainer(
     "rollout.batched:_prefill",
     "late_positions",
     mistake="the cached decode counts positions from one too many after the prefill",
-    source="an offset that includes the padding, or the token that is being fed",
+    arises="an offset that includes the padding, or the token that is being fed",
     caught_by=("ratio.cached-decode.within-bound", "rollout.batched.equals-naive"),
 )

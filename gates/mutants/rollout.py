@@ -7,7 +7,7 @@ in_trainer(
     "rollout.rows:prompt_of_row",
     "tiled",
     mistake="prompts are tiled where each is to be repeated, so groups mix prompts",
-    source="numpy.tile for numpy.repeat",
+    arises="numpy.tile for numpy.repeat",
     caught_by=("rollout.batched.equals-naive",),
 )
 in_trainer(
@@ -15,7 +15,7 @@ in_trainer(
     "rollout.rows:draw_index",
     "position_in_batch",
     mistake="the draws of a row depend on its place in the batch",
-    source="one random state for the whole batch, split by position",
+    arises="one random state for the whole batch, split by position",
     caught_by=("rollout.row-alone.equals-batch", "rollout.batched.equals-naive"),
 )
 in_trainer(
@@ -23,7 +23,7 @@ in_trainer(
     "rollout.rows:finished",
     "never_finished",
     mistake="rows go on after their first EOS, and their tokens count",
-    source="a `done` flag that is overwritten each step instead of or-ed",
+    arises="a `done` flag that is overwritten each step instead of or-ed",
     caught_by=("rollout.rows.end-at-first-eos", "rollout.batched.equals-naive"),
 )
 in_trainer(
@@ -31,6 +31,6 @@ in_trainer(
     "sampling:temper",
     "untempered",
     mistake="tokens are drawn at temperature 1 whatever was asked for",
-    source="a temperature that only the recorded log-probs see",
+    arises="a temperature that only the recorded log-probs see",
     caught_by=("rollout.batched.equals-naive",),
 )

@@ -7,7 +7,7 @@ in_trainer(
     "loop:loss_and_grad",
     "forward_outside",
     mistake="the forward pass runs before value_and_grad: the loss looks right and the gradient is zero",
-    source="log-probs computed once and captured by the loss closure",
+    arises="log-probs computed once and captured by the loss closure",
     caught_by=("trainer.only-adapters-train",),
 )
 in_trainer(
@@ -15,7 +15,7 @@ in_trainer(
     "lora:freeze",
     "everything_trains",
     mistake="the base's norms are trainable besides the adapters",
-    source="unfreeze() on a block instead of its adapter",
+    arises="unfreeze() on a block instead of its adapter",
     caught_by=("trainer.only-adapters-train",),
 )
 in_trainer(
@@ -23,6 +23,6 @@ in_trainer(
     "lora:adapters_off",
     "adapters_stay_on",
     mistake="the reference pass runs with the adapters on, so the KL is zero for ever",
-    source="a context manager that scales a copy of the adapters",
+    arises="a context manager that scales a copy of the adapters",
     caught_by=("trainer.adapters-off-is-base",),
 )

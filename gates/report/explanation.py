@@ -36,7 +36,14 @@ def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
         ],
         "cases": [case.name for case in gate.cases],
         "mutants": [
-            {"name": m.name, "mistake": m.mistake, "host": m.host, "seam": m.target, "source": m.source}
+            {
+                "name": m.name,
+                "mistake": m.mistake,
+                "host": m.host,
+                "seam": m.target,
+                "seen_in": m.source,
+                "arises": m.arises,
+            }
             for m in registry.mutants.values()
             if gate.id in m.caught_by
         ],
@@ -69,5 +76,8 @@ def as_text(item: dict[str, Any]) -> str:
     ]
     for mutant in item["mutants"]:
         lines.append(f"Mutant    {mutant['name']} in {mutant['host']} at {mutant['seam']}: {mutant['mistake']}")
-        lines.append(f"          seen in: {mutant['source']}")
+        if mutant["seen_in"]:
+            lines.append(f"          seen in: {mutant['seen_in']}")
+        if mutant["arises"]:
+            lines.append(f"          arises from: {mutant['arises']}")
     return "\n".join(lines)

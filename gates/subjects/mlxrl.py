@@ -36,10 +36,6 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "delta": (None,),
     },
 }
-DOCUMENTED: dict[str, str] = {
-    "group_advantages": "",
-    "policy_loss": "README, Import API and Algorithms; docstring of mlxrl.algo.grpo.GRPOAlgorithm",
-}
 DEPARTURES_DOCUMENTED: dict[str, str] = {
     "policy_loss[grpo]": (
         "unclipped: docstring of GRPOAlgorithm, mlxrl/algo/grpo.py:17, 'Thin unclipped GRPO'; token mean over the "

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {"policy_loss": {"dapo_denominator": ("global", "group")}}
-DOCUMENTED: dict[str, str] = {}
 
 TAYLOR = np.array([1.0 / math.factorial(k) for k in range(2, 29)])  # 2**28 / 28! is 9e-22: below half an ulp at |d| = 2
 SERIES_RADIUS = 2.0  # nats; beyond it exp(d) - 1 - d cancels nothing

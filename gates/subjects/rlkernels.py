@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {}
-DOCUMENTED: dict[str, str] = {}
 
 
 def _versions() -> dict[str, str]:

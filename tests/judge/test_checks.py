@@ -39,6 +39,34 @@ def verdicts(folder: Path, code: str, gate: str) -> list[Verdict]:
     return [judged.verdict for judged in run(plan([load().gates[gate]], [subject], quick=True), Options(quick=True))]
 
 
+LAYOUTS = """
+from gates.subjects import numpy as whole
+
+def group_advantages(rewards, **inputs):
+    {}
+    return {{"advantages": whole.group_advantages(rewards, **inputs)}}
+
+OPS = {{"group_advantages": group_advantages}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ("pass", "pass", ""),
+        ("if rewards.dtype.byteorder == '>': raise TypeError('big-endian')", "pass", ""),
+        ("if rewards.strides[0] != rewards.itemsize: import os; os._exit(1)", "fail", "crashed"),
+        ("if rewards.strides[0] != rewards.itemsize: rewards = rewards * rewards", "fail", "strided input"),
+    ],
+    ids=["takes all", "refuses one", "crashes on one", "differs on one"],
+)
+def test_a_layout_may_be_refused_and_nothing_else(tmp_path: Path, body: str, status: str, words: str) -> None:
+    """A clear error for a memory layout is allowed; a crash there, or other numbers, fail."""
+    for verdict in verdicts(tmp_path, LAYOUTS.format(body), "advantages.matches-definition"):
+        assert verdict.status == status, verdict.reason
+        assert words in verdict.reason
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
