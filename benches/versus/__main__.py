@@ -14,7 +14,9 @@ def main(arguments=None):
     """0 where every row was timed, 1 where one of ours is wrong or failed, 2 for a setup that cannot be measured."""
     parser = argparse.ArgumentParser(prog="python -m benches.versus", description="Time rlkernels against its peers.")
     parser.add_argument("--quick", action="store_true", help="a smoke test: small shapes, few samples")
-    parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="rows whose name has all the words")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="WORDS", help="rows whose name has all the words"
+    )
     parser.add_argument("--list", action="store_true", help="print the rows' names and leave")
     parser.add_argument("--isa", default="", help="force an instruction set (RLKERNELS_ISA); off AVX-512 goals halve")
     parser.add_argument("--threads", type=int, default=2, help="of every library (default 2)")

@@ -17,7 +17,9 @@ def within(quantity, got, want, limit, because):
     """The largest error in units of its limit is at most 1; a shape that differs is infinitely wrong."""
     got, want = np.asarray(got), np.asarray(want)
     if got.shape != want.shape:
-        return Evidence(f"{quantity}, error over limit", math.inf, "<=", 1.0, f"shape {got.shape}, must be {want.shape}")
+        return Evidence(
+            f"{quantity}, error over limit", math.inf, "<=", 1.0, f"shape {got.shape}, must be {want.shape}"
+        )
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(same, 0.0, np.abs(got.astype(np.float64) - want) / limit)

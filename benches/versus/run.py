@@ -6,6 +6,7 @@ import dataclasses
 import importlib.metadata
 import importlib.util
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -62,7 +63,8 @@ def run(options):
         if record.goal_met:
             goals[record.goal_met] = goals.get(record.goal_met, 0) + 1
         print(_line(row, record), flush=True)
-    _write_roofline(writer, options, "after")
+    if not options.quick:
+        _write_roofline(writer, options, "after")
     seconds = round(time.monotonic() - started, 1)
     writer.write(speed_records.SpeedSummary(counts=counts, goals=goals, seconds=seconds))
     writer.close()
@@ -103,6 +105,7 @@ def _header(options, build, planned):
         versions=versions,
         threads=threads,
         quick=options.quick,
+        load=round(os.getloadavg()[0], 2),
         planned=planned,
     )
 
@@ -126,11 +129,11 @@ def _record(row, *, quick, share):
         facts["goal"] = row.goal * share if row.baseline else row.goal
     try:
         return SpeedRecord(**facts | _measured(row, facts.get("goal"), quick=quick))
-    except Unmeasured as stop:
+    except UnmeasuredError as stop:
         return SpeedRecord(**facts, outcome=stop.outcome, reason=str(stop), evidence=_lines(stop.evidence))
 
 
-class Unmeasured(Exception):
+class UnmeasuredError(Exception):
     """A row has no time; the message says why."""
 
     def __init__(self, outcome, message, evidence=()):
@@ -143,7 +146,7 @@ def _measured(row, goal, *, quick):
 
     missing = [name for name in row.needs if not hasattr(rlkernels, name)]
     if missing:
-        raise Unmeasured("unsupported", f"this rlkernels has no {', '.join(missing)}")
+        raise UnmeasuredError("unsupported", f"this rlkernels has no {', '.join(missing)}")
     ours, evidence = _verified(row.ours, "wrong")
     theirs = None
     if row.baselines:
@@ -170,7 +173,8 @@ def _measured(row, goal, *, quick):
     if theirs:
         found |= {"theirs": _times(theirs, samples[1]), "ratio": _interval(samples[1], samples[0])}
         if goal is not None:
-            found["goal_met"] = timing.verdict(found["ratio"]["low"], found["ratio"]["high"], goal)
+            noise = max(found["control"]["high"], 1.0 / found["control"]["low"])
+            found["goal_met"] = timing.verdict(found["ratio"]["low"], found["ratio"]["high"], goal, noise)
     elif goal is not None:
         median = found["ours"]["median_us"]
         found["goal_met"] = "met" if median <= goal else "missed"
@@ -184,15 +188,17 @@ def _verified(build, blame):
         side = build()
         evidence = side.verify(side.run())
     except ImportError as error:
-        raise Unmeasured(absent, f"{type(error).__name__}: {error}") from error
+        raise UnmeasuredError(absent, f"{type(error).__name__}: {error}") from error
     except TypeError as error:
         outcome = "unsupported" if "unexpected keyword" in str(error) else "error"
-        raise Unmeasured(outcome, f"{type(error).__name__}: {error}") from error
-    except Exception as error:  # noqa: BLE001  a side may raise anything; it is told as this row's outcome
-        raise Unmeasured("error", f"{type(error).__name__}: {error}") from error
+        raise UnmeasuredError(outcome, f"{type(error).__name__}: {error}") from error
+    except Exception as error:  # a side may raise anything; it is told as this row's outcome
+        raise UnmeasuredError("error", f"{type(error).__name__}: {error}") from error
     if failed := [item for item in evidence if not item.holds]:
-        words = "; ".join(f"{item.quantity} is {item.observed:.6g}, must be {item.relation} {item.limit:g}" for item in failed)
-        raise Unmeasured(blame, words, evidence)
+        words = "; ".join(
+            f"{item.quantity} is {item.observed:.6g}, must be {item.relation} {item.limit:g}" for item in failed
+        )
+        raise UnmeasuredError(blame, words, evidence)
     return side, list(evidence)
 
 
@@ -202,12 +208,12 @@ def _first_right(row):
     for build in row.baselines:
         try:
             side, more = _verified(build, "baseline wrong")
-        except Unmeasured as stop:
+        except UnmeasuredError as stop:
             evidence += stop.evidence
             last = stop
         else:
             return side, evidence + more
-    raise Unmeasured(last.outcome, str(last), evidence)
+    raise UnmeasuredError(last.outcome, str(last), evidence)
 
 
 def _lines(evidence):

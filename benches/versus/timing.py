@@ -63,8 +63,12 @@ def ratio(over, under, seed=0):
     return statistics.median(over) / statistics.median(under), float(low), float(high)
 
 
-def verdict(low, high, goal):
-    """ "met" where the whole interval reaches the goal, "missed" where none of it does, else "undecided"."""
+def verdict(low, high, goal, noise=1.0):
+    """Say "met" where the whole interval reaches the goal, "missed" where none of it does, else "undecided".
+
+    `noise` is the factor by which one and the same side differed from itself in the same rounds; it widens the interval.
+    """
+    low, high = low / noise, high * noise
     if low >= goal:
         return "met"
     return "missed" if high < goal else "undecided"

@@ -18,8 +18,8 @@ array type that is native to it (NumPy, torch or MLX), made beforehand. Before t
 the float64 oracle of `reference`; a side that is wrong gets a verdict and no speed. A sample is the mean of so many
 calls that it takes at least 0.2 ms, after a pause (in which the other side's threads go to sleep) and an untimed call.
 The ratio is the baseline's median over ours, with a 95% interval by bootstrap over rounds; the control is ours over ours
-in the same rounds and shows the noise. *met* and *missed* need the whole interval on one side of the goal; otherwise the
-row is *undecided*. The roofline is the longer of moving the bytes that any implementation must move and doing the
+in the same rounds and shows the noise. *met* and *missed* need the whole interval, widened by the
+control's, on one side of the goal; otherwise the row is *undecided*. The roofline is the longer of moving the bytes that any implementation must move and doing the
 operations that it must do, at the best rates that `benches/versus/roofline.rs` reaches before or after the rows, by the
 level of cache that the data fits in; calling from Python is not in it, so tiny jobs stay far below.
 
@@ -65,6 +65,7 @@ def _head(run: SpeedResults) -> list[str]:
         ("rlkernels", build),
         ("versions", ", ".join(f"{k} {v}" for k, v in h.versions.items())),
         ("threads", ", ".join(f"{k} {v}" for k, v in h.threads.items())),
+        ("load at the start", f"{h.load:.2f}"),
     ]
     for line in run.rooflines:
         most = max(b.threads for b in line.bandwidth)

@@ -35,7 +35,9 @@ def _of_shape(shape):
         "precision": "float64",
         "quick": shape == "16x4",
     }
-    yield Row(OP, shape, "rlox", lambda: _ours(shape, "rlox"), (lambda: _rlox(shape),), goal=RLOX_GOALS[shape], **common)
+    yield Row(
+        OP, shape, "rlox", lambda: _ours(shape, "rlox"), (lambda: _rlox(shape),), goal=RLOX_GOALS[shape], **common
+    )
     for name, side in (("NumPy", _numpy), ("torch", _torch), ("TRL", _trl)):
         yield Row(OP, shape, name, lambda: _ours(shape, "trl"), (lambda side=side: side(shape),), goal=GOAL, **common)
 
@@ -119,5 +121,7 @@ def _trl(shape):
     verify = _checked(
         shape, "trl", "TRL", lambda a: a.numpy(), 2.0**-22, "Bessel's correction is a float32 quotient in TRL's nanstd"
     )
-    note = "the statements of GRPOTrainer._generate_and_score_completions from unscorable_mask to nan_to_num, one reward"
+    note = (
+        "the statements of GRPOTrainer._generate_and_score_completions from unscorable_mask to nan_to_num, one reward"
+    )
     return Side(f'advantages(trainer, rewards, {group_size}, "cpu")', names, verify, note)

@@ -16,7 +16,8 @@ SHAPES = ("256x151936-flat",)
 QUICK = "4x4096-peaked"
 GOAL = 10.0
 ROOFLINE_GOAL = 0.67
-SUMS = "float32 sums over the vocabulary, 2^-16 of the scale"
+SHARE = 2.0**-14
+SUMS = "float32 sums over the vocabulary: 2^-14 of the scale"
 
 
 def rows():
@@ -84,14 +85,13 @@ def _trl(shape, *, entropy):
 
     logits, ids, _ = _logits(shape)
     want, scale, wanted_entropy = _want(shape)
-    limit = 2.0**-16
     names = {"logits": torch.from_numpy(logits), "ids": torch.from_numpy(ids)}
 
     def verify(got):
         values = got if entropy else (got,)
-        found = [proof.within("TRL: log-probs", values[0].numpy(), want, limit * scale, SUMS)]
+        found = [proof.within("TRL: log-probs", values[0].numpy(), want, SHARE * scale, SUMS)]
         if entropy:
-            spread = limit * np.maximum(1.0, wanted_entropy)
+            spread = SHARE * np.maximum(1.0, wanted_entropy)
             found.append(proof.within("TRL: entropy", values[1].numpy(), wanted_entropy, spread, SUMS))
         return found
 

@@ -31,9 +31,7 @@ def rows():
             out=np.empty_like(POLICY),
         ),
         _row("full_kl", "full_kl(policy, reference)", _full_kl, policy=POLICY, reference=REFERENCE),
-        _row(
-            "importance_ratio", 'importance_ratio(policy, old, level="token")', _ratio, policy=POLICY, old=REFERENCE
-        ),
+        _row("importance_ratio", 'importance_ratio(policy, old, level="token")', _ratio, policy=POLICY, old=REFERENCE),
         _row("selective_log_softmax", "selective_log_softmax(logits, ids)", _logprobs, logits=LOGITS, ids=IDS),
         _row("pack_sequences", "pack_sequences(lengths, 8)", _packed, goal=None, lengths=LENGTHS),
     ]

@@ -54,14 +54,14 @@ def _ours(shape, fit):
 
 
 def _trl(shape):
-    import pyarrow
+    import pyarrow as pa
     from trl import data_utils
 
     lengths = inputs.lengths(shape)
     pack = statements.cut(
         data_utils._pack_bfd, "ids = np.arange", "for length, idx in", ("examples", "lengths", "seq_length"), "bins"
     )
-    names = {"pack": pack, "examples": SimpleNamespace(), "lengths": pyarrow.array(lengths.astype(np.int32))}
+    names = {"pack": pack, "examples": SimpleNamespace(), "lengths": pa.array(lengths.astype(np.int32))}
     names["examples"] = range(len(lengths))  # only its len() is asked for
     note = "the statements of trl.data_utils._pack_bfd from ids to the end of its loop: the bins alone, no tokens moved"
     verify = lambda got: _valid("TRL", lengths, [bin_["ids"] for bin_ in got])  # noqa: E731  a line
@@ -81,7 +81,9 @@ def _rlox(shape):
         same = np.array_equal(np.sort(np.concatenate(packed)), np.sort(lengths))
         return [
             proof.equal("rlox: the packed lengths are those given", same, 1, "every sequence once"),
-            proof.at_most("rlox: tokens of the fullest bin", max(map(np.sum, packed)), inputs.LONGEST, "no bin too full"),
+            proof.at_most(
+                "rlox: tokens of the fullest bin", max(map(np.sum, packed)), inputs.LONGEST, "no bin too full"
+            ),
             proof.at_most("rlox: bins", len(packed), 11 / 9 * least + 1, BINS),
         ]
 
