@@ -10,6 +10,7 @@
 pub mod advantages;
 pub mod build_info;
 mod compensated;
+pub mod conventions;
 mod error;
 mod float;
 pub mod isa;
