@@ -22,3 +22,8 @@ pub mod rows;
 
 pub use error::{Error, Result};
 pub use float::Float;
+
+/// The examples of the README, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
