@@ -46,6 +46,7 @@ report: setup ## render results/REPORT.md and results/SPEED.md again from the re
 	@if ls results/bench/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md; fi
 
 record: setup .gates/versus/ready ## check, judge the peers, prove in full, time, and record it all on purpose
+	@$(BIN)/python .ci/kernel_proofs.py
 	@$(BIN)/gates check --record
 	@$(BIN)/gates peers sync mlxrl
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded

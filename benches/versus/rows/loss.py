@@ -54,6 +54,7 @@ def _want(shape, beta):
         epsilon_high=float(np.float32(EPSILON)),
         delta=None,
         beta=float(np.float32(beta)),
+        kl_estimator="k3" if beta else None,
         kl_ratio="none",
     )
 
