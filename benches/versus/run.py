@@ -6,7 +6,6 @@ import dataclasses
 import importlib.metadata
 import importlib.util
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from benches.versus.rows import advantages, kl, logprobs, loss, overhead, packin
 FAMILIES = (overhead, advantages, kl, logprobs, sampling, loss, packing)
 DISTRIBUTIONS = ("numpy", "torch", "trl", "transformers", "rlox", "mlx", "mlx-lm", "pyarrow")
 ROUNDS, FEWEST, BUDGET_S = 100, 30, 10.0  # a row goes on until one of the first two is reached, and the budget spent
+QUIET_PERCENT, PATIENCE = 10.0, 20
 QUICK_ROUNDS, QUICK_SAMPLE_S = 5, 2e-5
 BEST_ISA = "avx512"  # the goals are for this one; others owe half
 
@@ -105,9 +105,21 @@ def _header(options, build, planned):
         versions=versions,
         threads=threads,
         quick=options.quick,
-        load=round(os.getloadavg()[0], 2),
+        busy_percent=_busy(),
         planned=planned,
     )
+
+
+def _busy():
+    """Share of the processors that others use, in percent, after waiting for a quiet second for up to `PATIENCE`."""
+    import psutil
+
+    for _ in range(PATIENCE):
+        if (busy := psutil.cpu_percent(1.0)) < QUIET_PERCENT:
+            break
+    else:
+        print(f"The machine is busy ({busy:.0f}%): peers that wait for their threads look slower than they are.")
+    return busy
 
 
 def _write_roofline(writer, options, when):

@@ -9,6 +9,7 @@ from gates.report.records import EvidenceRecord
 from gates.report.speed_file import SpeedResults, bound
 from gates.report.speed_records import Interval, SpeedRecord
 
+BUSY_PERCENT = 10.0
 INTRODUCTION = """# Speed against the peers' own code
 
 Rendered by `gates report` from the JSONL named below; every number is in it.
@@ -57,7 +58,7 @@ def _head(run: SpeedResults) -> list[str]:
     commit = f"{h.commit[:12]}{' (dirty)' if h.dirty else ''}" if h.commit else "no checkout"
     build = ", ".join(f"{k} {_plain(v)}" for k, v in h.build.items())
     rows = [
-        ("state", run.state + (" (quick: a smoke test, conclude nothing)" if h.quick else "")),
+        ("state", run.state + _doubts(run)),
         ("command", f"`{' '.join(h.command)}`"),
         ("started", f"{h.started}, commit {commit}"),
         ("machine", f"{h.machine.cpu}, {h.machine.cores} cores, {h.machine.system}: {' '.join(h.machine.features)}"),
@@ -65,7 +66,7 @@ def _head(run: SpeedResults) -> list[str]:
         ("rlkernels", build),
         ("versions", ", ".join(f"{k} {v}" for k, v in h.versions.items())),
         ("threads", ", ".join(f"{k} {v}" for k, v in h.threads.items())),
-        ("load at the start", f"{h.load:.2f}"),
+        ("used by others", f"{h.busy_percent:.0f}% of the processors, in the second before the rows"),
     ]
     for line in run.rooflines:
         most = max(b.threads for b in line.bandwidth)
@@ -74,6 +75,13 @@ def _head(run: SpeedResults) -> list[str]:
         rates = f"read/copied GB/s {', '.join(told)}; GFLOP/s {peak.float32 / 1e9:.0f} float32, {peak.float64 / 1e9:.0f} float64"
         rows.append((f"rates {line.when}", f"{most} threads: {rates}"))
     return [f"## {run.path.stem}", "", "| | |", "|---|---|", *(f"| {k} | {_escape(v)} |" for k, v in rows), ""]
+
+
+def _doubts(run: SpeedResults) -> str:
+    doubts = ["a smoke test"] if run.header.quick else []
+    if run.header.busy_percent > BUSY_PERCENT:
+        doubts.append("the machine was busy, and peers that wait for their threads look slower than they are")
+    return f" ({'; '.join(doubts)}: conclude nothing)" if doubts else ""
 
 
 def _table(rows: list[SpeedRecord], run: SpeedResults) -> list[str]:

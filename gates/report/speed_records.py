@@ -28,7 +28,7 @@ class SpeedHeader(StrictRecord):
     versions: dict[str, str]
     threads: dict[str, str] = Field(description="how many threads each library was given, and by what")
     quick: bool = Field(description="a smoke test: too few samples to conclude anything")
-    load: Number = Field(description="the system's load average as the run started: 0 on a quiet machine")
+    busy_percent: Number = Field(description="share of the processors that others used in the second before the rows")
     planned: int
 
 

@@ -41,7 +41,7 @@ HEADER = SpeedHeader(
     versions={"torch": "2"},
     threads={"torch": "2"},
     quick=False,
-    load=0.0,
+    busy_percent=0.0,
     planned=3,
 )
 ROOFLINE = RooflineRecord(
@@ -202,6 +202,19 @@ class TestReport:
         """The row holds both medians, the ratio with its interval, the goal and the control."""
         wanted = "| 4x4 | peer | 10 | 50 | 5 (4.5–5.5) | ≥ 4 met | 1 (0.99–1.01) |  |"
         assert wanted in render_speed([read_speed(file)])
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [({"quick": True}, "a smoke test"), ({"busy_percent": 40.0}, "the machine was busy"), ({}, "")],
+        ids=["quick", "busy", "neither"],
+    )
+    def test_a_run_that_proves_nothing_says_so(self, file: Path, changes: dict[str, Any], words: str) -> None:
+        """In its first line."""
+        run = read_speed(file)
+        run.header = run.header.model_copy(update=changes)
+        (state,) = [line for line in render_speed([run]).splitlines() if line.startswith("| state")]
+        assert words in state
+        assert ("conclude nothing" in state) == bool(words)
 
     def test_speeds_and_verdicts_are_rendered_apart(self, file: Path, tmp_path: Path) -> None:
         """One call renders one kind of file."""
