@@ -8,7 +8,6 @@ from . import candidates, inputs
 
 SHAPES = ("4x4096-peaked", "16x151936-peaked", "16x151936-flat")
 FILTERS = {"top-p 0.95": {"top_p": 0.95}, "top-k 50": {"top_k": 50}}
-ORDERS = ("hf", "mlx-lm")
 OFF = {
     "top_k": 0,
     "top_p": 1.0,
@@ -21,9 +20,9 @@ OFF = {
 }
 
 
-def chosen(kept, order):
-    """Every keyword of the op."""
-    return OFF | FILTERS[kept] | {"order": order, "temperature": 1.0}
+def chosen(kept):
+    """Every keyword of the op; at temperature 1 one filter gives the same in both orders."""
+    return OFF | FILTERS[kept] | {"order": "hf", "temperature": 1.0}
 
 
 def limits(logits):
@@ -32,11 +31,11 @@ def limits(logits):
     return 8 * 2.0**-24 * (np.abs(shifted) + np.maximum(1.0, np.log(np.exp(shifted).sum(axis=1, keepdims=True))))
 
 
-def filtered(shape, kept, order, name):
+def filtered(shape, kept, name):
     """The filter as a call to be timed, verified against the oracle."""
     logits = inputs.logits(shape)[0]
     function = candidates.function(name, "filtered_logprobs")
-    keywords = chosen(kept, order)
+    keywords = chosen(kept)
 
     def call():
         return function(logits=logits, **keywords)
@@ -46,11 +45,11 @@ def filtered(shape, kept, order, name):
     return call
 
 
-def drawn(shape, kept, order, name):
+def drawn(shape, kept, name):
     """The draw as a call to be timed, verified against the oracle."""
     logits, _, uniforms = inputs.logits(shape)
     function = candidates.function(name, "sample_tokens")
-    keywords = chosen(kept, order)
+    keywords = chosen(kept)
 
     def call():
         return function(logits=logits, uniforms=uniforms, **keywords)
@@ -65,19 +64,19 @@ def drawn(shape, kept, order, name):
 class Sampling:
     """Time of one call."""
 
-    param_names = ("shape", "filter", "order", "candidate")
-    params = (SHAPES, tuple(FILTERS), ORDERS, candidates.NAMES)
+    param_names = ("shape", "filter", "candidate")
+    params = (SHAPES, tuple(FILTERS), candidates.NAMES)
 
-    def setup(self, shape, kept, order, candidate):
+    def setup(self, shape, kept, candidate):
         """Build the workload and verify the candidate."""
-        self.filtered = filtered(shape, kept, order, candidate)
-        self.drawn = drawn(shape, kept, order, candidate)
+        self.filtered = filtered(shape, kept, candidate)
+        self.drawn = drawn(shape, kept, candidate)
 
-    def time_filtered_logprobs(self, shape, kept, order, candidate):
+    def time_filtered_logprobs(self, shape, kept, candidate):
         """The filter alone."""
         self.filtered()
 
-    def time_sample_tokens(self, shape, kept, order, candidate):
+    def time_sample_tokens(self, shape, kept, candidate):
         """From logits to tokens."""
         self.drawn()
 
@@ -91,7 +90,7 @@ class SamplingRatio:
 
     def setup(self, shape, kept):
         """Verify both."""
-        self.calls = [drawn(shape, kept, "hf", name) for name in candidates.NAMES]
+        self.calls = [drawn(shape, kept, name) for name in candidates.NAMES]
 
     def track_sample_tokens(self, shape, kept):
         """The ratio of medians, interleaved."""

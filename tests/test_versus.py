@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -284,6 +285,28 @@ for module in pkgutil.walk_packages(benches.__path__, "benches."):
         monkeypatch.setattr(rlkernels, "build_info", lambda: {"profile": "debug"})
         assert command.main(["--quick"]) == 2
         assert "must be a release build" in capsys.readouterr().out
+
+    @pytest.mark.slow
+    def test_the_peers_compute_the_ops(self, tmp_path: Path) -> None:
+        """In the peers' environment, where `make versus` has made it, every baseline is there and right."""
+        folder = ROOT / ".gates" / "versus"
+        if not (folder / "ready").exists():
+            pytest.skip("no environment of peers: `make versus` makes it")
+        command_line = [
+            (folder / "python").read_text().strip(),
+            "-m",
+            "benches.versus",
+            "--quick",
+            "--out",
+            str(tmp_path),
+        ]
+        environment = {**os.environ, "PYTHONPATH": str(folder / "site")}
+        done = subprocess.run(
+            command_line, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        (file,) = tmp_path.glob("speed-*.jsonl")
+        assert {row.outcome for row in read_speed(file).rows} <= {"timed", "unsupported"}
 
     def test_a_run_without_peers_is_recorded(self, tmp_path: Path) -> None:
         """Here the peers are absent: NumPy is timed, the others are told as absent, the file is complete."""

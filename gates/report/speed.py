@@ -86,14 +86,23 @@ def _doubts(run: SpeedResults) -> str:
 
 def _table(rows: list[SpeedRecord], run: SpeedResults) -> list[str]:
     lines = [
-        "| shape | against | ours µs | theirs µs | times faster | goal | control | roofline |",
-        "|---|---|---|---|---|---|---|---|",
+        "| shape | against | ours µs | theirs µs | times faster | goal | control | rounds | roofline |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         ours = _time(row.ours.median_us) if row.ours else ""
         theirs = _time(row.theirs.median_us) if row.theirs else ""
         outcome = _interval(row.ratio) if row.ratio else "" if row.outcome == "timed" else f"**{row.outcome}**"
-        cells = [row.shape, row.baseline or "–", ours, theirs, outcome, _goal(row), _interval(row.control)]
+        cells = [
+            row.shape,
+            row.baseline or "–",
+            ours,
+            theirs,
+            outcome,
+            _goal(row),
+            _interval(row.control),
+            str(row.rounds or ""),
+        ]
         lines.append("| " + " | ".join([*cells, _roofline(row, run)]) + " |")
     return [*lines, ""]
 

@@ -83,6 +83,7 @@ REFUSED = timed(
     evidence=[WRONG],
     ours=None,
     theirs=None,
+    rounds=0,
     ratio=None,
     control=None,
     goal_met=None,
@@ -194,13 +195,13 @@ class TestReport:
         """No time, no ratio, the number that refuses it, and its reason."""
         text = render_speed([read_speed(file)])
         (row,) = [line for line in text.splitlines() if line.startswith("| 4x4") and "baseline wrong" in line]
-        assert row == "| 4x4 | peer |  |  | **baseline wrong** | ≥ 4 |  |  |"
+        assert row == "| 4x4 | peer |  |  | **baseline wrong** | ≥ 4 |  |  |  |"
         assert "k3 \\| inverted is inf, must be <= 1 (derived)" in text
         assert "baseline wrong: it is inverted" in text
 
     def test_ratio_goal_and_control_stand_beside_each_other(self, file: Path) -> None:
         """The row holds both medians, the ratio with its interval, the goal and the control."""
-        wanted = "| 4x4 | peer | 10 | 50 | 5 (4.5–5.5) | ≥ 4 met | 1 (0.99–1.01) |  |"
+        wanted = "| 4x4 | peer | 10 | 50 | 5 (4.5–5.5) | ≥ 4 met | 1 (0.99–1.01) | 30 |  |"
         assert wanted in render_speed([read_speed(file)])
 
     @pytest.mark.parametrize(

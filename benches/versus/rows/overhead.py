@@ -31,7 +31,13 @@ def rows():
             out=np.empty_like(POLICY),
         ),
         _row("full_kl", "full_kl(policy, reference)", _full_kl, policy=POLICY, reference=REFERENCE),
-        _row("importance_ratio", 'importance_ratio(policy, old, level="token")', _ratio, policy=POLICY, old=REFERENCE),
+        _row(
+            "importance_ratio",
+            'importance_ratio(policy, old, level="token")',
+            _ratio,
+            policy=POLICY[None],
+            old=REFERENCE[None],
+        ),
         _row("selective_log_softmax", "selective_log_softmax(logits, ids)", _logprobs, logits=LOGITS, ids=IDS),
         _row("pack_sequences", "pack_sequences(lengths, 8)", _packed, goal=None, lengths=LENGTHS),
     ]
@@ -63,7 +69,7 @@ def _full_kl(got):
 
 
 def _ratio(got):
-    want = np.exp(POLICY.astype(np.float64) - REFERENCE)
+    want = np.exp(POLICY.astype(np.float64) - REFERENCE)[None]
     return proof.ours("ratio", "float32", want, want)(got)
 
 
