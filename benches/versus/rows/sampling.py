@@ -15,6 +15,8 @@ from reference.oracle import filters as oracle
 
 SHAPES = ("4x4096-peaked", "16x151936-peaked", "16x151936-flat")
 FILTERS = {"top-p 0.95": {"top_p": 0.95}, "top-k 50": {"top_k": 50}}
+#: Per token: top-p needs every probability; top-k needs one comparison, for what it removes has no weight.
+FLOPS = {"top-p 0.95": EXP + 4, "top-k 50": 1}
 GOAL = 5.0
 PEERS = {"mlx_lm": "mlx-lm", "transformers": "hf"}  # and the order of filters that is theirs
 OFF = {
@@ -52,7 +54,7 @@ def _row(shape, kept, peer, *, whole):
         goal=None if shape == "4x4096-peaked" else GOAL,
         reads=4 * rows * vocabulary,
         writes=16 * rows if whole else 8 * rows * vocabulary,
-        flops=float((EXP + 4) * rows * vocabulary),
+        flops=float(FLOPS[kept] * rows * vocabulary),
         quick=shape == "4x4096-peaked",
     )
 
