@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 
 from gates.model import Bound, Case, ConfigurationError, Evidence, Gate, Mutant, Op, Probe, Subject, Trial
 
-FAMILIES = ("advantages", "kl", "packing", "loss", "gradient", "rollout", "ratio", "trainer")
+FAMILIES = ("advantages", "kl", "packing", "loss", "gradient", "rollout", "ratio", "ratios", "trainer")
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
 
 Check = Callable[[Trial], Iterator[Evidence]]

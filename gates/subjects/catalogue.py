@@ -21,7 +21,8 @@ TRAINER = (
     "importance_ratios",
     "train_step",
 )
-SHIPPED = {"numpy": (*KERNELS, "policy_loss"), "rlkernels": KERNELS, "reference": TRAINER}
+RATIOS = ("importance_ratio", "importance_weights", "ratio_statistics")
+SHIPPED = {"numpy": (*KERNELS, *RATIOS, "policy_loss"), "rlkernels": KERNELS, "reference": TRAINER}
 VARIANTS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, Any]]]] = {
     "mlxrl": {  # the documented parameter sets of its Dr. GRPO; max_tokens = L_max is what `mlxrl` itself runs
         "dr-grpo-without-max-tokens": (("policy_loss",), {"max_tokens": None}),
