@@ -11,7 +11,20 @@ from gates.model import ConfigurationError, Subject
 from gates.peers import environments
 from gates.registry import Registry
 
-KERNELS = ("group_advantages", "token_kl", "pack_sequences")
+KERNELS = (
+    "group_advantages",
+    "normalise_then_sum",
+    "token_kl",
+    "full_kl",
+    "selective_log_softmax",
+    "selective_log_softmax_backward",
+    "filtered_logprobs",
+    "sample_tokens",
+    "philox4x32_10",
+    "uniforms",
+    "xtc_coins",
+    "pack_sequences",
+)
 TRAINER = (
     "policy_loss",
     "loss_from_logits",
