@@ -179,8 +179,10 @@ STAGES = (
 
 def _several(rng: np.random.Generator, dtype: str, kind: str, stages: dict[str, Any]) -> dict[str, Any]:
     size, prompts = 4, 3
-    columns = [cases.rewards(rng, groups=prompts, size=size, dtype="float64") for _ in range(3)]
-    rewards = np.stack(columns, axis=1)
+    correct = np.tile(
+        [0.0, 1.0, 1.0, 0.0], prompts
+    )  # a verifier, a length penalty in tens, a style score in hundredths
+    rewards = np.stack([correct, rng.uniform(-50.0, 0.0, correct.size), rng.normal(0.0, 0.02, correct.size)], axis=1)
     rewards[:size, 2] = 0.1  # a constant group of one function adds nothing there
     if kind == "unscored":
         rewards[5, 0] = np.nan  # one function could not score: a 0 in the sum

@@ -12,11 +12,10 @@ Fn = Callable[..., Any]
 
 def swapped_stages(original: Fn) -> Fn:
     """Use the batch's ddof and ε in the groups, and the groups' over the batch."""
+    other = {"group_ddof": "batch_ddof", "batch_ddof": "group_ddof", "group_eps": "batch_eps", "batch_eps": "group_eps"}
 
-    def mistaken(*arguments: Any, group_ddof: int, group_eps: float, batch_ddof: int, batch_eps: float) -> Any:
-        return original(
-            *arguments, group_ddof=batch_ddof, group_eps=batch_eps, batch_ddof=group_ddof, batch_eps=group_eps
-        )
+    def mistaken(**inputs: Any) -> Any:
+        return original(**{other.get(name, name): value for name, value in inputs.items()})
 
     return mistaken
 
@@ -24,8 +23,8 @@ def swapped_stages(original: Fn) -> Fn:
 def swapped_ddof(original: Fn) -> Fn:
     """Use the batch's ddof in the groups, and the groups' over the batch."""
 
-    def mistaken(*arguments: Any, group_ddof: int, batch_ddof: int, **rest: Any) -> Any:
-        return original(*arguments, group_ddof=batch_ddof, batch_ddof=group_ddof, **rest)
+    def mistaken(*, group_ddof: int, batch_ddof: int, **rest: Any) -> Any:
+        return original(group_ddof=batch_ddof, batch_ddof=group_ddof, **rest)
 
     return mistaken
 

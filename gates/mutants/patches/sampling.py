@@ -199,9 +199,9 @@ def coin_of_the_uniform(original: Fn) -> Fn:
     """Take the coin from the words of the uniform, so that XTC acts on the smallest draws."""
     del original
 
-    def mistaken(*arguments: Any) -> Any:
+    def mistaken(**inputs: Any) -> Any:
         from gates.subjects import numpy_sampling  # noqa: PLC0415  in the worker, beside the seam
 
-        return numpy_sampling.uniforms(*arguments)
+        return numpy_sampling.uniforms(**inputs)
 
     return mistaken
