@@ -23,6 +23,7 @@ FAMILIES = (
     "gradient",
     "rollout",
     "ratio",
+    "ratios",
     "trainer",
 )
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")

@@ -5,26 +5,41 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gates.model import Op, Output
-from reference.oracle import advantages, kl, logprobs, losses, packing, sampling
+from reference.oracle import advantages, kl, logprobs, losses, packing, ratio, sampling, statistics
 
 FLOAT32_U = 2.0**-24
 FLOAT64_U = 2.0**-53
 UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": FLOAT32_U, "float64": FLOAT64_U}
 
 LOSS_INPUTS = {
-    "old": "(B, T) float32 behaviour log-probs, or None: on-policy, ratio 1 with its gradient alive",
-    "reference": "(B, T) float32 log-probs, or None where beta is 0",
-    "advantages": "(B,) float32",
-    "algorithm": '"grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo" or "rloo"',
-    "epsilon_low": "lower clip width, 1 − ε_low; None for rloo",
-    "epsilon_high": "upper clip width, 1 + ε_high; None for rloo",
+    "old": "behaviour log-probs like those of the policy, or None: on-policy, ratio 1 with its gradient alive",
+    "reference": "log-probs like those of the policy, or None where beta is 0",
+    "advantages": "(B,), or of the shape of the log-probs for grpo, dapo, bnpo-trl, dr_grpo, gspo-token, cispo, sapo",
+    "algorithm": '"grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "gspo-token", "rloo", "cispo", "sapo", "gmpo", "luspo"',
+    "epsilon_low": "lower clip width, 1 − ε_low (gmpo: −ε_low in log space); None for rloo, cispo and sapo",
+    "epsilon_high": "upper clip width, 1 + ε_high (gmpo: ε_high in log space; cispo: its cap); None for rloo and sapo",
     "delta": "two-sided bound on the ratio, above 1 + ε_high, or None",
-    "beta": "weight of k3 to the reference, at least 0",
-    "kl_ratio": 'what multiplies k3: "none", "token" or "sequence"',
+    "beta": "weight of the KL to the reference, at least 0; 0 for rloo",
+    "kl_ratio": 'what multiplies the KL: "none", "token" or "sequence"',
     "max_length": "L_max of dr_grpo, else None",
     "micro_batches": "rows of each micro-batch of bnpo-trl, else None",
-    "dapo_denominator": '"global" for dapo, else None',
+    "dapo_denominator": '"global", "group" or "trl" for dapo and cispo, else None',
 }
+MORE_LOSS_INPUTS = {  # what the loss of log-probs has beyond the trainer's own way from logits
+    "lengths": "(B,) int64 valid prefixes instead of a mask, or the rows' lengths of flat (N,) arrays; or None",
+    "kl_estimator": '"k1", "k2" or "k3" of reference − policy',
+    "group_size": "rows of a prompt, for the group denominator of dapo and cispo, else None",
+    "tokens_in_step": "tokens of the generation batch times this window's share, for the trl denominator, else None",
+    "weights": "(B,) or, where advantages may be, per token: off-policy weights, constants; or None",
+    "cispo_bound": '"relative" (c = 1 + ε_high) or "absolute" (c = ε_high) for cispo, else None',
+    "sapo_temperature_positive": "τ of sapo where A > 0, else None",
+    "sapo_temperature_negative": "τ of sapo elsewhere, else None",
+}
+PAIR_INPUTS = {
+    "mask": "(B, T) bool, or None; what masked slots hold is not read",
+    "lengths": "(B,) int64 valid prefixes, or of the sequences of a flat array; or None",
+}
+STATISTICS = ("mean", "max_abs", "p99_abs", "k3", "chi2", "ess_per_n", "mult_err", "outside_low", "outside_high")
 MODEL_INPUTS = {
     "model": 'a recipe of reference.tiny such as {"seed": 11, "bits": 32}, or {"path": folder}',
     "adapter": '{"rank", "scale", "seed", "b_std"} of a LoRA adapter, or None: the base',
@@ -209,13 +224,64 @@ POLICY_LOSS = Op(
     name="policy_loss",
     outputs={"loss": Output(kind="scalar"), "gradient": Output(like="policy")},
     inputs={
-        "policy": "(B, T) float32 log-probs of the current policy",
-        "mask": "(B, T) bool, true on completion tokens, the first EOS included",
+        "policy": "(B, T), or (N,) with lengths: float32 or float64 log-probs of the current policy",
+        "mask": "(B, T) bool, true on completion tokens, the first EOS included; or None",
         **LOSS_INPUTS,
+        **MORE_LOSS_INPUTS,
     },
-    source="GRPO arXiv 2402.03300 · DAPO 2503.14476 · Dr. GRPO 2503.20783 · GSPO 2507.18071 · RLOO 2402.14740",
+    source="GRPO arXiv 2402.03300 · DAPO 2503.14476 · Dr. GRPO 2503.20783 · GSPO and GSPO-token 2507.18071 · RLOO "
+    "2402.14740 · CISPO 2506.13585 · SAPO 2511.20347 · GMPO 2507.20673 · LUSPO 2602.05261",
     formula="l = −min(min(r, δ)·A, clip(r, 1−ε_low, 1+ε_high)·A) + β·KL, aggregated as the algorithm says",
     oracle=losses.policy_loss,
+)
+IMPORTANCE_RATIO = Op(
+    name="importance_ratio",
+    outputs={"ratio": Output(kind="f")},
+    inputs={
+        "policy": "(B, T), or (N,) with lengths: float32 or float64 log-probs in nats",
+        "old": "log-probs of the ratio's denominator, of the same shape and dtype",
+        "level": '"token", "seq_mean" or "seq_sum"',
+        **PAIR_INPUTS,
+    },
+    source="PPO, arXiv 1707.06347; GSPO, arXiv 2507.18071, eq. 7; RLOO, arXiv 2402.14740",
+    formula="exp(D), exp(Σ m·D / n) or exp(Σ m·D) with D = policy − old; 0 in slots without a token, 1 for an empty row",
+    oracle=ratio.importance_ratio,
+)
+IMPORTANCE_WEIGHTS = Op(
+    name="importance_weights",
+    outputs={"weights": Output(kind="f")},
+    inputs={
+        "old": "(B, T), or (N,) with lengths: float32 or float64 log-probs of the trainer's behaviour policy",
+        "sampling": "log-probs of the sampler, of the same shape and dtype; NaN where it recorded none: Δ = 0",
+        "correction": '"tis" or "mis"',
+        "level": '"token" or "seq_sum"',
+        "c_min": "lower bound, or None for none",
+        "c_max": "upper bound, above 0",
+        **PAIR_INPUTS,
+    },
+    source="Yao et al. 2025, Your efficient RL framework secretly brings you off-policy RL training; TRL's sampling modes",
+    formula="Δ = old − sampling: clamp(exp Δ, c_min, c_max), or exp Δ inside [c_min, c_max], ends included, else 0",
+    oracle=ratio.importance_weights,
+)
+RATIO_STATISTICS = Op(
+    name="ratio_statistics",
+    outputs={
+        **{f"{level}{name}": Output(kind="scalar") for level in ("", "seq_sum_") for name in STATISTICS},
+        "min_sequence_ratio": Output(kind="scalar"),
+        "max_sequence_ratio": Output(kind="scalar"),  # and with advantages: clipped_low, clipped_high at both levels
+    },
+    inputs={
+        "policy": "(B, T), or (N,) with lengths: float32 or float64 log-probs in nats",
+        "behaviour": "log-probs of the policy that sampled, of the same shape and dtype",
+        "epsilon_low": "lower clip width",
+        "epsilon_high": "upper clip width",
+        "advantages": "(B,), or None: then nothing is said of clipped shares",
+        **PAIR_INPUTS,
+    },
+    source="ESS: Kong 1992; k3: Schulman 2020; the project's semantics",
+    formula="over tokens, and with D summed over sequences: mean r, max and p99 |D|, mean k3(D), mean expm1(2D), "
+    "(Σr)²/(nΣr²), mean exp|D|, shares of r outside the clip range, and of those that a clip stops",
+    oracle=statistics.measured,
 )
 LOSS_FROM_LOGITS = Op(
     name="loss_from_logits",

@@ -20,7 +20,7 @@ in_numpy(
 )
 in_numpy(
     "kl.k3-inverted",
-    "k3",
+    "numpy_terms:k3",
     "inverted",
     mistake="k3 of −d: the ratio is policy/reference where reference/policy is right",
     source="rlox 1.2 compute_token_kl_schulman: 1.0461 against 1.2310",
@@ -28,7 +28,7 @@ in_numpy(
 )
 in_numpy(
     "kl.k3-expm1-minus-d",
-    "k3",
+    "numpy_terms:k3",
     "expm1_minus_d",
     mistake="expm1(d) − d cancels: 386 ulp off at d = 1e-2 in float32, 0 at 1e-8",
     arises="the obvious way to write exp(d) − d − 1 with expm1",

@@ -36,7 +36,8 @@ TRAINER = (
     "importance_ratios",
     "train_step",
 )
-SHIPPED = {"numpy": (*KERNELS, "policy_loss"), "rlkernels": (*KERNELS, "kernel_bits"), "reference": TRAINER}
+RATIOS = ("importance_ratio", "importance_weights", "ratio_statistics")
+SHIPPED = {"numpy": (*KERNELS, *RATIOS, "policy_loss"), "rlkernels": (*KERNELS, "kernel_bits"), "reference": TRAINER}
 ISAS = {  # the instruction sets that RLKERNELS_ISA forces, and the processor's features that each needs
     "scalar": (),
     "avx2": ("avx2", "fma"),

@@ -7,7 +7,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from reference.oracle.ratio import importance_weights, ratio_statistics, sequence_ratio, token_ratio
+from reference.oracle.ratio import importance_weights, sequence_ratio, token_ratio
+from reference.oracle.statistics import ratio_statistics
 
 NAN = math.nan
 LN2 = math.log(2)
