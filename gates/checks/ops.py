@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gates.model import Op, Output
-from reference.oracle import advantages, kl, losses, ratio, statistics
+from reference.oracle import advantages, kl, logprobs, losses, packing, ratio, sampling, statistics
 
 FLOAT32_U = 2.0**-24
 FLOAT64_U = 2.0**-53
-UNIT = {"float32": FLOAT32_U, "float64": FLOAT64_U}
+UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": FLOAT32_U, "float64": FLOAT64_U}
 
 LOSS_INPUTS = {
     "old": "behaviour log-probs like those of the policy, or None: on-policy, ratio 1 with its gradient alive",
@@ -64,6 +66,22 @@ GROUP_ADVANTAGES = Op(
     formula="A_i = (R_i − baseline_i) / divisor; prompt-major groups of G",
     oracle=advantages.group_advantages,
 )
+NORMALISE_THEN_SUM = Op(
+    name="normalise_then_sum",
+    outputs={"advantages": Output(kind="f", ndim=1)},
+    inputs={
+        "rewards": "(B, F) float32 or float64, one column per reward function; NaN means not scored",
+        "weights": "(F,) of the same dtype",
+        "group_size": "G, divides B",
+        "group_ddof": "0 or 1, of the deviation in each group",
+        "group_eps": "added to it",
+        "batch_ddof": "0 or 1, of the deviation of the weighted sums over the batch",
+        "batch_eps": "added to it",
+    },
+    source="GDPO, arXiv 2601.05242",
+    formula="z_f = (R_f − mean_g) / (std_g + ε); s = Σ_f w_f z_f; A = (s − mean) / (std + ε) over the batch",
+    oracle=advantages.normalise_then_sum,
+)
 TOKEN_KL = Op(
     name="token_kl",
     outputs={"kl": Output(kind="f")},
@@ -74,17 +92,133 @@ TOKEN_KL = Op(
         "mask": "(B, T) bool, or None; masked slots give 0 whatever they hold",
         "lengths": "(B,) int64 valid prefixes, or of the sequences of a flat array; or None",
         "reduction": '"none" (per token), "sum" or "mean" (per sequence)',
+        "old": "log-probs of the policy that sampled, of the same shape and dtype, or None: on-policy, every ratio 1",
+        "kl_ratio": 'what multiplies each estimate: "none", "token" exp(policy − old), "sequence" exp(its mean)',
     },
     source="J. Schulman, Approximating KL Divergence, 2020",
     formula="d = reference − policy: k1 = −d, k2 = d²/2, k3 = exp(d) − d − 1",
     oracle=kl.token_kl,
 )
+FULL_KL = Op(
+    name="full_kl",
+    outputs={"kl": Output(kind="f")},
+    inputs={
+        "policy_logprobs": "(…, V) float32 or float64 log-probs in nats; −inf adds nothing",
+        "reference_logprobs": "of the same shape and dtype; −inf where the policy can draw gives +inf",
+    },
+    source="S. Kullback and R. Leibler, On Information and Sufficiency, 1951, eq. 2.4",
+    formula="KL = Σ_v p_v (log p_v − log q_v)",
+    oracle=kl.full_kl,
+)
+SELECTIVE_LOG_SOFTMAX = Op(
+    name="selective_log_softmax",
+    outputs={"logprobs": Output(kind="f")},
+    inputs={
+        "logits": "(…, V) float16, bfloat16, float32 or float64, finite or −inf; the result of half types is float32",
+        "ids": "(…) int64 in [0, V)",
+        "temperature": "τ, above 0",
+        "entropy": "whether `entropy` (…) is returned too",
+    },
+    source="the definition; entropy: C. E. Shannon, 1948",
+    formula="lp = x[id]/τ − logsumexp(x/τ); H = −Σ_v p_v log p_v of the same tempered distribution",
+    oracle=logprobs.selective_log_softmax,
+)
+WITH_ENTROPY = replace(
+    SELECTIVE_LOG_SOFTMAX, outputs={"logprobs": Output(kind="f"), "entropy": Output(kind="f")}, oracle=logprobs.entropy
+)
+SELECTIVE_LOG_SOFTMAX_BACKWARD = Op(
+    name="selective_log_softmax_backward",
+    outputs={"gradient": Output(like="logits")},
+    inputs={
+        "logits": "(…, V) as in selective_log_softmax",
+        "ids": "(…) int64 in [0, V)",
+        "grad_logprobs": "(…) ∂L/∂lp, float32, or float64 with float64 logits",
+        "temperature": "τ, above 0",
+        "grad_entropy": "(…) ∂L/∂H of the same dtype, or None",
+    },
+    source="the chain rule",
+    formula="∂L/∂x = (g (onehot − p) − g_H p (log p + H)) / τ",
+    oracle=logprobs.selective_log_softmax_backward,
+)
+FILTER_INPUTS = {
+    "logits": "(B, V) float32 or float64, finite or −inf",
+    "order": '"hf" (penalty, temperature, top-k, top-p, min-p, XTC) or "mlx-lm" (penalty, top-p, min-p, XTC, top-k, temperature)',
+    "temperature": "0: the lowest id of the largest logit",
+    "top_k": "0 is off",
+    "top_p": "1.0 is off",
+    "min_p": "0.0 is off",
+    "xtc_probability": "0.0 is off",
+    "xtc_threshold": "a probability",
+    "xtc_coin": "(B,) float64 in [0, 1), or None where XTC is off",
+    "repetition_penalty": "1.0 is off",
+    "history": "(B, H) int64 ids of earlier tokens, −1 for none; None where the penalty is off",
+}
+FILTERED_LOGPROBS = Op(
+    name="filtered_logprobs",
+    outputs={"logprobs": Output(kind="f", ndim=2)},
+    inputs=FILTER_INPUTS,
+    source="top-p arXiv 1904.09751 · min-p 2407.01082 · penalty 1909.05858 · the two orders: transformers, mlx-lm",
+    formula="each filter acts on the distribution renormalised over the survivors so far; float64, −inf where removed",
+    oracle=sampling.filtered_logprobs,
+)
+SAMPLE_TOKENS = Op(
+    name="sample_tokens",
+    outputs={"tokens": Output(kind="i", ndim=1), "logprobs": Output(kind="f", ndim=1)},
+    inputs={**FILTER_INPUTS, "uniforms": "(B,) float64 in [0, 1)"},
+    source="inverse transform sampling from the filtered distribution",
+    formula="token = least k with C_k > u·C_V, C summed in float64 in id order",
+)
+PHILOX = Op(
+    name="philox4x32_10",
+    outputs={"words": Output(kind="i")},
+    inputs={"counter": "(…, 4) uint32", "key": "(…, 2) uint32; leading axes broadcast"},
+    source="Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011; vectors of Random123",
+    oracle=sampling.philox4x32_10,
+)
+DRAW_INPUTS = {
+    "seed": "in [0, 2⁶⁴): the key, low word first",
+    "round_": "integers in [0, 2³²), the counter's last word; these four broadcast",
+    "prompt": "the prompt's stable data index",
+    "sample": "the completion's index within its prompt",
+    "token": "the token's index within its completion, the counter's first word",
+}
+UNIFORMS = Op(
+    name="uniforms",
+    outputs={"uniforms": Output(kind="f")},
+    inputs=DRAW_INPUTS,
+    source="keyed draws of the project's semantics",
+    formula="counter = (t, j, i, round), key = seed: words 0 (high) and 1 give 53 bits in [0, 1)",
+    oracle=sampling.uniforms,
+)
+XTC_COINS = replace(
+    UNIFORMS,
+    name="xtc_coins",
+    formula="counter = (t, j, i, round), key = seed: words 2 (high) and 3 give 53 bits in [0, 1)",
+    oracle=sampling.xtc_coins,
+)
 PACK_SEQUENCES = Op(
     name="pack_sequences",
-    outputs={"indices": Output(kind="i", ndim=1), "offsets": Output(kind="i", ndim=1)},
-    inputs={"lengths": "(N,) int64 tokens of each sequence, at least 0", "max_length": "tokens of a bin, at least 1"},
-    source="D. S. Johnson, Near-optimal bin packing algorithms, 1973: first-fit decreasing",
-    formula="bins of at most max_length; bin b is indices[offsets[b]:offsets[b+1]]",
+    outputs={
+        "indices": Output(kind="i", ndim=1),
+        "offsets": Output(kind="i", ndim=1),
+        "efficiency": Output(kind="scalar"),
+    },
+    inputs={
+        "lengths": "(N,) int64 tokens of each sequence, at least 0",
+        "max_length": "tokens of a bin, at least 1",
+        "strategy": '"first-fit-decreasing" or "best-fit-decreasing"; ties by index, and the first of equally full bins',
+        "over_long": 'a sequence longer than a bin: "error", or "truncate" to max_length',
+    },
+    source="D. S. Johnson, Near-optimal bin packing algorithms, 1973",
+    formula="bin b is indices[offsets[b]:offsets[b+1]]; efficiency = tokens kept / (bins·max_length), 1.0 without bins",
+    oracle=packing.pack_sequences,
+)
+KERNEL_BITS = Op(
+    name="kernel_bits",
+    outputs={"bits": Output(kind="i", ndim=2)},
+    inputs={"kernel": "the name of another op", "inputs": "its inputs"},
+    source="one body, many machines: scalar, AVX2, AVX-512 and NEON, any number of threads, the same bits",
+    formula="`variants`, instruction set and threads; `bits` (variants, bytes), all outputs of each as they lie in memory",
 )
 POLICY_LOSS = Op(
     name="policy_loss",

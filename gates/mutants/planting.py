@@ -25,3 +25,19 @@ def in_trainer(
     """Register a mistake in the reference trainer; `seam` is relative to `reference.trainer`."""
     target = f"reference.trainer.{seam}"
     REGISTRY.add_mutant(Mutant(name, mistake, "reference", target, f"{TRAINER}:{patch}", caught_by, source, arises))
+
+
+def in_family(
+    family: str,
+    name: str,
+    seam: str,
+    patch: str,
+    *,
+    mistake: str,
+    caught_by: tuple[str, ...],
+    source: str = "",
+    arises: str = "",
+) -> None:
+    """Register a mistake in a family's own file of the NumPy subject, with its patch in the file of the same name."""
+    target, made = f"gates.subjects.numpy_{family}:{seam}", f"gates.mutants.patches.{family}:{patch}"
+    REGISTRY.add_mutant(Mutant(name, mistake, "numpy", target, made, caught_by, source, arises))

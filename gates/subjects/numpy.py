@@ -7,11 +7,13 @@ beside them. The functions between the ops are seams, where `gates prove` plants
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gates.subjects import numpy_loss, numpy_ratio
+from gates.subjects import numpy_logprobs, numpy_loss, numpy_packing, numpy_ratio, numpy_rewards, numpy_sampling
 from gates.subjects import numpy_terms as common
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 VERSIONS = {"numpy": np.__version__}
-CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {}
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {"filtered_logprobs": {"ties": ("lower-id",)}}
 
 
 def _widen(name: str, value: Array, shape: tuple[int, ...] | None = None) -> Array:
@@ -128,16 +130,19 @@ def token_kl(
     mask: Array | None = None,
     lengths: Array | None = None,
     reduction: str = "none",
+    old: Array | None = None,
+    kl_ratio: str = "none",
 ) -> Array:
     """Sampled KL(policy || reference) per token, or its sum or mean per sequence, with d = reference - policy."""
+    _one_of("kl_ratio", kl_ratio, ("none", "token", "sequence"))
     _one_of("estimator", estimator, ("k1", "k2", "k3"))
     _one_of("reduction", reduction, ("none", "sum", "mean"))
     ours = _widen("policy", policy)
     theirs = _widen("reference", reference, ours.shape)
     if ours.ndim not in (1, 2):
         raise ValueError(f"`policy` has shape {ours.shape}, must be (B, T), or (N,) with lengths")
-    if ours.ndim == 1 and lengths is None and reduction != "none":
-        raise ValueError(f"`lengths` is None, must say where the sequences of a 1-D array end for {reduction!r}")
+    if ours.ndim == 1 and lengths is None and (reduction != "none" or kl_ratio == "sequence"):
+        raise ValueError("`lengths` is None, must say where the sequences of a 1-D array end")
     valid, starts = _valid_slots(ours.shape, mask, lengths)
     high, low = common.difference(common.select(theirs, valid), common.select(ours, valid))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -148,11 +153,31 @@ def token_kl(
         else:
             value = common.k3(high)
             terms = value + np.where(np.isfinite(value), np.expm1(high), 0.0) * low
+        if old is not None and kl_ratio != "none":
+            behaviour = _widen("old", old, ours.shape)
+            terms = terms * kl_weights(
+                common.select(ours, valid), common.select(behaviour, valid), valid, starts, kl_ratio
+            )
         if reduction == "none":
             return _narrow(terms, policy)
         rows, marks = (terms, valid) if ours.ndim == 2 else (np.split(t, starts[1:-1]) for t in (terms, valid))
         sums, counts = np.array([row.sum() for row in rows]), np.array([row.sum() for row in marks])
     return _narrow(sums / np.maximum(counts, 1) if reduction == "mean" else sums, policy)
+
+
+def kl_weights(policy: Array, old: Array, valid: Array, starts: Array, kl_ratio: str) -> Array:
+    """Return exp(policy - old) of each token, or of the mean over the tokens of its sequence."""
+    high, low = common.difference(policy, old)
+    if kl_ratio == "sequence":
+        rows = list(range(len(valid))) if valid.ndim == 2 else [slice(a, b) for a, b in pairwise(starts)]
+        means = np.zeros((2, *valid.shape))
+        for row in rows:
+            exact = [Fraction(x) for x in np.append(high[row], low[row]).tolist()]  # masked slots are 0 here
+            mean = sum(exact, Fraction(0)) / max(1, int(np.count_nonzero(valid[row])))
+            means[0][row] = float(mean)
+            means[1][row] = float(mean - Fraction(float(mean)))
+        high, low = means
+    return np.asarray(np.exp(high) * (1.0 + low))
 
 
 def _valid_slots(shape: tuple[int, ...], mask: Array | None, lengths: Array | None) -> tuple[Array, Array]:
@@ -190,30 +215,29 @@ def _whole(lengths: Array | Sequence[int]) -> Array:
     return array.astype(np.int64)
 
 
-def pack_sequences(lengths: Array | Sequence[int], max_length: int) -> tuple[Array, Array]:
-    """First-fit-decreasing bins as (indices, offsets); equal lengths keep their order."""
-    sizes = _whole(lengths)
-    if max_length < 1:
-        raise ValueError(f"`max_length` is {max_length}, must be at least 1")
-    if long := np.flatnonzero(sizes > max_length).tolist():
-        raise ValueError(f"`lengths` is {sizes[long[0]]} at index {long[0]}, must be at most max_length {max_length}")
-    order = np.argsort(-sizes, kind="stable")
-    room = np.full(sizes.size, max_length, dtype=np.int64)  # one bin per sequence is always enough
-    chosen = np.zeros(sizes.size, dtype=np.int64)
-    used = 0
-    for rank, size in enumerate(sizes[order].tolist()):
-        bin_ = int(np.argmax(room[: used + 1] >= size))  # the bin after the last one is empty: something always fits
-        used = max(used, bin_ + 1)
-        room[bin_] -= size
-        chosen[rank] = bin_
-    counts = np.bincount(chosen, minlength=used)[:used]
-    return order[np.argsort(chosen, kind="stable")].astype(np.int64), np.concatenate([[0], np.cumsum(counts)])
+def _named(names: tuple[str, ...], results: Any) -> dict[str, Any]:
+    return dict(zip(names, results if isinstance(results, tuple) else (results,), strict=False))
 
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "group_advantages": lambda **inputs: {"advantages": group_advantages(**inputs)},
     "token_kl": lambda **inputs: {"kl": token_kl(**inputs)},
-    "pack_sequences": lambda **inputs: dict(zip(("indices", "offsets"), pack_sequences(**inputs), strict=True)),
+    "normalise_then_sum": lambda **inputs: {"advantages": numpy_rewards.normalise_then_sum(**inputs)},
+    "full_kl": lambda **inputs: {"kl": numpy_logprobs.full_kl(**inputs)},
+    "selective_log_softmax": lambda **inputs: _named(
+        ("logprobs", "entropy"), numpy_logprobs.selective_log_softmax(**inputs)
+    ),
+    "selective_log_softmax_backward": lambda **inputs: {
+        "gradient": numpy_logprobs.selective_log_softmax_backward(**inputs)
+    },
+    "filtered_logprobs": lambda **inputs: {"logprobs": numpy_sampling.filtered_logprobs(**inputs)},
+    "sample_tokens": lambda **inputs: _named(("tokens", "logprobs"), numpy_sampling.sample_tokens(**inputs)),
+    "philox4x32_10": lambda **inputs: {"words": numpy_sampling.philox4x32_10(**inputs)},
+    "uniforms": lambda **inputs: {"uniforms": numpy_sampling.uniforms(**inputs)},
+    "xtc_coins": lambda **inputs: {"uniforms": numpy_sampling.xtc_coins(**inputs)},
+    "pack_sequences": lambda **inputs: _named(
+        ("indices", "offsets", "efficiency"), numpy_packing.pack_sequences(**inputs)
+    ),
     "policy_loss": lambda **inputs: dict(zip(("loss", "gradient"), numpy_loss.policy_loss(**inputs), strict=True)),
     "importance_ratio": lambda **inputs: {"ratio": numpy_ratio.importance_ratio(**inputs)},
     "importance_weights": lambda **inputs: {"weights": numpy_ratio.importance_weights(**inputs)},
