@@ -52,9 +52,9 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
     """Return the loss to minimise and its gradient with respect to the policy's log-probs."""
     arguments.one_of("algorithm", algorithm, tuple(SURROGATES))
     like = np.asarray(policy)
-    where = terms.slots(like.shape, mask, lengths)
-    if not where.valid.size:
+    if like.ndim == 2 and not like.size:
         raise ValueError(f"`policy` has shape {like.shape}, must have a row and a slot at least")
+    where = terms.slots(like.shape, mask, lengths)
     lp = terms.select(where.wide("policy", policy), where.valid)
     before = terms.select(old_or_policy(lp, None if old is None else where.wide("old", old)), where.valid)
     gain = _row_or_token("advantages", advantages, where, by_row=algorithm in BY_ROW)

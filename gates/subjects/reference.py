@@ -31,7 +31,6 @@ POLICY_LOSS_CONVENTIONS = {
     "rows": ("mask",),
     "weights": (False,),
     "dtype": ("float32",),
-    "arithmetic": ("float32",),
 }
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": POLICY_LOSS_CONVENTIONS,

@@ -22,10 +22,10 @@ KLS: dict[str, dict[str, Any]] = {
 def given(variant: str, kl: str, spread: float) -> dict[str, Any]:
     """Keywords with differences policy - old of a seventh of `spread` nats.
 
-    Six rows of up to 24 tokens whose log-probs share no bits, so that every difference is rounded.
+    Six rows of up to 12 tokens whose log-probs share no bits, so that every difference is rounded.
     """
     rng = np.random.default_rng(11)
-    mask = np.arange(24) < np.array([24, 3, 17, 0, 1, 20])[:, None]
+    mask = np.arange(12) < np.array([12, 3, 7, 0, 1, 9])[:, None]
     policy = rng.uniform(-9.0, -0.001, mask.shape) / 3.0
     chosen: dict[str, Any] = {
         "policy": policy,
@@ -68,18 +68,15 @@ def errors(got: PolicyLoss, inputs: dict[str, Any]) -> tuple[float, float]:
     scale = got.gradient_scale[mask]
     with mpmath.workdps(60):
         off = [abs(mpmath.mpf(a) - b) for a, b in zip(got.gradient[mask], gradient[mask], strict=True)]
-    assert all(x == 0 for x, s in zip(off, scale, strict=True) if s == 0)
+    assert all(x < np.finfo(float).tiny for x, s in zip(off, scale, strict=True) if s == 0)
     worst = max((float(x / s) for x, s in zip(off, scale, strict=True) if s), default=0.0)
     return float(abs(got.loss - loss)) / (2 * U * got.loss_scale), worst / (2 * U)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("kl", KLS)
+@pytest.mark.parametrize(("variant", "kl"), [(v, k) for v in VARIANTS for k in KLS if v != "rloo" or k == "none"])
 @pytest.mark.parametrize("spread", [0.4, 30.0], ids=["near", "far"])
 def test_fifty_digits(variant: str, kl: str, spread: float) -> None:
     """The loss is within 1.5 and every element of the gradient within 3 of the units in which kernels have 8."""
-    if variant == "rloo" and kl != "none":
-        pytest.skip("its KL is in the reward")
     inputs = given(variant, kl, spread)
     loss, gradient = errors(policy_loss(**inputs), inputs)
     assert loss <= 1.5

@@ -1,7 +1,7 @@
 """What different algorithms, layouts and limits of policy losses have in common."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -111,7 +111,7 @@ class TestRelations:
 class TestByHand:
     """Numbers a hand can check."""
 
-    common: dict[str, Any] = {
+    common: ClassVar[dict[str, Any]] = {
         "old": [[0.0]], "reference": None, "mask": [[1]], "epsilon_low": None, "epsilon_high": None, "delta": None,
         "beta": 0.0, "kl_ratio": None,
     }  # fmt: skip
@@ -136,7 +136,7 @@ class TestByHand:
 
     @pytest.mark.parametrize(("bound", "coefficient"), [("relative", 1.25), ("absolute", 0.25)])
     def test_cispo_cap(self, bound: str, coefficient: float) -> None:
-        """r = 2 under epsilon_high 1/4 weighs 5/4 relative to 1, and 1/4 absolutely; the gradient is alive."""
+        """A ratio of 2 under epsilon_high 1/4 weighs 5/4 relative to 1, and 1/4 absolutely; the gradient is alive."""
         got = self.one(2.0, 1.0, algorithm="cispo", cispo_bound=bound, epsilon_high=0.25, dapo_denominator="global")
         assert got.gradient[0, 0] == -coefficient
         assert got.loss == pytest.approx(-coefficient * math.log(2))
