@@ -20,6 +20,20 @@ ROWS, WIDTH = 301, 1003  # no multiple of any lane count, chunk or thread count
 VOCABULARY = 20_011  # a prime
 TRL: Inputs = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
 CLIP: Inputs = {"epsilon_low": 0.1875, "epsilon_high": 0.25}
+UNCLIPPED: Inputs = {"epsilon_low": None, "epsilon_high": None}
+LOSSES: dict[str, Inputs] = {  # what each algorithm needs beside the clip
+    "grpo": {"kl_ratio": "token"},
+    "dapo": {"dapo_denominator": "global"},
+    "bnpo-trl": {"micro_batches": [100, 201]},
+    "dr_grpo": {"max_length": 2048},
+    "gspo": {"kl_ratio": "sequence"},
+    "gspo-token": {},
+    "rloo": {**UNCLIPPED, "beta": 0.0},
+    "cispo": {"dapo_denominator": "global", "cispo_bound": "relative"},
+    "sapo": UNCLIPPED,
+    "gmpo": {},
+    "luspo": {},
+}
 FILTERS: Inputs = {
     "order": "hf",
     "temperature": 0.75,
@@ -122,9 +136,9 @@ KERNELS: dict[str, tuple[str, str, Make]] = {
     "weights-tis": ("importance_weights", "old", partial(_weights, correction="tis", level="token")),
     "weights-mis": ("importance_weights", "old", partial(_weights, correction="mis", level="token")),
     "statistics": ("ratio_statistics", "policy", _statistics),
-    "loss-grpo": ("policy_loss", "policy", partial(_loss, algorithm="grpo")),
-    "loss-gspo": ("policy_loss", "policy", partial(_loss, algorithm="gspo")),
-    "loss-sapo": ("policy_loss", "policy", partial(_loss, algorithm="sapo", epsilon_low=None, epsilon_high=None)),
+    **{
+        f"loss-{name}": ("policy_loss", "policy", partial(_loss, algorithm=name, **own)) for name, own in LOSSES.items()
+    },
     "log-softmax": ("selective_log_softmax", "logits", lambda rng, dtype: {**_logits(rng, dtype), "entropy": True}),
     "log-softmax-backward": ("selective_log_softmax_backward", "logits", _backward),
     "filters-hf": ("filtered_logprobs", "logits", partial(_filtered, order="hf")),

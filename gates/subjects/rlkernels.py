@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     Operation = Callable[..., dict[str, Any]]
 
-kernels: Any = rlkernels  # of a build that may be older than this file: what it lacks is unsupported
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {"filtered_logprobs": {"ties": ("lower-id",)}}
 THREADS = (1, 2, 3)
 
@@ -37,16 +36,14 @@ def _forced(isa: str) -> dict[str, str]:
     """Return the instruction set that RLKERNELS_ISA forces, having seen that it is the one in use.
 
     Raises:
-        OSError: it is not offered here, or this build has no choice: the subject is absent.
+        OSError: it is not offered here: the subject is absent.
         RuntimeError: the variable reached nothing.
     """
     if not isa:
         return {}
-    if not hasattr(rlkernels, "available_isas"):
-        raise OSError("this build of rlkernels has no choice of instruction sets")
-    if isa not in (offered := kernels.available_isas()):
+    if isa not in (offered := rlkernels.available_isas()):
         raise OSError(f"rlkernels offers {', '.join(offered)} here, not {isa}")
-    if (used := kernels.use_isa(isa)) != isa:
+    if (used := rlkernels.use_isa(isa)) != isa:
         raise RuntimeError(f"RLKERNELS_ISA is {isa}, and rlkernels was using {used}")
     return {"rlkernels forced to": isa}
 
@@ -74,8 +71,8 @@ def pack_sequences(**inputs: Any) -> dict[str, Any]:
 
 def selective_log_softmax(**inputs: Any) -> dict[str, Any]:
     """Log-probs of tokens, and the entropy where it is asked for."""
-    found = kernels.selective_log_softmax(**inputs)
-    return dict(zip(("logprobs", "entropy"), found, strict=True)) if inputs["entropy"] else {"logprobs": found}
+    names = ("logprobs", "entropy") if inputs["entropy"] else ("logprobs",)
+    return _plain("selective_log_softmax", *names)(**inputs)
 
 
 def policy_loss(**inputs: Any) -> dict[str, Any]:
@@ -93,7 +90,7 @@ def kernel_bits(*, kernel: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """All outputs of a kernel as bytes, one row for each instruction set of this machine with 1, 2 and 3 threads."""
     if kernel not in OPS:
         raise NotImplementedError(f"{kernel} is not defined by rlkernels")
-    isas = kernels.available_isas()
+    isas = rlkernels.available_isas()
     if len(isas) < 2:
         raise NotImplementedError(f"this machine offers one instruction set only, {isas[0]}")
     variants = [(isa, threads) for isa in isas for threads in THREADS]
@@ -103,12 +100,12 @@ def kernel_bits(*, kernel: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def variant_bytes(operation: Operation, inputs: Mapping[str, Any], isa: str, threads: int) -> np.ndarray[Any, Any]:
     """Run an op on one instruction set with so many threads and return its outputs as they lie in memory."""
-    before = kernels.use_isa(isa), kernels.set_threads(threads)
+    before = rlkernels.use_isa(isa), rlkernels.set_threads(threads)
     try:
         outputs = operation(**inputs)
     finally:
-        kernels.use_isa(before[0])
-        kernels.set_threads(before[1])
+        rlkernels.use_isa(before[0])
+        rlkernels.set_threads(before[1])
     parts = [np.asarray(outputs[name]).tobytes() for name in sorted(outputs)]
     return np.frombuffer(b"".join(parts), np.uint8)
 
@@ -142,6 +139,5 @@ OPS: dict[str, Operation] = {
     "ratio_statistics": ratio_statistics,
     "policy_loss": policy_loss,
 }
-OPS = {name: op for name, op in OPS.items() if hasattr(rlkernels, name)}  # an older build lacks the newer ones
-if hasattr(rlkernels, "available_isas"):
-    OPS["kernel_bits"] = kernel_bits
+OPS = {name: op for name, op in OPS.items() if hasattr(rlkernels, name)}  # what this build lacks is unsupported
+OPS["kernel_bits"] = kernel_bits
