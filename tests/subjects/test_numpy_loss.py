@@ -243,7 +243,7 @@ class TestDoor:
             "importance_weights": ["weights"],
             "group_advantages": ["advantages"],
             "token_kl": ["kl"],
-            "pack_sequences": ["indices", "offsets"],
+            "pack_sequences": ["efficiency", "indices", "offsets"],
             "policy_loss": ["gradient", "loss"],
         }
         assert set(whole.OPS) >= {*calls, "ratio_statistics"}
