@@ -29,8 +29,8 @@ LOSSES: dict[str, Inputs] = {  # what each algorithm needs beside the clip
     "gspo": {"kl_ratio": "sequence"},
     "gspo-token": {},
     "rloo": {**UNCLIPPED, "beta": 0.0},
-    "cispo": {"dapo_denominator": "global", "cispo_bound": "relative"},
-    "sapo": UNCLIPPED,
+    "cispo": {"epsilon_low": None, "dapo_denominator": "global", "cispo_bound": "relative"},
+    "sapo": {**UNCLIPPED, "sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.0625},
     "gmpo": {},
     "luspo": {},
 }

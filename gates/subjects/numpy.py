@@ -7,7 +7,6 @@ beside them. The functions between the ops are seams, where `gates prove` plants
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -172,10 +171,9 @@ def kl_weights(policy: Array, old: Array, valid: Array, starts: Array, kl_ratio:
         rows = list(range(len(valid))) if valid.ndim == 2 else [slice(a, b) for a, b in pairwise(starts)]
         means = np.zeros((2, *valid.shape))
         for row in rows:
-            exact = [Fraction(x) for x in np.append(high[row], low[row]).tolist()]  # masked slots are 0 here
-            mean = sum(exact, Fraction(0)) / max(1, int(np.count_nonzero(valid[row])))
-            means[0][row] = float(mean)
-            means[1][row] = float(mean - Fraction(float(mean)))
+            terms = np.append(high[row], low[row]).tolist()  # masked slots are 0 here
+            total = math.fsum(terms)
+            means[:, row] = np.array([[total], [math.fsum([*terms, -total])]]) / max(1, np.count_nonzero(valid[row]))
         high, low = means
     return np.asarray(np.exp(high) * (1.0 + low))
 

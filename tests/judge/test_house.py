@@ -145,19 +145,22 @@ class TestOps:
     def test_every_input_of_a_call_is_described(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each op is called with exactly the keywords that its table describes, in every quick case."""
         called: dict[str, set[str]] = {}
+        provided: set[str] = set()
         described = {op.name: set(op.inputs) for gate in load().gates.values() for op in gate.ops}
         original = Worker.call
 
         def spy(self: Worker, op: str, inputs: Any, **rest: Any) -> Any:
             called.setdefault(op, set()).update(inputs)
+            provided.update(self.hello.provides)
             return original(self, op, inputs, **rest)
 
         monkeypatch.setattr(Worker, "call", spy)
-        subjects = [load().subjects[name] for name in ("numpy", "reference")]
+        subjects = [load().subjects[name] for name in ("numpy", "rlkernels", "reference")]
         gates = [g for g in load().gates.values() if g.id != "rollout.batched.equals-naive"]  # tens of seconds
         for _ in run(plan(gates, subjects, quick=True), Options(jobs=2, quick=True)):
             pass
         called.pop("model_hash")
+        assert provided >= set(described)
         assert called == described
 
 
