@@ -75,15 +75,21 @@ def selective_log_softmax(**inputs: Any) -> dict[str, Any]:
     return _plain("selective_log_softmax", *names)(**inputs)
 
 
+def _function(name: str) -> Callable[..., Any]:
+    """Return a function that a build may lack, in which case its op is not offered."""
+    found: Callable[..., Any] = getattr(rlkernels, name)
+    return found
+
+
 def policy_loss(**inputs: Any) -> dict[str, Any]:
     """Loss and gradient. What an algorithm does not read (None) is left to the default."""
-    found = kernels.policy_loss(**{name: value for name, value in inputs.items() if value is not None})
+    found = _function("policy_loss")(**{name: value for name, value in inputs.items() if value is not None})
     return {"loss": found.loss, "gradient": found.gradient}
 
 
 def ratio_statistics(**inputs: Any) -> dict[str, Any]:
     """Every statistic under its own name."""
-    return dict(kernels.ratio_statistics(**inputs))
+    return dict(_function("ratio_statistics")(**inputs))
 
 
 def kernel_bits(*, kernel: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +120,7 @@ def _plain(function: str, *outputs: str) -> Operation:
     """Return the op whose keywords are the function's, and whose results have these names."""
 
     def operation(**inputs: Any) -> dict[str, Any]:
-        found = getattr(rlkernels, function)(**inputs)
+        found = _function(function)(**inputs)
         return dict(zip(outputs, found if len(outputs) > 1 else (found,), strict=True))
 
     return operation
