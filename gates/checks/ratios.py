@@ -97,16 +97,10 @@ def ratio_matches_definition(t: Trial) -> Iterator[Evidence]:
     yield t.signal("tokens", moved.size, ">=", 30, "one token hides the difference of mean and sum")
     scale = 2 * UNIT[dtype] * ratio.ratio_scale(**inputs, u=UNIT[dtype])
     scale, wanted = _storable(scale, wanted, dtype)
-    got = _shaped("ratio", t.got(IMPORTANCE_RATIO, **inputs)["ratio"], wanted)
+    got = t.got(IMPORTANCE_RATIO, **inputs)["ratio"]
     yield t.within(f"ratio error in 2u·S ({dtype})", got, wanted, scale=scale)
     for where, other in layouts.values(t, IMPORTANCE_RATIO, inputs, ("policy", "old")):
         yield t.within(f"ratio error in 2u·S ({dtype})", other["ratio"], wanted, scale=scale, where=where)
-
-
-def _shaped(name: str, got: Array, wanted: Array) -> Array:
-    if got.shape != wanted.shape:
-        raise SubjectFaultError("shape", f"{name} has shape {got.shape}, must be {wanted.shape}")
-    return got
 
 
 def _moved(ours: Array, theirs: Array) -> Array:
@@ -186,7 +180,9 @@ def weights_match_definition(t: Trial) -> Iterator[Evidence]:
     if len(bounds) > 1:
         yield t.signal("smallest ratio against the lower bound", r[r > 0.0].min() / bounds[0], "<", 1.0)
     yield t.signal("share of ratios at a bound", near.mean(), "<", 0.01)
-    got = _shaped("weights", t.got(IMPORTANCE_WEIGHTS, **inputs)["weights"], wanted)
+    got = t.got(IMPORTANCE_WEIGHTS, **inputs)["weights"]
+    if got.shape != wanted.shape:
+        raise SubjectFaultError("shape", f"weights have shape {got.shape}, must be {wanted.shape}")
     scale = 2 * UNIT[str(dtype)] * ratio.ratio_scale(**pair, level=inputs["level"], u=UNIT[str(dtype)])
     off = np.where(near & ((got == 0.0) | (np.abs(got - r) <= 8.0 * scale)), wanted, got)
     yield t.within(f"weight error in 2u·S ({dtype})", off, wanted, scale=scale)

@@ -26,6 +26,10 @@ KERNELS = (
     "uniforms",
     "xtc_coins",
     "pack_sequences",
+    "importance_ratio",
+    "importance_weights",
+    "ratio_statistics",
+    "policy_loss",
 )
 TRAINER = (
     "policy_loss",
@@ -36,8 +40,7 @@ TRAINER = (
     "importance_ratios",
     "train_step",
 )
-RATIOS = ("importance_ratio", "importance_weights", "ratio_statistics")
-SHIPPED = {"numpy": (*KERNELS, *RATIOS, "policy_loss"), "rlkernels": (*KERNELS, "kernel_bits"), "reference": TRAINER}
+SHIPPED = {"numpy": KERNELS, "rlkernels": (*KERNELS, "kernel_bits"), "reference": TRAINER}
 ISAS = {  # the instruction sets that RLKERNELS_ISA forces, and the processor's features that each needs
     "scalar": (),
     "avx2": ("avx2", "fma"),

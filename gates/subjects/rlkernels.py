@@ -75,6 +75,17 @@ def selective_log_softmax(**inputs: Any) -> dict[str, Any]:
     return _plain("selective_log_softmax", *names)(**inputs)
 
 
+def policy_loss(**inputs: Any) -> dict[str, Any]:
+    """Loss and gradient. What an algorithm does not read (None) is left to the default."""
+    found = kernels.policy_loss(**{name: value for name, value in inputs.items() if value is not None})
+    return {"loss": found.loss, "gradient": found.gradient}
+
+
+def ratio_statistics(**inputs: Any) -> dict[str, Any]:
+    """Every statistic under its own name."""
+    return dict(kernels.ratio_statistics(**inputs))
+
+
 def kernel_bits(*, kernel: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """All outputs of a kernel as bytes, one row for each instruction set of this machine with 1, 2 and 3 threads."""
     if kernel not in OPS:
@@ -123,6 +134,10 @@ OPS: dict[str, Operation] = {
     "uniforms": _plain("uniforms", "uniforms"),
     "xtc_coins": _plain("xtc_coins", "uniforms"),
     "pack_sequences": pack_sequences,
+    "importance_ratio": _plain("importance_ratio", "ratio"),
+    "importance_weights": _plain("importance_weights", "weights"),
+    "ratio_statistics": ratio_statistics,
+    "policy_loss": policy_loss,
 }
 OPS = {name: op for name, op in OPS.items() if hasattr(rlkernels, name)}  # what this build lacks is unsupported
 OPS["kernel_bits"] = kernel_bits
