@@ -48,6 +48,10 @@ def _forced(isa: str) -> dict[str, str]:
     return {"rlkernels forced to": isa}
 
 
+def _function(name: str) -> Any:
+    return getattr(rlkernels, name)  # which a build may lack: then its op is not in OPS
+
+
 def group_advantages(**inputs: Any) -> dict[str, Any]:
     """Advantages of prompt-major rewards. A convention that a case leaves open (None) is left to the default."""
     return {"advantages": rlkernels.group_advantages(**{k: v for k, v in inputs.items() if v is not None})}
@@ -77,13 +81,13 @@ def selective_log_softmax(**inputs: Any) -> dict[str, Any]:
 
 def policy_loss(**inputs: Any) -> dict[str, Any]:
     """Loss and gradient. What an algorithm does not read (None) is left to the default."""
-    found = kernels.policy_loss(**{name: value for name, value in inputs.items() if value is not None})
+    found = _function("policy_loss")(**{name: value for name, value in inputs.items() if value is not None})
     return {"loss": found.loss, "gradient": found.gradient}
 
 
 def ratio_statistics(**inputs: Any) -> dict[str, Any]:
     """Every statistic under its own name."""
-    return dict(kernels.ratio_statistics(**inputs))
+    return dict(_function("ratio_statistics")(**inputs))
 
 
 def kernel_bits(*, kernel: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +118,7 @@ def _plain(function: str, *outputs: str) -> Operation:
     """Return the op whose keywords are the function's, and whose results have these names."""
 
     def operation(**inputs: Any) -> dict[str, Any]:
-        found = getattr(rlkernels, function)(**inputs)
+        found = _function(function)(**inputs)
         return dict(zip(outputs, found if len(outputs) > 1 else (found,), strict=True))
 
     return operation
