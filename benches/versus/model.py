@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -65,7 +65,6 @@ class Row:
     roofline_goal: float | None = None
     quick: bool = False
     most_rounds: int = 1000
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

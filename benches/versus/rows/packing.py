@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 
 from benches import inputs
@@ -61,8 +59,8 @@ def _trl(shape):
     pack = statements.cut(
         data_utils._pack_bfd, "ids = np.arange", "for length, idx in", ("examples", "lengths", "seq_length"), "bins"
     )
-    names = {"pack": pack, "examples": SimpleNamespace(), "lengths": pa.array(lengths.astype(np.int32))}
-    names["examples"] = range(len(lengths))  # only its len() is asked for
+    names = {"pack": pack, "examples": range(len(lengths)), "lengths": pa.array(lengths.astype(np.int32))}
+    # Of `examples` the statements ask for its len() only.
     note = "the statements of trl.data_utils._pack_bfd from ids to the end of its loop: the bins alone, no tokens moved"
     verify = lambda got: _valid("TRL", lengths, [bin_["ids"] for bin_ in got])  # noqa: E731  a line
     return Side(f"pack(examples, lengths, {inputs.LONGEST})", names, verify, note)
