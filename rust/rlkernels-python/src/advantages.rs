@@ -6,7 +6,9 @@ use rlkernels::advantages::{self, Convention};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{Array, Element, Floats, Output, by_float, whole};
+use crate::input::{Array, Element, Floats, Output, arguments, by_float};
+
+arguments! { whole group_size, text scale, whole ddof, number eps, text eps_mode, text baseline }
 
 /// Advantages `(reward - baseline) / divisor` of prompt-major rewards, in groups of `group_size`.
 ///
@@ -16,12 +18,12 @@ use crate::input::{Array, Element, Floats, Output, by_float, whole};
 #[allow(clippy::too_many_arguments)] // Python's keywords, one each
 pub(crate) fn group_advantages<'py>(
     rewards: &Bound<'py, PyAny>,
-    group_size: &Bound<'py, PyAny>,
-    scale: &str,
-    ddof: i64,
-    eps: f64,
-    eps_mode: &str,
-    baseline: &str,
+    #[pyo3(from_py_with = group_size)] group_size: i64,
+    #[pyo3(from_py_with = scale)] scale: &str,
+    #[pyo3(from_py_with = ddof)] ddof: i64,
+    #[pyo3(from_py_with = eps)] eps: f64,
+    #[pyo3(from_py_with = eps_mode)] eps_mode: &str,
+    #[pyo3(from_py_with = baseline)] baseline: &str,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let convention = Convention {
@@ -31,7 +33,6 @@ pub(crate) fn group_advantages<'py>(
         eps_mode: eps_mode.parse().map_err(value_error)?,
         baseline: baseline.parse().map_err(value_error)?,
     };
-    let group_size = whole("group_size", group_size)?;
     by_float!(Floats::extract("rewards", rewards)?, |rewards| computed(
         rewards.one_dimensional()?,
         group_size,

@@ -6,7 +6,9 @@ use rlkernels::{Error, Float};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{Array, Element, Floats, Layout, Output, by_float};
+use crate::input::{Array, Element, Floats, Layout, Output, arguments, by_float};
+
+arguments! { text estimator, text reduction }
 
 /// KL(policy || reference) per token or per sequence, from samples of the policy; documented in the type stub.
 #[pyfunction]
@@ -14,10 +16,10 @@ use crate::input::{Array, Element, Floats, Layout, Output, by_float};
 pub(crate) fn token_kl<'py>(
     policy: &Bound<'py, PyAny>,
     reference: &Bound<'py, PyAny>,
-    estimator: &str,
+    #[pyo3(from_py_with = estimator)] estimator: &str,
     mask: Option<&Bound<'py, PyAny>>,
     lengths: Option<&Bound<'py, PyAny>>,
-    reduction: &str,
+    #[pyo3(from_py_with = reduction)] reduction: &str,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let estimator: Estimator = estimator.parse().map_err(value_error)?;
