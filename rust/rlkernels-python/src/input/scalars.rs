@@ -3,7 +3,7 @@
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyStringMethods};
+use pyo3::types::{PyAnyMethods, PyString, PyStringMethods};
 
 use super::message::described;
 
@@ -77,10 +77,11 @@ fn wrong_type(name: &str, value: &Bound<'_, PyAny>, kind: &str) -> PyErr {
     PyTypeError::new_err(format!("`{name}` is {}, must be {kind}", described(value)))
 }
 
-/// The number as Python writes it; Python refuses to write very long ones.
+/// The number as Python writes it; one of hundreds of digits would drown the message.
 fn digits(value: &Bound<'_, PyAny>) -> String {
-    value.str().map_or_else(
-        |_| "a number of thousands of digits".into(),
-        |text| text.to_string(),
-    )
+    const MOST: usize = 80;
+    match value.str() {
+        Ok(text) if text.len().is_ok_and(|len| len <= MOST) => text.to_string(),
+        _ => "a number of hundreds of digits".into(),
+    }
 }
