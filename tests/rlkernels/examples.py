@@ -46,7 +46,10 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
             "reduction": "mean",
         },
     ),
-    ("token_kl", {"policy": _rows(-4, 0, 1)[0], "reference": _rows(-4, 0, 2)[0], "estimator": "k2", "reduction": "sum"}),
+    (
+        "token_kl",
+        {"policy": _rows(-4, 0, 1)[0], "reference": _rows(-4, 0, 2)[0], "estimator": "k2", "reduction": "sum"},
+    ),
 ]
 
 CALLS: list[tuple[str, dict[str, Any]]] = [*EXAMPLES.items(), *VARIANTS]

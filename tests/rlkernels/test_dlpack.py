@@ -117,7 +117,9 @@ class TestRefused:
     @pytest.mark.parametrize(("device", "shown"), [(CUDA, "a CUDA device"), (METAL, "a Metal device"), (14, "kind 14")])
     def test_other_devices(self, device: int, shown: str) -> None:
         """Nothing is copied from a device behind the caller's back."""
-        with pytest.raises(ValueError, match=rf"`policy` is a foreign.Tensor of float64 on .*{shown}, .* policy.cpu\(\)"):
+        with pytest.raises(
+            ValueError, match=rf"`policy` is a foreign.Tensor of float64 on .*{shown}, .* policy.cpu\(\)"
+        ):
             k1(Tensor(POLICY, device))
 
     def test_gradients(self) -> None:
@@ -128,7 +130,9 @@ class TestRefused:
     @pytest.mark.parametrize("dtype", [np.int64, np.complex128, np.float16, bool])
     def test_other_types(self, dtype: Any) -> None:
         """The type is named as its library names it."""
-        with pytest.raises(TypeError, match=rf"`policy` is a foreign.Tensor of {np.dtype(dtype)}, must be .* its own library"):
+        with pytest.raises(
+            TypeError, match=rf"`policy` is a foreign.Tensor of {np.dtype(dtype)}, must be .* its own library"
+        ):
             k1(Tensor(POLICY.astype(dtype)))
 
     @pytest.mark.parametrize(
