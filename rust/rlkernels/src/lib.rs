@@ -4,17 +4,26 @@
 //! [`Error`] with the offending value in its message. `f32` data is computed in `f64` and rounded once at the end;
 //! `f64` data uses error-free differences and compensated sums. The definitions, with their sources, stand at each
 //! function.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)] // `isa` alone allows it, for intrinsics, with a SAFETY note at every block
 #![deny(missing_docs)]
 
 pub mod advantages;
 pub mod build_info;
 mod compensated;
+pub mod conventions;
 mod error;
 mod float;
+pub mod isa;
 pub mod kl;
+pub mod math;
 pub mod packing;
+pub mod parallel;
 pub mod rows;
 
 pub use error::{Error, Result};
 pub use float::Float;
+
+/// The examples of the README, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
