@@ -27,10 +27,13 @@ LENGTHS = np.array([3, 5, 0, 1])
 
 #: Function, then the keyword arguments of a valid call. Arrays of floats are float64.
 EXAMPLES: dict[str, dict[str, Any]] = {
+    "available_isas": {},
     "build_info": {},
     "group_advantages": {"rewards": np.array([0.1, 0.5, 0.2, 1.0, 3.0, -1.0]), "group_size": 3},
     "pack_sequences": {"lengths": np.array([5, 1, 4, 2, 3]), "max_length": 6},
+    "set_threads": {"threads": 2},
     "token_kl": {"policy": _rows(-4, 0, 1), "reference": _rows(-4, 0, 2), "estimator": "k3", "mask": MASK},
+    "use_isa": {"isa": "scalar"},
 }
 
 #: Second calls, for layouts and options that exclude those of the first.

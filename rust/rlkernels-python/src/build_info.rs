@@ -8,6 +8,9 @@ use rlkernels::isa::{self, Isa};
 use rlkernels::parallel;
 
 use crate::errors::value_error;
+use crate::input::arguments;
+
+arguments! { text isa, size threads }
 
 /// Facts about this build and this machine; the keys are documented in the type stub.
 #[pyfunction]
@@ -32,15 +35,15 @@ pub(crate) fn available_isas() -> Vec<&'static str> {
 
 /// Makes every later call run on the named instruction set; returns the name of the one before.
 #[pyfunction]
-pub(crate) fn use_isa(name: &str) -> PyResult<&'static str> {
-    let isa: Isa = name.parse().map_err(value_error)?;
+pub(crate) fn use_isa(#[pyo3(from_py_with = isa)] isa: &str) -> PyResult<&'static str> {
+    let isa: Isa = isa.parse().map_err(value_error)?;
     isa::choose(isa).map(Isa::name).map_err(value_error)
 }
 
-/// Makes every later call use at most `count` threads; returns the number before.
+/// Makes every later call use at most so many threads; returns the number before.
 #[pyfunction]
-pub(crate) fn set_threads(count: usize) -> PyResult<usize> {
-    parallel::set_threads(count).map_err(value_error)
+pub(crate) fn set_threads(#[pyo3(from_py_with = threads)] threads: usize) -> PyResult<usize> {
+    parallel::set_threads(threads).map_err(value_error)
 }
 
 /// What the environment asks for and the machine cannot give is an error at import, not a surprise later.
