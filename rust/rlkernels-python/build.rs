@@ -10,6 +10,7 @@ fn main() -> io::Result<()> {
     fs::copy("rlkernels.pyi", out.join("__init__.pyi"))?;
     fs::write(out.join("py.typed"), "")?;
     copy_modules(&out)?;
+    write_docstrings(&out)?;
     println!("cargo::rerun-if-changed=rlkernels.pyi");
     println!("cargo::rerun-if-changed=python");
     println!("cargo::rerun-if-changed=build.rs");
@@ -29,6 +30,28 @@ fn copy_modules(out: &Path) -> io::Result<()> {
             && let Some(name) = source.file_name()
         {
             fs::copy(&source, out.join("compat").join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// The docstrings of the stub and of every function in it, where `#[doc = include_str!(…)]` finds it: `help` shows what the stub says.
+fn write_docstrings(out: &Path) -> io::Result<()> {
+    let stub = fs::read_to_string("rlkernels.pyi")?;
+    let folder = out.join("docs");
+    fs::create_dir_all(&folder)?;
+    if let Some(text) = stub.split("\"\"\"").nth(1) {
+        fs::write(folder.join("module"), text.trim_end())?;
+    }
+    for function in format!("\n{stub}").split("\ndef ").skip(1) {
+        let name = function.split('(').next().unwrap_or_default();
+        // an overload has no docstring of its own; the text up to the next definition is then only its signature
+        if let Some(text) = function.split("\"\"\"").nth(1) {
+            let lines: Vec<&str> = text
+                .lines()
+                .map(|line| line.strip_prefix("    ").unwrap_or(line))
+                .collect();
+            fs::write(folder.join(name), lines.join("\n").trim_end())?;
         }
     }
     Ok(())

@@ -86,9 +86,7 @@ def junk() -> list[Any]:
 
 JUNK = junk()
 PARAMETERS = {
-    name: [p for p in inspect.signature(getattr(rlkernels, name)).parameters]
-    for name in EXAMPLES
-    if hasattr(rlkernels, name)
+    name: list(inspect.signature(getattr(rlkernels, name)).parameters) for name in EXAMPLES if hasattr(rlkernels, name)
 }
 ARRAYS = [
     pytest.param(name, inputs, argument, id=f"{name}-{number}-{argument}")

@@ -98,7 +98,7 @@ def test_refused_by_both(name: str) -> None:
 
 @pytest.mark.parametrize("name", DEPARTING)
 def test_departures_are_still_there(name: str) -> None:
-    """rlox 1.2 returns something else; a version that does not is recorded anew."""
+    """Here rlox 1.2 returns something else; a version that does not is recorded anew."""
     assert not close(OURS[name], THEIRS[name])
 
 
@@ -114,7 +114,7 @@ class TestSchulman:
         assert math.isclose(theirs, 0.35511278044, rel_tol=1e-9)
 
     def test_by_hand(self) -> None:
-        """d = -0.5, 1, 0, 1: ours sums exp(d) - d - 1 to 1.5431, rlox sums exp(-d) + d - 1 to 0.8845."""
+        """For d = -0.5, 1, 0, 1 ours sums exp(d) - d - 1 to 1.5431, rlox sums exp(-d) + d - 1 to 0.8845."""
         d = [-0.5, 1.0, 0.0, 1.0]
         assert math.isclose(OURS["schulman"], sum(math.exp(x) - x - 1 for x in d), rel_tol=1e-14)
         assert math.isclose(THEIRS["schulman"], sum(math.exp(-x) + x - 1 for x in d), rel_tol=1e-14)

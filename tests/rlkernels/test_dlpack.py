@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import mlx.core as mx
@@ -78,8 +79,6 @@ class TestAccepted:
 
 
 def _references(array: Any) -> int:
-    import sys
-
     return sys.getrefcount(array)
 
 
@@ -153,5 +152,5 @@ class TestRefused:
     )
     def test_broken_exporters(self, value: Any) -> None:
         """The library's own refusal is passed on, with the argument's name."""
-        with pytest.raises(ValueError, match="`policy` is a .*, must be readable through DLPack"):
+        with pytest.raises(ValueError, match=r"`policy` is a .*, must be readable through DLPack"):
             k1(value)

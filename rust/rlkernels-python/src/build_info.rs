@@ -12,7 +12,7 @@ use crate::input::arguments;
 
 arguments! { text isa, size threads }
 
-/// Facts about this build and this machine; the keys are documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/build_info"))]
 #[pyfunction]
 pub(crate) fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let info = PyDict::new(py);
@@ -27,20 +27,20 @@ pub(crate) fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(info)
 }
 
-/// The instruction sets of this machine for which the kernels are compiled, slowest first.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/available_isas"))]
 #[pyfunction]
 pub(crate) fn available_isas() -> Vec<&'static str> {
     isa::available().into_iter().map(Isa::name).collect()
 }
 
-/// Makes every later call run on the named instruction set; returns the name of the one before.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/use_isa"))]
 #[pyfunction]
 pub(crate) fn use_isa(#[pyo3(from_py_with = isa)] isa: &str) -> PyResult<&'static str> {
     let isa: Isa = isa.parse().map_err(value_error)?;
     isa::choose(isa).map(Isa::name).map_err(value_error)
 }
 
-/// Makes every later call use at most so many threads; returns the number before.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/set_threads"))]
 #[pyfunction]
 pub(crate) fn set_threads(#[pyo3(from_py_with = threads)] threads: usize) -> PyResult<usize> {
     parallel::set_threads(threads).map_err(value_error)

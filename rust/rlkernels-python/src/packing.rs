@@ -12,7 +12,7 @@ arguments! { whole max_length }
 /// Indices in the order of their bins, and the offsets at which the bins start.
 type Packed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
-/// First-fit-decreasing packing; documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/pack_sequences"))]
 #[pyfunction]
 pub(crate) fn pack_sequences<'py>(
     py: Python<'py>,

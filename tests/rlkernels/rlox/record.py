@@ -1,9 +1,10 @@
-"""Calls rlox's kernels and prints what they return, as JSON. Run by an interpreter that has rlox and NumPy:
+"""Calls rlox's kernels and prints what they return, as JSON.
+
+Run by an interpreter that has rlox and NumPy; the calls are read by `tests/rlkernels/test_compat.py` too, which makes
+the same ones of `rlkernels.compat.rlox`:
 
     python tests/rlkernels/rlox/record.py > tests/rlkernels/rlox/rlox-1.2.0.json
-
-The calls are read by `tests/rlkernels/test_compat.py`, which makes the same ones of `rlkernels.compat.rlox`.
-"""  # noqa: D400, D415 - the command ends the first paragraph
+"""
 
 from __future__ import annotations
 
