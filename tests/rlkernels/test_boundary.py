@@ -200,7 +200,7 @@ def subclass(values: Array) -> Array:
 
 LAYOUTS: list[Callable[[Array], Any]] = [
     *(strided, backwards, np.asfortranarray, read_only, big_endian, misaligned, subclass),
-    *(Tensor, lambda values: Tensor(strided(values))),
+    *(Tensor, lambda values: Tensor(strided(values)), lambda values: Tensor(misaligned(values))),
 ]
 
 
