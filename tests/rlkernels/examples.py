@@ -30,14 +30,16 @@ def _logprobs(seed: int) -> Array:
 POLICY, REFERENCE, OLD = _rows(-4, 0, 1), _rows(-4, 0, 2), _rows(-4, 0, 3)
 ADVANTAGES = np.array([1.0, -0.5, 2.0, -1.5])
 LOGITS = np.random.default_rng(7).normal(0, 2, (4, 9))
-UNIFORMS = np.array([0.1, 0.7, 0.0, 0.999])
-FILTER = {"order": "hf", "temperature": 1.5, "top_k": 6, "top_p": 0.9, "min_p": 0.01}
+FILTER = {
+    **{"top_k": 7, "top_p": 0.95, "min_p": 0.01, "xtc_probability": 0.5, "xtc_threshold": 0.05},
+    **{"xtc_coin": np.array([0.1, 0.6, 0.4, 0.9]), "history": np.array([[3, -1], [0, 0], [8, 2], [1, 5]])},
+}
 
 #: Function, then the keyword arguments of a valid call. Arrays of floats are float64.
 EXAMPLES: dict[str, dict[str, Any]] = {
     "available_isas": {},
     "build_info": {},
-    "filtered_logprobs": {"logits": LOGITS, **FILTER},
+    "filtered_logprobs": {"logits": LOGITS, "order": "hf", "temperature": 0.8, "repetition_penalty": 1.3, **FILTER},
     "full_kl": {"policy_logprobs": _logprobs(4), "reference_logprobs": _logprobs(5)},
     "group_advantages": {"rewards": np.array([0.1, 0.5, 0.2, 1.0, 3.0, -1.0]), "group_size": 3},
     "importance_ratio": {"policy": POLICY, "old": OLD, "level": "seq_mean", "mask": MASK},
@@ -82,14 +84,17 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "advantages": ADVANTAGES,
         "mask": MASK,
     },
-    "sample_tokens": {"logits": LOGITS, "uniforms": UNIFORMS, **FILTER},
+    "sample_tokens": {
+        **{"logits": LOGITS, "uniforms": np.array([0.0, 0.3, 0.6, 0.9]), "order": "mlx-lm", "temperature": 1.2},
+        **{"repetition_penalty": 0.8, **FILTER},
+    },
     "selective_log_softmax": {"logits": LOGITS, "ids": np.array([0, 8, 3, 3]), "entropy": True},
     "selective_log_softmax_backward": {"logits": LOGITS, "ids": np.array([0, 8, 3, 3]), "grad_logprobs": ADVANTAGES},
     "set_threads": {"threads": 2},
     "token_kl": {"policy": POLICY, "reference": REFERENCE, "estimator": "k3", "mask": MASK},
-    "uniforms": {"seed": 7, "round_": 1, "prompt": np.arange(3), "sample": 2, "token": np.arange(3)},
+    "uniforms": {"seed": 7, "round_": 1, "prompt": np.array([2, 3, 4]), "sample": np.array([0, 1, 2]), "token": 5},
     "use_isa": {"isa": "scalar"},
-    "xtc_coins": {"seed": 7, "round_": 1, "prompt": np.arange(3), "sample": 2, "token": np.arange(3)},
+    "xtc_coins": {"seed": 7, "round_": np.array([1, 0, 2]), "prompt": 2, "sample": 0, "token": np.array([4, 5, 6])},
 }
 
 #: Second calls, for layouts and options that exclude those of the first.
