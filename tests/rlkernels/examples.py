@@ -31,8 +31,13 @@ POLICY, REFERENCE, OLD = _rows(-4, 0, 1), _rows(-4, 0, 2), _rows(-4, 0, 3)
 ADVANTAGES = np.array([1.0, -0.5, 2.0, -1.5])
 LOGITS = np.random.default_rng(7).normal(0, 2, (4, 9))
 FILTER = {
-    **{"top_k": 7, "top_p": 0.95, "min_p": 0.01, "xtc_probability": 0.5, "xtc_threshold": 0.05},
-    **{"xtc_coin": np.array([0.1, 0.6, 0.4, 0.9]), "history": np.array([[3, -1], [0, 0], [8, 2], [1, 5]])},
+    "top_k": 7,
+    "top_p": 0.95,
+    "min_p": 0.01,
+    "xtc_probability": 0.5,
+    "xtc_threshold": 0.05,
+    "xtc_coin": np.array([0.1, 0.6, 0.4, 0.9]),
+    "history": np.array([[3, -1], [0, 0], [8, 2], [1, 5]]),
 }
 
 #: Function, then the keyword arguments of a valid call. Arrays of floats are float64.
@@ -85,8 +90,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "mask": MASK,
     },
     "sample_tokens": {
-        **{"logits": LOGITS, "uniforms": np.array([0.0, 0.3, 0.6, 0.9]), "order": "mlx-lm", "temperature": 1.2},
-        **{"repetition_penalty": 0.8, **FILTER},
+        "logits": LOGITS,
+        "uniforms": np.array([0.0, 0.3, 0.6, 0.9]),
+        "order": "mlx-lm",
+        "temperature": 1.2,
+        "repetition_penalty": 0.8,
+        **FILTER,
     },
     "selective_log_softmax": {"logits": LOGITS, "ids": np.array([0, 8, 3, 3]), "entropy": True},
     "selective_log_softmax_backward": {"logits": LOGITS, "ids": np.array([0, 8, 3, 3]), "grad_logprobs": ADVANTAGES},

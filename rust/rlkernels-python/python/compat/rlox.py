@@ -160,7 +160,8 @@ def compute_batch_token_kl_schulman(
         ValueError: as `compute_token_kl_schulman`; `seq_len` is below 1 or does not divide their length.
     """
     policy, reference = _matrices(log_probs_policy, log_probs_ref, seq_len)
-    return rlkernels.token_kl(policy, reference, estimator="k3", reduction="sum")
+    result: NDArray[np.float64] = np.asarray(rlkernels.token_kl(policy, reference, estimator="k3", reduction="sum"))
+    return result
 
 
 # One kernel serves both types; the names are those that callers of rlox write.
@@ -200,7 +201,8 @@ def _full_kl(policy: NDArray[_Float], reference: NDArray[_Float]) -> NDArray[_Fl
     probability = np.exp(policy.astype(np.float64))
     difference = rlkernels.token_kl(policy, reference, estimator="k1")
     terms = np.multiply(probability, difference, out=np.zeros_like(probability), where=probability > 0)
-    return terms.sum(axis=-1).astype(policy.dtype)
+    result: NDArray[_Float] = terms.sum(axis=-1).astype(policy.dtype)
+    return result
 
 
 def _bin(sequences: list[NDArray[np.uint32]], max_length: int) -> Packed:
