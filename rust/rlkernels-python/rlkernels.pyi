@@ -23,6 +23,7 @@ class BuildInfo(TypedDict):
     target: str
     rustc: str
     features: list[str]
+    isa: str
     threads: int
     cpus: int
 
@@ -32,6 +33,42 @@ def build_info() -> BuildInfo:
     Returns:
         `version` of the crate; `profile`; `target`, the triple built for; `rustc`, the compiler; `features`, the
         instruction sets found at run time; `threads` that one kernel call uses; `cpus` that this process may use.
+    """
+
+def available_isas() -> list[str]:
+    """The instruction sets of this machine for which the kernels are compiled, slowest first: "scalar", "avx2", ...
+
+    Every one of them gives the same bits. The environment variable RLKERNELS_ISA forces one from the start; a name that
+    this machine cannot follow is an ImportError.
+    """
+
+def use_isa(name: str) -> str:
+    """Makes every later call of this process run on the named instruction set; the fastest is the default.
+
+    Args:
+        name: one of `available_isas()`.
+
+    Returns:
+        The name of the one before.
+
+    Raises:
+        ValueError: an unknown name, or an instruction set that this machine has not got.
+    """
+
+def set_threads(count: int) -> int:
+    """Makes every later call of this process use at most `count` threads; no bit of any result depends on it.
+
+    The default is the number of processors that this process may use; the environment variable RLKERNELS_THREADS sets
+    another from the start. Small inputs are always worked on by the calling thread alone.
+
+    Args:
+        count: 1 to 1024.
+
+    Returns:
+        The number before.
+
+    Raises:
+        ValueError: `count` is out of range.
     """
 
 def group_advantages(

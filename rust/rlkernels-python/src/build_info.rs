@@ -1,8 +1,13 @@
 //! `build_info` for Python.
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlkernels::build_info as core;
+use rlkernels::isa::{self, Isa};
+use rlkernels::parallel;
+
+use crate::errors::value_error;
 
 /// Facts about this build and this machine; the keys are documented in the type stub.
 #[pyfunction]
@@ -13,7 +18,41 @@ pub(crate) fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     info.set_item("target", env!("RLKERNELS_TARGET"))?;
     info.set_item("rustc", env!("RLKERNELS_RUSTC"))?;
     info.set_item("features", core::features())?;
-    info.set_item("threads", core::THREADS)?;
+    info.set_item("isa", isa::current().name())?;
+    info.set_item("threads", rlkernels::parallel::threads())?;
     info.set_item("cpus", core::cpus())?;
     Ok(info)
+}
+
+/// The instruction sets of this machine for which the kernels are compiled, slowest first.
+#[pyfunction]
+pub(crate) fn available_isas() -> Vec<&'static str> {
+    isa::available().into_iter().map(Isa::name).collect()
+}
+
+/// Makes every later call run on the named instruction set; returns the name of the one before.
+#[pyfunction]
+pub(crate) fn use_isa(name: &str) -> PyResult<&'static str> {
+    let isa: Isa = name.parse().map_err(value_error)?;
+    isa::choose(isa).map(Isa::name).map_err(value_error)
+}
+
+/// Makes every later call use at most `count` threads; returns the number before.
+#[pyfunction]
+pub(crate) fn set_threads(count: usize) -> PyResult<usize> {
+    parallel::set_threads(count).map_err(value_error)
+}
+
+/// What the environment asks for and the machine cannot give is an error at import, not a surprise later.
+pub(crate) fn check_environment() -> PyResult<()> {
+    isa::from_environment()
+        .map(|_| ())
+        .and_then(|()| parallel::from_environment().map(|_| ()))
+        .map_err(|error| {
+            PyImportError::new_err(format!(
+                "rlkernels cannot follow its environment ({} or {}): {error}",
+                isa::VARIABLE,
+                parallel::VARIABLE
+            ))
+        })
 }

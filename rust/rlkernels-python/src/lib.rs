@@ -20,9 +20,16 @@ mod rlkernels {
     #[pymodule_export]
     use super::advantages::group_advantages;
     #[pymodule_export]
-    use super::build_info::build_info;
+    use super::build_info::{available_isas, build_info, set_threads, use_isa};
     #[pymodule_export]
     use super::kl::token_kl;
     #[pymodule_export]
     use super::packing::pack_sequences;
+
+    use super::{Bound, PyModule, PyResult};
+
+    #[pymodule_init]
+    fn check_environment(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::build_info::check_environment()
+    }
 }

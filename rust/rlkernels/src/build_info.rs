@@ -10,9 +10,6 @@ pub const PROFILE: &str = if cfg!(debug_assertions) {
     "release"
 };
 
-/// Threads that one kernel call uses.
-pub const THREADS: usize = 1;
-
 /// Processors that this process may use; 1 where the system does not tell.
 #[must_use]
 pub fn cpus() -> usize {

@@ -125,4 +125,20 @@ pub enum Error {
         /// The number of tokens.
         expected: usize,
     },
+    /// An instruction set that this machine has not got.
+    #[error("`isa` is \"{found}\", must be one that this machine has: {available}")]
+    IsaUnavailable {
+        /// The name that was asked for.
+        found: &'static str,
+        /// The names that are there, separated by commas.
+        available: String,
+    },
+    /// A number of threads that cannot be.
+    #[error("`threads` is {found}, must be between 1 and {most}")]
+    Threads {
+        /// The number that was asked for.
+        found: usize,
+        /// The greatest legal number.
+        most: usize,
+    },
 }

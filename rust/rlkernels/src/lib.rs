@@ -4,7 +4,7 @@
 //! [`Error`] with the offending value in its message. `f32` data is computed in `f64` and rounded once at the end;
 //! `f64` data uses error-free differences and compensated sums. The definitions, with their sources, stand at each
 //! function.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)] // `isa` alone allows it, for intrinsics, with a SAFETY note at every block
 #![deny(missing_docs)]
 
 pub mod advantages;
@@ -12,8 +12,11 @@ pub mod build_info;
 mod compensated;
 mod error;
 mod float;
+pub mod isa;
 pub mod kl;
+pub mod math;
 pub mod packing;
+pub mod parallel;
 pub mod rows;
 
 pub use error::{Error, Result};

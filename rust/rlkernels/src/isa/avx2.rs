@@ -1,0 +1,370 @@
+//! AVX2 with FMA: two registers hold sixteen `f32` or eight `f64`.
+#![allow(unsafe_code)] // the intrinsics need their instructions; see `x86!`
+
+use std::arch::x86_64::*;
+
+use super::Kernel;
+use super::lanes::{F32_LANES, F64_LANES, Simd};
+use super::wide::{Register, Wide, WideMask};
+
+/// Proof that the machine has AVX2 and FMA.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2(());
+
+impl Avx2 {
+    /// Whether the machine has the instructions.
+    pub(super) fn is_available() -> bool {
+        use std::arch::is_x86_feature_detected as has;
+        has!("avx2")
+            && has!("fma")
+            && has!("f16c")
+            && has!("bmi1")
+            && has!("bmi2")
+            && has!("lzcnt")
+            && has!("popcnt")
+    }
+
+    /// # Safety
+    /// `is_available()` has returned true on this machine.
+    pub(super) unsafe fn assume() -> Self {
+        Self(())
+    }
+}
+
+/// Compiles the kernel with the instructions and runs it.
+#[inline]
+pub(super) fn run<K: Kernel>(token: Avx2, kernel: K) -> K::Output {
+    #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+    fn with_instructions<K: Kernel>(token: Avx2, kernel: K) -> K::Output {
+        kernel.run(token)
+    }
+    // SAFETY: the token exists only where the machine has the instructions.
+    unsafe { with_instructions(token, kernel) }
+}
+
+/// Calls intrinsics of this instruction set.
+macro_rules! x86 {
+    ($($body:tt)*) => {
+        // SAFETY: registers and masks are made only by the unsafe functions of `Register`, whose callers hold the token.
+        unsafe { $($body)* }
+    };
+}
+
+impl Register for __m256 {
+    type Elem = f32;
+    type Mask = __m256;
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self {
+        x86!(_mm256_set1_ps(value))
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        x86!(_mm256_loadu_ps(from))
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        x86!(_mm256_storeu_ps(to, self))
+    }
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        x86!(_mm256_add_ps(self, other))
+    }
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        x86!(_mm256_sub_ps(self, other))
+    }
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        x86!(_mm256_mul_ps(self, other))
+    }
+    #[inline(always)]
+    fn div(self, other: Self) -> Self {
+        x86!(_mm256_div_ps(self, other))
+    }
+    #[inline(always)]
+    fn neg(self) -> Self {
+        x86!(_mm256_xor_ps(self, _mm256_set1_ps(-0.0)))
+    }
+    #[inline(always)]
+    fn fma(self, factor: Self, term: Self) -> Self {
+        x86!(_mm256_fmadd_ps(self, factor, term))
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        x86!(_mm256_sqrt_ps(self))
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        x86!(_mm256_andnot_ps(_mm256_set1_ps(-0.0), self))
+    }
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        x86!(_mm256_and_ps(self, other))
+    }
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        x86!(_mm256_or_ps(self, other))
+    }
+    #[inline(always)]
+    fn shift_left(self) -> Self {
+        x86!(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(
+            _mm256_castps_si256(self)
+        )))
+    }
+    #[inline(always)]
+    fn shift_right(self) -> Self {
+        x86!(_mm256_castsi256_ps(_mm256_srli_epi32::<23>(
+            _mm256_castps_si256(self)
+        )))
+    }
+    #[inline(always)]
+    fn lt(self, other: Self) -> __m256 {
+        x86!(_mm256_cmp_ps::<_CMP_LT_OQ>(self, other))
+    }
+    #[inline(always)]
+    fn le(self, other: Self) -> __m256 {
+        x86!(_mm256_cmp_ps::<_CMP_LE_OQ>(self, other))
+    }
+    #[inline(always)]
+    fn eq(self, other: Self) -> __m256 {
+        x86!(_mm256_cmp_ps::<_CMP_EQ_OQ>(self, other))
+    }
+    #[inline(always)]
+    fn select(mask: __m256, yes: Self, no: Self) -> Self {
+        x86!(_mm256_blendv_ps(no, yes, mask))
+    }
+    #[inline(always)]
+    fn mask_and(a: __m256, b: __m256) -> __m256 {
+        x86!(_mm256_and_ps(a, b))
+    }
+    #[inline(always)]
+    fn mask_or(a: __m256, b: __m256) -> __m256 {
+        x86!(_mm256_or_ps(a, b))
+    }
+    #[inline(always)]
+    fn mask_not(a: __m256) -> __m256 {
+        x86!(_mm256_xor_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(-1))))
+    }
+    #[inline(always)]
+    fn mask_bits(a: __m256) -> u32 {
+        x86!(_mm256_movemask_ps(a) as u32)
+    }
+    #[inline(always)]
+    unsafe fn mask_from(bits: u32) -> __m256 {
+        x86!(
+            let lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            let bits = _mm256_and_si256(_mm256_set1_epi32(bits as i32), lane);
+            _mm256_castsi256_ps(_mm256_cmpeq_epi32(bits, lane))
+        )
+    }
+}
+
+impl Register for __m256d {
+    type Elem = f64;
+    type Mask = __m256d;
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn splat(value: f64) -> Self {
+        x86!(_mm256_set1_pd(value))
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f64) -> Self {
+        x86!(_mm256_loadu_pd(from))
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f64) {
+        x86!(_mm256_storeu_pd(to, self))
+    }
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        x86!(_mm256_add_pd(self, other))
+    }
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        x86!(_mm256_sub_pd(self, other))
+    }
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        x86!(_mm256_mul_pd(self, other))
+    }
+    #[inline(always)]
+    fn div(self, other: Self) -> Self {
+        x86!(_mm256_div_pd(self, other))
+    }
+    #[inline(always)]
+    fn neg(self) -> Self {
+        x86!(_mm256_xor_pd(self, _mm256_set1_pd(-0.0)))
+    }
+    #[inline(always)]
+    fn fma(self, factor: Self, term: Self) -> Self {
+        x86!(_mm256_fmadd_pd(self, factor, term))
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        x86!(_mm256_sqrt_pd(self))
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        x86!(_mm256_andnot_pd(_mm256_set1_pd(-0.0), self))
+    }
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        x86!(_mm256_and_pd(self, other))
+    }
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        x86!(_mm256_or_pd(self, other))
+    }
+    #[inline(always)]
+    fn shift_left(self) -> Self {
+        x86!(_mm256_castsi256_pd(_mm256_slli_epi64::<52>(
+            _mm256_castpd_si256(self)
+        )))
+    }
+    #[inline(always)]
+    fn shift_right(self) -> Self {
+        x86!(_mm256_castsi256_pd(_mm256_srli_epi64::<52>(
+            _mm256_castpd_si256(self)
+        )))
+    }
+    #[inline(always)]
+    fn lt(self, other: Self) -> __m256d {
+        x86!(_mm256_cmp_pd::<_CMP_LT_OQ>(self, other))
+    }
+    #[inline(always)]
+    fn le(self, other: Self) -> __m256d {
+        x86!(_mm256_cmp_pd::<_CMP_LE_OQ>(self, other))
+    }
+    #[inline(always)]
+    fn eq(self, other: Self) -> __m256d {
+        x86!(_mm256_cmp_pd::<_CMP_EQ_OQ>(self, other))
+    }
+    #[inline(always)]
+    fn select(mask: __m256d, yes: Self, no: Self) -> Self {
+        x86!(_mm256_blendv_pd(no, yes, mask))
+    }
+    #[inline(always)]
+    fn mask_and(a: __m256d, b: __m256d) -> __m256d {
+        x86!(_mm256_and_pd(a, b))
+    }
+    #[inline(always)]
+    fn mask_or(a: __m256d, b: __m256d) -> __m256d {
+        x86!(_mm256_or_pd(a, b))
+    }
+    #[inline(always)]
+    fn mask_not(a: __m256d) -> __m256d {
+        x86!(_mm256_xor_pd(
+            a,
+            _mm256_castsi256_pd(_mm256_set1_epi64x(-1))
+        ))
+    }
+    #[inline(always)]
+    fn mask_bits(a: __m256d) -> u32 {
+        x86!(_mm256_movemask_pd(a) as u32)
+    }
+    #[inline(always)]
+    unsafe fn mask_from(bits: u32) -> __m256d {
+        x86!(
+            let lane = _mm256_setr_epi64x(1, 2, 4, 8);
+            let bits = _mm256_and_si256(_mm256_set1_epi64x(i64::from(bits)), lane);
+            _mm256_castsi256_pd(_mm256_cmpeq_epi64(bits, lane))
+        )
+    }
+}
+
+/// Calls what needs the token; `self` is one.
+macro_rules! token {
+    ($($body:tt)*) => {
+        // SAFETY: the token exists only where the machine has the instructions; references to arrays of all lanes are
+        // readable, and writable where they are exclusive.
+        unsafe { $($body)* }
+    };
+}
+
+impl Simd for Avx2 {
+    type F32 = Wide<__m256, 2>;
+    type F64 = Wide<__m256d, 2>;
+    type M32 = WideMask<__m256, 2>;
+    type M64 = WideMask<__m256d, 2>;
+
+    #[inline(always)]
+    fn f32(self, value: f32) -> Self::F32 {
+        token!(Wide::splat(value))
+    }
+    #[inline(always)]
+    fn f64(self, value: f64) -> Self::F64 {
+        token!(Wide::splat(value))
+    }
+    #[inline(always)]
+    fn load32(self, values: &[f32; F32_LANES]) -> Self::F32 {
+        token!(Wide::load(values.as_ptr()))
+    }
+    #[inline(always)]
+    fn load64(self, values: &[f64; F64_LANES]) -> Self::F64 {
+        token!(Wide::load(values.as_ptr()))
+    }
+    #[inline(always)]
+    fn load64_from32(self, values: &[f32; F64_LANES]) -> Self::F64 {
+        token!(
+            let from = values.as_ptr();
+            Wide([
+                _mm256_cvtps_pd(_mm_loadu_ps(from)),
+                _mm256_cvtps_pd(_mm_loadu_ps(from.add(4))),
+            ])
+        )
+    }
+    #[inline(always)]
+    fn store64_to32(self, values: Self::F64, out: &mut [f32; F64_LANES]) {
+        token!(
+            let to = out.as_mut_ptr();
+            _mm_storeu_ps(to, _mm256_cvtpd_ps(values.0[0]));
+            _mm_storeu_ps(to.add(4), _mm256_cvtpd_ps(values.0[1]));
+        )
+    }
+    #[inline(always)]
+    fn load32_upper(self, words: &[u16; F32_LANES]) -> Self::F32 {
+        token!(
+            let from = words.as_ptr();
+            let low = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+            let high = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(8).cast()));
+            Wide([
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(low)),
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(high)),
+            ])
+        )
+    }
+    #[inline(always)]
+    fn widen(self, values: Self::F32) -> (Self::F64, Self::F64) {
+        token!(
+            let [low, high] = values.0;
+            (
+                Wide([
+                    _mm256_cvtps_pd(_mm256_castps256_ps128(low)),
+                    _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(low)),
+                ]),
+                Wide([
+                    _mm256_cvtps_pd(_mm256_castps256_ps128(high)),
+                    _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(high)),
+                ]),
+            )
+        )
+    }
+    #[inline(always)]
+    fn narrow(self, low: Self::F64, high: Self::F64) -> Self::F32 {
+        token!(Wide([
+            _mm256_set_m128(_mm256_cvtpd_ps(low.0[1]), _mm256_cvtpd_ps(low.0[0])),
+            _mm256_set_m128(_mm256_cvtpd_ps(high.0[1]), _mm256_cvtpd_ps(high.0[0])),
+        ]))
+    }
+    #[inline(always)]
+    fn mask32(self, bits: u16) -> Self::M32 {
+        token!(Wide::mask_from(u32::from(bits)))
+    }
+    #[inline(always)]
+    fn mask64(self, bits: u8) -> Self::M64 {
+        token!(Wide::mask_from(u32::from(bits)))
+    }
+}

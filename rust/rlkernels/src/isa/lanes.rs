@@ -1,0 +1,124 @@
+//! What a kernel's body may use: sixteen lanes of `f32`, eight of `f64`, and masks over them.
+//!
+//! Every operation is IEEE 754 and rounds once, so a body gives the same bits on every instruction set. Values can only be
+//! made from a token of [`Simd`], which exists only where the machine has the instructions.
+
+use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
+
+/// Lanes of one `F32`.
+pub(crate) const F32_LANES: usize = 16;
+/// Lanes of one `F64`.
+pub(crate) const F64_LANES: usize = 8;
+
+/// One truth value per lane.
+pub(crate) trait Mask:
+    Copy + BitAnd<Output = Self> + BitOr<Output = Self> + Not<Output = Self>
+{
+    /// Bit i is lane i.
+    fn bits(self) -> u32;
+    /// Whether at least one lane is true.
+    #[inline(always)]
+    fn any(self) -> bool {
+        self.bits() != 0
+    }
+    /// Number of true lanes.
+    #[inline(always)]
+    fn count(self) -> u32 {
+        self.bits().count_ones()
+    }
+}
+
+/// A fixed number of floating-point lanes.
+pub(crate) trait Lanes:
+    Copy
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+{
+    /// `f32` or `f64`.
+    type Elem: Copy;
+    /// `[f32; 16]` or `[f64; 8]`.
+    type Array: Copy;
+    /// The result of a comparison.
+    type Mask: Mask;
+
+    /// `self * factor + term`, rounded once.
+    fn fma(self, factor: Self, term: Self) -> Self;
+    /// The square root, correctly rounded.
+    fn sqrt(self) -> Self;
+    /// The sign bit cleared.
+    fn abs(self) -> Self;
+    /// `self < other`; false where either is NaN.
+    fn lt(self, other: Self) -> Self::Mask;
+    /// `self <= other`; false where either is NaN.
+    fn le(self, other: Self) -> Self::Mask;
+    /// `self == other`; false where either is NaN.
+    fn eq(self, other: Self) -> Self::Mask;
+    /// The bits that both have.
+    fn and(self, other: Self) -> Self;
+    /// The bits that either has.
+    fn or(self, other: Self) -> Self;
+    /// The bits shifted left by the width of the mantissa (23 or 52).
+    fn shift_left(self) -> Self;
+    /// The bits shifted right by the width of the mantissa, zeros moved in.
+    fn shift_right(self) -> Self;
+    /// `yes` where the mask is true, `no` elsewhere.
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+    /// The lanes in order.
+    fn array(self) -> Self::Array;
+    /// Writes the lanes in order.
+    fn store(self, out: &mut Self::Array);
+
+    /// Whether a lane is NaN.
+    #[inline(always)]
+    fn is_nan(self) -> Self::Mask {
+        !self.eq(self)
+    }
+    /// The smaller by comparison; `other` where either is NaN.
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        Self::select(self.lt(other), self, other)
+    }
+    /// The larger by comparison; `other` where either is NaN.
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        Self::select(other.lt(self), self, other)
+    }
+}
+
+/// A token that proves the presence of an instruction set, and the only maker of lanes.
+pub(crate) trait Simd: Copy + Send + Sync + 'static {
+    /// Sixteen `f32`.
+    type F32: Lanes<Elem = f32, Array = [f32; F32_LANES], Mask = Self::M32>;
+    /// Eight `f64`.
+    type F64: Lanes<Elem = f64, Array = [f64; F64_LANES], Mask = Self::M64>;
+    /// Sixteen truth values.
+    type M32: Mask;
+    /// Eight truth values.
+    type M64: Mask;
+
+    /// The same value in every lane.
+    fn f32(self, value: f32) -> Self::F32;
+    /// The same value in every lane.
+    fn f64(self, value: f64) -> Self::F64;
+    /// Sixteen values.
+    fn load32(self, values: &[f32; F32_LANES]) -> Self::F32;
+    /// Eight values.
+    fn load64(self, values: &[f64; F64_LANES]) -> Self::F64;
+    /// Eight `f32`, exactly.
+    fn load64_from32(self, values: &[f32; F64_LANES]) -> Self::F64;
+    /// Eight values, each rounded to `f32`.
+    fn store64_to32(self, values: Self::F64, out: &mut [f32; F64_LANES]);
+    /// Sixteen 16-bit words as the upper halves of the lanes' bits: bfloat16 is then exact.
+    fn load32_upper(self, words: &[u16; F32_LANES]) -> Self::F32;
+    /// The lanes 0 to 7 and 8 to 15, exactly.
+    fn widen(self, values: Self::F32) -> (Self::F64, Self::F64);
+    /// The inverse of `widen`, each lane rounded to `f32`.
+    fn narrow(self, low: Self::F64, high: Self::F64) -> Self::F32;
+    /// Lane i is bit i.
+    fn mask32(self, bits: u16) -> Self::M32;
+    /// Lane i is bit i.
+    fn mask64(self, bits: u8) -> Self::M64;
+}

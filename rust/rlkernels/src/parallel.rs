@@ -1,0 +1,135 @@
+//! Threads: parts with fixed boundaries, so the number of threads changes no bit; serial where the work is small.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::{Error, Result};
+
+/// The environment variable that sets the number of threads.
+pub const VARIABLE: &str = "RLKERNELS_THREADS";
+
+/// More threads than this are refused: a typing mistake would otherwise start them all.
+pub const MOST_THREADS: usize = 1024;
+
+/// The number of threads; 0 until it is first asked for.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Threads that one kernel call uses at most: what [`set_threads`] or `RLKERNELS_THREADS` says, else the processors
+/// that this process may use. A value of `RLKERNELS_THREADS` that is no number of threads is passed over here;
+/// [`from_environment`] reports it.
+#[must_use]
+pub fn threads() -> usize {
+    match THREADS.load(Ordering::Relaxed) {
+        0 => {
+            let count = from_environment()
+                .unwrap_or(None)
+                .unwrap_or_else(crate::build_info::cpus);
+            THREADS.store(count, Ordering::Relaxed);
+            count
+        }
+        count => count,
+    }
+}
+
+/// The number that `RLKERNELS_THREADS` holds; `None` where it is not set or empty.
+///
+/// # Errors
+/// It is no number between 1 and [`MOST_THREADS`].
+pub fn from_environment() -> Result<Option<usize>> {
+    let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let text = value.to_string_lossy();
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|count| (1..=MOST_THREADS).contains(count))
+        .map(Some)
+        .ok_or_else(|| Error::UnknownChoice {
+            argument: VARIABLE,
+            found: text.into_owned(),
+            legal: "the numbers 1 to 1024",
+        })
+}
+
+/// Makes every later kernel call of this process use at most `count` threads, and returns what it was before.
+///
+/// # Errors
+/// `count` is 0 or above [`MOST_THREADS`].
+pub fn set_threads(count: usize) -> Result<usize> {
+    if !(1..=MOST_THREADS).contains(&count) {
+        return Err(Error::Threads {
+            found: count,
+            most: MOST_THREADS,
+        });
+    }
+    let before = threads();
+    THREADS.store(count, Ordering::Relaxed);
+    Ok(before)
+}
+
+/// Calls `body` for every part: on the calling thread and in order where `parallel` is false or one thread is allowed,
+/// else on the pool and in any order. A part carries where its results go, so the order leaves no trace.
+pub(crate) fn for_each<P: Send>(
+    parallel: bool,
+    parts: impl Iterator<Item = P>,
+    body: impl Fn(P) + Sync + Send,
+) {
+    let pool = if parallel && threads() > 1 {
+        pool(threads())
+    } else {
+        None
+    };
+    match pool {
+        None => parts.for_each(body),
+        Some(pool) => {
+            let parts: Vec<P> = parts.collect();
+            pool.install(|| parts.into_par_iter().with_max_len(1).for_each(body));
+        }
+    }
+}
+
+struct Pool {
+    process: u32,
+    threads: usize,
+    pool: Arc<ThreadPool>,
+}
+
+static POOL: Mutex<Option<Pool>> = Mutex::new(None);
+
+/// The pool of this process. A fork has none of its parent's threads, so a child makes its own; where a pool cannot be
+/// had (another thread is making one, or the system gives no threads) the call runs serially, with the same result.
+fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
+    let mut slot = match POOL.try_lock() {
+        Ok(slot) => slot,
+        Err(std::sync::TryLockError::Poisoned(error)) => PoisonError::into_inner(error),
+        Err(std::sync::TryLockError::WouldBlock) => return None,
+    };
+    let process = std::process::id();
+    if let Some(found) = slot.as_ref()
+        && found.process == process
+        && found.threads == threads
+    {
+        return Some(Arc::clone(&found.pool));
+    }
+    let made = ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|number| format!("rlkernels-{number}"))
+        .build()
+        .ok()?;
+    let pool = Arc::new(made);
+    let old = slot.replace(Pool {
+        process,
+        threads,
+        pool: Arc::clone(&pool),
+    });
+    if let Some(old) = old
+        && old.process != process
+    {
+        std::mem::forget(old); // its threads live in the parent only: waiting for them would never end
+    }
+    Some(pool)
+}
