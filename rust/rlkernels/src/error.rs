@@ -115,6 +115,36 @@ pub enum Error {
         /// The value that was found.
         found: i64,
     },
+    /// A parameter outside its range.
+    #[error("`{argument}` is {found}, must be {legal}")]
+    Parameter {
+        /// The argument's name.
+        argument: &'static str,
+        /// The value that was found.
+        found: f64,
+        /// Which values are legal.
+        legal: &'static str,
+    },
+    /// A wrong element of an array.
+    #[error("`{argument}[{place}]` is {found}, must be {legal}")]
+    Element {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its index, or its indices separated by commas.
+        place: String,
+        /// The value that was found.
+        found: String,
+        /// Which values are legal.
+        legal: &'static str,
+    },
+    /// An argument that another one makes necessary.
+    #[error("`{argument}` is missing, must be given where {because}")]
+    Missing {
+        /// The argument's name.
+        argument: &'static str,
+        /// What makes it necessary.
+        because: &'static str,
+    },
     /// The lengths of ragged sequences do not add up to the number of tokens.
     #[error(
         "the sum of `lengths` is {found}, must be {expected}, the number of elements of `policy`"

@@ -17,6 +17,7 @@ pub mod kl;
 pub mod math;
 pub mod packing;
 pub mod parallel;
+pub mod philox;
 pub mod rows;
 
 pub use error::{Error, Result};
