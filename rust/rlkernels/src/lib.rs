@@ -19,6 +19,7 @@ pub mod packing;
 pub mod parallel;
 pub mod philox;
 pub mod rows;
+pub mod sampling;
 
 pub use error::{Error, Result};
 pub use float::Float;

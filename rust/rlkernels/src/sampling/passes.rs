@@ -1,0 +1,189 @@
+//! Passes over a row in lanes: its extent, its weights, and where something is above a threshold.
+#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
+
+use super::logits::Value;
+use crate::compensated::Sum;
+use crate::isa::lanes::Mask;
+use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch};
+use crate::math::{exp64, log64, tree64};
+
+/// Tokens of a block: the unit of the running sum, and of what fits on the stack.
+pub(super) const BLOCK: usize = 256;
+
+/// Calls `body` with the lanes of `values`, eight after eight, the last ones filled up with −inf.
+#[inline(always)]
+pub(super) fn for_lanes<S: Simd, E: Value>(
+    s: S,
+    values: &[E],
+    mut body: impl FnMut(usize, S::F64),
+) {
+    let (chunks, rest) = values.as_chunks::<F64_LANES>();
+    for (index, chunk) in chunks.iter().enumerate() {
+        body(index, E::lanes(s, chunk));
+    }
+    if !rest.is_empty() {
+        let mut last = [E::NONE; F64_LANES];
+        last[..rest.len()].copy_from_slice(rest);
+        body(chunks.len(), E::lanes(s, &last));
+    }
+}
+
+/// What a row's values are.
+pub(super) struct Extent {
+    pub(super) nan: bool,
+    /// The largest, −inf if all are.
+    pub(super) most: f64,
+    /// The least of those above −inf, +inf if there are none.
+    pub(super) least: f64,
+}
+
+pub(super) fn extent<E: Value>(values: &[E]) -> Extent {
+    struct Body<'a, E>(&'a [E]);
+    impl<E: Value> Kernel for Body<'_, E> {
+        type Output = Extent;
+        #[inline(always)]
+        fn run<S: Simd>(self, s: S) -> Extent {
+            let none = s.f64(f64::NEG_INFINITY);
+            let (mut most, mut least) = (none, s.f64(f64::INFINITY));
+            let mut nan = s.mask64(0);
+            for_lanes(s, self.0, |_, x| {
+                nan = nan | x.is_nan();
+                most = x.max(most);
+                least = S::F64::select(none.lt(x), x.min(least), least);
+            });
+            Extent {
+                nan: nan.any(),
+                most: most.array().into_iter().fold(f64::NEG_INFINITY, f64::max),
+                least: least.array().into_iter().fold(f64::INFINITY, f64::min),
+            }
+        }
+    }
+    dispatch(Body(values))
+}
+
+/// Weights exp((x − `most`) / `temperature`): at most 1 where `most` is the largest value.
+#[derive(Clone, Copy)]
+pub(super) struct Weight {
+    pub(super) most: f64,
+    pub(super) temperature: f64,
+}
+
+impl Weight {
+    #[inline(always)]
+    pub(super) fn exponent<S: Simd>(self, s: S, x: S::F64) -> S::F64 {
+        (x - s.f64(self.most)) / s.f64(self.temperature)
+    }
+
+    #[inline(always)]
+    pub(super) fn lanes<S: Simd>(self, s: S, x: S::F64) -> S::F64 {
+        exp64(s, self.exponent(s, x))
+    }
+
+    /// (x − `most`) / `temperature` of one value.
+    pub(super) fn exponent_of(self, x: f64) -> f64 {
+        (x - self.most) / self.temperature
+    }
+
+    /// Writes the weights of at most [`BLOCK`] values and returns their sum.
+    pub(super) fn of_block<E: Value>(self, values: &[E], weights: &mut [f64; BLOCK]) -> f64 {
+        struct Body<'a, E>(Weight, &'a [E], &'a mut [f64; BLOCK]);
+        impl<E: Value> Kernel for Body<'_, E> {
+            type Output = f64;
+            #[inline(always)]
+            fn run<S: Simd>(self, s: S) -> f64 {
+                let Body(weight, values, out) = self;
+                let (out, _) = out.as_chunks_mut::<F64_LANES>();
+                let mut sum = s.f64(0.0);
+                for_lanes(s, values, |index, x| {
+                    let w = weight.lanes(s, x);
+                    w.store(&mut out[index]);
+                    sum = sum + w;
+                });
+                tree64(sum.array())
+            }
+        }
+        dispatch(Body(self, values, weights))
+    }
+
+    /// The sum of the weights of every block of values, in order; returns the total.
+    pub(super) fn block_sums<E: Value>(self, values: &[E], sums: &mut Vec<f64>) -> f64 {
+        struct Body<'a, E>(Weight, &'a [E], &'a mut Vec<f64>);
+        impl<E: Value> Kernel for Body<'_, E> {
+            type Output = f64;
+            #[inline(always)]
+            fn run<S: Simd>(self, s: S) -> f64 {
+                let Body(weight, values, sums) = self;
+                let mut total = Sum::<true>::default(); // its log is a result: a thousand blocks should cost no digits
+                for block in values.chunks(BLOCK) {
+                    let mut sum = s.f64(0.0);
+                    for_lanes(s, block, |_, x| sum = sum + weight.lanes(s, x));
+                    let sum = tree64(sum.array());
+                    sums.push(sum);
+                    total.add(sum);
+                }
+                total.value()
+            }
+        }
+        sums.clear();
+        dispatch(Body(self, values, sums))
+    }
+
+    /// The least weight above a bound, +inf if there is none.
+    pub(super) fn least_above<E: Value>(self, values: &[E], bound: f64) -> f64 {
+        struct Body<'a, E>(Weight, &'a [E], f64);
+        impl<E: Value> Kernel for Body<'_, E> {
+            type Output = f64;
+            #[inline(always)]
+            fn run<S: Simd>(self, s: S) -> f64 {
+                let Body(weight, values, bound) = self;
+                let bound = s.f64(bound);
+                let mut least = s.f64(f64::INFINITY);
+                for_lanes(s, values, |_, x| {
+                    let w = weight.lanes(s, x);
+                    least = S::F64::select(bound.lt(w), w.min(least), least);
+                });
+                least.array().into_iter().fold(f64::INFINITY, f64::min)
+            }
+        }
+        dispatch(Body(self, values, bound))
+    }
+}
+
+/// The first block from `from` on that holds a value above the threshold.
+pub(super) fn next_block_above<E: Value>(
+    values: &[E],
+    from: usize,
+    threshold: f64,
+) -> Option<usize> {
+    struct Body<'a, E>(&'a [E], f64);
+    impl<E: Value> Kernel for Body<'_, E> {
+        type Output = Option<usize>;
+        #[inline(always)]
+        fn run<S: Simd>(self, s: S) -> Option<usize> {
+            let threshold = s.f64(self.1);
+            self.0.chunks(SCAN).position(|block| {
+                let mut above = s.mask64(0);
+                for_lanes(s, block, |_, x| above = above | threshold.lt(x));
+                above.any()
+            })
+        }
+    }
+    let rest = values.get(from * SCAN..)?;
+    dispatch(Body(rest, threshold)).map(|block| from + block)
+}
+
+/// Tokens of a block of [`next_block_above`].
+pub(super) const SCAN: usize = 64;
+
+/// The natural logarithm of a positive number.
+pub(super) fn ln(x: f64) -> f64 {
+    struct Body(f64);
+    impl Kernel for Body {
+        type Output = f64;
+        #[inline(always)]
+        fn run<S: Simd>(self, s: S) -> f64 {
+            log64(s, s.f64(self.0)).array()[0]
+        }
+    }
+    dispatch(Body(x))
+}
