@@ -2,7 +2,7 @@
 #![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::logits::Value;
-use super::passes::{BLOCK, Weight};
+use super::passes::{BLOCK, Vectors, Weight};
 use crate::isa::lanes::Mask;
 use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch};
 use crate::math::tree64;
@@ -80,12 +80,15 @@ impl<E: Value> Kernel for SumUp<'_, E> {
             let (weight_chunks, _) = weights.as_chunks_mut::<F64_LANES>();
             let (place_chunks, _) = places.as_chunks_mut::<F64_LANES>();
             let mut sum = s.f64(0.0);
-            super::passes::for_lanes(s, block, |index, x| {
+            let vectors = Vectors::new(block);
+            let outs = weight_chunks.iter_mut().zip(place_chunks);
+            for (index, (weight_out, place_out)) in outs.take(vectors.len).enumerate() {
+                let x = vectors.lanes(s, index);
                 let weight = buckets.weight.lanes(s, x);
                 sum = sum + weight;
-                weight.store(&mut weight_chunks[index]);
-                buckets.rounded(s, x).store(&mut place_chunks[index]);
-            });
+                weight.store(weight_out);
+                buckets.rounded(s, x).store(place_out);
+            }
             total += tree64(sum.array());
             for (weight, place) in weights.iter().zip(&places).take(block.len()) {
                 sums[place.to_bits() as usize % BUCKETS] += weight;
@@ -108,10 +111,12 @@ impl<E: Value, F: FnMut(u32, f64, f64)> Kernel for Members<'_, E, F> {
     fn run<S: Simd>(mut self, s: S) {
         let bucket = s.f64(self.bucket as f64 + ROUND);
         let (buckets, values) = (self.buckets, self.values);
-        super::passes::for_lanes(s, values, |index, x| {
+        let vectors = Vectors::new(values);
+        for index in 0..vectors.len {
+            let x = vectors.lanes(s, index);
             let mut inside = buckets.rounded(s, x).eq(bucket).bits();
             if inside == 0 {
-                return;
+                continue;
             }
             let (x_lanes, weights) = (x.array(), buckets.weight.lanes(s, x).array());
             while inside != 0 {
@@ -122,6 +127,6 @@ impl<E: Value, F: FnMut(u32, f64, f64)> Kernel for Members<'_, E, F> {
                     (self.member)(position as u32, x_lanes[lane], weights[lane]);
                 }
             }
-        });
+        }
     }
 }

@@ -10,21 +10,31 @@ use crate::math::{exp64, log64, tree64};
 /// Tokens of a block: the unit of the running sum, and of what fits on the stack.
 pub(super) const BLOCK: usize = 256;
 
-/// Calls `body` with the lanes of `values`, eight after eight, the last ones filled up with −inf.
-#[inline(always)]
-pub(super) fn for_lanes<S: Simd, E: Value>(
-    s: S,
-    values: &[E],
-    mut body: impl FnMut(usize, S::F64),
-) {
-    let (chunks, rest) = values.as_chunks::<F64_LANES>();
-    for (index, chunk) in chunks.iter().enumerate() {
-        body(index, E::lanes(s, chunk));
-    }
-    if !rest.is_empty() {
+/// A row as vectors of eight lanes, the last one filled up with −inf.
+///
+/// Walked with an index and no closure: a closure inside a kernel is compiled without the kernel's instructions.
+pub(super) struct Vectors<'a, E> {
+    chunks: &'a [[E; F64_LANES]],
+    last: [E; F64_LANES],
+    pub(super) len: usize,
+}
+
+impl<'a, E: Value> Vectors<'a, E> {
+    #[inline(always)]
+    pub(super) fn new(values: &'a [E]) -> Self {
+        let (chunks, rest) = values.as_chunks::<F64_LANES>();
         let mut last = [E::NONE; F64_LANES];
         last[..rest.len()].copy_from_slice(rest);
-        body(chunks.len(), E::lanes(s, &last));
+        Self {
+            chunks,
+            last,
+            len: values.len().div_ceil(F64_LANES),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn lanes<S: Simd>(&self, s: S, index: usize) -> S::F64 {
+        E::lanes(s, self.chunks.get(index).unwrap_or(&self.last))
     }
 }
 
@@ -46,11 +56,13 @@ pub(super) fn extent<E: Value>(values: &[E]) -> Extent {
             let none = s.f64(f64::NEG_INFINITY);
             let (mut most, mut least) = (none, s.f64(f64::INFINITY));
             let mut nan = s.mask64(0);
-            for_lanes(s, self.0, |_, x| {
+            let vectors = Vectors::new(self.0);
+            for index in 0..vectors.len {
+                let x = vectors.lanes(s, index);
                 nan = nan | x.is_nan();
                 most = x.max(most);
                 least = S::F64::select(none.lt(x), x.min(least), least);
-            });
+            }
             Extent {
                 nan: nan.any(),
                 most: most.array().into_iter().fold(f64::NEG_INFINITY, f64::max),
@@ -94,11 +106,12 @@ impl Weight {
                 let Body(weight, values, out) = self;
                 let (out, _) = out.as_chunks_mut::<F64_LANES>();
                 let mut sum = s.f64(0.0);
-                for_lanes(s, values, |index, x| {
-                    let w = weight.lanes(s, x);
-                    w.store(&mut out[index]);
+                let vectors = Vectors::new(values);
+                for (index, out) in out[..vectors.len].iter_mut().enumerate() {
+                    let w = weight.lanes(s, vectors.lanes(s, index));
+                    w.store(out);
                     sum = sum + w;
-                });
+                }
                 tree64(sum.array())
             }
         }
@@ -116,7 +129,10 @@ impl Weight {
                 let mut total = Sum::<true>::default(); // its log is a result: a thousand blocks should cost no digits
                 for block in values.chunks(BLOCK) {
                     let mut sum = s.f64(0.0);
-                    for_lanes(s, block, |_, x| sum = sum + weight.lanes(s, x));
+                    let vectors = Vectors::new(block);
+                    for index in 0..vectors.len {
+                        sum = sum + weight.lanes(s, vectors.lanes(s, index));
+                    }
                     let sum = tree64(sum.array());
                     sums.push(sum);
                     total.add(sum);
@@ -138,10 +154,11 @@ impl Weight {
                 let Body(weight, values, bound) = self;
                 let bound = s.f64(bound);
                 let mut least = s.f64(f64::INFINITY);
-                for_lanes(s, values, |_, x| {
-                    let w = weight.lanes(s, x);
+                let vectors = Vectors::new(values);
+                for index in 0..vectors.len {
+                    let w = weight.lanes(s, vectors.lanes(s, index));
                     least = S::F64::select(bound.lt(w), w.min(least), least);
-                });
+                }
                 least.array().into_iter().fold(f64::INFINITY, f64::min)
             }
         }
@@ -161,11 +178,17 @@ pub(super) fn next_block_above<E: Value>(
         #[inline(always)]
         fn run<S: Simd>(self, s: S) -> Option<usize> {
             let threshold = s.f64(self.1);
-            self.0.chunks(SCAN).position(|block| {
+            for (number, block) in self.0.chunks(SCAN).enumerate() {
+                let vectors = Vectors::new(block);
                 let mut above = s.mask64(0);
-                for_lanes(s, block, |_, x| above = above | threshold.lt(x));
-                above.any()
-            })
+                for index in 0..vectors.len {
+                    above = above | threshold.lt(vectors.lanes(s, index));
+                }
+                if above.any() {
+                    return Some(number);
+                }
+            }
+            None
         }
     }
     let rest = values.get(from * SCAN..)?;
