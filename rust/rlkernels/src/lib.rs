@@ -10,6 +10,7 @@
 pub mod advantages;
 pub mod build_info;
 mod compensated;
+pub mod conventions;
 mod error;
 mod float;
 pub mod isa;
@@ -23,3 +24,8 @@ pub mod sampling;
 
 pub use error::{Error, Result};
 pub use float::Float;
+
+/// The examples of the README, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
