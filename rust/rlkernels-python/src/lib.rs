@@ -15,7 +15,7 @@ mod packing;
 ///
 /// Arrays are read in place where they are C-contiguous, aligned and of native byte order, and copied otherwise. Large
 /// inputs are worked on without the GIL: another thread that writes to them meanwhile makes the result meaningless.
-#[pymodule]
+#[pymodule(gil_used = true)] // the kernels read shared arrays without locks of their own
 mod rlkernels {
     #[pymodule_export]
     use super::advantages::group_advantages;

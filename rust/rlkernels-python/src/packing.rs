@@ -5,7 +5,9 @@ use pyo3::prelude::*;
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{elements, integer_array, whole};
+use crate::input::{arguments, integers};
+
+arguments! { whole max_length }
 
 /// Indices in the order of their bins, and the offsets at which the bins start.
 type Packed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
@@ -15,11 +17,10 @@ type Packed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 pub(crate) fn pack_sequences<'py>(
     py: Python<'py>,
     lengths: &Bound<'py, PyAny>,
-    max_length: &Bound<'py, PyAny>,
+    #[pyo3(from_py_with = max_length)] max_length: i64,
 ) -> PyResult<Packed<'py>> {
-    let max_length = whole("max_length", max_length)?;
-    let lengths = integer_array("lengths", lengths)?;
-    let lengths = elements(&lengths)?;
+    let lengths = integers("lengths", lengths)?.one_dimensional()?;
+    let lengths = lengths.as_slice();
     let packing = detach_if_large(py, lengths.len(), || {
         rlkernels::packing::pack_sequences(lengths, max_length)
     })
