@@ -36,7 +36,7 @@ def token_kl(**inputs: Any) -> dict[str, Any]:
 
 def pack_sequences(**inputs: Any) -> dict[str, Any]:
     """First-fit-decreasing bins."""
-    indices, offsets = rlkernels.pack_sequences(**inputs)
+    indices, offsets, _ = rlkernels.pack_sequences(**inputs)
     return {"indices": indices, "offsets": offsets}
 
 

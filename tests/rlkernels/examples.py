@@ -28,9 +28,23 @@ LENGTHS = np.array([3, 5, 0, 1])
 #: Function, then the keyword arguments of a valid call. Arrays of floats are float64.
 EXAMPLES: dict[str, dict[str, Any]] = {
     "build_info": {},
+    "filtered_logprobs": {
+        **{"logits": _logits(), "order": "hf", "temperature": 0.8, "top_k": 7, "top_p": 0.95, "min_p": 0.01},
+        **{"xtc_probability": 0.5, "xtc_threshold": 0.05, "xtc_coin": np.array([0.1, 0.6, 0.4, 0.9])},
+        **{"repetition_penalty": 1.3, "history": np.array([[3, -1], [0, 0], [8, 2], [1, 5]])},
+    },
     "group_advantages": {"rewards": np.array([0.1, 0.5, 0.2, 1.0, 3.0, -1.0]), "group_size": 3},
     "pack_sequences": {"lengths": np.array([5, 1, 4, 2, 3]), "max_length": 6},
+    "philox4x32_10": {"counter": np.arange(12).reshape(3, 4), "key": np.array([[1, 2], [3, 4], [5, 6]])},
+    "sample_tokens": {
+        **{"logits": _logits(), "uniforms": np.array([0.0, 0.3, 0.6, 0.9]), "order": "mlx-lm", "temperature": 1.2},
+        **{"top_k": 7, "top_p": 0.95, "min_p": 0.01, "xtc_probability": 0.5, "xtc_threshold": 0.05},
+        **{"xtc_coin": np.array([0.1, 0.6, 0.4, 0.9]), "repetition_penalty": 0.8},
+        **{"history": np.array([[3, -1], [0, 0], [8, 2], [1, 5]])},
+    },
     "token_kl": {"policy": _rows(-4, 0, 1), "reference": _rows(-4, 0, 2), "estimator": "k3", "mask": MASK},
+    "uniforms": {"seed": 7, "round_": 1, "prompt": np.array([2, 3, 4]), "sample": np.array([0, 1, 2]), "token": 5},
+    "xtc_coins": {"seed": 7, "round_": np.array([1, 0, 2]), "prompt": 2, "sample": 0, "token": np.array([4, 5, 6])},
 }
 
 #: Second calls, for layouts and options that exclude those of the first.

@@ -15,7 +15,7 @@ import rlkernels
 
 def bins(lengths: list[int], max_length: int) -> list[list[int]]:
     """The packing as lists of original indices."""
-    indices, offsets = rlkernels.pack_sequences(np.array(lengths, np.int64), max_length)
+    indices, offsets, _ = rlkernels.pack_sequences(np.array(lengths, np.int64), max_length)
     assert (indices.dtype, offsets.dtype) == (np.int64, np.int64)
     return [indices[a:b].tolist() for a, b in itertools.pairwise(offsets)]
 

@@ -327,8 +327,8 @@ fn draw<E: Value>(values: &[E], weight: Weight, sums: &[f64], target: f64) -> us
         }
         reached
     });
-    let weighty = || sums.iter().rposition(|&sum| sum > 0.0).unwrap_or(0);
-    let start = reached.unwrap_or_else(weighty) * BLOCK;
+    let fallback = || sums.iter().rposition(|&sum| sum > 0.0).unwrap_or(0);
+    let start = reached.unwrap_or_else(fallback) * BLOCK;
     let end = values.len().min(start + BLOCK);
     weight.of_block(&values[start..end], &mut weights);
     let mut last = start;
