@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import rlkernels
 from reference.oracle.packing import first_fit_decreasing
 
-
 STRATEGIES = ["first-fit-decreasing", "best-fit-decreasing"]
 
 
