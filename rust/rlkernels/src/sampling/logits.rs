@@ -74,7 +74,7 @@ pub(super) fn bfloat(bits: u16) -> f32 {
 }
 
 /// An element type of which a row is read without a copy.
-pub(super) trait Value: Copy + 'static {
+pub(super) trait Value: Copy + PartialOrd + 'static {
     /// What stands past the end of a row: a token that cannot be drawn.
     const NONE: Self;
     fn widen(self) -> f64;

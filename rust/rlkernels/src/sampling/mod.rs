@@ -14,7 +14,9 @@ mod list;
 mod logits;
 mod passes;
 mod row;
+mod scan;
 mod select;
+mod survivors;
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,9 +1,8 @@
-//! Passes over a row in lanes: its extent, its weights, and where something is above a threshold.
+//! Weights of a row's tokens, in lanes.
 #![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::logits::Value;
 use crate::compensated::Sum;
-use crate::isa::lanes::Mask;
 use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch};
 use crate::math::{exp64, log64, tree64};
 
@@ -36,41 +35,6 @@ impl<'a, E: Value> Vectors<'a, E> {
     pub(super) fn lanes<S: Simd>(&self, s: S, index: usize) -> S::F64 {
         E::lanes(s, self.chunks.get(index).unwrap_or(&self.last))
     }
-}
-
-/// What a row's values are.
-pub(super) struct Extent {
-    pub(super) nan: bool,
-    /// The largest, −inf if all are.
-    pub(super) most: f64,
-    /// The least of those above −inf, +inf if there are none.
-    pub(super) least: f64,
-}
-
-pub(super) fn extent<E: Value>(values: &[E]) -> Extent {
-    struct Body<'a, E>(&'a [E]);
-    impl<E: Value> Kernel for Body<'_, E> {
-        type Output = Extent;
-        #[inline(always)]
-        fn run<S: Simd>(self, s: S) -> Extent {
-            let none = s.f64(f64::NEG_INFINITY);
-            let (mut most, mut least) = (none, s.f64(f64::INFINITY));
-            let mut nan = s.mask64(0);
-            let vectors = Vectors::new(self.0);
-            for index in 0..vectors.len {
-                let x = vectors.lanes(s, index);
-                nan = nan | x.is_nan();
-                most = x.max(most);
-                least = S::F64::select(none.lt(x), x.min(least), least);
-            }
-            Extent {
-                nan: nan.any(),
-                most: most.array().into_iter().fold(f64::NEG_INFINITY, f64::max),
-                least: least.array().into_iter().fold(f64::INFINITY, f64::min),
-            }
-        }
-    }
-    dispatch(Body(values))
 }
 
 /// Weights exp((x − `most`) / `temperature`): at most 1 where `most` is the largest value.
@@ -165,38 +129,6 @@ impl Weight {
         dispatch(Body(self, values, bound))
     }
 }
-
-/// The first block from `from` on that holds a value above the threshold.
-pub(super) fn next_block_above<E: Value>(
-    values: &[E],
-    from: usize,
-    threshold: f64,
-) -> Option<usize> {
-    struct Body<'a, E>(&'a [E], f64);
-    impl<E: Value> Kernel for Body<'_, E> {
-        type Output = Option<usize>;
-        #[inline(always)]
-        fn run<S: Simd>(self, s: S) -> Option<usize> {
-            let threshold = s.f64(self.1);
-            for (number, block) in self.0.chunks(SCAN).enumerate() {
-                let vectors = Vectors::new(block);
-                let mut above = s.mask64(0);
-                for index in 0..vectors.len {
-                    above = above | threshold.lt(vectors.lanes(s, index));
-                }
-                if above.any() {
-                    return Some(number);
-                }
-            }
-            None
-        }
-    }
-    let rest = values.get(from * SCAN..)?;
-    dispatch(Body(rest, threshold)).map(|block| from + block)
-}
-
-/// Tokens of a block of [`next_block_above`].
-pub(super) const SCAN: usize = 64;
 
 /// The natural logarithm of a positive number.
 pub(super) fn ln(x: f64) -> f64 {

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use super::buckets::Buckets;
 use super::list::Cut;
-use super::logits::Value;
-use super::passes::{BLOCK, Extent, SCAN, Weight, next_block_above};
+use super::passes::{BLOCK, Weight};
+use super::scan::{Extent, SCAN, Scan};
 
 /// Values farther below the largest than this many nats share the last bucket: together they weigh less than 2⁻⁴⁷.
 const DEEPEST: f64 = 46.0; // 2^18 · e^-46 = 2.8e-15
@@ -42,46 +42,44 @@ fn order(a: &Candidate, b: &Candidate) -> Ordering {
 /// Values stream past the best k so far. A value equal to the worst of them has a higher position, so it is no better,
 /// and blocks without a greater one are skipped in lanes. O(V + k) whatever the order of the values: 2k candidates are
 /// cut down to k at a time.
-pub(super) fn top_k<E: Value>(values: &[E], k: usize, best: &mut Vec<Candidate>) -> Option<Cut> {
+pub(super) fn top_k<E: Scan>(values: &[E], k: usize, best: &mut Vec<Candidate>) -> Option<Cut> {
     if k >= values.len() {
         return None;
     }
     let most = (2 * k).max(BLOCK);
-    let mut threshold = f64::NEG_INFINITY;
+    let mut threshold = E::NONE;
     let mut next = 0;
     best.clear();
-    while let Some(block) = next_block_above(values, next, threshold) {
+    while let Some(block) = E::next_block_above(values, next, threshold) {
         let start = block * SCAN;
         let end = values.len().min(start + SCAN);
-        for (position, value) in (start..end).zip(&values[start..end]) {
-            let value = value.widen();
+        for (position, &value) in (start..end).zip(&values[start..end]) {
             if value > threshold {
                 best.push(Candidate {
-                    value,
+                    value: value.widen(),
                     weight: 0.0,
                     position: position as u32,
                 });
             }
         }
         if best.len() >= most {
-            threshold = cut_down(best, k);
+            cut_down(best, k);
+            threshold = values[best[k - 1].position as usize];
         }
         next = block + 1;
     }
     if best.len() > k {
         cut_down(best, k);
-    } else if threshold == f64::NEG_INFINITY {
+    } else if threshold == E::NONE {
         return None; // none was ever left out
     }
     best.get(k - 1).map(Candidate::cut)
 }
 
-/// Keeps the best k, the worst of them last, and returns its value.
-fn cut_down(best: &mut Vec<Candidate>, k: usize) -> f64 {
-    let (_, worst, _) = best.select_nth_unstable_by(k - 1, order);
-    let value = worst.value;
+/// Keeps the best k, the worst of them last.
+fn cut_down(best: &mut Vec<Candidate>, k: usize) {
+    best.select_nth_unstable_by(k - 1, order);
     best.truncate(k);
-    value
 }
 
 /// What top-p needs beside its arguments: candidates twice, and the buckets' sums.
@@ -92,7 +90,7 @@ pub(super) type Work<'a> = (
 );
 
 /// The token at which the mass of the likeliest reaches `p` of the whole; `None` where it never does, by rounding.
-pub(super) fn top_p<E: Value>(
+pub(super) fn top_p<E: Scan>(
     values: &[E],
     extent: &Extent,
     weight: Weight,
