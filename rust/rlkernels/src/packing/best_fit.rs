@@ -8,9 +8,12 @@ use super::{Placed, fitting};
 
 /// Rooms up to which each has a slot of its own: 64 MB of address space, of which only what is used is touched.
 const MOST_SLOTS: u64 = 1 << 24;
+/// Slots per sequence above which a map of the rooms in use is cheaper than getting the memory of all.
+const SLOTS_PER_SEQUENCE: u64 = 64;
 
 pub(super) fn place(sorted: &Sorted, room: u64, placed: &mut Placed) {
-    if room < MOST_SLOTS {
+    let slots = MOST_SLOTS.min(sorted.order.len() as u64 * SLOTS_PER_SEQUENCE);
+    if room < slots {
         fill(sorted, room, Slots::new(room), placed);
     } else {
         fill(sorted, room, BTreeMap::new(), placed);
