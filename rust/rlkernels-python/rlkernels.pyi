@@ -50,11 +50,11 @@ def available_isas() -> list[str]:
     this machine cannot follow is an ImportError.
     """
 
-def use_isa(name: str) -> str:
+def use_isa(isa: str) -> str:
     """Makes every later call of this process run on the named instruction set; the fastest is the default.
 
     Args:
-        name: one of `available_isas()`.
+        isa: one of `available_isas()`.
 
     Returns:
         The name of the one before.
@@ -63,20 +63,21 @@ def use_isa(name: str) -> str:
         ValueError: an unknown name, or an instruction set that this machine has not got.
     """
 
-def set_threads(count: int) -> int:
-    """Makes every later call of this process use at most `count` threads; no bit of any result depends on it.
+def set_threads(threads: int) -> int:
+    """Makes every later call of this process use at most so many threads; no bit of any result depends on it.
 
     The default is the number of processors that this process may use; the environment variable RLKERNELS_THREADS sets
     another from the start. Small inputs are always worked on by the calling thread alone.
 
     Args:
-        count: 1 to 1024.
+        threads: 1 to 1024.
 
     Returns:
         The number before.
 
     Raises:
-        ValueError: `count` is out of range.
+        TypeError: `threads` is no integer.
+        ValueError: `threads` is out of range.
     """
 
 def group_advantages(

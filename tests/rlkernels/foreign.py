@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,71 @@ class Old(Tensor):
 
     def __dlpack__(self, stream: None = None) -> Any:  # type: ignore[override]
         return self.array.__dlpack__()
+
+
+class Negated(Tensor):
+    """Its memory holds the values with the other sign, as that of torch's `conj().imag` does; DLPack cannot say so."""
+
+    def is_neg(self) -> bool:
+        """As torch says it."""
+        return True
+
+
+class Fast(Tensor):
+    """Offers DLPack's table of C functions, as torch 2.15 does; its Python method says that it was called."""
+
+    refuses = False
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise BufferError("the Python method was called")
+
+
+_PYTHON = ctypes.pythonapi
+_PYTHON.PyCapsule_GetPointer.restype = ctypes.c_void_p
+_PYTHON.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_PYTHON.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_PYTHON.PyCapsule_New.restype = ctypes.py_object
+_PYTHON.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
+def _from_object(tensor: Fast, result: Any) -> int:
+    """`managed_tensor_from_py_object_no_sync`: the caller owns the tensor from here on."""
+    if tensor.refuses:
+        return -1
+    capsule = tensor.array.__dlpack__(max_version=(1, 0))
+    result[0] = _PYTHON.PyCapsule_GetPointer(capsule, b"dltensor_versioned")
+    _PYTHON.PyCapsule_SetName(capsule, b"used_dltensor_versioned")
+    return 0
+
+
+class _Table(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocator", ctypes.c_void_p),
+        ("from_object", ctypes.c_void_p),
+        ("to_object", ctypes.c_void_p),
+        ("view", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+    )
+
+
+def _table(major: int) -> Any:
+    table = _Table(major=major, minor=3, from_object=ctypes.cast(_from_object, ctypes.c_void_p).value)
+    _KEPT.append(table)
+    return _PYTHON.PyCapsule_New(ctypes.addressof(table), b"dlpack_exchange_api", None)
+
+
+_KEPT: list[Any] = []  # capsules of tables do not own them
+Fast.__dlpack_c_exchange_api__ = _table(1)  # type: ignore[attr-defined]
+
+
+class Later(Tensor):
+    """A table of a version to come, beside methods of today."""
+
+    __dlpack_c_exchange_api__ = _table(2)
 
 
 class Unified(bytearray):

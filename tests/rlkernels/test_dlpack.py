@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 import pytest
-from foreign import CUDA, METAL, PINNED, Answering, Old, Tensor, Unified, used_capsule
+from foreign import CUDA, METAL, PINNED, Answering, Fast, Later, Negated, Old, Tensor, Unified, used_capsule
 
 import rlkernels
 
@@ -23,9 +24,9 @@ def k1(policy: Any, reference: Any = REFERENCE, **options: Any) -> Any:
 class TestAccepted:
     """The same values, whoever holds them."""
 
-    @pytest.mark.parametrize("wrap", [Tensor, Old, Unified], ids=["versioned", "unversioned", "unified-memory"])
+    @pytest.mark.parametrize("wrap", [Tensor, Old, Unified, Fast, Later], ids=lambda kind: kind.__name__.lower())
     def test_protocol(self, wrap: Any) -> None:
-        """Both versions of the capsule, and a GPU whose memory is the CPU's."""
+        """Both versions of the capsule, a GPU whose memory is the CPU's, and tables of C functions."""
         assert k1(wrap(POLICY), wrap(REFERENCE)).tolist() == WANT
 
     def test_pinned_memory(self) -> None:
@@ -65,10 +66,11 @@ class TestAccepted:
         with pytest.raises(ValueError, match="`out` shares memory with an input"):
             k1(Tensor(policy), out=policy)
 
-    def test_the_memory_is_released(self) -> None:
+    @pytest.mark.parametrize("wrap", [Tensor, Old, Fast], ids=lambda kind: kind.__name__.lower())
+    def test_the_memory_is_released(self, wrap: Any) -> None:
         """No reference to it is left behind."""
         policy = POLICY.copy()
-        tensor = Tensor(policy)
+        tensor = wrap(policy)
         before = _references(policy)
         for _ in range(10):
             k1(tensor)
@@ -78,8 +80,6 @@ class TestAccepted:
 
 
 def _references(array: Any) -> int:
-    import sys
-
     return sys.getrefcount(array)
 
 
@@ -127,6 +127,22 @@ class TestRefused:
         with pytest.raises(ValueError, match=r"`reference` is .* that requires grad, .* pass reference.detach\(\)"):
             k1(POLICY, Tensor(REFERENCE, requires_grad=True))
 
+    def test_negated_views(self) -> None:
+        """What torch exports of `conj().imag` is memory whose sign is still to be applied: a silent mistake."""
+        with pytest.raises(
+            ValueError, match=r"`policy` is .* negated view, must be resolved; pass policy.resolve_neg\(\)"
+        ):
+            k1(Negated(POLICY))
+
+    def test_a_table_that_refuses(self) -> None:
+        """The Python method is asked, which gives the reason; of a long one the first line is shown."""
+        tensor = Fast(POLICY)
+        tensor.refuses = True
+        with pytest.raises(ValueError, match=r"\(the Python method was called\)"):
+            k1(tensor)
+        with pytest.raises(ValueError, match=r"\(first line\); convert"):
+            k1(Answering(BufferError("first line\nsecond line")))
+
     @pytest.mark.parametrize("dtype", [np.int64, np.complex128, np.float16, bool])
     def test_other_types(self, dtype: Any) -> None:
         """The type is named as its library names it."""
@@ -153,5 +169,5 @@ class TestRefused:
     )
     def test_broken_exporters(self, value: Any) -> None:
         """The library's own refusal is passed on, with the argument's name."""
-        with pytest.raises(ValueError, match="`policy` is a .*, must be readable through DLPack"):
+        with pytest.raises(ValueError, match=r"`policy` is a .*, must be readable through DLPack"):
             k1(value)

@@ -10,9 +10,7 @@ use crate::input::{Array, Element, Floats, Output, arguments, by_float};
 
 arguments! { whole group_size, text scale, whole ddof, number eps, text eps_mode, text baseline }
 
-/// Advantages `(reward - baseline) / divisor` of prompt-major rewards, in groups of `group_size`.
-///
-/// The documentation stands in the type stub `rlkernels/__init__.pyi`. The defaults are TRL's choice.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/group_advantages"))]
 #[pyfunction]
 #[pyo3(signature = (rewards, group_size, *, scale="group", ddof=1, eps=1e-4, eps_mode="add", baseline="mean", out=None))]
 #[allow(clippy::too_many_arguments)] // Python's keywords, one each

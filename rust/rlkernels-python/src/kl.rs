@@ -10,7 +10,7 @@ use crate::input::{Array, Element, Floats, Layout, Output, arguments, by_float};
 
 arguments! { text estimator, text reduction }
 
-/// KL(policy || reference) per token or per sequence, from samples of the policy; documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/token_kl"))]
 #[pyfunction]
 #[pyo3(signature = (policy, reference, *, estimator, mask=None, lengths=None, reduction="none", out=None))]
 pub(crate) fn token_kl<'py>(

@@ -14,11 +14,8 @@ mod packing;
 mod philox;
 mod sampling;
 
-/// Kernels of LLM reinforcement-learning post-training, written in Rust.
-///
-/// Arrays are read in place where they are C-contiguous, aligned and of native byte order, and copied otherwise. Large
-/// inputs are worked on without the GIL: another thread that writes to them meanwhile makes the result meaningless.
-#[pymodule(gil_used = true)] // the kernels read shared arrays without locks of their own
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/module"))]
+#[pymodule(gil_used = true)] // kernels read shared arrays without locks of their own
 mod rlkernels {
     #[pymodule_export]
     use super::advantages::group_advantages;

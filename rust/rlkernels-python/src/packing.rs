@@ -13,7 +13,7 @@ arguments! { whole max_length, text strategy, text over_long }
 /// Indices in the order of their bins, the offsets at which the bins start, and the efficiency.
 type Packed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, f64);
 
-/// First-fit- or best-fit-decreasing packing; documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/pack_sequences"))]
 #[pyfunction]
 #[pyo3(signature = (lengths, max_length, *, strategy="first-fit-decreasing", over_long="error"))]
 pub(crate) fn pack_sequences<'py>(

@@ -10,7 +10,7 @@ use crate::detach::detach_if_large;
 use crate::errors::value_error;
 use crate::input::{Array, Output, integers, scalars, shown, unsigned};
 
-/// The words of Philox 4x32-10; documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/philox4x32_10"))]
 #[pyfunction]
 pub(crate) fn philox4x32_10<'py>(
     py: Python<'py>,
@@ -48,7 +48,7 @@ fn leading<'a>(words: &'a Array<'_, u32>, length: usize) -> PyResult<&'a [usize]
     }
 }
 
-/// The uniforms of draws; documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/uniforms"))]
 #[pyfunction]
 pub(crate) fn uniforms<'py>(
     py: Python<'py>,
@@ -63,7 +63,7 @@ pub(crate) fn uniforms<'py>(
     })
 }
 
-/// The coins of draws for XTC; documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/xtc_coins"))]
 #[pyfunction]
 pub(crate) fn xtc_coins<'py>(
     py: Python<'py>,

@@ -15,7 +15,7 @@ arguments! {
     number xtc_threshold, number repetition_penalty,
 }
 
-/// The filtered distribution of every row; documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/filtered_logprobs"))]
 #[pyfunction]
 #[pyo3(signature = (
     logits, *, order, temperature, top_k=0, top_p=1.0, min_p=0.0, xtc_probability=0.0, xtc_threshold=0.1, xtc_coin=None,
@@ -57,7 +57,7 @@ pub(crate) fn filtered_logprobs<'py>(
     out.finish()
 }
 
-/// One token per row; documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/sample_tokens"))]
 #[pyfunction]
 #[pyo3(signature = (
     logits, uniforms, *, order, temperature, top_k=0, top_p=1.0, min_p=0.0, xtc_probability=0.0, xtc_threshold=0.1,

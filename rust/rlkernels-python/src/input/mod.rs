@@ -21,6 +21,7 @@
 mod array;
 mod dlpack;
 mod element;
+mod exchange;
 mod floats;
 mod integers;
 mod layout;

@@ -7,10 +7,11 @@ use pyo3::types::{PyAnyMethods, PyString, PyStringMethods};
 
 use super::message::described;
 
-/// Extractors named as their arguments, of the kinds `whole` (i64), `number` (f64), `text` (&str), and `maybe_whole` and
+/// Extractors named as their arguments, of the kinds `whole` (i64), `size` (usize), `number` (f64), `text` (&str), and `maybe_whole` and
 /// `maybe_number`, which are `None` for Python's `None`.
 macro_rules! arguments {
     (@type whole) => { i64 };
+    (@type size) => { usize };
     (@type number) => { f64 };
     (@type text) => { &'a str };
     (@type maybe_whole) => { Option<i64> };
@@ -33,6 +34,13 @@ pub(crate) fn whole(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
     value
         .extract()
         .map_err(|error| refused(name, value, &error, "an integer", "fit into 64 bits"))
+}
+
+/// A number of things.
+pub(crate) fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let found = whole(name, value)?;
+    usize::try_from(found)
+        .map_err(|_| PyValueError::new_err(format!("`{name}` is {found}, must not be negative")))
 }
 
 /// A real number; an integer beyond float64 is a wrong value like any other, not an overflow.
