@@ -167,20 +167,195 @@ def token_kl(
         ValueError: shapes that differ, `mask` and `lengths` together, a length out of range, an unknown option.
     """
 
-def pack_sequences(lengths: NDArray[np.integer], max_length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Packs sequences first-fit-decreasing: longest first, each into the first bin that has room; O(n log n).
+def pack_sequences(
+    lengths: NDArray[np.integer],
+    max_length: int,
+    *,
+    strategy: Literal["first-fit-decreasing", "best-fit-decreasing"] = "first-fit-decreasing",
+    over_long: Literal["error", "truncate"] = "error",
+) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
+    """Packs sequences into bins: longest first, each into the bin with room that the strategy names; O(n log n).
 
-    Equal lengths keep their original order. A sequence of length 0 takes no room and goes into the first bin.
+    "first-fit-decreasing": the first bin opened. "best-fit-decreasing": the fullest bin, of equally full ones the first
+    opened. Where none has room a new one is opened. Equal lengths keep their original order. A sequence of length 0
+    takes no room: it goes into the first bin, or into the fullest. Source: Johnson (1973), "Near-optimal bin packing
+    algorithms".
 
     Args:
         lengths: shape (N,), integers, in tokens.
         max_length: the room of a bin in tokens, at least 1.
+        strategy: which bin among those with room.
+        over_long: what becomes of a sequence longer than a bin: an error, or it counts as `max_length` tokens, and
+            cutting it is the caller's business.
 
     Returns:
         `indices` (N,), the sequences bin after bin, and `offsets` (bins + 1,): bin b is
-        `indices[offsets[b]:offsets[b + 1]]`. No lengths give no bins: `offsets` is [0].
+        `indices[offsets[b]:offsets[b + 1]]`. No lengths give no bins: `offsets` is [0]. Last `efficiency`, the tokens
+        kept over bins * max_length, 1.0 for no bins.
 
     Raises:
         TypeError: `lengths` is no array of integers.
-        ValueError: `max_length` below 1, or a length below 0 or above `max_length`, with its index.
+        ValueError: `max_length` below 1; a length below 0, or above `max_length` without "truncate", with its index; an
+            unknown option.
+    """
+
+def philox4x32_10(counter: NDArray[np.integer], key: NDArray[np.integer]) -> NDArray[np.uint32]:
+    """Philox 4x32-10 maps a counter of four words and a key of two to four words that look random.
+
+    Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", section 3.3.
+
+    Args:
+        counter: shape (..., 4), integers in [0, 2**32).
+        key: shape (..., 2), integers in [0, 2**32); leading axes broadcast with those of `counter`.
+
+    Returns:
+        Shape (..., 4).
+
+    Raises:
+        TypeError: no arrays of integers.
+        ValueError: a word outside its range, or shapes that do not fit.
+    """
+
+def uniforms(
+    seed: int,
+    round_: int | NDArray[np.integer],
+    prompt: int | NDArray[np.integer],
+    sample: int | NDArray[np.integer],
+    token: int | NDArray[np.integer],
+) -> NDArray[np.float64]:
+    """The uniform of token t of sample j of prompt i, the same in every batch and every order.
+
+    Philox with key = (seed mod 2**32, seed div 2**32) and counter = (token, sample, prompt, round) gives the words
+    w0 ... w3; u = floor((w0 * 2**32 + w1) / 2**11) / 2**53.
+
+    Args:
+        seed: in [0, 2**64).
+        round_: in [0, 2**32), increasing with every rollout, resamples included. This and the next three are integers
+            or arrays of integers and broadcast against each other.
+        prompt: the prompt's stable index in the data.
+        sample: the completion's index within its prompt.
+        token: the token's index within its completion.
+
+    Returns:
+        In [0, 1), multiples of 2**-53; a NumPy scalar where all four are numbers.
+
+    Raises:
+        TypeError: no integers.
+        ValueError: a number outside its range, or shapes that do not broadcast.
+    """
+
+def xtc_coins(
+    seed: int,
+    round_: int | NDArray[np.integer],
+    prompt: int | NDArray[np.integer],
+    sample: int | NDArray[np.integer],
+    token: int | NDArray[np.integer],
+) -> NDArray[np.float64]:
+    """The coin that decides whether XTC acts on a draw: as `uniforms`, of words 2 (high) and 3 of the same counter.
+
+    Args:
+        seed: as in `uniforms`.
+        round_: as in `uniforms`.
+        prompt: as in `uniforms`.
+        sample: as in `uniforms`.
+        token: as in `uniforms`.
+
+    Returns:
+        In [0, 1), multiples of 2**-53; a NumPy scalar where all four are numbers.
+
+    Raises:
+        TypeError: no integers.
+        ValueError: a number outside its range, or shapes that do not broadcast.
+    """
+
+def filtered_logprobs(
+    logits: NDArray[np.floating],
+    *,
+    order: Literal["hf", "mlx-lm"],
+    temperature: float,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    xtc_probability: float = 0.0,
+    xtc_threshold: float = 0.1,
+    xtc_coin: NDArray[np.floating] | None = None,
+    repetition_penalty: float = 1.0,
+    history: NDArray[np.integer] | None = None,
+    out: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """The log-probabilities that the filters leave, each filter on the distribution renormalised over the survivors.
+
+    "hf": repetition penalty, temperature, top-k, top-p, min-p, XTC. "mlx-lm": repetition penalty, then on the
+    untempered distribution top-p, min-p, XTC, top-k, and the temperature last. Among equally likely tokens the lower id
+    comes first, for top-k and top-p. Temperature 0 puts all mass on the lowest id of the maximum of the penalised
+    logits; no other filter acts. All is computed in float64, whatever the logits' type; no row is sorted. Each thread
+    keeps scratch memory of about 40 bytes per token of the largest vocabulary that it has seen.
+
+    Args:
+        logits: shape (B, V), float16, bfloat16, float32 or float64; finite, or -inf for a token that cannot be drawn.
+        order: in which the filters act; the two keep different tokens.
+        temperature: at least 0.
+        top_k: keeps the k likeliest; 0 disables.
+        top_p: keeps the smallest set of likeliest tokens whose mass reaches it, at least one token; in [0, 1], 1.0
+            disables. Holtzman et al., arXiv 1904.09751.
+        min_p: removes tokens below this share of the largest probability; in [0, 1], 0.0 disables. Nguyen et al.,
+            arXiv 2407.01082.
+        xtc_probability: how often XTC acts; in [0, 1], 0.0 disables.
+        xtc_threshold: where it acts, XTC removes every token with a probability above, except the least likely of them.
+        xtc_coin: shape (B,), in [0, 1): XTC acts on the rows whose coin is below `xtc_probability`.
+        repetition_penalty: divides the logit of a token of `history` if positive, else multiplies it; above 0, 1.0
+            disables. Keskar et al., arXiv 1909.05858, section 4.1.
+        history: shape (B, H), ids of earlier tokens, -1 for none; an id that is there twice counts once.
+        out: where the result goes.
+
+    Returns:
+        Shape (B, V), normalised; -inf for removed tokens.
+
+    Raises:
+        TypeError: arrays of other types.
+        ValueError: a NaN or +inf logit or a row of -inf only, with its place; a parameter outside its range, or one
+            that an active filter needs and that is missing; shapes that do not fit.
+    """
+
+def sample_tokens(
+    logits: NDArray[np.floating],
+    uniforms: NDArray[np.floating],
+    *,
+    order: Literal["hf", "mlx-lm"],
+    temperature: float,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    xtc_probability: float = 0.0,
+    xtc_threshold: float = 0.1,
+    xtc_coin: NDArray[np.floating] | None = None,
+    repetition_penalty: float = 1.0,
+    history: NDArray[np.integer] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The token of each row that its uniform draws from the filtered distribution, by inverse transform.
+
+    The token is the least k with C_k > u * C_V, C the running sum of the probabilities in id order, in float64: never a
+    removed token. Tokens do not depend on the batch, the threads or the instruction set. At temperature 0 it is the
+    lowest id of the maximum of the penalised logits.
+
+    Args:
+        logits: as in `filtered_logprobs`, and so are the keywords.
+        uniforms: shape (B,), in [0, 1), as from `rlkernels.uniforms`.
+        order: as in `filtered_logprobs`.
+        temperature: as in `filtered_logprobs`.
+        top_k: as in `filtered_logprobs`.
+        top_p: as in `filtered_logprobs`.
+        min_p: as in `filtered_logprobs`.
+        xtc_probability: as in `filtered_logprobs`.
+        xtc_threshold: as in `filtered_logprobs`.
+        xtc_coin: as in `filtered_logprobs`.
+        repetition_penalty: as in `filtered_logprobs`.
+        history: as in `filtered_logprobs`.
+
+    Returns:
+        Tokens, shape (B,), and their log-probabilities after all filters, the behaviour policy's, shape (B,).
+
+    Raises:
+        TypeError: as `filtered_logprobs`.
+        ValueError: as `filtered_logprobs`, or a uniform outside [0, 1).
     """

@@ -4,12 +4,15 @@
 use pyo3::prelude::*;
 
 mod advantages;
+mod broadcast;
 mod build_info;
 mod detach;
 mod errors;
 mod input;
 mod kl;
 mod packing;
+mod philox;
+mod sampling;
 
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/module"))]
 #[pymodule(gil_used = true)] // kernels read shared arrays without locks of their own
@@ -22,6 +25,10 @@ mod rlkernels {
     use super::kl::token_kl;
     #[pymodule_export]
     use super::packing::pack_sequences;
+    #[pymodule_export]
+    use super::philox::{philox4x32_10, uniforms, xtc_coins};
+    #[pymodule_export]
+    use super::sampling::{filtered_logprobs, sample_tokens};
 
     use super::{Bound, PyModule, PyResult};
 
