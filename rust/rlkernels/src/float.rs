@@ -1,9 +1,41 @@
 //! The two element types of the kernels and how each reaches its accuracy.
+#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
+
+use crate::isa::{F64_LANES, Lanes, Simd};
 
 mod sealed {
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
+    use super::{F64_LANES, Simd};
+
+    /// The element type in lanes of `f64`.
+    #[allow(private_bounds, private_interfaces)] // nobody outside can name this trait
+    pub trait Sealed: Sized {
+        /// Eight values, exactly.
+        fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64;
+        /// Eight values, each rounded once.
+        fn store<S: Simd>(s: S, values: S::F64, out: &mut [Self; F64_LANES]);
+    }
+}
+
+impl sealed::Sealed for f32 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64 {
+        s.load64_from32(values)
+    }
+    #[inline(always)]
+    fn store<S: Simd>(s: S, values: S::F64, out: &mut [Self; F64_LANES]) {
+        s.store64_to32(values, out);
+    }
+}
+
+impl sealed::Sealed for f64 {
+    #[inline(always)]
+    fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64 {
+        s.load64(values)
+    }
+    #[inline(always)]
+    fn store<S: Simd>(_: S, values: S::F64, out: &mut [Self; F64_LANES]) {
+        values.store(out);
+    }
 }
 
 /// `f32` or `f64`. Sealed: the kernels' accuracy is argued for these two types only.
