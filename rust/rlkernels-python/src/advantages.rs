@@ -1,12 +1,13 @@
-//! `group_advantages` for Python.
+//! `group_advantages` and `normalise_then_sum` for Python.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rlkernels::Float;
-use rlkernels::advantages::{self, Convention};
+use rlkernels::advantages::{self, Convention, Stages};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{Array, Element, Floats, Output, by_float, whole};
+use crate::input::{Array, Element, Floats, Output, Shape, by_float, shown, whole};
 
 /// Advantages `(reward - baseline) / divisor` of prompt-major rewards, in groups of `group_size`.
 ///
@@ -38,6 +39,63 @@ pub(crate) fn group_advantages<'py>(
         &convention,
         out
     ))
+}
+
+/// Two-stage advantages of several reward functions; documented in the type stub.
+#[pyfunction]
+#[pyo3(signature = (rewards, weights, group_size, *, group_ddof, group_eps, batch_ddof, batch_eps, out=None))]
+#[allow(clippy::too_many_arguments)] // Python's keywords, one each
+pub(crate) fn normalise_then_sum<'py>(
+    rewards: &Bound<'py, PyAny>,
+    weights: &Bound<'py, PyAny>,
+    group_size: &Bound<'py, PyAny>,
+    group_ddof: i64,
+    group_eps: f64,
+    batch_ddof: i64,
+    batch_eps: f64,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let stages = Stages {
+        group_ddof,
+        group_eps,
+        batch_ddof,
+        batch_eps,
+    };
+    let group_size = whole("group_size", group_size)?;
+    by_float!(Floats::extract("rewards", rewards)?, |rewards| {
+        let weights = rewards.of_type("weights", weights)?.one_dimensional()?;
+        summed(&rewards, &weights, group_size, &stages, out)
+    })
+}
+
+fn summed<'py, T: Element + Float>(
+    rewards: &Array<'py, T>,
+    weights: &Array<'py, T>,
+    group_size: i64,
+    stages: &Stages,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = rewards.py();
+    let &[rows, functions] = &**rewards.shape() else {
+        return Err(PyValueError::new_err(format!(
+            "`rewards` has shape {}, must be (rows, reward functions)",
+            shown(rewards.shape())
+        )));
+    };
+    if functions != weights.as_slice().len() {
+        return Err(PyValueError::new_err(format!(
+            "`weights` has {} elements, must have {functions} like the columns of `rewards`",
+            weights.as_slice().len()
+        )));
+    }
+    let mut out = Output::<T>::new_or(py, out, &Shape::line(rows), &[rewards, weights])?;
+    let to = out.as_mut_slice();
+    let (rewards, weights) = (rewards.as_slice(), weights.as_slice());
+    detach_if_large(py, rewards.len(), || {
+        advantages::normalise_then_sum(rewards, weights, group_size, stages, to)
+    })
+    .map_err(value_error)?;
+    out.finish()
 }
 
 fn computed<'py, T: Element + Float>(

@@ -168,7 +168,7 @@ impl Moments {
             scored += u64::from(is_scored.count());
             sum = add(sum, S::F64::select(is_scored, reward * by, zero));
         }
-        let (high, low) = total(sum).pair();
+        let (high, low) = Sum::of_lanes(sum.0, sum.1).pair();
         let scored = scored.max(1) as f64;
         let mean = high / scored;
         let remainder = (-mean).mul_add(scored, high); // exact: the remainder of a division fits
@@ -185,7 +185,7 @@ impl Moments {
             scored,
             mean,
             residual,
-            squares: total(squares).value(),
+            squares: Sum::of_lanes(squares.0, squares.1).value(),
         }
     }
 }
@@ -195,16 +195,6 @@ impl Moments {
 fn add<L: Lanes>((high, low): (L, L), term: L) -> (L, L) {
     let (high, error) = two_sum(high, term);
     (high, low + error)
-}
-
-/// The lanes added up in order.
-#[inline(always)]
-fn total<L: Lanes<Array = [f64; F64_LANES]>>((high, low): (L, L)) -> Sum<true> {
-    let mut sum = Sum::<true>::default();
-    for term in high.array().into_iter().chain(low.array()) {
-        sum.add(term);
-    }
-    sum
 }
 
 /// The scaled divisor; `None` where it lies below the threshold.
