@@ -35,3 +35,9 @@ def test_ten_million_inputs_were_fuzzed() -> None:
 def test_address_sanitizer_found_nothing() -> None:
     """The crate's tests passed under it."""
     assert found("AddressSanitizer")["tests passed"] > 0
+
+
+def test_valgrind_found_nothing() -> None:
+    """The tests of the boundary passed under it, and no report had a frame of the kernels."""
+    assert found("valgrind")["tests passed"] > 0
+    assert found("valgrind")["reports"] == 0

@@ -18,7 +18,9 @@ pub mod kl;
 pub mod math;
 pub mod packing;
 pub mod parallel;
+pub mod philox;
 pub mod rows;
+pub mod sampling;
 
 pub use error::{Error, Result};
 pub use float::Float;
