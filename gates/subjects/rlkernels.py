@@ -48,10 +48,6 @@ def _forced(isa: str) -> dict[str, str]:
     return {"rlkernels forced to": isa}
 
 
-def _function(name: str) -> Any:
-    return getattr(rlkernels, name)  # which a build may lack: then its op is not in OPS
-
-
 def group_advantages(**inputs: Any) -> dict[str, Any]:
     """Advantages of prompt-major rewards. A convention that a case leaves open (None) is left to the default."""
     return {"advantages": rlkernels.group_advantages(**{k: v for k, v in inputs.items() if v is not None})}

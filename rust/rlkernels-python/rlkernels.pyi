@@ -116,6 +116,42 @@ def group_advantages(
         ValueError: empty or infinite rewards, a length that `group_size` does not divide, an unknown or illegal option.
     """
 
+def normalise_then_sum(
+    rewards: NDArray[_Float],
+    weights: NDArray[_Float],
+    group_size: int,
+    *,
+    group_ddof: int,
+    group_eps: float,
+    batch_ddof: int,
+    batch_eps: float,
+    out: NDArray[_Float] | None = None,
+) -> NDArray[_Float]:
+    """Advantages of several reward functions: each normalised in its group, their weighted sum over the batch.
+
+    Column f gives z = (R - mean of its group) / (std + group_eps), row i the sum y_i of `weights[f] * z[i, f]`, and the
+    advantage is (y_i - mean) / (std + batch_eps) over the batch. A NaN reward counts 0 in its row's sum; a row is
+    unscored, with advantage 0, only if all its rewards are NaN. Sums that are all the same give exactly 0.
+    Source: GDPO (arXiv 2601.05242).
+
+    Args:
+        rewards: shape (B, F), float32 or float64, one column per reward function, prompt-major.
+        weights: shape (F,), the type of `rewards`, finite.
+        group_size: completions per prompt, at least 1; divides B.
+        group_ddof: 0 or 1: the group's variance divides by n - ddof.
+        group_eps: added to the group's std; finite and at least 0, rounded once to the data's type.
+        batch_ddof: as `group_ddof`, of the batch.
+        batch_eps: as `group_eps`, of the batch.
+        out: where the result goes.
+
+    Returns:
+        Shape (B,), the type of `rewards`, computed in float64.
+
+    Raises:
+        TypeError: not arrays of one float type.
+        ValueError: no rewards, shapes that do not fit, infinite rewards or weights, an illegal option.
+    """
+
 @overload
 def token_kl(
     policy: NDArray[_Float],
@@ -125,6 +161,8 @@ def token_kl(
     mask: NDArray[np.bool_] | None = None,
     lengths: NDArray[np.integer] | None = None,
     reduction: Literal["none"] = "none",
+    old: NDArray[_Float] | None = None,
+    kl_ratio: Literal["none", "token", "sequence"] = "none",
     out: NDArray[_Float] | None = None,
 ) -> NDArray[_Float]: ...
 @overload
@@ -136,6 +174,8 @@ def token_kl(
     mask: NDArray[np.bool_] | None = None,
     lengths: NDArray[np.integer] | None = None,
     reduction: Literal["none", "sum", "mean"] = "none",
+    old: NDArray[_Float] | None = None,
+    kl_ratio: Literal["none", "token", "sequence"] = "none",
     out: NDArray[_Float] | None = None,
 ) -> NDArray[_Float] | _Float:
     """KL(policy || reference) from samples of the policy, with d = reference - policy.
@@ -145,7 +185,7 @@ def token_kl(
     every token; results below the normal range aside.
 
     An overflow gives +inf (k1: with its sign). A NaN on a token gives the positive quiet NaN, and so do two equal
-    infinities. If only the policy is -inf then k1 = -inf and k2 = k3 = +inf; if only the reference is, all are +inf.
+    infinities, and an estimate of 0 under an infinite ratio. If only the policy is -inf then k1 = -inf and k2 = k3 = +inf; if only the reference is, all are +inf.
     Slots that are no tokens are never used, whatever they hold.
 
     Args:
@@ -156,6 +196,10 @@ def token_kl(
         lengths: integers. (B, T): shape (B,), the first `lengths[i]` slots of row i are tokens. (T,): ragged sequences
             one after the other, `lengths` adds up to T.
         reduction: "none" one value per slot, exactly 0 where no token is; "sum" or "mean" over the tokens of a sequence.
+        old: log-probabilities under the policy that drew the tokens, the same shape and type; None where that is
+            `policy` itself, whose ratios are 1.
+        kl_ratio: multiplies every estimate by "none" 1, "token" exp(policy - old) of the token, "sequence"
+            exp(mean of policy - old) over the tokens of its sequence.
         out: where the result goes; of shape () where the result would be a scalar.
 
     Returns:
@@ -165,6 +209,31 @@ def token_kl(
     Raises:
         TypeError: not arrays of one float type, a mask not bool, lengths not integer.
         ValueError: shapes that differ, `mask` and `lengths` together, a length out of range, an unknown option.
+    """
+
+def full_kl(
+    policy_logprobs: NDArray[_Float],
+    reference_logprobs: NDArray[_Float],
+    *,
+    out: NDArray[_Float] | None = None,
+) -> NDArray[_Float] | _Float:
+    """KL(policy || reference) = sum_v p_v (log p_v - log q_v) over the whole vocabulary.
+
+    A token that the policy cannot draw (-inf) adds 0, whatever the reference; one that it can and the reference cannot
+    makes the sum +inf. Any other NaN gives the positive quiet NaN. Source: Kullback and Leibler (1951), eq. 2.4.
+
+    Args:
+        policy_logprobs: normalised log-probabilities in nats, shape (..., V), V at least 1, float32 or float64.
+        reference_logprobs: the same shape and type.
+        out: where the result goes; of shape () where the result would be a scalar.
+
+    Returns:
+        Shape (...), the type of `policy_logprobs`; a NumPy scalar for shape (V,). The error is at most k * 2u times the
+        sum of the absolute terms, k = 4 for float32, 8 for float64.
+
+    Raises:
+        TypeError: not arrays of one float type.
+        ValueError: shapes that differ, or no vocabulary.
     """
 
 def pack_sequences(

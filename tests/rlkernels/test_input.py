@@ -7,6 +7,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -95,6 +96,7 @@ class TestTypes:
         [
             pytest.param(np.array([1, 0]), "an array of int64", id="integers"),
             pytest.param(np.array([1, 0], np.float16), "an array of float16", id="half"),
+            pytest.param(np.array([1, 0], ml_dtypes.bfloat16), "an array of bfloat16", id="bfloat16"),
             pytest.param(np.array([1, 0], np.longdouble), "an array of (float128|longdouble|float64)", id="long"),
             pytest.param(np.array([1, 0], complex), "an array of complex128", id="complex"),
             pytest.param(np.array([1, 0], object), "an array of object", id="objects"),

@@ -18,11 +18,11 @@ mod sampling;
 #[pymodule(gil_used = true)] // kernels read shared arrays without locks of their own
 mod rlkernels {
     #[pymodule_export]
-    use super::advantages::group_advantages;
+    use super::advantages::{group_advantages, normalise_then_sum};
     #[pymodule_export]
     use super::build_info::{available_isas, build_info, set_threads, use_isa};
     #[pymodule_export]
-    use super::kl::token_kl;
+    use super::kl::{full_kl, token_kl};
     #[pymodule_export]
     use super::packing::pack_sequences;
     #[pymodule_export]

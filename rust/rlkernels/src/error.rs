@@ -73,6 +73,34 @@ pub enum Error {
         /// The value that was found.
         found: f64,
     },
+    /// An infinite reward of one of several functions.
+    #[error("`rewards[{row}, {column}]` is {found}, must be finite (or NaN for \"not scored\")")]
+    InfiniteRewardOf {
+        /// The row.
+        row: usize,
+        /// The reward function.
+        column: usize,
+        /// The value that was found.
+        found: f64,
+    },
+    /// A weight of a reward function that is infinite or NaN.
+    #[error("`weights[{index}]` is {found}, must be finite")]
+    Weight {
+        /// Where it stands.
+        index: usize,
+        /// The value that was found.
+        found: f64,
+    },
+    /// Rewards of several functions whose weighted sum overflows.
+    #[error(
+        "the weighted sum of the scores of `rewards[{row}]` is {found}, must be finite; make `weights` smaller"
+    )]
+    WeightedSum {
+        /// The row.
+        row: usize,
+        /// The value that was found.
+        found: f64,
+    },
     /// A leave-one-out baseline in groups of one.
     #[error(
         "`group_size` is {group_size}, must be at least 2 with baseline \"leave-one-out\": there is no other to take the mean of"
