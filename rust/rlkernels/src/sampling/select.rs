@@ -97,6 +97,20 @@ pub(super) fn top_p<E: Scan>(
     p: f64,
     (candidates, halves, sums): Work<'_>,
 ) -> Option<Cut> {
+    if values.len() <= BLOCK {
+        // Emptying the buckets would take longer than looking at every token.
+        let mut weights = [0.0; BLOCK];
+        let total = weight.of_block(values, &mut weights);
+        candidates.clear();
+        for (position, (value, &weight)) in values.iter().zip(&weights).enumerate() {
+            candidates.push(Candidate {
+                value: value.widen(),
+                weight,
+                position: position as u32,
+            });
+        }
+        return reach(candidates, halves, p * total);
+    }
     let depth = (extent.most - extent.least).min(DEEPEST * weight.temperature);
     let buckets = Buckets::new(weight, depth);
     let total = buckets.sums(values, sums);
