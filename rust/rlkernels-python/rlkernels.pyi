@@ -1,11 +1,19 @@
 """Kernels of LLM reinforcement-learning post-training, written in Rust.
 
-Arrays are read in place where they are C-contiguous, aligned and of native byte order, and copied otherwise. Nothing is
-converted silently: another element type is a `TypeError` that names the remedy, a wrong value a `ValueError` that shows
-it. float32 data is computed in float64 and rounded once; float64 data uses error-free differences and compensated sums.
+Arrays are those of NumPy, and of any library that offers DLPack for memory that the CPU reads: torch's CPU tensors, MLX
+arrays (one that is still lazy is evaluated by the call). An array is read in place, however large, where it is
+C-contiguous, aligned and of native byte order; otherwise it is copied once, up to 2**31 elements. At most 8 dimensions.
+Nothing is converted silently: another element type is a `TypeError` that names the remedy, a wrong value a `ValueError`
+that shows it. A tensor on a GPU or one that requires grad is refused, with the call that helps.
 
-Large inputs are worked on without the GIL. Another thread that writes to an input meanwhile makes the result
-meaningless; keeping them apart is the caller's business.
+`out` is a NumPy array of the result's shape and type that is C-contiguous, writeable and shares no memory with an
+input; it is returned. After an error it holds anything.
+
+float32 data is computed in float64 and rounded once; float64 data uses error-free differences and compensated sums.
+
+Large inputs are worked on without the GIL. As with NumPy's own functions, keeping other threads from writing to an input
+or to `out` meanwhile is the caller's business: the result would be meaningless. Results never depend on how many
+threads call at once. Interpreters without a GIL are not supported: the wheel does not load there.
 """
 
 from typing import Literal, TypedDict, TypeVar, overload
@@ -80,6 +88,7 @@ def group_advantages(
     eps: float = 1e-4,
     eps_mode: Literal["add", "inside", "threshold"] = "add",
     baseline: Literal["mean", "leave-one-out"] = "mean",
+    out: NDArray[_Float] | None = None,
 ) -> NDArray[_Float]:
     """Advantages A_i = (R_i - baseline_i) / divisor of prompt-major rewards; the defaults are TRL's choice.
 
@@ -95,6 +104,7 @@ def group_advantages(
         eps: finite and at least 0; rounded once to the data's type.
         eps_mode: "add" std + eps; "inside" sqrt(var + eps); "threshold" std, and advantages 0 where std < eps.
         baseline: the mean of the group, or the mean of the others in it.
+        out: where the result goes.
 
     Returns:
         Shape (B,), the type of `rewards`. The error is at most k * 2u * max|R_g| / divisor, k = 4 for float32, 8 for
@@ -114,6 +124,7 @@ def token_kl(
     mask: NDArray[np.bool_] | None = None,
     lengths: NDArray[np.integer] | None = None,
     reduction: Literal["none"] = "none",
+    out: NDArray[_Float] | None = None,
 ) -> NDArray[_Float]: ...
 @overload
 def token_kl(
@@ -124,6 +135,7 @@ def token_kl(
     mask: NDArray[np.bool_] | None = None,
     lengths: NDArray[np.integer] | None = None,
     reduction: Literal["none", "sum", "mean"] = "none",
+    out: NDArray[_Float] | None = None,
 ) -> NDArray[_Float] | _Float:
     """KL(policy || reference) from samples of the policy, with d = reference - policy.
 
@@ -143,6 +155,7 @@ def token_kl(
         lengths: integers. (B, T): shape (B,), the first `lengths[i]` slots of row i are tokens. (T,): ragged sequences
             one after the other, `lengths` adds up to T.
         reduction: "none" one value per slot, exactly 0 where no token is; "sum" or "mean" over the tokens of a sequence.
+        out: where the result goes; of shape () where the result would be a scalar.
 
     Returns:
         The type of `policy`. "none": its shape. Otherwise one value per sequence: shape (B,), or a NumPy scalar for

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{elements, integer_array, whole};
+use crate::input::{integers, whole};
 
 /// Indices in the order of their bins, and the offsets at which the bins start.
 type Packed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
@@ -18,8 +18,8 @@ pub(crate) fn pack_sequences<'py>(
     max_length: &Bound<'py, PyAny>,
 ) -> PyResult<Packed<'py>> {
     let max_length = whole("max_length", max_length)?;
-    let lengths = integer_array("lengths", lengths)?;
-    let lengths = elements(&lengths)?;
+    let lengths = integers("lengths", lengths)?.one_dimensional()?;
+    let lengths = lengths.as_slice();
     let packing = detach_if_large(py, lengths.len(), || {
         rlkernels::packing::pack_sequences(lengths, max_length)
     })
