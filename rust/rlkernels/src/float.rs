@@ -1,5 +1,7 @@
 //! The two element types of the kernels and how each reaches its accuracy.
 
+use crate::data::Data;
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
@@ -7,7 +9,8 @@ mod sealed {
 }
 
 /// `f32` or `f64`. Sealed: the kernels' accuracy is argued for these two types only.
-pub trait Float: Copy + Send + Sync + sealed::Sealed + 'static {
+#[allow(private_bounds)] // `Data` speaks of lanes, which nobody outside can make: it seals the trait too
+pub trait Float: Copy + Send + Sync + Data + sealed::Sealed + 'static {
     /// NumPy's name of the type, for messages.
     const NAME: &'static str;
     /// True where a plain `f64` sum is not accurate enough for this type.

@@ -10,6 +10,7 @@
 pub mod advantages;
 pub mod build_info;
 mod compensated;
+mod data;
 mod error;
 mod float;
 pub mod isa;
@@ -17,7 +18,10 @@ pub mod kl;
 pub mod math;
 pub mod packing;
 pub mod parallel;
+pub mod policy_loss;
+pub mod ratio;
 pub mod rows;
+mod walk;
 
 pub use error::{Error, Result};
 pub use float::Float;

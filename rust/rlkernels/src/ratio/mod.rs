@@ -1,0 +1,1 @@
+//! importance ratios
