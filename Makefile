@@ -40,6 +40,7 @@ report: setup ## render results/REPORT.md again from the recorded results
 	@$(BIN)/gates report results/gates/*.jsonl --out results/REPORT.md
 
 record: setup ## check, judge the peers and prove in full, and record the results on purpose
+	@$(BIN)/python .ci/kernel_proofs.py
 	@$(BIN)/gates check --record
 	@$(BIN)/gates peers sync mlxrl
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded

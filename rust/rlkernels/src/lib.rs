@@ -10,6 +10,7 @@
 pub mod advantages;
 pub mod build_info;
 mod compensated;
+pub mod conventions;
 mod data;
 mod error;
 mod float;
@@ -25,3 +26,8 @@ mod walk;
 
 pub use error::{Error, Result};
 pub use float::Float;
+
+/// The examples of the README, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

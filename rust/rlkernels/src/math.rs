@@ -1,8 +1,9 @@
 //! exp and log of our own: the platform's differ between platforms.
 //!
 //! `exp` is Cody and Waite's reduction with a minimax polynomial (fitted by mpmath's `chebyfit` to 200 bits, the error
-//! is stated beside the coefficients); `log` is that of FreeBSD's msun (`e_log.c`). Measured worst errors stand in
-//! `tests/math.rs`: `exp` 0.88 ulp (`f32`, all inputs), below 1 ulp (`f64`); `log` 0.51 ulp (`f32`), below 1 ulp (`f64`).
+//! is stated beside the coefficients); `log` is that of FreeBSD's msun (`e_log.c`). Worst errors, measured by
+//! `tests/math.rs`: `f32` 0.853 and 0.5000 ulp over all inputs; `f64` at most one representable number beside the
+//! platform's, which is right to less than an ulp, in 10^9 samples.
 #![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 #![allow(clippy::excessive_precision)] // coefficients are written as they were published
 

@@ -124,7 +124,7 @@ impl Tally {
             self.between(least[lane], most[lane]);
         }
         for (sum, count) in self.counts.iter_mut().zip(row.counts) {
-            *sum += count;
+            *sum += tree64(count.array()) as usize;
         }
         self.is_finite &= tree64(row.finite.array()) == 0.0;
     }

@@ -173,16 +173,14 @@ impl<T: Float> Call<'_, T> {
             surrogate,
             divergence: self.divergence,
         };
-        let has_slots = !advantages.is_empty() || !weights.is_empty();
-        match (self.divergence.beta != 0.0, has_slots) {
-            (false, false) => self.parts::<P, false, false>(&batch, gradient),
-            (false, true) => self.parts::<P, false, true>(&batch, gradient),
-            (true, false) => self.parts::<P, true, false>(&batch, gradient),
-            (true, true) => self.parts::<P, true, true>(&batch, gradient),
+        if self.divergence.beta == 0.0 {
+            self.parts::<P, false>(&batch, gradient)
+        } else {
+            self.parts::<P, true>(&batch, gradient)
         }
     }
 
-    fn parts<P: Surrogate, const KL: bool, const SLOTS: bool>(
+    fn parts<P: Surrogate, const KL: bool>(
         &self,
         batch: &Batch<'_, T, P>,
         gradient: &mut [T],
@@ -191,7 +189,7 @@ impl<T: Float> Call<'_, T> {
         let mut tallies = vec![Tally::default(); count_parts(self.places)];
         let parts = Parts::new(self.places, gradient).zip(&mut tallies);
         parallel::for_each(is_parallel, parts, |(part, tally)| {
-            *tally = dispatch(Pass::<T, P, KL, SLOTS> { batch, part });
+            *tally = dispatch(Pass::<T, P, KL> { batch, part });
         });
         let mut all = Tally::default();
         tallies.iter().for_each(|tally| all.merge(tally));

@@ -8,7 +8,7 @@ use super::surrogate::{Effect, RowRatio, Surrogate, Tokens};
 use super::{Signal, row_value};
 use crate::Float;
 use crate::data::{Data, Pair, Sums};
-use crate::isa::{F64_LANES, Kernel, Lanes, Mask, Simd};
+use crate::isa::{F64_LANES, Kernel, Lanes, Simd};
 use crate::walk::{Columns, Groups, Part};
 
 pub(super) const POLICY: usize = 0;
@@ -17,7 +17,7 @@ pub(super) const REFERENCE: usize = 2;
 pub(super) const ADVANTAGES: usize = 3;
 pub(super) const WEIGHTS: usize = 4;
 
-/// What all rows share. `KL`: there is a KL term. `SLOTS`: advantages or weights have a value for every slot.
+/// What all rows share. `KL`: there is a KL term.
 #[derive(Clone, Copy)]
 pub(super) struct Batch<'a, T, P> {
     pub(super) columns: Columns<'a, T, 5>,
@@ -29,7 +29,7 @@ pub(super) struct Batch<'a, T, P> {
 }
 
 /// One part of the rows, with its piece of the gradient.
-pub(super) struct Pass<'a, 'b, T, P, const KL: bool, const SLOTS: bool> {
+pub(super) struct Pass<'a, 'b, T, P, const KL: bool> {
     pub(super) batch: &'b Batch<'a, T, P>,
     pub(super) part: Part<'b, T>,
 }
@@ -52,8 +52,8 @@ struct Slots<S: Simd> {
     toward: Pair<S::F64>,
 }
 
-impl<T: Float, P: Surrogate, const KL: bool, const SLOTS: bool> Kernel
-    for Pass<'_, '_, T, P, KL, SLOTS>
+impl<T: Float, P: Surrogate, const KL: bool> Kernel
+    for Pass<'_, '_, T, P, KL>
 {
     type Output = Tally;
 
@@ -87,8 +87,9 @@ impl<T: Float, P: Surrogate, const KL: bool, const SLOTS: bool> Kernel
             let mut log_and_ratio = (0.0, 1.0);
             if needs_mean || row_ratio != RowRatio::Token {
                 let mut first = First::new(s, surrogate, divergence, needs_mean);
-                first.add::<T, KL, SLOTS>(s, &groups, values);
-                first.add::<T, KL, SLOTS>(s, &rest.groups(), values);
+                for groups in [groups, rest.groups()] {
+                    first.add::<T, KL>(s, &groups, values);
+                }
                 let mean = first.differences.total::<T>().over(place.tokens);
                 let whole = match row_ratio {
                     RowRatio::HeldMean => first.held.total::<T>().over(place.tokens),
@@ -106,15 +107,10 @@ impl<T: Float, P: Surrogate, const KL: bool, const SLOTS: bool> Kernel
             let (to, to_rest) = to.as_chunks_mut::<F64_LANES>();
             let mut last = [T::default(); F64_LANES];
             let rest_len = to_rest.len();
-            second.add::<T, P, KL, SLOTS>(s, surrogate, divergence, &groups, values, to);
-            second.add::<T, P, KL, SLOTS>(
-                s,
-                surrogate,
-                divergence,
-                &rest.groups(),
-                values,
-                std::slice::from_mut(&mut last),
-            );
+            let pieces = [(groups, to), (rest.groups(), std::slice::from_mut(&mut last))];
+            for (groups, to) in pieces {
+                second.add::<T, P, KL>(s, surrogate, divergence, &groups, values, to);
+            }
             to_rest.copy_from_slice(&last[..rest_len]);
             let of_row = (row_ratio != RowRatio::Token).then_some(log_and_ratio);
             tally.add_row::<T, S>(&second, batch.row_weights[row], place.tokens, of_row);
@@ -125,7 +121,7 @@ impl<T: Float, P: Surrogate, const KL: bool, const SLOTS: bool> Kernel
 
 /// The lanes of a group; slots that are no tokens have differences of 0 and a constant of 0.
 #[inline(always)]
-fn slots<T: Data, S: Simd, const KL: bool, const SLOTS: bool>(
+fn slots<T: Data, S: Simd, const KL: bool>(
     s: S,
     groups: &Groups<'_, T, 5>,
     group: usize,
@@ -144,13 +140,11 @@ fn slots<T: Data, S: Simd, const KL: bool, const SLOTS: bool>(
         difference
     };
     let (mut advantage, mut weight) = (row.advantage, row.weight);
-    if SLOTS {
-        if groups.has(ADVANTAGES) {
-            advantage = S::F64::select(valid, groups.load(s, ADVANTAGES, group), zero);
-        }
-        if groups.has(WEIGHTS) {
-            weight = S::F64::select(valid, groups.load(s, WEIGHTS, group), zero);
-        }
+    if groups.has(ADVANTAGES) {
+        advantage = S::F64::select(valid, groups.load(s, ADVANTAGES, group), zero);
+    }
+    if groups.has(WEIGHTS) {
+        weight = S::F64::select(valid, groups.load(s, WEIGHTS, group), zero);
     }
     let constant = S::F64::select(valid, advantage * weight, zero);
     Slots {
@@ -189,14 +183,14 @@ impl<S: Simd, P: Surrogate> First<S, P> {
     }
 
     #[inline(always)]
-    fn add<T: Data, const KL: bool, const SLOTS: bool>(
+    fn add<T: Data, const KL: bool>(
         &mut self,
         s: S,
         groups: &Groups<'_, T, 5>,
         row: Row<S>,
     ) {
         for group in 0..groups.len() {
-            let slots = slots::<T, S, KL, SLOTS>(s, groups, group, groups.bits(group), row);
+            let slots = slots::<T, S, KL>(s, groups, group, groups.bits(group), row);
             self.differences.add_pair::<T>(slots.tokens.difference);
             if self.surrogate.row_ratio() == RowRatio::HeldMean {
                 // 0 in slots that are no tokens: it lies within the bounds
@@ -222,7 +216,7 @@ pub(super) struct Second<S: Simd> {
     /// 0 where every token's values are finite.
     pub(super) finite: S::F64,
     /// Tokens below the lower bound, above the upper, and both with an advantage to clip; beyond δ with one.
-    pub(super) counts: [usize; 5],
+    pub(super) counts: [S::F64; 5],
 }
 
 impl<S: Simd> Second<S> {
@@ -237,12 +231,12 @@ impl<S: Simd> Second<S> {
             least: s.f64(f64::INFINITY),
             most: s.f64(f64::NEG_INFINITY),
             finite: zero,
-            counts: [0; 5],
+            counts: [zero; 5],
         }
     }
 
     #[inline(always)]
-    fn add<T: Data, P: Surrogate, const KL: bool, const SLOTS: bool>(
+    fn add<T: Data, P: Surrogate, const KL: bool>(
         &mut self,
         s: S,
         surrogate: P,
@@ -259,13 +253,11 @@ impl<S: Simd> Second<S> {
                 *to = [T::default(); F64_LANES];
                 continue;
             }
-            let slots = slots::<T, S, KL, SLOTS>(s, groups, group, bits, row);
+            let slots = slots::<T, S, KL>(s, groups, group, bits, row);
             let effect = surrogate.effect::<T, S>(s, slots.tokens);
             let (mut value, mut slope) = (effect.value, effect.slope);
             self.finite = slots.tokens.difference.high.fma(zero, self.finite);
-            if SLOTS {
-                self.finite = slots.tokens.constant.fma(zero, self.finite);
-            }
+            self.finite = slots.tokens.constant.fma(zero, self.finite);
             if KL {
                 let term = divergence.term::<T, S>(s, slots.toward, slots.tokens.difference);
                 self.finite = slots.toward.high.fma(zero, self.finite);
@@ -276,42 +268,38 @@ impl<S: Simd> Second<S> {
             self.loss.add::<T>(value);
             let slope = S::F64::select(slots.valid, slope * row.share, zero);
             T::store(s, slope, to);
-            self.measure::<SLOTS>(s, &slots, &effect, row);
+            self.measure(s, &slots, &effect);
         }
     }
 
     /// The metrics' share of the pass.
     #[inline(always)]
-    fn measure<const SLOTS: bool>(
+    fn measure(
         &mut self,
         s: S,
         slots: &Slots<S>,
         effect: &Effect<S>,
-        row: Row<S>,
     ) {
         let zero = s.f64(0.0);
         let valid = slots.valid;
         let ratio = effect.ratio;
         self.ratios = self.ratios + S::F64::select(valid, ratio, zero);
         self.differences = self.differences + slots.tokens.difference.high;
-        self.least = S::F64::select(valid & ratio.lt(self.least), ratio, self.least);
-        self.most = S::F64::select(valid & self.most.lt(ratio), ratio, self.most);
-        let (below, above) = (valid & effect.below, valid & effect.above);
-        let beyond = valid & effect.beyond;
-        self.counts[0] += below.count() as usize;
-        self.counts[1] += above.count() as usize;
-        if SLOTS {
-            let gains = zero.lt(slots.tokens.advantage);
-            let losses = slots.tokens.advantage.lt(zero);
-            self.counts[2] += (below & losses).count() as usize;
-            self.counts[3] += (above & gains).count() as usize;
-            self.counts[4] += (beyond & losses).count() as usize;
-        } else {
-            let gains = zero.lt(row.advantage).any();
-            let losses = row.advantage.lt(zero).any();
-            self.counts[2] += if losses { below.count() as usize } else { 0 };
-            self.counts[3] += if gains { above.count() as usize } else { 0 };
-            self.counts[4] += if losses { beyond.count() as usize } else { 0 };
-        }
+        self.least = self.least.min(S::F64::select(valid, ratio, self.least));
+        self.most = self.most.max(S::F64::select(valid, ratio, self.most));
+        let gains = valid & zero.lt(slots.tokens.advantage);
+        let losses = valid & slots.tokens.advantage.lt(zero);
+        self.count(s, 0, valid & effect.below);
+        self.count(s, 1, valid & effect.above);
+        self.count(s, 2, losses & effect.below);
+        self.count(s, 3, gains & effect.above);
+        self.count(s, 4, losses & effect.beyond);
+    }
+
+    /// Counts in lanes: the scalar units have the masks of the slots to do.
+    #[inline(always)]
+    fn count(&mut self, s: S, index: usize, mask: S::M64) {
+        let one = S::F64::select(mask, s.f64(1.0), s.f64(0.0));
+        self.counts[index] = self.counts[index] + one;
     }
 }

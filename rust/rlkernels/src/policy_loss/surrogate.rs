@@ -70,7 +70,7 @@ pub(super) trait Surrogate: Copy + Send + Sync {
 #[inline(always)]
 fn minus_times<S: Simd>(s: S, ratio: S::F64, constant: S::F64) -> S::F64 {
     let zero = s.f64(0.0);
-    S::F64::select(constant.eq(zero), zero, zero - ratio * constant)
+    S::F64::select(constant.eq(zero), zero, ratio * -constant)
 }
 
 /// Bounds of a ratio.
