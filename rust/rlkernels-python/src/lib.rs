@@ -10,6 +10,8 @@ mod errors;
 mod input;
 mod kl;
 mod packing;
+mod policy_loss;
+mod ratio;
 
 /// Kernels of LLM reinforcement-learning post-training, written in Rust.
 ///
@@ -25,6 +27,10 @@ mod rlkernels {
     use super::kl::token_kl;
     #[pymodule_export]
     use super::packing::pack_sequences;
+    #[pymodule_export]
+    use super::policy_loss::{PolicyLoss, policy_loss};
+    #[pymodule_export]
+    use super::ratio::{importance_ratio, importance_weights, ratio_statistics};
 
     use super::{Bound, PyModule, PyResult};
 

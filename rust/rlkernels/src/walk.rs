@@ -93,8 +93,6 @@ pub(crate) struct Part<'a, T> {
     pub(crate) places: &'a [Place],
     /// The rows' part of the output.
     pub(crate) out: &'a mut [T],
-    /// The number of the first slot.
-    pub(crate) start: usize,
 }
 
 /// Rows cut into parts of [`PART_SLOTS`] slots or a little more, each with its own piece of the output.
@@ -150,7 +148,6 @@ impl<'a, T> Iterator for Parts<'a, T> {
             first,
             places,
             out,
-            start,
         })
     }
 }
@@ -303,9 +300,9 @@ mod tests {
         let mut out: Vec<u8> = vec![0; slots];
         let mut next = 0;
         for part in Parts::new(&places, &mut out) {
-            assert_eq!((part.first, part.start), (next, places[next].start));
+            assert_eq!(part.first, next);
             let end = part.places.last().expect("a row").end;
-            assert_eq!(part.out.len(), end - part.start);
+            assert_eq!(part.out.len(), end - places[next].start);
             part.out.iter_mut().for_each(|x| *x += 1);
             next += part.places.len();
         }
