@@ -12,6 +12,8 @@ mod input;
 mod kl;
 mod packing;
 mod philox;
+mod policy_loss;
+mod ratio;
 mod sampling;
 
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/module"))]
@@ -27,6 +29,10 @@ mod rlkernels {
     use super::packing::pack_sequences;
     #[pymodule_export]
     use super::philox::{philox4x32_10, uniforms, xtc_coins};
+    #[pymodule_export]
+    use super::policy_loss::{PolicyLoss, policy_loss};
+    #[pymodule_export]
+    use super::ratio::{importance_ratio, importance_weights, ratio_statistics};
     #[pymodule_export]
     use super::sampling::{filtered_logprobs, sample_tokens};
 
