@@ -14,6 +14,7 @@ macro_rules! arguments {
     (@type size) => { usize };
     (@type number) => { f64 };
     (@type text) => { &'a str };
+    (@type maybe_text) => { Option<&'a str> };
     (@type maybe_whole) => { Option<i64> };
     (@type maybe_number) => { Option<f64> };
     ($($kind:ident $name:ident),* $(,)?) => {
@@ -48,6 +49,11 @@ pub(crate) fn number(name: &str, value: &Bound<'_, PyAny>) -> PyResult<f64> {
     value
         .extract()
         .map_err(|error| refused(name, value, &error, "a number", "fit into float64"))
+}
+
+/// Text or `None`.
+pub(crate) fn maybe_text<'a>(name: &str, value: &'a Bound<'_, PyAny>) -> PyResult<Option<&'a str>> {
+    (!value.is_none()).then(|| text(name, value)).transpose()
 }
 
 /// A whole number or `None`.
