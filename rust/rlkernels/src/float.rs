@@ -20,6 +20,7 @@ mod sealed {
     }
 }
 
+#[allow(private_bounds, private_interfaces)] // as the trait
 impl sealed::Sealed for f32 {
     #[inline(always)]
     fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64 {
@@ -37,6 +38,7 @@ impl sealed::Sealed for f32 {
     }
 }
 
+#[allow(private_bounds, private_interfaces)] // as the trait
 impl sealed::Sealed for f64 {
     #[inline(always)]
     fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64 {
