@@ -12,6 +12,7 @@ mod sealed {
     }
 }
 
+#[allow(private_bounds, private_interfaces)] // as the trait
 impl sealed::Sealed for f32 {
     fn f32s(values: &[Self]) -> Option<&[f32]> {
         Some(values)
@@ -21,6 +22,7 @@ impl sealed::Sealed for f32 {
     }
 }
 
+#[allow(private_bounds, private_interfaces)] // as the trait
 impl sealed::Sealed for f64 {
     fn f32s(_: &[Self]) -> Option<&[f32]> {
         None

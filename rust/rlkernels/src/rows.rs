@@ -100,7 +100,7 @@ impl<'a> RowIter<'a> {
     }
 
     /// Number of sequences.
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn sequences(&self) -> usize {
         self.left
     }
 
@@ -278,10 +278,10 @@ mod tests {
             assert!(parts.iter().rev().skip(1).all(|part| part.slots() >= 5000));
             let again: Vec<Row> = parts.iter().flat_map(|part| part.into_iter()).collect();
             assert_eq!(again, all);
-            assert_eq!(parts.iter().map(RowIter::count).sum::<usize>(), 300);
+            assert_eq!(parts.iter().map(RowIter::sequences).sum::<usize>(), 300);
         }
         let ends: Vec<usize> = RowIter::cut(10, 4).map(|row| row.end).collect();
         assert_eq!(ends, [4, 8, 10]);
-        assert_eq!(RowIter::cut(0, 4).count(), 0);
+        assert_eq!(RowIter::cut(0, 4).sequences(), 0);
     }
 }

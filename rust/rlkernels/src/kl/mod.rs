@@ -136,7 +136,7 @@ pub fn sequence_kl<T: Float>(
         .iter()
         .parts(PART)
         .map(|part| {
-            let (here, behind) = std::mem::take(&mut out).split_at_mut(part.count());
+            let (here, behind) = std::mem::take(&mut out).split_at_mut(part.sequences());
             out = behind;
             (part, here)
         })

@@ -15,6 +15,29 @@ pub(crate) fn std(values: &[f64], ddof: usize) -> f64 {
     (squares / (values.len() - ddof) as f64).sqrt()
 }
 
+/// (x − mean) / (std + eps) in every group, over what is no NaN; 0 for a NaN and in a group of equal values.
+pub(crate) fn z_scores(values: &[f64], size: usize, ddof: usize, eps: f64) -> Vec<f64> {
+    let mut out = Vec::new();
+    for group in values.chunks(size) {
+        let scored: Vec<f64> = group.iter().copied().filter(|x| !x.is_nan()).collect();
+        let constant = scored.iter().all(|x| x == &scored[0]);
+        out.extend(group.iter().map(|x| {
+            if constant || x.is_nan() {
+                0.0
+            } else {
+                (x - mean(&scored)) / (std(&scored, ddof) + eps)
+            }
+        }));
+    }
+    out
+}
+
+/// The greatest less the least of what is no NaN.
+pub(crate) fn spread(values: &[f64]) -> f64 {
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    most - values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
 /// Schulman's k3 with the standard library's `exp_m1`; loses digits for small d.
 pub(crate) fn k3(d: f64) -> f64 {
     d.exp_m1() - d
