@@ -84,6 +84,15 @@ const MOST_SEQUENCES: usize = u32::MAX as usize - 1;
 /// `lengths` (n) and `max_length` are in tokens. Equal lengths keep their original order. A sequence of length 0 takes
 /// no room: it goes into the first bin (first-fit) or into the fullest (best-fit), and opens one only if there is none.
 ///
+/// ```
+/// use rlkernels::packing::{OverLong, Strategy, pack_sequences};
+///
+/// // Bins of 7: 5, then 3 and 3 together; the 1 goes to the fullest bin with room.
+/// let packing = pack_sequences(&[5, 3, 3, 1], 7, Strategy::BestFitDecreasing, OverLong::Error)?;
+/// assert_eq!((packing.indices, packing.offsets), (vec![0, 1, 2, 3], vec![0, 1, 4]));
+/// # Ok::<(), rlkernels::Error>(())
+/// ```
+///
 /// # Errors
 /// `max_length` below 1; a length that is negative, or above `max_length` unless [`OverLong::Truncate`] is asked for,
 /// with its index and value; 2³² − 1 sequences or more.

@@ -64,6 +64,25 @@ pub fn filtered_logprobs(batch: &Batch<'_>, filters: &Filters, out: &mut [f64]) 
 /// The token is the least k with `C_k` > u · `C_V`, C the running sum of the probabilities in id order: never a token of
 /// probability 0, and for u = 0 the first one above it. At temperature 0 it is the lowest id of the maximum.
 ///
+/// ```
+/// use rlkernels::philox::Draw;
+/// use rlkernels::sampling::{Batch, Filters, Logits, Order, sample_tokens};
+///
+/// let batch = Batch {
+///     logits: Logits::F32(&[0.5, 2.0, -1.0, 1.5]),
+///     rows: 1,
+///     vocabulary: 4,
+///     history: None,
+///     xtc_coins: None,
+/// };
+/// let filters = Filters { temperature: 0.7, top_p: 0.9, ..Filters::off(Order::Hf) };
+/// let (uniform, _coin) = Draw { token: 0, sample: 0, prompt: 17, round: 1 }.numbers(42);
+/// let (mut tokens, mut logprobs) = ([0], [0.0]);
+/// sample_tokens(&batch, &filters, &[uniform], &mut tokens, &mut logprobs)?;
+/// assert!([1, 3].contains(&tokens[0])); // 0.9 of the mass: logits 2.0 and 1.5
+/// # Ok::<(), rlkernels::Error>(())
+/// ```
+///
 /// # Errors
 /// As [`filtered_logprobs`], and a uniform outside [0, 1).
 pub fn sample_tokens(
