@@ -82,7 +82,9 @@ pub(crate) fn policy_loss<'py>(
         epsilon_high,
         delta,
         beta,
-        kl_estimator: kl_estimator.parse().map_err(|error| named(error, "kl_estimator"))?,
+        kl_estimator: kl_estimator
+            .parse()
+            .map_err(|error| named(error, "kl_estimator"))?,
         kl_ratio: kl_ratio.parse().map_err(value_error)?,
         max_length,
         micro_batches: micro_batches.as_deref(),
@@ -141,10 +143,8 @@ fn computed<'py, T: Element + Float>(
         rows: layout.rows(),
     };
     let slots = step.policy.len();
-    let loss = detach_if_large(py, slots, || {
-        core::policy_loss(&step, convention, gradient)
-    })
-    .map_err(value_error)?;
+    let loss = detach_if_large(py, slots, || core::policy_loss(&step, convention, gradient))
+        .map_err(value_error)?;
     Ok(PolicyLoss {
         loss: loss.value,
         gradient: out.finish()?.unbind(),

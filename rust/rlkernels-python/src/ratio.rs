@@ -25,9 +25,14 @@ pub(crate) fn importance_ratio<'py>(
     by_float!(Floats::extract("policy", policy)?, |policy| {
         let layout = Layout::extract(&policy, mask, lengths)?;
         let old = policy.like("old", old)?;
-        written(&policy, &old, &layout, level, out, |policy, old, rows, out| {
-            ratio::importance_ratio(policy, old, level, rows, out)
-        })
+        written(
+            &policy,
+            &old,
+            &layout,
+            level,
+            out,
+            |policy, old, rows, out| ratio::importance_ratio(policy, old, level, rows, out),
+        )
     })
 }
 
@@ -57,9 +62,16 @@ pub(crate) fn importance_weights<'py>(
     by_float!(Floats::extract("old", old)?, |old| {
         let layout = Layout::extract(&old, mask, lengths)?;
         let sampling = old.like("sampling", sampling)?;
-        written(&old, &sampling, &layout, level, out, |old, sampling, rows, out| {
-            ratio::importance_weights(old, sampling, &convention, rows, out)
-        })
+        written(
+            &old,
+            &sampling,
+            &layout,
+            level,
+            out,
+            |old, sampling, rows, out| {
+                ratio::importance_weights(old, sampling, &convention, rows, out)
+            },
+        )
     })
 }
 

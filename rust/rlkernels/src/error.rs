@@ -114,7 +114,9 @@ pub enum Error {
         algorithm: &'static str,
     },
     /// A parameter that nothing reads.
-    #[error("`{argument}` is {found}, must be None: algorithm \"{algorithm}\" as it is set does not read it")]
+    #[error(
+        "`{argument}` is {found}, must be None: algorithm \"{algorithm}\" as it is set does not read it"
+    )]
     Unread {
         /// The argument's name.
         argument: &'static str,
@@ -142,7 +144,9 @@ pub enum Error {
         high: f64,
     },
     /// A weight of the KL term where there is none.
-    #[error("`beta` is {found}, must be 0 for algorithm \"{algorithm}\", whose KL is in the reward")]
+    #[error(
+        "`beta` is {found}, must be 0 for algorithm \"{algorithm}\", whose KL is in the reward"
+    )]
     NoKl {
         /// The value, rounded to the data's type.
         found: f64,
@@ -156,7 +160,9 @@ pub enum Error {
         beta: f64,
     },
     /// Micro-batches that are not the rows.
-    #[error("`micro_batches` is {found:?}, must be numbers of at least 1 that add up to {rows}, the rows of `policy`")]
+    #[error(
+        "`micro_batches` is {found:?}, must be numbers of at least 1 that add up to {rows}, the rows of `policy`"
+    )]
     Blocks {
         /// The numbers that were found.
         found: Vec<i64>,
@@ -172,7 +178,9 @@ pub enum Error {
         rows: usize,
     },
     /// Values of tokens where only values of rows are possible.
-    #[error("`{argument}` has a value for every slot, must have one for every row with algorithm \"{algorithm}\"")]
+    #[error(
+        "`{argument}` has a value for every slot, must have one for every row with algorithm \"{algorithm}\""
+    )]
     ByRow {
         /// The argument's name.
         argument: &'static str,

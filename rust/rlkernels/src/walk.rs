@@ -144,11 +144,7 @@ impl<'a, T> Iterator for Parts<'a, T> {
         let first = self.next;
         self.next += places.len();
         (self.places, self.out) = (rest, behind);
-        Some(Part {
-            first,
-            places,
-            out,
-        })
+        Some(Part { first, places, out })
     }
 }
 
@@ -181,7 +177,9 @@ impl<'a, T: Data, const N: usize> Columns<'a, T, N> {
     #[inline(always)]
     pub(crate) fn cut(&self, start: usize, end: usize) -> Self {
         Self {
-            arrays: self.arrays.map(|array| array.get(start..end).unwrap_or(&[])),
+            arrays: self
+                .arrays
+                .map(|array| array.get(start..end).unwrap_or(&[])),
             mask: self.mask.map(|mask| &mask[start..end]),
         }
     }
@@ -246,10 +244,11 @@ impl<T: Data, const N: usize> Groups<'_, T, N> {
     /// Which slots of a group are tokens: bit i is slot i.
     #[inline(always)]
     pub(crate) fn bits(&self, group: usize) -> u8 {
-        match self.mask {
-            None => 0xff,
-            Some(mask) => bits_of(mask[group]),
-        }
+        // One path for both: a constant written into the lowest byte of a register would wait for the last group's mask.
+        bits_of(match self.mask {
+            None => [0xff; F64_LANES],
+            Some(mask) => mask[group],
+        })
     }
 
     /// The lanes of an array that is there.

@@ -38,9 +38,8 @@ fn quantile(mut values: Vec<f64>) -> f64 {
 fn statistics(d: &[f64], signs: &[f64]) -> Vec<f64> {
     let r: Vec<f64> = d.iter().map(|d| d.exp()).collect();
     let each = |f: &dyn Fn(f64) -> f64| naive::mean(&d.iter().map(|&d| f(d)).collect::<Vec<_>>());
-    let share = |f: &dyn Fn(usize) -> bool| {
-        (0..d.len()).filter(|&i| f(i)).count() as f64 / d.len() as f64
-    };
+    let share =
+        |f: &dyn Fn(usize) -> bool| (0..d.len()).filter(|&i| f(i)).count() as f64 / d.len() as f64;
     let squares: f64 = r.iter().map(|r| r * r).sum();
     vec![
         naive::mean(&r),
@@ -135,8 +134,14 @@ fn special_values_are_those_documented() {
     assert_eq!(one[0].to_bits(), 0x7ff8 << 48);
     let narrow = policy.map(|x| x as f32);
     let mut one = [7.0f32];
-    importance_ratio(&narrow, &old.map(|x| x as f32), Level::SequenceMean, &line(7), &mut one)
-        .expect("good");
+    importance_ratio(
+        &narrow,
+        &old.map(|x| x as f32),
+        Level::SequenceMean,
+        &line(7),
+        &mut one,
+    )
+    .expect("good");
     assert_eq!(one[0].to_bits(), 0x7fc0_0000);
 }
 
@@ -156,10 +161,19 @@ fn weights_are_clamped_or_masked_and_missing_log_probs_move_nothing() {
         out
     };
     let low = (-1.0f64).exp();
-    assert_eq!(weights(Correction::Truncated, None), [2.0, low, 2.0, 1.0, 1.0]);
-    assert_eq!(weights(Correction::Truncated, Some(0.5)), [2.0, 0.5, 2.0, 1.0, 1.0]);
+    assert_eq!(
+        weights(Correction::Truncated, None),
+        [2.0, low, 2.0, 1.0, 1.0]
+    );
+    assert_eq!(
+        weights(Correction::Truncated, Some(0.5)),
+        [2.0, 0.5, 2.0, 1.0, 1.0]
+    );
     assert_eq!(weights(Correction::Masked, None), [0.0, low, 2.0, 1.0, 1.0]); // bounds are inside
-    assert_eq!(weights(Correction::Masked, Some(1.0)), [0.0, 0.0, 2.0, 1.0, 1.0]);
+    assert_eq!(
+        weights(Correction::Masked, Some(1.0)),
+        [0.0, 0.0, 2.0, 1.0, 1.0]
+    );
     let convention = WeightConvention {
         correction: Correction::Masked,
         level: Level::SequenceSum,
@@ -168,8 +182,14 @@ fn weights_are_clamped_or_masked_and_missing_log_probs_move_nothing() {
     };
     let rows = padded(2, 2, Valid::Prefix(&[2, 0]));
     let mut out = [7.0; 2];
-    importance_weights(&[0.0; 4], &[NAN, -0.5, NAN, NAN], &convention, &rows, &mut out)
-        .expect("good");
+    importance_weights(
+        &[0.0; 4],
+        &[NAN, -0.5, NAN, NAN],
+        &convention,
+        &rows,
+        &mut out,
+    )
+    .expect("good");
     assert_eq!(out, [0.5f64.exp(), 1.0]);
 }
 
@@ -183,16 +203,25 @@ fn the_effective_sample_size_survives_ratios_beyond_the_range() {
     }
     let uneven = ratio_statistics(&[2000.0, 1000.0], &[0.0; 2], 0.2, 0.2, None, &line(2));
     let uneven = uneven.expect("good").tokens;
-    assert_eq!((uneven.ess_per_n, uneven.mean, uneven.p99_abs), (0.5, INF, 1990.0));
+    assert_eq!(
+        (uneven.ess_per_n, uneven.mean, uneven.p99_abs),
+        (0.5, INF, 1990.0)
+    );
 }
 
 #[test]
 fn wrong_inputs_are_named() {
     let layout = padded(1, 2, Valid::Prefix(&[0]));
     let error = ratio_statistics(&[0.0; 2], &[0.0; 2], 0.2, 0.2, None, &layout).expect_err("none");
-    assert_eq!(error.to_string(), "no slot of `policy` is a token, must be at least one");
+    assert_eq!(
+        error.to_string(),
+        "no slot of `policy` is a token, must be at least one"
+    );
     let error = ratio_statistics(&[0.0; 2], &[0.0; 2], -0.2, 0.2, None, &line(2)).expect_err("low");
-    assert_eq!(error.to_string(), "`epsilon_low` is -0.2, must be finite and at least 0");
+    assert_eq!(
+        error.to_string(),
+        "`epsilon_low` is -0.2, must be finite and at least 0"
+    );
     let mut convention = WeightConvention {
         correction: Correction::Truncated,
         level: Level::Token,
@@ -209,7 +238,10 @@ fn wrong_inputs_are_named() {
         "`c_min` is 3, must be finite, at least 0 and at most `c_max` = 2"
     );
     convention.c_max = NAN;
-    assert_eq!(weights(&convention), "`c_max` is NaN, must be finite and above 0");
+    assert_eq!(
+        weights(&convention),
+        "`c_max` is NaN, must be finite and above 0"
+    );
     convention.level = Level::SequenceMean;
     assert_eq!(
         weights(&convention),
@@ -224,7 +256,9 @@ fn every_instruction_set_and_number_of_threads_gives_the_same_bits() {
     let mut numbers = Numbers::new(23);
     let policy: Vec<f64> = (0..rows * width).map(|_| -8.0 * numbers.unit()).collect();
     let old: Vec<f64> = policy.iter().map(|p| p + numbers.unit() - 0.5).collect();
-    let mask: Vec<u8> = (0..rows * width).map(|_| u8::from(numbers.unit() < 0.7)).collect();
+    let mask: Vec<u8> = (0..rows * width)
+        .map(|_| u8::from(numbers.unit() < 0.7))
+        .collect();
     let advantages: Vec<f64> = (0..rows).map(|_| numbers.unit() - 0.5).collect();
     let narrow = |values: &[f64]| -> Vec<f32> { values.iter().map(|&x| x as f32).collect() };
     let (policy32, old32) = (narrow(&policy), narrow(&old));
@@ -235,7 +269,11 @@ fn every_instruction_set_and_number_of_threads_gives_the_same_bits() {
         let digests = on_every_isa(|| {
             let mut digest = Digest::default();
             for level in [Level::Token, Level::SequenceMean, Level::SequenceSum] {
-                let count = if level == Level::Token { rows * width } else { rows };
+                let count = if level == Level::Token {
+                    rows * width
+                } else {
+                    rows
+                };
                 let (mut wide, mut slim) = (vec![0.0; count], vec![0.0; count]);
                 importance_ratio(&policy, &old, level, &layout, &mut wide).expect("good");
                 importance_ratio(&policy32, &old32, level, &layout, &mut slim).expect("good");
@@ -252,10 +290,13 @@ fn every_instruction_set_and_number_of_threads_gives_the_same_bits() {
             digest.value()
         });
         for (isa, digest) in digests {
-            assert_eq!(digest, RATIO_DIGEST, "{isa}, {threads} threads: {digest:#x}");
+            assert_eq!(
+                digest, RATIO_DIGEST,
+                "{isa}, {threads} threads: {digest:#x}"
+            );
         }
     }
     rlkernels::parallel::set_threads(before).expect("was set");
 }
 
-const RATIO_DIGEST: u64 = 0;
+const RATIO_DIGEST: u64 = 0x0f1b_510c_a90a_6677;

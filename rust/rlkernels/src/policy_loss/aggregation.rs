@@ -31,17 +31,14 @@ pub(super) fn row_weights(convention: &Convention<'_>, places: &[Place]) -> Resu
         Algorithm::Dapo | Algorithm::Cispo => {
             match convention.given("dapo_denominator", convention.dapo_denominator)? {
                 DapoDenominator::Global => Ok(block_weights(places, 1, [rows as i64])),
-                DapoDenominator::Trl => same(
-                    convention.positive::<f64>("tokens_in_step", convention.tokens_in_step)?,
-                ),
+                DapoDenominator::Trl => {
+                    same(convention.positive::<f64>("tokens_in_step", convention.tokens_in_step)?)
+                }
                 DapoDenominator::Group => {
                     let size = whole(convention, "group_size", convention.group_size)?;
                     let groups = rows / size as usize;
                     if groups * size as usize != rows {
-                        return Err(Error::GroupSize {
-                            found: size,
-                            rows,
-                        });
+                        return Err(Error::GroupSize { found: size, rows });
                     }
                     let sizes = std::iter::repeat_n(size, groups);
                     Ok(block_weights(places, groups, sizes))

@@ -129,7 +129,7 @@ pub fn policy_loss<T: Float>(
         Algorithm::Gmpo => call.run(Geometric::new::<T>(convention)?, gradient),
     };
     if !tally.is_finite {
-        slots_are_finite(step, &places, divergence.beta != 0.0)?; // else differences of finite numbers overflowed
+        slots_are_finite(step, &places, divergence.beta != 0.0)?; // else finite numbers overflowed
     }
     let is_truncated = algorithm == Algorithm::Cispo;
     let has_kl = divergence.beta != 0.0;
@@ -221,9 +221,7 @@ fn check_signal<T>(
             argument,
             algorithm: algorithm.name(),
         }),
-        Signal::Slots(values) => {
-            same_length(argument, values.len(), step.policy.len(), "`policy`")
-        }
+        Signal::Slots(values) => same_length(argument, values.len(), step.policy.len(), "`policy`"),
     }
 }
 

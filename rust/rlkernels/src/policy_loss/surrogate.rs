@@ -280,7 +280,11 @@ impl Surrogate for Soft {
         let open = S::F64::select(is_open, big, small);
         let closed = S::F64::select(is_open, small, big);
         // σ(1 − σ) falls faster than r grows
-        let gate = S::F64::select(closed.eq(zero), zero, s.f64(4.0) * (big * small) * growth.exp);
+        let gate = S::F64::select(
+            closed.eq(zero),
+            zero,
+            s.f64(4.0) * (big * small) * growth.exp,
+        );
         Effect {
             value: minus_times(s, s.f64(4.0) / tau * open, tokens.constant),
             slope: minus_times(s, gate, tokens.constant),

@@ -127,7 +127,12 @@ pub fn ratio_statistics<T: Float>(
     rows.check(policy.len())?;
     if let Some(advantages) = advantages {
         let count = rows.count();
-        same_length("advantages", advantages.len(), count, "the rows of `policy`")?;
+        same_length(
+            "advantages",
+            advantages.len(),
+            count,
+            "the rows of `policy`",
+        )?;
     }
     let bounds = (
         1.0 - epsilon::<T>("epsilon_low", epsilon_low)?,
@@ -146,9 +151,8 @@ pub fn ratio_statistics<T: Float>(
     };
     let signs: Option<Vec<f64>> =
         advantages.map(|values| values.iter().map(|value| value.widen()).collect());
-    let shifted = |shift| {
-        sizes_and_moments(columns, &places, signs.as_deref(), bounds, count, shift)
-    };
+    let shifted =
+        |shift| sizes_and_moments(columns, &places, signs.as_deref(), bounds, count, shift);
     let (tokens, ..) = finished(shifted, signs.is_some());
 
     // Sequences: the sums as pairs, their high parts against their negated low parts; the difference is the pair again.
@@ -168,9 +172,8 @@ pub fn ratio_statistics<T: Float>(
         arrays: [&high[..], &low[..]],
         mask: None,
     };
-    let shifted = |shift| {
-        sizes_and_moments(pairs, &places, signs.as_deref(), bounds, some.len(), shift)
-    };
+    let shifted =
+        |shift| sizes_and_moments(pairs, &places, signs.as_deref(), bounds, some.len(), shift);
     let (sequences, least, most) = finished(shifted, signs.is_some());
     Ok(Statistics {
         tokens,
@@ -234,10 +237,7 @@ fn sizes_and_moments<T: Data>(
 
 /// The moments, the least and the greatest ratio. Where Σr or Σr² may have over- or underflowed, the sums for the effective
 /// sample size are taken again with the greatest D subtracted: its shares have no scale.
-fn finished(
-    pass: impl Fn(Option<f64>) -> (Vec<f64>, Raw),
-    has_signs: bool,
-) -> (Moments, f64, f64) {
+fn finished(pass: impl Fn(Option<f64>) -> (Vec<f64>, Raw), has_signs: bool) -> (Moments, f64, f64) {
     const SAFE: f64 = 300.0; // exp(±600) squared sums of up to 2^60 terms stay within the range
     let (sizes, raw) = pass(None);
     let ess = if raw.most_log.abs() <= SAFE {
@@ -249,7 +249,13 @@ fn finished(
     let share = |count: usize| count as f64 / n;
     let sum = ess.ratio();
     let p99_abs = quantile(sizes);
-    let known = |value: f64| if raw.has_nan || value.is_nan() { f64::NAN } else { value }; // one NaN
+    let known = |value: f64| {
+        if raw.has_nan || value.is_nan() {
+            f64::NAN
+        } else {
+            value
+        }
+    }; // one NaN
     let moments = Moments {
         mean: known(raw.ratio() / n),
         max_abs: known(raw.most_size),

@@ -137,7 +137,11 @@ impl Naive {
             },
             _ => 1.0 / (b * count(row..row + 1)),
         };
-        if self.policy[row].is_empty() { 0.0 } else { share }
+        if self.policy[row].is_empty() {
+            0.0
+        } else {
+            share
+        }
     }
 
     /// The derivatives to the left and to the right of the policy's log-probability of a token.
