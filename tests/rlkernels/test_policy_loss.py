@@ -77,7 +77,7 @@ def rows(seed: int, kind: Any) -> dict[str, Any]:
     return {
         "lengths": lengths,
         "policy": policy.astype(kind),
-        "old": (policy + numbers.choice([0.01, 0.5, 3.0], 15) * numbers.standard_normal(15).clip(-1, 1)).astype(kind),
+        "old": (policy + numbers.choice([0.01, 0.45, 3.0], 15) * numbers.standard_normal(15).clip(-1, 1)).astype(kind),
         "reference": (policy + 0.5 * numbers.standard_normal(15)).astype(kind),
         "advantages": numbers.standard_normal(4).astype(kind),
     }

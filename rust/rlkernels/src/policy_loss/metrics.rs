@@ -115,13 +115,13 @@ impl Tally {
         self.sequences += 1;
         let estimates = tree64(row.estimates.array());
         self.estimates += estimates;
-        let logs_sum = tree64(row.differences.array());
-        let (ratios, logs) = match whole {
+        let total = tree64(row.differences.array());
+        let (of_ratios, of_logs) = match whole {
             Some((log, ratio)) => (ratio * tokens as f64, log * tokens as f64),
-            None => (tree64(row.ratios.array()), logs_sum),
+            None => (tree64(row.ratios.array()), total),
         };
-        self.ratios += ratios;
-        self.logs += logs;
+        self.ratios += of_ratios;
+        self.logs += of_logs;
         let (least, most) = (row.least.array(), row.most.array());
         for lane in 0..F64_LANES {
             self.between(least[lane], most[lane]);
@@ -141,7 +141,7 @@ impl Tally {
             *sum += count;
         }
         // What is not finite on a token reaches one of these sums, and a sum of finite numbers may overflow.
-        self.is_finite &= loss.high.is_finite() && logs_sum.is_finite() && estimates.is_finite();
+        self.is_finite &= loss.high.is_finite() && total.is_finite() && estimates.is_finite();
     }
 
     fn between(&mut self, least: f64, most: f64) {

@@ -192,7 +192,9 @@ impl<T: Float> Call<'_, T> {
             *tally = dispatch(Pass::<T, P, KL> { batch, part });
         });
         let mut all = Tally::default();
-        tallies.iter().for_each(|tally| all.merge(tally));
+        for tally in &tallies {
+            all.merge(tally);
+        }
         all
     }
 }
