@@ -90,6 +90,8 @@ def register(registry: Registry) -> None:
         )
     )
     for peer in environments.PEERS.values():
+        if peer.subject is None:
+            continue
         environment = environments.environment(peer.name)
         absent = "" if environment.ready else f"no environment yet; `gates peers sync {peer.name}` makes it"
         whole = Subject(

@@ -7,9 +7,11 @@ use rlkernels::{Error, Float};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{Array, Element, Floats, Layout, Output, Shape, by_float, integers, shown};
+use crate::input::{
+    Array, Element, Floats, Layout, Output, Shape, arguments, by_float, integers, shown,
+};
 
-/// A loss, its gradient and what a step logs; documented in the type stub.
+/// What `policy_loss` returns: `loss`, `gradient`, `metrics`.
 #[pyclass(frozen, module = "rlkernels")]
 pub(crate) struct PolicyLoss {
     /// To be minimised.
@@ -41,7 +43,9 @@ impl PolicyLoss {
     }
 }
 
-/// The policy loss of a step with its gradient; documented in the type stub.
+arguments! { text algorithm, maybe_number epsilon_low, maybe_number epsilon_high, maybe_number delta, number beta, text kl_estimator, text kl_ratio, maybe_whole max_length, maybe_text dapo_denominator, maybe_whole group_size, maybe_number tokens_in_step, maybe_text cispo_bound, maybe_number sapo_temperature_positive, maybe_number sapo_temperature_negative }
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/policy_loss"))]
 #[pyfunction]
 #[pyo3(signature = (
     policy, *, old=None, reference=None, advantages, mask=None, lengths=None, algorithm, epsilon_low=None,
@@ -57,22 +61,22 @@ pub(crate) fn policy_loss<'py>(
     advantages: &Bound<'py, PyAny>,
     mask: Option<&Bound<'py, PyAny>>,
     lengths: Option<&Bound<'py, PyAny>>,
-    algorithm: &str,
-    epsilon_low: Option<f64>,
-    epsilon_high: Option<f64>,
-    delta: Option<f64>,
-    beta: f64,
-    kl_estimator: &str,
-    kl_ratio: &str,
-    max_length: Option<i64>,
+    #[pyo3(from_py_with = algorithm)] algorithm: &str,
+    #[pyo3(from_py_with = epsilon_low)] epsilon_low: Option<f64>,
+    #[pyo3(from_py_with = epsilon_high)] epsilon_high: Option<f64>,
+    #[pyo3(from_py_with = delta)] delta: Option<f64>,
+    #[pyo3(from_py_with = beta)] beta: f64,
+    #[pyo3(from_py_with = kl_estimator)] kl_estimator: &str,
+    #[pyo3(from_py_with = kl_ratio)] kl_ratio: &str,
+    #[pyo3(from_py_with = max_length)] max_length: Option<i64>,
     micro_batches: Option<&Bound<'py, PyAny>>,
-    dapo_denominator: Option<&str>,
-    group_size: Option<i64>,
-    tokens_in_step: Option<f64>,
+    #[pyo3(from_py_with = dapo_denominator)] dapo_denominator: Option<&str>,
+    #[pyo3(from_py_with = group_size)] group_size: Option<i64>,
+    #[pyo3(from_py_with = tokens_in_step)] tokens_in_step: Option<f64>,
     weights: Option<&Bound<'py, PyAny>>,
-    cispo_bound: Option<&str>,
-    sapo_temperature_positive: Option<f64>,
-    sapo_temperature_negative: Option<f64>,
+    #[pyo3(from_py_with = cispo_bound)] cispo_bound: Option<&str>,
+    #[pyo3(from_py_with = sapo_temperature_positive)] sapo_temperature_positive: Option<f64>,
+    #[pyo3(from_py_with = sapo_temperature_negative)] sapo_temperature_negative: Option<f64>,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<PolicyLoss> {
     let micro_batches = micro_batches.map(sizes).transpose()?;

@@ -8,15 +8,17 @@ use rlkernels::{Float, Result};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{Array, Element, Floats, Layout, Output, by_float};
+use crate::input::{Array, Element, Floats, Layout, Output, arguments, by_float};
 
-/// Importance ratios exp(policy - old) of tokens or of sequences; documented in the type stub.
+arguments! { text level, text correction, maybe_number c_min, number c_max, number epsilon_low, number epsilon_high }
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/importance_ratio"))]
 #[pyfunction]
 #[pyo3(signature = (policy, old, *, level, mask=None, lengths=None, out=None))]
 pub(crate) fn importance_ratio<'py>(
     policy: &Bound<'py, PyAny>,
     old: &Bound<'py, PyAny>,
-    level: &str,
+    #[pyo3(from_py_with = level)] level: &str,
     mask: Option<&Bound<'py, PyAny>>,
     lengths: Option<&Bound<'py, PyAny>>,
     out: Option<&Bound<'py, PyAny>>,
@@ -36,17 +38,17 @@ pub(crate) fn importance_ratio<'py>(
     })
 }
 
-/// Truncated or masked off-policy weights; documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/importance_weights"))]
 #[pyfunction]
 #[pyo3(signature = (old, sampling, *, correction, level, c_min=None, c_max, mask=None, lengths=None, out=None))]
 #[allow(clippy::too_many_arguments)] // Python's keywords, one each
 pub(crate) fn importance_weights<'py>(
     old: &Bound<'py, PyAny>,
     sampling: &Bound<'py, PyAny>,
-    correction: &str,
-    level: &str,
-    c_min: Option<f64>,
-    c_max: f64,
+    #[pyo3(from_py_with = correction)] correction: &str,
+    #[pyo3(from_py_with = level)] level: &str,
+    #[pyo3(from_py_with = c_min)] c_min: Option<f64>,
+    #[pyo3(from_py_with = c_max)] c_max: f64,
     mask: Option<&Bound<'py, PyAny>>,
     lengths: Option<&Bound<'py, PyAny>>,
     out: Option<&Bound<'py, PyAny>>,
@@ -75,7 +77,7 @@ pub(crate) fn importance_weights<'py>(
     })
 }
 
-/// How far the policy has moved from the one that sampled; documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/ratio_statistics"))]
 #[pyfunction]
 #[pyo3(signature = (policy, behaviour, *, epsilon_low, epsilon_high, advantages=None, mask=None, lengths=None))]
 #[allow(clippy::too_many_arguments)] // Python's keywords, one each
@@ -83,8 +85,8 @@ pub(crate) fn ratio_statistics<'py>(
     py: Python<'py>,
     policy: &Bound<'py, PyAny>,
     behaviour: &Bound<'py, PyAny>,
-    epsilon_low: f64,
-    epsilon_high: f64,
+    #[pyo3(from_py_with = epsilon_low)] epsilon_low: f64,
+    #[pyo3(from_py_with = epsilon_high)] epsilon_high: f64,
     advantages: Option<&Bound<'py, PyAny>>,
     mask: Option<&Bound<'py, PyAny>>,
     lengths: Option<&Bound<'py, PyAny>>,

@@ -3,9 +3,33 @@
 use crate::data::Data;
 
 mod sealed {
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
+    /// What only one of the two types has.
+    pub trait Sealed: Sized {
+        /// The same slice where this is `f32`, for bodies in `f32` lanes.
+        fn f32s(values: &[Self]) -> Option<&[f32]>;
+        /// The same slice where this is `f32`.
+        fn f32s_mut(values: &mut [Self]) -> Option<&mut [f32]>;
+    }
+}
+
+#[allow(private_bounds, private_interfaces)] // as the trait
+impl sealed::Sealed for f32 {
+    fn f32s(values: &[Self]) -> Option<&[f32]> {
+        Some(values)
+    }
+    fn f32s_mut(values: &mut [Self]) -> Option<&mut [f32]> {
+        Some(values)
+    }
+}
+
+#[allow(private_bounds, private_interfaces)] // as the trait
+impl sealed::Sealed for f64 {
+    fn f32s(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
+    fn f32s_mut(_: &mut [Self]) -> Option<&mut [f32]> {
+        None
+    }
 }
 
 /// `f32` or `f64`. Sealed: the kernels' accuracy is argued for these two types only.
@@ -13,22 +37,14 @@ mod sealed {
 pub trait Float: Copy + Send + Sync + Data + sealed::Sealed + 'static {
     /// NumPy's name of the type, for messages.
     const NAME: &'static str;
-    /// True where a plain `f64` sum is not accurate enough for this type.
-    const COMPENSATE: bool;
-    /// Number of terms of the series of k3 that this type needs on `|d| <= 2`.
-    const K3_TERMS: usize;
     /// The value as `f64`, exactly.
     fn widen(self) -> f64;
     /// The nearest value of this type; a NaN becomes the positive quiet NaN, whatever machine made it.
     fn narrow(value: f64) -> Self;
-    /// `a - b` as an unevaluated sum `(high, low)` that is exact to the accuracy this type needs.
-    fn difference(a: Self, b: Self) -> (f64, f64);
 }
 
 impl Float for f32 {
     const NAME: &'static str = "float32";
-    const COMPENSATE: bool = false; // 2^29 terms of f64 rounding stay below one f32 rounding
-    const K3_TERMS: usize = 17; // 2^19 / 19! = 4e-12, far below 2^-24
 
     fn widen(self) -> f64 {
         f64::from(self)
@@ -41,16 +57,10 @@ impl Float for f32 {
             value as Self
         }
     }
-
-    fn difference(a: Self, b: Self) -> (f64, f64) {
-        (f64::from(a) - f64::from(b), 0.0) // 2^-53 relative, 2^-29 of one f32 rounding
-    }
 }
 
 impl Float for f64 {
     const NAME: &'static str = "float64";
-    const COMPENSATE: bool = true;
-    const K3_TERMS: usize = 26; // 2^28 / 28! = 9e-22, far below 2^-53
 
     fn widen(self) -> f64 {
         self
@@ -62,9 +72,5 @@ impl Float for f64 {
         } else {
             value
         }
-    }
-
-    fn difference(a: Self, b: Self) -> (f64, f64) {
-        crate::compensated::two_difference(a, b)
     }
 }

@@ -19,9 +19,11 @@ pub mod kl;
 pub mod math;
 pub mod packing;
 pub mod parallel;
+pub mod philox;
 pub mod policy_loss;
 pub mod ratio;
 pub mod rows;
+pub mod sampling;
 mod walk;
 
 pub use error::{Error, Result};

@@ -3,10 +3,34 @@
 mod naive;
 
 use proptest::prelude::*;
-use rlkernels::kl::{Estimator, Reduction, sequence_kl, token_kl};
+use rlkernels::kl::{Estimator, KlRatio, Reduction, Samples, full_kl};
 use rlkernels::rows::{Rows, Valid};
+use rlkernels::{Float, Result, kl};
 
 const ESTIMATORS: [Estimator; 3] = [Estimator::K1, Estimator::K2, Estimator::K3];
+
+fn token_kl<T: Float>(
+    policy: &[T],
+    reference: &[T],
+    estimator: Estimator,
+    rows: &Rows<'_>,
+    out: &mut [T],
+) -> Result<()> {
+    let samples = Samples::on_policy(policy, reference);
+    kl::token_kl(&samples, estimator, KlRatio::None, rows, out)
+}
+
+fn sequence_kl<T: Float>(
+    policy: &[T],
+    reference: &[T],
+    estimator: Estimator,
+    rows: &Rows<'_>,
+    reduction: Reduction,
+    out: &mut [T],
+) -> Result<()> {
+    let samples = Samples::on_policy(policy, reference);
+    kl::sequence_kl(&samples, estimator, KlRatio::None, rows, reduction, out)
+}
 
 fn all(width: usize) -> Rows<'static> {
     Rows::Padded {
@@ -37,10 +61,10 @@ proptest! {
 
     #[test]
     fn mask_lengths_and_ragged_layouts_agree(
-        lengths in prop::collection::vec(0i64..=7, 1..6), values in prop::collection::vec(-9f32..0.0, 84)
+        lengths in prop::collection::vec(0i64..=70, 1..6), values in prop::collection::vec(-3f32..0.0, 840)
     ) {
-        let (rows, width) = (lengths.len(), 7usize);
-        let (policy, reference) = (&values[..rows * width], &values[42..42 + rows * width]);
+        let (rows, width) = (lengths.len(), 70usize);
+        let (policy, reference) = (&values[..rows * width], &values[420..420 + rows * width]);
         let valid = |slot: usize| (slot % width) < lengths[slot / width] as usize;
         let mask: Vec<u8> = (0..rows * width).map(|slot| if valid(slot) { 255 } else { 0 }).collect();
         let dense = |values: &[f32]| -> Vec<f32> {
@@ -83,6 +107,117 @@ fn special_values_are_those_documented() {
             assert_eq!(bits, 0x7ff8_0000_0000_0000, "the positive quiet NaN");
         }
     }
+}
+
+proptest! {
+    #[test]
+    fn ratios_are_their_definition(
+        values in prop::collection::vec(-3f64..0.0, 99), lengths in (0i64..=11, 0i64..=11, 0i64..=11)
+    ) {
+        let lengths = [lengths.0, lengths.1, lengths.2];
+        let (policy, reference, old) = (&values[..33], &values[33..66], &values[66..]);
+        let rows = Rows::Padded { rows: 3, width: 11, valid: Valid::Prefix(&lengths) };
+        let samples = Samples { policy, reference, old: Some(old) };
+        for (ratio, estimator) in [KlRatio::Token, KlRatio::Sequence].into_iter().zip([Estimator::K3, Estimator::K2]) {
+            let (mut tokens, mut means) = ([9.0; 33], [9.0; 3]);
+            kl::token_kl(&samples, estimator, ratio, &rows, &mut tokens).unwrap();
+            kl::sequence_kl(&samples, estimator, ratio, &rows, Reduction::Mean, &mut means).unwrap();
+            for (row, &length) in lengths.iter().enumerate() {
+                let slots = row * 11..row * 11 + length as usize;
+                let mean = slots.clone().map(|i| policy[i] - old[i]).sum::<f64>() / (length.max(1) as f64);
+                let mut sum = 0.0;
+                for i in slots.clone() {
+                    let d = reference[i] - policy[i];
+                    let value = if estimator == Estimator::K3 { naive::k3(d) } else { d * d / 2.0 };
+                    let exponent = if ratio == KlRatio::Token { policy[i] - old[i] } else { mean };
+                    let want = value * exponent.exp();
+                    prop_assert!((tokens[i] - want).abs() <= 1e-13 * (1.0 + want.abs()));
+                    sum += want;
+                }
+                prop_assert!(tokens[slots.end..(row + 1) * 11].iter().all(|&x| x == 0.0));
+                let want = sum / (length.max(1) as f64);
+                prop_assert!((means[row] - want).abs() <= 1e-12 * (1.0 + want.abs()));
+            }
+        }
+        // without `old` every ratio is 1
+        let (mut with, mut without) = ([9.0; 33], [9.0; 33]);
+        let samples = Samples::on_policy(policy, reference);
+        kl::token_kl(&samples, Estimator::K3, KlRatio::Token, &rows, &mut with).unwrap();
+        kl::token_kl(&samples, Estimator::K3, KlRatio::None, &rows, &mut without).unwrap();
+        prop_assert_eq!(with, without);
+    }
+
+    #[test]
+    fn the_full_divergence_is_its_definition(values in prop::collection::vec(-30f64..0.0, 2..300)) {
+        let vocabulary = values.len() / 2;
+        let (policy, reference) = (&values[..vocabulary], &values[vocabulary..2 * vocabulary]);
+        let terms = || policy.iter().zip(reference).map(|(p, q)| p.exp() * (p - q));
+        let (want, scale) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
+        let mut out = [9.0];
+        full_kl(policy, reference, vocabulary, &mut out).unwrap();
+        prop_assert!((out[0] - want).abs() <= 1e-13 * scale);
+        let narrow = |values: &[f64]| values.iter().map(|&x| x as f32).collect::<Vec<f32>>();
+        let (policy, reference) = (narrow(policy), narrow(reference));
+        let terms = policy.iter().zip(&reference);
+        let terms = terms.map(|(&p, &q)| f64::from(p).exp() * (f64::from(p) - f64::from(q)));
+        let (want, scale) = terms.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()));
+        let mut out = [9.0];
+        full_kl(&policy, &reference, vocabulary, &mut out).unwrap();
+        prop_assert!((f64::from(out[0]) - want).abs() <= 8.0 * 2f64.powi(-24) * scale);
+    }
+}
+
+#[test]
+fn impossible_tokens_of_the_full_divergence() {
+    const INF: f32 = f32::INFINITY;
+    let half = 0.5f32.ln();
+    let one = |policy: [f32; 3], reference: [f32; 3]| {
+        let mut out = [9.0];
+        full_kl(&policy, &reference, 3, &mut out).unwrap();
+        let mut wide = [9.0];
+        let (policy, reference) = (policy.map(f64::from), reference.map(f64::from));
+        full_kl(&policy, &reference, 3, &mut wide).unwrap();
+        assert_eq!(out[0].is_nan(), wide[0].is_nan());
+        assert!(out[0].is_nan() || (f64::from(out[0]) - wide[0]).abs() < 1e-7 || out[0] == INF);
+        out[0]
+    };
+    assert_eq!(one([half, half, -INF], [half, half, -INF]), 0.0);
+    assert_eq!(one([0.0, -INF, -INF], [half, half, f32::NAN]), 2f32.ln());
+    assert_eq!(one([half, half, -120.0], [half, half, -INF]), INF);
+    assert_eq!(one([half, -800.0, half], [half, -INF, half]), INF);
+    assert_eq!(
+        one([half, half, f32::NAN], [half; 3]).to_bits(),
+        0x7fc0_0000
+    );
+    assert_eq!(
+        one([half; 3], [half, half, -f32::NAN]).to_bits(),
+        0x7fc0_0000
+    );
+    let empty: [f64; 0] = [];
+    full_kl(&empty, &empty, 3, &mut []).unwrap();
+    let error = full_kl(&empty, &empty, 0, &mut []).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`policy_logprobs` is empty, must hold at least one element"
+    );
+}
+
+#[test]
+fn a_sum_of_vanishing_estimates_does_not_vanish() {
+    let (policy, reference) = ([0.0f32; 4096], [1e-20f32; 4096]);
+    let mut out = [9.0];
+    sequence_kl(
+        &policy,
+        &reference,
+        Estimator::K3,
+        &all(4096),
+        Reduction::Sum,
+        &mut out,
+    )
+    .unwrap();
+    let d = f64::from(1e-20f32);
+    let want = 4096.0 * d * d / 2.0; // each is a subnormal of f32
+    assert!((f64::from(out[0]) - want).abs() <= 8.0 * 2f64.powi(-24) * want);
 }
 
 #[test]

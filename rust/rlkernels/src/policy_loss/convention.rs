@@ -319,7 +319,7 @@ impl Convention<'_> {
 
     /// What must be given.
     pub(super) fn given<V>(&self, argument: &'static str, value: Option<V>) -> Result<V> {
-        value.ok_or(Error::Missing {
+        value.ok_or(Error::MissingFor {
             argument,
             algorithm: self.algorithm.name(),
         })
