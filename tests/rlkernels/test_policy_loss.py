@@ -90,6 +90,7 @@ class TestDefinition:
     @pytest.mark.parametrize("kind", FLOATS)
     @pytest.mark.parametrize("seed", range(3))
     def test_loss_and_gradient(self, algorithm: str, kind: Any, seed: int) -> None:
+        """Rows of three to five tokens, with a KL term where the algorithm has one."""
         step = rows(seed, kind)
         beta = 0.0 if algorithm == "rloo" else 0.125
         got = rlkernels.policy_loss(**step, algorithm=algorithm, beta=beta, **SETTINGS[algorithm])
@@ -137,6 +138,7 @@ class TestLayouts:
     @pytest.mark.parametrize("algorithm", SETTINGS)
     @pytest.mark.parametrize("kind", FLOATS)
     def test_padding_is_inert(self, algorithm: str, kind: Any) -> None:
+        """Mask, prefix and ragged agree, and NaN in the padding changes nothing."""
         flat = rows(7, kind)
         lengths = flat.pop("lengths")
         mask = np.arange(6) < lengths[:, None]
@@ -154,6 +156,7 @@ class TestLayouts:
             assert padded.metrics == ragged.metrics
 
     def test_out_takes_the_gradient(self) -> None:
+        """The array that was given comes back; one that an input lies in is refused."""
         step = rows(1, np.float64)
         out = np.empty(15)
         got = rlkernels.policy_loss(**step, algorithm="grpo", **BOUNDS, out=out)
@@ -162,6 +165,7 @@ class TestLayouts:
             rlkernels.policy_loss(**step, algorithm="grpo", **BOUNDS, out=step["policy"])
 
     def test_weights_leave_the_kl_alone(self) -> None:
+        """Weights of 0 leave the same as advantages of 0."""
         step = rows(2, np.float64)
         options: dict[str, Any] = {"algorithm": "grpo", "beta": 1.0, **BOUNDS}
         nothing = rlkernels.policy_loss(**step, weights=np.zeros(4), **options)
@@ -171,6 +175,8 @@ class TestLayouts:
 
 
 class TestMetrics:
+    """What a step logs."""
+
     def test_names(self) -> None:
         """Only what the algorithm has is there."""
         step = rows(3, np.float32)
@@ -183,6 +189,7 @@ class TestMetrics:
         assert set(of["grpo"]) == common | sides | {"clipped_delta"}
 
     def test_values(self) -> None:
+        """Every number is NumPy's."""
         step = rows(3, np.float64)
         found = rlkernels.policy_loss(**step, algorithm="grpo", beta=0.5, **BOUNDS).metrics
         d = step["policy"] - step["old"]
@@ -217,16 +224,21 @@ class TestMessages:
             ({"micro_batches": np.array([4])}, "`micro_batches` is given, must be None"),
             ({"kl_estimator": "k4"}, '`kl_estimator` is "k4", must be one of "k1", "k2", "k3"'),
             ({"beta": 1.0, "reference": None}, "`reference` is not given, must be where `beta` is 1"),
-            ({"advantages": np.zeros(3)}, r"`advantages` has shape \(3,\), must be \(4,\), one for every row, or \(15,\)"),
+            (
+                {"advantages": np.zeros(3)},
+                r"`advantages` has shape \(3,\), must be \(4,\), one for every row, or \(15,\)",
+            ),
             ({"policy": np.full(15, np.nan)}, "`policy` is NaN in row 0, slot 0, must be finite on tokens"),
         ],
     )
     def test_wrong_values(self, change: dict[str, Any], message: str) -> None:
+        """The argument, what was found, what must be."""
         step = rows(4, np.float64) | {"algorithm": "grpo"} | BOUNDS | change
         with pytest.raises(ValueError, match=message):
             rlkernels.policy_loss(**step)
 
     def test_another_type(self) -> None:
+        """Nothing is converted silently."""
         step = rows(4, np.float64)
         step["old"] = step["old"].astype(np.float32)
         with pytest.raises(TypeError, match="`policy` is float64 and `old` is float32"):

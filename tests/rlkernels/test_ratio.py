@@ -28,6 +28,8 @@ def exact(policy: Any, old: Any) -> list[Any]:
 
 
 class TestImportanceRatio:
+    """exp of a difference, of its mean, of its sum."""
+
     @pytest.mark.parametrize("kind", FLOATS)
     def test_every_level_is_accurate(self, kind: Any) -> None:
         """A token's ratio to k * 2u, a sequence's to that times 1 + u * sum |D|."""
@@ -47,10 +49,12 @@ class TestImportanceRatio:
                         assert abs(float(got) - want) <= LIMIT[kind] * want * (1 + LIMIT[kind] * 1200)
 
     def test_ends_of_the_range(self) -> None:
+        """Overflow is +inf, underflow 0."""
         got = rlkernels.importance_ratio(np.array([0.0, -1e9, 0.0]), np.array([-1e9, 0.0, 0.0]), level="token")
         np.testing.assert_array_equal(got, [np.inf, 0.0, 1.0])
 
     def test_layouts(self) -> None:
+        """No token gives 0, no token in a row 1, one row a scalar."""
         policy, old = pair(np.float64, (2, 3))
         mask = np.array([[True, False, True], [False, False, False]])
         tokens = rlkernels.importance_ratio(policy, np.where(mask, old, np.nan), level="token", mask=mask)
@@ -63,6 +67,8 @@ class TestImportanceRatio:
 
 
 class TestImportanceWeights:
+    """Truncated and masked corrections."""
+
     OLD = np.zeros(4)
     SAMPLING = np.array([-1.0, 1.0, np.nan, -np.log(2.0)])  # ratios e, 1/e, 1, 2
 
@@ -82,22 +88,25 @@ class TestImportanceWeights:
         np.testing.assert_allclose(got, want, rtol=1e-15)
 
     def test_of_a_sequence(self) -> None:
+        """Differences are summed first."""
         got = rlkernels.importance_weights(self.OLD, self.SAMPLING, correction="tis", level="seq_sum", c_max=1.5)
         assert got == 1.5  # e / e * 1 * 2
 
     def test_messages(self) -> None:
+        """The argument, what was found, what must be."""
         with pytest.raises(ValueError, match="`c_min` is 3, must be finite, at least 0 and at most `c_max` = 2"):
-            rlkernels.importance_weights(
-                self.OLD, self.SAMPLING, correction="tis", level="token", c_min=3.0, c_max=2.0
-            )
+            rlkernels.importance_weights(self.OLD, self.SAMPLING, correction="tis", level="token", c_min=3.0, c_max=2.0)
+        wrong: Any = "seq_mean"
         with pytest.raises(ValueError, match='`level` is "seq_mean", must be one of "token", "seq_sum"'):
-            wrong: Any = "seq_mean"
             rlkernels.importance_weights(self.OLD, self.SAMPLING, correction="tis", level=wrong, c_max=2.0)
 
 
 class TestRatioStatistics:
+    """Twenty-four numbers."""
+
     @pytest.mark.parametrize("kind", FLOATS)
     def test_tokens_are_their_definitions(self, kind: Any) -> None:
+        """Within k * 2u of the definition in 60 digits."""
         policy, old = pair(kind)
         found = rlkernels.ratio_statistics(policy, old, epsilon_low=0.25, epsilon_high=0.5)
         with mpmath.workdps(60):
@@ -134,5 +143,6 @@ class TestRatioStatistics:
         assert len(found) == 24
 
     def test_no_token(self) -> None:
+        """There is nothing to take a mean of."""
         with pytest.raises(ValueError, match="no slot of `policy` is a token, must be at least one"):
             rlkernels.ratio_statistics(np.zeros((1, 0)), np.zeros((1, 0)), epsilon_low=0.2, epsilon_high=0.2)
