@@ -196,10 +196,10 @@ impl<L: Lanes<Elem = f64, Array = [f64; F64_LANES]>> Sums<L> {
             };
         }
         let mut sum = Sum::<true>::default();
-        high.into_iter().for_each(|x| sum.add(x));
-        low.into_iter()
-            .filter(|x| x.is_finite()) // an infinite term leaves no correction behind
-            .for_each(|x| sum.add(x));
+        let kept = low.into_iter().filter(|x| x.is_finite()); // an infinite term leaves no correction behind
+        for x in high.into_iter().chain(kept) {
+            sum.add(x);
+        }
         let (high, low) = sum.pair();
         Pair { high, low }
     }
