@@ -44,9 +44,10 @@ pub(crate) fn full_kl<'py>(
     reference_logprobs: &Bound<'py, PyAny>,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    by_float!(Floats::extract("policy_logprobs", policy_logprobs)?, |policy| {
-        summed(&policy, reference_logprobs, out)
-    })
+    by_float!(
+        Floats::extract("policy_logprobs", policy_logprobs)?,
+        |policy| { summed(&policy, reference_logprobs, out) }
+    )
 }
 
 struct How {
@@ -120,7 +121,9 @@ fn summed<'py, T: Element + Float>(
     let mut out = Output::<T>::new_or(py, out, &rows, &[policy, &reference])?;
     let to = out.as_mut_slice();
     let (policy, reference) = (policy.as_slice(), reference.as_slice());
-    detach_if_large(py, policy.len(), || kl::full_kl(policy, reference, vocabulary, to))
-        .map_err(value_error)?;
+    detach_if_large(py, policy.len(), || {
+        kl::full_kl(policy, reference, vocabulary, to)
+    })
+    .map_err(value_error)?;
     out.finish()
 }
