@@ -5,12 +5,13 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 PYTHON ?=
-RUST := $(shell find rust -name target -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.lock' -o -name '*.pyi' \) -print)
+RUST := $(shell find rust -name target -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.lock' -o -name '*.pyi' -o -name '*.py' \) -print)
 BIN := .venv/bin
 CARGO := PYO3_PYTHON="$(CURDIR)/$(BIN)/python" cargo
 MANIFEST := --manifest-path rust/Cargo.toml --locked
+VERSUS_RUN = PYTHONPATH=.gates/versus/site "$$(cat .gates/versus/python)" -m benches.versus --roofline .gates/versus/roofline
 
-.PHONY: help setup check test lint bench prove report record
+.PHONY: help setup check test lint bench versus prove report record
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -28,25 +29,45 @@ lint: setup ## format, lint and types, in Python and Rust
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@cargo fmt --manifest-path rust/Cargo.toml --all --check
+	@rustfmt --edition 2024 --check benches/versus/roofline.rs
 	@$(CARGO) clippy --quiet $(MANIFEST) --all-targets -- -D warnings
 
 bench: setup ## time HEAD with asv and record it under results/asv
 	@$(BIN)/python .ci/bench.py
 
+versus: .gates/versus/ready ## time HEAD against the peers, in one interleaved run (VERSUS=--quick: a smoke test)
+	@$(VERSUS_RUN) $(VERSUS)
+
 prove: setup ## show that every gate catches its mutants
 	@$(BIN)/gates prove
 
-report: setup ## render results/REPORT.md again from the recorded results
+report: setup ## render results/REPORT.md and results/SPEED.md again from the recorded results
 	@$(BIN)/gates report results/gates/*.jsonl --out results/REPORT.md
+	@if ls results/bench/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md; fi
 
-record: setup ## check, judge the peers and prove in full, and record the results on purpose
+record: setup .gates/versus/ready ## check, judge the peers, prove in full, time, and record it all on purpose
+	@$(BIN)/python .ci/kernel_proofs.py
 	@$(BIN)/gates check --record
 	@$(BIN)/gates peers sync mlxrl
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded
 	@$(BIN)/gates prove --full --record
+	@$(VERSUS_RUN) --out results/bench
+	@if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then $(VERSUS_RUN) --out results/bench --isa avx2; fi
 	@$(BIN)/gates report results/gates/*.jsonl --out results/REPORT.md
+	@$(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md
 
 setup: .venv/extension.stamp
+
+# The release wheel beside the peers' environment, not in it: other checkouts use that one too. No %.stamp, for that
+# would put our constraints on the peers' own pins.
+.gates/versus/ready: .venv/extension.stamp gates/peers/speed.txt benches/versus/roofline.rs
+	@$(BIN)/gates peers sync speed
+	@rm -rf .gates/versus && mkdir -p .gates/versus
+	@$(BIN)/python -c "from gates.peers.environments import environment; print(environment('speed').python)" >.gates/versus/python
+	@rustc --edition 2024 -C opt-level=3 -C target-cpu=native benches/versus/roofline.rs -o .gates/versus/roofline
+	@$(BIN)/maturin build --quiet --release --locked --compatibility off --interpreter $(BIN)/python --out .gates/versus
+	@$(BIN)/python -m pip install --quiet --no-deps --target .gates/versus/site .gates/versus/rl_gates-*.whl
+	@touch $@
 
 # For set-up only: the environments of peers and of asv have pins of their own.
 %.stamp: export PIP_CONSTRAINT := constraints.txt

@@ -8,7 +8,29 @@ import numpy as np
 REWARDS = {"16x4": (16, 4), "64x8": (64, 8), "256x16": (256, 16), "1024x32": (1024, 32)}
 
 #: Sequences and tokens per sequence.
-LOG_PROBABILITIES = {"1x128": (1, 128), "1x2048": (1, 2048), "32x512": (32, 512), "32x2048": (32, 2048)}
+LOG_PROBABILITIES = {
+    "1x128": (1, 128),
+    "1x2048": (1, 2048),
+    "32x512": (32, 512),
+    "32x2048": (32, 2048),
+    "128x2048": (128, 2048),
+    "256x4096": (256, 4096),
+}
+
+#: Rows, vocabulary, and how the logits are spread: "peaked" as a language model's (about 4.5 nats), "flat" normal ones.
+LOGITS = {
+    "4x4096-peaked": (4, 4096, "peaked"),
+    "16x151936-peaked": (16, 151_936, "peaked"),
+    "16x151936-flat": (16, 151_936, "flat"),
+    "256x151936-flat": (256, 151_936, "flat"),
+}
+
+#: Sequences and tokens per sequence of a step's loss.
+STEPS = {"4x64": (4, 64), "32x2048": (32, 2048)}
+
+#: How many sequences are packed.
+LENGTHS = {"1000": 1_000, "100000": 100_000, "1000000": 1_000_000}
+LONGEST = 2048  # tokens, of a sequence and of a bin
 
 
 def rewards(name):
@@ -23,6 +45,44 @@ def log_probabilities(name):
     policy = -np.abs(generator.normal(2.0, 1.0, LOG_PROBABILITIES[name]))
     reference = policy + generator.normal(0.0, 0.1, policy.shape)
     return policy.astype(np.float32), reference.astype(np.float32)
+
+
+def logits(name):
+    """Logits (rows, V) in float32, a token id of each row, and a uniform of each row."""
+    rows, vocabulary, spread = LOGITS[name]
+    generator = _generator("logits", name)
+    if spread == "flat":
+        values = generator.standard_normal((rows, vocabulary), dtype=np.float32)
+        values *= np.float32(3.0)
+    else:
+        zipf = -1.5 * np.log(np.arange(vocabulary) + 3.0)
+        values = np.empty((rows, vocabulary), np.float32)
+        for row in values:
+            row[:] = generator.permutation(zipf + generator.normal(0.0, 0.3, vocabulary))
+    return values, generator.integers(0, vocabulary, rows), generator.random(rows)
+
+
+def step(name):
+    """What a loss takes, float32: log-probs of policy, old policy and reference (B, T), advantages (B,) and a mask."""
+    rows, tokens = STEPS[name]
+    generator = _generator("step", name)
+    policy = -np.abs(generator.normal(2.0, 1.0, (rows, tokens)))
+    old, reference = (policy + generator.normal(0.0, 0.1, policy.shape) for _ in range(2))
+    mask = np.arange(tokens) < generator.integers(tokens // 4, tokens + 1, rows)[:, None]
+    advantages = generator.normal(size=rows)
+    return {
+        "policy": policy.astype(np.float32),
+        "old": old.astype(np.float32),
+        "reference": reference.astype(np.float32),
+        "advantages": advantages.astype(np.float32),
+        "mask": mask,
+    }
+
+
+def lengths(name):
+    """Lengths of sequences in tokens, int64: log-normal with a mean of about 240, at most `LONGEST`."""
+    drawn = np.exp(_generator("lengths", name).normal(5.0, 1.0, LENGTHS[name]))
+    return np.clip(drawn, 1, LONGEST).astype(np.int64)
 
 
 def _generator(family, name):

@@ -9,27 +9,36 @@ import typer
 
 EXAMPLES = """Examples:
 
-gates report results/runs/check-….jsonl · gates report results/gates/*.jsonl --out results/REPORT.md · gates report --schema"""
+gates report results/runs/check-….jsonl · gates report results/gates/*.jsonl --out results/REPORT.md · gates report results/bench/*.jsonl · gates report --schema"""
 
 
 def report(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE.jsonl...", help="Recorded results.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the markdown there, atomically.")] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a results line.")] = False,
+    speed_schema: Annotated[
+        bool, typer.Option("--speed-schema", help="Print that of a line in results/bench.")
+    ] = False,
 ) -> None:
-    """Render markdown from results files; an unfinished one is shown as `incomplete: 12 of 40`."""
+    """Render markdown from results files, of gates or of speed; an unfinished one is shown as `incomplete: 12 of 40`."""
     import json
 
     from gates.model import ConfigurationError
     from gates.report.jsonl import read
     from gates.report.markdown import render
     from gates.report.records import schema as json_schema
+    from gates.report.speed import render_speed
+    from gates.report.speed_file import is_speed_file, read_speed
+    from gates.report.speed_records import speed_schema as json_speed_schema
     from gates.report.whole import write_whole
 
-    if schema:
-        text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    if schema or speed_schema:
+        text = json.dumps(json_schema() if schema else json_speed_schema(), indent=2, ensure_ascii=False) + "\n"
     elif files:
-        text = render([read(path) for path in files])
+        speeds = [path for path in files if is_speed_file(path)]
+        if speeds and len(speeds) < len(files):
+            raise ConfigurationError(f"{speeds[0]} holds speeds and another file verdicts: render them apart")
+        text = render_speed(map(read_speed, speeds)) if speeds else render([read(path) for path in files])
     else:
         raise ConfigurationError("report needs at least one FILE.jsonl; a run prints its path at the end")
     if out is None:

@@ -56,13 +56,13 @@ class PeerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Somebody else's library: what it is called, what it needs, and the subject that runs it."""
+    """Somebody else's library: what it is called, what it needs, and the subject that runs it, if it is judged."""
 
     name: str
     distribution: str
     import_name: str
     requirements: Path
-    subject: Path
+    subject: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,11 @@ def _peer(name: str, distribution: str, import_name: str) -> Peer:
     return Peer(name, distribution, import_name, HERE / f"{name}.txt", HERE.parent / "subjects" / f"{name}.py")
 
 
-PEERS: dict[str, Peer] = {"mlxrl": _peer("mlxrl", "inductive-mlxrl", "mlxrl")}
+PEERS: dict[str, Peer] = {
+    "mlxrl": _peer("mlxrl", "inductive-mlxrl", "mlxrl"),
+    # All that `make versus` times in one process; what computes right is judged elsewhere, hence no subject.
+    "speed": Peer("speed", "trl", "trl", HERE / "speed.txt", None),
+}
 
 
 def environment(name: str) -> PeerEnv:

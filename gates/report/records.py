@@ -28,11 +28,13 @@ Number = Annotated[
 ]
 
 
-class _Record(BaseModel):
+class StrictRecord(BaseModel):
+    """A record has the fields that it declares and no others."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
 
 
-class Machine(_Record):
+class Machine(StrictRecord):
     """Where the judge ran."""
 
     system: str
@@ -41,7 +43,7 @@ class Machine(_Record):
     features: list[str]
 
 
-class HeaderRecord(_Record):
+class HeaderRecord(StrictRecord):
     """The first line: what was asked of which judge, where, and how many verdicts it will take."""
 
     record: Literal["header"] = "header"
@@ -66,7 +68,7 @@ class HeaderRecord(_Record):
     planned: int
 
 
-class SubjectRecord(_Record):
+class SubjectRecord(StrictRecord):
     """What a subject said of itself at its handshake."""
 
     record: Literal["subject"] = "subject"
@@ -75,7 +77,7 @@ class SubjectRecord(_Record):
     versions: dict[str, str]
 
 
-class ModelRecord(_Record):
+class ModelRecord(StrictRecord):
     """The content hash of a model that was judged."""
 
     record: Literal["model"] = "model"
@@ -83,7 +85,7 @@ class ModelRecord(_Record):
     hash: str
 
 
-class EvidenceRecord(_Record):
+class EvidenceRecord(StrictRecord):
     """One number beside its limit."""
 
     quantity: str
@@ -96,7 +98,7 @@ class EvidenceRecord(_Record):
     holds: bool
 
 
-class VerdictRecord(_Record):
+class VerdictRecord(StrictRecord):
     """One gate × subject × case."""
 
     record: Literal["verdict"] = "verdict"
@@ -112,7 +114,7 @@ class VerdictRecord(_Record):
     mutant: str | None = None
 
 
-class SensitivityRecord(_Record):
+class SensitivityRecord(StrictRecord):
     """The least relative error of a gate's outputs that it notices."""
 
     record: Literal["sensitivity"] = "sensitivity"
@@ -122,7 +124,7 @@ class SensitivityRecord(_Record):
     noticed: Number | None = Field(description="null: no disturbance that was tried is noticed, or none applies")
 
 
-class SummaryRecord(_Record):
+class SummaryRecord(StrictRecord):
     """The last line. A file without it is incomplete."""
 
     record: Literal["summary"] = "summary"

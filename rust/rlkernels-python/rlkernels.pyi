@@ -16,7 +16,8 @@ or to `out` meanwhile is the caller's business: the result would be meaningless.
 threads call at once. Interpreters without a GIL are not supported: the wheel does not load there.
 """
 
-from typing import Literal, TypedDict, TypeVar, overload
+from collections.abc import Sequence
+from typing import Any, Literal, TypedDict, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +51,11 @@ def available_isas() -> list[str]:
     this machine cannot follow is an ImportError.
     """
 
-def use_isa(name: str) -> str:
+def use_isa(isa: str) -> str:
     """Makes every later call of this process run on the named instruction set; the fastest is the default.
 
     Args:
-        name: one of `available_isas()`.
+        isa: one of `available_isas()`.
 
     Returns:
         The name of the one before.
@@ -63,20 +64,21 @@ def use_isa(name: str) -> str:
         ValueError: an unknown name, or an instruction set that this machine has not got.
     """
 
-def set_threads(count: int) -> int:
-    """Makes every later call of this process use at most `count` threads; no bit of any result depends on it.
+def set_threads(threads: int) -> int:
+    """Makes every later call of this process use at most so many threads; no bit of any result depends on it.
 
     The default is the number of processors that this process may use; the environment variable RLKERNELS_THREADS sets
     another from the start. Small inputs are always worked on by the calling thread alone.
 
     Args:
-        count: 1 to 1024.
+        threads: 1 to 1024.
 
     Returns:
         The number before.
 
     Raises:
-        ValueError: `count` is out of range.
+        TypeError: `threads` is no integer.
+        ValueError: `threads` is out of range.
     """
 
 def group_advantages(
@@ -235,20 +237,422 @@ def full_kl(
         ValueError: shapes that differ, or no vocabulary.
     """
 
-def pack_sequences(lengths: NDArray[np.integer], max_length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Packs sequences first-fit-decreasing: longest first, each into the first bin that has room; O(n log n).
+def pack_sequences(
+    lengths: NDArray[np.integer],
+    max_length: int,
+    *,
+    strategy: Literal["first-fit-decreasing", "best-fit-decreasing"] = "first-fit-decreasing",
+    over_long: Literal["error", "truncate"] = "error",
+) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
+    """Packs sequences into bins: longest first, each into the bin with room that the strategy names; O(n log n).
 
-    Equal lengths keep their original order. A sequence of length 0 takes no room and goes into the first bin.
+    "first-fit-decreasing": the first bin opened. "best-fit-decreasing": the fullest bin, of equally full ones the first
+    opened. Where none has room a new one is opened. Equal lengths keep their original order. A sequence of length 0
+    takes no room: it goes into the first bin, or into the fullest. Source: Johnson (1973), "Near-optimal bin packing
+    algorithms".
 
     Args:
         lengths: shape (N,), integers, in tokens.
         max_length: the room of a bin in tokens, at least 1.
+        strategy: which bin among those with room.
+        over_long: what becomes of a sequence longer than a bin: an error, or it counts as `max_length` tokens, and
+            cutting it is the caller's business.
 
     Returns:
         `indices` (N,), the sequences bin after bin, and `offsets` (bins + 1,): bin b is
-        `indices[offsets[b]:offsets[b + 1]]`. No lengths give no bins: `offsets` is [0].
+        `indices[offsets[b]:offsets[b + 1]]`. No lengths give no bins: `offsets` is [0]. Last `efficiency`, the tokens
+        kept over bins * max_length, 1.0 for no bins.
 
     Raises:
         TypeError: `lengths` is no array of integers.
-        ValueError: `max_length` below 1, or a length below 0 or above `max_length`, with its index.
+        ValueError: `max_length` below 1; a length below 0, or above `max_length` without "truncate", with its index; an
+            unknown option.
+    """
+
+def philox4x32_10(counter: NDArray[np.integer], key: NDArray[np.integer]) -> NDArray[np.uint32]:
+    """Philox 4x32-10 maps a counter of four words and a key of two to four words that look random.
+
+    Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", section 3.3.
+
+    Args:
+        counter: shape (..., 4), integers in [0, 2**32).
+        key: shape (..., 2), integers in [0, 2**32); leading axes broadcast with those of `counter`.
+
+    Returns:
+        Shape (..., 4).
+
+    Raises:
+        TypeError: no arrays of integers.
+        ValueError: a word outside its range, or shapes that do not fit.
+    """
+
+def uniforms(
+    seed: int,
+    round_: int | NDArray[np.integer],
+    prompt: int | NDArray[np.integer],
+    sample: int | NDArray[np.integer],
+    token: int | NDArray[np.integer],
+) -> NDArray[np.float64]:
+    """The uniform of token t of sample j of prompt i, the same in every batch and every order.
+
+    Philox with key = (seed mod 2**32, seed div 2**32) and counter = (token, sample, prompt, round) gives the words
+    w0 ... w3; u = floor((w0 * 2**32 + w1) / 2**11) / 2**53.
+
+    Args:
+        seed: in [0, 2**64).
+        round_: in [0, 2**32), increasing with every rollout, resamples included. This and the next three are integers
+            or arrays of integers and broadcast against each other.
+        prompt: the prompt's stable index in the data.
+        sample: the completion's index within its prompt.
+        token: the token's index within its completion.
+
+    Returns:
+        In [0, 1), multiples of 2**-53; a NumPy scalar where all four are numbers.
+
+    Raises:
+        TypeError: no integers.
+        ValueError: a number outside its range, or shapes that do not broadcast.
+    """
+
+def xtc_coins(
+    seed: int,
+    round_: int | NDArray[np.integer],
+    prompt: int | NDArray[np.integer],
+    sample: int | NDArray[np.integer],
+    token: int | NDArray[np.integer],
+) -> NDArray[np.float64]:
+    """The coin that decides whether XTC acts on a draw: as `uniforms`, of words 2 (high) and 3 of the same counter.
+
+    Args:
+        seed: as in `uniforms`.
+        round_: as in `uniforms`.
+        prompt: as in `uniforms`.
+        sample: as in `uniforms`.
+        token: as in `uniforms`.
+
+    Returns:
+        In [0, 1), multiples of 2**-53; a NumPy scalar where all four are numbers.
+
+    Raises:
+        TypeError: no integers.
+        ValueError: a number outside its range, or shapes that do not broadcast.
+    """
+
+def filtered_logprobs(
+    logits: NDArray[np.floating],
+    *,
+    order: Literal["hf", "mlx-lm"],
+    temperature: float,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    xtc_probability: float = 0.0,
+    xtc_threshold: float = 0.1,
+    xtc_coin: NDArray[np.floating] | None = None,
+    repetition_penalty: float = 1.0,
+    history: NDArray[np.integer] | None = None,
+    out: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """The log-probabilities that the filters leave, each filter on the distribution renormalised over the survivors.
+
+    "hf": repetition penalty, temperature, top-k, top-p, min-p, XTC. "mlx-lm": repetition penalty, then on the
+    untempered distribution top-p, min-p, XTC, top-k, and the temperature last. Among equally likely tokens the lower id
+    comes first, for top-k and top-p. Temperature 0 puts all mass on the lowest id of the maximum of the penalised
+    logits; no other filter acts. All is computed in float64, whatever the logits' type; no row is sorted. Each thread
+    keeps scratch memory of about 40 bytes per token of the largest vocabulary that it has seen.
+
+    Args:
+        logits: shape (B, V), float16, bfloat16, float32 or float64; finite, or -inf for a token that cannot be drawn.
+        order: in which the filters act; the two keep different tokens.
+        temperature: at least 0.
+        top_k: keeps the k likeliest; 0 disables.
+        top_p: keeps the smallest set of likeliest tokens whose mass reaches it, at least one token; in [0, 1], 1.0
+            disables. Holtzman et al., arXiv 1904.09751.
+        min_p: removes tokens below this share of the largest probability; in [0, 1], 0.0 disables. Nguyen et al.,
+            arXiv 2407.01082.
+        xtc_probability: how often XTC acts; in [0, 1], 0.0 disables.
+        xtc_threshold: where it acts, XTC removes every token with a probability above, except the least likely of them.
+        xtc_coin: shape (B,), in [0, 1): XTC acts on the rows whose coin is below `xtc_probability`.
+        repetition_penalty: divides the logit of a token of `history` if positive, else multiplies it; above 0, 1.0
+            disables. Keskar et al., arXiv 1909.05858, section 4.1.
+        history: shape (B, H), ids of earlier tokens, -1 for none; an id that is there twice counts once.
+        out: where the result goes.
+
+    Returns:
+        Shape (B, V), normalised; -inf for removed tokens.
+
+    Raises:
+        TypeError: arrays of other types.
+        ValueError: a NaN or +inf logit or a row of -inf only, with its place; a parameter outside its range, or one
+            that an active filter needs and that is missing; shapes that do not fit.
+    """
+
+def sample_tokens(
+    logits: NDArray[np.floating],
+    uniforms: NDArray[np.floating],
+    *,
+    order: Literal["hf", "mlx-lm"],
+    temperature: float,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    xtc_probability: float = 0.0,
+    xtc_threshold: float = 0.1,
+    xtc_coin: NDArray[np.floating] | None = None,
+    repetition_penalty: float = 1.0,
+    history: NDArray[np.integer] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The token of each row that its uniform draws from the filtered distribution, by inverse transform.
+
+    The token is the least k with C_k > u * C_V, C the running sum of the probabilities in id order, in float64: never a
+    removed token. Tokens do not depend on the batch, the threads or the instruction set. At temperature 0 it is the
+    lowest id of the maximum of the penalised logits.
+
+    Args:
+        logits: as in `filtered_logprobs`, and so are the keywords.
+        uniforms: shape (B,), in [0, 1), as from `rlkernels.uniforms`.
+        order: as in `filtered_logprobs`.
+        temperature: as in `filtered_logprobs`.
+        top_k: as in `filtered_logprobs`.
+        top_p: as in `filtered_logprobs`.
+        min_p: as in `filtered_logprobs`.
+        xtc_probability: as in `filtered_logprobs`.
+        xtc_threshold: as in `filtered_logprobs`.
+        xtc_coin: as in `filtered_logprobs`.
+        repetition_penalty: as in `filtered_logprobs`.
+        history: as in `filtered_logprobs`.
+
+    Returns:
+        Tokens, shape (B,), and their log-probabilities after all filters, the behaviour policy's, shape (B,).
+
+    Raises:
+        TypeError: as `filtered_logprobs`.
+        ValueError: as `filtered_logprobs`, or a uniform outside [0, 1).
+    """
+
+def importance_ratio(
+    policy: NDArray[_Float],
+    old: NDArray[_Float],
+    *,
+    level: Literal["token", "seq_mean", "seq_sum"],
+    mask: NDArray[np.bool_] | None = None,
+    lengths: NDArray[np.integer] | None = None,
+    out: NDArray[_Float] | None = None,
+) -> NDArray[_Float] | _Float:
+    """Importance ratios are exp(policy - old) of a token, of the mean over a sequence or of the sum over it.
+
+    The error is at most k * 2u * |r|, of a sequence's k * 2u * |r| * (1 + u * sum |policy - old|), k = 4 for float32, 8
+    for float64; results below the normal range aside. An overflow gives +inf; a NaN on a token, or two equal infinities,
+    the positive quiet NaN. Slots that are no tokens are never used, whatever they hold.
+    Sources: PPO (arXiv 1707.06347); GSPO (arXiv 2507.18071, eq. 7) for "seq_mean"; RLOO (arXiv 2402.14740) for "seq_sum".
+
+    Args:
+        policy: log-probabilities in nats, shape (T,) or (B, T), float32 or float64.
+        old: the same shape and type: the ratio's denominator.
+        level: whose ratio.
+        mask: bool, the same shape; True on tokens.
+        lengths: as in `token_kl`.
+        out: see the module.
+
+    Returns:
+        The type of `policy`. "token": its shape, exactly 0 where no token is. Otherwise one value per sequence, shape
+        (B,), or a NumPy scalar for shape (T,) without `lengths`; 1 for a sequence without tokens.
+
+    Raises:
+        TypeError: not arrays of one float type, a mask not bool, lengths not integer.
+        ValueError: shapes that differ, `mask` and `lengths` together, a length out of range, an unknown level.
+    """
+
+
+def importance_weights(
+    old: NDArray[_Float],
+    sampling: NDArray[_Float],
+    *,
+    correction: Literal["tis", "mis"],
+    level: Literal["token", "seq_sum"],
+    c_min: float | None = None,
+    c_max: float,
+    mask: NDArray[np.bool_] | None = None,
+    lengths: NDArray[np.integer] | None = None,
+    out: NDArray[_Float] | None = None,
+) -> NDArray[_Float] | _Float:
+    """Off-policy weights are ratios exp(old - sampling), clamped to their bounds (TIS) or kept inside them (MIS).
+
+    MIS gives 0 outside; the bounds themselves are inside. A NaN in `sampling`, where the sampler recorded nothing,
+    counts as a difference of 0. Accuracy and special values are those of `importance_ratio`.
+    Sources: Yao et al. (2025), "Your efficient RL framework secretly brings you off-policy RL training" (TIS); TRL's
+    `vllm_importance_sampling_mode` (MIS).
+
+    Args:
+        old: log-probabilities in nats of the trainer's behaviour policy, shape (T,) or (B, T), float32 or float64.
+        sampling: the sampler's, the same shape and type; may be NaN.
+        correction: "tis" or "mis".
+        level: per token, or for differences summed over a sequence.
+        c_min: lower bound, at least 0; None for none. Rounded to the data's type, as `c_max`.
+        c_max: upper bound, finite and above 0.
+        mask: as in `importance_ratio`.
+        lengths: as in `token_kl`.
+        out: see the module.
+
+    Returns:
+        As `importance_ratio`; a sequence without tokens has the ratio 1 before the correction.
+
+    Raises:
+        TypeError: as `importance_ratio`.
+        ValueError: as `importance_ratio`; bounds out of order.
+    """
+
+
+def ratio_statistics(
+    policy: NDArray[_Float],
+    behaviour: NDArray[_Float],
+    *,
+    epsilon_low: float,
+    epsilon_high: float,
+    advantages: NDArray[_Float] | None = None,
+    mask: NDArray[np.bool_] | None = None,
+    lengths: NDArray[np.integer] | None = None,
+) -> dict[str, float]:
+    """Eleven numbers say how far D = policy - behaviour has moved per token, eleven per sequence, and two more.
+
+    With r = exp(D): "mean" of r, "max_abs" of D, "p99_abs" (the 0.99 quantile of |D|, interpolated linearly), "k3" (mean
+    of r - 1 - D), "chi2" (mean of exp(2D) - 1), "ess_per_n" ((sum r)**2 / (n sum r**2), not clamped, safe from
+    overflow), "mult_err" (mean of exp|D|), "outside_low" and "outside_high" (shares of r below 1 - epsilon_low and above
+    1 + epsilon_high), "clipped_low" and "clipped_high" (those of them with a negative or a positive advantage; only with
+    `advantages`). The same with the prefix "seq_sum_" for D summed over each sequence that has a token, and
+    "min_sequence_ratio" and "max_sequence_ratio" of those. One pass over the data and the selection of the quantile.
+    Overflows give inf. A NaN on a token makes the numbers that it reaches NaN, shares aside.
+    Sources: ESS, Kong (1992); k3, Schulman (2020).
+
+    Args:
+        policy: log-probabilities in nats, shape (T,) or (B, T), float32 or float64.
+        behaviour: the same shape and type, of the policy that sampled.
+        epsilon_low: finite and at least 0; rounded to the data's type, as `epsilon_high`.
+        epsilon_high: finite and at least 0.
+        advantages: shape (B,), the same type; only their signs are used.
+        mask: as in `importance_ratio`.
+        lengths: as in `token_kl`.
+
+    Returns:
+        The numbers by name. The error of a mean is at most k * 2u times the mean of its terms' sizes.
+
+    Raises:
+        TypeError: as `importance_ratio`.
+        ValueError: as `importance_ratio`; no token at all.
+    """
+
+
+@final
+class PolicyLoss:
+    """What `policy_loss` returns.
+
+    Attributes:
+        loss: to be minimised; float64 whatever the data's type.
+        gradient: d loss / d policy, the shape and type of `policy`, +0 where no token is.
+        metrics: numbers for the log. "tokens", "sequences" (with a token); of the ratio that the algorithm uses
+            "ratio_mean", "ratio_min", "ratio_max", "ratio_k3" (mean of r - 1 - log r), NaN without tokens; where the
+            algorithm has bounds "outside_low" and "outside_high" (shares of tokens beyond them), "clipped_low" and
+            "clipped_high" (those where the clip acts: a negative or a positive advantage, for "cispo" any) and with
+            `delta` "clipped_delta"; with a KL term "kl" (mean of the estimate, before `kl_ratio` and `beta`). A row's
+            ratio counts once for each of its tokens; gmpo's bounds are those of each token's difference.
+    """
+
+    @property
+    def loss(self) -> float: ...
+    @property
+    def gradient(self) -> NDArray[Any]: ...
+    @property
+    def metrics(self) -> dict[str, float]: ...
+
+
+def policy_loss(
+    policy: NDArray[_Float],
+    *,
+    old: NDArray[_Float] | None = None,
+    reference: NDArray[_Float] | None = None,
+    advantages: NDArray[_Float],
+    mask: NDArray[np.bool_] | None = None,
+    lengths: NDArray[np.integer] | None = None,
+    algorithm: Literal[
+        "grpo",
+        "dapo",
+        "bnpo-trl",
+        "dr_grpo",
+        "gspo",
+        "gspo-token",
+        "rloo",
+        "cispo",
+        "sapo",
+        "gmpo",
+        "luspo",
+    ],
+    epsilon_low: float | None = None,
+    epsilon_high: float | None = None,
+    delta: float | None = None,
+    beta: float = 0.0,
+    kl_estimator: Literal["k1", "k2", "k3"] = "k3",
+    kl_ratio: Literal["none", "token", "sequence"] = "none",
+    max_length: int | None = None,
+    micro_batches: Sequence[int] | NDArray[np.integer] | None = None,
+    dapo_denominator: Literal["global", "group", "trl"] | None = None,
+    group_size: int | None = None,
+    tokens_in_step: float | None = None,
+    weights: NDArray[_Float] | None = None,
+    cispo_bound: Literal["relative", "absolute"] | None = None,
+    sapo_temperature_positive: float | None = None,
+    sapo_temperature_negative: float | None = None,
+    out: NDArray[_Float] | None = None,
+) -> PolicyLoss:
+    """The loss of a step is sum_i a_i sum_t (w l + beta KL), returned with its gradient from one pass.
+
+    With r = exp(policy - old) of a token, its geometric mean over the row (the mean ratio) or its product:
+
+    - "grpo", "dapo", "bnpo-trl", "dr_grpo": l = -min(min(r, delta) A, clip(r, 1 - epsilon_low, 1 + epsilon_high) A);
+    - "gspo", "luspo": the same of the mean ratio; "gspo-token": of stop(mean ratio) exp(policy - stop(policy));
+    - "rloo": l = -r A of the product; "cispo": l = -stop(min(r, c)) A policy of the token's r;
+    - "sapo": l = -(4 / tau) sigma(tau (r - 1)) A of the token's r;
+    - "gmpo": l = -r A of the mean ratio of differences held at most epsilon_high (A > 0) or at least -epsilon_low.
+
+    The row's weight a_i, n_i its tokens, is 1 / (B n_i), a loss of the row being repeated on its tokens; 1 / B for
+    "luspo"; 1 / (B max_length) for "dr_grpo"; 1 / (blocks * tokens of the block) for "bnpo-trl" (blocks are
+    `micro_batches`), "dapo" and "cispo" ("global": one block, "group": a prompt's rows; "trl": 1 / tokens_in_step).
+    A clip acts only strictly outside its bound. A row without tokens adds 0 and counts in B. The gradient's error is at
+    most k * 2u * (|policy part| + |KL part|), the loss's k * 2u * sum|terms| / denominator, k = 4 for float32, 8 for
+    float64. An overflowing ratio is +inf: harmless where a clip holds it or A w is 0; +inf and -inf add up to NaN.
+    Sources: arXiv 2402.03300 (GRPO), 2503.14476 (DAPO), 2503.20783 (Dr. GRPO), 2507.18071 (GSPO), 2402.14740 (RLOO),
+    2506.13585 (CISPO), 2511.20347 (SAPO), 2507.20673 (GMPO), 2602.05261 (LUSPO), 2505.07291 (delta); TRL ("bnpo-trl").
+
+    Args:
+        policy: log-probabilities in nats, shape (T,) or (B, T), float32 or float64: the variable of the gradient.
+        old: the behaviour policy's, constant; None is on-policy: every ratio is 1, with its gradient alive.
+        reference: the reference model's; not read where `beta` is 0.
+        advantages: A, shape (B,); or the shape of `policy`, but for "gspo", "rloo", "gmpo" and "luspo".
+        mask: as in `importance_ratio`.
+        lengths: as in `token_kl`.
+        algorithm: one of the above. A parameter below that it does not read must be None.
+        epsilon_low: finite and at least 0; for all but "rloo", "sapo" and "cispo". Rounded to the data's type, as
+            `epsilon_high`, `delta`, `beta` and the temperatures.
+        epsilon_high: finite and at least 0; for all but "rloo" and "sapo". See `cispo_bound`.
+        delta: upper bound of r where A < 0, above 1 + epsilon_high; None for none. Clipped ratios only.
+        beta: weight of the KL term, at least 0; must be 0 for "rloo", whose KL is in the reward.
+        kl_estimator: as in `token_kl`; with `kl_ratio` not read where `beta` is 0.
+        kl_ratio: what multiplies the estimate, unclipped and differentiated: the token's ratio, the mean ratio or 1.
+        max_length: "dr_grpo": the configured constant, in tokens.
+        micro_batches: "bnpo-trl": the rows of each micro-batch, in order.
+        dapo_denominator: "dapo" and "cispo", which need it.
+        group_size: rows per prompt, for the denominator "group".
+        tokens_in_step: above 0, for the denominator "trl": tokens of the generation batch times this window's share.
+        weights: off-policy weights w, of the shapes of `advantages`, constant; they leave the KL alone. None for 1.
+        cispo_bound: "cispo": c is 1 + epsilon_high ("relative", MiniMax-M1) or epsilon_high ("absolute", TRL).
+        sapo_temperature_positive: "sapo": tau where A > 0; None for 1.0.
+        sapo_temperature_negative: "sapo": tau elsewhere; None for 1.05.
+        out: takes the gradient; see the module.
+
+    Returns:
+        `PolicyLoss`.
+
+    Raises:
+        TypeError: as `importance_ratio`.
+        ValueError: as `importance_ratio`; no rows or slots, a parameter that is missing, out of range or not read, a
+            value of a token that is not finite.
     """

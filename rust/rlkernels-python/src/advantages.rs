@@ -7,22 +7,23 @@ use rlkernels::advantages::{self, Convention, Stages};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{Array, Element, Floats, Output, Shape, by_float, shown, whole};
+use crate::input::{Array, Element, Floats, Output, Shape, arguments, by_float, shown};
 
-/// Advantages `(reward - baseline) / divisor` of prompt-major rewards, in groups of `group_size`.
-///
-/// The documentation stands in the type stub `rlkernels/__init__.pyi`. The defaults are TRL's choice.
+arguments! { whole group_size, text scale, whole ddof, number eps, text eps_mode, text baseline,
+whole group_ddof, number group_eps, whole batch_ddof, number batch_eps }
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/group_advantages"))]
 #[pyfunction]
 #[pyo3(signature = (rewards, group_size, *, scale="group", ddof=1, eps=1e-4, eps_mode="add", baseline="mean", out=None))]
 #[allow(clippy::too_many_arguments)] // Python's keywords, one each
 pub(crate) fn group_advantages<'py>(
     rewards: &Bound<'py, PyAny>,
-    group_size: &Bound<'py, PyAny>,
-    scale: &str,
-    ddof: i64,
-    eps: f64,
-    eps_mode: &str,
-    baseline: &str,
+    #[pyo3(from_py_with = group_size)] group_size: i64,
+    #[pyo3(from_py_with = scale)] scale: &str,
+    #[pyo3(from_py_with = ddof)] ddof: i64,
+    #[pyo3(from_py_with = eps)] eps: f64,
+    #[pyo3(from_py_with = eps_mode)] eps_mode: &str,
+    #[pyo3(from_py_with = baseline)] baseline: &str,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let convention = Convention {
@@ -32,7 +33,6 @@ pub(crate) fn group_advantages<'py>(
         eps_mode: eps_mode.parse().map_err(value_error)?,
         baseline: baseline.parse().map_err(value_error)?,
     };
-    let group_size = whole("group_size", group_size)?;
     by_float!(Floats::extract("rewards", rewards)?, |rewards| computed(
         rewards.one_dimensional()?,
         group_size,
@@ -41,18 +41,18 @@ pub(crate) fn group_advantages<'py>(
     ))
 }
 
-/// Two-stage advantages of several reward functions; documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/normalise_then_sum"))]
 #[pyfunction]
 #[pyo3(signature = (rewards, weights, group_size, *, group_ddof, group_eps, batch_ddof, batch_eps, out=None))]
 #[allow(clippy::too_many_arguments)] // Python's keywords, one each
 pub(crate) fn normalise_then_sum<'py>(
     rewards: &Bound<'py, PyAny>,
     weights: &Bound<'py, PyAny>,
-    group_size: &Bound<'py, PyAny>,
-    group_ddof: i64,
-    group_eps: f64,
-    batch_ddof: i64,
-    batch_eps: f64,
+    #[pyo3(from_py_with = group_size)] group_size: i64,
+    #[pyo3(from_py_with = group_ddof)] group_ddof: i64,
+    #[pyo3(from_py_with = group_eps)] group_eps: f64,
+    #[pyo3(from_py_with = batch_ddof)] batch_ddof: i64,
+    #[pyo3(from_py_with = batch_eps)] batch_eps: f64,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let stages = Stages {
@@ -61,7 +61,6 @@ pub(crate) fn normalise_then_sum<'py>(
         batch_ddof,
         batch_eps,
     };
-    let group_size = whole("group_size", group_size)?;
     by_float!(Floats::extract("rewards", rewards)?, |rewards| {
         let weights = rewards.of_type("weights", weights)?.one_dimensional()?;
         summed(&rewards, &weights, group_size, &stages, out)

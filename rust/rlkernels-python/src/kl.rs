@@ -7,21 +7,23 @@ use rlkernels::{Error, Float};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{Array, Element, Floats, Layout, Output, by_float, shown};
+use crate::input::{Array, Element, Floats, Layout, Output, arguments, by_float, shown};
 
-/// KL(policy || reference) per token or per sequence, from samples of the policy; documented in the type stub.
+arguments! { text estimator, text reduction, text kl_ratio }
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/token_kl"))]
 #[pyfunction]
 #[pyo3(signature = (policy, reference, *, estimator, mask=None, lengths=None, reduction="none", old=None, kl_ratio="none", out=None))]
 #[allow(clippy::too_many_arguments)] // Python's keywords, one each
 pub(crate) fn token_kl<'py>(
     policy: &Bound<'py, PyAny>,
     reference: &Bound<'py, PyAny>,
-    estimator: &str,
+    #[pyo3(from_py_with = estimator)] estimator: &str,
     mask: Option<&Bound<'py, PyAny>>,
     lengths: Option<&Bound<'py, PyAny>>,
-    reduction: &str,
+    #[pyo3(from_py_with = reduction)] reduction: &str,
     old: Option<&Bound<'py, PyAny>>,
-    kl_ratio: &str,
+    #[pyo3(from_py_with = kl_ratio)] kl_ratio: &str,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let how = How {
@@ -36,7 +38,7 @@ pub(crate) fn token_kl<'py>(
     })
 }
 
-/// KL(policy || reference) over the whole vocabulary; documented in the type stub.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/full_kl"))]
 #[pyfunction]
 #[pyo3(signature = (policy_logprobs, reference_logprobs, *, out=None))]
 pub(crate) fn full_kl<'py>(

@@ -27,6 +27,16 @@ pub enum Error {
         /// The least legal value.
         least: i64,
     },
+    /// More elements than a kernel can number.
+    #[error("`{argument}` has {found} elements, must have at most {most}")]
+    TooMany {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its number of elements.
+        found: usize,
+        /// The greatest legal number.
+        most: usize,
+    },
     /// `ddof` is neither 0 nor 1.
     #[error("`ddof` is {found}, must be 0 (divide by n) or 1 (divide by n - 1)")]
     Ddof {
@@ -123,6 +133,46 @@ pub enum Error {
         /// What sets that value.
         limit: &'static str,
     },
+    /// A negative number in an array where none may be.
+    #[error("`{argument}[{index}]` is {found}, must be at least 0")]
+    Negative {
+        /// The argument's name.
+        argument: &'static str,
+        /// Where it stands.
+        index: usize,
+        /// The value that was found.
+        found: i64,
+    },
+    /// A parameter outside its range.
+    #[error("`{argument}` is {found}, must be {legal}")]
+    Parameter {
+        /// The argument's name.
+        argument: &'static str,
+        /// The value that was found.
+        found: f64,
+        /// Which values are legal.
+        legal: &'static str,
+    },
+    /// A wrong element of an array.
+    #[error("`{argument}[{place}]` is {found}, must be {legal}")]
+    Element {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its index, or its indices separated by commas.
+        place: String,
+        /// The value that was found.
+        found: String,
+        /// Which values are legal.
+        legal: &'static str,
+    },
+    /// An argument that another one makes necessary.
+    #[error("`{argument}` is missing, must be given where {because}")]
+    Missing {
+        /// The argument's name.
+        argument: &'static str,
+        /// What makes it necessary.
+        because: &'static str,
+    },
     /// The lengths of ragged sequences do not add up to the number of tokens.
     #[error(
         "the sum of `lengths` is {found}, must be {expected}, the number of elements of `policy`"
@@ -132,6 +182,111 @@ pub enum Error {
         found: i128,
         /// The number of tokens.
         expected: usize,
+    },
+    /// A parameter that the algorithm needs is not given.
+    #[error("`{argument}` is not given, must be for algorithm \"{algorithm}\"")]
+    MissingFor {
+        /// The argument's name.
+        argument: &'static str,
+        /// The algorithm's name.
+        algorithm: &'static str,
+    },
+    /// A parameter that nothing reads.
+    #[error(
+        "`{argument}` is {found}, must be None: algorithm \"{algorithm}\" as it is set does not read it"
+    )]
+    Unread {
+        /// The argument's name.
+        argument: &'static str,
+        /// The value that was found.
+        found: String,
+        /// The algorithm's name.
+        algorithm: &'static str,
+    },
+    /// A number outside its range.
+    #[error("`{argument}` is {found}, must be {wanted}")]
+    OutOfRange {
+        /// The argument's name.
+        argument: &'static str,
+        /// The value, rounded to the data's type.
+        found: f64,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// A two-sided bound below the clip's.
+    #[error("`delta` is {found}, must be finite and above 1 + `epsilon_high` = {high}")]
+    Delta {
+        /// The value, rounded to the data's type.
+        found: f64,
+        /// The clip's upper bound.
+        high: f64,
+    },
+    /// A weight of the KL term where there is none.
+    #[error(
+        "`beta` is {found}, must be 0 for algorithm \"{algorithm}\", whose KL is in the reward"
+    )]
+    NoKl {
+        /// The value, rounded to the data's type.
+        found: f64,
+        /// The algorithm's name.
+        algorithm: &'static str,
+    },
+    /// A weight of the KL term without the reference's log-probabilities.
+    #[error("`reference` is not given, must be where `beta` is {beta}")]
+    NoReference {
+        /// The weight.
+        beta: f64,
+    },
+    /// Micro-batches that are not the rows.
+    #[error(
+        "`micro_batches` is {found:?}, must be numbers of at least 1 that add up to {rows}, the rows of `policy`"
+    )]
+    Blocks {
+        /// The numbers that were found.
+        found: Vec<i64>,
+        /// The number of rows.
+        rows: usize,
+    },
+    /// The number of rows is no multiple of the group size.
+    #[error("`group_size` is {found}, must divide {rows}, the rows of `policy`")]
+    GroupSize {
+        /// The value that was found.
+        found: i64,
+        /// The number of rows.
+        rows: usize,
+    },
+    /// Values of tokens where only values of rows are possible.
+    #[error(
+        "`{argument}` has a value for every slot, must have one for every row with algorithm \"{algorithm}\""
+    )]
+    ByRow {
+        /// The argument's name.
+        argument: &'static str,
+        /// The algorithm's name.
+        algorithm: &'static str,
+    },
+    /// A value that is not finite on a token.
+    #[error("`{argument}` is {found} in row {row}, slot {slot}, must be finite on tokens")]
+    NotFinite {
+        /// The argument's name.
+        argument: &'static str,
+        /// The value that was found.
+        found: f64,
+        /// The row.
+        row: usize,
+        /// The slot of the row.
+        slot: usize,
+    },
+    /// No token where at least one is needed.
+    #[error("no slot of `policy` is a token, must be at least one")]
+    NoToken,
+    /// Bounds that are out of order.
+    #[error("`c_min` is {found}, must be finite, at least 0 and at most `c_max` = {most}")]
+    Bounds {
+        /// The lower bound, rounded to the data's type.
+        found: f64,
+        /// The upper bound.
+        most: f64,
     },
     /// An instruction set that this machine has not got.
     #[error("`isa` is \"{found}\", must be one that this machine has: {available}")]

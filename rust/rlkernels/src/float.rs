@@ -1,18 +1,10 @@
 //! The two element types of the kernels and how each reaches its accuracy.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
-use crate::isa::{F64_LANES, Lanes, Simd};
+use crate::data::Data;
 
 mod sealed {
-    use super::{F64_LANES, Simd};
-
-    /// The element type in lanes of `f64`.
-    #[allow(private_bounds, private_interfaces)] // nobody outside can name this trait
+    /// What only one of the two types has.
     pub trait Sealed: Sized {
-        /// Eight values, exactly.
-        fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64;
-        /// Eight values, each rounded once.
-        fn store<S: Simd>(s: S, values: S::F64, out: &mut [Self; F64_LANES]);
         /// The same slice where this is `f32`, for bodies in `f32` lanes.
         fn f32s(values: &[Self]) -> Option<&[f32]>;
         /// The same slice where this is `f32`.
@@ -22,14 +14,6 @@ mod sealed {
 
 #[allow(private_bounds, private_interfaces)] // as the trait
 impl sealed::Sealed for f32 {
-    #[inline(always)]
-    fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64 {
-        s.load64_from32(values)
-    }
-    #[inline(always)]
-    fn store<S: Simd>(s: S, values: S::F64, out: &mut [Self; F64_LANES]) {
-        s.store64_to32(values, out);
-    }
     fn f32s(values: &[Self]) -> Option<&[f32]> {
         Some(values)
     }
@@ -40,14 +24,6 @@ impl sealed::Sealed for f32 {
 
 #[allow(private_bounds, private_interfaces)] // as the trait
 impl sealed::Sealed for f64 {
-    #[inline(always)]
-    fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64 {
-        s.load64(values)
-    }
-    #[inline(always)]
-    fn store<S: Simd>(_: S, values: S::F64, out: &mut [Self; F64_LANES]) {
-        values.store(out);
-    }
     fn f32s(_: &[Self]) -> Option<&[f32]> {
         None
     }
@@ -57,7 +33,8 @@ impl sealed::Sealed for f64 {
 }
 
 /// `f32` or `f64`. Sealed: the kernels' accuracy is argued for these two types only.
-pub trait Float: Copy + Send + Sync + sealed::Sealed + 'static {
+#[allow(private_bounds)] // `Data` speaks of lanes, which nobody outside can make: it seals the trait too
+pub trait Float: Copy + Send + Sync + Data + sealed::Sealed + 'static {
     /// NumPy's name of the type, for messages.
     const NAME: &'static str;
     /// The value as `f64`, exactly.

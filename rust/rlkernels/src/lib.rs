@@ -10,6 +10,8 @@
 pub mod advantages;
 pub mod build_info;
 mod compensated;
+pub mod conventions;
+mod data;
 mod error;
 mod float;
 pub mod isa;
@@ -17,7 +19,17 @@ pub mod kl;
 pub mod math;
 pub mod packing;
 pub mod parallel;
+pub mod philox;
+pub mod policy_loss;
+pub mod ratio;
 pub mod rows;
+pub mod sampling;
+mod walk;
 
 pub use error::{Error, Result};
 pub use float::Float;
+
+/// The examples of the README, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

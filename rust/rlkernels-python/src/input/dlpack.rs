@@ -9,6 +9,7 @@ use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict};
 use pyo3::{ffi, intern};
 
 use super::element::Element;
+use super::exchange;
 use super::message::{Wanted, described, has, wrong};
 use super::raw;
 
@@ -40,20 +41,20 @@ struct Tensor {
 
 /// `DLManagedTensorVersioned`; the unversioned `DLManagedTensor` begins with its tensor.
 #[repr(C)]
-struct Versioned {
+pub(super) struct Versioned {
     major: u32,
     minor: u32,
     manager: *mut c_void,
-    deleter: *const c_void,
+    pub(super) deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
     flags: u64,
     tensor: Tensor,
 }
 
 const UNVERSIONED: &CStr = c"dltensor";
-const VERSIONED: &CStr = c"dltensor_versioned";
+pub(super) const VERSIONED: &CStr = c"dltensor_versioned";
 
 /// The version of the structures above.
-const MAJOR: u32 = 1;
+pub(super) const MAJOR: u32 = 1;
 
 /// Memory that the CPU reads: its own, and pinned memory of CUDA and of `ROCm`.
 const READABLE: [i32; 3] = [1, 3, 11];
@@ -69,19 +70,18 @@ pub(super) fn viewed<'py>(
         return Err(wrong(name, value, wanted));
     }
     let failed = |error: PyErr| unreadable(name, value, error);
-    let device = value.call_method0(intern!(py, "__dlpack_device__"));
-    let (device, _): (i32, i32) = device.and_then(|pair| pair.extract()).map_err(failed)?;
-    if !READABLE.contains(&device) && !offers_buffer(value) {
-        return Err(elsewhere(name, value, device));
-    }
-    let grad = value.getattr(intern!(py, "requires_grad"));
-    if grad.and_then(|flag| flag.is_truthy()).unwrap_or(false) {
-        return Err(PyValueError::new_err(format!(
-            "`{name}` is {} that requires grad, must be detached; pass {name}.detach()",
-            described(value)
-        )));
-    }
-    let capsule = exported(value).map_err(failed)?;
+    refuse_views(name, value)?;
+    let capsule = match exchange::exported(value).map_err(failed)? {
+        Some(capsule) => capsule,
+        None => {
+            let device = value.call_method0(intern!(py, "__dlpack_device__"));
+            let (device, _): (i32, i32) = device.and_then(|pair| pair.extract()).map_err(failed)?;
+            if !READABLE.contains(&device) && !offers_buffer(value) {
+                return Err(elsewhere(name, value, device));
+            }
+            exported(value).map_err(failed)?
+        }
+    };
     let tensor = tensor_of(&capsule).map_err(failed)?;
     if !READABLE.contains(&tensor.device.kind) {
         return Err(elsewhere(name, value, tensor.device.kind));
@@ -117,6 +117,26 @@ pub(super) fn viewed<'py>(
         )
     };
     Ok((view.map_err(failed)?, bfloat))
+}
+
+/// What torch keeps beside the memory, and DLPack does not carry over: the graph, and a sign that is still to be applied.
+fn refuse_views(name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = value.py();
+    let is =
+        |flag: PyResult<Bound<'_, PyAny>>| flag.and_then(|flag| flag.is_truthy()).unwrap_or(false);
+    let refused = |what: &str, remedy: &str| {
+        Err(PyValueError::new_err(format!(
+            "`{name}` is {} that {what}; pass {name}.{remedy}()",
+            described(value)
+        )))
+    };
+    if is(value.getattr(intern!(py, "requires_grad"))) {
+        return refused("requires grad, must be detached", "detach");
+    }
+    if is(value.call_method0(intern!(py, "is_neg"))) {
+        return refused("is a negated view, must be resolved", "resolve_neg");
+    }
+    Ok(())
 }
 
 /// MLX on a GPU of Apple names Metal as its device, but its memory is the CPU's too: it offers the buffer protocol.
@@ -215,13 +235,14 @@ fn elsewhere(name: &str, value: &Bound<'_, PyAny>, device: i32) -> PyErr {
     ))
 }
 
-/// The library's own refusal, with the argument's name in front.
+/// The library's own refusal, with the argument's name in front; of a long one the first line.
 fn unreadable(name: &str, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = value.py();
+    let reason = error.value(py).to_string();
     let refusal = PyValueError::new_err(format!(
         "`{name}` is {}, must be readable through DLPack ({}); convert it with numpy.asarray({name})",
         described(value),
-        error.value(py)
+        reason.lines().next().unwrap_or_default()
     ));
     refusal.set_cause(py, Some(error));
     refusal

@@ -32,7 +32,7 @@ pub(super) fn described(value: &Bound<'_, PyAny>) -> String {
             Err(_) => "an array".into(),
         };
     }
-    if !raw::is_array(value) && has(value, "__dlpack__") {
+    if is_foreign(value) {
         let module = kind
             .module()
             .map_or_else(|_| String::new(), |module| module.to_string());
@@ -58,13 +58,26 @@ pub(super) struct Wanted {
 }
 
 /// The argument is not what it must be.
+#[cold]
 pub(super) fn wrong(name: &str, value: &Bound<'_, PyAny>, wanted: &Wanted) -> PyErr {
+    let remedy = if is_foreign(value) {
+        "convert it in its own library".into()
+    } else {
+        format!(
+            "convert it with numpy.asarray({name}, dtype={})",
+            wanted.remedy
+        )
+    };
     PyTypeError::new_err(format!(
-        "`{name}` is {}, must be a NumPy array of {}, or one that offers DLPack; convert it with numpy.asarray({name}, dtype={})",
+        "`{name}` is {}, must be a NumPy array of {} or one that offers DLPack; {remedy}",
         described(value),
         wanted.types,
-        wanted.remedy
     ))
+}
+
+/// An array of another library.
+fn is_foreign(value: &Bound<'_, PyAny>) -> bool {
+    !raw::is_array(value) && has(value, "__dlpack__")
 }
 
 pub(super) fn too_large(name: &str, shape: &[usize]) -> PyErr {

@@ -21,13 +21,14 @@
 mod array;
 mod dlpack;
 mod element;
+mod exchange;
 mod floats;
 mod integers;
 mod layout;
 mod message;
-mod numbers;
 mod output;
 mod raw;
+pub(crate) mod scalars;
 mod source;
 mod span;
 
@@ -37,9 +38,9 @@ pub(crate) use floats::{Floats, Logits};
 pub(crate) use integers::{integers, unsigned};
 pub(crate) use layout::Layout;
 pub(crate) use message::shown;
-pub(crate) use numbers::whole;
 pub(crate) use output::Output;
 pub(crate) use raw::Shape;
+pub(crate) use scalars::arguments;
 pub(crate) use span::Reads;
 
 /// Runs the body with the array in the type that was found: `by_float!(floats, |policy| computed(&policy))`.

@@ -1,0 +1,212 @@
+//! `policy_loss` for Python.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rlkernels::policy_loss::{self as core, Convention, Metrics, Signal, Step};
+use rlkernels::{Error, Float};
+
+use crate::detach::detach_if_large;
+use crate::errors::value_error;
+use crate::input::{
+    Array, Element, Floats, Layout, Output, Shape, arguments, by_float, integers, shown,
+};
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/PolicyLoss"))]
+#[pyclass(frozen, module = "rlkernels")]
+pub(crate) struct PolicyLoss {
+    /// To be minimised.
+    #[pyo3(get)]
+    loss: f64,
+    /// d loss / d policy.
+    #[pyo3(get)]
+    gradient: Py<PyAny>,
+    metrics: Metrics,
+}
+
+#[pymethods]
+impl PolicyLoss {
+    /// Numbers for the log, by name.
+    #[getter]
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let named = PyDict::new(py);
+        for (name, value) in self.metrics.named() {
+            named.set_item(name, value)?;
+        }
+        Ok(named)
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "PolicyLoss(loss={:?}, tokens={})",
+            self.loss, self.metrics.tokens
+        )
+    }
+}
+
+arguments! { text algorithm, maybe_number epsilon_low, maybe_number epsilon_high, maybe_number delta, number beta, text kl_estimator, text kl_ratio, maybe_whole max_length, maybe_text dapo_denominator, maybe_whole group_size, maybe_number tokens_in_step, maybe_text cispo_bound, maybe_number sapo_temperature_positive, maybe_number sapo_temperature_negative }
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/policy_loss"))]
+#[pyfunction]
+#[pyo3(signature = (
+    policy, *, old=None, reference=None, advantages, mask=None, lengths=None, algorithm, epsilon_low=None,
+    epsilon_high=None, delta=None, beta=0.0, kl_estimator="k3", kl_ratio="none", max_length=None, micro_batches=None,
+    dapo_denominator=None, group_size=None, tokens_in_step=None, weights=None, cispo_bound=None,
+    sapo_temperature_positive=None, sapo_temperature_negative=None, out=None
+))]
+#[allow(clippy::too_many_arguments)] // Python's keywords, one each
+pub(crate) fn policy_loss<'py>(
+    policy: &Bound<'py, PyAny>,
+    old: Option<&Bound<'py, PyAny>>,
+    reference: Option<&Bound<'py, PyAny>>,
+    advantages: &Bound<'py, PyAny>,
+    mask: Option<&Bound<'py, PyAny>>,
+    lengths: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = algorithm)] algorithm: &str,
+    #[pyo3(from_py_with = epsilon_low)] epsilon_low: Option<f64>,
+    #[pyo3(from_py_with = epsilon_high)] epsilon_high: Option<f64>,
+    #[pyo3(from_py_with = delta)] delta: Option<f64>,
+    #[pyo3(from_py_with = beta)] beta: f64,
+    #[pyo3(from_py_with = kl_estimator)] kl_estimator: &str,
+    #[pyo3(from_py_with = kl_ratio)] kl_ratio: &str,
+    #[pyo3(from_py_with = max_length)] max_length: Option<i64>,
+    micro_batches: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = dapo_denominator)] dapo_denominator: Option<&str>,
+    #[pyo3(from_py_with = group_size)] group_size: Option<i64>,
+    #[pyo3(from_py_with = tokens_in_step)] tokens_in_step: Option<f64>,
+    weights: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = cispo_bound)] cispo_bound: Option<&str>,
+    #[pyo3(from_py_with = sapo_temperature_positive)] sapo_temperature_positive: Option<f64>,
+    #[pyo3(from_py_with = sapo_temperature_negative)] sapo_temperature_negative: Option<f64>,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<PolicyLoss> {
+    let micro_batches = micro_batches.map(sizes).transpose()?;
+    let convention = Convention {
+        algorithm: algorithm.parse().map_err(value_error)?,
+        epsilon_low,
+        epsilon_high,
+        delta,
+        beta,
+        kl_estimator: kl_estimator
+            .parse()
+            .map_err(|error| named(error, "kl_estimator"))?,
+        kl_ratio: kl_ratio.parse().map_err(value_error)?,
+        max_length,
+        micro_batches: micro_batches.as_deref(),
+        dapo_denominator: parsed(dapo_denominator)?,
+        group_size,
+        tokens_in_step,
+        cispo_bound: parsed(cispo_bound)?,
+        sapo_temperature_positive,
+        sapo_temperature_negative,
+    };
+    let arrays = Arrays {
+        old,
+        reference,
+        advantages,
+        weights,
+    };
+    by_float!(Floats::extract("policy", policy)?, |policy| {
+        let layout = Layout::extract(&policy, mask, lengths)?;
+        computed(&policy, &arrays, &layout, &convention, out)
+    })
+}
+
+/// The arrays beside `policy`.
+struct Arrays<'a, 'py> {
+    old: Option<&'a Bound<'py, PyAny>>,
+    reference: Option<&'a Bound<'py, PyAny>>,
+    advantages: &'a Bound<'py, PyAny>,
+    weights: Option<&'a Bound<'py, PyAny>>,
+}
+
+fn computed<'py, T: Element + Float>(
+    policy: &Array<'py, T>,
+    arrays: &Arrays<'_, 'py>,
+    layout: &Layout<'py>,
+    convention: &Convention<'_>,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<PolicyLoss> {
+    let py = policy.py();
+    let old = policy.maybe_like("old", arrays.old)?;
+    let reference = policy.maybe_like("reference", arrays.reference)?;
+    let advantages = constants(policy, "advantages", arrays.advantages, layout)?;
+    let weights = arrays
+        .weights
+        .map(|weights| constants(policy, "weights", weights, layout))
+        .transpose()?;
+    let reads: [&dyn crate::input::Reads; 6] =
+        [policy, &old, &reference, &advantages, &weights, layout];
+    let mut out = Output::<T>::new_or(py, out, policy.shape(), &reads)?;
+    let gradient = out.as_mut_slice();
+    let step = Step {
+        policy: policy.as_slice(),
+        old: old.as_ref().map(Array::as_slice),
+        reference: reference.as_ref().map(Array::as_slice),
+        advantages: signal(&advantages, layout),
+        weights: weights.as_ref().map(|weights| signal(weights, layout)),
+        rows: layout.rows(),
+    };
+    let slots = step.policy.len();
+    let loss = detach_if_large(py, slots, || core::policy_loss(&step, convention, gradient))
+        .map_err(value_error)?;
+    Ok(PolicyLoss {
+        loss: loss.value,
+        gradient: out.finish()?.unbind(),
+        metrics: loss.metrics,
+    })
+}
+
+/// Numbers for every row, or for every slot.
+fn constants<'py, T: Element>(
+    policy: &Array<'py, T>,
+    name: &'static str,
+    value: &Bound<'py, PyAny>,
+    layout: &Layout<'py>,
+) -> PyResult<Array<'py, T>> {
+    let array = policy.of_type(name, value)?;
+    let rows = Shape::line(layout.rows().count());
+    if **array.shape() == *rows || **array.shape() == **policy.shape() {
+        return Ok(array);
+    }
+    Err(pyo3::exceptions::PyValueError::new_err(format!(
+        "`{name}` has shape {}, must be {}, one for every row, or {} like `policy`",
+        shown(array.shape()),
+        shown(&rows),
+        shown(policy.shape())
+    )))
+}
+
+/// Which of both it is; rows where it could be either.
+fn signal<'a, T: Element>(array: &'a Array<'_, T>, layout: &Layout<'_>) -> Signal<'a, T> {
+    if **array.shape() == *Shape::line(layout.rows().count()) {
+        Signal::Rows(array.as_slice())
+    } else {
+        Signal::Slots(array.as_slice())
+    }
+}
+
+/// Whole numbers from an array or from any sequence.
+fn sizes(value: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
+    if let Ok(sizes) = value.extract() {
+        return Ok(sizes);
+    }
+    let array = integers("micro_batches", value)?.one_dimensional()?;
+    Ok(array.as_slice().to_vec())
+}
+
+fn parsed<T: std::str::FromStr<Err = Error>>(name: Option<&str>) -> PyResult<Option<T>> {
+    name.map(|name| name.parse().map_err(value_error))
+        .transpose()
+}
+
+/// The estimator's error under the name that the argument has here.
+fn named(error: Error, argument: &'static str) -> PyErr {
+    value_error(match error {
+        Error::UnknownChoice { found, legal, .. } => Error::UnknownChoice {
+            argument,
+            found,
+            legal,
+        },
+        other => other,
+    })
+}

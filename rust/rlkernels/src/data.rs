@@ -1,0 +1,229 @@
+//! The two element types as lanes of `f64`: how each is read and written, and what it takes to be accurate in it.
+//!
+//! `f32` data needs no care in `f64` lanes: a rounding there is 2⁻²⁹ of one of `f32`, so exponentials are short and sums
+//! are plain. `f64` data keeps what a difference loses, feeds it into the exponential and compensates its sums.
+#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
+
+use crate::compensated::Sum;
+use crate::isa::{F64_LANES, Lanes, Simd};
+use crate::math::{exp64_sum, expm1_short, tree64, two_difference, two_sum};
+
+/// `high + low`, unevaluated; the low part of `f32` data is not read.
+#[derive(Clone, Copy)]
+pub(crate) struct Pair<L> {
+    pub(crate) high: L,
+    pub(crate) low: L,
+}
+
+/// e^x, e^x − 1 and e^x − 1 − x, each with its own relative accuracy.
+#[derive(Clone, Copy)]
+pub(crate) struct Growth<L> {
+    pub(crate) exp: L,
+    pub(crate) expm1: L,
+    pub(crate) k3: L,
+}
+
+/// What the kernels ask of an element type. Sealed: the accuracy is argued for `f32` and `f64` only.
+pub(crate) trait Data: Copy + Default + Send + Sync + 'static {
+    /// Whether sums must be compensated and differences keep what they lose.
+    const EXACT: bool;
+
+    /// Eight elements, exactly.
+    fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64;
+    /// Eight lanes, each rounded once.
+    fn store<S: Simd>(s: S, values: S::F64, out: &mut [Self; F64_LANES]);
+    /// `a − b`; the low part is 0 where it cannot be computed (an overflow on the way).
+    fn minus<S: Simd>(s: S, a: S::F64, b: S::F64) -> Pair<S::F64>;
+    /// e^x: +inf on overflow. A NaN gives anything.
+    fn exp<S: Simd>(s: S, x: Pair<S::F64>) -> S::F64;
+    /// e^x and its relatives. An infinite x gives the limits, a NaN anything.
+    fn growth<S: Simd>(s: S, x: Pair<S::F64>) -> Growth<S::F64>;
+}
+
+impl Data for f32 {
+    const EXACT: bool = false;
+
+    #[inline(always)]
+    fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64 {
+        s.load64_from32(values)
+    }
+
+    #[inline(always)]
+    fn store<S: Simd>(s: S, values: S::F64, out: &mut [Self; F64_LANES]) {
+        s.store64_to32(values, out);
+    }
+
+    #[inline(always)]
+    fn minus<S: Simd>(s: S, a: S::F64, b: S::F64) -> Pair<S::F64> {
+        let low = s.f64(0.0);
+        Pair { high: a - b, low }
+    }
+
+    #[inline(always)]
+    fn exp<S: Simd>(s: S, x: Pair<S::F64>) -> S::F64 {
+        let (_, scale, mantissa, _) = expm1_short(s, x.high);
+        (mantissa + mantissa) * scale
+    }
+
+    #[inline(always)]
+    fn growth<S: Simd>(s: S, x: Pair<S::F64>) -> Growth<S::F64> {
+        let (is_near, scale, mantissa, tail) = expm1_short(s, x.high);
+        let exp = (mantissa + mantissa) * scale;
+        let far = exp - s.f64(1.0); // 0.4 at least in size: nothing is lost
+        let infinite = exp.eq(s.f64(f64::INFINITY));
+        let rest = S::F64::select(infinite, exp, far - x.high);
+        Growth {
+            exp,
+            expm1: S::F64::select(is_near, x.high + tail, far),
+            k3: S::F64::select(is_near, tail, rest),
+        }
+    }
+}
+
+/// Up to this size of d the series of k3 is used; exp(d) − 1 − d loses 2u at most beyond it.
+const SERIES_LIMIT: f64 = 2.0;
+
+/// 1/2!, 1/3!, … 1/27!: the first term left out is 2²⁶/28! · d² = 2e-22 · d² on |d| ≤ 2.
+const INVERSE_FACTORIALS: [f64; 26] = {
+    let mut table = [0.5; 26];
+    let mut factorial = 2.0;
+    let mut k = 1;
+    while k < table.len() {
+        factorial *= (k + 2) as f64; // exact up to 22!; the later terms are below 1e-16 of the sum
+        table[k] = 1.0 / factorial;
+        k += 1;
+    }
+    table
+};
+
+impl Data for f64 {
+    const EXACT: bool = true;
+
+    #[inline(always)]
+    fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64 {
+        s.load64(values)
+    }
+
+    #[inline(always)]
+    fn store<S: Simd>(_: S, values: S::F64, out: &mut [Self; F64_LANES]) {
+        values.store(out);
+    }
+
+    #[inline(always)]
+    fn minus<S: Simd>(s: S, a: S::F64, b: S::F64) -> Pair<S::F64> {
+        let (high, low) = two_difference(a, b);
+        let low = finite_or_zero(s, low);
+        Pair { high, low }
+    }
+
+    #[inline(always)]
+    fn exp<S: Simd>(s: S, x: Pair<S::F64>) -> S::F64 {
+        exp64_sum(s, x.high, x.low)
+    }
+
+    #[inline(always)]
+    fn growth<S: Simd>(s: S, x: Pair<S::F64>) -> Growth<S::F64> {
+        let (one, d) = (s.f64(1.0), x.high);
+        let exp = exp64_sum(s, d, x.low);
+        let near = d.abs().le(s.f64(SERIES_LIMIT));
+        let inside = S::F64::select(near, d, s.f64(0.0)); // no overflow in lanes that are not used
+        let mut tail = s.f64(INVERSE_FACTORIALS[25]);
+        for &c in INVERSE_FACTORIALS[..25].iter().rev() {
+            tail = tail.fma(inside, s.f64(c));
+        }
+        let series = inside * inside * tail;
+        let series = x.low.fma(series + inside, series); // k3′(d) = exp(d) − 1 = k3(d) + d
+        let far = exp - one;
+        let infinite = exp.eq(s.f64(f64::INFINITY));
+        let rest = S::F64::select(infinite, exp, (far - d) - x.low);
+        Growth {
+            exp,
+            expm1: S::F64::select(near, (series + x.low) + d, far),
+            k3: S::F64::select(near, series, rest),
+        }
+    }
+}
+
+/// A correction, or 0 where the value that it corrects is not finite.
+#[inline(always)]
+fn finite_or_zero<S: Simd>(s: S, low: S::F64) -> S::F64 {
+    let zero = s.f64(0.0);
+    S::F64::select((low * zero).eq(zero), low, zero)
+}
+
+/// A running sum per lane; compensated where the data needs it.
+#[derive(Clone, Copy)]
+pub(crate) struct Sums<L>(Pair<L>);
+
+impl<L: Lanes<Elem = f64, Array = [f64; F64_LANES]>> Sums<L> {
+    #[inline(always)]
+    pub(crate) fn new<S: Simd<F64 = L>>(s: S) -> Self {
+        let zero = s.f64(0.0);
+        Self(Pair {
+            high: zero,
+            low: zero,
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn add<T: Data>(&mut self, term: L) {
+        if T::EXACT {
+            let (high, error) = two_sum(self.0.high, term);
+            self.0.high = high;
+            self.0.low = self.0.low + error;
+        } else {
+            self.0.high = self.0.high + term;
+        }
+    }
+
+    /// Adds a number of more than one `f64`.
+    #[inline(always)]
+    pub(crate) fn add_pair<T: Data>(&mut self, term: Pair<L>) {
+        self.add::<T>(term.high);
+        if T::EXACT {
+            self.0.low = self.0.low + term.low;
+        }
+    }
+
+    /// The sum over the lanes, in the one order that every kernel uses.
+    #[inline(always)]
+    pub(crate) fn total<T: Data>(self) -> Pair<f64> {
+        let (high, low) = (self.0.high.array(), self.0.low.array());
+        if !T::EXACT {
+            return Pair {
+                high: tree64(high),
+                low: 0.0,
+            };
+        }
+        let mut sum = Sum::<true>::default();
+        high.into_iter().for_each(|x| sum.add(x));
+        low.into_iter()
+            .filter(|x| x.is_finite()) // an infinite term leaves no correction behind
+            .for_each(|x| sum.add(x));
+        let (high, low) = sum.pair();
+        Pair { high, low }
+    }
+}
+
+impl Pair<f64> {
+    pub(crate) fn value(self) -> f64 {
+        self.high + self.low
+    }
+
+    /// Divided by a whole number, to the accuracy of a pair.
+    pub(crate) fn over(self, count: usize) -> Self {
+        let count = count as f64;
+        let high = self.high / count;
+        let low = ((-high).mul_add(count, self.high) + self.low) / count;
+        Self {
+            high,
+            low: if low.is_finite() { low } else { 0.0 },
+        }
+    }
+
+    /// e to the power of it.
+    #[inline(always)]
+    pub(crate) fn exp<S: Simd>(self, s: S) -> f64 {
+        exp64_sum(s, s.f64(self.high), s.f64(self.low)).array()[0]
+    }
+}

@@ -1,0 +1,187 @@
+//! What a loss tells besides itself: how far the ratios went, how many were clipped, and the mean KL.
+#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
+
+use super::pass::Second;
+use crate::compensated::Sum;
+use crate::data::Data;
+use crate::isa::{F64_LANES, Lanes, Simd};
+use crate::math::tree64;
+
+/// What a step logs. Means and shares are over tokens; a row's ratio counts once for each of its tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Metrics {
+    /// Number of tokens.
+    pub tokens: usize,
+    /// Number of rows that have a token.
+    pub sequences: usize,
+    /// Mean of the ratio that the algorithm uses; NaN without tokens, as the next three.
+    pub ratio_mean: f64,
+    /// Its least value.
+    pub ratio_min: f64,
+    /// Its greatest value.
+    pub ratio_max: f64,
+    /// Mean of r − 1 − log r: k3 of the mismatch, to about 1e-10 (float32 data) or 1e-15 (float64) of the mean ratio.
+    pub ratio_k3: f64,
+    /// Share of tokens whose ratio is below the lower bound, whatever the advantage; `None` where there is no bound.
+    pub outside_low: Option<f64>,
+    /// Share of tokens whose ratio is above the upper bound.
+    pub outside_high: Option<f64>,
+    /// Share of tokens below the lower bound with a negative advantage: the clip acts.
+    pub clipped_low: Option<f64>,
+    /// Share of tokens above the upper bound with a positive advantage (CISPO: whatever the advantage).
+    pub clipped_high: Option<f64>,
+    /// Share of tokens above δ with a negative advantage.
+    pub clipped_delta: Option<f64>,
+    /// Mean of the KL estimate, before `kl_ratio` and β; `None` where β is 0.
+    pub kl: Option<f64>,
+}
+
+impl Metrics {
+    /// Those that there are, by name.
+    #[must_use]
+    pub fn named(&self) -> Vec<(&'static str, f64)> {
+        let given = [
+            ("tokens", Some(self.tokens as f64)),
+            ("sequences", Some(self.sequences as f64)),
+            ("ratio_mean", Some(self.ratio_mean)),
+            ("ratio_min", Some(self.ratio_min)),
+            ("ratio_max", Some(self.ratio_max)),
+            ("ratio_k3", Some(self.ratio_k3)),
+            ("outside_low", self.outside_low),
+            ("outside_high", self.outside_high),
+            ("clipped_low", self.clipped_low),
+            ("clipped_high", self.clipped_high),
+            ("clipped_delta", self.clipped_delta),
+            ("kl", self.kl),
+        ];
+        given
+            .into_iter()
+            .filter_map(|(name, value)| value.map(|value| (name, value)))
+            .collect()
+    }
+}
+
+/// Sums over rows; those of parts are added in order.
+#[derive(Clone, Copy)]
+pub(super) struct Tally {
+    loss: Sum<true>,
+    tokens: usize,
+    sequences: usize,
+    ratios: f64,
+    logs: f64,
+    least: f64,
+    most: f64,
+    counts: [usize; 5],
+    estimates: f64,
+    /// Every value that was read of a token is finite, and so is every difference.
+    pub(super) is_finite: bool,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            loss: Sum::default(),
+            tokens: 0,
+            sequences: 0,
+            ratios: 0.0,
+            logs: 0.0,
+            least: f64::INFINITY,
+            most: f64::NEG_INFINITY,
+            counts: [0; 5],
+            estimates: 0.0,
+            is_finite: true,
+        }
+    }
+}
+
+impl Tally {
+    /// Adds a row; `whole` is the log of its ratio and the ratio, where it has one of its own.
+    #[inline(always)]
+    pub(super) fn add_row<T: Data, S: Simd>(
+        &mut self,
+        row: &Second<S>,
+        weight: f64,
+        tokens: usize,
+        whole: Option<(f64, f64)>,
+    ) {
+        let loss = row.loss.total::<T>();
+        self.loss.add(loss.high * weight);
+        self.loss.add(loss.low * weight);
+        self.tokens += tokens;
+        self.sequences += 1;
+        self.estimates += tree64(row.estimates.array());
+        let (ratios, logs) = match whole {
+            Some((log, ratio)) => (ratio * tokens as f64, log * tokens as f64),
+            None => (tree64(row.ratios.array()), tree64(row.differences.array())),
+        };
+        self.ratios += ratios;
+        self.logs += logs;
+        let (least, most) = (row.least.array(), row.most.array());
+        for lane in 0..F64_LANES {
+            self.between(least[lane], most[lane]);
+        }
+        for (sum, count) in self.counts.iter_mut().zip(row.counts) {
+            *sum += tree64(count.array()) as usize;
+        }
+        self.is_finite &= tree64(row.finite.array()) == 0.0;
+    }
+
+    fn between(&mut self, least: f64, most: f64) {
+        if least < self.least {
+            self.least = least;
+        }
+        if self.most < most {
+            self.most = most;
+        }
+    }
+
+    /// Adds what another part found.
+    pub(super) fn merge(&mut self, other: &Self) {
+        let (high, low) = other.loss.pair();
+        self.loss.add(high);
+        self.loss.add(low);
+        self.tokens += other.tokens;
+        self.sequences += other.sequences;
+        self.ratios += other.ratios;
+        self.logs += other.logs;
+        self.between(other.least, other.most);
+        for (sum, count) in self.counts.iter_mut().zip(other.counts) {
+            *sum += count;
+        }
+        self.estimates += other.estimates;
+        self.is_finite &= other.is_finite;
+    }
+
+    pub(super) fn loss(&self) -> f64 {
+        self.loss.value()
+    }
+
+    /// `has_bounds`: lower, upper, δ. `has_kl`: β is not 0.
+    pub(super) fn metrics(
+        &self,
+        has_bounds: [bool; 3],
+        is_truncated: bool,
+        has_kl: bool,
+    ) -> Metrics {
+        let count = self.tokens as f64;
+        let share =
+            |index: usize, is_there: bool| is_there.then(|| self.counts[index] as f64 / count);
+        let [low, high, delta] = has_bounds;
+        let some = |value: f64| if self.tokens == 0 { f64::NAN } else { value };
+        let k3 = (self.ratios - self.logs) / count - 1.0;
+        Metrics {
+            tokens: self.tokens,
+            sequences: self.sequences,
+            ratio_mean: some(self.ratios / count),
+            ratio_min: some(self.least),
+            ratio_max: some(self.most),
+            ratio_k3: some(if k3 < 0.0 { 0.0 } else { k3 }), // never negative but by rounding
+            outside_low: share(0, low),
+            outside_high: share(1, high),
+            clipped_low: share(2, low),
+            clipped_high: share(if is_truncated { 1 } else { 3 }, high),
+            clipped_delta: share(4, delta),
+            kl: has_kl.then(|| some(self.estimates / count)),
+        }
+    }
+}
