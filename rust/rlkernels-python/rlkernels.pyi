@@ -463,7 +463,6 @@ def importance_ratio(
         ValueError: shapes that differ, `mask` and `lengths` together, a length out of range, an unknown level.
     """
 
-
 def importance_weights(
     old: NDArray[_Float],
     sampling: NDArray[_Float],
@@ -501,7 +500,6 @@ def importance_weights(
         TypeError: as `importance_ratio`.
         ValueError: as `importance_ratio`; bounds out of order.
     """
-
 
 def ratio_statistics(
     policy: NDArray[_Float],
@@ -541,7 +539,6 @@ def ratio_statistics(
         ValueError: as `importance_ratio`; no token at all.
     """
 
-
 @final
 class PolicyLoss:
     """What `policy_loss` returns.
@@ -563,7 +560,6 @@ class PolicyLoss:
     def gradient(self) -> NDArray[Any]: ...
     @property
     def metrics(self) -> dict[str, float]: ...
-
 
 def policy_loss(
     policy: NDArray[_Float],

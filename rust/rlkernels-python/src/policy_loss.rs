@@ -11,7 +11,7 @@ use crate::input::{
     Array, Element, Floats, Layout, Output, Shape, arguments, by_float, integers, shown,
 };
 
-#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/PolicyLoss"))]
+/// What `policy_loss` returns: `loss`, `gradient`, `metrics`.
 #[pyclass(frozen, module = "rlkernels")]
 pub(crate) struct PolicyLoss {
     /// To be minimised.
