@@ -38,7 +38,7 @@ pub(crate) struct Row {
 }
 
 /// Sequences one after the other.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct RowIter<'a> {
     widths: Widths<'a>,
     start: usize,
@@ -100,7 +100,7 @@ impl<'a> RowIter<'a> {
     }
 
     /// Number of sequences.
-    pub(crate) fn sequences(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.left
     }
 
@@ -110,15 +110,15 @@ impl<'a> RowIter<'a> {
     }
 
     /// Number of slots.
-    pub(crate) fn slots(self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         let start = self.start;
-        self.last().map_or(0, |row| row.end - start)
+        self.clone().last().map_or(0, |row| row.end - start)
     }
 
     /// Consecutive sequences with at least `least` slots each, the last part aside.
     pub(crate) fn parts(mut self, least: usize) -> impl Iterator<Item = RowIter<'a>> {
         std::iter::from_fn(move || {
-            let mut part = self;
+            let mut part = self.clone();
             let row = self.next()?;
             let mut end = row.end;
             while end - part.start < least {
@@ -200,7 +200,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The sequences. The layout must have passed [`Rows::check`].
-    pub(crate) fn iter(&self) -> RowIter<'a> {
+    pub(crate) fn sequences(&self) -> RowIter<'a> {
         let widths = match *self {
             Self::Padded {
                 width,
@@ -272,16 +272,16 @@ mod tests {
                 valid: Valid::All,
             },
         ] {
-            let all: Vec<Row> = rows.iter().collect();
-            let parts: Vec<RowIter<'_>> = rows.iter().parts(5000).collect();
+            let all: Vec<Row> = rows.sequences().collect();
+            let parts: Vec<RowIter<'_>> = rows.sequences().parts(5000).collect();
             assert!(parts.len() < all.len());
             assert!(parts.iter().rev().skip(1).all(|part| part.slots() >= 5000));
-            let again: Vec<Row> = parts.iter().flat_map(|part| part.into_iter()).collect();
+            let again: Vec<Row> = parts.iter().flat_map(Clone::clone).collect();
             assert_eq!(again, all);
-            assert_eq!(parts.iter().map(RowIter::sequences).sum::<usize>(), 300);
+            assert_eq!(parts.iter().map(RowIter::left).sum::<usize>(), 300);
         }
         let ends: Vec<usize> = RowIter::cut(10, 4).map(|row| row.end).collect();
         assert_eq!(ends, [4, 8, 10]);
-        assert_eq!(RowIter::cut(0, 4).sequences(), 0);
+        assert_eq!(RowIter::cut(0, 4).left(), 0);
     }
 }

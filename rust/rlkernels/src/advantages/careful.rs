@@ -85,8 +85,8 @@ impl Range {
             least = reward.min(least);
             most = reward.max(most);
         }
-        let last = T::load(s, &padded(rest, T::narrow(f64::NAN)));
-        let (least, most) = (last.min(least).array(), last.max(most).array());
+        let rest = T::load(s, &padded(rest, T::narrow(f64::NAN)));
+        let (least, most) = (rest.min(least).array(), rest.max(most).array());
         let smaller = |a: f64, b: f64| if b < a { b } else { a };
         let larger = |a: f64, b: f64| if b > a { b } else { a };
         let range = Self {

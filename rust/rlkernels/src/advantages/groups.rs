@@ -3,19 +3,20 @@
 //! In every lane of a block stands one group: its centre c ≈ mean (a plain sum), then in a second pass over x = R − c the
 //! residual r = mean(x) and q = Σx² − n·r² = Σ(x − r)², then A = ((R − c) − r) · (1 / divisor).
 //!
-//! The error, in units of u = 2⁻⁵³ and to first order; n rewards of magnitude at most M, δ_i = R_i − mean:
-//! - x is right to 1·|x|, and c need not be the mean: r takes up the difference. r is a mean of small numbers: right to
-//!   (2 + depth)·mean|δ|, depth ≤ 7 the roundings that one term of the sum meets. So the numerator is right to
-//!   2·|δ_i| + (2 + depth)·mean|δ|.
-//! - q is right to 2 (x, squared) + depth + 2 roundings, the same shift of all x costing the second order only; the
-//!   subtraction loses nothing while n·r² ≤ Σx²/16, the rule below. Its root halves that; the root itself, eps, the
-//!   reciprocal, a factor and the product add 5. An error of x_i moves numerator and root the same way: 2 of the
-//!   numerator's and 1 of the root's roundings cancel where one reward dominates q, the only case of |δ_i| near 2M.
+//! The error, in units of u = 2⁻⁵³ and to first order, for n rewards of magnitude at most M with deviations δ = R − mean:
+//! - x is right to 1·|x|, and c need not be the mean: r takes up the difference. r is a mean of small numbers, right to
+//!   (2 + depth)·mean|δ|, depth the roundings that one term of the sum meets: 3 across lanes, n / 16 inside. The numerator
+//!   is right to 2·|δ| + (2 + depth)·mean|δ|.
+//! - q is right to 2 (x, squared) + depth + 2 roundings; the shift that all x share costs the second order only, and the
+//!   subtraction loses nothing while n·r² ≤ Σx²/16, the rule below. The root halves that; the root itself, eps, the
+//!   reciprocal, a factor and the product add up to 5. Where one reward dominates q, the only case of |δ| near 2M, an
+//!   error of its x moves numerator and root alike and cancels.
 //!
-//! With mean|δ| ≤ M this stays at the 16·M / divisor that are promised; the largest that 10⁸ random and
-//! adversarial groups gave is in `tests/advantages_bound.rs`. Groups to which the rule does not apply take the way of
-//! [`careful`]: unscored or infinite rewards (q is NaN), constant or nearly equal ones (r is not small against x),
-//! spreads outside 2^±400. The choice hangs on the group alone, so it is the same on every instruction set.
+//! Were every rounding the worst there is and of the worst sign, this could pass the 16·M / divisor that is promised
+//! (23 for n = 64); roundings are neither. `tests/advantages_bound.rs` looks for the largest among groups made to strain
+//! each part. Groups to which the rule does not apply take the way of [`careful`]: unscored or infinite rewards (q is
+//! NaN), constant or nearly equal ones (r is not small against x), spreads outside 2^±400. The choice hangs on the group
+//! alone, so it is the same on every instruction set.
 #![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::careful::{self, Divisor, exp2};

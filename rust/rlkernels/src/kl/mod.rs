@@ -84,7 +84,7 @@ pub fn token_kl<T: Float>(
         }
     );
     let rows = if terms.needs_sequences() || has_prefixes {
-        rows.iter()
+        rows.sequences()
     } else {
         RowIter::cut(samples.policy.len(), PART) // no sequence matters
     };
@@ -128,15 +128,15 @@ pub fn sequence_kl<T: Float>(
     same_length("out", out.len(), rows.count(), "the rows of `policy`")?;
     let terms = Terms::new(samples, ratio, rows);
     if samples.policy.len() < PARALLEL {
-        sequences::each(estimator, terms, rows.iter(), reduction, out);
+        sequences::each(estimator, terms, rows.sequences(), reduction, out);
         return Ok(());
     }
     let mut out = out;
     let parts: Vec<_> = rows
-        .iter()
+        .sequences()
         .parts(PART)
         .map(|part| {
-            let (here, behind) = std::mem::take(&mut out).split_at_mut(part.sequences());
+            let (here, behind) = std::mem::take(&mut out).split_at_mut(part.left());
             out = behind;
             (part, here)
         })
