@@ -136,6 +136,14 @@ impl Register for __m256 {
         x86!(_mm256_blendv_ps(no, yes, mask))
     }
     #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        x86!(_mm256_min_ps(self, other)) // the second operand where either is NaN or both are 0
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        x86!(_mm256_max_ps(self, other))
+    }
+    #[inline(always)]
     fn mask_and(a: __m256, b: __m256) -> __m256 {
         x86!(_mm256_and_ps(a, b))
     }
@@ -245,6 +253,14 @@ impl Register for __m256d {
     #[inline(always)]
     fn select(mask: __m256d, yes: Self, no: Self) -> Self {
         x86!(_mm256_blendv_pd(no, yes, mask))
+    }
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        x86!(_mm256_min_pd(self, other)) // the second operand where either is NaN or both are 0
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        x86!(_mm256_max_pd(self, other))
     }
     #[inline(always)]
     fn mask_and(a: __m256d, b: __m256d) -> __m256d {

@@ -142,6 +142,14 @@ impl Register for __m512 {
         x86!(_mm512_mask_blend_ps(mask, no, yes))
     }
     #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        x86!(_mm512_min_ps(self, other)) // the second operand where either is NaN or both are 0
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        x86!(_mm512_max_ps(self, other))
+    }
+    #[inline(always)]
     fn mask_and(a: __mmask16, b: __mmask16) -> __mmask16 {
         a & b
     }
@@ -247,6 +255,14 @@ impl Register for __m512d {
     #[inline(always)]
     fn select(mask: __mmask8, yes: Self, no: Self) -> Self {
         x86!(_mm512_mask_blend_pd(mask, no, yes))
+    }
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        x86!(_mm512_min_pd(self, other)) // the second operand where either is NaN or both are 0
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        x86!(_mm512_max_pd(self, other))
     }
     #[inline(always)]
     fn mask_and(a: __mmask8, b: __mmask8) -> __mmask8 {

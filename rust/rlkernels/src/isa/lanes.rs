@@ -77,15 +77,9 @@ pub(crate) trait Lanes:
         !self.eq(self)
     }
     /// The smaller by comparison; `other` where either is NaN.
-    #[inline(always)]
-    fn min(self, other: Self) -> Self {
-        Self::select(self.lt(other), self, other)
-    }
+    fn min(self, other: Self) -> Self;
     /// The larger by comparison; `other` where either is NaN.
-    #[inline(always)]
-    fn max(self, other: Self) -> Self {
-        Self::select(other.lt(self), self, other)
-    }
+    fn max(self, other: Self) -> Self;
 }
 
 /// A token that proves the presence of an instruction set, and the only maker of lanes.

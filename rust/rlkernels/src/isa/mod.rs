@@ -19,7 +19,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::{Error, Result};
-pub(crate) use lanes::{F32_LANES, F64_LANES, Lanes, Simd};
+pub(crate) use lanes::{F32_LANES, F64_LANES, Lanes, Mask, Simd};
 
 /// The environment variable that forces an instruction set.
 pub const VARIABLE: &str = "RLKERNELS_ISA";

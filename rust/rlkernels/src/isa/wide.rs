@@ -37,6 +37,16 @@ pub(crate) trait Register: Copy {
     fn le(self, other: Self) -> Self::Mask;
     fn eq(self, other: Self) -> Self::Mask;
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+    /// `self < other ? self : other`; x86 has one instruction for it, ARM's treats NaN and −0 in another way.
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        Self::select(self.lt(other), self, other)
+    }
+    /// `self > other ? self : other`; as `min`.
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        Self::select(other.lt(self), self, other)
+    }
     fn mask_and(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     fn mask_or(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     fn mask_not(a: Self::Mask) -> Self::Mask;
@@ -309,6 +319,22 @@ where
             no.0[i] = R::select(mask.0[i], yes.0[i], no.0[i]);
         }
         no
+    }
+
+    #[inline(always)]
+    fn min(mut self, other: Self) -> Self {
+        for i in 0..K {
+            self.0[i] = self.0[i].min(other.0[i]);
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn max(mut self, other: Self) -> Self {
+        for i in 0..K {
+            self.0[i] = self.0[i].max(other.0[i]);
+        }
+        self
     }
 
     #[inline(always)]
