@@ -97,15 +97,14 @@ pub(crate) trait Vectors: Format {
     fn add<S: Simd>(s: S, sum: (S::F64, S::F64), values: Self::Vector<S>) -> (S::F64, S::F64);
 }
 
-/// 2^r on |r| ≤ 1/2, relative error 0.11 · 2^-24 (Remez, coefficients rounded one after the other).
-const POWER_32: [f64; 7] = [
-    1.0,
-    0.693_147_24_f32 as f64,
-    0.240_226_55_f32 as f64,
-    0.055_502_62_f32 as f64,
-    0.009_617_452_f32 as f64,
-    0.001_342_321_f32 as f64,
-    0.000_156_586_8_f32 as f64,
+/// 2^r on |r| ≤ 1/2, relative error 2.1 · 2^-24 (Remez, coefficients rounded one after the other).
+const POWER_32: [f64; 6] = [
+    1.000_000_1_f32 as f64,
+    0.693_147_4_f32 as f64,
+    0.240_219_19_f32 as f64,
+    0.055_497_56_f32 as f64,
+    0.009_684_896_f32 as f64,
+    0.001_363_320_3_f32 as f64,
 ];
 
 /// 2^r on |r| ≤ 1/2, relative error 0.18 · 2^-53.

@@ -4,7 +4,7 @@
 use std::f64::consts::LN_2;
 
 use super::format::Vectors;
-use super::scan::{Constants, Scale, Segment, term};
+use super::scan::{Constants, DEPTH, Scale, Segment, term};
 use crate::compensated::two_difference;
 use crate::isa::{F64_LANES, Lanes, Simd};
 use crate::math::{exp64, log64, two_sum};
@@ -44,17 +44,23 @@ impl Row {
         }
         // The greatest term as it was summed is taken out and 1 put in its place: a row with one likely token is right
         // to the accuracy of the others' sum.
-        let constants = Constants::new::<F, S>(s, scale, whole.reference, 0.0, 120.0);
-        let (e, t) = term::<F, S>(s, F::splat(s, whole.max), &constants);
-        let (e, t) = (F::reals(s, e)[0], F::reals(s, t)[0]);
-        let above = scale.above(whole.max, whole.reference);
-        let shrink = exp(s, -LN_2 * above);
+        let reference = (whole.reference, whole.origin);
+        let constants = Constants::new::<F, S>(s, scale, reference, 0.0, DEPTH);
+        let greatest = F::splat(s, whole.max);
+        let greatest = if scale.low == 0.0 {
+            term::<F, S, false>(s, greatest, &constants)
+        } else {
+            term::<F, S, true>(s, greatest, &constants)
+        };
+        let e = F::reals(s, greatest.mantissa * greatest.power)[0];
+        let distance = whole.max - whole.origin;
+        let shrink = exp(s, -LN_2 * scale.above(whole.max, whole.reference));
         let others = not_negative(whole.sum - e);
         let sum = 1.0 + others * shrink;
         let log_sum = log(s, sum);
         let entropy = if ENTROPY {
-            let distance = (whole.weighted - e * t - above * others) * shrink;
-            not_negative(log_sum - LN_2 * distance / sum)
+            let below = (whole.weighted - e * distance) - distance * others; // Σ e·(x − M)
+            not_negative(log_sum - below * shrink / sum / scale.temperature)
         } else {
             f64::NAN
         };

@@ -1,8 +1,11 @@
-//! One streaming pass over logits: Σ e^((x−M)/τ), Σ e^((x−M)/τ)·(x−M)/τ and the maximum M, without storing anything.
+//! One streaming pass over logits: Σ e^(x/τ), Σ e^(x/τ)·x and the maximum, without storing anything.
 //!
-//! In base 2, with c = log2(e)/τ as a pair high + low: k = round(x·c), r = x·c − k, e^(x/τ) = 2^k · 2^r. The product is
-//! never rounded before k is taken off (fused multiply-add), so r is right to 2^-26 (`f32`) however large x is, and no
-//! maximum needs to be known beforehand: the sums are kept relative to 2^B, an integer B near the maximum so far.
+//! In base 2, with c = log2(e)/τ: k = round(x·c), r = x·c − k, e^(x/τ) = 2^k · 2^r. The product is never rounded before k
+//! is taken off (fused multiply-add), so r is right to 2^-26 (`f32`) however large x is, and no maximum needs to be known
+//! beforehand: the sums are kept relative to 2^B, an integer B near the greatest x·c so far, and to its logit A.
+//!
+//! c is a pair high + low; the low part is left out where it is below 2^-26 of the whole (2^-55 for `f64`), as for τ = 1:
+//! the sums are then those of the base b with b^high = e^(1/τ), which costs log Σ 2^-26 · (H − log Σ), 1.9 · 2^-24 at most.
 #![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::format::Vectors;
@@ -12,12 +15,14 @@ use crate::math::tree64;
 
 /// Logits between two looks at the maximum: 8 KiB of `f32`, so what is computed twice is still in the first cache.
 const BLOCK: usize = 2048;
-/// Vectors that are added by a tree before they join a sum: at most three roundings of the data's type.
-const GROUP: usize = 8;
+/// Vectors that are added at a time, each to a sum of its own: registers for more are not there.
+const CHAINS: usize = 4;
+/// Vectors that are added in the data's type before they join a sum: 4 · 4, 4.25 roundings on average at most.
+const GROUP: usize = 16;
 /// Powers of two below the reference from which on an exponential is taken as 2^-120: 2^64 of them are still nothing.
-const DEPTH: f64 = 120.0;
+pub(super) const DEPTH: f64 = 120.0;
 /// Powers of two by which a logit may lie above the reference before the reference is moved: what it lies above is lost
-/// from the accuracy of Σ e·t.
+/// from the accuracy of Σ e·(x−A).
 const RISE: f64 = 1.5;
 
 /// The temperature and log2(e)/τ.
@@ -43,6 +48,8 @@ impl Scale {
         } else {
             (quotient, rest / temperature)
         };
+        let negligible = two_to(f64::from(-F::MANTISSA - 3)) * high;
+        let low = if low.abs() <= negligible { 0.0 } else { low };
         Self {
             temperature,
             high,
@@ -79,9 +86,11 @@ pub(super) struct Segment {
     pub(super) max: f64,
     /// B; −inf where no logit is near enough to be summed, +inf where one is too large.
     pub(super) reference: f64,
+    /// A, the logit with which B was found.
+    pub(super) origin: f64,
     /// Σ 2^(x·c − B).
     pub(super) sum: f64,
-    /// Σ 2^(x·c − B) · (x·c − B).
+    /// Σ 2^(x·c − B) · (x − A).
     pub(super) weighted: f64,
 }
 
@@ -89,6 +98,7 @@ impl Segment {
     pub(super) const EMPTY: Self = Self {
         max: f64::NEG_INFINITY,
         reference: f64::NEG_INFINITY,
+        origin: 0.0,
         sum: 0.0,
         weighted: 0.0,
     };
@@ -98,7 +108,9 @@ impl Segment {
         let mut row = Self::EMPTY;
         for part in parts {
             row.max = larger(part.max, row.max);
-            row.reference = larger(part.reference, row.reference);
+            if part.reference > row.reference {
+                (row.reference, row.origin) = (part.reference, part.origin);
+            }
         }
         let (mut sum, mut weighted) = (Sum::<true>::default(), Sum::<true>::default());
         for part in parts {
@@ -106,7 +118,7 @@ impl Segment {
             if shift >= -1000.0 {
                 let factor = two_to(shift);
                 sum.add(part.sum * factor);
-                weighted.add((part.weighted + shift * part.sum) * factor);
+                weighted.add((part.weighted + (part.origin - row.origin) * part.sum) * factor);
             } else if part.sum.is_nan() {
                 sum.add(f64::NAN);
             }
@@ -136,29 +148,30 @@ pub(super) struct Constants<V> {
     high: V,
     low: V,
     magic: V,
-    bias: V,
     lowest: V,
     limit: V,
+    origin: V,
 }
 
 impl<V: Lanes> Constants<V> {
-    /// For terms 2^(x·c − B + shift); below `depth` powers of two under B they are taken as 2^(shift − depth).
+    /// For terms 2^(x·c − B + shift); those below 2^(shift − depth) are taken as that.
     #[inline(always)]
     pub(super) fn new<F: Vectors<Vector<S> = V>, S: Simd>(
         s: S,
         scale: &Scale,
-        reference: f64,
+        (reference, origin): (f64, f64),
         shift: f64,
         depth: f64,
     ) -> Self {
-        let zero = 1.5 * two_to(f64::from(F::MANTISSA)) + F::BIAS + shift;
+        // The sum of 1.5 · 2^MANTISSA + BIAS and an integer k holds the exponent field of 2^k in its last bits.
+        let zero = 1.5 * two_to(f64::from(F::MANTISSA)) + F::BIAS;
         Self {
             high: F::splat(s, scale.high),
             low: F::splat(s, scale.low),
-            magic: F::splat(s, zero - reference),
-            bias: F::splat(s, zero),
+            magic: F::splat(s, zero + shift - reference),
             lowest: F::splat(s, (reference - depth) / scale.high),
             limit: F::splat(s, (reference + RISE) / scale.high),
+            origin: F::splat(s, origin),
         }
     }
 
@@ -169,22 +182,35 @@ impl<V: Lanes> Constants<V> {
     }
 }
 
-/// 2^t · 2^shift and t = x·c − B, for x not above B by more than 100.
+/// A term as mantissa and power of two, whose product is exact, and the distance x − A; x is below B + 100.
+pub(super) struct Term<V> {
+    pub(super) mantissa: V,
+    pub(super) power: V,
+    pub(super) distance: V,
+}
+
 #[inline(always)]
-pub(super) fn term<F: Vectors, S: Simd>(
+pub(super) fn term<F: Vectors, S: Simd, const LOW: bool>(
     s: S,
     x: F::Vector<S>,
     constants: &Constants<F::Vector<S>>,
-) -> (F::Vector<S>, F::Vector<S>) {
+) -> Term<F::Vector<S>> {
     let x = constants.lowest.max(x); // a NaN stays
-    let y = x.fma(constants.high, constants.magic); // its last bits are k − B + shift + bias
-    let r = x.fma(constants.low, x.fma(constants.high, constants.magic - y));
-    let last = F::POWER.len() - 1;
-    let mut q = F::splat(s, F::POWER[last]);
-    for &c in F::POWER[..last].iter().rev() {
-        q = q.fma(r, F::splat(s, c));
+    let y = x.fma(constants.high, constants.magic); // its last bits are the exponent field
+    let mut r = x.fma(constants.high, constants.magic - y);
+    if LOW {
+        r = x.fma(constants.low, r);
     }
-    (q * y.shift_left(), (y - constants.bias) + r)
+    let last = F::POWER.len() - 1;
+    let mut mantissa = F::splat(s, F::POWER[last]);
+    for &c in F::POWER[..last].iter().rev() {
+        mantissa = mantissa.fma(r, F::splat(s, c));
+    }
+    Term {
+        mantissa,
+        power: y.shift_left(),
+        distance: x - constants.origin,
+    }
 }
 
 /// Sums of two vectors each.
@@ -194,32 +220,34 @@ struct Sums<S: Simd> {
     weighted: (S::F64, S::F64),
 }
 
-/// Adds the terms of whole groups to `sums`, and looks for the maximum.
+/// Adds the terms of words, as many as fill chains, to `sums`, and looks for the maximum.
 #[inline(always)]
-fn block<F: Vectors, S: Simd, const ENTROPY: bool>(
+fn block<F: Vectors, S: Simd, const ENTROPY: bool, const LOW: bool>(
     s: S,
     words: &[F::Word],
     constants: &Constants<F::Vector<S>>,
     mut sums: Sums<S>,
     mut max: F::Vector<S>,
 ) -> (Sums<S>, F::Vector<S>) {
-    for group in words.chunks_exact(GROUP * F::LANES) {
-        let mut quarters = [F::splat(s, 0.0); GROUP / 2];
-        let mut weighted = [F::splat(s, 0.0); GROUP / 2];
-        for i in 0..GROUP / 2 {
-            let pair = &group[2 * i * F::LANES..];
-            let x = F::load(s, pair);
-            let (a, t) = term::<F, S>(s, x, constants);
-            max = x.max(max);
-            let x = F::load(s, &pair[F::LANES..]);
-            let (b, u) = term::<F, S>(s, x, constants);
-            max = x.max(max);
-            quarters[i] = a + b;
-            if ENTROPY {
-                weighted[i] = a.fma(t, b * u);
+    let zero = F::splat(s, 0.0);
+    for group in words.chunks(GROUP * F::LANES) {
+        let mut plain = [zero; CHAINS];
+        let mut weighted = [zero; CHAINS];
+        for four in group.chunks_exact(CHAINS * F::LANES) {
+            for i in 0..CHAINS {
+                let x = F::load(s, &four[i * F::LANES..]);
+                max = x.max(max);
+                let term = term::<F, S, LOW>(s, x, constants);
+                if ENTROPY {
+                    let e = term.mantissa * term.power;
+                    plain[i] = plain[i] + e;
+                    weighted[i] = e.fma(term.distance, weighted[i]);
+                } else {
+                    plain[i] = term.mantissa.fma(term.power, plain[i]); // the same bits: the product is exact
+                }
             }
         }
-        let [a, b, c, d] = quarters;
+        let [a, b, c, d] = plain;
         sums.plain = F::add(s, sums.plain, (a + b) + (c + d));
         if ENTROPY {
             let [a, b, c, d] = weighted;
@@ -246,6 +274,19 @@ pub(super) fn segment<F: Vectors, S: Simd, const ENTROPY: bool>(
     words: &[F::Word],
     scale: &Scale,
 ) -> Segment {
+    if scale.low == 0.0 {
+        summed::<F, S, ENTROPY, false>(s, words, scale)
+    } else {
+        summed::<F, S, ENTROPY, true>(s, words, scale)
+    }
+}
+
+#[inline(always)]
+fn summed<F: Vectors, S: Simd, const ENTROPY: bool, const LOW: bool>(
+    s: S,
+    words: &[F::Word],
+    scale: &Scale,
+) -> Segment {
     let zero = s.f64(0.0);
     let nothing = F::splat(s, f64::NEG_INFINITY);
     let mut sums = Sums::<S> {
@@ -254,17 +295,21 @@ pub(super) fn segment<F: Vectors, S: Simd, const ENTROPY: bool>(
     };
     let mut max = nothing;
     let mut strange = nothing.is_nan(); // NaN in what is not summed
-    let mut reference = f64::NEG_INFINITY;
-    let mut constants = Constants::new::<F, S>(s, scale, 0.0, 0.0, DEPTH);
-    let mut padded = [F::LOWEST; GROUP * F32_LANES];
+    let mut reference = (f64::NEG_INFINITY, 0.0);
+    let mut constants = Constants::new::<F, S>(s, scale, (0.0, 0.0), 0.0, DEPTH);
+    let mut padded = [F::LOWEST; CHAINS * F32_LANES];
     for block_words in words.chunks(BLOCK) {
-        let whole = block_words.len() / (GROUP * F::LANES) * (GROUP * F::LANES);
+        let whole = block_words.len() / (CHAINS * F::LANES) * (CHAINS * F::LANES);
         let (whole, rest) = block_words.split_at(whole);
         padded[..rest.len()].copy_from_slice(rest);
-        let last = if rest.is_empty() { 0 } else { GROUP * F::LANES };
+        let last = if rest.is_empty() {
+            0
+        } else {
+            CHAINS * F::LANES
+        };
         for words in [whole, &padded[..last]] {
-            if reference > f64::NEG_INFINITY {
-                let (new, greater) = block::<F, S, ENTROPY>(s, words, &constants, sums, max);
+            if reference.0 > f64::NEG_INFINITY {
+                let (new, greater) = block::<F, S, ENTROPY, LOW>(s, words, &constants, sums, max);
                 max = greater;
                 if !constants.limit.lt(max).any() {
                     sums = new;
@@ -277,10 +322,11 @@ pub(super) fn segment<F: Vectors, S: Simd, const ENTROPY: bool>(
                     strange = strange | x.is_nan();
                 }
             }
-            let top = scale.power(greatest::<F, S>(s, max));
+            let origin = greatest::<F, S>(s, max);
+            let top = scale.power(origin);
             if top > most::<F>() || strange.any() || !scale.fits::<F>() {
                 return Segment {
-                    max: greatest::<F, S>(s, max),
+                    max: origin,
                     reference: f64::INFINITY,
                     ..Segment::EMPTY
                 };
@@ -288,33 +334,34 @@ pub(super) fn segment<F: Vectors, S: Simd, const ENTROPY: bool>(
             if top < -2.0 * most::<F>() {
                 continue; // nothing beside what lies in range, and where nothing does the slow path is taken
             }
-            if reference > f64::NEG_INFINITY {
-                rebase(s, &mut sums, reference - top);
+            if reference.0 > f64::NEG_INFINITY {
+                rebase(s, &mut sums, reference.0 - top, reference.1 - origin);
             }
-            reference = top;
+            reference = (top, origin);
             constants = Constants::new::<F, S>(s, scale, reference, 0.0, DEPTH);
-            (sums, max) = block::<F, S, ENTROPY>(s, words, &constants, sums, max);
+            (sums, max) = block::<F, S, ENTROPY, LOW>(s, words, &constants, sums, max);
         }
     }
     let (a, b) = (sums.plain.0.array(), sums.plain.1.array());
     let (c, d) = (sums.weighted.0.array(), sums.weighted.1.array());
     Segment {
         max: greatest::<F, S>(s, max),
-        reference,
+        reference: reference.0,
+        origin: reference.1,
         sum: tree64(a) + tree64(b),
         weighted: tree64(c) + tree64(d),
     }
 }
 
-/// Sums relative to a reference that is `shift` (below 0) from the old one.
+/// Sums relative to a reference from which B is `shift` (below 0) and A is `distance` away.
 #[inline(always)]
-fn rebase<S: Simd>(s: S, sums: &mut Sums<S>, shift: f64) {
+fn rebase<S: Simd>(s: S, sums: &mut Sums<S>, shift: f64, distance: f64) {
     let factor = s.f64(two_to(larger(shift, -1000.0)));
-    let shift = s.f64(shift);
+    let distance = s.f64(distance);
     let weighted = sums.weighted;
     sums.weighted = (
-        shift.fma(sums.plain.0, weighted.0) * factor,
-        shift.fma(sums.plain.1, weighted.1) * factor,
+        distance.fma(sums.plain.0, weighted.0) * factor,
+        distance.fma(sums.plain.1, weighted.1) * factor,
     );
     sums.plain = (sums.plain.0 * factor, sums.plain.1 * factor);
 }
