@@ -1,7 +1,7 @@
 //! The four formats of logits: how words become lanes, 2^r of a small r, and how results are written back.
 #![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
-use super::forward;
+use super::{forward, gradient};
 use crate::Float;
 use crate::half;
 use crate::isa::{F32_LANES, F64_LANES, Lanes, Simd};
@@ -37,6 +37,17 @@ pub trait Format: sealed::Sealed + Send + Sync + Sized + 'static {
         logprobs: &mut [Self::Result],
         entropy: Option<&mut [Self::Result]>,
     );
+    /// The kernel behind `selective_log_softmax_backward`; everything has been checked.
+    #[doc(hidden)]
+    fn backward(
+        logits: &[Self::Word],
+        ids: &[i64],
+        grad_logprobs: &[Self::Result],
+        grad_entropy: &[Self::Result],
+        vocabulary: usize,
+        temperature: f64,
+        out: &mut [Self::Word],
+    );
 }
 
 macro_rules! format {
@@ -56,6 +67,18 @@ macro_rules! format {
                 entropy: Option<&mut [$result]>,
             ) {
                 forward::run::<Self>(logits, ids, vocabulary, temperature, logprobs, entropy);
+            }
+
+            fn backward(
+                logits: &[$word],
+                ids: &[i64],
+                logprobs: &[$result],
+                entropy: &[$result],
+                vocabulary: usize,
+                temperature: f64,
+                out: &mut [$word],
+            ) {
+                gradient::run::<Self>(logits, ids, logprobs, entropy, vocabulary, temperature, out);
             }
         }
     };

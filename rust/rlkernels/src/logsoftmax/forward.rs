@@ -8,13 +8,13 @@ use crate::isa::{Kernel, Simd, dispatch};
 use crate::{Float, parallel};
 
 /// Logits of a row that are summed apart from the others; fixed, so that threads change no bit.
-const SEGMENT: usize = 32_768;
+pub(super) const SEGMENT: usize = 32_768;
 /// With fewer rows than this the segments of a row are shared among the threads.
-const FEW_ROWS: usize = 8;
+pub(super) const FEW_ROWS: usize = 8;
 /// Logits of one part of the work where rows are short.
-const PART: usize = 65_536;
+pub(super) const PART: usize = 65_536;
 /// Logits from which threads pay: waking them costs up to 20 µs, in which one thread does 10^5.
-const PARALLEL: usize = 200_000;
+pub(super) const PARALLEL: usize = 200_000;
 
 /// Log-probabilities and, where wanted, entropies; everything has been checked.
 pub(super) fn run<F: Vectors>(
@@ -92,7 +92,7 @@ impl<F: Vectors, const ENTROPY: bool> Kernel for Whole<'_, F, ENTROPY> {
 }
 
 /// The rows of few and long ones, their segments shared among the threads.
-fn few_rows<F: Vectors, const ENTROPY: bool>(
+pub(super) fn few_rows<F: Vectors, const ENTROPY: bool>(
     logits: &[F::Word],
     vocabulary: usize,
     scale: &Scale,

@@ -9,6 +9,7 @@
 
 mod format;
 mod forward;
+mod gradient;
 
 mod row;
 mod scan;
@@ -43,6 +44,46 @@ pub fn selective_log_softmax<F: Format>(
         same_length("entropy", entropy.len(), ids.len(), "`ids`")?;
     }
     F::forward(logits, ids, vocabulary, temperature, logprobs, entropy);
+    Ok(())
+}
+
+/// Writes the gradient for the logits to `out`: (g·(onehot − p) − g_H·p·(log p + H)) / τ, g and g_H the gradients that
+/// come from a row's log-probability and, where there is one, from its entropy.
+///
+/// A row whose g and g_H are 0 gets exactly 0 and is not read: masked tokens may hold anything. A logit of −inf that is
+/// not chosen gets exactly 0. A row that has no distribution, or whose g/τ or g_H/τ is not finite, gets NaN. Half types are
+/// rounded from `f32`, to nearest, ties to even.
+///
+/// `|error| ≤ k·2u·S` with S = (|g|·(1\[v = id\] + p) + |g_H|·p·(|log p| + H)) / τ and k, u as for
+/// [`selective_log_softmax`], subnormal results and the rounding to a half type aside.
+///
+/// # Errors
+/// As [`selective_log_softmax`].
+pub fn selective_log_softmax_backward<F: Format>(
+    logits: &[F::Word],
+    ids: &[i64],
+    grad_logprobs: &[F::Result],
+    grad_entropy: Option<&[F::Result]>,
+    vocabulary: usize,
+    temperature: f64,
+    out: &mut [F::Word],
+) -> Result<()> {
+    let temperature = check::<F>(logits, ids, vocabulary, temperature)?;
+    same_length("grad_logprobs", grad_logprobs.len(), ids.len(), "`ids`")?;
+    if let Some(grads) = grad_entropy {
+        same_length("grad_entropy", grads.len(), ids.len(), "`ids`")?;
+    }
+    same_length("out", out.len(), logits.len(), "`logits`")?;
+    let entropy = grad_entropy.unwrap_or(&[]);
+    F::backward(
+        logits,
+        ids,
+        grad_logprobs,
+        entropy,
+        vocabulary,
+        temperature,
+        out,
+    );
     Ok(())
 }
 

@@ -9,6 +9,9 @@ use crate::compensated::two_difference;
 use crate::isa::{F64_LANES, Lanes, Simd};
 use crate::math::{exp64, log64, two_sum};
 
+/// Below it, 2^-90, the sum of all terms but the greatest is what padding and impossible tokens left.
+const CERTAIN: f64 = 8.1e-28;
+
 /// What log-probabilities, entropy and gradient of a row need.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
@@ -55,14 +58,16 @@ impl Row {
         let e = F::reals(s, greatest.mantissa * greatest.power)[0];
         let distance = whole.max - whole.origin;
         let shrink = exp(s, -LN_2 * scale.above(whole.max, whole.reference));
-        let others = not_negative(whole.sum - e);
-        let sum = 1.0 + others * shrink;
+        let others = (whole.sum - e) * shrink;
+        let certain = others < CERTAIN;
+        let others = if certain { 0.0 } else { others };
+        let sum = 1.0 + others;
         let log_sum = log(s, sum);
-        let entropy = if ENTROPY {
-            let below = (whole.weighted - e * distance) - distance * others; // Σ e·(x − M)
-            not_negative(log_sum - below * shrink / sum / scale.temperature)
+        let entropy = if ENTROPY && !certain {
+            let below = (whole.weighted - e * distance) * shrink - distance * others; // Σ e·(x − M)
+            not_negative(log_sum - below / sum / scale.temperature)
         } else {
-            f64::NAN
+            0.0
         };
         Self {
             max: whole.max,
