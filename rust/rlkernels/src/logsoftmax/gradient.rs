@@ -67,11 +67,10 @@ fn slope<F: Vectors, S: Simd>(
         slow::<F, S>(s, words, row, line, scale.temperature, out);
         return;
     }
-    match (line.slope != 0.0, scale.low != 0.0) {
-        (false, false) => fast::<F, S, false, false>(s, words, row, line, scale, out),
-        (false, true) => fast::<F, S, false, true>(s, words, row, line, scale, out),
-        (true, false) => fast::<F, S, true, false>(s, words, row, line, scale, out),
-        (true, true) => fast::<F, S, true, true>(s, words, row, line, scale, out),
+    if line.slope == 0.0 {
+        fast::<F, S, false>(s, words, row, line, scale, out);
+    } else {
+        fast::<F, S, true>(s, words, row, line, scale, out);
     }
 }
 
@@ -82,7 +81,7 @@ fn exponent(a: f64, b: f64) -> f64 {
 }
 
 #[inline(always)]
-fn fast<F: Vectors, S: Simd, const ENTROPY: bool, const LOW: bool>(
+fn fast<F: Vectors, S: Simd, const ENTROPY: bool>(
     s: S,
     words: &[F::Word],
     row: &Row,
@@ -92,7 +91,10 @@ fn fast<F: Vectors, S: Simd, const ENTROPY: bool, const LOW: bool>(
 ) {
     // p = 2^(x·c − B) · share; the line's size goes into the powers of two, so that what is small in the product is small
     // there too, and rounds to subnormals and 0 as it should.
-    let share = exp(s, -LN_2 * scale.above(row.max, row.reference) - row.log_sum);
+    let share = exp(
+        s,
+        -LN_2 * scale.above(row.max, row.reference, true) - row.log_sum,
+    );
     let (constant, slope) = (line.constant * share, line.slope * share);
     let reach = 100.0 * scale.temperature; // farther below M a logit counts for nothing
     let digits = f64::from(F::MANTISSA) + 1.0;
@@ -115,7 +117,7 @@ fn fast<F: Vectors, S: Simd, const ENTROPY: bool, const LOW: bool>(
             .zip(out.chunks_exact_mut(F::LANES))
         {
             let x = F::load(s, words);
-            let term = term::<F, S, LOW>(s, x, &constants);
+            let term = term::<F, S, true>(s, x, &constants);
             let e = term.mantissa * term.power;
             let value = if ENTROPY {
                 e * term.distance.fma(slope, constant)

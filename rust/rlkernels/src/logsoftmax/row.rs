@@ -50,14 +50,17 @@ impl Row {
         let reference = (whole.reference, whole.origin);
         let constants = Constants::new::<F, S>(s, scale, reference, 0.0, DEPTH);
         let greatest = F::splat(s, whole.max);
-        let greatest = if scale.low == 0.0 {
-            term::<F, S, false>(s, greatest, &constants)
-        } else {
+        let greatest = if scale.exact {
             term::<F, S, true>(s, greatest, &constants)
+        } else {
+            term::<F, S, false>(s, greatest, &constants)
         };
         let e = F::reals(s, greatest.mantissa * greatest.power)[0];
         let distance = whole.max - whole.origin;
-        let shrink = exp(s, -LN_2 * scale.above(whole.max, whole.reference));
+        let shrink = exp(
+            s,
+            -LN_2 * scale.above(whole.max, whole.reference, scale.exact),
+        );
         let others = (whole.sum - e) * shrink;
         let certain = others < CERTAIN;
         let others = if certain { 0.0 } else { others };

@@ -31,6 +31,8 @@ pub(super) struct Scale {
     pub(super) temperature: f64,
     pub(super) high: f64,
     pub(super) low: f64,
+    /// Whether sums need the low part.
+    pub(super) exact: bool,
 }
 
 const LOG2_E: f64 = std::f64::consts::LOG2_E;
@@ -49,11 +51,11 @@ impl Scale {
             (quotient, rest / temperature)
         };
         let negligible = two_to(f64::from(-F::MANTISSA - 3)) * high;
-        let low = if low.abs() <= negligible { 0.0 } else { low };
         Self {
             temperature,
             high,
             low,
+            exact: low.abs() > negligible,
         }
     }
 
@@ -68,9 +70,10 @@ impl Scale {
         (x * self.high).round_ties_even()
     }
 
-    /// x·c − B.
-    pub(super) fn above(&self, x: f64, reference: f64) -> f64 {
-        x.mul_add(self.high, -reference) + x * self.low
+    /// x·c − B, with the low part or as it is in sums without.
+    pub(super) fn above(&self, x: f64, reference: f64, exact: bool) -> f64 {
+        let low = if exact { x * self.low } else { 0.0 };
+        x.mul_add(self.high, -reference) + low
     }
 }
 
@@ -274,10 +277,10 @@ pub(super) fn segment<F: Vectors, S: Simd, const ENTROPY: bool>(
     words: &[F::Word],
     scale: &Scale,
 ) -> Segment {
-    if scale.low == 0.0 {
-        summed::<F, S, ENTROPY, false>(s, words, scale)
-    } else {
+    if scale.exact {
         summed::<F, S, ENTROPY, true>(s, words, scale)
+    } else {
+        summed::<F, S, ENTROPY, false>(s, words, scale)
     }
 }
 
