@@ -5,7 +5,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 PYTHON ?=
-RUST := $(shell find rust -name target -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.lock' -o -name '*.pyi' \) -print)
+RUST := $(shell find rust -name target -prune -o -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.lock' -o -name '*.pyi' -o -name '*.py' \) -print)
 BIN := .venv/bin
 CARGO := PYO3_PYTHON="$(CURDIR)/$(BIN)/python" cargo
 MANIFEST := --manifest-path rust/Cargo.toml --locked

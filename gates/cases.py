@@ -52,7 +52,7 @@ def ragged_mask(rng: Rng, rows: int, width: int, *, empty_row: bool = False) -> 
     return np.arange(width) < lengths[:, None]
 
 
-def loss_inputs(
+def loss_inputs(  # noqa: PLR0913  a case names what it needs of a batch
     rng: Rng,
     *,
     rows: int = 8,
@@ -61,10 +61,14 @@ def loss_inputs(
     spread: float = 0.3,
     empty_row: bool = False,
     equal_lengths: bool = False,
+    by_token: bool = False,
+    holes: bool = False,
+    dtype: str = "float32",
 ) -> dict[str, Any]:
-    """Return policy, old and reference log-probs (rows, width), advantages (rows,) and a mask, all float32.
+    """Return policy, old and reference log-probs (rows, width), advantages and a mask.
 
     `spread` is the deviation of log-ratios policy − old: at 0.3 a fifth of the tokens leave a clip range of 0.2.
+    Advantages are (rows,), or with `by_token` (rows, width) and of both signs in a row. With `holes` the mask has some.
     """
     policy = -rng.gamma(1.5, 0.8, (rows, width))
     old = np.minimum(policy + rng.normal(0.0, spread, policy.shape), 0.0)
@@ -72,11 +76,16 @@ def loss_inputs(
     scores = rng.normal(0.0, 1.0, (rows // group_size, group_size))
     centred = scores - scores.mean(axis=1, keepdims=True)
     advantages = centred / (scores.std(axis=1, keepdims=True) + 1e-4)
+    advantages = advantages.reshape(-1)
     mask = np.ones((rows, width), bool) if equal_lengths else ragged_mask(rng, rows, width, empty_row=empty_row)
+    if by_token:
+        advantages = advantages[:, None] + rng.normal(0.0, 0.7, mask.shape)
+    if holes:
+        mask &= rng.random(mask.shape) < 0.7
     return {
-        "policy": policy.astype(np.float32),
-        "old": old.astype(np.float32),
-        "reference": reference.astype(np.float32),
-        "advantages": advantages.reshape(-1).astype(np.float32),
+        "policy": policy.astype(dtype),
+        "old": old.astype(dtype),
+        "reference": reference.astype(dtype),
+        "advantages": advantages.astype(dtype),
         "mask": mask,
     }

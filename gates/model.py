@@ -98,6 +98,9 @@ class Subject:
     why_absent: str = ""  # not empty: it cannot run here, and this says why
     remedy: str = ""  # what brings it, where its worker cannot load it
     settings: Mapping[str, Wire] = field(default_factory=dict)  # a variant's choices: SETTINGS in its file
+    environment: Mapping[str, str] = field(
+        default_factory=dict
+    )  # variables of its worker, beside those of every worker
     ops: tuple[str, ...] | None = None  # what it is planned for; None: everything, and what it lacks is unsupported
 
 

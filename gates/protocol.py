@@ -68,6 +68,7 @@ class Worker:
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         environment |= dict.fromkeys(THREAD_VARIABLES, str(threads))
         environment |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONHASHSEED": "0"}
+        environment |= subject.environment
         try:
             process = subprocess.Popen(
                 command,

@@ -11,7 +11,21 @@ from importlib.metadata import entry_points
 
 from gates.model import Bound, Case, ConfigurationError, Evidence, Gate, Mutant, Op, Probe, Subject, Trial
 
-FAMILIES = ("advantages", "kl", "packing", "loss", "gradient", "rollout", "ratio", "trainer")
+FAMILIES = (
+    "advantages",
+    "kl",
+    "logprobs",
+    "sampling",
+    "philox",
+    "packing",
+    "isa",
+    "loss",
+    "gradient",
+    "rollout",
+    "ratio",
+    "ratios",
+    "trainer",
+)
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
 
 Check = Callable[[Trial], Iterator[Evidence]]

@@ -82,6 +82,8 @@ class RunningTrial:
     ) -> Evidence:
         """Compare elementwise with the limit of `bounds[quantity]`."""
         bound = self.gate.bounds[quantity]
+        if np.shape(got) != np.shape(want):
+            raise SubjectFaultError("shape", f"{quantity}: shape {np.shape(got)}, must be {np.shape(want)}")
         observed, place = worst(got, want, scale)
         where = ", ".join(part for part in (where, place) if part)
         return Evidence(quantity, observed, "<=", self._limit(bound), f"{bound.kind}: {bound.because}", where, role)

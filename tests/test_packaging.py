@@ -59,6 +59,7 @@ def test_the_kernels_come_with_stub_and_marker(wheel: zipfile.ZipFile) -> None:
     """Type checkers find rlkernels typed; the extension is one abi3 library."""
     files = {name for name in names(wheel) if name.startswith("rlkernels/")}
     assert {"rlkernels/__init__.py", "rlkernels/__init__.pyi", "rlkernels/py.typed"} < files
+    assert {"rlkernels/compat/__init__.py", "rlkernels/compat/rlox.py"} < files
     assert len([name for name in files if ".abi3." in name]) == 1
     assert "-cp311-abi3-" in (wheel.filename or "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from gates import cases
 from gates.checks import layouts
-from gates.checks.ops import GROUP_ADVANTAGES, UNIT
+from gates.checks.ops import GROUP_ADVANTAGES, NORMALISE_THEN_SUM, UNIT
 from gates.model import Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle import advantages as oracle
@@ -44,6 +45,16 @@ def _definition_cases() -> Iterator[Case]:
             return {"rewards": cases.rewards(rng, groups=12, size=8, dtype=dtype), "group_size": 8, **choice}
 
         yield Case(f"{name}-{dtype}", make, quick=name in QUICK, conventions={**choice, "dtype": dtype})
+    for ddof, dtype in product((0, 1), DTYPES):
+        # Above rlox's 1e-8: of the four kinds of rewards two have a deviation of 0.01 or less, which is then 0 by rule.
+        acting = {"scale": "group", "ddof": ddof, "eps": 0.0625, "eps_mode": "threshold", "baseline": "mean"}
+
+        def make(rng: np.random.Generator, choice: dict[str, Any] = acting, dtype: str = dtype) -> dict[str, Any]:
+            return {"rewards": cases.rewards(rng, groups=12, size=8, dtype=dtype), "group_size": 8, **choice}
+
+        yield Case(
+            f"group-ddof{ddof}-acting-threshold-{dtype}", make, quick=True, conventions={**acting, "dtype": dtype}
+        )
 
 
 @gate(
@@ -61,6 +72,8 @@ def matches_definition(t: Trial) -> Iterator[Evidence]:
     wanted = t.want(GROUP_ADVANTAGES, **t.inputs)
     yield t.signal("largest |advantage|", np.max(np.abs(wanted)), ">", 1e-4, "zeros agree with zeros")
     dtype = str(t.inputs["rewards"].dtype)
+    if t.inputs["eps"] == 0.0625:
+        yield t.signal("advantages that the threshold makes 0", int(np.sum(wanted == 0.0)), ">=", 8)
     got = t.got(GROUP_ADVANTAGES, **t.inputs)["advantages"]
     yield t.within(f"advantage error in 2u·S ({dtype})", got, wanted, scale=_scale(t, dtype))
     for where, other in layouts.values(t, GROUP_ADVANTAGES, t.inputs, ("rewards",)):
@@ -154,3 +167,68 @@ def unscored_rewards(t: Trial) -> Iterator[Evidence]:
     yield t.within(
         f"advantage error in 2u·S ({dtype})", got, t.want(GROUP_ADVANTAGES, **t.inputs), scale=_scale(t, dtype)
     )
+
+
+STAGES = (
+    ("trl", 1, 1e-4, 1, 1e-4),
+    ("mixed", 1, 1e-4, 0, 1e-2),
+    ("mixed-back", 0, 1e-2, 1, 1e-4),
+    ("no-epsilon", 0, 0.0, 0, 0.0),
+)
+
+
+def _several(rng: np.random.Generator, dtype: str, kind: str, stages: dict[str, Any]) -> dict[str, Any]:
+    size, prompts = 4, 3
+    correct = np.tile(
+        [0.0, 1.0, 1.0, 0.0], prompts
+    )  # a verifier, a length penalty in tens, a style score in hundredths
+    rewards = np.stack([correct, rng.uniform(-50.0, 0.0, correct.size), rng.normal(0.0, 0.02, correct.size)], axis=1)
+    rewards[:size, 2] = 0.1  # a constant group of one function adds nothing there
+    if kind == "unscored":
+        rewards[5, 0] = np.nan  # one function could not score: a 0 in the sum
+        rewards[[2, 9]] = np.nan  # nobody could: the row is unscored
+    weights = np.array([1.0, 0.5, -2.0], dtype)
+    return {"rewards": rewards.astype(dtype), "weights": weights, "group_size": size, **stages}
+
+
+def _several_cases() -> Iterator[Case]:
+    for (name, group_ddof, group_eps, batch_ddof, batch_eps), kind, dtype in product(
+        STAGES, ("scored", "unscored"), DTYPES
+    ):
+        stages = {
+            "group_ddof": group_ddof,
+            "group_eps": float(np.dtype(dtype).type(group_eps)),
+            "batch_ddof": batch_ddof,
+            "batch_eps": float(np.dtype(dtype).type(batch_eps)),
+        }
+        yield Case(
+            f"{name}-{kind}-{dtype}",
+            partial(_several, dtype=dtype, kind=kind, stages=stages),
+            quick=name == "mixed" or dtype == "float32",
+            conventions={**stages, "dtype": dtype},
+        )
+
+
+@gate(
+    "advantages.normalise-then-sum",
+    name="normalise_then_sum",
+    question="Is each reward function normalised in its group, and then their weighted sum over the batch?",
+    why="Summed first, a reward function with large numbers drowns the others; two deviations are two conventions each.",
+    ops=(NORMALISE_THEN_SUM,),
+    cases=tuple(_several_cases()),
+    bounds=BOUNDS,
+    probes=(Probe("normalise_then_sum", ("advantages",)),),
+)
+def normalise_then_sum(t: Trial) -> Iterator[Evidence]:
+    """Compare three reward functions of different sizes with the definition, unscored ones among them."""
+    inputs = dict(t.inputs)
+    dtype = str(inputs["rewards"].dtype)
+    wanted = t.want(NORMALISE_THEN_SUM, **inputs)
+    summed = np.nansum(inputs["rewards"].astype(np.float64) * inputs["weights"], axis=1)
+    distance = np.max(np.abs((summed - summed.mean()) / summed.std() - wanted))
+    yield t.signal("largest distance to the z-score of the plain sum", distance, ">=", 0.1)
+    scale = 2 * UNIT[dtype] * oracle.normalise_then_sum_scale(**inputs)
+    quantity = f"advantage error in 2u·S ({dtype})"
+    yield t.within(quantity, t.got(NORMALISE_THEN_SUM, **inputs)["advantages"], wanted, scale=scale)
+    for where, got in layouts.values(t, NORMALISE_THEN_SUM, inputs, ("rewards",)):
+        yield t.within(quantity, got["advantages"], wanted, scale=scale, where=where)

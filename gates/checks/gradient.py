@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gates.checks.loss import BASE, LIMIT_BECAUSE
+from gates.checks.loss import LIMIT_BECAUSE
+from gates.checks.loss_cases import BASE
 from gates.checks.ops import FLOAT32_U, LOSS_FROM_LOGITS
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
@@ -87,6 +88,7 @@ def prompt_gets_no_gradient(t: Trial) -> Iterator[Evidence]:
         advantages=x["advantages"],
         mask=mask,
         algorithm="grpo",
+        kl_estimator="k3",
         **{name: x[name] for name in BASE},
     )
     gradient = logprobs.logits_gradient(

@@ -3,125 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from gates import cases
-from gates.checks.ops import FLOAT32_U, POLICY_LOSS
+from gates.checks import loss_cases
+from gates.checks.ops import POLICY_LOSS, UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle import ratio
+from reference.oracle.losses import PolicyLoss
 
-BASE: dict[str, Any] = {
-    "epsilon_low": 0.2,
-    "epsilon_high": 0.2,
-    "delta": None,
-    "beta": 0.0,
-    "kl_ratio": "none",
-    "max_length": None,
-    "micro_batches": None,
-    "dapo_denominator": None,
-}
-ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "grpo": ("mean_i(Σ_t m·l / n_i), arXiv 2402.03300 eq. 3", {}),
-    "dapo": (
-        "Σ m·l / Σ m with ε_low 0.2, ε_high 0.28, arXiv 2503.14476 eq. 8",
-        {"epsilon_high": 0.28, "dapo_denominator": "global"},
-    ),
-    "bnpo-trl": ("mean over micro-batches of Σ m·l / Σ m, TRL's loss_type bnpo", {"micro_batches": [4, 4]}),
-    "dr_grpo": ("Σ m·l / (B · L_max), L_max the configured constant, arXiv 2503.20783", {"max_length": 32}),
-    "gspo": (
-        "mean_i l_i with r_i = exp(Σ m·D / n_i), arXiv 2507.18071 eq. 5",
-        {"epsilon_low": 0.03, "epsilon_high": 0.04},
-    ),
-    "rloo": ("−mean_i r_i·A_i with r_i = exp(Σ m·D), arXiv 2402.14740", {"epsilon_low": None, "epsilon_high": None}),
-}
 FAR = 0.4  # |policy − old| beyond which some ratio must have left a clip range of 0.2
-CLIPPED = tuple(name for name in ALGORITHMS if name != "rloo")
 LIMIT_BECAUSE = (
-    "float32 evaluation: 4 roundings per term, |D|max for the rounding of D inside exp, one per summand of a row, "
-    "in units of 2u·S with S = Σ|terms|/denominator (gradient: its largest element)"
+    "evaluation in the data's dtype: 4 roundings per term, |D|max for the rounding of D inside exp, one per summand of "
+    "a row, in units of 2u·S with S = Σ|terms|/denominator (gradient: its largest element)"
 )
 BOUNDS = {
     "loss error in 2u·S": Bound("derived", LIMIT_BECAUSE, lambda t: t.facts["roundings"]),
     "gradient error in 2u·S": Bound("derived", LIMIT_BECAUSE, lambda t: t.facts["roundings"]),
     "largest |gradient| in masked slots": Bound("exact", "masked slots are selected away", 0.0),
 }
-
-
-def _make(
-    rng: np.random.Generator, algorithm: str, data: Mapping[str, Any], changes: Mapping[str, Any]
-) -> dict[str, Any]:
-    inputs = cases.loss_inputs(rng, **data)
-    choice = {**BASE, **ALGORITHMS[algorithm][1], **changes}
-    inputs["reference"] = inputs["reference"] if choice["beta"] else None
-    if changes.get("old", "given") is None:
-        inputs["old"] = None
-    return {**inputs, "algorithm": algorithm, **{k: v for k, v in choice.items() if k != "old"}}
-
-
-def _cases(algorithm: str) -> tuple[Case, ...]:
-    def case(name: str, *, data: Mapping[str, Any] | None = None, quick: bool = False, **changes: Any) -> Case:
-        conventions = {"algorithm": algorithm, "dtype": "float32", "kl_ratio": changes.get("kl_ratio", "none")}
-        rows = {"rows": 24} if algorithm == "gspo" else {}  # a clip of whole rows needs rows enough to act on some
-        make = partial(_make, algorithm=algorithm, data={**rows, **(data or {})}, changes=changes)
-        return Case(name, make, quick=quick, conventions=conventions)
-
-    found = [
-        case("ragged", quick=True),
-        case("small-ratios", data={"spread": 0.02}),
-        case("equal-lengths", data={"equal_lengths": True}),
-        case("empty-row", data={"empty_row": True}),
-        case("on-policy", old=None),
-    ]
-    if algorithm != "rloo":
-        found += [case("kl", beta=0.04, quick=True), case("two-sided-clip", delta=1.5)]
-        found += [case(f"kl-times-{level}-ratio", beta=0.04, kl_ratio=level) for level in ("token", "sequence")]
-    return tuple(found)
+KERNEL_BECAUSE = (
+    "k·2u·S: differences of log-probs without error, sums of float32 data in float64 and of float64 data compensated"
+)
+PRECISE = {
+    f"{quantity} error in 2u·S ({dtype})": Bound("derived", f"{KERNEL_BECAUSE}; k = {k:g}{own}", k)
+    for quantity in ("loss", "gradient")
+    for dtype, k, own in (("float32", 4.0, ""), ("float64", 8.0, ", with the oracle's own rounding of at most 3"))
+}
 
 
 def _check(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
-    wanted = t.want(POLICY_LOSS, **inputs)
-    mask = inputs["mask"]
+    wanted = t.want(POLICY_LOSS, **loss_cases.rounded(inputs))
+    valid = loss_cases.valid(inputs)
     distance = _distances(inputs)
-    t.facts["roundings"] = 4.0 + float(distance.max()) + mask.shape[1]
-    yield t.signal("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
-    if inputs["old"] is not None:
-        yield t.signal("largest |policy − old|", distance.max(), ">=", 0.03, "a ratio of 1 hides every ratio")
-    near = wanted.near_branch & mask
-    yield t.signal("share of elements at a clip bound", near.sum() / mask.sum(), "<", 0.01)
-    if inputs["algorithm"] in CLIPPED and inputs["old"] is not None and distance.max() > FAR:
+    width = int(np.bincount(loss_cases.rows_of(inputs)[valid]).max())
+    t.facts["roundings"] = 4.0 + float(distance.max()) + width
+    yield from _signals(t, wanted, distance)
+    if inputs["algorithm"] in loss_cases.CLIPPED and inputs["old"] is not None and distance.max() > FAR:
         yield t.signal("tokens or rows that the clip stops", _stopped(inputs), ">=", 1)
     got = t.got(POLICY_LOSS, **inputs)
-    yield t.within("loss error in 2u·S", got["loss"], wanted.loss, scale=2 * FLOAT32_U * wanted.loss_scale)
-    gradient = np.where(near, wanted.gradient, got["gradient"].astype(np.float64))
-    unit = 2 * FLOAT32_U * float(np.max(wanted.gradient_scale))
-    yield t.within("gradient error in 2u·S", np.where(mask, gradient, 0.0), wanted.gradient, scale=unit)
-    outside = np.abs(got["gradient"][~mask])
+    unit = 2 * UNIT[str(inputs["policy"].dtype)]
+    loss, gradient = _on_a_branch(wanted, got)
+    yield t.within("loss error in 2u·S", loss, wanted.loss, scale=unit * wanted.loss_scale)
+    largest = unit * float(np.max(wanted.gradient_scale))
+    yield t.within("gradient error in 2u·S", np.where(valid, gradient, 0.0), wanted.gradient, scale=largest)
+    outside = np.abs(got["gradient"][~valid])
     if outside.size:
         yield t.number("largest |gradient| in masked slots", _largest(outside), "<=")
 
 
+def _signals(t: Trial, wanted: PolicyLoss, distance: Array) -> Iterator[Evidence]:
+    valid = loss_cases.valid(t.inputs)
+    yield t.signal("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+    if t.inputs["old"] is not None:
+        yield t.signal("largest |policy − old|", distance.max(), ">=", 0.03, "a ratio of 1 hides every ratio")
+    yield t.signal("share of elements at a clip bound", wanted.near_branch[valid].mean(), "<", 0.01)
+
+
+def _on_a_branch(wanted: PolicyLoss, got: Mapping[str, Any]) -> tuple[float, Array]:
+    """Return loss and gradient as they would be on the definition's side of a bound, where they are on the other."""
+    gradient = np.asarray(got["gradient"], np.float64)
+    other = np.abs(gradient - wanted.gradient_other) < np.abs(gradient - wanted.gradient)
+    moved = np.where(other & wanted.near_branch, gradient - wanted.gradient_other + wanted.gradient, gradient)
+    loss = float(got["loss"])
+    off = loss - wanted.loss
+    return loss - float(np.copysign(min(abs(off), wanted.branch_slack), off)), moved
+
+
 def _distances(inputs: Mapping[str, Any]) -> Array:
-    mask = inputs["mask"]
+    valid = loss_cases.valid(inputs)
     others = [x for x in (inputs["old"], inputs["reference"]) if x is not None]
-    found = [np.abs(inputs["policy"].astype(np.float64) - other)[mask] for other in others]
+    found = [np.abs(inputs["policy"].astype(np.float64) - other)[valid] for other in others]
     return np.concatenate([*found, np.zeros(1)])
 
 
 def _stopped(inputs: Mapping[str, Any]) -> int:
-    """Count the token ratios (GSPO: sequence ratios) that leave the clip range in the direction that A rewards."""
-    policy, old, mask = (inputs[name] for name in ("policy", "old", "mask"))
-    gain = np.broadcast_to(inputs["advantages"][:, None], mask.shape)
-    if inputs["algorithm"] == "gspo":
-        r = np.broadcast_to(ratio.sequence_ratio(policy, old, mask, level="seq_mean")[:, None], mask.shape)
-    else:
-        r = ratio.token_ratio(policy, old, mask)
+    """Count the ratios (of tokens, or of their sequence) that leave the clip range in the direction that A rewards."""
+    pair = {name: inputs[name] for name in ("policy", "old", "mask", "lengths")}
+    gain, valid = loss_cases.of_elements(inputs, inputs["advantages"]), loss_cases.valid(inputs)
+    level = "seq_mean" if inputs["algorithm"] in loss_cases.MEAN_RATIO else "token"
+    r = loss_cases.of_elements(inputs, ratio.importance_ratio(**pair, level=level))
     high, low = 1.0 + inputs["epsilon_high"], 1.0 - inputs["epsilon_low"]
-    return int(np.sum(mask & (((gain > 0) & (r > high)) | ((gain < 0) & (r < low)))))
+    if inputs["algorithm"] == "gmpo":
+        high, low = np.exp(inputs["epsilon_high"]), np.exp(-inputs["epsilon_low"])
+    return int(np.sum(valid & (((gain > 0) & (r > high)) | ((gain < 0) & (r < low)))))
 
 
 def _largest(values: Array) -> float:
@@ -129,30 +98,54 @@ def _largest(values: Array) -> float:
 
 
 def _register(algorithm: str) -> Callable[[Trial], Iterator[Evidence]]:
-    formula, _ = ALGORITHMS[algorithm]
+    formula, _ = loss_cases.ALGORITHMS[algorithm]
     return gate(
         f"loss.{algorithm.replace('_', '-')}.matches-definition",
         name=f"policy_loss[{algorithm}]",
         question=f"Are {algorithm}'s loss and ∂loss/∂policy those of {formula}?",
         why="A wrong denominator, a dead clip or a detached ratio changes the objective and leaves a plausible curve.",
         ops=(POLICY_LOSS,),
-        cases=_cases(algorithm),
+        cases=tuple(loss_cases.cases_of(algorithm)),
         bounds=BOUNDS,
         probes=(Probe("policy_loss", ("loss", "gradient")),),
     )(_check)
 
 
-for _algorithm in ALGORITHMS:
+for _algorithm in loss_cases.ALGORITHMS:
     _register(_algorithm)
+
+
+@gate(
+    "loss.full-precision",
+    name="policy_loss[precision]",
+    question="Is every element of the gradient, and the loss, within k·2u·S of its definition, for ratios near and far from 1?",
+    why="Rounding a difference of log-probs costs 8 ulp of exp at |D| = 10; a plain sum of a long row costs more.",
+    ops=(POLICY_LOSS,),
+    cases=tuple(loss_cases.precise_cases()),
+    bounds=PRECISE,
+    probes=(Probe("policy_loss", ("loss", "gradient")),),
+)
+def full_precision(t: Trial) -> Iterator[Evidence]:
+    """Hold a subject that computes wider than its data to the bound of kernels, element by element."""
+    inputs = dict(t.inputs)
+    wanted = t.want(POLICY_LOSS, **loss_cases.rounded(inputs))
+    yield from _signals(t, wanted, _distances(inputs))
+    got = t.got(POLICY_LOSS, **inputs)
+    dtype = inputs["policy"].dtype
+    unit, loss, gradient = 2 * UNIT[str(dtype)], *_on_a_branch(wanted, got)
+    yield t.within(f"loss error in 2u·S ({dtype})", loss, wanted.loss, scale=unit * wanted.loss_scale)
+    least = float(np.finfo(dtype).tiny)  # below it the dtype has fewer bits
+    scale = np.where(wanted.gradient_scale > 0.0, np.maximum(wanted.gradient_scale, least), 0.0)
+    yield t.within(f"gradient error in 2u·S ({dtype})", gradient, wanted.gradient, scale=unit * scale)
 
 
 def _poison_case(algorithm: str, value: float, *, quick: bool = False) -> Case:
     def make(rng: np.random.Generator) -> dict[str, Any]:
-        beta = 0.0 if algorithm == "rloo" else 0.04
-        return {**_make(rng, algorithm, {}, {"beta": beta}), "poison": value}
+        return {**clean.make(rng), "poison": value}
 
-    conventions = {"algorithm": algorithm, "dtype": "float32", "kl_ratio": "none"}
-    return Case(f"{algorithm}-{value}", make, quick=quick, conventions=conventions)
+    beta = 0.0 if algorithm == "rloo" else 0.04
+    clean = loss_cases.case(algorithm, f"{algorithm}-{value}", beta=beta, quick=quick)
+    return replace(clean, make=make)
 
 
 @gate(
@@ -163,7 +156,7 @@ def _poison_case(algorithm: str, value: float, *, quick: bool = False) -> Case:
     ops=(POLICY_LOSS,),
     cases=tuple(
         _poison_case(algorithm, value, quick=algorithm == "grpo")
-        for algorithm in ALGORITHMS
+        for algorithm in loss_cases.ALGORITHMS
         for value in (float("nan"), float("-inf"), -1e4)
     ),
     bounds={
@@ -179,8 +172,8 @@ def padding_is_inert(t: Trial) -> Iterator[Evidence]:
     clean = t.got(POLICY_LOSS, **inputs)
     poisoned = {
         name: np.where(mask, inputs[name], np.float32(poison))
-        for name in ("policy", "old", "reference")
-        if inputs[name] is not None
+        for name in ("policy", "old", "reference", "advantages")
+        if inputs[name] is not None and inputs[name].shape == mask.shape
     }
     got = t.got(POLICY_LOSS, **{**inputs, **poisoned})
     differing = int(not _same(clean["loss"], got["loss"])) + int(np.sum(~_same(clean["gradient"], got["gradient"])))

@@ -1,6 +1,6 @@
 """Mistakes in the KL estimators."""
 
-from gates.mutants.planting import in_numpy
+from gates.mutants.planting import in_family, in_numpy
 
 in_numpy(
     "kl.k1-swapped",
@@ -20,7 +20,7 @@ in_numpy(
 )
 in_numpy(
     "kl.k3-inverted",
-    "k3",
+    "numpy_terms:k3",
     "inverted",
     mistake="k3 of −d: the ratio is policy/reference where reference/policy is right",
     source="rlox 1.2 compute_token_kl_schulman: 1.0461 against 1.2310",
@@ -28,9 +28,68 @@ in_numpy(
 )
 in_numpy(
     "kl.k3-expm1-minus-d",
-    "k3",
+    "numpy_terms:k3",
     "expm1_minus_d",
     mistake="expm1(d) − d cancels: 386 ulp off at d = 1e-2 in float32, 0 at 1e-8",
     arises="the obvious way to write exp(d) − d − 1 with expm1",
     caught_by=("kl.k3.matches-definition",),
+)
+in_numpy(
+    "kl.ratio-level-swapped",
+    "kl_weights",
+    "swapped_levels",
+    mistake="a token's estimate is weighted by its sequence's ratio, a sequence's by the token's",
+    arises="a default that follows the loss's level in one of two places",
+    caught_by=("kl.ratio.matches-definition",),
+)
+in_numpy(
+    "kl.ratio-inverted",
+    "kl_weights",
+    "inverted_ratio",
+    mistake="the weight is exp(old − policy)",
+    arises="argument order (policy, old) against (old, policy)",
+    caught_by=("kl.ratio.matches-definition",),
+)
+in_numpy(
+    "kl.ratio-ignored",
+    "kl_weights",
+    "no_ratio",
+    mistake="the estimate is that of on-policy tokens whatever `old` says",
+    arises="kl_ratio that reaches nothing",
+    caught_by=("kl.ratio.matches-definition",),
+)
+in_numpy(
+    "kl.ratio-mean-over-padding",
+    "kl_weights",
+    "padded_mean",
+    mistake="the mean of a sequence's log ratio divides by the padded width",
+    arises="mean over the axis instead of over the mask",
+    caught_by=("kl.ratio.matches-definition",),
+)
+in_family(
+    "logprobs",
+    "kl.full-reversed",
+    "row_divergence",
+    "reversed_arguments",
+    mistake="KL(reference ‖ policy): other modes are sought",
+    arises="torch's kl_div(input, target), whose target comes second",
+    caught_by=("kl.full.matches-definition",),
+)
+in_family(
+    "logprobs",
+    "kl.full-unweighted",
+    "row_divergence",
+    "unweighted",
+    mistake="log p − log q is averaged over the vocabulary, not under p",
+    arises="kl_div with reduction mean",
+    caught_by=("kl.full.matches-definition",),
+)
+in_family(
+    "logprobs",
+    "kl.full-float32-running-sum",
+    "row_divergence",
+    "float32_divergence",
+    mistake="terms of both signs are added one after the other in float32",
+    arises="a loop over the vocabulary in the logits' dtype",
+    caught_by=("kl.full.matches-definition",),
 )

@@ -1,10 +1,11 @@
 """Mistakes in packing."""
 
-from gates.mutants.planting import in_numpy
+from gates.mutants.planting import in_family
 
 _GATE = ("packing.bins-hold-every-sequence-once",)
 
-in_numpy(
+in_family(
+    "packing",
     "packing.one-token-too-many",
     "pack_sequences",
     "overflowing_bins",
@@ -12,7 +13,8 @@ in_numpy(
     arises="lengths taken before the EOS is appended",
     caught_by=_GATE,
 )
-in_numpy(
+in_family(
+    "packing",
     "packing.last-sequence-lost",
     "pack_sequences",
     "lose_the_last",
@@ -20,11 +22,60 @@ in_numpy(
     arises="a loop that closes a bin only when the next sequence opens one",
     caught_by=_GATE,
 )
-in_numpy(
+in_family(
+    "packing",
     "packing.unstable-ties",
     "pack_sequences",
     "unstable_ties",
     mistake="sequences of equal length are ordered differently in every call",
     arises="an unstable sort by length",
     caught_by=_GATE,
+)
+
+_EXACT = ("packing.matches-definition",)
+
+in_family(
+    "packing",
+    "packing.best-fit-is-first-fit",
+    "pack_sequences",
+    "first_fit_always",
+    mistake="best fit takes the first bin with room instead of the fullest",
+    arises="a strategy flag that reaches nothing",
+    caught_by=_EXACT,
+)
+in_family(
+    "packing",
+    "packing.emptiest-bin",
+    "pack_sequences",
+    "emptiest_bin",
+    mistake="best fit takes the bin with the most room: worst fit",
+    arises="a heap ordered by room, where the least room that is enough is wanted",
+    caught_by=_EXACT,
+)
+in_family(
+    "packing",
+    "packing.silent-truncation",
+    "allowed_lengths",
+    "truncate_always",
+    mistake="a sequence longer than a bin is cut to the bin without a word",
+    arises="min(length, max_length) before packing, as a safety net",
+    caught_by=("packing.truncates-only-by-name",),
+)
+in_family(
+    "packing",
+    "packing.efficiency-of-what-was-given",
+    "efficiency",
+    "before_truncation",
+    mistake="the efficiency counts the tokens that truncation cut off",
+    arises="the sum taken over the lengths as they came",
+    caught_by=_EXACT,
+)
+in_family(
+    "packing",
+    "packing.efficiency-per-sequence",
+    "efficiency",
+    "per_sequence",
+    mistake="the efficiency divides by the room of one bin per sequence",
+    arises="len(lengths) where the number of bins belongs",
+    caught_by=_EXACT,
 )

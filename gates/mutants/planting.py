@@ -5,6 +5,7 @@ from __future__ import annotations
 from gates.model import Mutant
 from gates.registry import REGISTRY
 
+PATCHES = "gates.mutants.patches"
 PLAIN = "gates.mutants.patches.plain"
 TRAINER = "gates.mutants.patches.trainer"
 
@@ -12,9 +13,10 @@ TRAINER = "gates.mutants.patches.trainer"
 def in_numpy(
     name: str, seam: str, patch: str, *, mistake: str, caught_by: tuple[str, ...], source: str = "", arises: str = ""
 ) -> None:
-    """Register a mistake in the NumPy subject."""
-    target = f"gates.subjects.numpy:{seam}"
-    REGISTRY.add_mutant(Mutant(name, mistake, "numpy", target, f"{PLAIN}:{patch}", caught_by, source, arises))
+    """Register a mistake in the NumPy subject; `seam` and `patch` may name one of its modules: "numpy_loss:gate"."""
+    target = f"gates.subjects.{seam}" if ":" in seam else f"gates.subjects.numpy:{seam}"
+    where = f"{PATCHES}.{patch}" if ":" in patch else f"{PLAIN}:{patch}"
+    REGISTRY.add_mutant(Mutant(name, mistake, "numpy", target, where, caught_by, source, arises))
 
 
 def in_trainer(
@@ -23,3 +25,19 @@ def in_trainer(
     """Register a mistake in the reference trainer; `seam` is relative to `reference.trainer`."""
     target = f"reference.trainer.{seam}"
     REGISTRY.add_mutant(Mutant(name, mistake, "reference", target, f"{TRAINER}:{patch}", caught_by, source, arises))
+
+
+def in_family(
+    family: str,
+    name: str,
+    seam: str,
+    patch: str,
+    *,
+    mistake: str,
+    caught_by: tuple[str, ...],
+    source: str = "",
+    arises: str = "",
+) -> None:
+    """Register a mistake in a family's own file of the NumPy subject, with its patch in the file of the same name."""
+    target, made = f"gates.subjects.numpy_{family}:{seam}", f"gates.mutants.patches.{family}:{patch}"
+    REGISTRY.add_mutant(Mutant(name, mistake, "numpy", target, made, caught_by, source, arises))

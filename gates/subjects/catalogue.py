@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gates import machine
 from gates.model import ConfigurationError, Subject
 from gates.peers import environments
 from gates.registry import Registry
 
-KERNELS = ("group_advantages", "token_kl", "pack_sequences")
+KERNELS = (
+    "group_advantages",
+    "normalise_then_sum",
+    "token_kl",
+    "full_kl",
+    "selective_log_softmax",
+    "selective_log_softmax_backward",
+    "filtered_logprobs",
+    "sample_tokens",
+    "philox4x32_10",
+    "uniforms",
+    "xtc_coins",
+    "pack_sequences",
+    "importance_ratio",
+    "importance_weights",
+    "ratio_statistics",
+    "policy_loss",
+)
 TRAINER = (
     "policy_loss",
     "loss_from_logits",
@@ -21,7 +40,14 @@ TRAINER = (
     "importance_ratios",
     "train_step",
 )
-SHIPPED = {"numpy": (*KERNELS, "policy_loss"), "rlkernels": KERNELS, "reference": TRAINER}
+SHIPPED = {"numpy": KERNELS, "rlkernels": (*KERNELS, "kernel_bits"), "reference": TRAINER}
+ISAS = {  # the instruction sets that RLKERNELS_ISA forces, and the processor's features that each needs
+    "scalar": (),
+    "avx2": ("avx2", "fma"),
+    "avx512": ("avx512f", "avx512dq", "avx512bw", "avx512vl"),
+    "neon": (),
+}
+ARM = frozenset(("arm64", "aarch64"))
 VARIANTS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, Any]]]] = {
     "mlxrl": {  # the documented parameter sets of its Dr. GRPO; max_tokens = L_max is what `mlxrl` itself runs
         "dr-grpo-without-max-tokens": (("policy_loss",), {"max_tokens": None}),
@@ -38,6 +64,19 @@ def register(registry: Registry) -> None:
     for name, ops in SHIPPED.items():
         remedy = "pip install 'rl-gates[trainer]' brings it" if name == "reference" else ""
         registry.add_subject(Subject(name, HERE / f"{name}.py", f"gates.subjects.{name}", ops=ops, remedy=remedy))
+    for isa in ISAS:
+        offered = _offers(isa)
+        registry.add_subject(
+            Subject(
+                f"rlkernels@{isa}",
+                HERE / "rlkernels.py",
+                "gates.subjects.rlkernels",
+                environment={"RLKERNELS_ISA": isa},
+                ops=KERNELS,
+                default=offered,
+                why_absent="" if offered else f"this processor has no {isa}",
+            )
+        )
     no_choice = "" if sys.platform == "linux" else "MLX has no choice of BLAS on this system"
     registry.add_subject(
         Subject(
@@ -64,6 +103,14 @@ def register(registry: Registry) -> None:
         registry.add_subject(whole)
         for name, (ops, settings) in VARIANTS.get(peer.name, {}).items():
             registry.add_subject(replace(whole, name=f"{peer.name}@{name}", ops=ops, settings=settings))
+
+
+def _offers(isa: str) -> bool:
+    """Return whether this machine runs an instruction set; `rlkernels` itself is asked in its worker only."""
+    arm = platform.machine().lower() in ARM
+    if isa == "scalar":
+        return True
+    return arm if isa == "neon" else not arm and set(ISAS[isa]) <= set(machine.cpu()[1])
 
 
 def from_file(path: str, python: str | None) -> Subject:

@@ -33,7 +33,11 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "dtype": ("float32",),
         "algorithm": ("grpo", "dr_grpo", "rloo"),
         "kl_ratio": ("none", None),
+        "kl_estimator": ("k3",),
         "delta": (None,),
+        "rows": ("mask",),
+        "weights": (False,),
+        "arithmetic": ("float32",),
     },
 }
 DEPARTURES_DOCUMENTED: dict[str, str] = {
@@ -91,7 +95,7 @@ def policy_loss(
     old: Array | None,
     reference: Array | None,
     advantages: Array,
-    mask: Array,
+    mask: Array | None,
     algorithm: str,
     beta: float = 0.0,
     max_length: int | None = None,
@@ -104,6 +108,8 @@ def policy_loss(
     _only_float32("policy", policy)
     if options.get("delta") is not None or (beta and options.get("kl_ratio", "none") != "none"):
         raise NotImplementedError("mlxrl's losses have no two-sided clip (delta) and no KL term times a ratio")
+    if mask is None or options.get("weights") is not None or (beta and options.get("kl_estimator", "k3") != "k3"):
+        raise NotImplementedError("mlxrl's losses take a mask and no off-policy weights, and their KL is k3")
     if np.ndim(advantages) != 1:
         raise NotImplementedError("mlxrl's losses take one advantage per row")
     peer = _algorithm(algorithm, max_length)

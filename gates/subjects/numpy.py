@@ -7,10 +7,13 @@ beside them. The functions between the ops are seams, where `gates prove` plants
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.polynomial.polynomial import polyval
+
+from gates.subjects import numpy_logprobs, numpy_loss, numpy_packing, numpy_ratio, numpy_rewards, numpy_sampling
+from gates.subjects import numpy_terms as common
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,10 +21,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 VERSIONS = {"numpy": np.__version__}
-CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {"policy_loss": {"dapo_denominator": ("global", "group")}}
-
-TAYLOR = np.array([1.0 / math.factorial(k) for k in range(2, 29)])  # 2**28 / 28! is 9e-22: below half an ulp at |d| = 2
-SERIES_RADIUS = 2.0  # nats; beyond it exp(d) - 1 - d cancels nothing
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {"filtered_logprobs": {"ties": ("lower-id",)}}
 
 
 def _widen(name: str, value: Array, shape: tuple[int, ...] | None = None) -> Array:
@@ -45,11 +45,6 @@ def _rounded(value: float, like: Array) -> float:
 def _one_of(name: str, value: object, choices: Sequence[object]) -> None:
     if value not in choices:
         raise ValueError(f"`{name}` is {value!r}, must be one of {', '.join(map(repr, choices))}")
-
-
-def select(values: Array, mask: Array) -> Array:
-    """Return the values where the mask is set and 0 elsewhere, whatever the masked slots hold."""
-    return np.where(mask, values, 0.0)
 
 
 def group_advantages(
@@ -126,43 +121,6 @@ def _deviation(rewards2d: Array, ddof: int) -> Array:
     return np.ldexp(np.sqrt(squares.sum(axis=1, keepdims=True) / np.maximum(count - ddof, 1)), power)
 
 
-def _difference(left: Array, right: Array) -> tuple[Array, Array]:
-    with np.errstate(invalid="ignore", over="ignore"):
-        high = left - right
-        back = high - left
-        low = (left - (high - back)) - (right + back)
-    return high, np.where(np.isfinite(low), low, 0.0)
-
-
-def k3(d: Array) -> Array:
-    """Return exp(d) - d - 1 without cancellation; +inf where exp overflows."""
-    near = np.abs(d) <= SERIES_RADIUS
-    small = np.where(near, d, 0.0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        far = np.where(np.isposinf(d), np.inf, np.exp(d) - 1.0 - d)
-    return np.where(near, small * small * polyval(small, TAYLOR), far)
-
-
-def old_or_policy(policy: Array, old: Array | None) -> Array:
-    """Return the behaviour policy's log-probs; on-policy they are the policy's own, held constant."""
-    return policy if old is None else old
-
-
-def token_ratio(policy: Array, old: Array) -> Array:
-    """Return exp(policy - old) per token."""
-    high, low = _difference(policy, old)
-    with np.errstate(over="ignore"):
-        ratio = np.exp(high)
-    return ratio + np.where(np.isfinite(ratio), ratio, 0.0) * low
-
-
-def sequence_ratio(policy: Array, old: Array, tokens: Array | int) -> Array:
-    """Return exp(Σ(policy - old) / tokens) of each row, (B, 1): a geometric mean, or with tokens = 1 the product."""
-    terms = np.concatenate(_difference(policy, old), axis=1)
-    exact = [math.fsum(row) if np.all(np.isfinite(row)) else np.sum(row) for row in terms]
-    return np.asarray(np.exp(np.array(exact)[:, None] / np.maximum(tokens, 1)))
-
-
 def token_kl(
     policy: Array,
     reference: Array,
@@ -171,31 +129,53 @@ def token_kl(
     mask: Array | None = None,
     lengths: Array | None = None,
     reduction: str = "none",
+    old: Array | None = None,
+    kl_ratio: str = "none",
 ) -> Array:
     """Sampled KL(policy || reference) per token, or its sum or mean per sequence, with d = reference - policy."""
+    _one_of("kl_ratio", kl_ratio, ("none", "token", "sequence"))
     _one_of("estimator", estimator, ("k1", "k2", "k3"))
     _one_of("reduction", reduction, ("none", "sum", "mean"))
     ours = _widen("policy", policy)
     theirs = _widen("reference", reference, ours.shape)
     if ours.ndim not in (1, 2):
         raise ValueError(f"`policy` has shape {ours.shape}, must be (B, T), or (N,) with lengths")
-    if ours.ndim == 1 and lengths is None and reduction != "none":
-        raise ValueError(f"`lengths` is None, must say where the sequences of a 1-D array end for {reduction!r}")
+    if ours.ndim == 1 and lengths is None and (reduction != "none" or kl_ratio == "sequence"):
+        raise ValueError("`lengths` is None, must say where the sequences of a 1-D array end")
     valid, starts = _valid_slots(ours.shape, mask, lengths)
-    high, low = _difference(select(theirs, valid), select(ours, valid))
+    high, low = common.difference(common.select(theirs, valid), common.select(ours, valid))
     with np.errstate(over="ignore", invalid="ignore"):
         if estimator == "k1":
             terms = 0.0 - high
         elif estimator == "k2":
             terms = 0.5 * high * high
         else:
-            value = k3(high)
+            value = common.k3(high)
             terms = value + np.where(np.isfinite(value), np.expm1(high), 0.0) * low
+        if old is not None and kl_ratio != "none":
+            behaviour = _widen("old", old, ours.shape)
+            terms = terms * kl_weights(
+                common.select(ours, valid), common.select(behaviour, valid), valid, starts, kl_ratio
+            )
         if reduction == "none":
             return _narrow(terms, policy)
         rows, marks = (terms, valid) if ours.ndim == 2 else (np.split(t, starts[1:-1]) for t in (terms, valid))
         sums, counts = np.array([row.sum() for row in rows]), np.array([row.sum() for row in marks])
     return _narrow(sums / np.maximum(counts, 1) if reduction == "mean" else sums, policy)
+
+
+def kl_weights(policy: Array, old: Array, valid: Array, starts: Array, kl_ratio: str) -> Array:
+    """Return exp(policy - old) of each token, or of the mean over the tokens of its sequence."""
+    high, low = common.difference(policy, old)
+    if kl_ratio == "sequence":
+        rows = list(range(len(valid))) if valid.ndim == 2 else [slice(a, b) for a, b in pairwise(starts)]
+        means = np.zeros((2, *valid.shape))
+        for row in rows:
+            terms = np.append(high[row], low[row]).tolist()  # masked slots are 0 here
+            total = math.fsum(terms)
+            means[:, row] = np.array([[total], [math.fsum([*terms, -total])]]) / max(1, np.count_nonzero(valid[row]))
+        high, low = means
+    return np.asarray(np.exp(high) * (1.0 + low))
 
 
 def _valid_slots(shape: tuple[int, ...], mask: Array | None, lengths: Array | None) -> tuple[Array, Array]:
@@ -233,167 +213,31 @@ def _whole(lengths: Array | Sequence[int]) -> Array:
     return array.astype(np.int64)
 
 
-def pack_sequences(lengths: Array | Sequence[int], max_length: int) -> tuple[Array, Array]:
-    """First-fit-decreasing bins as (indices, offsets); equal lengths keep their order."""
-    sizes = _whole(lengths)
-    if max_length < 1:
-        raise ValueError(f"`max_length` is {max_length}, must be at least 1")
-    if long := np.flatnonzero(sizes > max_length).tolist():
-        raise ValueError(f"`lengths` is {sizes[long[0]]} at index {long[0]}, must be at most max_length {max_length}")
-    order = np.argsort(-sizes, kind="stable")
-    room = np.full(sizes.size, max_length, dtype=np.int64)  # one bin per sequence is always enough
-    chosen = np.zeros(sizes.size, dtype=np.int64)
-    used = 0
-    for rank, size in enumerate(sizes[order].tolist()):
-        bin_ = int(np.argmax(room[: used + 1] >= size))  # the bin after the last one is empty: something always fits
-        used = max(used, bin_ + 1)
-        room[bin_] -= size
-        chosen[rank] = bin_
-    counts = np.bincount(chosen, minlength=used)[:used]
-    return order[np.argsort(chosen, kind="stable")].astype(np.int64), np.concatenate([[0], np.cumsum(counts)])
-
-
-def policy_loss(  # noqa: PLR0913  the op's keywords
-    *,
-    policy: Array,
-    old: Array | None,
-    reference: Array | None,
-    advantages: Array,
-    mask: Array,
-    algorithm: str,
-    epsilon_low: float | None = None,
-    epsilon_high: float | None = None,
-    delta: float | None = None,
-    beta: float = 0.0,
-    kl_ratio: str | None = "none",
-    **aggregation: Any,
-) -> tuple[float, Array]:
-    """Return the loss to minimise and its gradient with respect to the policy's log-probs (B, T)."""
-    _one_of("algorithm", algorithm, tuple(ROW_WEIGHTS))
-    ours = _widen("policy", policy)
-    if ours.ndim != 2 or not ours.size:
-        raise ValueError(f"`policy` has shape {ours.shape}, must be (B, T) with a row and a slot at least")
-    valid = _boolean(mask, ours.shape)
-    lp = select(ours, valid)
-    before = select(old_or_policy(ours, None if old is None else _widen("old", old, ours.shape)), valid)
-    by_row = algorithm in {"gspo", "rloo"}
-    gain = _row_or_token(advantages, ours.shape, by_row=by_row)
-    bounds = (-math.inf, math.inf, math.inf)
-    if algorithm != "rloo":
-        bounds = _bounds(epsilon_low, epsilon_high, delta, policy)
-    tokens = valid.sum(axis=1, keepdims=True)
-    weight = ROW_WEIGHTS[algorithm](valid, **aggregation)[:, None]
-    with np.errstate(over="ignore", invalid="ignore"):
-        ratio = sequence_ratio(lp, before, tokens if algorithm == "gspo" else 1) if by_row else token_ratio(lp, before)
-        value, slope = _clipped(ratio, gain, *bounds)
-        loss = float(np.sum(select(weight * value, valid)))
-        gradient = weight * slope * (tokens if algorithm == "rloo" else 1)  # a product moves whole with each factor
-        if beta != 0.0:
-            if algorithm == "rloo" or reference is None:
-                raise ValueError(f"`beta` is {beta}, must be 0 without `reference`, and for rloo (KL is in its reward)")
-            _one_of("kl_ratio", kl_ratio, ("none", "token", "sequence"))
-            theirs = select(_widen("reference", reference, ours.shape), valid)
-            kl, pull = _kl_term(lp, before, theirs, tokens, kl_ratio)
-            scaled = _rounded(beta, policy) * weight
-            loss, gradient = loss + float(np.sum(select(scaled * kl, valid))), gradient + scaled * pull
-    return loss, _narrow(select(gradient, valid), policy)
-
-
-def _bounds(low: float | None, high: float | None, delta: float | None, like: Array) -> tuple[float, float, float]:
-    if low is None or high is None or min(low, high) < 0.0:
-        raise ValueError(f"`epsilon_low`, `epsilon_high` are {low}, {high}, must be numbers that are not negative")
-    top = 1.0 + _rounded(high, like)
-    if delta is not None and not delta > top:
-        raise ValueError(f"`delta` is {delta}, must be above 1 + epsilon_high = {top}, or None")
-    return 1.0 - _rounded(low, like), top, math.inf if delta is None else _rounded(delta, like)
-
-
-def _row_or_token(advantages: Array, shape: tuple[int, ...], *, by_row: bool) -> Array:
-    wide = _widen("advantages", advantages)
-    if wide.shape != shape[:1] and (by_row or wide.shape != shape):
-        allowed = f"{shape[:1]}" if by_row else f"{shape[:1]} or {shape}"
-        raise ValueError(f"`advantages` has shape {wide.shape}, must be {allowed}")
-    return np.broadcast_to(wide if wide.ndim == 2 else wide[:, None], shape)
-
-
-def _clipped(ratio: Array, gain: Array, low: float, high: float, cap: float) -> tuple[Array, Array]:
-    positive = gain > 0.0
-    held = np.where(positive, np.minimum(ratio, high), np.minimum(np.maximum(ratio, low), cap))
-    free = np.where(positive, ratio <= high, (ratio >= low) & (ratio <= cap))
-    active = gain != 0.0  # no gain, no loss: not even where the ratio is infinite
-    return select(-gain * held, active), select(-gain * ratio, active & free)
-
-
-def _kl_term(lp: Array, before: Array, reference: Array, tokens: Array, kl_ratio: str | None) -> tuple[Array, Array]:
-    """Return k3 per token times the ratio that `kl_ratio` names, and its slope, which flows through that ratio too."""
-    d = reference - lp
-    kl, pull = k3(d), -np.expm1(d)
-    if kl_ratio == "none":
-        return kl, pull
-    if kl_ratio == "token":
-        ratio = token_ratio(lp, before)
-        return ratio * kl, ratio * -d
-    ratio = sequence_ratio(lp, before, tokens)
-    return ratio * kl, ratio * (pull + kl.sum(axis=1, keepdims=True) / np.maximum(tokens, 1))
-
-
-# What one token of a row weighs in the loss, (B,). A row without tokens counts in B and adds nothing.
-
-
-def _inverse(tokens: Array) -> Array:
-    return np.where(tokens > 0, 1.0 / np.maximum(tokens, 1), 0.0)
-
-
-def _row_mean(mask: Array, **_: object) -> Array:
-    return _inverse(mask.sum(axis=1)) / len(mask)
-
-
-def _block_mean(mask: Array, name: str, sizes: Sequence[int] | None) -> Array:
-    if not sizes or min(sizes) < 1 or sum(sizes) != len(mask):
-        raise ValueError(f"`{name}` gives blocks of {sizes} rows, must be positive and add up to {len(mask)} rows")
-    tokens = np.add.reduceat(mask.sum(axis=1), np.cumsum([0, *sizes[:-1]]))
-    return np.repeat(_inverse(tokens) / len(sizes), sizes)
-
-
-def _dapo_weights(
-    mask: Array, *, dapo_denominator: str | None = None, group_size: int | None = None, **_: object
-) -> Array:
-    if dapo_denominator == "trl":
-        raise NotImplementedError("DAPO's trl denominator counts the generation batch, which one call does not see")
-    _one_of("dapo_denominator", dapo_denominator, ("global", "group"))
-    size = len(mask) if dapo_denominator == "global" else group_size or len(mask) + 1
-    return _block_mean(mask, "group_size", [size] * (len(mask) // size))
-
-
-def _micro_batch_weights(mask: Array, *, micro_batches: Sequence[int] | None = None, **_: object) -> Array:
-    return _block_mean(mask, "micro_batches", micro_batches)
-
-
-def dr_grpo_denominator(mask: Array, max_length: int) -> float:
-    """Return B times the configured L_max, never the batch's longest row."""
-    return float(len(mask) * max_length)
-
-
-def _dr_grpo_weights(mask: Array, *, max_length: int | None = None, **_: object) -> Array:
-    if max_length is None or max_length < 1:
-        raise ValueError(f"`max_length` is {max_length}, must be the configured L_max, at least 1")
-    return np.full(len(mask), 1.0 / dr_grpo_denominator(mask, max_length))
-
-
-# Equal advantages repeated over a row's tokens and averaged over them are the row's own: GSPO and RLOO weigh as GRPO.
-ROW_WEIGHTS: dict[str, Callable[..., Array]] = {
-    "grpo": _row_mean,
-    "dapo": _dapo_weights,
-    "bnpo-trl": _micro_batch_weights,
-    "dr_grpo": _dr_grpo_weights,
-    "gspo": _row_mean,
-    "rloo": _row_mean,
-}
+def _named(names: tuple[str, ...], results: Any) -> dict[str, Any]:
+    return dict(zip(names, results if isinstance(results, tuple) else (results,), strict=False))
 
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "group_advantages": lambda **inputs: {"advantages": group_advantages(**inputs)},
     "token_kl": lambda **inputs: {"kl": token_kl(**inputs)},
-    "pack_sequences": lambda **inputs: dict(zip(("indices", "offsets"), pack_sequences(**inputs), strict=True)),
-    "policy_loss": lambda **inputs: dict(zip(("loss", "gradient"), policy_loss(**inputs), strict=True)),
+    "normalise_then_sum": lambda **inputs: {"advantages": numpy_rewards.normalise_then_sum(**inputs)},
+    "full_kl": lambda **inputs: {"kl": numpy_logprobs.full_kl(**inputs)},
+    "selective_log_softmax": lambda **inputs: _named(
+        ("logprobs", "entropy"), numpy_logprobs.selective_log_softmax(**inputs)
+    ),
+    "selective_log_softmax_backward": lambda **inputs: {
+        "gradient": numpy_logprobs.selective_log_softmax_backward(**inputs)
+    },
+    "filtered_logprobs": lambda **inputs: {"logprobs": numpy_sampling.filtered_logprobs(**inputs)},
+    "sample_tokens": lambda **inputs: _named(("tokens", "logprobs"), numpy_sampling.sample_tokens(**inputs)),
+    "philox4x32_10": lambda **inputs: {"words": numpy_sampling.philox4x32_10(**inputs)},
+    "uniforms": lambda **inputs: {"uniforms": numpy_sampling.uniforms(**inputs)},
+    "xtc_coins": lambda **inputs: {"uniforms": numpy_sampling.xtc_coins(**inputs)},
+    "pack_sequences": lambda **inputs: _named(
+        ("indices", "offsets", "efficiency"), numpy_packing.pack_sequences(**inputs)
+    ),
+    "policy_loss": lambda **inputs: dict(zip(("loss", "gradient"), numpy_loss.policy_loss(**inputs), strict=True)),
+    "importance_ratio": lambda **inputs: {"ratio": numpy_ratio.importance_ratio(**inputs)},
+    "importance_weights": lambda **inputs: {"weights": numpy_ratio.importance_weights(**inputs)},
+    "ratio_statistics": numpy_ratio.ratio_statistics,
 }

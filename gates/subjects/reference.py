@@ -25,13 +25,32 @@ Spec = Mapping[str, Any]
 
 VERSIONS = {"mlx": version("mlx"), "mlx_lm": version("mlx-lm"), "device": str(mx.default_device())}
 LOSS_CONVENTIONS = {"algorithm": ("grpo",), "kl_ratio": ("none",)}
+POLICY_LOSS_CONVENTIONS = {
+    **LOSS_CONVENTIONS,
+    "kl_estimator": ("k3",),
+    "rows": ("mask",),
+    "weights": (False,),
+    "dtype": ("float32",),
+}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "policy_loss": LOSS_CONVENTIONS,
+    "policy_loss": POLICY_LOSS_CONVENTIONS,
     "loss_from_logits": LOSS_CONVENTIONS,
     "rollout": {"path": ("naive", "batched")},
     "token_logits": {"dtype": ("float32", "float64")},
 }
 PATHS = {"naive": naive, "batched": batched}
+OTHER_LOSSES = frozenset(  # what only losses read that this trainer does not have
+    (
+        "max_length",
+        "micro_batches",
+        "dapo_denominator",
+        "group_size",
+        "tokens_in_step",
+        "cispo_bound",
+        "sapo_temperature_positive",
+        "sapo_temperature_negative",
+    )
+)
 
 
 def _settings(
@@ -42,21 +61,24 @@ def _settings(
     delta: float | None = None,
     beta: float = 0.0,
     kl_ratio: str | None = "none",
+    kl_estimator: str | None = "k3",
     **unread: Any,
 ) -> grpo.Settings:
     """The loss's constants; what GRPO's mean over rows of means does not read may be given and is ignored.
 
     Raises:
-        NotImplementedError: another algorithm, a KL weighted by the ratio, or off-policy weights.
+        NotImplementedError: another algorithm or estimator, a KL weighted by the ratio, or off-policy weights.
         TypeError: a keyword that no policy loss has.
     """
     if algorithm != "grpo":
         raise NotImplementedError(f"algorithm {algorithm!r}; this trainer has 'grpo'")
     if beta and kl_ratio not in {None, "none"}:
         raise NotImplementedError(f"kl_ratio {kl_ratio!r}; this trainer has 'none'")
+    if beta and kl_estimator != "k3":
+        raise NotImplementedError(f"kl_estimator {kl_estimator!r}; this trainer has 'k3'")
     if unread.pop("weights", None) is not None:
         raise NotImplementedError("off-policy weights")
-    other = set(unread) - {"max_length", "micro_batches", "dapo_denominator", "group_size", "tokens_in_step"}
+    other = set(unread) - OTHER_LOSSES
     if other:
         raise TypeError(f"unknown keywords {sorted(other)}")
     return grpo.Settings(epsilon_low, epsilon_high, delta, beta)
@@ -80,11 +102,14 @@ def policy_loss(
     old: Array | None,
     reference: Array | None,
     advantages: Array,
-    mask: Array,
+    mask: Array | None = None,
+    lengths: Array | None = None,
     **constants: Any,
 ) -> dict[str, Any]:
     """The loss and its gradient with respect to the policy's log-probs (B, T), by MLX's value_and_grad."""
     settings = _settings(**constants)
+    if mask is None or lengths is not None:
+        raise NotImplementedError("rows by lengths; this trainer's losses take a mask")
     shape = np.shape(policy)
     variable = _shaped("policy", policy, [shape])
     before = None if old is None else _shaped("old", old, [shape])

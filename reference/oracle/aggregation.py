@@ -6,7 +6,19 @@ import numpy as np
 
 from reference.oracle.inputs import Bools, Floats, choice, positive
 
-ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "rloo")
+ALGORITHMS = (
+    "grpo",
+    "dapo",
+    "bnpo-trl",
+    "dr_grpo",
+    "gspo",
+    "gspo-token",
+    "rloo",
+    "cispo",
+    "sapo",
+    "gmpo",
+    "luspo",
+)
 DAPO_DENOMINATORS = ("global", "group", "trl")
 
 
@@ -22,8 +34,9 @@ def row_weights(
 ) -> Floats:
     """Every aggregation is a weighted sum of token losses, with one weight per row.
 
-    "grpo", "gspo", "rloo": 1 / (B n_i), so that a per-sequence loss repeated on its n_i tokens is averaged over rows.
-    "dapo": 1 / (all tokens), or per prompt 1 / (P tokens of the prompt), or 1 / tokens_in_step.
+    "grpo", "sapo", "gspo-token": 1 / (B n_i). "gspo", "rloo", "gmpo": the same, so that a loss of the whole sequence,
+    repeated on its n_i tokens, is averaged over rows. "luspo": 1 / B, so that it counts n_i times.
+    "dapo", "cispo": 1 / (all tokens), or per prompt 1 / (P tokens of the prompt), or 1 / tokens_in_step.
     "bnpo-trl": 1 / (M tokens of the micro-batch). "dr_grpo": 1 / (B max_length).
 
     Args:
@@ -31,9 +44,9 @@ def row_weights(
         algorithm: one of `ALGORITHMS`.
         max_length: "dr_grpo" only: L_max, the configured constant, in tokens.
         micro_batches: "bnpo-trl" only: the number of rows of each micro-batch, in order; sums to B.
-        dapo_denominator: "dapo" only: "global", "group" or "trl".
-        group_size: "dapo" by "group" only: rows per prompt.
-        tokens_in_step: "dapo" by "trl" only: tokens of the generation batch times this window's share of it.
+        dapo_denominator: "dapo" and "cispo" only: "global", "group" or "trl".
+        group_size: "dapo" and "cispo" by "group" only: rows per prompt.
+        tokens_in_step: "dapo" and "cispo" by "trl" only: tokens of the generation batch times this window's share of it.
 
     Returns:
         (B,) float64, 0.0 for a row without tokens.
@@ -42,7 +55,7 @@ def row_weights(
         ValueError: an unknown algorithm, or a parameter that the algorithm needs is missing or does not fit.
 
     Source: DeepSeekMath (arXiv 2402.03300), eq. 3; DAPO (arXiv 2503.14476), eq. 8; Dr. GRPO (arXiv 2503.20783),
-        section 3.2; GSPO (arXiv 2507.18071), eq. 5; TRL's GRPOTrainer ("bnpo-trl", "trl").
+        section 3.2; GSPO (arXiv 2507.18071), eq. 5; LUSPO (arXiv 2602.05261); TRL's GRPOTrainer ("bnpo-trl", "trl").
     """
     choice("algorithm", algorithm, ALGORITHMS)
     lengths = np.sum(mask, axis=1).astype(np.float64)
@@ -50,7 +63,9 @@ def row_weights(
         weights = np.full(len(mask), 1.0 / (len(mask) * positive("max_length", max_length)))
     elif algorithm == "bnpo-trl":
         weights = _mean_over_blocks(lengths, _blocks("micro_batches", micro_batches, len(mask)))
-    elif algorithm == "dapo":
+    elif algorithm == "luspo":
+        weights = np.full(len(mask), 1.0 / len(mask))
+    elif algorithm in ("dapo", "cispo"):
         choice("dapo_denominator", dapo_denominator, DAPO_DENOMINATORS)
         if dapo_denominator == "trl":
             weights = np.full(len(mask), 1.0 / positive("tokens_in_step", tokens_in_step))

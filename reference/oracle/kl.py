@@ -1,13 +1,16 @@
 """The divergence of the policy from its reference, estimated per sampled token or summed over the vocabulary."""
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
-from reference.oracle.exact import finite_or_zero, two_difference
+from reference.oracle.exact import finite_or_zero, two_difference, two_sum
 from reference.oracle.inputs import Bools, Floats, choice, floats, integers, mask_of
 
 ESTIMATORS = ("k1", "k2", "k3")
 REDUCTIONS = ("none", "sum", "mean")
+KL_RATIOS = ("none", "token", "sequence")
 SERIES_RADIUS = 2.0  # nats: the series up to here, exp(d) - 1 - d beyond, where nothing cancels
 SERIES_ORDER = 30  # 2**30 / 30! is 4e-24, far below half an ulp of the sum
 
@@ -40,10 +43,14 @@ def token_kl(
     mask: npt.ArrayLike | None = None,
     lengths: npt.ArrayLike | None = None,
     reduction: str,
+    old: npt.ArrayLike | None = None,
+    kl_ratio: str = "none",
 ) -> Floats:
     """With d = reference - policy on tokens sampled from the policy: k1 = -d, k2 = d**2/2, k3 = exp(d) - d - 1.
 
-    Masked slots are selected away, whatever they hold. A NaN in an unmasked slot stays NaN.
+    Masked slots are selected away, whatever they hold. A NaN in an unmasked slot stays NaN. With `kl_ratio` each
+    token's estimate is multiplied by exp(policy - old), of the token itself or averaged in the exponent over the
+    tokens of its sequence, before any reduction.
 
     Args:
         policy: log-probs in nats, float32 or float64; (B, T), or (N,), the sequences one after the other.
@@ -54,18 +61,22 @@ def token_kl(
             With neither, every slot counts.
         reduction: "none" (shape of `policy`, 0.0 in masked slots), "sum" or "mean" per sequence ((B,), 0.0 for an
             empty one).
+        old: log-probs of the policy that sampled, of the same shape; None is on-policy, where every ratio is 1.
+        kl_ratio: "none", "token" or "sequence".
 
     Returns:
         float64, nats.
 
     Raises:
         ValueError: an unknown convention, shapes or lengths that do not fit, mask and lengths together,
-            a reduction of (N,) without lengths.
+            a reduction or a sequence ratio of (N,) without lengths.
 
-    Source: Schulman (2020), "Approximating KL divergence", http://joschu.net/blog/kl-approx.html.
+    Source: Schulman (2020), "Approximating KL divergence", http://joschu.net/blog/kl-approx.html; the ratio makes
+    the estimate one under the current policy for tokens of another: semantics.md, "KL to the reference".
     """
     choice("reduction", reduction, REDUCTIONS)
     values, counts, sequences = _terms(policy, reference, estimator, mask, lengths)
+    values = values * _ratios(policy, old, kl_ratio, counts, sequences)[0]
     if reduction == "none":
         return np.where(counts, values, 0.0)
     return _reduce(values, counts, sequences, reduction)
@@ -79,8 +90,12 @@ def kl_scale(
     mask: npt.ArrayLike | None = None,
     lengths: npt.ArrayLike | None = None,
     reduction: str,
+    old: npt.ArrayLike | None = None,
+    kl_ratio: str = "none",
 ) -> Floats:
     """The error of an estimate is measured in units of the sum of its absolute terms over the denominator.
+
+    A term times a sequence's ratio counts max(1, |log ratio|) times: the rounding of the mean moves its exponential.
 
     Args:
         policy: as in `token_kl`.
@@ -89,6 +104,8 @@ def kl_scale(
         mask: as in `token_kl`.
         lengths: as in `token_kl`.
         reduction: as in `token_kl`.
+        old: as in `token_kl`.
+        kl_ratio: as in `token_kl`.
 
     Returns:
         float64 of the shape of `token_kl`: |value| ("none"), sum |terms| ("sum"), sum |terms| / n ("mean").
@@ -100,9 +117,11 @@ def kl_scale(
     """
     choice("reduction", reduction, REDUCTIONS)
     values, counts, sequences = _terms(policy, reference, estimator, mask, lengths)
+    ratios, exponents = _ratios(policy, old, kl_ratio, counts, sequences)
+    sizes = np.abs(values) * ratios * (np.maximum(1.0, np.abs(exponents)) if kl_ratio == "sequence" else 1.0)
     if reduction == "none":
-        return np.where(counts, np.abs(values), 0.0)
-    return _reduce(np.abs(values), counts, sequences, reduction)
+        return np.where(counts, sizes, 0.0)
+    return _reduce(sizes, counts, sequences, reduction)
 
 
 def full_kl(policy_logprobs: npt.ArrayLike, reference_logprobs: npt.ArrayLike) -> Floats:
@@ -120,14 +139,69 @@ def full_kl(policy_logprobs: npt.ArrayLike, reference_logprobs: npt.ArrayLike) -
 
     Source: Kullback and Leibler (1951), eq. 2.4.
     """
+    rows, shape = _full_terms(policy_logprobs, reference_logprobs)
+    return np.array([math.fsum(row) if np.all(np.isfinite(row)) else np.sum(row) for row in rows]).reshape(shape)
+
+
+def full_kl_scale(policy_logprobs: npt.ArrayLike, reference_logprobs: npt.ArrayLike) -> Floats:
+    """The error of a full divergence is measured in units of sum_v |p_v (log p_v - log q_v)|.
+
+    Args:
+        policy_logprobs: as in `full_kl`.
+        reference_logprobs: as in `full_kl`.
+
+    Returns:
+        (...) float64, nats.
+
+    Raises:
+        ValueError: as `full_kl`.
+
+    Source: semantics.md, "Accuracy": sums are measured by the sum of their absolute terms.
+    """
+    rows, shape = _full_terms(policy_logprobs, reference_logprobs)
+    return np.asarray(np.sum(np.abs(rows), axis=-1)).reshape(shape)
+
+
+def _full_terms(policy_logprobs: npt.ArrayLike, reference_logprobs: npt.ArrayLike) -> tuple[Floats, tuple[int, ...]]:
+    """The terms p (log p - log q) as rows of a matrix, and the shape of the result."""
     policy = floats("policy_logprobs", policy_logprobs)
     reference = floats("reference_logprobs", reference_logprobs, shape=policy.shape)
-    if not policy.ndim:
-        raise ValueError("`policy_logprobs` is a scalar, must have a vocabulary axis")
+    if not policy.ndim or not policy.shape[-1]:
+        raise ValueError(
+            f"`policy_logprobs` has shape {policy.shape}, must have a vocabulary axis with at least one token"
+        )
     possible = policy > -np.inf
     difference = np.subtract(policy, reference, out=np.zeros(policy.shape), where=possible)
-    terms = np.multiply(np.exp(policy), difference, out=np.zeros(policy.shape), where=possible)
-    return np.asarray(np.sum(terms, axis=-1))
+    finite = possible & (difference < np.inf)
+    terms = np.multiply(np.exp(policy), difference, out=difference.copy(), where=finite)  # any p > 0 times inf is inf
+    return terms.reshape(-1, policy.shape[-1]), policy.shape[:-1]
+
+
+def _ratios(
+    policy: npt.ArrayLike,
+    old: npt.ArrayLike | None,
+    kl_ratio: str,
+    counts: Bools,
+    sequences: list[slice] | None,
+) -> tuple[Floats, Floats]:
+    """Per slot the ratio that multiplies its estimate, and the logarithm of it."""
+    choice("kl_ratio", kl_ratio, KL_RATIOS)
+    if kl_ratio == "sequence" and counts.ndim == 1 and sequences is None:
+        raise ValueError("`lengths` is None, must say where the sequences of a 1-D array end (kl_ratio 'sequence')")
+    zeros = np.zeros(counts.shape)
+    if old is None or kl_ratio == "none":
+        return zeros + 1.0, zeros
+    theirs = floats("old", old, shape=counts.shape)
+    difference, lost = two_difference(np.where(counts, floats("policy", policy), 0.0), np.where(counts, theirs, 0.0))
+    lost = finite_or_zero(lost)
+    if kl_ratio == "sequence":
+        for rows in list(range(len(counts))) if sequences is None else sequences:
+            size = max(1, int(np.count_nonzero(counts[rows])))
+            total, rest = two_sum(np.concatenate([difference[rows], lost[rows]]))
+            difference[rows], lost[rows] = total / size, rest / size
+    with np.errstate(over="ignore"):
+        ratio = np.exp(difference)
+        return np.where(np.isfinite(ratio), ratio * (1.0 + lost), ratio), difference
 
 
 def _terms(

@@ -1,5 +1,7 @@
 """Log-probabilities of tokens from logits, where they lie in a sequence, and the way back for gradients."""
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -84,6 +86,75 @@ def entropy(logits: npt.ArrayLike, *, temperature: float) -> Floats:
     possible = logprobs > -np.inf
     terms = np.multiply(np.exp(logprobs), logprobs, out=np.zeros(logprobs.shape), where=possible)
     return np.asarray(0.0 - np.sum(terms, axis=-1))
+
+
+def selective_log_softmax_backward(
+    logits: npt.ArrayLike,
+    ids: npt.ArrayLike,
+    grad_logprobs: npt.ArrayLike,
+    *,
+    temperature: float,
+    grad_entropy: npt.ArrayLike | None,
+) -> Floats:
+    """dL/dx_v = (g (onehot(id)_v - p_v) - g_H p_v (log p_v + H)) / tau, with g = dL/dlogprob and g_H = dL/dH.
+
+    Args:
+        logits: (..., V) as in `log_softmax`.
+        ids: (...) integers in [0, V).
+        grad_logprobs: (...) dL / d log p(id).
+        temperature: tau, above 0.
+        grad_entropy: (...) dL / dH, or None for none.
+
+    Returns:
+        (..., V) float64; 0 at a token of probability 0 that is not the chosen one.
+
+    Raises:
+        ValueError: as `selective_log_softmax`, or gradients of another shape.
+
+    Source: the chain rule: d log p_id / dx_v = (onehot_v - p_v) / tau, dH / dx_v = -p_v (log p_v + H) / tau.
+    """
+    parts = _backward_parts(logits, ids, grad_logprobs, temperature, grad_entropy)
+    return (parts.upstream * (parts.chosen - parts.p) - parts.upstream_entropy * parts.p * parts.surprise) / temperature
+
+
+def backward_scale(
+    logits: npt.ArrayLike,
+    ids: npt.ArrayLike,
+    grad_logprobs: npt.ArrayLike,
+    *,
+    temperature: float,
+    grad_entropy: npt.ArrayLike | None,
+) -> Floats:
+    """The error of a logit's gradient is measured by its own size and by what the error of log p_v does to it.
+
+    With c_v = |x_v - M| / tau + max(1, log sum exp((x - M) / tau)), the scale of log p_v, the error of p_v is p_v c_v,
+    and that of p_v (log p_v + H) is p_v (c_v |log p_v + H| + c_v + max(1, H)).
+
+    Args:
+        logits: as in `selective_log_softmax_backward`.
+        ids: as in `selective_log_softmax_backward`.
+        grad_logprobs: as in `selective_log_softmax_backward`.
+        temperature: as in `selective_log_softmax_backward`.
+        grad_entropy: as in `selective_log_softmax_backward`.
+
+    Returns:
+        (..., V) float64, at least 0.
+
+    Raises:
+        ValueError: as `selective_log_softmax_backward`.
+
+    Source: semantics.md, "Accuracy", through the formula of the gradient.
+    """
+    parts = _backward_parts(logits, ids, grad_logprobs, temperature, grad_entropy)
+    shifted, log_sum = _shifted(logits, temperature)
+    scale = np.where(shifted > -np.inf, -shifted + np.maximum(1.0, log_sum), 0.0)
+    entropies = entropy(logits, temperature=temperature)[..., None]
+    of_entropy = parts.p * (scale * np.abs(parts.surprise) + scale + np.maximum(1.0, entropies))
+    carried = np.abs(parts.upstream) * parts.p * scale + np.abs(parts.upstream_entropy) * of_entropy
+    value = np.abs(parts.upstream * (parts.chosen - parts.p)) + np.abs(
+        parts.upstream_entropy * parts.p * parts.surprise
+    )
+    return np.asarray((value + carried) / temperature)
 
 
 def completion_slots(prompt_lengths: npt.ArrayLike, lengths: npt.ArrayLike, width: int) -> Bools:
@@ -183,6 +254,35 @@ def logits_gradient(
     gradient = np.zeros(values.shape)
     gradient[scored] = upstream[filled][:, None] * slope / temperature
     return gradient
+
+
+class _BackwardParts(NamedTuple):
+    chosen: Floats  # (..., V), 1 at the id
+    p: Floats  # (..., V)
+    surprise: Floats  # (..., V), log p + H, 0 where p is 0
+    upstream: Floats  # (..., 1)
+    upstream_entropy: Floats  # (..., 1)
+
+
+def _backward_parts(
+    logits: npt.ArrayLike,
+    ids: npt.ArrayLike,
+    grad_logprobs: npt.ArrayLike,
+    temperature: float,
+    grad_entropy: npt.ArrayLike | None,
+) -> _BackwardParts:
+    logprobs = log_softmax(logits, temperature=temperature)
+    shape = logprobs.shape[:-1]
+    _at(logprobs, ids)  # raises on ids that do not fit
+    chosen = (np.arange(logprobs.shape[-1]) == np.asarray(ids)[..., None]).astype(np.float64)
+    possible = logprobs > -np.inf
+    entropies = entropy(logits, temperature=temperature)[..., None]
+    surprise = np.add(logprobs, entropies, out=np.zeros(logprobs.shape), where=possible)
+    upstream = floats("grad_logprobs", grad_logprobs, shape=shape)[..., None]
+    of_entropy = np.zeros(shape) if grad_entropy is None else grad_entropy
+    return _BackwardParts(
+        chosen, np.exp(logprobs), surprise, upstream, floats("grad_entropy", of_entropy, shape=shape)[..., None]
+    )
 
 
 def _shifted(logits: npt.ArrayLike, temperature: float) -> tuple[Floats, Floats]:

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from reference.oracle.inputs import integers
+from reference.oracle.inputs import Ints, choice, integers
+
+STRATEGIES = ("first-fit-decreasing", "best-fit-decreasing")
+OVER_LONG = ("error", "truncate")
 
 
 def check_packing(lengths: npt.ArrayLike, max_length: int, bins: Sequence[npt.ArrayLike]) -> list[str]:
@@ -63,14 +66,81 @@ def first_fit_decreasing(lengths: npt.ArrayLike, max_length: int) -> list[list[i
     """
     sizes = _lengths(lengths, max_length)
     bins: list[list[int]] = []
+    fills: list[int] = []
     for index in sorted(range(len(sizes)), key=lambda index: (-sizes[index], index)):
-        for content in bins:
-            if sum(sizes[other] for other in content) + sizes[index] <= max_length:
-                content.append(index)
+        for number, fill in enumerate(fills):
+            if fill + sizes[index] <= max_length:
+                bins[number].append(index)
+                fills[number] += sizes[index]
                 break
         else:
             bins.append([index])
+            fills.append(sizes[index])
     return bins
+
+
+def best_fit_decreasing(lengths: npt.ArrayLike, max_length: int) -> list[list[int]]:
+    """Longest first, lowest index first among equals, each sequence goes into the fullest bin it still fits in.
+
+    Of bins that are equally full the one that was opened first takes it.
+
+    Args:
+        lengths: (N,) tokens per sequence, in [0, max_length].
+        max_length: tokens per bin, at least 1.
+
+    Returns:
+        For each bin, in the order of opening, the indices in the order of placement.
+
+    Raises:
+        ValueError: a negative or over-long sequence, named by its index and length.
+
+    Source: Johnson (1973), "Near-optimal bin packing algorithms".
+    """
+    sizes = _lengths(lengths, max_length)
+    bins: list[list[int]] = []
+    fills: list[int] = []
+    for index in sorted(range(len(sizes)), key=lambda index: (-sizes[index], index)):
+        fitting = [number for number, fill in enumerate(fills) if fill + sizes[index] <= max_length]
+        if fitting:
+            fullest = min(fitting, key=lambda number: (-fills[number], number))
+            bins[fullest].append(index)
+            fills[fullest] += sizes[index]
+        else:
+            bins.append([index])
+            fills.append(sizes[index])
+    return bins
+
+
+def pack_sequences(
+    lengths: npt.ArrayLike, max_length: int, *, strategy: str, over_long: str
+) -> tuple[Ints, Ints, float]:
+    """Bin b holds the sequences indices[offsets[b]:offsets[b + 1]], and the bins are filled to the share `efficiency`.
+
+    Args:
+        lengths: (N,) tokens per sequence, at least 0.
+        max_length: tokens per bin, at least 1.
+        strategy: "first-fit-decreasing" or "best-fit-decreasing".
+        over_long: what becomes of a sequence longer than a bin: "error", or "truncate", where it keeps its first
+            `max_length` tokens and is packed as that long.
+
+    Returns:
+        indices (N,), offsets (bins + 1,), and tokens kept / (bins max_length), which is 1.0 where there are no bins.
+
+    Raises:
+        ValueError: an unknown convention, a negative length, an over-long sequence with "error".
+
+    Source: semantics.md, "Packing".
+    """
+    choice("strategy", strategy, STRATEGIES)
+    choice("over_long", over_long, OVER_LONG)
+    if over_long == "truncate":
+        lengths = np.minimum(integers("lengths", lengths, least=0), max_length)
+    pack = first_fit_decreasing if strategy == "first-fit-decreasing" else best_fit_decreasing
+    bins = pack(lengths, max_length)
+    indices = np.array([index for content in bins for index in content], dtype=np.int64)
+    offsets = np.cumsum([0, *(len(content) for content in bins)], dtype=np.int64)
+    kept = sum(_lengths(lengths, max_length))
+    return indices, offsets, kept / (len(bins) * max_length) if bins else 1.0
 
 
 def lower_bound(lengths: npt.ArrayLike, max_length: int) -> int:

@@ -1,11 +1,19 @@
 """Kernels of LLM reinforcement-learning post-training, written in Rust.
 
-Arrays are read in place where they are C-contiguous, aligned and of native byte order, and copied otherwise. Nothing is
-converted silently: another element type is a `TypeError` that names the remedy, a wrong value a `ValueError` that shows
-it. float32 data is computed in float64 and rounded once; float64 data uses error-free differences and compensated sums.
+Arrays are those of NumPy, and of any library that offers DLPack for memory that the CPU reads: torch's CPU tensors, MLX
+arrays (one that is still lazy is evaluated by the call). An array is read in place, however large, where it is
+C-contiguous, aligned and of native byte order; otherwise it is copied once, up to 2**31 elements. At most 8 dimensions.
+Nothing is converted silently: another element type is a `TypeError` that names the remedy, a wrong value a `ValueError`
+that shows it. A tensor on a GPU or one that requires grad is refused, with the call that helps.
 
-Large inputs are worked on without the GIL. Another thread that writes to an input meanwhile makes the result
-meaningless; keeping them apart is the caller's business.
+`out` is a NumPy array of the result's shape and type that is C-contiguous, writeable and shares no memory with an
+input; it is returned. After an error it holds anything.
+
+float32 data is computed in float64 and rounded once; float64 data uses error-free differences and compensated sums.
+
+Large inputs are worked on without the GIL. As with NumPy's own functions, keeping other threads from writing to an input
+or to `out` meanwhile is the caller's business: the result would be meaningless. Results never depend on how many
+threads call at once. Interpreters without a GIL are not supported: the wheel does not load there.
 """
 
 from typing import Literal, TypedDict, TypeVar, overload
@@ -42,11 +50,11 @@ def available_isas() -> list[str]:
     this machine cannot follow is an ImportError.
     """
 
-def use_isa(name: str) -> str:
+def use_isa(isa: str) -> str:
     """Makes every later call of this process run on the named instruction set; the fastest is the default.
 
     Args:
-        name: one of `available_isas()`.
+        isa: one of `available_isas()`.
 
     Returns:
         The name of the one before.
@@ -55,20 +63,21 @@ def use_isa(name: str) -> str:
         ValueError: an unknown name, or an instruction set that this machine has not got.
     """
 
-def set_threads(count: int) -> int:
-    """Makes every later call of this process use at most `count` threads; no bit of any result depends on it.
+def set_threads(threads: int) -> int:
+    """Makes every later call of this process use at most so many threads; no bit of any result depends on it.
 
     The default is the number of processors that this process may use; the environment variable RLKERNELS_THREADS sets
     another from the start. Small inputs are always worked on by the calling thread alone.
 
     Args:
-        count: 1 to 1024.
+        threads: 1 to 1024.
 
     Returns:
         The number before.
 
     Raises:
-        ValueError: `count` is out of range.
+        TypeError: `threads` is no integer.
+        ValueError: `threads` is out of range.
     """
 
 def group_advantages(
@@ -80,6 +89,7 @@ def group_advantages(
     eps: float = 1e-4,
     eps_mode: Literal["add", "inside", "threshold"] = "add",
     baseline: Literal["mean", "leave-one-out"] = "mean",
+    out: NDArray[_Float] | None = None,
 ) -> NDArray[_Float]:
     """Advantages A_i = (R_i - baseline_i) / divisor of prompt-major rewards; the defaults are TRL's choice.
 
@@ -95,6 +105,7 @@ def group_advantages(
         eps: finite and at least 0; rounded once to the data's type.
         eps_mode: "add" std + eps; "inside" sqrt(var + eps); "threshold" std, and advantages 0 where std < eps.
         baseline: the mean of the group, or the mean of the others in it.
+        out: where the result goes.
 
     Returns:
         Shape (B,), the type of `rewards`. The error is at most k * 2u * max|R_g| / divisor, k = 4 for float32, 8 for
@@ -103,6 +114,42 @@ def group_advantages(
     Raises:
         TypeError: `rewards` is no array of float32 or float64.
         ValueError: empty or infinite rewards, a length that `group_size` does not divide, an unknown or illegal option.
+    """
+
+def normalise_then_sum(
+    rewards: NDArray[_Float],
+    weights: NDArray[_Float],
+    group_size: int,
+    *,
+    group_ddof: int,
+    group_eps: float,
+    batch_ddof: int,
+    batch_eps: float,
+    out: NDArray[_Float] | None = None,
+) -> NDArray[_Float]:
+    """Advantages of several reward functions: each normalised in its group, their weighted sum over the batch.
+
+    Column f gives z = (R - mean of its group) / (std + group_eps), row i the sum y_i of `weights[f] * z[i, f]`, and the
+    advantage is (y_i - mean) / (std + batch_eps) over the batch. A NaN reward counts 0 in its row's sum; a row is
+    unscored, with advantage 0, only if all its rewards are NaN. Sums that are all the same give exactly 0.
+    Source: GDPO (arXiv 2601.05242).
+
+    Args:
+        rewards: shape (B, F), float32 or float64, one column per reward function, prompt-major.
+        weights: shape (F,), the type of `rewards`, finite.
+        group_size: completions per prompt, at least 1; divides B.
+        group_ddof: 0 or 1: the group's variance divides by n - ddof.
+        group_eps: added to the group's std; finite and at least 0, rounded once to the data's type.
+        batch_ddof: as `group_ddof`, of the batch.
+        batch_eps: as `group_eps`, of the batch.
+        out: where the result goes.
+
+    Returns:
+        Shape (B,), the type of `rewards`, computed in float64.
+
+    Raises:
+        TypeError: not arrays of one float type.
+        ValueError: no rewards, shapes that do not fit, infinite rewards or weights, an illegal option.
     """
 
 @overload
@@ -114,6 +161,9 @@ def token_kl(
     mask: NDArray[np.bool_] | None = None,
     lengths: NDArray[np.integer] | None = None,
     reduction: Literal["none"] = "none",
+    old: NDArray[_Float] | None = None,
+    kl_ratio: Literal["none", "token", "sequence"] = "none",
+    out: NDArray[_Float] | None = None,
 ) -> NDArray[_Float]: ...
 @overload
 def token_kl(
@@ -124,6 +174,9 @@ def token_kl(
     mask: NDArray[np.bool_] | None = None,
     lengths: NDArray[np.integer] | None = None,
     reduction: Literal["none", "sum", "mean"] = "none",
+    old: NDArray[_Float] | None = None,
+    kl_ratio: Literal["none", "token", "sequence"] = "none",
+    out: NDArray[_Float] | None = None,
 ) -> NDArray[_Float] | _Float:
     """KL(policy || reference) from samples of the policy, with d = reference - policy.
 
@@ -132,7 +185,7 @@ def token_kl(
     every token; results below the normal range aside.
 
     An overflow gives +inf (k1: with its sign). A NaN on a token gives the positive quiet NaN, and so do two equal
-    infinities. If only the policy is -inf then k1 = -inf and k2 = k3 = +inf; if only the reference is, all are +inf.
+    infinities, and an estimate of 0 under an infinite ratio. If only the policy is -inf then k1 = -inf and k2 = k3 = +inf; if only the reference is, all are +inf.
     Slots that are no tokens are never used, whatever they hold.
 
     Args:
@@ -143,6 +196,11 @@ def token_kl(
         lengths: integers. (B, T): shape (B,), the first `lengths[i]` slots of row i are tokens. (T,): ragged sequences
             one after the other, `lengths` adds up to T.
         reduction: "none" one value per slot, exactly 0 where no token is; "sum" or "mean" over the tokens of a sequence.
+        old: log-probabilities under the policy that drew the tokens, the same shape and type; None where that is
+            `policy` itself, whose ratios are 1.
+        kl_ratio: multiplies every estimate by "none" 1, "token" exp(policy - old) of the token, "sequence"
+            exp(mean of policy - old) over the tokens of its sequence.
+        out: where the result goes; of shape () where the result would be a scalar.
 
     Returns:
         The type of `policy`. "none": its shape. Otherwise one value per sequence: shape (B,), or a NumPy scalar for
@@ -153,20 +211,309 @@ def token_kl(
         ValueError: shapes that differ, `mask` and `lengths` together, a length out of range, an unknown option.
     """
 
-def pack_sequences(lengths: NDArray[np.integer], max_length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Packs sequences first-fit-decreasing: longest first, each into the first bin that has room; O(n log n).
+def full_kl(
+    policy_logprobs: NDArray[_Float],
+    reference_logprobs: NDArray[_Float],
+    *,
+    out: NDArray[_Float] | None = None,
+) -> NDArray[_Float] | _Float:
+    """KL(policy || reference) = sum_v p_v (log p_v - log q_v) over the whole vocabulary.
 
-    Equal lengths keep their original order. A sequence of length 0 takes no room and goes into the first bin.
+    A token that the policy cannot draw (-inf) adds 0, whatever the reference; one that it can and the reference cannot
+    makes the sum +inf. Any other NaN gives the positive quiet NaN. Source: Kullback and Leibler (1951), eq. 2.4.
+
+    Args:
+        policy_logprobs: normalised log-probabilities in nats, shape (..., V), V at least 1, float32 or float64.
+        reference_logprobs: the same shape and type.
+        out: where the result goes; of shape () where the result would be a scalar.
+
+    Returns:
+        Shape (...), the type of `policy_logprobs`; a NumPy scalar for shape (V,). The error is at most k * 2u times the
+        sum of the absolute terms, k = 4 for float32, 8 for float64.
+
+    Raises:
+        TypeError: not arrays of one float type.
+        ValueError: shapes that differ, or no vocabulary.
+    """
+
+@overload
+def selective_log_softmax(
+    logits: NDArray[np.float64],
+    ids: NDArray[np.integer],
+    *,
+    temperature: float = 1.0,
+    entropy: Literal[False] = False,
+    out: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64] | np.float64: ...
+@overload
+def selective_log_softmax(
+    logits: NDArray[np.float32 | np.float16],
+    ids: NDArray[np.integer],
+    *,
+    temperature: float = 1.0,
+    entropy: Literal[False] = False,
+    out: NDArray[np.float32] | None = None,
+) -> NDArray[np.float32] | np.float32: ...
+@overload
+def selective_log_softmax(
+    logits: NDArray[np.float64], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[True]
+) -> tuple[NDArray[np.float64] | np.float64, NDArray[np.float64] | np.float64]: ...
+@overload
+def selective_log_softmax(
+    logits: NDArray[np.float32 | np.float16],
+    ids: NDArray[np.integer],
+    *,
+    temperature: float = 1.0,
+    entropy: Literal[True],
+) -> tuple[NDArray[np.float32] | np.float32, NDArray[np.float32] | np.float32]:
+    """The log-probability of each row's token, x_id / tau - log sum_v exp(x_v / tau), and its distribution's entropy.
+
+    The logits are read once, in place, and nothing of their size is stored. float16, bfloat16 and float32 are computed in
+    float32 with the exponent carried apart and summed in float64. A logit of -inf is a token of probability 0: -inf where
+    it is chosen, nothing in the entropy. A row that holds NaN or +inf, or nothing but -inf, gives NaN. A log-probability
+    is never above 0, an entropy never below.
+
+    Args:
+        logits: shape (..., V), V at least 1; float16, bfloat16 (ml_dtypes, torch, MLX), float32 or float64.
+        ids: shape (...), integers in [0, V).
+        temperature: tau, finite and above 0; rounded once to the result's type.
+        entropy: whether to return the entropies too.
+        out: where the log-probabilities go; not with `entropy`.
+
+    Returns:
+        Shape (...), in nats: float64 for float64 logits, float32 otherwise; NumPy scalars for shape (V,). With `entropy`
+        (logprobs, entropies). The error of a log-probability is at most k * 2u * (|x_id - M| / tau + max(1, log sum_v
+        exp((x_v - M) / tau))), M the row's maximum, that of an entropy H k * 2u * max(1, H); k = 4, u = 2**-24 for
+        float32, k = 8, u = 2**-53 for float64.
+
+    Raises:
+        TypeError: not arrays of these types.
+        ValueError: shapes that do not fit, no vocabulary, an id outside it (with its index, rows counted in C order), a
+            temperature that is not finite and above 0, `out` with `entropy`.
+    """
+
+def selective_log_softmax_backward(
+    logits: NDArray[np.floating],
+    ids: NDArray[np.integer],
+    grad_logprobs: NDArray[_Float],
+    *,
+    temperature: float = 1.0,
+    grad_entropy: NDArray[_Float] | None = None,
+    out: NDArray[np.floating] | None = None,
+) -> NDArray[np.floating]:
+    """The gradient for the logits: (g * (onehot(id) - p) - g_H * p * (log p + H)) / tau, streamed.
+
+    A row whose g and g_H are 0 gets exactly 0 and is not read: masked tokens may hold anything. A logit of -inf that is
+    not chosen gets exactly 0. A row that holds NaN or +inf, or nothing but -inf, or whose g / tau or g_H / tau is not
+    finite, gets NaN. Source: the chain rule on the definitions of `selective_log_softmax`.
+
+    Args:
+        logits: as for `selective_log_softmax`.
+        ids: as for `selective_log_softmax`.
+        grad_logprobs: g, shape of `ids`; float64 for float64 logits, float32 otherwise.
+        temperature: as for `selective_log_softmax`.
+        grad_entropy: g_H, the same shape and type; 0 where it is not given.
+        out: where the gradient goes; not for bfloat16.
+
+    Returns:
+        Shape and type of `logits`, half types rounded to nearest, ties to even; bfloat16 as the type of the package
+        ml_dtypes. Before that rounding the error is at most k * 2u * (|g| * ([v = id] + p) + |g_H| * p * (|log p| + H))
+        / tau, subnormal results aside.
+
+    Raises:
+        TypeError: not arrays of these types, or bfloat16 without the package ml_dtypes.
+        ValueError: as `selective_log_softmax`, or gradients of another shape.
+    """
+
+def pack_sequences(
+    lengths: NDArray[np.integer],
+    max_length: int,
+    *,
+    strategy: Literal["first-fit-decreasing", "best-fit-decreasing"] = "first-fit-decreasing",
+    over_long: Literal["error", "truncate"] = "error",
+) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
+    """Packs sequences into bins: longest first, each into the bin with room that the strategy names; O(n log n).
+
+    "first-fit-decreasing": the first bin opened. "best-fit-decreasing": the fullest bin, of equally full ones the first
+    opened. Where none has room a new one is opened. Equal lengths keep their original order. A sequence of length 0
+    takes no room: it goes into the first bin, or into the fullest. Source: Johnson (1973), "Near-optimal bin packing
+    algorithms".
 
     Args:
         lengths: shape (N,), integers, in tokens.
         max_length: the room of a bin in tokens, at least 1.
+        strategy: which bin among those with room.
+        over_long: what becomes of a sequence longer than a bin: an error, or it counts as `max_length` tokens, and
+            cutting it is the caller's business.
 
     Returns:
         `indices` (N,), the sequences bin after bin, and `offsets` (bins + 1,): bin b is
-        `indices[offsets[b]:offsets[b + 1]]`. No lengths give no bins: `offsets` is [0].
+        `indices[offsets[b]:offsets[b + 1]]`. No lengths give no bins: `offsets` is [0]. Last `efficiency`, the tokens
+        kept over bins * max_length, 1.0 for no bins.
 
     Raises:
         TypeError: `lengths` is no array of integers.
-        ValueError: `max_length` below 1, or a length below 0 or above `max_length`, with its index.
+        ValueError: `max_length` below 1; a length below 0, or above `max_length` without "truncate", with its index; an
+            unknown option.
+    """
+
+def philox4x32_10(counter: NDArray[np.integer], key: NDArray[np.integer]) -> NDArray[np.uint32]:
+    """Philox 4x32-10 maps a counter of four words and a key of two to four words that look random.
+
+    Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", section 3.3.
+
+    Args:
+        counter: shape (..., 4), integers in [0, 2**32).
+        key: shape (..., 2), integers in [0, 2**32); leading axes broadcast with those of `counter`.
+
+    Returns:
+        Shape (..., 4).
+
+    Raises:
+        TypeError: no arrays of integers.
+        ValueError: a word outside its range, or shapes that do not fit.
+    """
+
+def uniforms(
+    seed: int,
+    round_: int | NDArray[np.integer],
+    prompt: int | NDArray[np.integer],
+    sample: int | NDArray[np.integer],
+    token: int | NDArray[np.integer],
+) -> NDArray[np.float64]:
+    """The uniform of token t of sample j of prompt i, the same in every batch and every order.
+
+    Philox with key = (seed mod 2**32, seed div 2**32) and counter = (token, sample, prompt, round) gives the words
+    w0 ... w3; u = floor((w0 * 2**32 + w1) / 2**11) / 2**53.
+
+    Args:
+        seed: in [0, 2**64).
+        round_: in [0, 2**32), increasing with every rollout, resamples included. This and the next three are integers
+            or arrays of integers and broadcast against each other.
+        prompt: the prompt's stable index in the data.
+        sample: the completion's index within its prompt.
+        token: the token's index within its completion.
+
+    Returns:
+        In [0, 1), multiples of 2**-53; a NumPy scalar where all four are numbers.
+
+    Raises:
+        TypeError: no integers.
+        ValueError: a number outside its range, or shapes that do not broadcast.
+    """
+
+def xtc_coins(
+    seed: int,
+    round_: int | NDArray[np.integer],
+    prompt: int | NDArray[np.integer],
+    sample: int | NDArray[np.integer],
+    token: int | NDArray[np.integer],
+) -> NDArray[np.float64]:
+    """The coin that decides whether XTC acts on a draw: as `uniforms`, of words 2 (high) and 3 of the same counter.
+
+    Args:
+        seed: as in `uniforms`.
+        round_: as in `uniforms`.
+        prompt: as in `uniforms`.
+        sample: as in `uniforms`.
+        token: as in `uniforms`.
+
+    Returns:
+        In [0, 1), multiples of 2**-53; a NumPy scalar where all four are numbers.
+
+    Raises:
+        TypeError: no integers.
+        ValueError: a number outside its range, or shapes that do not broadcast.
+    """
+
+def filtered_logprobs(
+    logits: NDArray[np.floating],
+    *,
+    order: Literal["hf", "mlx-lm"],
+    temperature: float,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    xtc_probability: float = 0.0,
+    xtc_threshold: float = 0.1,
+    xtc_coin: NDArray[np.floating] | None = None,
+    repetition_penalty: float = 1.0,
+    history: NDArray[np.integer] | None = None,
+    out: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """The log-probabilities that the filters leave, each filter on the distribution renormalised over the survivors.
+
+    "hf": repetition penalty, temperature, top-k, top-p, min-p, XTC. "mlx-lm": repetition penalty, then on the
+    untempered distribution top-p, min-p, XTC, top-k, and the temperature last. Among equally likely tokens the lower id
+    comes first, for top-k and top-p. Temperature 0 puts all mass on the lowest id of the maximum of the penalised
+    logits; no other filter acts. All is computed in float64, whatever the logits' type; no row is sorted. Each thread
+    keeps scratch memory of about 40 bytes per token of the largest vocabulary that it has seen.
+
+    Args:
+        logits: shape (B, V), float16, bfloat16, float32 or float64; finite, or -inf for a token that cannot be drawn.
+        order: in which the filters act; the two keep different tokens.
+        temperature: at least 0.
+        top_k: keeps the k likeliest; 0 disables.
+        top_p: keeps the smallest set of likeliest tokens whose mass reaches it, at least one token; in [0, 1], 1.0
+            disables. Holtzman et al., arXiv 1904.09751.
+        min_p: removes tokens below this share of the largest probability; in [0, 1], 0.0 disables. Nguyen et al.,
+            arXiv 2407.01082.
+        xtc_probability: how often XTC acts; in [0, 1], 0.0 disables.
+        xtc_threshold: where it acts, XTC removes every token with a probability above, except the least likely of them.
+        xtc_coin: shape (B,), in [0, 1): XTC acts on the rows whose coin is below `xtc_probability`.
+        repetition_penalty: divides the logit of a token of `history` if positive, else multiplies it; above 0, 1.0
+            disables. Keskar et al., arXiv 1909.05858, section 4.1.
+        history: shape (B, H), ids of earlier tokens, -1 for none; an id that is there twice counts once.
+        out: where the result goes.
+
+    Returns:
+        Shape (B, V), normalised; -inf for removed tokens.
+
+    Raises:
+        TypeError: arrays of other types.
+        ValueError: a NaN or +inf logit or a row of -inf only, with its place; a parameter outside its range, or one
+            that an active filter needs and that is missing; shapes that do not fit.
+    """
+
+def sample_tokens(
+    logits: NDArray[np.floating],
+    uniforms: NDArray[np.floating],
+    *,
+    order: Literal["hf", "mlx-lm"],
+    temperature: float,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    xtc_probability: float = 0.0,
+    xtc_threshold: float = 0.1,
+    xtc_coin: NDArray[np.floating] | None = None,
+    repetition_penalty: float = 1.0,
+    history: NDArray[np.integer] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The token of each row that its uniform draws from the filtered distribution, by inverse transform.
+
+    The token is the least k with C_k > u * C_V, C the running sum of the probabilities in id order, in float64: never a
+    removed token. Tokens do not depend on the batch, the threads or the instruction set. At temperature 0 it is the
+    lowest id of the maximum of the penalised logits.
+
+    Args:
+        logits: as in `filtered_logprobs`, and so are the keywords.
+        uniforms: shape (B,), in [0, 1), as from `rlkernels.uniforms`.
+        order: as in `filtered_logprobs`.
+        temperature: as in `filtered_logprobs`.
+        top_k: as in `filtered_logprobs`.
+        top_p: as in `filtered_logprobs`.
+        min_p: as in `filtered_logprobs`.
+        xtc_probability: as in `filtered_logprobs`.
+        xtc_threshold: as in `filtered_logprobs`.
+        xtc_coin: as in `filtered_logprobs`.
+        repetition_penalty: as in `filtered_logprobs`.
+        history: as in `filtered_logprobs`.
+
+    Returns:
+        Tokens, shape (B,), and their log-probabilities after all filters, the behaviour policy's, shape (B,).
+
+    Raises:
+        TypeError: as `filtered_logprobs`.
+        ValueError: as `filtered_logprobs`, or a uniform outside [0, 1).
     """

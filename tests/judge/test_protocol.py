@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -110,6 +112,16 @@ class TestFrames:
         array = np.arange(12.0).reshape(3, 4)
         assert np.array_equal(worker.rebuild(array, layout), array)
 
+    def test_bfloat16_holds_the_same_values(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where ml_dtypes is, float32 that bfloat16 can hold becomes bfloat16 and comes back; elsewhere that is said."""
+        array = np.array([1.5, -(2.0**-130), np.inf, 0.0], np.float32)
+        narrow = worker.rebuild(array, "bfloat16")
+        assert (narrow.dtype.name, narrow.itemsize) == ("bfloat16", 2)
+        assert round_trip(narrow).tolist() == array.tolist()
+        monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+        with pytest.raises(NotImplementedError, match="without the package ml_dtypes"):
+            worker.rebuild(array, "bfloat16")
+
 
 class TestWorker:
     """How a subject's behaviour becomes an outcome."""
@@ -180,6 +192,27 @@ class TestWorker:
         with pytest.raises(WorkerError) as caught:
             Worker.start(subject("return {}", head=head), threads=1)
         assert caught.value.kind == kind
+
+    def test_a_layout_that_is_not_to_be_had_is_unsupported(self, subject: Maker) -> None:
+        """Where the subject's interpreter has no bfloat16, the call is unsupported and the worker goes on."""
+        bare = subject("return {'y': x}", head="import sys\nsys.modules['ml_dtypes'] = None")
+        running = Worker.start(bare, threads=1)
+        try:
+            inputs = {"x": np.ones(2, np.float32)}
+            refused = running.call("double", inputs, limit_s=10.0, layout={"x": "bfloat16"})
+            assert refused.kind == "unsupported"
+            assert "ml_dtypes" in refused.error
+            assert running.call("double", inputs, limit_s=10.0).kind == "value"
+        finally:
+            running.close()
+
+    def test_a_subjects_own_variables_reach_it(self, subject: Maker) -> None:
+        """What a variant sets in its environment is there when its file loads, and nowhere else."""
+        plain = subject(
+            "return {'y': np.array(len(FORCED))}", head="import os\nFORCED = os.environ.get('RLKERNELS_ISA', '')"
+        )
+        assert call(plain).value["y"] == 0
+        assert call(replace(plain, environment={"RLKERNELS_ISA": "avx2"})).value["y"] == 4
 
     def test_big_frames_both_ways_do_not_block(self, subject: Maker) -> None:
         """Eight megabytes go in and come back although no pipe holds them."""

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from reference.oracle.kl import full_kl, k3, kl_scale, token_kl
+from reference.oracle.kl import full_kl, full_kl_scale, k3, kl_scale, token_kl
 
 POLICY = np.array([[-1.0, -2.0, -3.0], [-1.0, -1.0, -1.0]])
 REFERENCE = np.array([[-2.0, -1.0, -3.0], [-3.0, -1.0, -1.0]])  # d = -1 1 0 | -2 0 0
@@ -131,6 +131,89 @@ class TestTokenKl:
                 function(**options | change)
 
 
+class TestKlRatio:
+    """Estimates times exp(policy - old)."""
+
+    OLD = np.array([[-1.5, -2.0, -2.0], [-2.0, -1.0, -1.0]])  # policy - old = 1/2 0 -1 | 1 0 0
+
+    @pytest.mark.parametrize(
+        ("kl_ratio", "lengths", "values"),
+        [
+            # k1 = 1 -1 0 | 2 0 0
+            ("none", [3, 3], [[1, -1, 0], [2, 0, 0]]),
+            ("token", [3, 3], [[E**0.5, -1, 0], [2 * E, 0, 0]]),
+            ("sequence", [3, 3], [[E ** (-1 / 6), -(E ** (-1 / 6)), 0], [2 * E ** (1 / 3), 0, 0]]),
+            ("sequence", [2, 1], [[E**0.25, -(E**0.25), 0], [2 * E, 0, 0]]),
+            ("sequence", [0, 2], [[0, 0, 0], [2 * E**0.5, 0, 0]]),
+        ],
+    )
+    def test_by_hand(self, kl_ratio: str, lengths: list[int], values: list[list[float]]) -> None:
+        """The token's own ratio, or that of its sequence's mean over the tokens that count."""
+        options: dict[str, Any] = {"estimator": "k1", "old": self.OLD, "kl_ratio": kl_ratio, "lengths": lengths}
+        want = np.array(values)
+        for reduction, expected in (
+            ("none", want),
+            ("sum", want.sum(1)),
+            ("mean", want.sum(1) / np.maximum(lengths, 1)),
+        ):
+            got = token_kl(POLICY, REFERENCE, reduction=reduction, **options)
+            np.testing.assert_allclose(got, expected, rtol=1e-15)
+        np.testing.assert_allclose(kl_scale(POLICY, REFERENCE, reduction="none", **options), np.abs(want), rtol=1e-15)
+
+    @pytest.mark.parametrize("kl_ratio", ["none", "token", "sequence"])
+    def test_on_policy_is_one(self, kl_ratio: str) -> None:
+        """Without `old` the policy sampled itself, and nothing is multiplied."""
+        plain = token_kl(POLICY, REFERENCE, estimator="k3", reduction="none")
+        for old in (None, POLICY):
+            got = token_kl(POLICY, REFERENCE, estimator="k3", reduction="none", old=old, kl_ratio=kl_ratio)
+            np.testing.assert_array_equal(got, plain)
+
+    @pytest.mark.parametrize("kl_ratio", ["token", "sequence"])
+    def test_ragged_agrees_with_mask_and_ignores_what_is_masked(self, kl_ratio: str) -> None:
+        """NaN under the mask of any of the three arrays leaves no trace."""
+        lengths = np.array([2, 1])
+        mask = np.arange(3) < lengths[:, None]
+        policy, reference, old = (np.where(mask, x, math.nan) for x in (POLICY, REFERENCE, self.OLD))
+        options: dict[str, Any] = {"estimator": "k3", "reduction": "sum", "kl_ratio": kl_ratio}
+        dense = token_kl(policy, reference, mask=mask, old=old, **options)
+        assert np.all(dense > 0)
+        ragged = token_kl(policy[mask], reference[mask], lengths=lengths, old=old[mask], **options)
+        np.testing.assert_array_equal(ragged, dense)
+
+    @pytest.mark.parametrize("kl_ratio", ["token", "sequence"])
+    def test_float64_agrees_with_mpmath(self, kl_ratio: str) -> None:
+        """Within 8 * 2u of the scale against fifty digits, for log ratios of a few nats."""
+        rng = np.random.default_rng(4)
+        policy, reference, old = -rng.uniform(0, 6, (3, 1, 40))
+        options: dict[str, Any] = {"estimator": "k3", "reduction": "none", "kl_ratio": kl_ratio, "old": old[None, 0]}
+        got = token_kl(policy, reference, **options)[0]
+        scale = kl_scale(policy, reference, **options)[0]
+        with mpmath.workdps(50):
+            change = [mpmath.mpf(a) - mpmath.mpf(b) for a, b in zip(policy[0], old[0], strict=True)]
+            mean = mpmath.fsum(change) / 40
+            for index, distance in enumerate(
+                mpmath.mpf(b) - mpmath.mpf(a) for a, b in zip(policy[0], reference[0], strict=True)
+            ):
+                ratio = mpmath.exp(change[index] if kl_ratio == "token" else mean)
+                want = (mpmath.exp(distance) - distance - 1) * ratio
+                assert abs(got[index] - want) <= 8 * 2.0**-53 * scale[index]
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"kl_ratio": "row"}, "`kl_ratio` is 'row'"),
+            ({"old": [[1.0]]}, "`old` has shape"),
+            ({"policy": np.ones(3), "reference": np.ones(3), "old": np.ones(3)}, "`lengths` is None"),
+        ],
+    )
+    def test_errors(self, change: dict[str, Any], message: str) -> None:
+        """What does not fit is refused."""
+        options: dict[str, Any] = {"estimator": "k3", "reduction": "none", "policy": POLICY, "reference": REFERENCE}
+        for function in (token_kl, kl_scale):
+            with pytest.raises(ValueError, match=message):
+                function(**options | {"old": self.OLD, "kl_ratio": "sequence"} | change)
+
+
 class TestFullKl:
     """The sum over the vocabulary."""
 
@@ -144,6 +227,38 @@ class TestFullKl:
         with np.errstate(divide="ignore"):
             one, half = np.log([1.0, 0.0]), np.log([0.5, 0.5])
         np.testing.assert_array_equal(full_kl([one, half, one], [half, one, one]), [math.log(2), math.inf, 0])
+
+    def test_a_probability_that_underflows_is_still_possible(self) -> None:
+        """exp(-800) is 0 in float64 and not in truth: against q = 0 the divergence is infinite, never NaN."""
+        assert full_kl([0.0, -800.0], [0.0, -math.inf]) == math.inf
+
+    def test_agrees_with_mpmath(self) -> None:
+        """Within 8 * 2u of the sum of absolute terms, for near and far distributions over 3,000 tokens."""
+        rng = np.random.default_rng(6)
+        logits = rng.normal(0, 4, 3000)
+        for spread in (1e-3, 1.0):
+            policy, reference = (x - np.log(np.sum(np.exp(x))) for x in (logits, logits + rng.normal(0, spread, 3000)))
+            with mpmath.workdps(40):
+                pairs = [(mpmath.mpf(a), mpmath.mpf(b)) for a, b in zip(policy, reference, strict=True)]
+                want = mpmath.fsum(mpmath.exp(a) * (a - b) for a, b in pairs)
+                size = mpmath.fsum(mpmath.exp(a) * abs(a - b) for a, b in pairs)
+                assert abs(full_kl(policy, reference) - want) <= 8 * 2.0**-53 * size
+                assert full_kl_scale(policy, reference) == pytest.approx(float(size), rel=1e-12)
+
+    @pytest.mark.parametrize(
+        ("policy", "reference", "message"),
+        [
+            (1.0, 1.0, "vocabulary axis"),
+            (np.zeros((2, 0)), np.zeros((2, 0)), "vocabulary axis"),
+            ([0.0, 1.0], [0.0], "`reference_logprobs` has shape"),
+        ],
+        ids=["scalar", "no-token", "shapes"],
+    )
+    def test_errors(self, policy: Any, reference: Any, message: str) -> None:
+        """Without a vocabulary there is nothing to sum."""
+        for function in (full_kl, full_kl_scale):
+            with pytest.raises(ValueError, match=message):
+                function(policy, reference)
 
     def test_k3_and_k1_are_unbiased(self) -> None:
         """Expectations of k1 and k3 under p are the full KL; k3 with its arguments swapped is not."""

@@ -1,125 +1,26 @@
 """Policy losses equal a literal transcription of the papers, and their gradients its complex-step derivative."""
 
-import cmath
 import math
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from literal import (
+    BY_ROW,
+    DELTA,
+    HIGH,
+    LOW,
+    MASK,
+    NAN,
+    VARIANTS,
+    batch,
+    combinations,
+    complex_step,
+    literal,
+    options,
+)
 
 from reference.oracle.losses import PolicyLoss, policy_loss
-
-NAN = math.nan
-LENGTHS = np.array([4, 2, 3, 0, 1, 4])  # of three prompts with two completions each; one is empty
-MASK = np.arange(4) < LENGTHS[:, None]
-MASK[0, 1] = False  # masks need not be prefixes
-LOW, HIGH, DELTA, BETA = 0.05, 0.08, 1.2, 0.3
-
-VARIANTS: dict[str, dict[str, Any]] = {
-    "grpo": {"algorithm": "grpo"},
-    "dapo-global": {"algorithm": "dapo", "dapo_denominator": "global"},
-    "dapo-group": {"algorithm": "dapo", "dapo_denominator": "group", "group_size": 2},
-    "dapo-trl": {"algorithm": "dapo", "dapo_denominator": "trl", "tokens_in_step": 16.5},
-    "bnpo-trl": {"algorithm": "bnpo-trl", "micro_batches": [1, 3, 2]},
-    "dr_grpo": {"algorithm": "dr_grpo", "max_length": 7},
-    "gspo": {"algorithm": "gspo"},
-    "rloo": {"algorithm": "rloo"},
-}
-KLS: dict[str, dict[str, Any]] = {
-    "no KL": {"beta": 0.0, "kl_ratio": None, "reference": None},
-    "KL": {"beta": BETA, "kl_ratio": "none"},
-    "KL by token ratio": {"beta": BETA, "kl_ratio": "token"},
-    "KL by sequence ratio": {"beta": BETA, "kl_ratio": "sequence"},
-}
-
-
-def batch() -> dict[str, Any]:
-    """Log-probs whose ratios, per token and per row, are on all sides of all bounds; NaN in masked slots."""
-    rng = np.random.default_rng(4)
-    policy = rng.uniform(-3, -0.5, MASK.shape)
-    old = policy - rng.normal(0, 0.15, MASK.shape) - np.array([0.25, -0.3, 0.1, 0, 0.1, 0.02])[:, None]
-    reference = policy + rng.normal(0, 0.5, MASK.shape)
-    arrays = {"policy": policy, "old": old, "reference": reference}
-    poisoned = {name: np.where(MASK, array, NAN) for name, array in arrays.items()}
-    return poisoned | {"advantages": np.array([-1.5, -0.7, -0.4, 3.0, 0.9, 1.3]), "mask": MASK}
-
-
-def options(variant: str, kl: str, delta: float | None) -> dict[str, Any]:
-    """All keywords of one combination; RLOO has neither clip nor KL."""
-    clip = {"epsilon_low": LOW, "epsilon_high": HIGH, "delta": delta}
-    if variant == "rloo":
-        clip = dict.fromkeys(clip)
-    return batch() | clip | VARIANTS[variant] | KLS[kl]
-
-
-def combinations() -> list[Any]:
-    """Every algorithm with every clip and every KL."""
-    every = [
-        (v, k, d) for v in VARIANTS for k in KLS for d in (None, DELTA) if v != "rloo" or (k, d) == ("no KL", None)
-    ]
-    return [pytest.param(*each, id=f"{each[0]}, {each[1]}, delta {each[2]}") for each in every]
-
-
-def literal(policy: np.ndarray, given: dict[str, Any]) -> complex:
-    """The loss as the papers write it, one token after the other, of complex log-probs."""
-    old, reference, mask = given["old"], given["reference"], given["mask"]
-    advantages = np.broadcast_to(given["advantages"].reshape(len(mask), -1), mask.shape)
-    weights = np.broadcast_to(np.asarray(given.get("weights", np.ones(len(mask)))).reshape(len(mask), -1), mask.shape)
-    low, high, delta = given["epsilon_low"], given["epsilon_high"], given["delta"]
-    rows: list[list[complex]] = []
-    for i in range(len(mask)):
-        tokens = np.flatnonzero(mask[i])
-        total = sum((policy[i, t] - old[i, t] for t in tokens), start=0j)
-        mean = cmath.exp(total / max(len(tokens), 1))
-        row = []
-        for t in tokens:
-            own = cmath.exp(policy[i, t] - old[i, t])
-            r = {"gspo": mean, "rloo": cmath.exp(total)}.get(given["algorithm"], own)
-            if given["algorithm"] == "rloo":
-                term = -r * advantages[i, t]
-            else:
-                bounded = r if delta is None else min(r, delta, key=lambda z: complex(z).real)
-                clipped = min(max(r, 1 - low, key=lambda z: complex(z).real), 1 + high, key=lambda z: complex(z).real)
-                term = -min(bounded * advantages[i, t], clipped * advantages[i, t], key=lambda z: complex(z).real)
-            term *= weights[i, t]
-            if given["beta"]:
-                d = reference[i, t] - policy[i, t]
-                rho = {"none": 1.0, "token": own, "sequence": mean}[given["kl_ratio"]]
-                term += given["beta"] * rho * (cmath.exp(d) - d - 1)
-            row.append(term)
-        rows.append(row)
-    return aggregate(rows, given)
-
-
-def aggregate(rows: list[list[complex]], given: dict[str, Any]) -> complex:
-    """The table of semantics.md."""
-
-    def token_mean(part: list[list[complex]]) -> complex:
-        return sum(map(sum, part), start=0j) / max(sum(map(len, part)), 1)
-
-    if given["algorithm"] == "dapo":
-        if given["dapo_denominator"] == "trl":
-            return sum(map(sum, rows), start=0j) / given["tokens_in_step"]
-        if given["dapo_denominator"] == "group":
-            return sum((token_mean(rows[i : i + 2]) for i in (0, 2, 4)), start=0j) / 3
-        return token_mean(rows)
-    if given["algorithm"] == "bnpo-trl":
-        ends = [0, *np.cumsum(given["micro_batches"])]
-        return sum((token_mean(rows[a:b]) for a, b in pairwise(ends)), start=0j) / len(given["micro_batches"])
-    if given["algorithm"] == "dr_grpo":
-        return sum(map(sum, rows), start=0j) / (len(rows) * given["max_length"])
-    return sum((token_mean([row]) for row in rows), start=0j) / len(rows)
-
-
-def complex_step(given: dict[str, Any]) -> np.ndarray:
-    """The derivative of `literal` by each log-prob, without subtraction."""
-    gradient = np.zeros(MASK.shape)
-    for slot in np.argwhere(MASK):
-        moved = given["policy"].astype(complex)
-        moved[tuple(slot)] += 1e-30j
-        gradient[tuple(slot)] = literal(moved, given).imag / 1e-30
-    return gradient
 
 
 def run(given: dict[str, Any], **change: Any) -> PolicyLoss:
@@ -161,8 +62,8 @@ class TestEveryCombination:
     def test_off_policy_weights(self, variant: str, per_token: bool) -> None:
         """A weight multiplies the clipped term, and neither the KL nor a denominator."""
         kl = "no KL" if variant == "rloo" else "KL by token ratio"
-        given = options(variant, kl, None if variant == "rloo" else DELTA)
-        if per_token and variant in ("gspo", "rloo"):
+        given = options(variant, kl, DELTA)
+        if per_token and variant in BY_ROW:
             with pytest.raises(ValueError, match=r"`weights` has shape \(6, 4\)"):
                 run(given, weights=np.ones(MASK.shape))
             return
@@ -172,9 +73,10 @@ class TestEveryCombination:
         assert got.loss == pytest.approx(literal(given["policy"], given).real, rel=1e-13)
         np.testing.assert_allclose(got.gradient, want, rtol=0, atol=1e-13 * np.abs(want).max())
 
-    def test_advantages_per_token(self) -> None:
+    @pytest.mark.parametrize("variant", [v for v in VARIANTS if v not in BY_ROW])
+    def test_advantages_per_token(self, variant: str) -> None:
         """A token ratio takes an advantage per token, NaN where masked."""
-        given = options("dapo-global", "KL", DELTA)
+        given = options(variant, "KL", DELTA)
         given["advantages"] = np.where(MASK, np.random.default_rng(5).normal(0, 1, MASK.shape), NAN)
         got, want = run(given), complex_step(given)
         assert got.loss == pytest.approx(literal(given["policy"], given).real, rel=1e-13)
@@ -298,7 +200,7 @@ class TestByHand:
 
     def test_kl_gradient_scale_is_its_parts(self) -> None:
         """On-policy, r = 1, A = 1, d = 1, token ratio: policy part -1, KL part -d = -1 times beta 1."""
-        got = one(1.0, 1.0, reference=[[1.0]], beta=1.0, kl_ratio="token")
+        got = one(1.0, 1.0, reference=[[1.0]], beta=1.0, kl_ratio="token", kl_estimator="k3")
         assert (got.gradient[0, 0], got.gradient_scale[0, 0]) == (-2.0, 2.0)
         assert got.loss == pytest.approx(-1 + math.e - 2, rel=1e-15)
         assert got.loss_scale == pytest.approx(1 + math.e - 2, rel=1e-15)
@@ -352,7 +254,12 @@ class TestErrors:
             ("grpo", {"epsilon_high": -0.1}, "`epsilon_high` is -0.1"),
             ("grpo", {"beta": -1.0}, "`beta` is -1.0"),
             ("grpo", {"beta": 1.0}, "`reference` is None"),
-            ("grpo", {"beta": 1.0, "reference": np.zeros((6, 4)), "kl_ratio": None}, "`kl_ratio` is None"),
+            (
+                "grpo",
+                {"beta": 1.0, "reference": np.zeros((6, 4)), "kl_ratio": None, "kl_estimator": "k3"},
+                "`kl_ratio` is None",
+            ),
+            ("grpo", {"beta": 1.0, "reference": np.zeros((6, 4)), "kl_ratio": "none"}, "`kl_estimator` is None"),
             ("grpo", {"mask": np.ones((4, 6))}, "`mask` has shape"),
             ("grpo", {"mask": np.ones((6, 4))}, r"`policy` is nan.*index \(0, 1\)"),
             ("grpo", {"advantages": np.ones(5)}, "`advantages` has shape"),

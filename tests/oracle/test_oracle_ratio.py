@@ -7,7 +7,15 @@ import mpmath
 import numpy as np
 import pytest
 
-from reference.oracle.ratio import importance_weights, ratio_statistics, sequence_ratio, token_ratio
+from reference.oracle.ratio import (
+    importance_ratio,
+    importance_weights,
+    near_bound,
+    ratio_scale,
+    sequence_ratio,
+    token_ratio,
+)
+from reference.oracle.statistics import measured, ratio_statistics
 
 NAN = math.nan
 LN2 = math.log(2)
@@ -47,6 +55,41 @@ class TestRatios:
                 assert abs(got[row] - want) <= 4 * 2.0**-53 * want
                 for ratio, term in zip(tokens[row], terms, strict=True):
                     assert abs(ratio - mpmath.exp(term)) <= 4 * 2.0**-53 * mpmath.exp(term)
+
+    @pytest.mark.parametrize("spread", [1.0, 40.0])
+    def test_mean_agrees_with_mpmath(self, spread: float) -> None:
+        """The geometric mean is within 2 * 2u of forty digits: the mean's own rounding is carried."""
+        rng = np.random.default_rng(2)
+        policy, old = rng.normal(-2, spread, (2, 5, 7)) / 3
+        got = importance_ratio(policy, old, level="seq_mean")
+        with mpmath.workdps(40):
+            for row in range(5):
+                terms = [mpmath.mpf(a) - mpmath.mpf(b) for a, b in zip(policy[row], old[row], strict=True)]
+                want = mpmath.exp(mpmath.fsum(terms) / 7)
+                assert abs(got[row] - want) <= 4 * 2.0**-53 * want
+
+    @pytest.mark.parametrize("level", ["token", "seq_mean", "seq_sum"])
+    def test_layouts(self, level: str) -> None:
+        """Lengths and flat rows give what the mask gives that they mean."""
+        lengths = np.array([2, 1, 0])
+        want = importance_ratio(POLICY, OLD, level=level, mask=MASK)
+        np.testing.assert_array_equal(importance_ratio(POLICY, OLD, level=level, lengths=lengths), want)
+        flat = importance_ratio(POLICY[MASK == 1], OLD[MASK == 1], level=level, lengths=lengths)
+        np.testing.assert_array_equal(flat, want[MASK == 1] if level == "token" else want)
+
+    def test_scale(self) -> None:
+        """A token's unit is its ratio; a sequence's grows with u sum |d|: row 0 has |d| = 3 log 2."""
+        np.testing.assert_allclose(
+            ratio_scale(POLICY, OLD, level="seq_sum", mask=MASK, u=0.5), [0.5 * (1 + 1.5 * LN2), 2 * (1 + LN2 / 2), 1]
+        )
+        assert ratio_scale(POLICY, OLD, level="token", mask=MASK, u=0.5)[0, 1] == pytest.approx(0.25)
+
+    def test_near_a_bound(self) -> None:
+        """Sixteen ulp of the dtype on either side; an infinite bound has no neighbours."""
+        step = 2.0**-23
+        ratios = np.array([1.0, 1 + 16 * step, 1 + 17 * step, 1 - 16 * step, math.inf])
+        got = near_bound(ratios, (1.0, math.inf), np.dtype("float32"))
+        assert got.tolist() == [True, True, False, True, False]
 
     def test_unknown_level(self) -> None:
         """A level is seq_mean or seq_sum."""
@@ -161,3 +204,37 @@ class TestRatioStatistics:
         """Statistics of nothing are not 0."""
         with pytest.raises(ValueError, match="no token"):
             ratio_statistics(POLICY, OLD, MASK * 0, epsilon_low=0.2, epsilon_high=0.2, advantages=None)
+
+    @pytest.mark.parametrize("spread", [0.05, 3.0])
+    def test_agrees_with_mpmath(self, spread: float) -> None:
+        """Means and the ESS of float64 data are within 2 of their own units of 2u of forty digits."""
+        rng = np.random.default_rng(3)
+        policy = rng.uniform(-4, 0, (4, 60)) / 3
+        behaviour = policy - rng.normal(0, spread, policy.shape) / 3
+        found = measured(policy, behaviour, epsilon_low=0.2, epsilon_high=0.2, advantages=None)
+        with mpmath.workdps(40):
+            d = [mpmath.mpf(a) - mpmath.mpf(b) for a, b in zip(policy.flat, behaviour.flat, strict=True)]
+            r = [mpmath.exp(x) for x in d]
+            n = len(d)
+            tail = sorted(abs(x) for x in d)
+            place = mpmath.mpf(99 * (n - 1)) / 100
+            low = int(place)
+            want = {
+                "mean": mpmath.fsum(r) / n,
+                "k3": mpmath.fsum(mpmath.expm1(x) - x for x in d) / n,
+                "chi2": mpmath.fsum(mpmath.expm1(2 * x) for x in d) / n,
+                "ess_per_n": mpmath.fsum(r) ** 2 / (n * mpmath.fsum(x * x for x in r)),
+                "mult_err": mpmath.fsum(mpmath.exp(abs(x)) for x in d) / n,
+                "p99_abs": tail[low] + (tail[low + 1] - tail[low]) * (place - low),
+                "max_abs": tail[-1],
+            }
+            for name, exact in want.items():
+                assert abs(found.values[name] - exact) <= 2 * 2 * 2.0**-53 * found.scales[name], name
+
+    def test_share_at_a_bound(self) -> None:
+        """Two of four ratios are exp(log 1.25), within 16 ulp of the upper bound; either side is right for them."""
+        d = np.array([[math.log(1.25), math.log(1.25), 0.0, 1.0]])
+        found = measured(d, np.zeros((1, 4)), epsilon_low=0.25, epsilon_high=0.25, advantages=[1.0])
+        assert found.near["outside_high"] == found.near["clipped_high"] == 0.5
+        assert found.near["outside_low"] == 0.0
+        assert found.values["outside_high"] in {0.25, 0.5, 0.75}

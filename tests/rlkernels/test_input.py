@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -93,6 +96,7 @@ class TestTypes:
         [
             pytest.param(np.array([1, 0]), "an array of int64", id="integers"),
             pytest.param(np.array([1, 0], np.float16), "an array of float16", id="half"),
+            pytest.param(np.array([1, 0], ml_dtypes.bfloat16), "an array of bfloat16", id="bfloat16"),
             pytest.param(np.array([1, 0], np.longdouble), "an array of (float128|longdouble|float64)", id="long"),
             pytest.param(np.array([1, 0], complex), "an array of complex128", id="complex"),
             pytest.param(np.array([1, 0], object), "an array of object", id="objects"),
@@ -130,8 +134,67 @@ class TestTypes:
             rlkernels.group_advantages(np.array([1.0, 3.0]), 2.0)
 
 
+class TestScalars:
+    """Arguments that are one number or one word name themselves."""
+
+    @pytest.mark.parametrize(
+        ("options", "error", "message"),
+        [
+            pytest.param(
+                {"group_size": 2.0}, TypeError, "`group_size` is of type float, must be an integer", id="float"
+            ),
+            pytest.param({"group_size": None}, TypeError, "`group_size` is of type NoneType, must be an", id="none"),
+            pytest.param(
+                {"group_size": 2**64}, ValueError, "is 18446744073709551616, must fit into 64 bits", id="wide"
+            ),
+            pytest.param(
+                {"group_size": 10**999}, ValueError, "is a number of hundreds of digits, must fit", id="wider"
+            ),
+            pytest.param({"eps": "1e-4"}, TypeError, "`eps` is of type str, must be a number", id="text-for-number"),
+            pytest.param({"eps": 10**309}, ValueError, "`eps` is a number of .*, must fit into float64", id="huge"),
+            pytest.param({"scale": 1}, TypeError, "`scale` is of type int, must be a string", id="number-for-text"),
+            pytest.param({"scale": "\ud800"}, ValueError, "`scale` holds half a surrogate pair", id="surrogate"),
+            pytest.param({"scale": "Group"}, ValueError, '`scale` is "Group", must be one of "group"', id="case"),
+        ],
+    )
+    def test_errors(self, options: dict[str, Any], error: type[Exception], message: str) -> None:
+        """Expected and found; beyond the range is a wrong value like any other."""
+        with pytest.raises(error, match=message):
+            rlkernels.group_advantages(**{"rewards": np.array([1.0, 2.0]), "group_size": 2, **options})
+
+
 class TestSize:
-    """Large inputs, with and without the GIL."""
+    """Large inputs, with and without the GIL, and huge ones."""
+
+    def test_a_huge_copy_is_refused(self) -> None:
+        """2**31 elements that cannot be read in place would take 8 GiB and more: the remedy is the caller's to choose."""
+        policy = np.broadcast_to(np.float32(0), (2, 2**30))
+        message = "`policy` has 2147483648 elements and cannot be read in place, .* numpy.ascontiguousarray"
+        with pytest.raises(ValueError, match=message):
+            rlkernels.token_kl(policy, policy, estimator="k1")
+        lengths = np.broadcast_to(np.int64(1), (2**31,))
+        with pytest.raises(ValueError, match="`lengths` has 2147483648 elements and cannot be read in place"):
+            rlkernels.pack_sequences(lengths, 1)
+
+    @pytest.mark.slow
+    @pytest.mark.skipif(sys.platform != "linux", reason="pages of zeros that take no memory are Linux's")
+    def test_a_huge_array_is_read_in_place(self) -> None:
+        """2**31 + 2 elements, past every 32-bit index; all but the last are one page of zeros, mapped again and again."""
+        no_reserve = 0x4000  # Linux's MAP_NORESERVE, which the module mmap does not name
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve
+        count = 2**31 + 2
+        policy, reference = (
+            np.frombuffer(mmap.mmap(-1, 4 * count, flags=flags), np.float32).reshape(2, -1) for _ in range(2)
+        )
+        policy[1, -1] = 4.0
+        lengths = np.array([0, count // 2])  # the second row alone, up to its end
+        got = rlkernels.token_kl(policy, reference, estimator="k1", lengths=lengths, reduction="sum")
+        assert got.tolist() == [0, 4]
+
+    def test_more_than_eight_dimensions(self) -> None:
+        """Shapes stand on the stack."""
+        with pytest.raises(ValueError, match="`policy` has 9 dimensions, must have at most 8; reshape it"):
+            rlkernels.token_kl(np.zeros((1,) * 9), np.zeros((1,) * 9), estimator="k1")
 
     def test_a_million_rewards(self) -> None:
         """A large input gives what its pieces give."""

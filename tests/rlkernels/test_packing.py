@@ -11,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlkernels
+from reference.oracle.packing import first_fit_decreasing
+
+STRATEGIES = ["first-fit-decreasing", "best-fit-decreasing"]
 
 
-def bins(lengths: list[int], max_length: int) -> list[list[int]]:
+def bins(lengths: list[int], max_length: int, **options: Any) -> list[list[int]]:
     """The packing as lists of original indices."""
-    indices, offsets = rlkernels.pack_sequences(np.array(lengths, np.int64), max_length)
+    indices, offsets, _ = rlkernels.pack_sequences(np.array(lengths, np.int64), max_length, **options)
     assert (indices.dtype, offsets.dtype) == (np.int64, np.int64)
     return [indices[a:b].tolist() for a, b in itertools.pairwise(offsets)]
 
@@ -37,18 +40,79 @@ class TestByHand:
         ],
     )
     def test_bins(self, lengths: list[int], max_length: int, want: list[list[int]]) -> None:
-        """The bins are those found by hand."""
+        """The bins are those found by hand, where both strategies agree."""
         assert bins(lengths, max_length) == want
+        assert bins(lengths, max_length, strategy="best-fit-decreasing") == want
+
+    @pytest.mark.parametrize(
+        ("lengths", "max_length", "first", "best"),
+        [
+            # 5; then 3 and 3 together; the 1 fits to the 5, which is first, and to the 3s, which are fuller
+            pytest.param([5, 3, 3, 1], 7, [[0, 3], [1, 2]], [[0], [1, 2, 3]], id="fullest"),
+            # two bins with 2 left: the first of them, although the other was filled later
+            pytest.param([6, 6, 2], 8, [[0, 2], [1]], [[0, 2], [1]], id="ties-go-to-the-first"),
+            # 6 then 8 full: no length goes into the first bin, or into the fullest
+            pytest.param([8, 9, 0, 0], 10, [[1, 2, 3], [0]], [[1, 2, 3], [0]], id="no-length"),
+            pytest.param([6, 4, 4, 0], 8, [[0, 3], [1, 2]], [[0], [1, 2, 3]], id="no-length-goes-to-the-fullest"),
+        ],
+    )
+    def test_strategies(self, lengths: list[int], max_length: int, first: list[Any], best: list[Any]) -> None:
+        """First fit takes the first bin with room, best fit the fullest."""
+        assert bins(lengths, max_length, strategy="first-fit-decreasing") == first
+        assert bins(lengths, max_length, strategy="best-fit-decreasing") == best
+
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    def test_truncation_is_asked_for_by_name(self, strategy: str) -> None:
+        """A longer sequence counts as a full bin; cutting it is the caller's business."""
+        assert bins([3, 20, 1, 9], 8, strategy=strategy, over_long="truncate") == [[1], [3], [0, 2]]
+
+    @pytest.mark.parametrize(
+        ("lengths", "max_length", "options", "want"),
+        [
+            ([5, 3, 3, 1], 7, {}, 12 / 14),
+            ([], 4, {}, 1.0),
+            ([0], 4, {}, 0.0),
+            ([20, 4], 8, {"over_long": "truncate"}, 12 / 16),
+            ([2**62, 2**62], 2**63 - 1, {}, 0.5),
+        ],
+    )
+    def test_efficiency(self, lengths: list[int], max_length: int, options: Any, want: float) -> None:
+        """The tokens kept over the room of all bins."""
+        *_, efficiency = rlkernels.pack_sequences(np.array(lengths, np.int64), max_length, **options)
+        assert efficiency == want
 
 
-@given(lengths=st.lists(st.integers(0, 50), max_size=200), max_length=st.integers(50, 120))
-def test_every_sequence_once_and_no_bin_too_full(lengths: list[int], max_length: int) -> None:
+@given(
+    lengths=st.lists(st.integers(0, 50), max_size=200),
+    max_length=st.integers(50, 120),
+    strategy=st.sampled_from(STRATEGIES),
+)
+def test_every_sequence_once_and_no_bin_too_full(lengths: list[int], max_length: int, strategy: str) -> None:
     """A permutation; no bin over its room; at most one bin not more than half full."""
-    packed = bins(lengths, max_length)
+    packed = bins(lengths, max_length, strategy=strategy)
     fill = [sum(lengths[i] for i in one) for one in packed]
     assert sorted(i for one in packed for i in one) == list(range(len(lengths)))
     assert all(f <= max_length for f in fill)
     assert sum(2 * f <= max_length for f in fill) <= 1
+
+
+@given(lengths=st.lists(st.integers(0, 50), max_size=100), max_length=st.integers(50, 90))
+def test_first_fit_is_the_oracles(lengths: list[int], max_length: int) -> None:
+    """The same bins as the oracle, which searches them all."""
+    assert bins(lengths, max_length) == first_fit_decreasing(np.array(lengths, np.int64), max_length)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strategy": "bfd"}, '`strategy` is "bfd", must be one of "first-fit-decreasing", "best-fit-decreasing"'),
+        ({"over_long": "split"}, '`over_long` is "split", must be one of "error", "truncate"'),
+    ],
+)
+def test_unknown_options(options: dict[str, Any], message: str) -> None:
+    """The legal names are listed."""
+    with pytest.raises(ValueError, match=message):
+        rlkernels.pack_sequences(np.array([1]), 8, **options)
 
 
 @pytest.mark.parametrize(

@@ -11,20 +11,20 @@ def found(proof: str) -> dict[str, float]:
     return next(line["found"] for line in lines if line["proof"] == proof)
 
 
-def test_exp_and_log_are_within_an_ulp_for_every_float32():
+def test_exp_and_log_are_within_an_ulp_for_every_float32() -> None:
     """All 2**32 inputs were tried, natively and in release."""
     assert found("exp and log")["exp float32 ulp"] <= 1.0
     assert found("exp and log")["log float32 ulp"] <= 1.0
 
 
-def test_float64_exp_and_log_are_a_step_beside_the_platforms_at_most():
+def test_float64_exp_and_log_are_a_step_beside_the_platforms_at_most() -> None:
     """The platform's are right to less than an ulp, so one step is less than 2 ulp."""
     steps = [value for name, value in found("exp and log").items() if "float64" in name]
     assert len(steps) == 2
     assert max(steps) <= 1
 
 
-def test_ten_million_inputs_were_fuzzed():
+def test_ten_million_inputs_were_fuzzed() -> None:
     """Every family has its target, and together they ran at least 10**7 times."""
     executions = found("fuzz")
     targets = Path(__file__).parents[2] / "rust" / "rlkernels" / "fuzz" / "fuzz_targets"
@@ -32,6 +32,12 @@ def test_ten_million_inputs_were_fuzzed():
     assert executions["total"] >= 10**7
 
 
-def test_address_sanitizer_found_nothing():
+def test_address_sanitizer_found_nothing() -> None:
     """The crate's tests passed under it."""
     assert found("AddressSanitizer")["tests passed"] > 0
+
+
+def test_valgrind_found_nothing() -> None:
+    """The tests of the boundary passed under it, and no report had a frame of the kernels."""
+    assert found("valgrind")["tests passed"] > 0
+    assert found("valgrind")["reports"] == 0

@@ -1,6 +1,5 @@
 """The NumPy subject against numbers worked by hand, finite differences and invariants; the oracle is not asked."""
 
-import itertools
 import math
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 
 from gates.subjects import numpy as subject
+from gates.subjects import numpy_terms
 
 Array = np.ndarray[Any, Any]
 NAN, INF = math.nan, math.inf
@@ -122,17 +122,19 @@ class TestTokenKl:
     @pytest.mark.parametrize("d", [1e-2, -1e-2, 1e-8, -1e-8, 1e-150])
     def test_k3_keeps_its_digits_near_zero(self, d: float) -> None:
         """Near 0 k3 is d²/2 + d³/6 + d⁴/24, where expm1(d) - d has no digit left."""
-        assert subject.k3(np.array(d)) == pytest.approx(d * d * (1 / 2 + d / 6 + d * d / 24 + d**3 / 120), rel=1e-11)
+        assert numpy_terms.k3(np.array(d)) == pytest.approx(
+            d * d * (1 / 2 + d / 6 + d * d / 24 + d**3 / 120), rel=1e-11
+        )
 
     @pytest.mark.parametrize("radius", [2.0, -2.0])
     def test_k3_has_no_step_where_the_series_ends(self, radius: float) -> None:
         """Series and closed form meet at |d| = 2 to a few units in the last place."""
-        inside, outside = subject.k3(np.array([radius, radius * (1 + 1e-15)]))
+        inside, outside = numpy_terms.k3(np.array([radius, radius * (1 + 1e-15)]))
         assert outside == pytest.approx(inside, rel=1e-14)
 
     def test_overflow_is_infinite(self) -> None:
         """A difference that exp cannot hold gives +inf, never NaN."""
-        assert subject.k3(np.array([800.0, INF, -INF])).tolist() == [INF, INF, INF]
+        assert numpy_terms.k3(np.array([800.0, INF, -INF])).tolist() == [INF, INF, INF]
 
     def test_masked_slots_are_zero_whatever_they_hold(self) -> None:
         """NaN and infinity under the mask leave no trace."""
@@ -183,46 +185,36 @@ class TestTokenKl:
             subject.token_kl(flat, flat, reduction="sum")
 
 
-class TestPackSequences:
-    """First-fit-decreasing bins."""
+class TestKlRatio:
+    """Estimates under another policy's samples."""
+
+    POLICY, OLD = np.array([[-1.0, -2.0, 9.0]]), np.array([[-1.5, -3.0, NAN]])  # log ratios 1/2 and 1, then masked
 
     @pytest.mark.parametrize(
-        ("lengths", "bins"),
+        ("kl_ratio", "expected"),
         [
-            pytest.param([4, 8, 1, 4, 2, 1], [[1, 4], [0, 3, 2, 5]], id="johnson"),
-            pytest.param([5, 5, 5, 5], [[0, 1], [2, 3]], id="ties-by-index"),
-            pytest.param([0, 10, 0], [[1, 0, 2]], id="zero-fits-anywhere"),
-            pytest.param([6, 7, 3, 4], [[1, 2], [0, 3]], id="exact-fit"),
-            pytest.param([], [], id="none"),
+            ("none", [1, 2, 0]),
+            ("token", [math.exp(0.5), 2 * math.e, 0]),
+            ("sequence", [math.exp(0.75), 2 * math.exp(0.75), 0]),
         ],
     )
-    def test_hand_worked_bins(self, lengths: list[int], bins: list[list[int]]) -> None:
-        """Longest first, each into the first bin of ten with room."""
-        indices, offsets = subject.pack_sequences(np.array(lengths, np.int64), 10)
-        assert [indices[a:b].tolist() for a, b in itertools.pairwise(offsets)] == bins
-        assert (indices.dtype, offsets.dtype) == (np.int64, np.int64)
-        assert offsets[0] == 0
+    def test_hand_worked_ratios(self, kl_ratio: str, expected: list[float]) -> None:
+        """k1 of 1 and 2 times the token's ratio, or the one of the sequence's mean over what counts."""
+        inputs: dict[str, Any] = {"estimator": "k1", "lengths": np.array([2]), "kl_ratio": kl_ratio}
+        reference = np.array([[-2.0, -4.0, NAN]])
+        found = subject.token_kl(self.POLICY, reference, old=self.OLD, **inputs)
+        np.testing.assert_allclose(found, [expected], rtol=1e-15)
+        flat = subject.token_kl(self.POLICY[0, :2], reference[0, :2], old=self.OLD[0, :2], **inputs)
+        np.testing.assert_array_equal(flat, found[0, :2])
+        np.testing.assert_array_equal(subject.token_kl(self.POLICY, reference, **inputs), [[1, 2, 0]])  # on-policy
 
-    def test_random_bins_hold_every_sequence_once(self) -> None:
-        """No sequence is lost or repeated, no bin overflows, and no bin could have taken the next one's first."""
-        lengths = np.random.default_rng(0).integers(0, 100, 500)
-        indices, offsets = subject.pack_sequences(lengths, 100)
-        assert sorted(indices.tolist()) == list(range(500))
-        bins = [lengths[indices[a:b]] for a, b in itertools.pairwise(offsets)]
-        assert max(held.sum() for held in bins) <= 100
-        for k, later in enumerate(bins):
-            assert all(held[held >= later[0]].sum() + later[0] > 100 for held in bins[:k])
-
-    @pytest.mark.parametrize(
-        ("lengths", "max_length", "message"),
-        [
-            ([1, 11], 10, "`lengths` is 11 at index 1, must be at most max_length 10"),
-            ([1, -2], 10, "`lengths` is -2 at index 1"),
-            ([1], 0, "`max_length` is 0"),
-        ],
-        ids=["over-long", "negative", "no-room"],
-    )
-    def test_errors_name_index_and_value(self, lengths: list[int], max_length: int, message: str) -> None:
-        """A sequence that no bin can hold is named by its index and length."""
-        with pytest.raises(ValueError, match=message):
-            subject.pack_sequences(np.array(lengths), max_length)
+    def test_errors_name_the_argument(self) -> None:
+        """An unknown level, an `old` of another shape, and a sequence's ratio without sequences are refused."""
+        flat = np.zeros(3)
+        for changes, message in (
+            ({"kl_ratio": "row"}, "`kl_ratio` is 'row'"),
+            ({"kl_ratio": "token", "old": np.zeros(2)}, "`old` has shape"),
+            ({"kl_ratio": "sequence", "old": flat}, "`lengths` is None"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                subject.token_kl(flat, flat, **changes)

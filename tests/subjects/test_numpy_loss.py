@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.subjects import numpy as subject
+from gates.subjects import numpy as whole
+from gates.subjects import numpy_loss as subject
+from gates.subjects import numpy_ratio, numpy_terms
 
 Array = np.ndarray[Any, Any]
 NAN, INF = math.nan, math.inf
-ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "rloo")
+ALGORITHMS = tuple(subject.SURROGATES)
 
 
 def loss_inputs(algorithm: str, **changes: Any) -> dict[str, Any]:
@@ -18,7 +20,13 @@ def loss_inputs(algorithm: str, **changes: Any) -> dict[str, Any]:
     rng = np.random.default_rng(7)
     mask = np.arange(5) < np.array([5, 2, 0, 4, 1, 3])[:, None]
     policy, old, reference = (np.where(mask, -rng.gamma(1.0, 1.0, mask.shape), NAN) for _ in range(3))
-    clip = {"epsilon_low": None, "epsilon_high": None} if algorithm == "rloo" else {}
+    unclipped = {"epsilon_low": None, "epsilon_high": None, "delta": None}
+    clip = {
+        "rloo": unclipped,
+        "sapo": {**unclipped, "sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.5},
+        "cispo": {"epsilon_low": None, "delta": None, "cispo_bound": "relative"},
+        "gmpo": {"delta": None},
+    }.get(algorithm, {})
     return {
         "policy": policy,
         "old": policy + 0.4 * (old - policy),
@@ -31,8 +39,8 @@ def loss_inputs(algorithm: str, **changes: Any) -> dict[str, Any]:
         "max_length": 8,
         "micro_batches": [2, 4],
         "group_size": 3,
-        **clip,
         **changes,
+        **clip,
     }
 
 
@@ -70,7 +78,7 @@ class TestPolicyLoss:
         loss, _ = subject.policy_loss(**{**inputs, "algorithm": algorithm, **changes})
         assert loss == pytest.approx(expected, abs=1e-15)
 
-    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "cispo"])
     @pytest.mark.parametrize(
         "changes",
         [
@@ -80,6 +88,11 @@ class TestPolicyLoss:
             pytest.param({"beta": 0.3, "kl_ratio": "none"}, id="kl"),
             pytest.param({"beta": 0.3, "kl_ratio": "token"}, id="kl-token"),
             pytest.param({"beta": 0.3, "kl_ratio": "sequence"}, id="kl-sequence"),
+            pytest.param({"beta": 0.3, "kl_ratio": "none", "kl_estimator": "k1"}, id="k1"),
+            pytest.param({"beta": 0.3, "kl_ratio": "token", "kl_estimator": "k1"}, id="k1-token"),
+            pytest.param({"beta": 0.3, "kl_ratio": "token", "kl_estimator": "k2"}, id="k2-token"),
+            pytest.param({"beta": 0.3, "kl_ratio": "sequence", "kl_estimator": "k2"}, id="k2-sequence"),
+            pytest.param({"weights": np.array([0.5, 0.0, 1.0, 2.0, 0.3, 1.7])}, id="weights"),
         ],
     )
     def test_gradient_is_the_slope(self, algorithm: str, changes: dict[str, Any]) -> None:
@@ -99,6 +112,42 @@ class TestPolicyLoss:
         np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-9)
         assert not gradient[~inputs["mask"]].any()
 
+    @pytest.mark.parametrize(
+        "changes",
+        [{}, {"beta": 0.3}, {"cispo_bound": "absolute", "epsilon_high": 0.7}],
+        ids=["plain", "kl", "absolute"],
+    )
+    def test_cispo_gradient_is_the_slope_at_held_ratios(self, changes: dict[str, Any]) -> None:
+        """Moved with the policy, the old log-probs hold every ratio: what is left of the slope is the gradient."""
+        inputs = {**loss_inputs("cispo", dapo_denominator="global"), **changes}
+        _, gradient = subject.policy_loss(**inputs)
+        slope = np.zeros(gradient.shape)
+        for place in np.argwhere(inputs["mask"]):
+            nudge = np.zeros(gradient.shape)
+            nudge[tuple(place)] = 1e-6
+            sides = [
+                subject.policy_loss(**{**inputs, **{name: inputs[name] + side * nudge for name in ("policy", "old")}})[
+                    0
+                ]
+                for side in (1, -1)
+            ]
+            slope[tuple(place)] = (sides[0] - sides[1]) / 2e-6
+        np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-9)
+
+    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    def test_every_layout_is_one_loss(self, algorithm: str) -> None:
+        """A mask, the lengths that it means and flat arrays give the same loss and the same gradients."""
+        inputs = loss_inputs(algorithm, dapo_denominator="group")
+        mask = inputs["mask"]
+        loss, gradient = subject.policy_loss(**inputs)
+        by_length = {"mask": None, "lengths": mask.sum(axis=1)}
+        prefix = subject.policy_loss(**{**inputs, **by_length})
+        flat = {name: inputs[name][mask] for name in ("policy", "old", "reference")}
+        ragged = subject.policy_loss(**{**inputs, **by_length, **flat})
+        assert loss == prefix[0] == ragged[0]
+        np.testing.assert_array_equal(prefix[1], gradient)
+        np.testing.assert_array_equal(ragged[1], gradient[mask])
+
     @pytest.mark.parametrize("algorithm", ALGORITHMS)
     def test_on_policy_gradient_is_alive(self, algorithm: str) -> None:
         """Without old log-probs the ratio is 1 and the gradient is that of old log-probs equal to the policy's."""
@@ -113,7 +162,7 @@ class TestPolicyLoss:
         """At the bound the gradient passes; one step beyond it is 0, on the side that the advantage's sign clips."""
         ratios = np.array([[1.25, np.nextafter(1.25, 2), 0.75, np.nextafter(0.75, 0)]])
         for sign, alive in ((1.0, [True, False, True, True]), (-1.0, [True, True, True, False])):
-            value, slope = subject._clipped(ratios, np.full((1, 4), sign), 0.75, 1.25, INF)
+            value, slope = subject.clipped(ratios, np.full((1, 4), sign), 0.75, 1.25, INF)
             assert (slope[0] != 0).tolist() == alive
             assert np.all(value * sign < 0)
 
@@ -164,10 +213,14 @@ class TestPolicyLoss:
         with pytest.raises(ValueError, match=message):
             subject.policy_loss(**{**loss_inputs(algorithm), **changes})
 
-    def test_trl_denominator_is_unsupported(self) -> None:
-        """The generation batch is not among the inputs, so TRL's denominator is declined, not guessed."""
-        with pytest.raises(NotImplementedError, match="generation batch"):
-            subject.policy_loss(**loss_inputs("dapo", dapo_denominator="trl"))
+    def test_window_of_a_generation_batch(self) -> None:
+        """TRL's denominator is the one that is given, and is needed."""
+        inputs = loss_inputs("dapo", dapo_denominator="trl")
+        whole_step, _ = subject.policy_loss(**loss_inputs("dapo", dapo_denominator="global"))
+        tokens = float(inputs["mask"].sum())
+        assert subject.policy_loss(**inputs, tokens_in_step=2 * tokens)[0] == pytest.approx(whole_step / 2, rel=1e-15)
+        with pytest.raises(ValueError, match="`tokens_in_step` is None"):
+            subject.policy_loss(**inputs)
 
 
 class TestDoor:
@@ -181,38 +234,45 @@ class TestDoor:
             "token_kl": {"policy": pair, "reference": pair},
             "pack_sequences": {"lengths": np.array([1]), "max_length": 2},
             "policy_loss": loss_inputs("grpo"),
+            "importance_ratio": {"policy": pair, "old": pair, "level": "token"},
+            "importance_weights": {"old": pair, "sampling": pair, "correction": "tis", "level": "token", "c_max": 2.0},
         }
-        found = {name: sorted(subject.OPS[name](**inputs)) for name, inputs in calls.items()}
+        found = {name: sorted(whole.OPS[name](**inputs)) for name, inputs in calls.items()}
         assert found == {
+            "importance_ratio": ["ratio"],
+            "importance_weights": ["weights"],
             "group_advantages": ["advantages"],
             "token_kl": ["kl"],
-            "pack_sequences": ["indices", "offsets"],
+            "pack_sequences": ["efficiency", "indices", "offsets"],
             "policy_loss": ["gradient", "loss"],
         }
-        assert set(subject.OPS) == set(calls)
+        assert set(whole.OPS) >= {*calls, "ratio_statistics"}
 
     @pytest.mark.parametrize(
-        ("seam", "mistake"),
+        ("module", "seam", "mistake"),
         [
-            ("scale_divisor", lambda *_: np.full((1, 1), 2.0)),
-            ("constant_groups", lambda rewards: np.ones(len(rewards), bool)),
-            ("k3", lambda d: d * 0.0),
-            ("select", lambda values, _: values),
-            ("dr_grpo_denominator", lambda mask, _: float(mask.size)),
-            ("old_or_policy", lambda policy, _: policy),
-            ("token_ratio", lambda policy, _: np.ones_like(policy)),
+            (whole, "scale_divisor", lambda *_: np.full((1, 1), 2.0)),
+            (whole, "constant_groups", lambda rewards: np.ones(len(rewards), bool)),
+            (numpy_terms, "k3", lambda d: d * 0.0),
+            (numpy_terms, "select", lambda values, _: values),
+            (numpy_terms, "total", lambda values: float(values.size)),
+            (subject, "dr_grpo_denominator", lambda mask, _: float(mask.size)),
+            (subject, "old_or_policy", lambda policy, _: policy),
+            (subject, "clipped", lambda ratio, gain, *_: (ratio * gain, ratio * gain)),
+            (subject, "estimate", lambda d, *_: (d, d)),
+            (numpy_ratio, "token_ratio", lambda policy, _: np.ones_like(policy)),
         ],
     )
-    def test_seams_are_alive(self, seam: str, mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_seams_are_alive(self, module: Any, seam: str, mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """Replacing a seam changes what the ops answer, so a planted mistake is a mistake."""
 
         def answers() -> list[bytes]:
             inputs = loss_inputs("dr_grpo", beta=0.1)
             loss, gradient = subject.policy_loss(**inputs)
-            spread = subject.group_advantages(np.array([1.0, 3.0, 0.0, 8.0]), 2)
-            kl = subject.token_kl(inputs["policy"], inputs["reference"], mask=inputs["mask"])
+            spread = whole.group_advantages(np.array([1.0, 3.0, 0.0, 8.0]), 2)
+            kl = whole.token_kl(inputs["policy"], inputs["reference"], mask=inputs["mask"])
             return [np.float64(loss).tobytes(), gradient.tobytes(), spread.tobytes(), kl.tobytes()]
 
         before = answers()
-        monkeypatch.setattr(subject, seam, mistake)
+        monkeypatch.setattr(module, seam, mistake)
         assert answers() != before

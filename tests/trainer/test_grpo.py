@@ -19,6 +19,7 @@ CONSTANTS = {
     "delta": None,
     "beta": 0.0,
     "kl_ratio": "none",
+    "kl_estimator": "k3",
 }
 
 

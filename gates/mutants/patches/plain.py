@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -139,32 +138,92 @@ def inert_clip(original: Fn) -> Fn:
     return mistaken
 
 
-def overflowing_bins(original: Fn) -> Fn:
-    """Allow one token too many in a bin."""
+def clip_ddof(ddof: int) -> Callable[[Fn], Fn]:
+    """Divide the squares by n - ddof whatever was asked for."""
 
-    def mistaken(lengths: Any, max_length: int) -> Any:
-        return original(np.maximum(lengths - 1, 0), max_length)
+    def patch(original: Fn) -> Fn:
+        def mistaken(rewards: Any, scale: str, asked: Any, *rest: Any) -> Any:
+            del asked
+            return original(rewards, scale, ddof, *rest)
+
+        return mistaken
+
+    return patch
+
+
+always_ddof_0 = clip_ddof(0)
+"""NumPy's default deviation where torch's was asked for."""
+always_ddof_1 = clip_ddof(1)
+"""torch's default deviation where NumPy's was asked for."""
+
+
+def always_add(original: Fn) -> Fn:
+    """Add ε to the deviation in every mode."""
+
+    def mistaken(rewards: Any, scale: str, ddof: Any, eps: Any, mode: Any) -> Any:
+        return original(rewards, scale, ddof, eps, mode and "add")
 
     return mistaken
 
 
-def lose_the_last(original: Fn) -> Fn:
-    """Forget the last sequence of the last bin."""
+def always_scaled(original: Fn) -> Fn:
+    """Divide by the deviation of the group although nothing should divide."""
 
-    def mistaken(*arguments: Any, **rest: Any) -> Any:
-        indices, offsets = original(*arguments, **rest)
-        return indices[:-1], np.minimum(offsets, indices.size - 1)
+    def mistaken(rewards: Any, scale: str, ddof: Any, eps: Any, mode: Any) -> Any:
+        return (
+            original(rewards, "group", 1, 1e-4, "add") if scale == "none" else original(rewards, scale, ddof, eps, mode)
+        )
 
     return mistaken
 
 
-def unstable_ties(original: Fn) -> Fn:
-    """Order sequences of equal length differently in every call."""
-    calls = count(1)
+def other_baseline(original: Fn) -> Fn:
+    """Take the mean of all where that of the others was asked for."""
 
-    def mistaken(lengths: Any, max_length: int) -> Any:
-        shift = next(calls) * 7 % max(1, len(lengths))
-        indices, offsets = original(np.roll(lengths, shift), max_length)
-        return (indices - shift) % len(lengths), offsets
+    def mistaken(*arguments: Any, **choice: Any) -> Any:
+        return original(*arguments, **{**choice, "baseline": "mean"})
+
+    return mistaken
+
+
+def float32_sums(original: Fn) -> Fn:
+    """Take means of float64 rewards in float32."""
+
+    def mistaken(rewards: Any, *rest: Any, **choice: Any) -> Any:
+        return original(rewards.astype(np.float32), *rest, **choice).astype(rewards.dtype)
+
+    return mistaken
+
+
+def swapped_levels(original: Fn) -> Fn:
+    """Weight a token's estimate by its sequence's ratio, and the other way round."""
+    other = {"token": "sequence", "sequence": "token"}
+
+    def mistaken(*arguments: Any) -> Any:
+        *rest, level = arguments
+        return original(*rest, other[level])
+
+    return mistaken
+
+
+def inverted_ratio(original: Fn) -> Fn:
+    """Weight by exp(old - policy)."""
+
+    def mistaken(policy: Any, old: Any, *rest: Any) -> Any:
+        return original(old, policy, *rest)
+
+    return mistaken
+
+
+def no_ratio(original: Fn) -> Fn:
+    """Weight by 1 whatever was asked for."""
+    return lambda *arguments: np.ones_like(original(*arguments))
+
+
+def padded_mean(original: Fn) -> Fn:
+    """Divide the log ratio of a sequence by the width of the batch, its padding included."""
+
+    def mistaken(policy: Any, old: Any, valid: Any, *rest: Any) -> Any:
+        return original(policy, old, np.ones_like(valid), *rest)
 
     return mistaken

@@ -1,29 +1,30 @@
-//! `group_advantages` for Python.
+//! `group_advantages` and `normalise_then_sum` for Python.
 
-use numpy::{Element, PyArray1, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rlkernels::Float;
-use rlkernels::advantages::{self, Convention};
+use rlkernels::advantages::{self, Convention, Stages};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{FloatArray, elements, float_array, one_dimensional, whole};
+use crate::input::{Array, Element, Floats, Output, Shape, arguments, by_float, shown};
 
-/// Advantages `(reward - baseline) / divisor` of prompt-major rewards, in groups of `group_size`.
-///
-/// The documentation stands in the type stub `rlkernels/__init__.pyi`. The defaults are TRL's choice.
+arguments! { whole group_size, text scale, whole ddof, number eps, text eps_mode, text baseline,
+whole group_ddof, number group_eps, whole batch_ddof, number batch_eps }
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/group_advantages"))]
 #[pyfunction]
-#[pyo3(signature = (rewards, group_size, *, scale="group", ddof=1, eps=1e-4, eps_mode="add", baseline="mean"))]
+#[pyo3(signature = (rewards, group_size, *, scale="group", ddof=1, eps=1e-4, eps_mode="add", baseline="mean", out=None))]
 #[allow(clippy::too_many_arguments)] // Python's keywords, one each
 pub(crate) fn group_advantages<'py>(
-    py: Python<'py>,
     rewards: &Bound<'py, PyAny>,
-    group_size: &Bound<'py, PyAny>,
-    scale: &str,
-    ddof: i64,
-    eps: f64,
-    eps_mode: &str,
-    baseline: &str,
+    #[pyo3(from_py_with = group_size)] group_size: i64,
+    #[pyo3(from_py_with = scale)] scale: &str,
+    #[pyo3(from_py_with = ddof)] ddof: i64,
+    #[pyo3(from_py_with = eps)] eps: f64,
+    #[pyo3(from_py_with = eps_mode)] eps_mode: &str,
+    #[pyo3(from_py_with = baseline)] baseline: &str,
+    out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let convention = Convention {
         scale: scale.parse().map_err(value_error)?,
@@ -32,28 +33,81 @@ pub(crate) fn group_advantages<'py>(
         eps_mode: eps_mode.parse().map_err(value_error)?,
         baseline: baseline.parse().map_err(value_error)?,
     };
-    let group_size = whole("group_size", group_size)?;
-    match float_array("rewards", rewards)? {
-        FloatArray::F32(array) => computed(py, &array, group_size, &convention),
-        FloatArray::F64(array) => computed(py, &array, group_size, &convention),
+    by_float!(Floats::extract("rewards", rewards)?, |rewards| computed(
+        rewards.one_dimensional()?,
+        group_size,
+        &convention,
+        out
+    ))
+}
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/normalise_then_sum"))]
+#[pyfunction]
+#[pyo3(signature = (rewards, weights, group_size, *, group_ddof, group_eps, batch_ddof, batch_eps, out=None))]
+#[allow(clippy::too_many_arguments)] // Python's keywords, one each
+pub(crate) fn normalise_then_sum<'py>(
+    rewards: &Bound<'py, PyAny>,
+    weights: &Bound<'py, PyAny>,
+    #[pyo3(from_py_with = group_size)] group_size: i64,
+    #[pyo3(from_py_with = group_ddof)] group_ddof: i64,
+    #[pyo3(from_py_with = group_eps)] group_eps: f64,
+    #[pyo3(from_py_with = batch_ddof)] batch_ddof: i64,
+    #[pyo3(from_py_with = batch_eps)] batch_eps: f64,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let stages = Stages {
+        group_ddof,
+        group_eps,
+        batch_ddof,
+        batch_eps,
+    };
+    by_float!(Floats::extract("rewards", rewards)?, |rewards| {
+        let weights = rewards.of_type("weights", weights)?.one_dimensional()?;
+        summed(&rewards, &weights, group_size, &stages, out)
+    })
+}
+
+fn summed<'py, T: Element + Float>(
+    rewards: &Array<'py, T>,
+    weights: &Array<'py, T>,
+    group_size: i64,
+    stages: &Stages,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = rewards.py();
+    let &[rows, functions] = &**rewards.shape() else {
+        return Err(PyValueError::new_err(format!(
+            "`rewards` has shape {}, must be (rows, reward functions)",
+            shown(rewards.shape())
+        )));
+    };
+    if functions != weights.as_slice().len() {
+        return Err(PyValueError::new_err(format!(
+            "`weights` has {} elements, must have {functions} like the columns of `rewards`",
+            weights.as_slice().len()
+        )));
     }
+    let mut out = Output::<T>::new_or(py, out, &Shape::line(rows), &[rewards, weights])?;
+    let to = out.as_mut_slice();
+    let (rewards, weights) = (rewards.as_slice(), weights.as_slice());
+    detach_if_large(py, rewards.len(), || {
+        advantages::normalise_then_sum(rewards, weights, group_size, stages, to)
+    })
+    .map_err(value_error)?;
+    out.finish()
 }
 
 fn computed<'py, T: Element + Float>(
-    py: Python<'py>,
-    rewards: &PyReadonlyArrayDyn<'py, T>,
+    rewards: Array<'py, T>,
     group_size: i64,
     convention: &Convention,
+    out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    one_dimensional("rewards", rewards.shape())?;
-    let rewards = elements(rewards)?;
-    let result = PyArray1::<T>::zeros(py, rewards.len(), false);
-    let mut guard = result.readwrite();
-    let out = guard.as_slice_mut()?;
+    let mut out = Output::<T>::new_or(rewards.py(), out, rewards.shape(), &[&rewards])?;
+    let (py, rewards, to) = (rewards.py(), rewards.as_slice(), out.as_mut_slice());
     detach_if_large(py, rewards.len(), || {
-        advantages::group_advantages(rewards, group_size, convention, out)
+        advantages::group_advantages(rewards, group_size, convention, to)
     })
     .map_err(value_error)?;
-    drop(guard);
-    Ok(result.into_any())
+    out.finish()
 }

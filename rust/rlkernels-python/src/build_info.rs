@@ -8,8 +8,11 @@ use rlkernels::isa::{self, Isa};
 use rlkernels::parallel;
 
 use crate::errors::value_error;
+use crate::input::arguments;
 
-/// Facts about this build and this machine; the keys are documented in the type stub.
+arguments! { text isa, size threads }
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/build_info"))]
 #[pyfunction]
 pub(crate) fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let info = PyDict::new(py);
@@ -24,23 +27,23 @@ pub(crate) fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(info)
 }
 
-/// The instruction sets of this machine for which the kernels are compiled, slowest first.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/available_isas"))]
 #[pyfunction]
 pub(crate) fn available_isas() -> Vec<&'static str> {
     isa::available().into_iter().map(Isa::name).collect()
 }
 
-/// Makes every later call run on the named instruction set; returns the name of the one before.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/use_isa"))]
 #[pyfunction]
-pub(crate) fn use_isa(name: &str) -> PyResult<&'static str> {
-    let isa: Isa = name.parse().map_err(value_error)?;
+pub(crate) fn use_isa(#[pyo3(from_py_with = isa)] isa: &str) -> PyResult<&'static str> {
+    let isa: Isa = isa.parse().map_err(value_error)?;
     isa::choose(isa).map(Isa::name).map_err(value_error)
 }
 
-/// Makes every later call use at most `count` threads; returns the number before.
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/set_threads"))]
 #[pyfunction]
-pub(crate) fn set_threads(count: usize) -> PyResult<usize> {
-    parallel::set_threads(count).map_err(value_error)
+pub(crate) fn set_threads(#[pyo3(from_py_with = threads)] threads: usize) -> PyResult<usize> {
+    parallel::set_threads(threads).map_err(value_error)
 }
 
 /// What the environment asks for and the machine cannot give is an error at import, not a surprise later.

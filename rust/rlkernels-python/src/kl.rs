@@ -1,47 +1,61 @@
-//! `token_kl` for Python.
+//! `token_kl` and `full_kl` for Python.
 
-use numpy::{
-    Element, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods,
-};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use rlkernels::kl::{self, Estimator, Reduction};
-use rlkernels::rows::{Rows, Valid};
+use rlkernels::kl::{self, Estimator, KlRatio, Reduction, Samples};
 use rlkernels::{Error, Float};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{FloatArray, elements, float_array, integer_array, mask_array, shown};
+use crate::input::{Array, Element, Floats, Layout, Output, arguments, by_float, shown};
 
-/// KL(policy || reference) per token or per sequence, from samples of the policy; documented in the type stub.
+arguments! { text estimator, text reduction, text kl_ratio }
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/token_kl"))]
 #[pyfunction]
-#[pyo3(signature = (policy, reference, *, estimator, mask=None, lengths=None, reduction="none"))]
+#[pyo3(signature = (policy, reference, *, estimator, mask=None, lengths=None, reduction="none", old=None, kl_ratio="none", out=None))]
+#[allow(clippy::too_many_arguments)] // Python's keywords, one each
 pub(crate) fn token_kl<'py>(
     policy: &Bound<'py, PyAny>,
     reference: &Bound<'py, PyAny>,
-    estimator: &str,
+    #[pyo3(from_py_with = estimator)] estimator: &str,
     mask: Option<&Bound<'py, PyAny>>,
     lengths: Option<&Bound<'py, PyAny>>,
-    reduction: &str,
+    #[pyo3(from_py_with = reduction)] reduction: &str,
+    old: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = kl_ratio)] kl_ratio: &str,
+    out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let estimator: Estimator = estimator.parse().map_err(value_error)?;
-    let reduction = parsed(reduction)?;
-    match (
-        float_array("policy", policy)?,
-        float_array("reference", reference)?,
-    ) {
-        (FloatArray::F32(policy), FloatArray::F32(reference)) => {
-            computed(&policy, &reference, estimator, mask, lengths, reduction)
-        }
-        (FloatArray::F64(policy), FloatArray::F64(reference)) => {
-            computed(&policy, &reference, estimator, mask, lengths, reduction)
-        }
-        (policy, reference) => Err(PyTypeError::new_err(format!(
-            "`policy` is {} and `reference` is {}, must be the same type; convert one of them with astype",
-            policy.dtype(),
-            reference.dtype()
-        ))),
-    }
+    let how = How {
+        estimator: estimator.parse().map_err(value_error)?,
+        reduction: parsed(reduction)?,
+        ratio: kl_ratio.parse().map_err(value_error)?,
+    };
+    by_float!(Floats::extract("policy", policy)?, |policy| {
+        let layout = Layout::extract(&policy, mask, lengths)?;
+        let old = policy.maybe_like("old", old)?;
+        computed(&policy, reference, old.as_ref(), &layout, &how, out)
+    })
+}
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/full_kl"))]
+#[pyfunction]
+#[pyo3(signature = (policy_logprobs, reference_logprobs, *, out=None))]
+pub(crate) fn full_kl<'py>(
+    policy_logprobs: &Bound<'py, PyAny>,
+    reference_logprobs: &Bound<'py, PyAny>,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    by_float!(
+        Floats::extract("policy_logprobs", policy_logprobs)?,
+        |policy| { summed(&policy, reference_logprobs, out) }
+    )
+}
+
+struct How {
+    estimator: Estimator,
+    reduction: Option<Reduction>,
+    ratio: KlRatio,
 }
 
 fn parsed(reduction: &str) -> PyResult<Option<Reduction>> {
@@ -58,72 +72,60 @@ fn parsed(reduction: &str) -> PyResult<Option<Reduction>> {
 }
 
 fn computed<'py, T: Element + Float>(
-    policy: &PyReadonlyArrayDyn<'py, T>,
-    reference: &PyReadonlyArrayDyn<'py, T>,
-    estimator: Estimator,
-    mask: Option<&Bound<'py, PyAny>>,
-    lengths: Option<&Bound<'py, PyAny>>,
-    reduction: Option<Reduction>,
+    policy: &Array<'py, T>,
+    reference: &Bound<'py, PyAny>,
+    old: Option<&Array<'py, T>>,
+    layout: &Layout<'py>,
+    how: &How,
+    out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = policy.py();
-    let shape = policy.shape();
-    let (rows, width) = match *shape {
-        [width] => (1, width),
-        [rows, width] => (rows, width),
-        _ => {
-            return Err(PyValueError::new_err(format!(
-                "`policy` has shape {}, must be (tokens,) or (rows, tokens)",
-                shown(shape)
-            )));
-        }
+    let reference = policy.like("reference", reference)?;
+    let shape = match how.reduction {
+        None => *policy.shape(),
+        Some(_) => layout.sequences(),
     };
-    if reference.shape() != shape {
-        return Err(PyValueError::new_err(format!(
-            "`reference` has shape {}, must be {} like `policy`",
-            shown(reference.shape()),
-            shown(shape)
-        )));
-    }
-    if mask.is_some() && lengths.is_some() {
-        return Err(PyValueError::new_err(
-            "both `mask` and `lengths` are given, must be at most one of them",
-        ));
-    }
-    let ragged = shape.len() == 1 && lengths.is_some();
-    let scalar = shape.len() == 1 && !ragged;
-    let mask = mask.map(|m| mask_array("mask", m, shape)).transpose()?;
-    let lengths = lengths.map(|l| integer_array("lengths", l)).transpose()?;
-    let valid = match (&mask, &lengths) {
-        (Some(mask), _) => Valid::Mask(elements(mask)?),
-        (None, Some(lengths)) => Valid::Prefix(elements(lengths)?),
-        (None, None) => Valid::All,
+    let old_or_policy = old.unwrap_or(policy);
+    let reads: [&dyn crate::input::Reads; 4] = [policy, &reference, old_or_policy, layout];
+    let mut out = Output::<T>::new_or(py, out, &shape, &reads)?;
+    let (rows, to) = (layout.rows(), out.as_mut_slice());
+    let samples = Samples {
+        policy: policy.as_slice(),
+        reference: reference.as_slice(),
+        old: old.map(Array::as_slice),
     };
-    let rows = match valid {
-        Valid::Prefix(lengths) if ragged => Rows::Ragged(lengths),
-        _ => Rows::Padded { rows, width, valid },
-    };
-    let (policy, reference) = (elements(policy)?, elements(reference)?);
-    let Some(reduction) = reduction else {
-        let result = PyArrayDyn::<T>::zeros(py, shape, false);
-        let mut guard = result.readwrite();
-        let out = guard.as_slice_mut()?;
-        detach_if_large(py, policy.len(), || {
-            kl::token_kl(policy, reference, estimator, &rows, out)
-        })
-        .map_err(value_error)?;
-        drop(guard);
-        return Ok(result.into_any());
-    };
-    let result = PyArray1::<T>::zeros(py, rows.count(), false);
-    let mut guard = result.readwrite();
-    let out = guard.as_slice_mut()?;
-    detach_if_large(py, policy.len(), || {
-        kl::sequence_kl(policy, reference, estimator, &rows, reduction, out)
+    let &How {
+        estimator,
+        reduction,
+        ratio,
+    } = how;
+    detach_if_large(py, samples.policy.len(), || match reduction {
+        None => kl::token_kl(&samples, estimator, ratio, &rows, to),
+        Some(reduction) => kl::sequence_kl(&samples, estimator, ratio, &rows, reduction, to),
     })
     .map_err(value_error)?;
-    drop(guard);
-    if scalar {
-        return result.into_any().get_item(0);
-    }
-    Ok(result.into_any())
+    out.finish()
+}
+
+fn summed<'py, T: Element + Float>(
+    policy: &Array<'py, T>,
+    reference: &Bound<'py, PyAny>,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = policy.py();
+    let reference = policy.like("reference_logprobs", reference)?;
+    let Some((rows, vocabulary)) = policy.shape().split_last().filter(|&(_, size)| size > 0) else {
+        return Err(PyValueError::new_err(format!(
+            "`policy_logprobs` has shape {}, must have a last dimension, the vocabulary, of at least 1",
+            shown(policy.shape())
+        )));
+    };
+    let mut out = Output::<T>::new_or(py, out, &rows, &[policy, &reference])?;
+    let to = out.as_mut_slice();
+    let (policy, reference) = (policy.as_slice(), reference.as_slice());
+    detach_if_large(py, policy.len(), || {
+        kl::full_kl(policy, reference, vocabulary, to)
+    })
+    .map_err(value_error)?;
+    out.finish()
 }

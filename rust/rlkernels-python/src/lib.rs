@@ -4,27 +4,34 @@
 use pyo3::prelude::*;
 
 mod advantages;
+mod broadcast;
 mod build_info;
 mod detach;
 mod errors;
 mod input;
 mod kl;
+mod logsoftmax;
 mod packing;
+mod philox;
+mod sampling;
 
-/// Kernels of LLM reinforcement-learning post-training, written in Rust.
-///
-/// Arrays are read in place where they are C-contiguous, aligned and of native byte order, and copied otherwise. Large
-/// inputs are worked on without the GIL: another thread that writes to them meanwhile makes the result meaningless.
-#[pymodule]
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/module"))]
+#[pymodule(gil_used = true)] // kernels read shared arrays without locks of their own
 mod rlkernels {
     #[pymodule_export]
-    use super::advantages::group_advantages;
+    use super::advantages::{group_advantages, normalise_then_sum};
     #[pymodule_export]
     use super::build_info::{available_isas, build_info, set_threads, use_isa};
     #[pymodule_export]
-    use super::kl::token_kl;
+    use super::kl::{full_kl, token_kl};
+    #[pymodule_export]
+    use super::logsoftmax::{selective_log_softmax, selective_log_softmax_backward};
     #[pymodule_export]
     use super::packing::pack_sequences;
+    #[pymodule_export]
+    use super::philox::{philox4x32_10, uniforms, xtc_coins};
+    #[pymodule_export]
+    use super::sampling::{filtered_logprobs, sample_tokens};
 
     use super::{Bound, PyModule, PyResult};
 

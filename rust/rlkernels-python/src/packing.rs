@@ -2,30 +2,38 @@
 
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
+use rlkernels::packing;
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{elements, integer_array, whole};
+use crate::input::{arguments, integers};
 
-/// Indices in the order of their bins, and the offsets at which the bins start.
-type Packed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
+arguments! { whole max_length, text strategy, text over_long }
 
-/// First-fit-decreasing packing; documented in the type stub.
+/// Indices in the order of their bins, the offsets at which the bins start, and the efficiency.
+type Packed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, f64);
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/pack_sequences"))]
 #[pyfunction]
+#[pyo3(signature = (lengths, max_length, *, strategy="first-fit-decreasing", over_long="error"))]
 pub(crate) fn pack_sequences<'py>(
     py: Python<'py>,
     lengths: &Bound<'py, PyAny>,
-    max_length: &Bound<'py, PyAny>,
+    #[pyo3(from_py_with = max_length)] max_length: i64,
+    #[pyo3(from_py_with = strategy)] strategy: &str,
+    #[pyo3(from_py_with = over_long)] over_long: &str,
 ) -> PyResult<Packed<'py>> {
-    let max_length = whole("max_length", max_length)?;
-    let lengths = integer_array("lengths", lengths)?;
-    let lengths = elements(&lengths)?;
+    let strategy = strategy.parse().map_err(value_error)?;
+    let over_long = over_long.parse().map_err(value_error)?;
+    let lengths = integers("lengths", lengths)?.one_dimensional()?;
+    let lengths = lengths.as_slice();
     let packing = detach_if_large(py, lengths.len(), || {
-        rlkernels::packing::pack_sequences(lengths, max_length)
+        packing::pack_sequences(lengths, max_length, strategy, over_long)
     })
     .map_err(value_error)?;
     Ok((
         packing.indices.into_pyarray(py),
         packing.offsets.into_pyarray(py),
+        packing.efficiency,
     ))
 }

@@ -1,18 +1,13 @@
 //! Error-free transformations and the compensated sum (Ogita, Rump, Oishi: "Accurate Sum and Dot Product", 2005).
 
+use crate::isa::{F64_LANES, Lanes};
+
 /// `a + b` as `(sum, error)`, exact unless the sum overflows (Knuth's `TwoSum`).
 #[inline]
 pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let b_part = sum - a;
     (sum, (a - (sum - b_part)) + (b - b_part))
-}
-
-/// `a - b` as `(difference, error)`; the error is 0 where it cannot be computed (an overflow on the way).
-#[inline]
-pub(crate) fn two_difference(a: f64, b: f64) -> (f64, f64) {
-    let (difference, error) = two_sum(a, -b);
-    (difference, if error.is_finite() { error } else { 0.0 })
 }
 
 /// A running sum: compensated where `COMPENSATE`, as if computed in twice the precision; plain otherwise.
@@ -47,15 +42,24 @@ impl<const COMPENSATE: bool> Sum<COMPENSATE> {
     }
 }
 
+impl Sum<true> {
+    /// The sum of lanes that were added up compensated, each to `high + low`, in order. An infinite term has left a
+    /// correction that is none.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
+    pub(crate) fn of_lanes<L: Lanes<Array = [f64; F64_LANES]>>(high: L, low: L) -> Self {
+        let mut sum = Self::default();
+        let low = low.array().into_iter().filter(|low| low.is_finite());
+        for term in high.array().into_iter().chain(low) {
+            sum.add(term);
+        }
+        sum
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn two_difference_loses_nothing() {
-        assert_eq!(two_difference(1.0, 1e-30), (1.0, -1e-30));
-        assert_eq!(two_difference(f64::MAX, -f64::MAX), (f64::INFINITY, 0.0));
-    }
 
     #[test]
     fn a_compensated_sum_keeps_what_a_plain_one_loses() {

@@ -27,6 +27,16 @@ pub enum Error {
         /// The least legal value.
         least: i64,
     },
+    /// More elements than a kernel can number.
+    #[error("`{argument}` has {found} elements, must have at most {most}")]
+    TooMany {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its number of elements.
+        found: usize,
+        /// The greatest legal number.
+        most: usize,
+    },
     /// `ddof` is neither 0 nor 1.
     #[error("`ddof` is {found}, must be 0 (divide by n) or 1 (divide by n - 1)")]
     Ddof {
@@ -63,6 +73,34 @@ pub enum Error {
         /// The value that was found.
         found: f64,
     },
+    /// An infinite reward of one of several functions.
+    #[error("`rewards[{row}, {column}]` is {found}, must be finite (or NaN for \"not scored\")")]
+    InfiniteRewardOf {
+        /// The row.
+        row: usize,
+        /// The reward function.
+        column: usize,
+        /// The value that was found.
+        found: f64,
+    },
+    /// A weight of a reward function that is infinite or NaN.
+    #[error("`weights[{index}]` is {found}, must be finite")]
+    Weight {
+        /// Where it stands.
+        index: usize,
+        /// The value that was found.
+        found: f64,
+    },
+    /// Rewards of several functions whose weighted sum overflows.
+    #[error(
+        "the weighted sum of the scores of `rewards[{row}]` is {found}, must be finite; make `weights` smaller"
+    )]
+    WeightedSum {
+        /// The row.
+        row: usize,
+        /// The value that was found.
+        found: f64,
+    },
     /// A leave-one-out baseline in groups of one.
     #[error(
         "`group_size` is {group_size}, must be at least 2 with baseline \"leave-one-out\": there is no other to take the mean of"
@@ -94,6 +132,46 @@ pub enum Error {
         most: i64,
         /// What sets that value.
         limit: &'static str,
+    },
+    /// A negative number in an array where none may be.
+    #[error("`{argument}[{index}]` is {found}, must be at least 0")]
+    Negative {
+        /// The argument's name.
+        argument: &'static str,
+        /// Where it stands.
+        index: usize,
+        /// The value that was found.
+        found: i64,
+    },
+    /// A parameter outside its range.
+    #[error("`{argument}` is {found}, must be {legal}")]
+    Parameter {
+        /// The argument's name.
+        argument: &'static str,
+        /// The value that was found.
+        found: f64,
+        /// Which values are legal.
+        legal: &'static str,
+    },
+    /// A wrong element of an array.
+    #[error("`{argument}[{place}]` is {found}, must be {legal}")]
+    Element {
+        /// The argument's name.
+        argument: &'static str,
+        /// Its index, or its indices separated by commas.
+        place: String,
+        /// The value that was found.
+        found: String,
+        /// Which values are legal.
+        legal: &'static str,
+    },
+    /// An argument that another one makes necessary.
+    #[error("`{argument}` is missing, must be given where {because}")]
+    Missing {
+        /// The argument's name.
+        argument: &'static str,
+        /// What makes it necessary.
+        because: &'static str,
     },
     /// The lengths of ragged sequences do not add up to the number of tokens.
     #[error(

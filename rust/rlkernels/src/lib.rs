@@ -20,7 +20,9 @@ pub mod logsoftmax;
 pub mod math;
 pub mod packing;
 pub mod parallel;
+pub mod philox;
 pub mod rows;
+pub mod sampling;
 
 pub use error::{Error, Result};
 pub use float::Float;

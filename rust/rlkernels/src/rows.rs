@@ -29,33 +29,107 @@ pub enum Rows<'a> {
     Ragged(&'a [i64]),
 }
 
-/// One sequence: its slots, and which of them are tokens.
-pub(crate) struct Row<'a> {
+/// Where one sequence lies. Its tokens stand before `tokens_end`; a mask of the layout may take some of them out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Row {
     pub(crate) start: usize,
+    pub(crate) tokens_end: usize,
     pub(crate) end: usize,
-    tokens: Tokens<'a>,
 }
 
-enum Tokens<'a> {
-    First(usize),
-    Mask(&'a [u8]),
+/// Sequences one after the other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowIter<'a> {
+    widths: Widths<'a>,
+    start: usize,
+    /// Sequences that are left.
+    left: usize,
 }
 
-impl Row<'_> {
-    /// Calls `visit(slot, is_token)` for every slot of the row, in order.
+#[derive(Debug, Clone, Copy)]
+enum Widths<'a> {
+    /// All of the same width, the last one cut off at `end`.
+    Even { width: usize, end: usize },
+    /// All of the same width, the first slots valid.
+    Prefix { width: usize, lengths: &'a [i64] },
+    /// Each of its own.
+    Ragged(&'a [i64]),
+}
+
+impl Iterator for RowIter<'_> {
+    type Item = Row;
+
     #[inline]
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, bool)) {
-        match self.tokens {
-            Tokens::First(count) => {
-                (self.start..self.start + count).for_each(|slot| visit(slot, true));
-                (self.start + count..self.end).for_each(|slot| visit(slot, false));
+    fn next(&mut self) -> Option<Row> {
+        self.left = self.left.checked_sub(1)?;
+        let start = self.start;
+        let (tokens_end, end) = match &mut self.widths {
+            Widths::Even { width, end } => {
+                let end = (start + *width).min(*end);
+                (end, end)
             }
-            Tokens::Mask(mask) => {
-                for (slot, &byte) in (self.start..self.end).zip(mask) {
-                    visit(slot, byte != 0);
+            Widths::Prefix { width, lengths } => {
+                let (&length, rest) = lengths.split_first()?;
+                *lengths = rest;
+                (start + length as usize, start + *width)
+            }
+            Widths::Ragged(lengths) => {
+                let (&length, rest) = lengths.split_first()?;
+                *lengths = rest;
+                let end = start + length as usize;
+                (end, end)
+            }
+        };
+        self.start = end;
+        Some(Row {
+            start,
+            tokens_end,
+            end,
+        })
+    }
+}
+
+impl<'a> RowIter<'a> {
+    /// `slots` slots as rows of `width` and a shorter last one, for what needs no sequences.
+    pub(crate) fn cut(slots: usize, width: usize) -> Self {
+        Self {
+            widths: Widths::Even { width, end: slots },
+            start: 0,
+            left: slots.div_ceil(width),
+        }
+    }
+
+    /// Number of sequences.
+    pub(crate) fn count(&self) -> usize {
+        self.left
+    }
+
+    /// The number of the first slot.
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Number of slots.
+    pub(crate) fn slots(self) -> usize {
+        let start = self.start;
+        self.last().map_or(0, |row| row.end - start)
+    }
+
+    /// Consecutive sequences with at least `least` slots each, the last part aside.
+    pub(crate) fn parts(mut self, least: usize) -> impl Iterator<Item = RowIter<'a>> {
+        std::iter::from_fn(move || {
+            let mut part = self;
+            let row = self.next()?;
+            let mut end = row.end;
+            while end - part.start < least {
+                match self.next() {
+                    Some(row) => end = row.end,
+                    None => break,
                 }
             }
-        }
+            part.left -= self.left;
+            Some(part)
+        })
     }
 }
 
@@ -114,32 +188,35 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Calls `visit(row number, row)` for every sequence. The layout must have passed [`Rows::check`].
-    #[inline]
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, &Row<'a>)) {
+    /// The mask of a layout that has one.
+    pub(crate) fn mask(&self) -> Option<&'a [u8]> {
         match *self {
-            Self::Padded { rows, width, valid } => {
-                for row in 0..rows {
-                    let start = row * width;
-                    let end = start + width;
-                    let tokens = match valid {
-                        Valid::All => Tokens::First(width),
-                        Valid::Mask(mask) => Tokens::Mask(&mask[start..end]),
-                        Valid::Prefix(lengths) => Tokens::First(lengths[row] as usize),
-                    };
-                    visit(row, &Row { start, end, tokens });
-                }
-            }
-            Self::Ragged(lengths) => {
-                let mut start = 0;
-                for (row, &length) in lengths.iter().enumerate() {
-                    let length = length as usize;
-                    let tokens = Tokens::First(length);
-                    let end = start + length;
-                    visit(row, &Row { start, end, tokens });
-                    start = end;
-                }
-            }
+            Self::Padded {
+                valid: Valid::Mask(mask),
+                ..
+            } => Some(mask),
+            _ => None,
+        }
+    }
+
+    /// The sequences. The layout must have passed [`Rows::check`].
+    pub(crate) fn iter(&self) -> RowIter<'a> {
+        let widths = match *self {
+            Self::Padded {
+                width,
+                valid: Valid::Prefix(lengths),
+                ..
+            } => Widths::Prefix { width, lengths },
+            Self::Padded { rows, width, .. } => Widths::Even {
+                width,
+                end: rows * width,
+            },
+            Self::Ragged(lengths) => Widths::Ragged(lengths),
+        };
+        RowIter {
+            widths,
+            start: 0,
+            left: self.count(),
         }
     }
 }
@@ -172,5 +249,39 @@ fn within(lengths: &[i64], most: usize, limit: &'static str) -> Result<()> {
             most,
             limit,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_hold_every_row_once_and_in_order() {
+        let lengths: Vec<i64> = (0..300).map(|i| i * i % 997).collect();
+        for rows in [
+            Rows::Ragged(&lengths),
+            Rows::Padded {
+                rows: 300,
+                width: 997,
+                valid: Valid::Prefix(&lengths),
+            },
+            Rows::Padded {
+                rows: 300,
+                width: 7,
+                valid: Valid::All,
+            },
+        ] {
+            let all: Vec<Row> = rows.iter().collect();
+            let parts: Vec<RowIter<'_>> = rows.iter().parts(5000).collect();
+            assert!(parts.len() < all.len());
+            assert!(parts.iter().rev().skip(1).all(|part| part.slots() >= 5000));
+            let again: Vec<Row> = parts.iter().flat_map(|part| part.into_iter()).collect();
+            assert_eq!(again, all);
+            assert_eq!(parts.iter().map(RowIter::count).sum::<usize>(), 300);
+        }
+        let ends: Vec<usize> = RowIter::cut(10, 4).map(|row| row.end).collect();
+        assert_eq!(ends, [4, 8, 10]);
+        assert_eq!(RowIter::cut(0, 4).count(), 0);
     }
 }

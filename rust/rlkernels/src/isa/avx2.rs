@@ -383,4 +383,34 @@ impl Simd for Avx2 {
     fn mask64(self, bits: u8) -> Self::M64 {
         token!(Wide::mask_from(u32::from(bits)))
     }
+    #[inline(always)]
+    fn sums64(self, rows: &[Self::F64; F64_LANES]) -> Self::F64 {
+        let [a, b, c, d, e, f, g, h] = rows.map(halves);
+        Wide([four(a, b, c, d), four(e, f, g, h)])
+    }
+}
+
+/// The lower half of a row plus its upper half.
+#[inline(always)]
+fn halves(row: Wide<__m256d, 2>) -> __m256d {
+    x86!(_mm256_add_pd(row.0[0], row.0[1]))
+}
+
+/// The lower half of each register plus its upper half, side by side.
+#[inline(always)]
+fn quarters(x: __m256d, y: __m256d) -> __m256d {
+    x86!(_mm256_add_pd(
+        _mm256_permute2f128_pd::<0x20>(x, y),
+        _mm256_permute2f128_pd::<0x31>(x, y),
+    ))
+}
+
+/// The sums of four registers.
+#[inline(always)]
+fn four(a: __m256d, b: __m256d, c: __m256d, d: __m256d) -> __m256d {
+    let (even, odd) = (quarters(a, c), quarters(b, d));
+    x86!(_mm256_add_pd(
+        _mm256_unpacklo_pd(even, odd),
+        _mm256_unpackhi_pd(even, odd),
+    ))
 }

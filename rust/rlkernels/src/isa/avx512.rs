@@ -358,4 +358,32 @@ impl Simd for Avx512 {
     fn mask64(self, bits: u8) -> Self::M64 {
         token!(Wide::mask_from(u32::from(bits)))
     }
+    #[inline(always)]
+    fn sums64(self, rows: &[Self::F64; F64_LANES]) -> Self::F64 {
+        let [a, b, c, d, e, f, g, h] = rows.map(|row| row.0[0]);
+        let even = quarters(halves(a, c), halves(e, g));
+        let odd = quarters(halves(b, d), halves(f, h));
+        token!(Wide([_mm512_add_pd(
+            _mm512_unpacklo_pd(even, odd),
+            _mm512_unpackhi_pd(even, odd),
+        )]))
+    }
+}
+
+/// The lower half of each row plus its upper half, side by side.
+#[inline(always)]
+fn halves(x: __m512d, y: __m512d) -> __m512d {
+    x86!(_mm512_add_pd(
+        _mm512_shuffle_f64x2::<0x44>(x, y),
+        _mm512_shuffle_f64x2::<0xee>(x, y),
+    ))
+}
+
+/// The even pairs of lanes of each row plus the odd ones, side by side.
+#[inline(always)]
+fn quarters(x: __m512d, y: __m512d) -> __m512d {
+    x86!(_mm512_add_pd(
+        _mm512_shuffle_f64x2::<0x88>(x, y),
+        _mm512_shuffle_f64x2::<0xdd>(x, y),
+    ))
 }

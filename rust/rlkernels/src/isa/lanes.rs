@@ -115,4 +115,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn mask32(self, bits: u16) -> Self::M32;
     /// Lane i is bit i.
     fn mask64(self, bits: u8) -> Self::M64;
+    /// Lane i is the sum of `rows[i]`, in the order of [`crate::math::tree64`].
+    fn sums64(self, rows: &[Self::F64; F64_LANES]) -> Self::F64;
 }

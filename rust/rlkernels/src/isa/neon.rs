@@ -381,4 +381,21 @@ impl Simd for Neon {
     fn mask64(self, bits: u8) -> Self::M64 {
         token!(Wide::mask_from(u32::from(bits)))
     }
+    #[inline(always)]
+    fn sums64(self, rows: &[Self::F64; F64_LANES]) -> Self::F64 {
+        let [a, b, c, d, e, f, g, h] = rows.map(quarters);
+        token!(Wide([
+            vpaddq_f64(a, b),
+            vpaddq_f64(c, d),
+            vpaddq_f64(e, f),
+            vpaddq_f64(g, h),
+        ]))
+    }
+}
+
+/// The lanes 0, 2, 4 and 6 of a row added up, and the lanes 1, 3, 5 and 7.
+#[inline(always)]
+fn quarters(row: Wide<float64x2_t, 4>) -> float64x2_t {
+    let [a, c, e, g] = row.0;
+    neon!(vaddq_f64(vaddq_f64(a, e), vaddq_f64(c, g)))
 }

@@ -177,4 +177,8 @@ impl Simd for Scalar {
     fn mask64(self, bits: u8) -> Self::M64 {
         WideMask(std::array::from_fn(|i| bits >> i & 1 != 0))
     }
+    #[inline(always)]
+    fn sums64(self, rows: &[Self::F64; F64_LANES]) -> Self::F64 {
+        Wide(rows.map(|row| crate::math::tree64(row.0)))
+    }
 }

@@ -5,9 +5,8 @@ use std::f64::consts::LN_2;
 
 use super::format::Vectors;
 use super::scan::{Constants, DEPTH, Scale, Segment, term};
-use crate::compensated::two_difference;
 use crate::isa::{F64_LANES, Lanes, Simd};
-use crate::math::{exp64, log64, two_sum};
+use crate::math::{exp64, log64, two_difference, two_sum};
 
 /// Below it, 2^-90, the sum of all terms but the greatest is what padding and impossible tokens left.
 const CERTAIN: f64 = 8.1e-28;
@@ -103,19 +102,6 @@ fn log<S: Simd>(s: S, x: f64) -> f64 {
     log64(s, s.f64(x)).array()[0]
 }
 
-/// Quotients (x − M)/τ as high + low, of eight logits; what is 0 stays 0 and −inf stays −inf.
-#[inline(always)]
-fn quotients<S: Simd>(s: S, x: &[f64; F64_LANES], max: f64, temperature: f64) -> (S::F64, S::F64) {
-    let (mut high, mut low) = ([0.0; F64_LANES], [0.0; F64_LANES]);
-    for i in 0..F64_LANES {
-        let (difference, error) = two_difference(x[i], max);
-        high[i] = difference / temperature;
-        let rest = ((-high[i]).mul_add(temperature, difference) + error) / temperature;
-        low[i] = if rest.abs() < 1.0 { rest } else { 0.0 };
-    }
-    (s.load64(&high), s.load64(&low))
-}
-
 /// e^((x−M)/τ) and (x−M)/τ of eight logits.
 #[inline(always)]
 pub(super) fn slow_terms<S: Simd>(
@@ -124,9 +110,14 @@ pub(super) fn slow_terms<S: Simd>(
     max: f64,
     temperature: f64,
 ) -> (S::F64, S::F64) {
-    let (high, low) = quotients(s, x, max, temperature);
-    let e = exp64(s, high);
-    (e.fma(low, e), high)
+    let temperature = s.f64(temperature);
+    let (difference, error) = two_difference(s.load64(x), s.f64(max));
+    let quotient = difference / temperature;
+    let rest = ((-quotient).fma(temperature, difference) + error) / temperature;
+    let small = rest.abs().lt(s.f64(1.0)); // false for what an overflow left
+    let rest = S::F64::select(small, rest, s.f64(0.0));
+    let e = exp64(s, quotient);
+    (e.fma(rest, e), quotient)
 }
 
 /// The next eight logits as `f64`, −inf after the last.

@@ -18,22 +18,27 @@ pub(crate) fn k3(d: f64) -> f64 {
     d.exp_m1() - d
 }
 
-/// First-fit-decreasing by searching every bin.
-pub(crate) fn first_fit_decreasing(lengths: &[i64], max_length: i64) -> Vec<Vec<i64>> {
+/// Longest first, ties by index, each into the bin that `prefer` names among (index, room) of those with room.
+pub(crate) fn pack(
+    lengths: &[i64],
+    max_length: i64,
+    prefer: impl Fn(&mut dyn Iterator<Item = (usize, i64)>) -> Option<(usize, i64)>,
+) -> Vec<Vec<i64>> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&i| (-lengths[i], i));
-    let mut bins: Vec<(i64, Vec<i64>)> = Vec::new();
+    let mut bins: Vec<(i64, Vec<i64>)> = Vec::new(); // (room, sequences)
     for i in order {
-        match bins
-            .iter_mut()
-            .find(|(used, _)| used + lengths[i] <= max_length)
-        {
-            Some((used, bin)) => {
-                *used += lengths[i];
-                bin.push(i as i64);
-            }
-            None => bins.push((lengths[i], vec![i as i64])),
+        let mut fits = bins
+            .iter()
+            .enumerate()
+            .map(|(bin, (room, _))| (bin, *room))
+            .filter(|(_, room)| *room >= lengths[i]);
+        let bin = prefer(&mut fits).map_or(bins.len(), |(bin, _)| bin);
+        if bin == bins.len() {
+            bins.push((max_length, Vec::new()));
         }
+        bins[bin].0 -= lengths[i];
+        bins[bin].1.push(i as i64);
     }
     bins.into_iter().map(|(_, bin)| bin).collect()
 }
@@ -47,4 +52,16 @@ pub(crate) fn log_softmax(logits: &[f64], temperature: f64) -> (Vec<f64>, f64) {
     let possible = logprobs.iter().filter(|x| **x > f64::NEG_INFINITY);
     let entropy = -possible.map(|x| x.exp() * x).sum::<f64>();
     (logprobs, entropy)
+}
+
+/// First fit: the first bin with room.
+pub(crate) fn first_fit_decreasing(lengths: &[i64], max_length: i64) -> Vec<Vec<i64>> {
+    pack(lengths, max_length, |fits| fits.next())
+}
+
+/// Best fit: the bin with the least room, of several the first.
+pub(crate) fn best_fit_decreasing(lengths: &[i64], max_length: i64) -> Vec<Vec<i64>> {
+    pack(lengths, max_length, |fits| {
+        fits.min_by_key(|&(bin, room)| (room, bin))
+    })
 }

@@ -1,0 +1,207 @@
+"""Mistakes for the NumPy subject's sampler and its random numbers. Loaded in a worker only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Fn = Callable[..., Any]
+
+
+def other_order(original: Fn) -> Fn:
+    """Run the filters in the other library's order."""
+    other = {"hf": "mlx-lm", "mlx-lm": "hf"}
+    return lambda order, temperature: original(other[order], temperature)
+
+
+def temperature_last(original: Fn) -> Fn:
+    """Filter the untempered distribution in transformers' order of filters too."""
+
+    def mistaken(order: str, temperature: float) -> Any:
+        heat, stages, after = original(order, temperature)
+        return 1.0, stages, heat * after
+
+    return mistaken
+
+
+def exclusive(original: Fn) -> Fn:
+    """Drop the token that reaches p."""
+    return lambda probabilities, top_p: max(1, original(probabilities, top_p) - 1)
+
+
+def one_more(original: Fn) -> Fn:
+    """Keep one token more."""
+    return lambda values, limit: min(original(values, limit) + 1, values.size)
+
+
+def all_tied(original: Fn) -> Fn:
+    """Keep every token that is as likely as the last one kept."""
+
+    def mistaken(values: Any, limit: Any) -> Any:
+        length = original(values, limit)
+        return int(np.count_nonzero(values >= values[length - 1]))
+
+    return mistaken
+
+
+def absolute_floor(original: Fn) -> Fn:
+    """Compare probabilities with min_p itself, not with its share of the largest."""
+    del original
+    return lambda probabilities, min_p: max(1, int(np.count_nonzero(probabilities >= min_p)))
+
+
+def all_above(original: Fn) -> Fn:
+    """Remove every token above the threshold, the least likely of them too, as long as one is left."""
+    del original
+    return lambda probabilities, threshold: min(int(np.sum(probabilities > threshold)), probabilities.size - 1)
+
+
+def nothing_above(original: Fn) -> Fn:
+    """Remove nothing."""
+    del original
+    return lambda *_: 0
+
+
+def coin_ignored(original: Fn) -> Fn:
+    """Let XTC act on every draw."""
+
+    def mistaken(*arguments: Any, **options: Any) -> Any:
+        if options.get("xtc_coin") is not None:
+            options["xtc_coin"] = np.zeros_like(options["xtc_coin"])
+        return original(*arguments, **options)
+
+    return mistaken
+
+
+def divide_always(original: Fn) -> Fn:
+    """Divide negative logits too, which makes earlier tokens likelier."""
+    del original
+
+    def mistaken(row: Any, history: Any, penalty: float) -> Any:
+        result = row.copy()
+        result[np.unique(history[history >= 0])] /= penalty
+        return result
+
+    return mistaken
+
+
+def padding_is_a_token(original: Fn) -> Fn:
+    """Read the -1 of the padding as an index: the last token of the vocabulary is penalised."""
+    return lambda row, history, penalty: original(row, np.where(history < 0, row.size - 1, history), penalty)
+
+
+def penalty_twice(original: Fn) -> Fn:
+    """Apply the penalty a second time, as for a token that occurred twice."""
+    return lambda row, history, penalty: original(original(row, history, penalty), history, penalty)
+
+
+def reaches(original: Fn) -> Fn:
+    """Take the least k with C_k >= u C_V: u = 0 picks token 0, filtered or not."""
+    del original
+
+    def mistaken(probabilities: Any, u: float) -> Any:
+        sums = np.add.accumulate(probabilities)
+        return int(np.searchsorted(sums, u * sums[-1], side="left"))
+
+    return mistaken
+
+
+def float32_running_sum(original: Fn) -> Fn:
+    """Sum the probabilities in float32 and compare with u itself, as if they ended at 1."""
+    del original
+
+    def mistaken(probabilities: Any, u: float) -> Any:
+        sums = np.add.accumulate(probabilities.astype(np.float32))
+        return min(int(np.searchsorted(sums, np.float32(u), side="right")), probabilities.size - 1)
+
+    return mistaken
+
+
+def by_likelihood(original: Fn) -> Fn:
+    """Run through the tokens from likely to unlikely instead of by id."""
+
+    def mistaken(probabilities: Any, u: float) -> Any:
+        order = np.argsort(-probabilities, kind="stable")
+        return int(order[original(probabilities[order], u)])
+
+    return mistaken
+
+
+def model_logprobs(original: Fn) -> Fn:
+    """Record the log-prob of the unfiltered distribution at temperature 1."""
+
+    def mistaken(logits: Any, logprobs: Any, tokens: Any) -> Any:
+        del logprobs
+        plain = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+        return original(logits, plain - np.log(np.exp(plain).sum(axis=1, keepdims=True)), tokens)
+
+    return mistaken
+
+
+def highest_id(original: Fn) -> Fn:
+    """Take the last of the tokens on the maximum."""
+    return lambda row: row.size - 1 - original(row[::-1])
+
+
+def seven_rounds(original: Fn) -> Fn:
+    """Stop after seven rounds, the fewest that pass BigCrush."""
+    return lambda state, key, count: original(state, key, count - 3)
+
+
+def words_swapped(original: Fn) -> Fn:
+    """Return the two halves of the state in the other order."""
+
+    def mistaken(*arguments: Any) -> Any:
+        first, second, third, fourth = original(*arguments)
+        return [third, fourth, first, second]
+
+    return mistaken
+
+
+def key_not_bumped(original: Fn) -> Fn:
+    """Use the same key in every round."""
+
+    def mistaken(state: Any, key: Any, count: int) -> Any:
+        for _ in range(count):
+            state = original(state, key, 1)
+        return state
+
+    return mistaken
+
+
+def fields_permuted(original: Fn) -> Fn:
+    """Put prompt and sample into each other's place of the counter."""
+    return lambda seed, round_, prompt, sample, token: original(seed, round_, sample, prompt, token)
+
+
+def round_forgotten(original: Fn) -> Fn:
+    """Draw the same numbers in every round."""
+    return lambda seed, round_, *rest: original(seed, 0 * np.asarray(round_), *rest)
+
+
+def seed_halves_swapped(original: Fn) -> Fn:
+    """Put the high word of the seed first."""
+    return lambda seed, *rest: original((seed >> 32) | ((seed & 0xFFFFFFFF) << 32), *rest)
+
+
+def one_word(original: Fn) -> Fn:
+    """Use 32 bits instead of 53."""
+
+    def mistaken(pair: Any) -> Any:
+        return original(np.stack([pair[..., 0], 0 * pair[..., 1]], axis=-1))
+
+    return mistaken
+
+
+def coin_of_the_uniform(original: Fn) -> Fn:
+    """Take the coin from the words of the uniform, so that XTC acts on the smallest draws."""
+    del original
+
+    def mistaken(**inputs: Any) -> Any:
+        from gates.subjects import numpy_sampling  # noqa: PLC0415  in the worker, beside the seam
+
+        return numpy_sampling.uniforms(**inputs)
+
+    return mistaken

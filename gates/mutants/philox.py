@@ -1,0 +1,76 @@
+"""Mistakes in the random numbers of draws."""
+
+from gates.mutants.planting import in_family
+
+in_family(
+    "sampling",
+    "philox.seven-rounds",
+    "rounds",
+    "seven_rounds",
+    mistake="seven rounds instead of ten",
+    arises="Philox 4x32-7, the fewest rounds that pass BigCrush",
+    caught_by=("philox.known-answers",),
+)
+in_family(
+    "sampling",
+    "philox.words-swapped",
+    "rounds",
+    "words_swapped",
+    mistake="the words come in another order",
+    arises="lanes of a vectorised state stored as they lie",
+    caught_by=("philox.known-answers", "philox.uniforms.keyed"),
+)
+in_family(
+    "sampling",
+    "philox.key-not-bumped",
+    "rounds",
+    "key_not_bumped",
+    mistake="every round uses the same key",
+    arises="the Weyl sequence forgotten",
+    caught_by=("philox.known-answers",),
+)
+in_family(
+    "sampling",
+    "philox.counter-fields-permuted",
+    "keyed_words",
+    "fields_permuted",
+    mistake="prompt and sample stand in each other's place",
+    arises="a counter filled by position",
+    caught_by=("philox.uniforms.keyed",),
+)
+in_family(
+    "sampling",
+    "philox.round-forgotten",
+    "keyed_words",
+    "round_forgotten",
+    mistake="every rollout draws the same numbers",
+    arises="a counter without the round",
+    caught_by=("philox.uniforms.keyed",),
+)
+in_family(
+    "sampling",
+    "philox.seed-halves-swapped",
+    "keyed_words",
+    "seed_halves_swapped",
+    mistake="the high word of the seed comes first",
+    arises="a big-endian view of the seed",
+    caught_by=("philox.uniforms.keyed",),
+)
+in_family(
+    "sampling",
+    "philox.one-word",
+    "fraction",
+    "one_word",
+    mistake="32 bits instead of 53: u is a multiple of 2⁻³²",
+    arises="words[0] / 2³²",
+    caught_by=("philox.uniforms.keyed",),
+)
+in_family(
+    "sampling",
+    "philox.coin-of-the-uniform",
+    "xtc_coins",
+    "coin_of_the_uniform",
+    mistake="the coin is the uniform, so XTC acts on the smallest draws",
+    arises="one random number used twice",
+    caught_by=("philox.uniforms.keyed",),
+)

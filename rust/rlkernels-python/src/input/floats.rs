@@ -1,0 +1,84 @@
+//! Arrays of floats: of the kernels' two types, and of logits with their half types.
+
+use pyo3::prelude::*;
+
+use super::array::Array;
+use super::element::Element;
+use super::message::{Wanted, wrong};
+use super::raw;
+use super::source::Source;
+
+pub(super) const FLOATS: Wanted = Wanted {
+    types: "float32 or float64",
+    remedy: "numpy.float64",
+};
+const LOGITS: Wanted = Wanted {
+    types: "float16, bfloat16, float32 or float64",
+    remedy: "numpy.float32",
+};
+
+/// An array of float32 or float64.
+pub(crate) enum Floats<'py> {
+    F32(Array<'py, f32>),
+    F64(Array<'py, f64>),
+}
+
+impl<'py> Floats<'py> {
+    /// A float32 or float64 array, or a `TypeError` with the remedy.
+    pub(crate) fn extract(name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
+        Self::from_source(name, value, Source::of(name, value, &FLOATS)?)
+    }
+
+    pub(super) fn from_source(
+        name: &'static str,
+        value: &Bound<'py, PyAny>,
+        source: Source<'py>,
+    ) -> PyResult<Self> {
+        match source.facts.kind {
+            f32::KIND => source.contiguous(name).map(Self::F32),
+            f64::KIND => source.contiguous(name).map(Self::F64),
+            _ => Err(wrong(name, value, &FLOATS)),
+        }
+    }
+
+    pub(crate) fn dtype(&self) -> &'static str {
+        match self {
+            Self::F32(_) => f32::NAME,
+            Self::F64(_) => f64::NAME,
+        }
+    }
+}
+
+/// An array of float32, float64, or the bits of float16 or bfloat16.
+pub(crate) enum Logits<'py> {
+    F16(Array<'py, u16>),
+    BF16(Array<'py, u16>),
+    F32(Array<'py, f32>),
+    F64(Array<'py, f64>),
+}
+
+impl<'py> Logits<'py> {
+    /// A float array of any width up to float64, or a `TypeError` with the remedy.
+    pub(crate) fn extract(name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let source = Source::of(name, value, &LOGITS)?;
+        if source.bfloat || is_ml_bfloat16(&source) {
+            return source.contiguous(name).map(Self::BF16);
+        }
+        match source.facts.kind {
+            u16::KIND => source.contiguous(name).map(Self::F16),
+            f32::KIND => source.contiguous(name).map(Self::F32),
+            f64::KIND => source.contiguous(name).map(Self::F64),
+            _ => Err(wrong(name, value, &LOGITS)),
+        }
+    }
+}
+
+/// The type that the package `ml_dtypes` adds to NumPy; it has no fixed number, hence its name.
+fn is_ml_bfloat16(source: &Source<'_>) -> bool {
+    source.facts.kind >= raw::FIRST_USER_KIND
+        && source
+            .array
+            .getattr("dtype")
+            .and_then(|dtype| dtype.getattr("name"))
+            .is_ok_and(|name| name.eq("bfloat16").unwrap_or(false))
+}

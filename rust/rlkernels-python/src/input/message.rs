@@ -1,0 +1,88 @@
+//! What an error says: the argument, what was expected, what was found, and what to do.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::raw;
+
+/// A shape as Python writes it.
+pub(crate) fn shown(shape: &[usize]) -> String {
+    match shape {
+        [one] => format!("({one},)"),
+        _ => format!(
+            "({})",
+            shape
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+    }
+}
+
+/// "an array of int64", "of type list", "a torch.Tensor of torch.int64".
+pub(super) fn described(value: &Bound<'_, PyAny>) -> String {
+    let kind = value.get_type();
+    let name = kind
+        .name()
+        .map_or_else(|_| "object".into(), |name| name.to_string());
+    if raw::is_plain(value) {
+        return match value.getattr("dtype") {
+            Ok(dtype) => format!("an array of {dtype}"),
+            Err(_) => "an array".into(),
+        };
+    }
+    if is_foreign(value) {
+        let module = kind
+            .module()
+            .map_or_else(|_| String::new(), |module| module.to_string());
+        return match value.getattr("dtype") {
+            Ok(dtype) => format!("a {module}.{name} of {dtype}"),
+            Err(_) => format!("a {module}.{name}"),
+        };
+    }
+    format!("of type {name}")
+}
+
+/// True where the attribute exists; an attribute that raises counts as missing.
+pub(super) fn has(value: &Bound<'_, PyAny>, attribute: &str) -> bool {
+    value.hasattr(attribute).unwrap_or(false)
+}
+
+/// What an argument must be.
+pub(super) struct Wanted {
+    /// "float32 or float64"
+    pub(super) types: &'static str,
+    /// The NumPy type to convert to.
+    pub(super) remedy: &'static str,
+}
+
+/// The argument is not what it must be.
+#[cold]
+pub(super) fn wrong(name: &str, value: &Bound<'_, PyAny>, wanted: &Wanted) -> PyErr {
+    let remedy = if is_foreign(value) {
+        "convert it in its own library".into()
+    } else {
+        format!(
+            "convert it with numpy.asarray({name}, dtype={})",
+            wanted.remedy
+        )
+    };
+    PyTypeError::new_err(format!(
+        "`{name}` is {}, must be a NumPy array of {} or one that offers DLPack; {remedy}",
+        described(value),
+        wanted.types,
+    ))
+}
+
+/// An array of another library.
+fn is_foreign(value: &Bound<'_, PyAny>) -> bool {
+    !raw::is_array(value) && has(value, "__dlpack__")
+}
+
+pub(super) fn too_large(name: &str, shape: &[usize]) -> PyErr {
+    PyValueError::new_err(format!(
+        "`{name}` has shape {}, must have a number of elements that fits into 64 bits",
+        shown(shape)
+    ))
+}

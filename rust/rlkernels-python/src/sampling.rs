@@ -1,0 +1,235 @@
+//! `filtered_logprobs` and `sample_tokens` for Python.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use rlkernels::Error;
+use rlkernels::sampling::{self, Batch, Filters};
+
+use crate::detach::detach_if_large;
+use crate::errors::value_error;
+use crate::input::{Array, Floats, Logits, Output, Reads, Shape, arguments, integers, shown};
+
+arguments! {
+    text order, number temperature, whole top_k, number top_p, number min_p, number xtc_probability,
+    number xtc_threshold, number repetition_penalty,
+}
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/filtered_logprobs"))]
+#[pyfunction]
+#[pyo3(signature = (
+    logits, *, order, temperature, top_k=0, top_p=1.0, min_p=0.0, xtc_probability=0.0, xtc_threshold=0.1, xtc_coin=None,
+    repetition_penalty=1.0, history=None, out=None
+))]
+#[allow(clippy::too_many_arguments)] // Python's keywords, one each
+pub(crate) fn filtered_logprobs<'py>(
+    py: Python<'py>,
+    logits: &Bound<'py, PyAny>,
+    #[pyo3(from_py_with = order)] order: &str,
+    #[pyo3(from_py_with = temperature)] temperature: f64,
+    #[pyo3(from_py_with = top_k)] top_k: i64,
+    #[pyo3(from_py_with = top_p)] top_p: f64,
+    #[pyo3(from_py_with = min_p)] min_p: f64,
+    #[pyo3(from_py_with = xtc_probability)] xtc_probability: f64,
+    #[pyo3(from_py_with = xtc_threshold)] xtc_threshold: f64,
+    xtc_coin: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = repetition_penalty)] repetition_penalty: f64,
+    history: Option<&Bound<'py, PyAny>>,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let filters = Filters {
+        order: order.parse().map_err(value_error)?,
+        temperature,
+        top_k: count(top_k)?,
+        top_p,
+        min_p,
+        xtc_probability,
+        xtc_threshold,
+        repetition_penalty,
+    };
+    let rows = Rows::extract(logits, xtc_coin, history)?;
+    let mut out = Output::<f64>::new_or(py, out, rows.shape(), &rows.reads())?;
+    let (batch, to) = (rows.batch(), out.as_mut_slice());
+    detach_if_large(py, to.len(), || {
+        sampling::filtered_logprobs(&batch, &filters, to)
+    })
+    .map_err(value_error)?;
+    out.finish()
+}
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/sample_tokens"))]
+#[pyfunction]
+#[pyo3(signature = (
+    logits, uniforms, *, order, temperature, top_k=0, top_p=1.0, min_p=0.0, xtc_probability=0.0, xtc_threshold=0.1,
+    xtc_coin=None, repetition_penalty=1.0, history=None
+))]
+#[allow(clippy::too_many_arguments)] // Python's keywords, one each
+pub(crate) fn sample_tokens<'py>(
+    py: Python<'py>,
+    logits: &Bound<'py, PyAny>,
+    uniforms: &Bound<'py, PyAny>,
+    #[pyo3(from_py_with = order)] order: &str,
+    #[pyo3(from_py_with = temperature)] temperature: f64,
+    #[pyo3(from_py_with = top_k)] top_k: i64,
+    #[pyo3(from_py_with = top_p)] top_p: f64,
+    #[pyo3(from_py_with = min_p)] min_p: f64,
+    #[pyo3(from_py_with = xtc_probability)] xtc_probability: f64,
+    #[pyo3(from_py_with = xtc_threshold)] xtc_threshold: f64,
+    xtc_coin: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = repetition_penalty)] repetition_penalty: f64,
+    history: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let filters = Filters {
+        order: order.parse().map_err(value_error)?,
+        temperature,
+        top_k: count(top_k)?,
+        top_p,
+        min_p,
+        xtc_probability,
+        xtc_threshold,
+        repetition_penalty,
+    };
+    let rows = Rows::extract(logits, xtc_coin, history)?;
+    let uniforms = Numbers::extract("uniforms", uniforms, rows.count())?;
+    let mut tokens = Output::<i64>::new(py, &[rows.count()])?;
+    let mut logprobs = Output::<f64>::new(py, &[rows.count()])?;
+    let (batch, uniforms) = (rows.batch(), uniforms.as_slice());
+    let (to_tokens, to_logprobs) = (tokens.as_mut_slice(), logprobs.as_mut_slice());
+    detach_if_large(py, batch.logits.len(), || {
+        sampling::sample_tokens(&batch, &filters, uniforms, to_tokens, to_logprobs)
+    })
+    .map_err(value_error)?;
+    PyTuple::new(py, [tokens.finish()?, logprobs.finish()?])
+}
+
+fn count(top_k: i64) -> PyResult<usize> {
+    usize::try_from(top_k).map_err(|_| {
+        value_error(Error::TooSmall {
+            argument: "top_k",
+            found: top_k,
+            least: 0,
+        })
+    })
+}
+
+/// Logits with what belongs to each of their rows.
+struct Rows<'py> {
+    logits: Logits<'py>,
+    history: Option<Array<'py, i64>>,
+    xtc_coins: Option<Numbers<'py>>,
+}
+
+impl<'py> Rows<'py> {
+    fn extract(
+        logits: &Bound<'py, PyAny>,
+        xtc_coin: Option<&Bound<'py, PyAny>>,
+        history: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Self> {
+        let logits = Logits::extract("logits", logits)?;
+        let shape = shape(&logits);
+        let &[rows, _] = &shape[..] else {
+            return Err(PyValueError::new_err(format!(
+                "`logits` has shape {}, must be (rows, vocabulary)",
+                shown(shape)
+            )));
+        };
+        let history = history.map(|ids| integers("history", ids)).transpose()?;
+        if let Some(ids) = history.as_ref().map(Array::shape)
+            && !matches!(ids[..], [first, _] if first == rows)
+        {
+            return Err(PyValueError::new_err(format!(
+                "`history` has shape {}, must be ({rows}, ids) like the rows of `logits`",
+                shown(ids)
+            )));
+        }
+        let xtc_coins = xtc_coin
+            .map(|coins| Numbers::extract("xtc_coin", coins, rows))
+            .transpose()?;
+        Ok(Self {
+            logits,
+            history,
+            xtc_coins,
+        })
+    }
+
+    fn shape(&self) -> &Shape {
+        shape(&self.logits)
+    }
+
+    fn count(&self) -> usize {
+        self.shape()[0]
+    }
+
+    /// What a result must not overlap.
+    fn reads(&self) -> Vec<&dyn Reads> {
+        let logits: &dyn Reads = match &self.logits {
+            Logits::F16(bits) | Logits::BF16(bits) => bits,
+            Logits::F32(values) => values,
+            Logits::F64(values) => values,
+        };
+        let history = self.history.iter().map(|ids| ids as &dyn Reads);
+        let coins = self.xtc_coins.iter().map(Numbers::reads);
+        std::iter::once(logits)
+            .chain(history)
+            .chain(coins)
+            .collect()
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch {
+            logits: match &self.logits {
+                Logits::F16(bits) => sampling::Logits::F16(bits.as_slice()),
+                Logits::BF16(bits) => sampling::Logits::Bf16(bits.as_slice()),
+                Logits::F32(values) => sampling::Logits::F32(values.as_slice()),
+                Logits::F64(values) => sampling::Logits::F64(values.as_slice()),
+            },
+            rows: self.count(),
+            vocabulary: self.shape()[1],
+            history: self.history.as_ref().map(Array::as_slice),
+            xtc_coins: self.xtc_coins.as_ref().map(Numbers::as_slice),
+        }
+    }
+}
+
+fn shape<'a>(logits: &'a Logits<'_>) -> &'a Shape {
+    match logits {
+        Logits::F16(bits) | Logits::BF16(bits) => bits.shape(),
+        Logits::F32(values) => values.shape(),
+        Logits::F64(values) => values.shape(),
+    }
+}
+
+/// One float64 per row; float32 is widened, exactly.
+struct Numbers<'py> {
+    given: Floats<'py>,
+    widened: Vec<f64>,
+}
+
+impl<'py> Numbers<'py> {
+    fn extract(name: &'static str, value: &Bound<'py, PyAny>, rows: usize) -> PyResult<Self> {
+        let given = Floats::extract(name, value)?;
+        let given = match given {
+            Floats::F32(values) => Floats::F32(values.shaped(&[rows], "the rows of `logits`")?),
+            Floats::F64(values) => Floats::F64(values.shaped(&[rows], "the rows of `logits`")?),
+        };
+        let widened = match &given {
+            Floats::F32(values) => values.as_slice().iter().map(|&x| f64::from(x)).collect(),
+            Floats::F64(_) => Vec::new(),
+        };
+        Ok(Self { given, widened })
+    }
+
+    fn reads(&self) -> &dyn Reads {
+        match &self.given {
+            Floats::F32(values) => values,
+            Floats::F64(values) => values,
+        }
+    }
+
+    fn as_slice(&self) -> &[f64] {
+        match &self.given {
+            Floats::F32(_) => &self.widened,
+            Floats::F64(values) => values.as_slice(),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! One group, or a whole batch, with every care: unscored members, huge and tiny rewards, nearly equal rewards.
+//!
+//! Sums are compensated and the mean is a pair, so a deviation is right to 2u of itself, whatever the mean; a power of
+//! two keeps squares and sums from overflowing or vanishing. What is left are the roundings of the deviation (2u), of
+//! its square's sum, root, eps, reciprocal and product (5u): 7u·|R − mean| / divisor, |R − mean| ≤ 2·max|R|.
+#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
+
+use super::{Baseline, Convention, EpsMode, Scale};
+use crate::compensated::Sum;
+use crate::isa::lanes::Mask;
+use crate::isa::{F64_LANES, Kernel, Lanes, Simd};
+use crate::math::two_sum;
+use crate::{Error, Float, Result};
+
+/// What all groups of a batch are divided by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Divisor {
+    /// The power of two that the rewards are multiplied by first.
+    pub(super) scale: f64,
+    /// The divisor of the scaled rewards; `None` where it lies below the threshold.
+    pub(super) value: Option<f64>,
+}
+
+/// Computes the divisor of a whole batch.
+pub(super) struct Batch<'a, T> {
+    pub(super) rewards: &'a [T],
+    pub(super) eps: f64,
+    pub(super) convention: &'a Convention,
+}
+
+impl<T: Float> Kernel for Batch<'_, T> {
+    type Output = Result<Divisor>;
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> Result<Divisor> {
+        let range = Range::of(s, self.rewards, 0)?;
+        let scale = power_of_two(range.greatest(), self.eps);
+        let moments = Moments::of(s, self.rewards, scale);
+        let value = divisor(moments, self.eps, scale, self.convention);
+        Ok(Divisor { scale, value })
+    }
+}
+
+/// The advantages of one group whose first reward has the number `start`.
+#[inline(always)]
+pub(super) fn group<S: Simd, T: Float>(
+    s: S,
+    group: &[T],
+    start: usize,
+    (eps, convention, batch): (f64, &Convention, Option<Divisor>),
+    out: &mut [T],
+) -> Result<()> {
+    let range = Range::of(s, group, start)?;
+    if range.is_constant() {
+        out.fill(T::narrow(0.0));
+        return Ok(());
+    }
+    let scale = batch.map_or_else(|| power_of_two(range.greatest(), eps), |batch| batch.scale);
+    let moments = Moments::of(s, group, scale);
+    let divisor = match (convention.scale, batch) {
+        (Scale::None, _) => Some(scale),
+        (_, Some(batch)) => batch.value,
+        (_, None) => divisor(moments, eps, scale, convention),
+    };
+    match divisor {
+        Some(divisor) => write(s, group, moments, scale, divisor, convention.baseline, out),
+        None => out.fill(T::narrow(0.0)),
+    }
+    Ok(())
+}
+
+/// The least and the greatest scored reward; least > greatest where none is scored.
+struct Range {
+    least: f64,
+    most: f64,
+}
+
+impl Range {
+    #[inline(always)]
+    fn of<S: Simd, T: Float>(s: S, rewards: &[T], start: usize) -> Result<Self> {
+        let (mut least, mut most) = (s.f64(f64::INFINITY), s.f64(f64::NEG_INFINITY));
+        let (chunks, rest) = rewards.as_chunks::<F64_LANES>();
+        for chunk in chunks {
+            let reward = T::load(s, chunk);
+            // A comparison with NaN is false: unscored rewards pass by.
+            least = reward.min(least);
+            most = reward.max(most);
+        }
+        let last = T::load(s, &padded(rest, T::narrow(f64::NAN)));
+        let (least, most) = (last.min(least).array(), last.max(most).array());
+        let smaller = |a: f64, b: f64| if b < a { b } else { a };
+        let larger = |a: f64, b: f64| if b > a { b } else { a };
+        let range = Self {
+            least: least.into_iter().fold(f64::INFINITY, smaller),
+            most: most.into_iter().fold(f64::NEG_INFINITY, larger),
+        };
+        if range.least == f64::NEG_INFINITY || range.most == f64::INFINITY {
+            return Err(infinite(rewards, start));
+        }
+        Ok(range)
+    }
+
+    fn is_constant(&self) -> bool {
+        self.least >= self.most
+    }
+
+    fn greatest(&self) -> f64 {
+        let (a, b) = (self.least.abs(), self.most.abs());
+        if a > b { a } else { b }
+    }
+}
+
+#[cold]
+fn infinite<T: Float>(rewards: &[T], start: usize) -> Error {
+    let index = rewards.iter().position(|r| r.widen().is_infinite());
+    let index = index.unwrap_or(0);
+    Error::InfiniteReward {
+        index: start + index,
+        found: rewards[index].widen(),
+    }
+}
+
+#[inline(always)]
+pub(super) fn padded<T: Float>(rest: &[T], fill: T) -> [T; F64_LANES] {
+    let mut lanes = [fill; F64_LANES];
+    lanes[..rest.len()].copy_from_slice(rest);
+    lanes
+}
+
+/// Rewards whose greatest magnitude lies outside 2^±400 are brought into the middle of the range, where neither squares
+/// nor sums of 2^60 of them overflow and differences of one unit in the last place keep their squares.
+fn power_of_two(greatest: f64, eps: f64) -> f64 {
+    let (tiny, huge) = (exp2(-400), exp2(400));
+    if greatest > huge {
+        exp2(-600)
+    } else if greatest < tiny && eps < huge {
+        exp2(600)
+    } else {
+        1.0
+    }
+}
+
+/// 2^`exponent` for a normal result.
+pub(super) const fn exp2(exponent: i16) -> f64 {
+    f64::from_bits(((1023 + exponent) as u64) << 52)
+}
+
+/// Mean and variance of the scored rewards, each multiplied by a power of two first.
+#[derive(Clone, Copy)]
+struct Moments {
+    scored: f64,
+    /// The mean is `mean + residual`, exact to twice the working precision.
+    mean: f64,
+    residual: f64,
+    /// Σ of squared deviations.
+    squares: f64,
+}
+
+impl Moments {
+    #[inline(always)]
+    fn of<S: Simd, T: Float>(s: S, rewards: &[T], scale: f64) -> Self {
+        let (chunks, rest) = rewards.as_chunks::<F64_LANES>();
+        let last = [padded(rest, T::narrow(f64::NAN))];
+        let (by, zero) = (s.f64(scale), s.f64(0.0));
+        let (mut sum, mut scored) = ((zero, zero), 0);
+        for chunk in chunks.iter().chain(&last) {
+            let reward = T::load(s, chunk);
+            let is_scored = reward.eq(reward);
+            scored += u64::from(is_scored.count());
+            sum = add(sum, S::F64::select(is_scored, reward * by, zero));
+        }
+        let (high, low) = Sum::of_lanes(sum.0, sum.1).pair();
+        let scored = scored.max(1) as f64;
+        let mean = high / scored;
+        let remainder = (-mean).mul_add(scored, high); // exact: the remainder of a division fits
+        let residual = (remainder + low) / scored;
+        let (center, rest_of_center) = (s.f64(mean), s.f64(residual));
+        let mut squares = (zero, zero);
+        for chunk in chunks.iter().chain(&last) {
+            let reward = T::load(s, chunk);
+            let deviation = (reward * by - center) - rest_of_center;
+            let square = S::F64::select(reward.eq(reward), deviation * deviation, zero);
+            squares = add(squares, square);
+        }
+        Self {
+            scored,
+            mean,
+            residual,
+            squares: Sum::of_lanes(squares.0, squares.1).value(),
+        }
+    }
+}
+
+/// A compensated sum in every lane.
+#[inline(always)]
+fn add<L: Lanes>((high, low): (L, L), term: L) -> (L, L) {
+    let (high, error) = two_sum(high, term);
+    (high, low + error)
+}
+
+/// The scaled divisor; `None` where it lies below the threshold.
+fn divisor(moments: Moments, eps: f64, scale: f64, convention: &Convention) -> Option<f64> {
+    let variance = moments.squares / (moments.scored - convention.ddof as f64);
+    let std = variance.sqrt();
+    match convention.eps_mode {
+        EpsMode::Add => Some(std + eps * scale),
+        EpsMode::Inside if scale == 1.0 => Some((variance + eps).sqrt()),
+        EpsMode::Inside => Some(length(std, eps.sqrt() * scale)), // eps·scale² may leave the range
+        EpsMode::Threshold => (std >= eps * scale).then_some(std),
+    }
+}
+
+/// sqrt(a² + b²) of two magnitudes without overflow; the platform's `hypot` differs between platforms.
+fn length(a: f64, b: f64) -> f64 {
+    let (small, large) = if a < b { (a, b) } else { (b, a) };
+    let ratio = small / large;
+    large * (1.0 + ratio * ratio).sqrt()
+}
+
+#[inline(always)]
+fn write<S: Simd, T: Float>(
+    s: S,
+    group: &[T],
+    moments: Moments,
+    scale: f64,
+    divisor: f64,
+    baseline: Baseline,
+    out: &mut [T],
+) {
+    // R_i − mean of the others = (R_i − mean)·n/(n − 1); n ≥ 2, for a group with one scored member is constant.
+    let factor = match baseline {
+        Baseline::Mean => 1.0,
+        Baseline::LeaveOneOut => moments.scored / (moments.scored - 1.0),
+    };
+    let (by, mean, residual) = (s.f64(scale), s.f64(moments.mean), s.f64(moments.residual));
+    let (factor, divisor, zero) = (s.f64(factor), s.f64(divisor), s.f64(0.0));
+    let (chunks, rest) = group.as_chunks::<F64_LANES>();
+    let (outs, out_rest) = out.as_chunks_mut::<F64_LANES>();
+    let mut last = padded(rest, T::narrow(0.0));
+    let (lasts, mut out_last) = ([last], [last]);
+    let (lasts, out_lasts) = if rest.is_empty() {
+        (&lasts[..0], &mut out_last[..0])
+    } else {
+        (&lasts[..], &mut out_last[..])
+    };
+    for (chunk, out) in chunks
+        .iter()
+        .chain(lasts)
+        .zip(outs.iter_mut().chain(out_lasts))
+    {
+        let reward = T::load(s, chunk);
+        let advantage = ((reward * by - mean) - residual) * factor / divisor;
+        T::store(s, S::F64::select(reward.eq(reward), advantage, zero), out);
+    }
+    last = out_last[0];
+    out_rest.copy_from_slice(&last[..rest.len()]);
+}

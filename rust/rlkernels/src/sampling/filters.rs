@@ -1,0 +1,108 @@
+//! What is asked of a distribution: the filters' parameters, their ranges and their order.
+
+use std::str::FromStr;
+
+use crate::{Error, Result};
+
+/// In which order the filters act; the two keep different tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Repetition penalty, temperature, top-k, top-p, min-p, XTC.
+    Hf,
+    /// Repetition penalty, then on the untempered distribution top-p, min-p, XTC, top-k, and the temperature last.
+    MlxLm,
+}
+
+impl FromStr for Order {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "hf" => Ok(Self::Hf),
+            "mlx-lm" => Ok(Self::MlxLm),
+            _ => Err(Error::UnknownChoice {
+                argument: "order",
+                found: name.into(),
+                legal: "\"hf\", \"mlx-lm\"",
+            }),
+        }
+    }
+}
+
+/// The parameters of all filters. [`Filters::off`] leaves the distribution as it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Filters {
+    /// The order in which they act.
+    pub order: Order,
+    /// At least 0. 0 puts all mass on the lowest id of the maximum of the penalised logits; no other filter acts then.
+    pub temperature: f64,
+    /// Keeps the k likeliest; 0 disables.
+    pub top_k: usize,
+    /// Keeps the smallest set of likeliest tokens whose mass reaches it, at least one token; in [0, 1], 1 disables
+    /// (Holtzman et al., arXiv 1904.09751).
+    pub top_p: f64,
+    /// Removes tokens below this share of the largest probability; in [0, 1], 0 disables (Nguyen et al., arXiv
+    /// 2407.01082).
+    pub min_p: f64,
+    /// How often XTC acts: it does where a row's coin is below; in [0, 1], 0 disables.
+    pub xtc_probability: f64,
+    /// XTC removes every token whose probability is above, except the least likely of them; in [0, 1].
+    pub xtc_threshold: f64,
+    /// Divides the logit of a token of the history if positive, else multiplies it; above 0, 1 disables (Keskar et al.,
+    /// arXiv 1909.05858, section 4.1).
+    pub repetition_penalty: f64,
+}
+
+impl Filters {
+    /// No filter, temperature 1.
+    #[must_use]
+    pub const fn off(order: Order) -> Self {
+        Self {
+            order,
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            xtc_probability: 0.0,
+            xtc_threshold: 0.1,
+            repetition_penalty: 1.0,
+        }
+    }
+
+    pub(super) fn penalises(&self) -> bool {
+        self.repetition_penalty != 1.0
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let number = |argument, found: f64, least: f64, most: f64, legal| {
+            if found >= least && found <= most {
+                Ok(())
+            } else {
+                Err(Error::Parameter {
+                    argument,
+                    found,
+                    legal,
+                })
+            }
+        };
+        let share = |argument, found| number(argument, found, 0.0, 1.0, "within [0, 1]");
+        number(
+            "temperature",
+            self.temperature,
+            0.0,
+            f64::MAX,
+            "finite and at least 0",
+        )?;
+        share("top_p", self.top_p)?;
+        share("min_p", self.min_p)?;
+        share("xtc_probability", self.xtc_probability)?;
+        share("xtc_threshold", self.xtc_threshold)?;
+        number(
+            "repetition_penalty",
+            self.repetition_penalty,
+            f64::from_bits(1), // the least number above 0
+            f64::MAX,
+            "finite and above 0",
+        )
+    }
+}

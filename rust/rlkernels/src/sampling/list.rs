@@ -1,0 +1,186 @@
+//! Survivors of a filter as a list in id order.
+#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
+
+use super::logits::Value;
+use super::passes::Weight;
+use crate::isa::lanes::Mask;
+use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch};
+
+/// Values with their ids, the ids rising.
+///
+/// The memory is longer than the list: eight slots are written at a time, of which only those that stay count.
+#[derive(Default)]
+pub(super) struct List {
+    values: Vec<f64>,
+    ids: Vec<u32>,
+    len: usize,
+}
+
+/// Where a filter cuts: this token and all before it in "likelier first, then the lower position" stay.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Cut {
+    pub(super) value: f64,
+    pub(super) position: u32,
+}
+
+/// Which tokens stay, by their value alone.
+pub(super) trait Keep: Copy {
+    fn mask<S: Simd>(self, s: S, x: S::F64) -> S::M64;
+}
+
+/// Values above this one.
+#[derive(Clone, Copy)]
+struct Above(f64);
+/// This value and those above.
+#[derive(Clone, Copy)]
+struct AtLeast(f64);
+/// Exponents of at least this number.
+#[derive(Clone, Copy)]
+pub(super) struct ExponentAtLeast(pub(super) Weight, pub(super) f64);
+/// Weights of at most this number.
+#[derive(Clone, Copy)]
+pub(super) struct WeightAtMost(pub(super) Weight, pub(super) f64);
+
+impl Keep for Above {
+    #[inline(always)]
+    fn mask<S: Simd>(self, s: S, x: S::F64) -> S::M64 {
+        s.f64(self.0).lt(x)
+    }
+}
+impl Keep for AtLeast {
+    #[inline(always)]
+    fn mask<S: Simd>(self, s: S, x: S::F64) -> S::M64 {
+        s.f64(self.0).le(x)
+    }
+}
+impl Keep for ExponentAtLeast {
+    #[inline(always)]
+    fn mask<S: Simd>(self, s: S, x: S::F64) -> S::M64 {
+        s.f64(self.1).le(self.0.exponent(s, x))
+    }
+}
+impl Keep for WeightAtMost {
+    #[inline(always)]
+    fn mask<S: Simd>(self, s: S, x: S::F64) -> S::M64 {
+        self.0.lanes(s, x).le(s.f64(self.1))
+    }
+}
+
+/// Where values come from: a row, whose ids are its positions, or a list.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a, E> {
+    pub(super) values: &'a [E],
+    pub(super) ids: Option<&'a [u32]>,
+}
+
+impl<E: Value> Source<'_, E> {
+    #[inline(always)]
+    pub(super) fn id(&self, position: usize) -> u32 {
+        self.ids.map_or(position as u32, |ids| ids[position])
+    }
+}
+
+impl List {
+    pub(super) fn values(&self) -> &[f64] {
+        &self.values[..self.len]
+    }
+
+    pub(super) fn ids(&self) -> &[u32] {
+        &self.ids[..self.len]
+    }
+
+    /// Takes over what a cut leaves.
+    pub(super) fn cut<E: Value>(&mut self, from: Source<'_, E>, cut: Cut) {
+        let last = cut.position as usize + 1;
+        self.clear(from.values.len());
+        self.append(from, 0, last, AtLeast(cut.value));
+        self.append(from, last, from.values.len(), Above(cut.value));
+    }
+
+    /// Takes over what stays.
+    pub(super) fn keep<E: Value>(&mut self, from: Source<'_, E>, keep: impl Keep) {
+        self.clear(from.values.len());
+        self.append(from, 0, from.values.len(), keep);
+    }
+
+    fn clear(&mut self, most: usize) {
+        self.len = 0;
+        if self.values.len() < most + F64_LANES {
+            self.values.resize(most + F64_LANES, 0.0);
+            self.ids.resize(most + F64_LANES, 0);
+        }
+    }
+
+    fn append<E: Value>(&mut self, from: Source<'_, E>, start: usize, end: usize, keep: impl Keep) {
+        dispatch(Append {
+            from,
+            start,
+            end,
+            keep,
+            list: self,
+        });
+    }
+
+    /// Appends those of eight values whose bit is set.
+    #[inline(always)]
+    fn push<E: Value>(
+        &mut self,
+        from: Source<'_, E>,
+        first: usize,
+        values: [f64; F64_LANES],
+        bits: u32,
+    ) {
+        if bits == 0 {
+            return;
+        }
+        let window = self.values[self.len..].first_chunk_mut::<F64_LANES>();
+        let ids = self.ids[self.len..].first_chunk_mut::<F64_LANES>();
+        let (Some(window), Some(ids)) = (window, ids) else {
+            return; // `clear` made room for all values and a window more
+        };
+        let mut kept = 0;
+        for (lane, value) in values.into_iter().enumerate() {
+            // Without a branch: where about every other token stays, a branch is guessed wrong as often.
+            window[kept % F64_LANES] = value;
+            ids[kept % F64_LANES] = from.id(first + lane);
+            kept += (bits >> lane & 1) as usize;
+        }
+        self.len += kept;
+    }
+}
+
+struct Append<'a, E, K> {
+    from: Source<'a, E>,
+    start: usize,
+    end: usize,
+    keep: K,
+    list: &'a mut List,
+}
+
+impl<E: Value, K: Keep> Kernel for Append<'_, E, K> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Append {
+            from,
+            start,
+            end,
+            keep,
+            list,
+        } = self;
+        let (chunks, rest) = from.values[start..end].as_chunks::<F64_LANES>();
+        for (index, chunk) in chunks.iter().enumerate() {
+            let x = E::lanes(s, chunk);
+            let bits = keep.mask(s, x).bits();
+            list.push(from, start + index * F64_LANES, x.array(), bits);
+        }
+        for position in end - rest.len()..end {
+            let value = from.values[position].widen();
+            if keep.mask(s, s.f64(value)).any() {
+                list.values[list.len] = value;
+                list.ids[list.len] = from.id(position);
+                list.len += 1;
+            }
+        }
+    }
+}

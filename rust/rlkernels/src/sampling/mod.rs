@@ -1,0 +1,190 @@
+//! The next-token distribution after its filters, and draws from it by inverse transform.
+//!
+//! A filter acts on the distribution renormalised over the survivors of those before it, and every filter keeps an
+//! interval of the tokens in the order "likelier first, among equals the lower id first". So a filter is a search for
+//! the interval's end, and no row is ever sorted: top-k keeps the k best of a stream, top-p sums probabilities into
+//! buckets and looks inside one of them.
+//!
+//! All is computed in `f64` whatever the logits' type. Sums run in a fixed order (blocks of 256 tokens in id order, eight
+//! lanes in each), so the tokens are the same on every instruction set and with any number of threads.
+
+mod buckets;
+mod filters;
+mod list;
+mod logits;
+mod passes;
+mod row;
+mod scan;
+mod select;
+mod survivors;
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::rows::same_length;
+use crate::{Error, Result, parallel};
+pub use filters::{Filters, Order};
+pub use logits::Logits;
+use row::{Sink, with_scratch};
+
+/// Logits from which rows are spread over threads: one row of them takes about as long as waking a thread.
+const PARALLEL_LOGITS: usize = 1 << 15;
+
+/// Rows of logits with what belongs to each row.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch<'a> {
+    /// `rows` times `vocabulary` logits, row after row: finite, or −inf for a token that cannot be drawn.
+    pub logits: Logits<'a>,
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of tokens of the vocabulary.
+    pub vocabulary: usize,
+    /// Ids of earlier tokens, the same number for each row, −1 for none; read where the repetition penalty acts.
+    pub history: Option<&'a [i64]>,
+    /// One coin in [0, 1) per row; read where XTC may act.
+    pub xtc_coins: Option<&'a [f64]>,
+}
+
+/// The log-probabilities (rows × vocabulary) that the filters leave, normalised; −inf for removed tokens.
+///
+/// # Errors
+/// A parameter outside its range, or one that an active filter needs and is missing; a NaN or +inf logit or a row
+/// without a finite one, with its place; lengths that do not fit.
+pub fn filtered_logprobs(batch: &Batch<'_>, filters: &Filters, out: &mut [f64]) -> Result<()> {
+    batch.check(filters)?;
+    let slots = batch.rows.saturating_mul(batch.vocabulary);
+    same_length("out", out.len(), slots, "`logits`")?;
+    let sinks = out.chunks_exact_mut(batch.vocabulary.max(1));
+    batch.for_each_row(filters, sinks.map(Sink::Logprobs))
+}
+
+/// The token of each row that its uniform draws, and its log-probability after all filters.
+///
+/// The token is the least k with `C_k` > u · `C_V`, C the running sum of the probabilities in id order: never a token of
+/// probability 0, and for u = 0 the first one above it. At temperature 0 it is the lowest id of the maximum.
+///
+/// # Errors
+/// As [`filtered_logprobs`], and a uniform outside [0, 1).
+pub fn sample_tokens(
+    batch: &Batch<'_>,
+    filters: &Filters,
+    uniforms: &[f64],
+    tokens: &mut [i64],
+    logprobs: &mut [f64],
+) -> Result<()> {
+    batch.check(filters)?;
+    let rows = "the rows of `logits`";
+    same_length("uniforms", uniforms.len(), batch.rows, rows)?;
+    same_length("tokens", tokens.len(), batch.rows, rows)?;
+    same_length("logprobs", logprobs.len(), batch.rows, rows)?;
+    in_unit_interval("uniforms", uniforms)?;
+    let outs = tokens.iter_mut().zip(logprobs);
+    let sinks = uniforms.iter().zip(outs);
+    let sinks = sinks.map(|(&uniform, (token, logprob))| Sink::Draw {
+        uniform,
+        token,
+        logprob,
+    });
+    batch.for_each_row(filters, sinks)
+}
+
+impl<'a> Batch<'a> {
+    fn check(&self, filters: &Filters) -> Result<()> {
+        filters.check()?;
+        let slots = self.rows.saturating_mul(self.vocabulary);
+        same_length("logits", self.logits.len(), slots, "rows times vocabulary")?;
+        if self.rows > 0 && self.vocabulary == 0 {
+            return Err(Error::Empty { argument: "logits" });
+        }
+        if self.vocabulary > u32::MAX as usize {
+            return Err(Error::TooMany {
+                argument: "a row of logits",
+                found: self.vocabulary,
+                most: u32::MAX as usize,
+            });
+        }
+        if filters.xtc_probability > 0.0 {
+            let coins = self.xtc_coins.ok_or(Error::Missing {
+                argument: "xtc_coin",
+                because: "`xtc_probability` is above 0",
+            })?;
+            same_length("xtc_coin", coins.len(), self.rows, "the rows of `logits`")?;
+            in_unit_interval("xtc_coin", coins)?;
+        }
+        if filters.penalises() {
+            self.check_history()?;
+        }
+        Ok(())
+    }
+
+    fn check_history(&self) -> Result<()> {
+        let history = self.history.ok_or(Error::Missing {
+            argument: "history",
+            because: "`repetition_penalty` is not 1",
+        })?;
+        let width = history.len() / self.rows.max(1);
+        same_length("history", history.len(), width * self.rows, "rows of ids")?;
+        let wrong = |&id: &i64| id < -1 || id >= self.vocabulary as i64;
+        history.iter().position(wrong).map_or(Ok(()), |index| {
+            Err(Error::Element {
+                argument: "history",
+                place: format!("{}, {}", index / width, index % width),
+                found: history[index].to_string(),
+                legal: "-1 (no token) or an id of the vocabulary",
+            })
+        })
+    }
+
+    /// The history of a row, empty where no penalty acts.
+    fn history_of(&self, row: usize, filters: &Filters) -> &'a [i64] {
+        match self.history {
+            Some(history) if filters.penalises() => {
+                let width = history.len() / self.rows;
+                &history[row * width..(row + 1) * width]
+            }
+            _ => &[],
+        }
+    }
+
+    /// Runs every row into its sink; of several wrong rows the first is reported.
+    fn for_each_row<'s>(
+        &self,
+        filters: &Filters,
+        sinks: impl Iterator<Item = Sink<'s>>,
+    ) -> Result<()> {
+        let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+        let large = self.rows > 1 && self.logits.len() >= PARALLEL_LOGITS;
+        parallel::for_each(large, sinks.enumerate(), |(row, sink)| {
+            let from = row * self.vocabulary;
+            let logits = self.logits.slice(from..from + self.vocabulary);
+            let history = self.history_of(row, filters);
+            let acts = filters.xtc_probability > 0.0
+                && self
+                    .xtc_coins
+                    .is_some_and(|coins| coins[row] < filters.xtc_probability);
+            if let Err(error) =
+                with_scratch(|scratch| row::run(row, logits, history, filters, acts, scratch, sink))
+            {
+                let mut first = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                if first.as_ref().is_none_or(|&(before, _)| row < before) {
+                    *first = Some((row, error));
+                }
+            }
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+fn in_unit_interval(argument: &'static str, numbers: &[f64]) -> Result<()> {
+    let wrong = |number: &f64| !(0.0..1.0).contains(number);
+    numbers.iter().position(wrong).map_or(Ok(()), |index| {
+        Err(Error::Element {
+            argument,
+            place: index.to_string(),
+            found: numbers[index].to_string(),
+            legal: "in [0, 1)",
+        })
+    })
+}

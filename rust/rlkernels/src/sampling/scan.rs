@@ -1,0 +1,98 @@
+//! Passes over a row that only compare, in the lanes of its own type: its extent, and where something is above a
+//! threshold.
+#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
+
+use super::logits::Value;
+use crate::isa::lanes::Mask;
+use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Simd, dispatch};
+
+/// What a row's values are.
+pub(super) struct Extent {
+    pub(super) nan: bool,
+    /// The largest, −inf if all are.
+    pub(super) most: f64,
+    /// The least of those above −inf, +inf if there are none.
+    pub(super) least: f64,
+}
+
+/// Tokens of a block of [`Scan::next_block_above`].
+pub(super) const SCAN: usize = 64;
+
+/// The passes, for each element type.
+pub(super) trait Scan: Value {
+    fn extent(values: &[Self]) -> Extent;
+
+    /// The first block from `from` on that holds a value above the threshold.
+    fn next_block_above(values: &[Self], from: usize, threshold: Self) -> Option<usize>;
+}
+
+macro_rules! scan {
+    ($float:ident, $lanes:expr, $vector:ident, $load:ident, $mask:ident) => {
+        impl Scan for $float {
+            fn extent(values: &[Self]) -> Extent {
+                struct Body<'a>(&'a [$float]);
+                impl Kernel for Body<'_> {
+                    type Output = Extent;
+                    #[inline(always)]
+                    fn run<S: Simd>(self, s: S) -> Extent {
+                        let (chunks, rest) = self.0.as_chunks::<{ $lanes }>();
+                        let mut last = [$float::NEG_INFINITY; $lanes];
+                        last[..rest.len()].copy_from_slice(rest);
+                        let none = s.$float($float::NEG_INFINITY);
+                        let (mut most, mut least) = (none, s.$float($float::INFINITY));
+                        let mut nan = s.$mask(0);
+                        for index in 0..=chunks.len() {
+                            let x = s.$load(chunks.get(index).unwrap_or(&last));
+                            nan = nan | x.is_nan();
+                            most = x.max(most);
+                            least = S::$vector::select(none.lt(x), x.min(least), least);
+                        }
+                        let (mut extent_most, mut extent_least) =
+                            ($float::NEG_INFINITY, $float::INFINITY);
+                        for (&most, &least) in most.array().iter().zip(&least.array()) {
+                            extent_most = extent_most.max(most);
+                            extent_least = extent_least.min(least);
+                        }
+                        Extent {
+                            nan: nan.any(),
+                            most: extent_most.into(),
+                            least: extent_least.into(),
+                        }
+                    }
+                }
+                dispatch(Body(values))
+            }
+
+            fn next_block_above(values: &[Self], from: usize, threshold: Self) -> Option<usize> {
+                struct Body<'a>(&'a [$float], $float);
+                impl Kernel for Body<'_> {
+                    type Output = Option<usize>;
+                    #[inline(always)]
+                    fn run<S: Simd>(self, s: S) -> Option<usize> {
+                        let threshold = s.$float(self.1);
+                        let (blocks, rest) = self.0.as_chunks::<SCAN>();
+                        let mut last = [$float::NEG_INFINITY; SCAN];
+                        last[..rest.len()].copy_from_slice(rest);
+                        for number in 0..=blocks.len() {
+                            let block = blocks.get(number).unwrap_or(&last);
+                            let (chunks, _) = block.as_chunks::<{ $lanes }>();
+                            let mut above = s.$mask(0);
+                            for chunk in chunks {
+                                above = above | threshold.lt(s.$load(chunk));
+                            }
+                            if above.any() {
+                                return Some(number);
+                            }
+                        }
+                        None
+                    }
+                }
+                let rest = values.get(from * SCAN..)?;
+                dispatch(Body(rest, threshold)).map(|block| from + block)
+            }
+        }
+    };
+}
+
+scan!(f32, F32_LANES, F32, load32, mask32);
+scan!(f64, F64_LANES, F64, load64, mask64);

@@ -1,0 +1,156 @@
+//! Where top-k and top-p cut, found without sorting a row.
+
+use std::cmp::Ordering;
+
+use super::buckets::Buckets;
+use super::list::Cut;
+use super::passes::{BLOCK, Weight};
+use super::scan::{Extent, SCAN, Scan};
+
+/// Values farther below the largest than this many nats share the last bucket: together they weigh less than 2⁻⁴⁷.
+const DEEPEST: f64 = 46.0; // 2^18 · e^-46 = 2.8e-15
+
+/// Candidates that are sorted at once.
+const FEW: usize = 64;
+
+/// A token that may be the last to stay.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidate {
+    value: f64,
+    weight: f64,
+    position: u32,
+}
+
+impl Candidate {
+    fn cut(&self) -> Cut {
+        Cut {
+            value: self.value,
+            position: self.position,
+        }
+    }
+}
+
+/// Likelier first, then the lower position.
+fn order(a: &Candidate, b: &Candidate) -> Ordering {
+    // No value is NaN; `total_cmp` would tell −0 from 0.
+    let by_value = b.value.partial_cmp(&a.value).unwrap_or(Ordering::Equal);
+    by_value.then(a.position.cmp(&b.position))
+}
+
+/// The k-th token of the row; `None` where no more than k can be drawn.
+///
+/// Values stream past the best k so far. A value equal to the worst of them has a higher position, so it is no better,
+/// and blocks without a greater one are skipped in lanes. O(V + k) whatever the order of the values: 2k candidates are
+/// cut down to k at a time.
+pub(super) fn top_k<E: Scan>(values: &[E], k: usize, best: &mut Vec<Candidate>) -> Option<Cut> {
+    if k >= values.len() {
+        return None;
+    }
+    let most = (2 * k).max(BLOCK);
+    let mut threshold = E::NONE;
+    let mut next = 0;
+    best.clear();
+    while let Some(block) = E::next_block_above(values, next, threshold) {
+        let start = block * SCAN;
+        let end = values.len().min(start + SCAN);
+        for (position, &value) in (start..end).zip(&values[start..end]) {
+            if value > threshold {
+                best.push(Candidate {
+                    value: value.widen(),
+                    weight: 0.0,
+                    position: position as u32,
+                });
+            }
+        }
+        if best.len() >= most {
+            cut_down(best, k);
+            threshold = values[best[k - 1].position as usize];
+        }
+        next = block + 1;
+    }
+    if best.len() > k {
+        cut_down(best, k);
+    } else if threshold == E::NONE {
+        return None; // none was ever left out
+    }
+    best.get(k - 1).map(Candidate::cut)
+}
+
+/// Keeps the best k, the worst of them last.
+fn cut_down(best: &mut Vec<Candidate>, k: usize) {
+    best.select_nth_unstable_by(k - 1, order);
+    best.truncate(k);
+}
+
+/// What top-p needs beside its arguments: candidates twice, and the buckets' sums.
+pub(super) type Work<'a> = (
+    &'a mut Vec<Candidate>,
+    &'a mut Vec<Candidate>,
+    &'a mut Vec<f64>,
+);
+
+/// The token at which the mass of the likeliest reaches `p` of the whole; `None` where it never does, by rounding.
+pub(super) fn top_p<E: Scan>(
+    values: &[E],
+    extent: &Extent,
+    weight: Weight,
+    p: f64,
+    (candidates, halves, sums): Work<'_>,
+) -> Option<Cut> {
+    let depth = (extent.most - extent.least).min(DEEPEST * weight.temperature);
+    let buckets = Buckets::new(weight, depth);
+    let total = buckets.sums(values, sums);
+    let target = p * total;
+    let mut before = 0.0;
+    let bucket = sums.iter().position(|sum| {
+        let reached = before + sum >= target && *sum > 0.0;
+        if !reached {
+            before += sum;
+        }
+        reached
+    })?;
+    candidates.clear();
+    buckets.members(values, bucket, |position, value, weight| {
+        candidates.push(Candidate {
+            value,
+            weight,
+            position,
+        });
+    });
+    reach(candidates, halves, target - before)
+}
+
+/// The candidate at which the weights of the likeliest reach `target`, or the last one.
+///
+/// Halves the candidates at their median until few are left. They stay in the order of their positions, in which they
+/// are summed, so the result depends on nothing else.
+fn reach(
+    candidates: &mut Vec<Candidate>,
+    halves: &mut Vec<Candidate>,
+    mut target: f64,
+) -> Option<Cut> {
+    while candidates.len() > FEW {
+        halves.clone_from(candidates);
+        let middle = halves.len() / 2;
+        let (_, &mut median, _) = halves.select_nth_unstable_by(middle, order);
+        let upper = |candidate: &Candidate| order(candidate, &median) != Ordering::Greater;
+        let mass: f64 = candidates
+            .iter()
+            .filter(|c| upper(c))
+            .map(|c| c.weight)
+            .sum();
+        if mass >= target {
+            candidates.retain(upper);
+        } else {
+            target -= mass;
+            candidates.retain(|candidate| !upper(candidate));
+        }
+    }
+    candidates.sort_unstable_by(order);
+    let mut mass = 0.0;
+    let reached = candidates.iter().find(|candidate| {
+        mass += candidate.weight;
+        mass >= target
+    });
+    reached.or(candidates.last()).map(Candidate::cut)
+}

@@ -1,0 +1,178 @@
+//! The tokens that the filters leave, from the whole row to the result.
+
+use super::list::{ExponentAtLeast, List, Source, WeightAtMost};
+use super::logits::Value;
+use super::passes::{BLOCK, Weight, ln};
+use super::row::Sink;
+use super::scan::{Extent, Scan};
+use super::select::{Candidate, top_k, top_p};
+
+/// Memory of the filters, used again for every row of a thread.
+#[derive(Default)]
+pub(super) struct Work {
+    list: List,
+    spare: List,
+    candidates: Vec<Candidate>,
+    halves: Vec<Candidate>,
+    sums: Vec<f64>,
+}
+
+/// The tokens that are left: the whole row, or a list.
+pub(super) struct Survivors<'a, E> {
+    row: &'a [E],
+    listed: bool,
+    /// Of the tokens that are left; the least only where it is asked for.
+    extent: Extent,
+    work: &'a mut Work,
+}
+
+/// Evaluates an expression with the survivors as the source that they are.
+macro_rules! with_source {
+    ($survivors:ident, $source:ident => $body:expr) => {
+        if $survivors.listed {
+            let $source = Source {
+                values: $survivors.work.list.values(),
+                ids: Some($survivors.work.list.ids()),
+            };
+            $body
+        } else {
+            let $source = Source {
+                values: $survivors.row,
+                ids: None,
+            };
+            $body
+        }
+    };
+}
+
+impl<'a, E: Scan> Survivors<'a, E> {
+    /// All tokens of a row.
+    pub(super) fn new(row: &'a [E], extent: Extent, work: &'a mut Work) -> Self {
+        Self {
+            row,
+            listed: false,
+            extent,
+            work,
+        }
+    }
+
+    fn weight(&self, temperature: f64) -> Weight {
+        Weight {
+            most: self.extent.most,
+            temperature,
+        }
+    }
+
+    /// What the last filter wrote into the spare list is what is left.
+    fn take_spare(&mut self) {
+        std::mem::swap(&mut self.work.list, &mut self.work.spare);
+        self.listed = true;
+    }
+
+    pub(super) fn top_k(&mut self, k: usize) {
+        if k == 0 {
+            return;
+        }
+        with_source!(self, source => {
+            match top_k(source.values, k, &mut self.work.candidates) {
+                Some(cut) => self.work.spare.cut(source, cut),
+                None => return,
+            }
+        });
+        self.take_spare();
+    }
+
+    pub(super) fn top_p(&mut self, p: f64, temperature: f64) {
+        if p == 1.0 {
+            return;
+        }
+        if self.listed {
+            self.extent = f64::extent(self.work.list.values());
+        }
+        let weight = self.weight(temperature);
+        with_source!(self, source => {
+            let work = (&mut self.work.candidates, &mut self.work.halves, &mut self.work.sums);
+            match top_p(source.values, &self.extent, weight, p, work) {
+                Some(cut) => self.work.spare.cut(source, cut),
+                None => return,
+            }
+        });
+        self.take_spare();
+    }
+
+    pub(super) fn min_p(&mut self, p: f64, temperature: f64) {
+        if p == 0.0 {
+            return;
+        }
+        let keep = ExponentAtLeast(self.weight(temperature), ln(p));
+        with_source!(self, source => self.work.spare.keep(source, keep));
+        self.take_spare();
+    }
+
+    pub(super) fn xtc(&mut self, threshold: f64, temperature: f64) {
+        let weight = self.weight(temperature);
+        let least = with_source!(self, source => {
+            let total = weight.block_sums(source.values, &mut self.work.sums);
+            weight.least_above(source.values, threshold * total)
+        });
+        if least >= 1.0 {
+            return; // none is above, or only the likeliest: the least likely of one stays
+        }
+        with_source!(self, source => self.work.spare.keep(source, WeightAtMost(weight, least)));
+        self.take_spare();
+        self.extent = f64::extent(self.work.list.values());
+    }
+
+    pub(super) fn finish(self, temperature: f64, sink: Sink<'_>) {
+        let weight = self.weight(temperature);
+        with_source!(self, source => {
+            let total = weight.block_sums(source.values, &mut self.work.sums);
+            let log_total = ln(total);
+            match sink {
+                Sink::Logprobs(out) => {
+                    if source.ids.is_some() {
+                        out.fill(f64::NEG_INFINITY);
+                    }
+                    for (position, value) in source.values.iter().enumerate() {
+                        let id = source.id(position) as usize;
+                        out[id] = weight.exponent_of(value.widen()) - log_total;
+                    }
+                }
+                Sink::Draw { uniform, token, logprob } => {
+                    let position = draw(source.values, weight, &self.work.sums, uniform * total);
+                    *token = i64::from(source.id(position));
+                    *logprob = weight.exponent_of(source.values[position].widen()) - log_total;
+                }
+            }
+        });
+    }
+}
+
+/// The first position at which the running sum of the weights exceeds `target`, given the sums of the blocks; never one
+/// of weight 0. Where rounding keeps a sum from its total it is the last one with a weight.
+fn draw<E: Value>(values: &[E], weight: Weight, sums: &[f64], target: f64) -> usize {
+    let mut before = 0.0;
+    let mut weights = [0.0; BLOCK];
+    let reached = sums.iter().position(|sum| {
+        let reached = before + sum > target;
+        if !reached {
+            before += sum;
+        }
+        reached
+    });
+    let fallback = || sums.iter().rposition(|&sum| sum > 0.0).unwrap_or(0);
+    let start = reached.unwrap_or_else(fallback) * BLOCK;
+    let end = values.len().min(start + BLOCK);
+    weight.of_block(&values[start..end], &mut weights);
+    let mut last = start;
+    for (position, &weight) in (start..end).zip(&weights) {
+        before += weight;
+        if weight > 0.0 {
+            last = position;
+            if before > target {
+                break;
+            }
+        }
+    }
+    last
+}
