@@ -238,34 +238,20 @@ def full_kl(
 
 @overload
 def selective_log_softmax(
-    logits: NDArray[np.float64],
-    ids: NDArray[np.integer],
-    *,
-    temperature: float = 1.0,
-    entropy: Literal[False] = False,
-    out: NDArray[np.float64] | None = None,
+    logits: NDArray[np.float64], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[False] = False
 ) -> NDArray[np.float64] | np.float64: ...
-@overload
-def selective_log_softmax(
-    logits: NDArray[np.float32 | np.float16],
-    ids: NDArray[np.integer],
-    *,
-    temperature: float = 1.0,
-    entropy: Literal[False] = False,
-    out: NDArray[np.float32] | None = None,
-) -> NDArray[np.float32] | np.float32: ...
 @overload
 def selective_log_softmax(
     logits: NDArray[np.float64], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[True]
 ) -> tuple[NDArray[np.float64] | np.float64, NDArray[np.float64] | np.float64]: ...
 @overload
 def selective_log_softmax(
-    logits: NDArray[np.float32 | np.float16],
-    ids: NDArray[np.integer],
-    *,
-    temperature: float = 1.0,
-    entropy: Literal[True],
-) -> tuple[NDArray[np.float32] | np.float32, NDArray[np.float32] | np.float32]:
+    logits: NDArray[np.floating], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[True]
+) -> tuple[NDArray[np.float32] | np.float32, NDArray[np.float32] | np.float32]: ...
+@overload
+def selective_log_softmax(
+    logits: NDArray[np.floating], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[False] = False
+) -> NDArray[np.float32] | np.float32:
     """The log-probability of each row's token, x_id / tau - log sum_v exp(x_v / tau), and its distribution's entropy.
 
     The logits are read once, in place, and nothing of their size is stored. float16, bfloat16 and float32 are computed in
@@ -278,7 +264,6 @@ def selective_log_softmax(
         ids: shape (...), integers in [0, V).
         temperature: tau, finite and above 0; rounded once to the result's type.
         entropy: whether to return the entropies too.
-        out: where the log-probabilities go; not with `entropy`.
 
     Returns:
         Shape (...), in nats: float64 for float64 logits, float32 otherwise; NumPy scalars for shape (V,). With `entropy`
@@ -289,7 +274,7 @@ def selective_log_softmax(
     Raises:
         TypeError: not arrays of these types.
         ValueError: shapes that do not fit, no vocabulary, an id outside it (with its index, rows counted in C order), a
-            temperature that is not finite and above 0, `out` with `entropy`.
+            temperature that is not finite and above 0.
     """
 
 def selective_log_softmax_backward(

@@ -91,10 +91,12 @@ class TestGradient:
         got = rlkernels.selective_log_softmax_backward(logits, ids, g, temperature=temperature, grad_entropy=h)
         assert got.dtype == logits.dtype
         assert got.shape == logits.shape
-        logprobs = oracle.log_softmax(wide, temperature=temperature)
+        # In extended precision: float64's log-probabilities of -20 are themselves 16u off, which p inherits.
+        shifted = (wide.astype(np.longdouble) - wide.max(axis=-1, keepdims=True)) / np.longdouble(temperature)
+        logprobs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
         p = np.exp(logprobs)
         finite = np.where(np.isfinite(logprobs), logprobs, 0)
-        entropy = oracle.entropy(wide, temperature=temperature)[..., None]
+        entropy = -(p * finite).sum(axis=-1, keepdims=True)
         chosen = np.zeros_like(p)
         np.put_along_axis(chosen, ids[..., None], 1, axis=-1)
         h_wide = np.zeros(g.shape) if h is None else h.astype(np.float64)
@@ -102,7 +104,7 @@ class TestGradient:
         scale = np.abs(g)[..., None] * (chosen + p) + np.abs(h_wide)[..., None] * p * (np.abs(finite) + entropy)
         steps = {np.float16: (2.0**-11, 2.0**-25), ml_dtypes.bfloat16: (2.0**-8, 0.0)}
         rounding, least = steps.get(dtype, (0.0, 0.0))
-        limit = 4 * LIMIT[kind] / 4 * scale / temperature + rounding * np.abs(want) + least
+        limit = LIMIT[kind] * scale / temperature + rounding * np.abs(want) + least
         assert np.all(np.abs(got.astype(np.float64) - want) <= limit)
         assert np.all(got[1, 1].astype(np.float64) == 0)
 
@@ -161,7 +163,6 @@ class TestErrors:
             pytest.param((1, 3), [0], {"temperature": 0.0}, "`temperature` is 0 in float64", id="zero"),
             pytest.param((1, 3), [0], {"temperature": NAN}, "`temperature` is NaN", id="nan"),
             pytest.param((1, 3), [0], {"temperature": -1.0}, "`temperature` is -1", id="negative"),
-            pytest.param((1, 3), [0], {"entropy": True, "out": np.zeros(1)}, "`out` is given with `entropy`", id="out"),
         ],
     )
     def test_value_error(self, logits: tuple[int, ...], ids: Any, options: dict[str, Any], message: str) -> None:

@@ -13,7 +13,7 @@ use crate::input::{
     Array, Element, Floats, Logits, Output, Reads, Shape, arguments, integers, shown,
 };
 
-arguments! { number temperature }
+arguments! { number temperature, truth entropy }
 
 /// Runs `$body` with the array of logits and its format.
 macro_rules! by_format {
@@ -41,16 +41,15 @@ macro_rules! by_format {
 
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/selective_log_softmax"))]
 #[pyfunction]
-#[pyo3(signature = (logits, ids, *, temperature=1.0, entropy=false, out=None))]
+#[pyo3(signature = (logits, ids, *, temperature=1.0, entropy=false))]
 pub(crate) fn selective_log_softmax<'py>(
     logits: &Bound<'py, PyAny>,
     ids: &Bound<'py, PyAny>,
     #[pyo3(from_py_with = temperature)] temperature: f64,
-    entropy: bool,
-    out: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = entropy)] entropy: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     by_format!(Logits::extract("logits", logits)?, |logits, F| {
-        forwards::<F>(&logits, ids, temperature, entropy, out)
+        forwards::<F>(&logits, ids, temperature, entropy)
     })
 }
 
@@ -119,16 +118,10 @@ fn forwards<'py, F: Format<Word: Element, Result: Element>>(
     ids: &Bound<'py, PyAny>,
     temperature: f64,
     entropy: bool,
-    out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = logits.py();
     let (ids, shape, vocabulary) = rows(logits, ids)?;
-    if entropy && out.is_some() {
-        return Err(PyValueError::new_err(
-            "`out` is given with `entropy`, must be left out: there are two results",
-        ));
-    }
-    let mut logprobs = Output::<F::Result>::new_or(py, out, &shape, &[logits, &ids])?;
+    let mut logprobs = Output::<F::Result>::new(py, &shape)?;
     let (words, tokens) = (logits.as_slice(), ids.as_slice());
     if !entropy {
         let to = logprobs.as_mut_slice();

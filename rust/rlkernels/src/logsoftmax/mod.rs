@@ -1,6 +1,6 @@
 //! Log-probabilities of chosen tokens and entropies, straight from logits, and the way back.
 //!
-//! log p_v = x_v/τ − log Σ_w e^(x_w/τ) and H = −Σ_v p_v log p_v of the distribution at temperature τ. The logits are read
+//! `log p_v = x_v/τ − log Σ_w e^(x_w/τ)` and `H = −Σ_v p_v log p_v` of the distribution at temperature τ. The logits are read
 //! once, in blocks that fit the first cache; nothing of the vocabulary's size is stored. `f32`, float16 and bfloat16 are
 //! computed in `f32` with the exponent carried apart and summed in `f64`; `f64` is computed in `f64` with compensated sums.
 //!
