@@ -155,5 +155,5 @@ fn shared<F: Vectors, const ENTROPY: bool>(
             logprobs,
             entropy: entropies.next().unwrap_or(&mut []),
         });
-    parallel::for_each(logits.len() >= PARALLEL, parts, |part| dispatch(part));
+    parallel::for_each(logits.len() >= PARALLEL, parts, dispatch);
 }

@@ -1,4 +1,4 @@
-//! The gradient for the logits: (g·(onehot − p) − g_H·p·(log p + H)) / τ, streamed from the logits to where it goes.
+//! The gradient for the logits, `(g·(onehot − p) − g_H·p·(log p + H)) / τ`, streamed from the logits to where it goes.
 #![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use std::f64::consts::LN_2;
@@ -298,7 +298,7 @@ pub(super) fn run<F: Vectors>(
                     out,
                 })
             });
-        parallel::for_each(logits.len() >= PARALLEL, segments, |part| dispatch(part));
+        parallel::for_each(logits.len() >= PARALLEL, segments, dispatch);
         return;
     }
     let rows = (PART / vocabulary).max(1);
@@ -316,5 +316,5 @@ pub(super) fn run<F: Vectors>(
             scale,
             out,
         });
-    parallel::for_each(logits.len() >= PARALLEL, parts, |part| dispatch(part));
+    parallel::for_each(logits.len() >= PARALLEL, parts, dispatch);
 }

@@ -24,7 +24,7 @@ pub use format::{Bf16, F16, Format};
 /// `logits` holds one row of `vocabulary` logits for each of `ids`. `temperature` is rounded once to the result's type.
 /// Results are never above 0 (log-probabilities) or below 0 (entropies).
 ///
-/// `|error| ≤ k·2u·S` with S = |x_id − M|/τ + max(1, log Σ e^((x−M)/τ)) for log-probabilities, M the row's maximum, and
+/// `|error| ≤ k·2u·S` with `S = |x_id − M|/τ + max(1, log Σ e^((x−M)/τ))` for log-probabilities, M the row's maximum, and
 /// S = max(1, H) for entropies; k = 4, u = 2⁻²⁴ for `f32` and the half types, k = 8, u = 2⁻⁵³ for `f64`.
 ///
 /// # Errors
@@ -47,14 +47,14 @@ pub fn selective_log_softmax<F: Format>(
     Ok(())
 }
 
-/// Writes the gradient for the logits to `out`: (g·(onehot − p) − g_H·p·(log p + H)) / τ, g and g_H the gradients that
+/// Writes the gradient for the logits to `out`: `(g·(onehot − p) − g_H·p·(log p + H)) / τ`, g and `g_H` the gradients that
 /// come from a row's log-probability and, where there is one, from its entropy.
 ///
-/// A row whose g and g_H are 0 gets exactly 0 and is not read: masked tokens may hold anything. A logit of −inf that is
-/// not chosen gets exactly 0. A row that has no distribution, or whose g/τ or g_H/τ is not finite, gets NaN. Half types are
+/// A row whose g and `g_H` are 0 gets exactly 0 and is not read: masked tokens may hold anything. A logit of −inf that is
+/// not chosen gets exactly 0. A row that has no distribution, or whose `g/τ` or `g_H/τ` is not finite, gets NaN. Half types are
 /// rounded from `f32`, to nearest, ties to even.
 ///
-/// `|error| ≤ k·2u·S` with S = (|g|·(1\[v = id\] + p) + |g_H|·p·(|log p| + H)) / τ and k, u as for
+/// `|error| ≤ k·2u·S` with `S = (|g|·(1[v = id] + p) + |g_H|·p·(|log p| + H)) / τ` and k, u as for
 /// [`selective_log_softmax`], subnormal results and the rounding to a half type aside.
 ///
 /// # Errors
@@ -105,7 +105,7 @@ fn check<F: Format>(
     if vocabulary == 0 && !ids.is_empty() {
         return Err(Error::NoVocabulary);
     }
-    let expected = ids.len().checked_mul(vocabulary).unwrap_or(usize::MAX);
+    let expected = ids.len().saturating_mul(vocabulary);
     same_length(
         "logits",
         logits.len(),

@@ -36,7 +36,7 @@ pub(super) struct Scale {
 }
 
 const LOG2_E: f64 = std::f64::consts::LOG2_E;
-/// log2(e) − LOG2_E.
+/// log2(e) − `LOG2_E`.
 const LOG2_E_LOW: f64 = 2.035_527_374_093_103_3e-17;
 
 impl Scale {
