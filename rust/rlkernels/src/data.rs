@@ -2,7 +2,6 @@
 //!
 //! `f32` data needs no care in `f64` lanes: a rounding there is 2⁻²⁹ of one of `f32`, so exponentials are short and sums
 //! are plain. `f64` data keeps what a difference loses, feeds it into the exponential and compensates its sums.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use crate::compensated::Sum;
 use crate::isa::{F64_LANES, Lanes, Simd};

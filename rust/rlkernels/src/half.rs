@@ -1,5 +1,4 @@
 //! float16 and bfloat16 as bits, in integer arithmetic alone: the same everywhere, and vectorised by the compiler.
-#![allow(clippy::inline_always)] // called for every lane of a kernel
 
 /// The value of a bfloat16, exactly.
 #[inline(always)]

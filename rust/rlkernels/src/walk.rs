@@ -1,5 +1,4 @@
 //! How kernels with one body over eight lanes walk through rows: whole groups of eight slots, then a padded rest.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use crate::data::Data;
 use crate::isa::{F64_LANES, Kernel, Simd, dispatch};

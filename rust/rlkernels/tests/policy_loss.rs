@@ -49,7 +49,7 @@ fn convention(algorithm: Algorithm, choice: usize) -> Convention<'static> {
     if algorithm == Algorithm::Cispo {
         all.cispo_bound = Some([CispoBound::Relative, CispoBound::Absolute][choice % 2]);
     }
-    if algorithm != Algorithm::Rloo && choice % 4 != 0 {
+    if algorithm != Algorithm::Rloo && !choice.is_multiple_of(4) {
         all.beta = 0.3;
         all.kl_estimator = ESTIMATORS[choice % 3];
         all.kl_ratio = KL_RATIOS[choice / 3 % 3];

@@ -1,5 +1,4 @@
 //! The four formats of logits: how words become lanes, 2^r of a small r, and how results are written back.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::{forward, gradient};
 use crate::Float;

@@ -1,5 +1,4 @@
 //! Rows, or the segments of a few long rows, shared among the threads.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::format::Vectors;
 use super::row::Row;

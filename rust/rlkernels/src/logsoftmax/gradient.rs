@@ -1,5 +1,4 @@
 //! The gradient for the logits, `(g·(onehot − p) − g_H·p·(log p + H)) / τ`, streamed from the logits to where it goes.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use std::f64::consts::LN_2;
 

@@ -1,5 +1,4 @@
 //! From the sums over a row to its maximum, the logarithm of its sum and its entropy; and the slow way for odd rows.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use std::f64::consts::LN_2;
 

@@ -6,7 +6,6 @@
 //!
 //! c is a pair high + low; the low part is left out where it is below 2^-26 of the whole (2^-55 for `f64`), as for τ = 1:
 //! the sums are then those of the base b with b^high = e^(1/τ), which costs log Σ 2^-26 · (H − log Σ), 1.9 · 2^-24 at most.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::format::Vectors;
 use crate::compensated::Sum;

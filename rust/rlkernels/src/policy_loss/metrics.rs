@@ -1,5 +1,4 @@
 //! What a loss tells besides itself: how far the ratios went, how many were clipped, and the mean KL.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::pass::Second;
 use crate::compensated::Sum;

@@ -1,5 +1,4 @@
 //! The pass over the rows of a part: the row's ratio where one is needed, then loss, gradient and metrics together.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::convention::KlRatio;
 use super::divergence::Divergence;

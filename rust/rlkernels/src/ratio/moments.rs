@@ -1,5 +1,4 @@
 //! The pass over the log-ratios of tokens, or of sequences, that all statistics but the quantile come from.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::{difference, row_sum};
 use crate::compensated::Sum;
