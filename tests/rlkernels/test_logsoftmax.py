@@ -131,7 +131,8 @@ class TestSpecialRows:
     def test_no_distribution_is_nan(self, row: list[float], dtype: Any) -> None:
         """That row alone."""
         got, entropy = rlkernels.selective_log_softmax(np.array([row, [1, 1]], dtype), np.array([0, 0]), entropy=True)
-        assert np.isnan(got[0]) and np.isnan(entropy[0])
+        assert np.isnan(got[0])
+        assert np.isnan(entropy[0])
         assert got[1] == entropy[1] * -1 == pytest.approx(-np.log(2))
 
     def test_impossible_and_certain(self) -> None:
