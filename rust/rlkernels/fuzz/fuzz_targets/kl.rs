@@ -2,7 +2,7 @@
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use rlkernels::kl::{Estimator, token_kl};
+use rlkernels::kl::{Estimator, KlRatio, Samples, token_kl};
 use rlkernels::rows::{Rows, Valid};
 use rlkernels_fuzz::{Number, bits32, bits64, everywhere, f32s, f64s};
 
@@ -14,11 +14,13 @@ struct Input {
     mask: Vec<bool>,
     lengths: Vec<i8>,
     layout: u8,
+    ratio: u8,
 }
 
 fuzz_target!(|input: Input| {
     let (policy, reference): (Vec<Number>, Vec<Number>) = input.pairs.iter().copied().unzip();
     let estimator = [Estimator::K1, Estimator::K2, Estimator::K3][usize::from(input.estimator % 3)];
+    let ratio = [KlRatio::None, KlRatio::Token, KlRatio::Sequence][usize::from(input.ratio % 3)];
     let rows = usize::from(input.rows).max(1);
     let width = policy.len() / rows;
     let mask: Vec<u8> = input.mask.iter().map(|&m| u8::from(m)).collect();
@@ -43,14 +45,24 @@ fuzz_target!(|input: Input| {
     };
     let (p, r) = (f64s(&policy), f64s(&reference));
     everywhere(|| {
+        let samples = Samples {
+            policy: &p,
+            reference: &r,
+            old: Some(&r),
+        };
         let mut out = vec![7.0; p.len()];
-        let result = token_kl(&p, &r, estimator, &layout, &mut out);
+        let result = token_kl(&samples, estimator, ratio, &layout, &mut out);
         (result.map_err(|e| e.to_string()), bits64(&out))
     });
     let (p, r) = (f32s(&policy), f32s(&reference));
     everywhere(|| {
+        let samples = Samples {
+            policy: &p,
+            reference: &r,
+            old: Some(&r),
+        };
         let mut out = vec![7.0; p.len()];
-        let result = token_kl(&p, &r, estimator, &layout, &mut out);
+        let result = token_kl(&samples, estimator, ratio, &layout, &mut out);
         (result.map_err(|e| e.to_string()), bits32(&out))
     });
 });
