@@ -33,7 +33,7 @@ def test_there_are_commands_to_run() -> None:
 @pytest.mark.timeout(600)  # making a peer's environment downloads a third of a gigabyte
 def test_every_command_runs(command: str, tmp_path: Path) -> None:
     """Each `gates` command of README ends as README says."""
-    (code,) = (block for kind, block in BLOCKS if kind == "python")
+    (code,) = (block for kind, block in BLOCKS if kind == "python" and "OPS" in block)
     (tmp_path / "my_subject.py").write_text(code)
     if "mlxrl" in command and "sync" not in command:
         subprocess.run([sys.executable, "-m", "gates", "peers", "sync", "mlxrl"], check=True, capture_output=True)
@@ -49,9 +49,16 @@ def test_every_target_is_run_by_ci(target: str) -> None:
     assert re.search(rf"make {target}\b", (ROOT / ".ci" / "run").read_text())
 
 
+def test_the_kernels_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines that show the kernels run, and print a loss."""
+    (code,) = (block for kind, block in BLOCKS if kind == "python" and "import rlkernels" in block)
+    exec(compile(code, "README.md", "exec"), {})  # noqa: S102  our own README
+    assert re.match(r"-?\d+\.\d+ \(8, 3\) 0\.0", capsys.readouterr().out)
+
+
 def test_the_twenty_lines_are_twenty() -> None:
     """Judging one's own code takes at most 20 lines."""
-    (code,) = (block for kind, block in BLOCKS if kind == "python")
+    (code,) = (block for kind, block in BLOCKS if kind == "python" and "OPS" in block)
     assert len(code.splitlines()) <= 20
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -55,17 +54,11 @@ def group_advantages(**inputs: Any) -> dict[str, Any]:
 
 def token_kl(**inputs: Any) -> dict[str, Any]:
     """Sampled KL per token, or per sequence."""
-    if "kl_ratio" not in inspect.signature(rlkernels.token_kl).parameters:
-        old, level = inputs.pop("old"), inputs.pop("kl_ratio")
-        if level != "none" and old is not None:
-            raise NotImplementedError("this build's token_kl has no kl_ratio")
     return {"kl": rlkernels.token_kl(**inputs)}
 
 
 def pack_sequences(**inputs: Any) -> dict[str, Any]:
     """Bins, and how full they are."""
-    if "strategy" not in inspect.signature(rlkernels.pack_sequences).parameters:
-        raise NotImplementedError("this build's pack_sequences has no strategy and no efficiency")
     return dict(zip(("indices", "offsets", "efficiency"), rlkernels.pack_sequences(**inputs), strict=True))
 
 
@@ -75,21 +68,15 @@ def selective_log_softmax(**inputs: Any) -> dict[str, Any]:
     return _plain("selective_log_softmax", *names)(**inputs)
 
 
-def _function(name: str) -> Callable[..., Any]:
-    """Return a function that a build may lack, in which case its op is not offered."""
-    found: Callable[..., Any] = getattr(rlkernels, name)
-    return found
-
-
 def policy_loss(**inputs: Any) -> dict[str, Any]:
     """Loss and gradient. What an algorithm does not read (None) is left to the default."""
-    found = _function("policy_loss")(**{name: value for name, value in inputs.items() if value is not None})
+    found = rlkernels.policy_loss(**{name: value for name, value in inputs.items() if value is not None})
     return {"loss": found.loss, "gradient": found.gradient}
 
 
 def ratio_statistics(**inputs: Any) -> dict[str, Any]:
     """Every statistic under its own name."""
-    return dict(_function("ratio_statistics")(**inputs))
+    return dict(rlkernels.ratio_statistics(**inputs))
 
 
 def kernel_bits(*, kernel: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,7 +107,7 @@ def _plain(function: str, *outputs: str) -> Operation:
     """Return the op whose keywords are the function's, and whose results have these names."""
 
     def operation(**inputs: Any) -> dict[str, Any]:
-        found = _function(function)(**inputs)
+        found = getattr(rlkernels, function)(**inputs)
         return dict(zip(outputs, found if len(outputs) > 1 else (found,), strict=True))
 
     return operation
@@ -145,5 +132,4 @@ OPS: dict[str, Operation] = {
     "ratio_statistics": ratio_statistics,
     "policy_loss": policy_loss,
 }
-OPS = {name: op for name, op in OPS.items() if hasattr(rlkernels, name)}  # what this build lacks is unsupported
 OPS["kernel_bits"] = kernel_bits
