@@ -75,13 +75,13 @@ setup: .venv/extension.stamp
 %.stamp: export PIP_QUIET := 1
 
 .venv/packages.stamp: constraints.txt
-	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.88 or newer (rustup, or your system's rustc and cargo packages) and try again." >&2; exit 2; }
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.89 or newer (rustup, or your system's rustc and cargo packages) and try again." >&2; exit 2; }
 	@python=$$(.ci/find-python $(PYTHON)) && "$$python" -m venv --clear .venv
 	@$(BIN)/python -m pip install --requirement constraints.txt
 	@touch $@
 
 .venv/extension.stamp: .venv/packages.stamp pyproject.toml $(RUST)
-	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.88 or newer (rustup, or your system's rustc and cargo packages) and try again." >&2; exit 2; }
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.89 or newer (rustup, or your system's rustc and cargo packages) and try again." >&2; exit 2; }
 	@env -u CONDA_PREFIX VIRTUAL_ENV="$(CURDIR)/.venv" $(BIN)/maturin develop --quiet --release --locked --manifest-path rust/rlkernels-python/Cargo.toml
 	@$(BIN)/python -m pip check
 	@touch $@

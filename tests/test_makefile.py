@@ -67,7 +67,7 @@ def test_missing_cargo(checkout: Path, programs: Path, target: str) -> None:
     (programs / "cargo").unlink()
     done = make(checkout, programs, target)
     assert done.returncode == 2
-    assert "cargo is missing: install Rust 1.88 or newer" in done.stderr
+    assert "cargo is missing: install Rust 1.89 or newer" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,80 @@ def full_kl(
         ValueError: shapes that differ, or no vocabulary.
     """
 
+@overload
+def selective_log_softmax(
+    logits: NDArray[np.float64], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[False] = False
+) -> NDArray[np.float64] | np.float64: ...
+@overload
+def selective_log_softmax(
+    logits: NDArray[np.float64], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[True]
+) -> tuple[NDArray[np.float64] | np.float64, NDArray[np.float64] | np.float64]: ...
+@overload
+def selective_log_softmax(
+    logits: NDArray[np.floating], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[True]
+) -> tuple[NDArray[np.float32] | np.float32, NDArray[np.float32] | np.float32]: ...
+@overload
+def selective_log_softmax(
+    logits: NDArray[np.floating], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[False] = False
+) -> NDArray[np.float32] | np.float32:
+    """The log-probability of each row's token, x_id / tau - log sum_v exp(x_v / tau), and its distribution's entropy.
+
+    The logits are read once, in place, and nothing of their size is stored. float16, bfloat16 and float32 are computed in
+    float32 with the exponent carried apart and summed in float64. A logit of -inf is a token of probability 0: -inf where
+    it is chosen, nothing in the entropy. A row that holds NaN or +inf, or nothing but -inf, gives NaN. A log-probability
+    is never above 0, an entropy never below.
+
+    Args:
+        logits: shape (..., V), V at least 1; float16, bfloat16 (ml_dtypes, torch, MLX), float32 or float64.
+        ids: shape (...), integers in [0, V).
+        temperature: tau, finite and above 0; rounded once to the result's type.
+        entropy: whether to return the entropies too.
+
+    Returns:
+        Shape (...), in nats: float64 for float64 logits, float32 otherwise; NumPy scalars for shape (V,). With `entropy`
+        (logprobs, entropies). The error of a log-probability is at most k * 2u * (|x_id - M| / tau + max(1, log sum_v
+        exp((x_v - M) / tau))), M the row's maximum, that of an entropy H k * 2u * max(1, H); k = 4, u = 2**-24 for
+        float32, k = 8, u = 2**-53 for float64.
+
+    Raises:
+        TypeError: not arrays of these types.
+        ValueError: shapes that do not fit, no vocabulary, an id outside it (with its index, rows counted in C order), a
+            temperature that is not finite and above 0.
+    """
+
+def selective_log_softmax_backward(
+    logits: NDArray[np.floating],
+    ids: NDArray[np.integer],
+    grad_logprobs: NDArray[_Float],
+    *,
+    temperature: float = 1.0,
+    grad_entropy: NDArray[_Float] | None = None,
+    out: NDArray[np.floating] | None = None,
+) -> NDArray[np.floating]:
+    """The gradient for the logits: (g * (onehot(id) - p) - g_H * p * (log p + H)) / tau, streamed.
+
+    A row whose g and g_H are 0 gets exactly 0 and is not read: masked tokens may hold anything. A logit of -inf that is
+    not chosen gets exactly 0. A row that holds NaN or +inf, or nothing but -inf, or whose g / tau or g_H / tau is not
+    finite, gets NaN. Source: the chain rule on the definitions of `selective_log_softmax`.
+
+    Args:
+        logits: as for `selective_log_softmax`.
+        ids: as for `selective_log_softmax`.
+        grad_logprobs: g, shape of `ids`; float64 for float64 logits, float32 otherwise.
+        temperature: as for `selective_log_softmax`.
+        grad_entropy: g_H, the same shape and type; 0 where it is not given.
+        out: where the gradient goes; not for bfloat16.
+
+    Returns:
+        Shape and type of `logits`, half types rounded to nearest, ties to even; bfloat16 as the type of the package
+        ml_dtypes. Before that rounding the error is at most k * 2u * (|g| * ([v = id] + p) + |g_H| * p * (|log p| + H))
+        / tau, subnormal results aside.
+
+    Raises:
+        TypeError: not arrays of these types, or bfloat16 without the package ml_dtypes.
+        ValueError: as `selective_log_softmax`, or gradients of another shape.
+    """
+
 def pack_sequences(
     lengths: NDArray[np.integer],
     max_length: int,

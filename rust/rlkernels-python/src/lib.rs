@@ -10,6 +10,7 @@ mod detach;
 mod errors;
 mod input;
 mod kl;
+mod logsoftmax;
 mod packing;
 mod philox;
 mod policy_loss;
@@ -25,6 +26,8 @@ mod rlkernels {
     use super::build_info::{available_isas, build_info, set_threads, use_isa};
     #[pymodule_export]
     use super::kl::{full_kl, token_kl};
+    #[pymodule_export]
+    use super::logsoftmax::{selective_log_softmax, selective_log_softmax_backward};
     #[pymodule_export]
     use super::packing::pack_sequences;
     #[pymodule_export]

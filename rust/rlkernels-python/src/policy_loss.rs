@@ -1,12 +1,13 @@
 //! `policy_loss` for Python.
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList, PyTuple};
 use rlkernels::policy_loss::{self as core, Convention, Metrics, Signal, Step};
 use rlkernels::{Error, Float};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
+use crate::input::scalars::whole;
 use crate::input::{
     Array, Element, Floats, Layout, Output, Shape, arguments, by_float, integers, shown,
 };
@@ -185,10 +186,13 @@ fn signal<'a, T: Element>(array: &'a Array<'_, T>, layout: &Layout<'_>) -> Signa
     }
 }
 
-/// Whole numbers from an array or from any sequence.
+/// Whole numbers from a list, a tuple or an array. Nothing else: a foreign sequence may claim any length.
 fn sizes(value: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
-    if let Ok(sizes) = value.extract() {
-        return Ok(sizes);
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        return value
+            .try_iter()?
+            .map(|size| whole("micro_batches", &size?))
+            .collect();
     }
     let array = integers("micro_batches", value)?.one_dimensional()?;
     Ok(array.as_slice().to_vec())

@@ -2,7 +2,6 @@
 //!
 //! `f32` data needs no care in `f64` lanes: a rounding there is 2⁻²⁹ of one of `f32`, so exponentials are short and sums
 //! are plain. `f64` data keeps what a difference loses, feeds it into the exponential and compensates its sums.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use crate::compensated::Sum;
 use crate::isa::{F64_LANES, Lanes, Simd};
@@ -196,10 +195,10 @@ impl<L: Lanes<Elem = f64, Array = [f64; F64_LANES]>> Sums<L> {
             };
         }
         let mut sum = Sum::<true>::default();
-        high.into_iter().for_each(|x| sum.add(x));
-        low.into_iter()
-            .filter(|x| x.is_finite()) // an infinite term leaves no correction behind
-            .for_each(|x| sum.add(x));
+        let kept = low.into_iter().filter(|x| x.is_finite()); // an infinite term leaves no correction behind
+        for x in high.into_iter().chain(kept) {
+            sum.add(x);
+        }
         let (high, low) = sum.pair();
         Pair { high, low }
     }

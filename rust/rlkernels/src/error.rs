@@ -288,6 +288,31 @@ pub enum Error {
         /// The upper bound.
         most: f64,
     },
+    /// A number that must be above 0.
+    #[error("`{argument}` is {found} in {dtype}, must be finite and above 0")]
+    NotPositive {
+        /// The argument's name.
+        argument: &'static str,
+        /// The value after rounding to the data's type.
+        found: f64,
+        /// The data's type.
+        dtype: &'static str,
+    },
+    /// Rows of logits without a single token.
+    #[error("`logits` has rows of 0 tokens, must have a vocabulary of at least 1")]
+    NoVocabulary,
+    /// A token that the vocabulary does not have.
+    #[error(
+        "`ids[{index}]` is {found}, must be between 0 and {most} (the vocabulary; rows are counted in C order)"
+    )]
+    OutsideVocabulary {
+        /// Where it stands, rows counted one after the other.
+        index: usize,
+        /// The token that was found.
+        found: i64,
+        /// The last token of the vocabulary.
+        most: i64,
+    },
     /// An instruction set that this machine has not got.
     #[error("`isa` is \"{found}\", must be one that this machine has: {available}")]
     IsaUnavailable {

@@ -95,7 +95,7 @@ pub(crate) fn for_each<P: Send>(
 struct Pool {
     process: u32,
     threads: usize,
-    pool: Arc<ThreadPool>,
+    workers: Arc<ThreadPool>,
 }
 
 static POOL: Mutex<Option<Pool>> = Mutex::new(None);
@@ -113,7 +113,7 @@ fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
         && found.process == process
         && found.threads == threads
     {
-        return Some(Arc::clone(&found.pool));
+        return Some(Arc::clone(&found.workers));
     }
     let made = ThreadPoolBuilder::new()
         .num_threads(threads)
@@ -124,7 +124,7 @@ fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
     let old = slot.replace(Pool {
         process,
         threads,
-        pool: Arc::clone(&pool),
+        workers: Arc::clone(&pool),
     });
     if let Some(old) = old
         && old.process != process

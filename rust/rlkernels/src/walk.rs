@@ -1,5 +1,4 @@
 //! How kernels with one body over eight lanes walk through rows: whole groups of eight slots, then a padded rest.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use crate::data::Data;
 use crate::isa::{F64_LANES, Kernel, Simd, dispatch};
@@ -244,10 +243,11 @@ impl<T: Data, const N: usize> Groups<'_, T, N> {
     /// Which slots of a group are tokens: bit i is slot i.
     #[inline(always)]
     pub(crate) fn bits(&self, group: usize) -> u8 {
-        match self.mask {
-            None => 0xff,
-            Some(mask) => bits_of(mask[group]),
-        }
+        // One path for both: a constant written into the lowest byte of a register would wait for the last group's mask.
+        bits_of(match self.mask {
+            None => [0xff; F64_LANES],
+            Some(mask) => mask[group],
+        })
     }
 
     /// The lanes of an array that is there.

@@ -299,4 +299,4 @@ fn every_instruction_set_and_number_of_threads_gives_the_same_bits() {
     rlkernels::parallel::set_threads(before).expect("was set");
 }
 
-const RATIO_DIGEST: u64 = 0;
+const RATIO_DIGEST: u64 = 0x0f1b_510c_a90a_6677;

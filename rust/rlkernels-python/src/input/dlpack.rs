@@ -71,16 +71,15 @@ pub(super) fn viewed<'py>(
     }
     let failed = |error: PyErr| unreadable(name, value, error);
     refuse_views(name, value)?;
-    let capsule = match exchange::exported(value).map_err(failed)? {
-        Some(capsule) => capsule,
-        None => {
-            let device = value.call_method0(intern!(py, "__dlpack_device__"));
-            let (device, _): (i32, i32) = device.and_then(|pair| pair.extract()).map_err(failed)?;
-            if !READABLE.contains(&device) && !offers_buffer(value) {
-                return Err(elsewhere(name, value, device));
-            }
-            exported(value).map_err(failed)?
+    let capsule = if let Some(capsule) = exchange::exported(value).map_err(failed)? {
+        capsule
+    } else {
+        let device = value.call_method0(intern!(py, "__dlpack_device__"));
+        let (device, _): (i32, i32) = device.and_then(|pair| pair.extract()).map_err(failed)?;
+        if !READABLE.contains(&device) && !offers_buffer(value) {
+            return Err(elsewhere(name, value, device));
         }
+        exported(value).map_err(failed)?
     };
     let tensor = tensor_of(&capsule).map_err(failed)?;
     if !READABLE.contains(&tensor.device.kind) {

@@ -27,6 +27,9 @@ enum Slots<'py> {
     Ragged(Array<'py, i64>),
 }
 
+/// Rows without slots cost no memory, so an array may claim any number of them; every row costs time.
+const MOST_ROWS: usize = (1 << 31) - 1;
+
 impl<'py> Layout<'py> {
     /// The layout of `data`, (tokens,) or (rows, tokens), under at most one of `mask` and `lengths`.
     pub(crate) fn extract<T: Element>(
@@ -45,6 +48,13 @@ impl<'py> Layout<'py> {
                 )));
             }
         };
+        if rows > MOST_ROWS {
+            return Err(PyValueError::new_err(format!(
+                "`{}` has shape {}, must have fewer than 2**31 rows",
+                data.name(),
+                shown(data.shape())
+            )));
+        }
         let slots = match (mask, lengths) {
             (None, None) => Slots::All,
             (Some(mask), None) => Slots::Mask(Array::mask("mask", mask, data)?),

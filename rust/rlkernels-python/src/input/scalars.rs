@@ -7,12 +7,13 @@ use pyo3::types::{PyAnyMethods, PyString, PyStringMethods};
 
 use super::message::described;
 
-/// Extractors named as their arguments, of the kinds `whole` (i64), `size` (usize), `number` (f64), `text` (&str), and `maybe_whole` and
+/// Extractors named as their arguments, of the kinds `whole` (i64), `size` (usize), `number` (f64), `truth` (bool), `text` (&str), and `maybe_whole` and
 /// `maybe_number`, which are `None` for Python's `None`.
 macro_rules! arguments {
     (@type whole) => { i64 };
     (@type size) => { usize };
     (@type number) => { f64 };
+    (@type truth) => { bool };
     (@type text) => { &'a str };
     (@type maybe_text) => { Option<&'a str> };
     (@type maybe_whole) => { Option<i64> };
@@ -35,6 +36,13 @@ pub(crate) fn whole(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
     value
         .extract()
         .map_err(|error| refused(name, value, &error, "an integer", "fit into 64 bits"))
+}
+
+/// `True` or `False`, of Python or NumPy.
+pub(crate) fn truth(name: &str, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    value
+        .extract()
+        .map_err(|error| refused(name, value, &error, "a bool", "be True or False"))
 }
 
 /// A number of things.

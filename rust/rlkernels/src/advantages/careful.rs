@@ -3,7 +3,6 @@
 //! Sums are compensated and the mean is a pair, so a deviation is right to 2u of itself, whatever the mean; a power of
 //! two keeps squares and sums from overflowing or vanishing. What is left are the roundings of the deviation (2u), of
 //! its square's sum, root, eps, reciprocal and product (5u): 7u·|R − mean| / divisor, |R − mean| ≤ 2·max|R|.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::{Baseline, Convention, EpsMode, Scale};
 use crate::compensated::Sum;

@@ -17,7 +17,6 @@
 //! each part. Groups to which the rule does not apply take the way of [`careful`]: unscored or infinite rewards (q is
 //! NaN), constant or nearly equal ones (r is not small against x), spreads outside 2^±400. The choice hangs on the group
 //! alone, so it is the same on every instruction set.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::careful::{self, Divisor, exp2};
 use super::lane;

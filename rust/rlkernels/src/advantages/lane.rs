@@ -1,5 +1,4 @@
 //! Groups of 2 to 7: one group per lane, so no sum runs across lanes.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::groups::Plan;
 use crate::Float;

@@ -1,5 +1,7 @@
 //! AVX2 with FMA: two registers hold sixteen `f32` or eight `f64`.
 #![allow(unsafe_code)] // the intrinsics need their instructions; see `x86!`
+#![allow(clippy::wildcard_imports)] // some eighty intrinsics of one family
+#![allow(clippy::semicolon_if_nothing_returned)] // the macros serve stores and values alike
 
 use std::arch::x86_64::*;
 

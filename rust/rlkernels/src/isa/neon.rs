@@ -1,5 +1,7 @@
 //! NEON of 64-bit ARM: four registers hold sixteen `f32` or eight `f64`.
 #![allow(unsafe_code)] // the intrinsics need their instructions; see `neon!`
+#![allow(clippy::wildcard_imports)] // some eighty intrinsics of one family
+#![allow(clippy::semicolon_if_nothing_returned)] // the macros serve stores and values alike
 
 use std::arch::aarch64::*;
 

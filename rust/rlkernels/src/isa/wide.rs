@@ -1,4 +1,6 @@
 //! Lanes made of one or more registers: an instruction set supplies the register ([`Register`]), this file the rest.
+#![allow(clippy::expl_impl_clone_on_copy)] // a derived Clone would ask it of the register too
+#![allow(clippy::needless_range_loop)] // several arrays are walked together
 #![allow(unsafe_code)] // loads and stores of registers; every block says why it is sound
 
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};

@@ -1,5 +1,4 @@
 //! KL(policy ‖ reference) summed over the whole vocabulary.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::terms::filled;
 use super::{PARALLEL, PART};

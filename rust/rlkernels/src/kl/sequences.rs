@@ -1,5 +1,4 @@
 //! One value per sequence.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::terms::{ABREAST, Terms, beyond, bits_of_16, filled, is_near32, series32};
 use super::{Estimator, Reduction, by_estimator};

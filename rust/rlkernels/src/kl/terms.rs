@@ -4,7 +4,6 @@
 //! |d| ≤ 2 the rounding of d itself costs at most 2.91u, the polynomial and its products at most 4.5u (`tests/kl_f32.rs`
 //! tries every d), and both stay below 8u; beyond, what the subtraction loses is brought in again. `f32` data needs
 //! the exponential in `f64` lanes only where some lane is beyond, which changes no other lane.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 #![allow(clippy::excessive_precision)] // coefficients are written as they were fitted
 
 use super::{KlRatio, Samples};

@@ -138,9 +138,9 @@ choice!(
 choice!(
     /// What CISPO's constant `c` is.
     CispoBound, "cispo_bound", "\"relative\", \"absolute\"",
-    /// c = 1 + ε_high (MiniMax-M1).
+    /// c = 1 + `ε_high` (MiniMax-M1).
     Relative = "relative",
-    /// c = ε_high (TRL).
+    /// c = `ε_high` (TRL).
     Absolute = "absolute"
 );
 choice!(
@@ -163,7 +163,7 @@ pub struct Convention<'a> {
     pub epsilon_low: Option<f64>,
     /// The ratio's upper bound is 1 + ε; of GMPO the log-ratio's is ε; of CISPO see [`CispoBound`].
     pub epsilon_high: Option<f64>,
-    /// Upper bound of the ratio under a negative advantage, above 1 + ε_high; `None` for none.
+    /// Upper bound of the ratio under a negative advantage, above 1 + `ε_high`; `None` for none.
     pub delta: Option<f64>,
     /// Weight of the KL term, at least 0; 0 for RLOO, whose KL is in the reward.
     pub beta: f64,

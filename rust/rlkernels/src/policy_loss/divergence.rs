@@ -1,5 +1,4 @@
 //! The KL term of a policy loss: an estimate per token, and a gradient that flows through its ratio too.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::convention::KlRatio;
 use crate::data::{Data, Pair};

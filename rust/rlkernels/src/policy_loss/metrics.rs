@@ -1,5 +1,4 @@
 //! What a loss tells besides itself: how far the ratios went, how many were clipped, and the mean KL.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::pass::Second;
 use crate::compensated::Sum;
@@ -71,9 +70,11 @@ pub(super) struct Tally {
     logs: f64,
     least: f64,
     most: f64,
-    counts: [usize; 5],
+    /// Below the lower bound, above the upper, above δ; and those of them where the clip acts.
+    outside: [usize; 3],
+    clipped: [usize; 3],
     estimates: f64,
-    /// Every value that was read of a token is finite, and so is every difference.
+    /// The loss, the differences and the estimates add up to finite numbers: then every value of a token is finite.
     pub(super) is_finite: bool,
 }
 
@@ -87,7 +88,8 @@ impl Default for Tally {
             logs: 0.0,
             least: f64::INFINITY,
             most: f64::NEG_INFINITY,
-            counts: [0; 5],
+            outside: [0; 3],
+            clipped: [0; 3],
             estimates: 0.0,
             is_finite: true,
         }
@@ -95,7 +97,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Adds a row; `whole` is the log of its ratio and the ratio, where it has one of its own.
+    /// Adds a row; `whole` is the log of its ratio and the ratio, `advantage` the row's, where it has one of its own.
     #[inline(always)]
     pub(super) fn add_row<T: Data, S: Simd>(
         &mut self,
@@ -103,27 +105,42 @@ impl Tally {
         weight: f64,
         tokens: usize,
         whole: Option<(f64, f64)>,
+        advantage: Option<f64>,
     ) {
         let loss = row.loss.total::<T>();
         self.loss.add(loss.high * weight);
         self.loss.add(loss.low * weight);
         self.tokens += tokens;
         self.sequences += 1;
-        self.estimates += tree64(row.estimates.array());
-        let (ratios, logs) = match whole {
+        let estimates = tree64(row.estimates.array());
+        self.estimates += estimates;
+        let total = tree64(row.differences.array());
+        let (of_ratios, of_logs) = match whole {
             Some((log, ratio)) => (ratio * tokens as f64, log * tokens as f64),
-            None => (tree64(row.ratios.array()), tree64(row.differences.array())),
+            None => (tree64(row.ratios.array()), total),
         };
-        self.ratios += ratios;
-        self.logs += logs;
+        self.ratios += of_ratios;
+        self.logs += of_logs;
         let (least, most) = (row.least.array(), row.most.array());
         for lane in 0..F64_LANES {
             self.between(least[lane], most[lane]);
         }
-        for (sum, count) in self.counts.iter_mut().zip(row.counts) {
-            *sum += tree64(count.array()) as usize;
+        let outside = row.outside.map(|count| tree64(count.array()) as usize);
+        let clipped = match advantage {
+            None => row.clipped,
+            Some(a) => {
+                let acts = [a < 0.0, a > 0.0, a < 0.0];
+                std::array::from_fn(|i| if acts[i] { outside[i] } else { 0 })
+            }
+        };
+        for (sum, count) in self.outside.iter_mut().zip(outside) {
+            *sum += count;
         }
-        self.is_finite &= tree64(row.finite.array()) == 0.0;
+        for (sum, count) in self.clipped.iter_mut().zip(clipped) {
+            *sum += count;
+        }
+        // What is not finite on a token reaches one of these sums, and a sum of finite numbers may overflow.
+        self.is_finite &= loss.high.is_finite() && total.is_finite() && estimates.is_finite();
     }
 
     fn between(&mut self, least: f64, most: f64) {
@@ -145,8 +162,9 @@ impl Tally {
         self.ratios += other.ratios;
         self.logs += other.logs;
         self.between(other.least, other.most);
-        for (sum, count) in self.counts.iter_mut().zip(other.counts) {
-            *sum += count;
+        for i in 0..3 {
+            self.outside[i] += other.outside[i];
+            self.clipped[i] += other.clipped[i];
         }
         self.estimates += other.estimates;
         self.is_finite &= other.is_finite;
@@ -164,10 +182,14 @@ impl Tally {
         has_kl: bool,
     ) -> Metrics {
         let count = self.tokens as f64;
-        let share =
-            |index: usize, is_there: bool| is_there.then(|| self.counts[index] as f64 / count);
-        let [low, high, delta] = has_bounds;
         let some = |value: f64| if self.tokens == 0 { f64::NAN } else { value };
+        let share = |tokens: usize, is_there: bool| is_there.then(|| some(tokens as f64 / count));
+        let [low, high, delta] = has_bounds;
+        let above = if is_truncated {
+            self.outside
+        } else {
+            self.clipped
+        };
         let k3 = (self.ratios - self.logs) / count - 1.0;
         Metrics {
             tokens: self.tokens,
@@ -176,11 +198,11 @@ impl Tally {
             ratio_min: some(self.least),
             ratio_max: some(self.most),
             ratio_k3: some(if k3 < 0.0 { 0.0 } else { k3 }), // never negative but by rounding
-            outside_low: share(0, low),
-            outside_high: share(1, high),
-            clipped_low: share(2, low),
-            clipped_high: share(if is_truncated { 1 } else { 3 }, high),
-            clipped_delta: share(4, delta),
+            outside_low: share(self.outside[0], low),
+            outside_high: share(self.outside[1], high),
+            clipped_low: share(self.clipped[0], low),
+            clipped_high: share(above[1], high),
+            clipped_delta: share(self.clipped[2], delta),
             kl: has_kl.then(|| some(self.estimates / count)),
         }
     }

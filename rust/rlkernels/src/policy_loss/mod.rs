@@ -129,7 +129,7 @@ pub fn policy_loss<T: Float>(
         Algorithm::Gmpo => call.run(Geometric::new::<T>(convention)?, gradient),
     };
     if !tally.is_finite {
-        slots_are_finite(step, &places, divergence.beta != 0.0)?; // else differences of finite numbers overflowed
+        slots_are_finite(step, &places, divergence.beta != 0.0)?; // else finite numbers overflowed
     }
     let is_truncated = algorithm == Algorithm::Cispo;
     let has_kl = divergence.beta != 0.0;
@@ -192,7 +192,9 @@ impl<T: Float> Call<'_, T> {
             *tally = dispatch(Pass::<T, P, KL> { batch, part });
         });
         let mut all = Tally::default();
-        tallies.iter().for_each(|tally| all.merge(tally));
+        for tally in &tallies {
+            all.merge(tally);
+        }
         all
     }
 }

@@ -1,5 +1,4 @@
 //! The pass over the rows of a part: the row's ratio where one is needed, then loss, gradient and metrics together.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::convention::KlRatio;
 use super::divergence::Divergence;
@@ -8,7 +7,7 @@ use super::surrogate::{Effect, RowRatio, Surrogate, Tokens};
 use super::{Signal, row_value};
 use crate::Float;
 use crate::data::{Data, Pair, Sums};
-use crate::isa::{F64_LANES, Kernel, Lanes, Simd};
+use crate::isa::{F64_LANES, Kernel, Lanes, Mask, Simd};
 use crate::walk::{Columns, Groups, Part};
 
 pub(super) const POLICY: usize = 0;
@@ -114,7 +113,11 @@ impl<T: Float, P: Surrogate, const KL: bool> Kernel for Pass<'_, '_, T, P, KL> {
             }
             to_rest.copy_from_slice(&last[..rest_len]);
             let of_row = (row_ratio != RowRatio::Token).then_some(log_and_ratio);
-            tally.add_row::<T, S>(&second, batch.row_weights[row], place.tokens, of_row);
+            let sign = match batch.advantages {
+                Signal::Rows(values) => Some(values[row].widen()),
+                Signal::Slots(_) => None,
+            };
+            tally.add_row::<T, S>(&second, batch.row_weights[row], place.tokens, of_row, sign);
         }
         tally
     }
@@ -210,10 +213,10 @@ pub(super) struct Second<S: Simd> {
     pub(super) differences: S::F64,
     pub(super) least: S::F64,
     pub(super) most: S::F64,
-    /// 0 where every token's values are finite.
-    pub(super) finite: S::F64,
-    /// Tokens below the lower bound, above the upper, and both with an advantage to clip; beyond δ with one.
-    pub(super) counts: [S::F64; 5],
+    /// Tokens below the lower bound, above the upper, and above δ, whatever the advantage.
+    pub(super) outside: [S::F64; 3],
+    /// The same with an advantage that makes the clip act; counted where slots have advantages of their own.
+    pub(super) clipped: [usize; 3],
 }
 
 impl<S: Simd> Second<S> {
@@ -227,8 +230,8 @@ impl<S: Simd> Second<S> {
             differences: zero,
             least: s.f64(f64::INFINITY),
             most: s.f64(f64::NEG_INFINITY),
-            finite: zero,
-            counts: [zero; 5],
+            outside: [zero; 3],
+            clipped: [0; 3],
         }
     }
 
@@ -253,11 +256,8 @@ impl<S: Simd> Second<S> {
             let slots = slots::<T, S, KL>(s, groups, group, bits, row);
             let effect = surrogate.effect::<T, S>(s, slots.tokens);
             let (mut value, mut slope) = (effect.value, effect.slope);
-            self.finite = slots.tokens.difference.high.fma(zero, self.finite);
-            self.finite = slots.tokens.constant.fma(zero, self.finite);
             if KL {
                 let term = divergence.term::<T, S>(s, slots.toward, slots.tokens.difference);
-                self.finite = slots.toward.high.fma(zero, self.finite);
                 self.estimates = self.estimates + S::F64::select(slots.valid, term.estimate, zero);
                 value = beta.fma(S::F64::select(slots.valid, term.value, zero), value);
                 slope = beta.fma(term.slope, slope);
@@ -265,13 +265,13 @@ impl<S: Simd> Second<S> {
             self.loss.add::<T>(value);
             let slope = S::F64::select(slots.valid, slope * row.share, zero);
             T::store(s, slope, to);
-            self.measure(s, &slots, &effect);
+            self.measure(s, &slots, &effect, groups.has(ADVANTAGES));
         }
     }
 
     /// The metrics' share of the pass.
     #[inline(always)]
-    fn measure(&mut self, s: S, slots: &Slots<S>, effect: &Effect<S>) {
+    fn measure(&mut self, s: S, slots: &Slots<S>, effect: &Effect<S>, has_own_advantages: bool) {
         let zero = s.f64(0.0);
         let valid = slots.valid;
         let ratio = effect.ratio;
@@ -279,19 +279,20 @@ impl<S: Simd> Second<S> {
         self.differences = self.differences + slots.tokens.difference.high;
         self.least = self.least.min(S::F64::select(valid, ratio, self.least));
         self.most = self.most.max(S::F64::select(valid, ratio, self.most));
-        let gains = valid & zero.lt(slots.tokens.advantage);
-        let losses = valid & slots.tokens.advantage.lt(zero);
-        self.count(s, 0, valid & effect.below);
-        self.count(s, 1, valid & effect.above);
-        self.count(s, 2, losses & effect.below);
-        self.count(s, 3, gains & effect.above);
-        self.count(s, 4, losses & effect.beyond);
-    }
-
-    /// Counts in lanes: the scalar units have the masks of the slots to do.
-    #[inline(always)]
-    fn count(&mut self, s: S, index: usize, mask: S::M64) {
-        let one = S::F64::select(mask, s.f64(1.0), s.f64(0.0));
-        self.counts[index] = self.counts[index] + one;
+        let outside = [
+            valid & effect.below,
+            valid & effect.above,
+            valid & effect.beyond,
+        ];
+        for (count, mask) in self.outside.iter_mut().zip(outside) {
+            *count = *count + S::F64::select(mask, s.f64(1.0), zero);
+        }
+        if has_own_advantages {
+            let gains = zero.lt(slots.tokens.advantage);
+            let losses = slots.tokens.advantage.lt(zero);
+            self.clipped[0] += (outside[0] & losses).count() as usize;
+            self.clipped[1] += (outside[1] & gains).count() as usize;
+            self.clipped[2] += (outside[2] & losses).count() as usize;
+        }
     }
 }

@@ -1,5 +1,4 @@
 //! What a policy loss holds for a token besides the KL: clipped, truncated, softly gated or plainly weighted ratios.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::convention::{Algorithm, CispoBound, Convention};
 use crate::data::{Data, Pair};

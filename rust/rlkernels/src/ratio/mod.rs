@@ -2,7 +2,6 @@
 //!
 //! With D = policy − old of a token, a ratio is exp(D) of the token (PPO, arXiv 1707.06347), of the mean of D over a
 //! sequence (GSPO, arXiv 2507.18071, eq. 7) or of its sum (RLOO, arXiv 2402.14740).
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 mod moments;
 mod statistics;

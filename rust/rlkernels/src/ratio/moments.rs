@@ -1,5 +1,4 @@
 //! The pass over the log-ratios of tokens, or of sequences, that all statistics but the quantile come from.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::{difference, row_sum};
 use crate::compensated::Sum;
@@ -210,13 +209,10 @@ impl<T: Data> Kernel for Moved<'_, T> {
             }
         }
         raw.add_sums::<T, S>(sums);
-        let ends = [most_log, most_size, least, most].map(Lanes::array);
-        for lane in 0..F64_LANES {
-            raw.most_log = larger(raw.most_log, ends[0][lane]);
-            raw.most_size = larger(raw.most_size, ends[1][lane]);
-            raw.least = -larger(-raw.least, -ends[2][lane]);
-            raw.most = larger(raw.most, ends[3][lane]);
-        }
+        raw.most_log = most_log.array().into_iter().fold(raw.most_log, larger);
+        raw.most_size = most_size.array().into_iter().fold(raw.most_size, larger);
+        raw.least = -(-least).array().into_iter().fold(-raw.least, larger);
+        raw.most = most.array().into_iter().fold(raw.most, larger);
         raw
     }
 }

@@ -231,7 +231,9 @@ fn sizes_and_moments<T: Data>(
         };
     });
     let mut all = Raw::default();
-    found.iter().for_each(|part| all.merge(part));
+    for part in &found {
+        all.merge(part);
+    }
     (sizes, all)
 }
 

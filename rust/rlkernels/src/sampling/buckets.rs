@@ -1,5 +1,4 @@
 //! Tokens in buckets by value, the likeliest first, and the weight of each bucket.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::logits::Value;
 use super::passes::{BLOCK, Vectors, Weight};

@@ -1,5 +1,4 @@
 //! Survivors of a filter as a list in id order.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::logits::Value;
 use super::passes::Weight;

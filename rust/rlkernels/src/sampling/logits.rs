@@ -1,5 +1,4 @@
 //! Logits of every element type, and how each becomes `f64` lanes.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use std::ops::Range;
 

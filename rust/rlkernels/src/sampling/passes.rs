@@ -1,5 +1,4 @@
 //! Weights of a row's tokens, in lanes.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::logits::Value;
 use crate::compensated::Sum;

@@ -1,6 +1,5 @@
 //! Passes over a row that only compare, in the lanes of its own type: its extent, and where something is above a
 //! threshold.
-#![allow(clippy::inline_always)] // what uses lanes must be inlined into the function that has the instructions
 
 use super::logits::Value;
 use crate::isa::lanes::Mask;

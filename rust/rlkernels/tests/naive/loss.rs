@@ -43,12 +43,12 @@ impl Naive {
         let mut loss = 0.0;
         for row in 0..rows {
             let tokens = self.policy[row].len();
-            let logs = |step: &Self| -> Vec<f64> {
+            let differences = |step: &Self| -> Vec<f64> {
                 (0..tokens)
                     .map(|t| step.policy[row][t] - self.old[row][t])
                     .collect()
             };
-            let (d, d_frozen) = (logs(self), logs(frozen));
+            let (d, d_frozen) = (differences(self), differences(frozen));
             let mean_ratio = mean(d.iter().copied()).exp();
             let mut sum = 0.0;
             for t in 0..tokens {

@@ -1,4 +1,5 @@
 //! Second implementations, straight from the definitions and too simple to doubt. Accurate enough for tame data only.
+#![allow(unreachable_pub)]
 #![allow(dead_code)] // every test file uses its own part
 
 pub mod loss;
@@ -66,6 +67,17 @@ pub(crate) fn pack(
         bins[bin].1.push(i as i64);
     }
     bins.into_iter().map(|(_, bin)| bin).collect()
+}
+
+/// log p and entropy at temperature τ, in the order of the definition.
+pub(crate) fn log_softmax(logits: &[f64], temperature: f64) -> (Vec<f64>, f64) {
+    let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let shifted: Vec<f64> = logits.iter().map(|x| (x - max) / temperature).collect();
+    let log_sum = shifted.iter().map(|x| x.exp()).sum::<f64>().ln();
+    let logprobs: Vec<f64> = shifted.iter().map(|x| x - log_sum).collect();
+    let possible = logprobs.iter().filter(|x| **x > f64::NEG_INFINITY);
+    let entropy = -possible.map(|x| x.exp() * x).sum::<f64>();
+    (logprobs, entropy)
 }
 
 /// First fit: the first bin with room.

@@ -64,11 +64,15 @@ impl Digest {
     }
 
     pub fn add_f64(&mut self, values: &[f64]) {
-        values.iter().for_each(|x| self.add(x.to_bits()));
+        for x in values {
+            self.add(x.to_bits());
+        }
     }
 
     pub fn add_f32(&mut self, values: &[f32]) {
-        values.iter().for_each(|x| self.add(u64::from(x.to_bits())));
+        for x in values {
+            self.add(u64::from(x.to_bits()));
+        }
     }
 
     pub fn value(&self) -> u64 {

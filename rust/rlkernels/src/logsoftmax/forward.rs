@@ -1,0 +1,158 @@
+//! Rows, or the segments of a few long rows, shared among the threads.
+
+use super::format::Vectors;
+use super::row::Row;
+use super::scan::{Scale, Segment, segment};
+use crate::isa::{Kernel, Simd, dispatch};
+use crate::{Float, parallel};
+
+/// Logits of a row that are summed apart from the others; fixed, so that threads change no bit.
+pub(super) const SEGMENT: usize = 32_768;
+/// With fewer rows than this the segments of a row are shared among the threads.
+pub(super) const FEW_ROWS: usize = 8;
+/// Logits of one part of the work where rows are short.
+pub(super) const PART: usize = 65_536;
+/// Logits from which threads pay: waking them costs up to 20 µs, in which one thread does 10^5.
+pub(super) const PARALLEL: usize = 200_000;
+
+/// Log-probabilities and, where wanted, entropies; everything has been checked.
+pub(super) fn run<F: Vectors>(
+    logits: &[F::Word],
+    ids: &[i64],
+    vocabulary: usize,
+    temperature: f64,
+    logprobs: &mut [F::Result],
+    entropy: Option<&mut [F::Result]>,
+) {
+    let scale = Scale::new::<F>(temperature);
+    match entropy {
+        None => shared::<F, false>(logits, ids, vocabulary, &scale, logprobs, &mut []),
+        Some(entropy) => shared::<F, true>(logits, ids, vocabulary, &scale, logprobs, entropy),
+    }
+}
+
+/// Some rows, whole.
+struct Rows<'a, F: Vectors, const ENTROPY: bool> {
+    logits: &'a [F::Word],
+    ids: &'a [i64],
+    vocabulary: usize,
+    scale: &'a Scale,
+    logprobs: &'a mut [F::Result],
+    entropy: &'a mut [F::Result],
+}
+
+impl<F: Vectors, const ENTROPY: bool> Kernel for Rows<'_, F, ENTROPY> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let mut parts = Vec::with_capacity(self.vocabulary.div_ceil(SEGMENT));
+        for (i, words) in self.logits.chunks_exact(self.vocabulary).enumerate() {
+            parts.clear();
+            for words in words.chunks(SEGMENT) {
+                parts.push(segment::<F, S, ENTROPY>(s, words, self.scale));
+            }
+            let row = Row::new::<F, S, ENTROPY>(s, words, &parts, self.scale);
+            let logit = F::real(words[self.ids[i] as usize]);
+            self.logprobs[i] = F::Result::narrow(row.logprob(logit, self.scale.temperature));
+            if ENTROPY {
+                self.entropy[i] = F::Result::narrow(row.entropy);
+            }
+        }
+    }
+}
+
+/// One segment of a row.
+struct Part<'a, F: Vectors, const ENTROPY: bool> {
+    words: &'a [F::Word],
+    scale: &'a Scale,
+}
+
+impl<F: Vectors, const ENTROPY: bool> Kernel for Part<'_, F, ENTROPY> {
+    type Output = Segment;
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> Segment {
+        segment::<F, S, ENTROPY>(s, self.words, self.scale)
+    }
+}
+
+/// A row of which all segments are known.
+struct Whole<'a, F: Vectors, const ENTROPY: bool> {
+    words: &'a [F::Word],
+    parts: &'a [Segment],
+    scale: &'a Scale,
+}
+
+impl<F: Vectors, const ENTROPY: bool> Kernel for Whole<'_, F, ENTROPY> {
+    type Output = Row;
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> Row {
+        Row::new::<F, S, ENTROPY>(s, self.words, self.parts, self.scale)
+    }
+}
+
+/// The rows of few and long ones, their segments shared among the threads.
+pub(super) fn few_rows<F: Vectors, const ENTROPY: bool>(
+    logits: &[F::Word],
+    vocabulary: usize,
+    scale: &Scale,
+) -> Vec<Row> {
+    let mut parts = vec![Segment::EMPTY; logits.len() / vocabulary * vocabulary.div_ceil(SEGMENT)];
+    let segments = logits
+        .chunks_exact(vocabulary)
+        .flat_map(|words| words.chunks(SEGMENT));
+    parallel::for_each(
+        logits.len() >= PARALLEL,
+        segments.zip(&mut parts),
+        |(words, part)| *part = dispatch(Part::<F, ENTROPY> { words, scale }),
+    );
+    logits
+        .chunks_exact(vocabulary)
+        .zip(parts.chunks_exact(vocabulary.div_ceil(SEGMENT)))
+        .map(|(words, parts)| {
+            dispatch(Whole::<F, ENTROPY> {
+                words,
+                parts,
+                scale,
+            })
+        })
+        .collect()
+}
+
+fn shared<F: Vectors, const ENTROPY: bool>(
+    logits: &[F::Word],
+    ids: &[i64],
+    vocabulary: usize,
+    scale: &Scale,
+    logprobs: &mut [F::Result],
+    entropy: &mut [F::Result],
+) {
+    if ids.is_empty() {
+        return;
+    }
+    if ids.len() < FEW_ROWS && vocabulary > SEGMENT {
+        let rows = few_rows::<F, ENTROPY>(logits, vocabulary, scale);
+        for (i, row) in rows.iter().enumerate() {
+            let logit = F::real(logits[i * vocabulary + ids[i] as usize]);
+            logprobs[i] = F::Result::narrow(row.logprob(logit, scale.temperature));
+            if ENTROPY {
+                entropy[i] = F::Result::narrow(row.entropy);
+            }
+        }
+        return;
+    }
+    let rows = (PART / vocabulary).max(1);
+    let mut entropies = entropy.chunks_mut(rows);
+    let parts = logits
+        .chunks(rows * vocabulary)
+        .zip(ids.chunks(rows))
+        .zip(logprobs.chunks_mut(rows))
+        .map(|((logits, ids), logprobs)| Rows::<F, ENTROPY> {
+            logits,
+            ids,
+            vocabulary,
+            scale,
+            logprobs,
+            entropy: entropies.next().unwrap_or(&mut []),
+        });
+    parallel::for_each(logits.len() >= PARALLEL, parts, dispatch);
+}

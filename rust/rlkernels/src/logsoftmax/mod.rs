@@ -1,0 +1,124 @@
+//! Log-probabilities of chosen tokens and entropies, straight from logits, and the way back.
+//!
+//! `log p_v = x_v/τ − log Σ_w e^(x_w/τ)` and `H = −Σ_v p_v log p_v` of the distribution at temperature τ. The logits are read
+//! once, in blocks that fit the first cache; nothing of the vocabulary's size is stored. `f32`, float16 and bfloat16 are
+//! computed in `f32` with the exponent carried apart and summed in `f64`; `f64` is computed in `f64` with compensated sums.
+//!
+//! A logit of −inf is a token of probability 0: its log-probability is −inf and it adds nothing to the entropy. A row that
+//! holds NaN or +inf, or nothing but −inf, has no distribution: its log-probability and entropy are NaN.
+
+mod format;
+mod forward;
+mod gradient;
+
+mod row;
+mod scan;
+
+use crate::rows::same_length;
+use crate::{Error, Float, Result};
+
+pub use format::{Bf16, F16, Format};
+
+/// Writes log p of each row's token to `logprobs` and, where wanted, each row's entropy in nats to `entropy`.
+///
+/// `logits` holds one row of `vocabulary` logits for each of `ids`. `temperature` is rounded once to the result's type.
+/// Results are never above 0 (log-probabilities) or below 0 (entropies).
+///
+/// `|error| ≤ k·2u·S` with `S = |x_id − M|/τ + max(1, log Σ e^((x−M)/τ))` for log-probabilities, M the row's maximum, and
+/// S = max(1, H) for entropies; k = 4, u = 2⁻²⁴ for `f32` and the half types, k = 8, u = 2⁻⁵³ for `f64`.
+///
+/// # Errors
+/// A temperature that is not finite and above 0 in the result's type; lengths that do not match; rows without a
+/// vocabulary; an id outside it.
+pub fn selective_log_softmax<F: Format>(
+    logits: &[F::Word],
+    ids: &[i64],
+    vocabulary: usize,
+    temperature: f64,
+    logprobs: &mut [F::Result],
+    entropy: Option<&mut [F::Result]>,
+) -> Result<()> {
+    let temperature = check::<F>(logits, ids, vocabulary, temperature)?;
+    same_length("out", logprobs.len(), ids.len(), "`ids`")?;
+    if let Some(entropy) = &entropy {
+        same_length("entropy", entropy.len(), ids.len(), "`ids`")?;
+    }
+    F::forward(logits, ids, vocabulary, temperature, logprobs, entropy);
+    Ok(())
+}
+
+/// Writes the gradient for the logits to `out`: `(g·(onehot − p) − g_H·p·(log p + H)) / τ`, g and `g_H` the gradients that
+/// come from a row's log-probability and, where there is one, from its entropy.
+///
+/// A row whose g and `g_H` are 0 gets exactly 0 and is not read: masked tokens may hold anything. A logit of −inf that is
+/// not chosen gets exactly 0. A row that has no distribution, or whose `g/τ` or `g_H/τ` is not finite, gets NaN. Half types are
+/// rounded from `f32`, to nearest, ties to even.
+///
+/// `|error| ≤ k·2u·S` with `S = (|g|·(1[v = id] + p) + |g_H|·p·(|log p| + H)) / τ` and k, u as for
+/// [`selective_log_softmax`], subnormal results and the rounding to a half type aside.
+///
+/// # Errors
+/// As [`selective_log_softmax`].
+pub fn selective_log_softmax_backward<F: Format>(
+    logits: &[F::Word],
+    ids: &[i64],
+    grad_logprobs: &[F::Result],
+    grad_entropy: Option<&[F::Result]>,
+    vocabulary: usize,
+    temperature: f64,
+    out: &mut [F::Word],
+) -> Result<()> {
+    let temperature = check::<F>(logits, ids, vocabulary, temperature)?;
+    same_length("grad_logprobs", grad_logprobs.len(), ids.len(), "`ids`")?;
+    if let Some(grads) = grad_entropy {
+        same_length("grad_entropy", grads.len(), ids.len(), "`ids`")?;
+    }
+    same_length("out", out.len(), logits.len(), "`logits`")?;
+    let entropy = grad_entropy.unwrap_or(&[]);
+    F::backward(
+        logits,
+        ids,
+        grad_logprobs,
+        entropy,
+        vocabulary,
+        temperature,
+        out,
+    );
+    Ok(())
+}
+
+/// The temperature as the kernels use it, if everything fits together.
+fn check<F: Format>(
+    logits: &[F::Word],
+    ids: &[i64],
+    vocabulary: usize,
+    temperature: f64,
+) -> Result<f64> {
+    let rounded = F::Result::narrow(temperature).widen();
+    if !(rounded > 0.0 && rounded < f64::INFINITY) {
+        return Err(Error::NotPositive {
+            argument: "temperature",
+            found: rounded,
+            dtype: F::Result::NAME,
+        });
+    }
+    if vocabulary == 0 && !ids.is_empty() {
+        return Err(Error::NoVocabulary);
+    }
+    let expected = ids.len().saturating_mul(vocabulary);
+    same_length(
+        "logits",
+        logits.len(),
+        expected,
+        "`ids` times the vocabulary",
+    )?;
+    let most = i64::try_from(vocabulary).unwrap_or(i64::MAX) - 1;
+    match ids.iter().position(|&id| id < 0 || id > most) {
+        None => Ok(rounded),
+        Some(index) => Err(Error::OutsideVocabulary {
+            index,
+            found: ids[index],
+            most,
+        }),
+    }
+}
