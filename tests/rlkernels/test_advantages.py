@@ -172,6 +172,13 @@ class TestAccuracy:
         options = {"scale": scale, "ddof": 1, "eps": eps, "eps_mode": eps_mode, "baseline": "mean"}
         assert_accurate(np.array(rewards), 4, options)
 
+    @pytest.mark.parametrize("tiny", [7.6e-141, 1e-300, 3e-310])
+    @pytest.mark.parametrize("huge", [2.6e120, 1e300])
+    def test_a_tiny_group_in_a_huge_batch(self, huge: float, tiny: float) -> None:
+        """What brings the batch's squares into range does not make a small group vanish."""
+        options = PLAIN | {"scale": "batch"}
+        assert_accurate(np.array([0.0, huge, tiny, 0.0, 3 * tiny, 2 * tiny]), 2, options)
+
     @given(data=st.data())
     @settings(max_examples=150, deadline=None)
     def test_any_rewards(self, data: st.DataObject) -> None:

@@ -69,8 +69,8 @@ def test_against_the_oracle(functions: int, size: int, dtype: Any) -> None:
         pytest.param([[1.0], [np.inf]], [1.0], {}, r"`rewards\[1, 0\]` is inf", id="inf"),
         pytest.param([[1.0], [2.0]], [NAN], {}, r"`weights\[0\]` is NaN, must be finite", id="nan-weight"),
         pytest.param([[1.0], [2.0], [3.0]], [1.0], {}, "multiple of `group_size` 2", id="not-divisible"),
-        pytest.param([[1.0], [2.0]], [1.0], {"batch_ddof": 2}, "`ddof` is 2", id="ddof"),
-        pytest.param([[1.0], [2.0]], [1.0], {"group_eps": -1.0}, "`eps` is -1", id="eps"),
+        pytest.param([[1.0], [2.0]], [1.0], {"batch_ddof": 2}, "`batch_ddof` is 2", id="ddof"),
+        pytest.param([[1.0], [2.0]], [1.0], {"group_eps": -1.0}, "`group_eps` is -1", id="eps"),
     ],
 )
 def test_errors(rewards: Any, weights: Any, options: dict[str, Any], message: str) -> None:

@@ -37,15 +37,19 @@ pub enum Error {
         /// The greatest legal number.
         most: usize,
     },
-    /// `ddof` is neither 0 nor 1.
-    #[error("`ddof` is {found}, must be 0 (divide by n) or 1 (divide by n - 1)")]
+    /// A `ddof` that is neither 0 nor 1.
+    #[error("`{argument}` is {found}, must be 0 (divide by n) or 1 (divide by n - 1)")]
     Ddof {
+        /// The argument's name.
+        argument: &'static str,
         /// The value that was found.
         found: i64,
     },
-    /// `eps` is negative, infinite or not a number in the data's type.
-    #[error("`eps` is {found} in {dtype}, must be finite and at least 0")]
+    /// An `eps` that is negative, infinite or not a number in the data's type.
+    #[error("`{argument}` is {found} in {dtype}, must be finite and at least 0")]
     Eps {
+        /// The argument's name.
+        argument: &'static str,
         /// The value after rounding to the data's type.
         found: f64,
         /// The data's type.

@@ -188,7 +188,7 @@ fn wrong_inputs_of_several_functions_are_named() {
                 ..stages
             }
         ),
-        "`ddof` is 3, must be 0 (divide by n) or 1 (divide by n - 1)"
+        "`batch_ddof` is 3, must be 0 (divide by n) or 1 (divide by n - 1)"
     );
     assert_eq!(
         failed(&[1.0, 1.0, 2.0, 2.0], &[1.7e308, 1.7e308], 2, stages),

@@ -53,15 +53,23 @@ pub(super) fn group<S: Simd, T: Float>(
         out.fill(T::narrow(0.0));
         return Ok(());
     }
-    let scale = batch.map_or_else(|| power_of_two(range.greatest(), eps), |batch| batch.scale);
+    // a batch has its own power of two: a small group in a huge batch would vanish under it
+    let scale = match batch {
+        Some(_) => power_of_two(range.greatest(), 0.0),
+        None => power_of_two(range.greatest(), eps),
+    };
     let moments = Moments::of(s, group, scale);
-    let divisor = match (convention.scale, batch) {
-        (Scale::None, _) => Some(scale),
-        (_, Some(batch)) => batch.value,
-        (_, None) => divisor(moments, eps, scale, convention),
+    let (divisor, back) = match (convention.scale, batch) {
+        (Scale::None, _) => (Some(scale), (1.0, 1.0)),
+        (_, Some(batch)) if batch.scale == scale => (batch.value, (1.0, 1.0)),
+        (_, Some(batch)) => (batch.value, (batch.scale, 1.0 / scale)), // each of them at most 1
+        (_, None) => (divisor(moments, eps, scale, convention), (1.0, 1.0)),
     };
     match divisor {
-        Some(divisor) => write(s, group, moments, scale, divisor, convention.baseline, out),
+        Some(divisor) => {
+            let by = (scale, divisor, back);
+            write(s, group, moments, by, convention.baseline, out);
+        }
         None => out.fill(T::narrow(0.0)),
     }
     Ok(())
@@ -220,8 +228,7 @@ fn write<S: Simd, T: Float>(
     s: S,
     group: &[T],
     moments: Moments,
-    scale: f64,
-    divisor: f64,
+    (scale, divisor, back): (f64, f64, (f64, f64)),
     baseline: Baseline,
     out: &mut [T],
 ) {
@@ -232,6 +239,7 @@ fn write<S: Simd, T: Float>(
     };
     let (by, mean, residual) = (s.f64(scale), s.f64(moments.mean), s.f64(moments.residual));
     let (factor, divisor, zero) = (s.f64(factor), s.f64(divisor), s.f64(0.0));
+    let back = (s.f64(back.0), s.f64(back.1));
     let (chunks, rest) = group.as_chunks::<F64_LANES>();
     let (outs, out_rest) = out.as_chunks_mut::<F64_LANES>();
     let mut last = padded(rest, T::narrow(0.0));
@@ -247,7 +255,8 @@ fn write<S: Simd, T: Float>(
         .zip(outs.iter_mut().chain(out_lasts))
     {
         let reward = T::load(s, chunk);
-        let advantage = ((reward * by - mean) - residual) * factor / divisor;
+        let quotient = ((reward * by - mean) - residual) * factor / divisor;
+        let advantage = quotient * back.0 * back.1;
         T::store(s, S::F64::select(reward.eq(reward), advantage, zero), out);
     }
     last = out_last[0];

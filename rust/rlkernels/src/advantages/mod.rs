@@ -84,8 +84,8 @@ pub fn group_advantages<T: Float>(
 }
 
 fn check<T: Float>(rewards: &[T], group_size: i64, convention: &Convention) -> Result<usize> {
-    check_eps::<T>(convention.eps)?;
-    check_ddof(convention.ddof)?;
+    check_eps::<T>("eps", convention.eps)?;
+    check_ddof("ddof", convention.ddof)?;
     let size = check_size(rewards.len(), group_size)?;
     if size < 2 && convention.baseline == Baseline::LeaveOneOut {
         return Err(Error::NoOthers { group_size: size });
@@ -93,22 +93,23 @@ fn check<T: Float>(rewards: &[T], group_size: i64, convention: &Convention) -> R
     divides(rewards.len(), size)
 }
 
-fn check_eps<T: Float>(found: f64) -> Result<()> {
+fn check_eps<T: Float>(argument: &'static str, found: f64) -> Result<()> {
     let eps = T::narrow(found).widen();
     if found >= 0.0 && eps.is_finite() {
         return Ok(());
     }
     let overflows = found.is_finite() && found > 0.0;
     Err(Error::Eps {
+        argument,
         found: if overflows { eps } else { found },
         dtype: T::NAME,
     })
 }
 
-fn check_ddof(found: i64) -> Result<()> {
+fn check_ddof(argument: &'static str, found: i64) -> Result<()> {
     match found {
         0 | 1 => Ok(()),
-        _ => Err(Error::Ddof { found }),
+        _ => Err(Error::Ddof { argument, found }),
     }
 }
 

@@ -103,10 +103,10 @@ fn in_column(error: Error, column: usize) -> Error {
 }
 
 fn check<T: Float>(rewards: &[T], weights: &[T], group_size: i64, stages: &Stages) -> Result<i64> {
-    check_eps::<T>(stages.group_eps)?;
-    check_eps::<T>(stages.batch_eps)?;
-    check_ddof(stages.group_ddof)?;
-    check_ddof(stages.batch_ddof)?;
+    check_eps::<T>("group_eps", stages.group_eps)?;
+    check_eps::<T>("batch_eps", stages.batch_eps)?;
+    check_ddof("group_ddof", stages.group_ddof)?;
+    check_ddof("batch_ddof", stages.batch_ddof)?;
     if weights.is_empty() {
         return Err(Error::Empty {
             argument: "weights",
