@@ -104,19 +104,29 @@ def valgrind() -> dict[str, Any]:
     }
 
 
-PROOFS = (exp_and_log, fuzz, address_sanitizer, valgrind)
+PROOFS = {"exp-and-log": exp_and_log, "fuzz": fuzz, "asan": address_sanitizer, "valgrind": valgrind}
+
+
+def record(line: dict[str, Any]) -> None:
+    """Put the line in the place of the last one of its proof; the file is replaced in one piece."""
+    RECORD.parent.mkdir(parents=True, exist_ok=True)
+    lines = RECORD.read_text(encoding="utf-8").splitlines() if RECORD.exists() else []
+    kept = [old for old in lines if json.loads(old)["proof"] != line["proof"]]
+    draft = RECORD.with_suffix(".part")
+    draft.write_text("\n".join(sorted([*kept, json.dumps(line, sort_keys=True)])) + "\n", encoding="utf-8")
+    draft.replace(RECORD)
 
 
 def main() -> None:
-    """Run them all, then write the file in one piece."""
+    """Run the proofs that are named, or all, and record each as it ends: an interrupt loses the running one only."""
+    chosen = sys.argv[1:] or list(PROOFS)
+    if unknown := set(chosen) - set(PROOFS):
+        raise SystemExit(f"{', '.join(unknown)}: must be of {', '.join(PROOFS)}")
     commit = output(["git", "rev-parse", "HEAD"]).strip()
     shared = {"date": datetime.now(UTC).date().isoformat(), "commit": commit, "cpu": cpu()[0], "features": cpu()[1]}
-    lines = [json.dumps({**proof(), **shared}, sort_keys=True) for proof in PROOFS]
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
-    draft = RECORD.with_suffix(".part")
-    draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    draft.replace(RECORD)
-    print(f"recorded in {RECORD.relative_to(ROOT)}")
+    for name in chosen:
+        record({**PROOFS[name](), **shared})
+        print(f"{name}: recorded in {RECORD.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
