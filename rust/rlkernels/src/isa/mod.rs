@@ -163,7 +163,7 @@ fn checked(isa: Isa) -> Result<Isa> {
 }
 
 /// A body that is compiled for every instruction set. `run` must be `#[inline(always)]`, and so must what it calls with
-/// lanes: a function that is not inlined is compiled without the instructions and is slow (but right).
+/// lanes: a function that is not inlined, or a closure, is compiled without the instructions and is slow (but right).
 pub(crate) trait Kernel {
     /// What it returns.
     type Output;
