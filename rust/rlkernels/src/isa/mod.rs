@@ -188,3 +188,17 @@ pub(crate) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
         _ => kernel.run(scalar::Scalar),
     }
 }
+
+/// Asks for the cache line of `words[index]` before it is needed; `index` may lie beyond the end. Changes no value.
+#[inline(always)]
+#[allow(unsafe_code)] // the intrinsic takes a pointer
+pub(crate) fn prefetch<T>(words: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: prefetching never faults, wherever the pointer leads; SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(words.as_ptr().wrapping_add(index).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (words, index); // no stable intrinsic
+}

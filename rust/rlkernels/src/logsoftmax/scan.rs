@@ -9,11 +9,14 @@
 
 use super::format::Vectors;
 use crate::compensated::Sum;
-use crate::isa::{F32_LANES, Lanes, Mask, Simd};
+use crate::isa::{F32_LANES, Lanes, Mask, Simd, prefetch};
 use crate::math::tree64;
 
 /// Logits between two looks at the maximum: 8 KiB of `f32`, so what is computed twice is still in the first cache.
 const BLOCK: usize = 2048;
+/// Bytes from a logit to the one that is fetched with it. The machine's own prefetching ends at every page of 4 KiB: two
+/// pages ahead one thread reads from memory a fifth faster, and from the caches no slower.
+const AHEAD: usize = 8192;
 /// Vectors that are added at a time, each to a sum of its own: registers for more are not there.
 const CHAINS: usize = 4;
 /// Vectors that are added in the data's type before they join a sum: 4 · 4, 4.25 roundings on average at most.
@@ -238,6 +241,7 @@ fn block<F: Vectors, S: Simd, const ENTROPY: bool, const LOW: bool>(
         for four in group.chunks_exact(CHAINS * F::LANES) {
             for i in 0..CHAINS {
                 let x = F::load(s, &four[i * F::LANES..]);
+                prefetch(four, AHEAD / size_of::<F::Word>() + i * F::LANES);
                 max = x.max(max);
                 let term = term::<F, S, LOW>(s, x, constants);
                 if ENTROPY {
