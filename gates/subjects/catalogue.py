@@ -34,6 +34,7 @@ KERNELS = (
 TRAINER = (
     "policy_loss",
     "policy_loss_in_parts",
+    "rewarded_loss",
     "importance_ratio",
     "importance_weights",
     "token_kl",

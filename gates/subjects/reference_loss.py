@@ -173,6 +173,22 @@ def part_loss(
     return float(value), np.array(gradient)
 
 
+def rewarded_loss(
+    *, policy: Array, old: Array, reference: Array, mask: Array, rewards: Array, group_size: int, beta: float
+) -> dict[str, Any]:
+    """RLOO's step from rewards: the KL is taken from them, the advantages follow, then the loss of the whole step."""
+    objective = registry.create("rloo", {"beta": beta})
+    grid = grid_of(np.shape(policy), mask, None)
+    arrays = {name: grid.wide(name, x) for name, x in (("policy", policy), ("old", old), ("reference", reference))}
+    lengths, groups = grid.mask.sum(axis=1), np.arange(len(grid.mask)) // group_size
+    scores = np.asarray(rewards, np.float64)[:, None]
+    penalty = kl.in_reward(mx.array(arrays["old"]), mx.array(arrays["reference"]), mx.array(grid.mask))
+    gains = objective.advantages(protocol.Rewards(scores, np.ones(1), group_size, lengths), old_kl=penalty)
+    whole = protocol.whole_step(lengths, groups, parts=1, max_length=grid.mask.shape[1])
+    value, gradient = part_loss(objective, {**arrays, "advantages": gains}, grid.mask, groups, whole)
+    return {"loss": value, "gradient": gradient, "advantages": gains}
+
+
 def loss_from_logits(  # noqa: PLR0913  the op's keywords
     *,
     logits: Array,
@@ -315,6 +331,7 @@ def grouped(totals: Array, group_size: int, settings: options.Settings) -> Array
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "policy_loss": policy_loss,
     "policy_loss_in_parts": policy_loss_in_parts,
+    "rewarded_loss": rewarded_loss,
     "loss_from_logits": loss_from_logits,
     "importance_ratio": importance_ratio,
     "importance_weights": importance_weights,
