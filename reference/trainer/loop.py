@@ -1,4 +1,7 @@
-"""One optimizer step of GRPO over the adapters of a frozen model."""
+"""The seams of a training step: advantages, the two constant passes, the gradient; and one whole step of GRPO for the gates.
+
+The engine (`reference.trainer.engine`) calls these functions through this module, so that what a gate breaks here breaks there.
+"""
 
 import importlib
 from collections.abc import Callable
@@ -12,7 +15,6 @@ from mlx.utils import tree_flatten
 from numpy.typing import NDArray
 
 from reference.trainer import logprobs, lora
-from reference.trainer.algorithms import grpo
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ def loss_and_grad(model: Any, loss: Callable[[], mx.array]) -> tuple[mx.array, A
     return value, gradient
 
 
-def _norm(gradient: Any) -> float:
+def global_norm(gradient: Any) -> float:
+    """The Euclidean norm of all of a gradient's values together, the squares summed in float32 per array, then in float64."""
     return float(np.sqrt(sum(float((g.astype(mx.float32) ** 2).sum()) for _, g in tree_flatten(gradient))))
 
 
@@ -62,9 +65,11 @@ def step(
     batch: logprobs.Batch,
     advantages: NDArray[np.float32],
     temperature: float,
-    settings: grpo.Settings,
+    settings: Any,
 ) -> Report:
-    """Update the adapters once by GRPO on a batch that the model itself has just sampled."""
+    """Update the adapters once by GRPO with `grpo.Settings` on a batch that the model itself has just sampled."""
+    from reference.trainer.algorithms import grpo  # noqa: PLC0415  the engine shares this file and must not hold an algorithm
+
     lora.freeze(model)
     old = old_logprobs(model, batch, temperature)
     reference = reference_logprobs(model, batch, temperature)
@@ -79,7 +84,7 @@ def step(
     ratio = float(grpo.select(mask, grpo.token_ratio(policy, old)).sum()) / tokens
     kl = float(grpo.select(mask, grpo.token_kl(policy, reference)).sum()) / tokens
     value, gradient = loss_and_grad(model, loss)
-    norm = _norm(gradient)
+    norm = global_norm(gradient)
     optimizer.update(model, gradient)
     mx.eval(model.parameters(), optimizer.state)
     return Report(float(value), norm, ratio, kl)
