@@ -26,6 +26,7 @@ FAMILIES = (
     "ratio",
     "ratios",
     "trainer",
+    "tokenizer",
 )
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
 

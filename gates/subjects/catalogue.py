@@ -45,6 +45,8 @@ TRAINER = (
     "completion_logprobs",
     "importance_ratios",
     "train_step",
+    "encode_prompts",
+    "decode_tokens",
 )
 SHIPPED = {"numpy": KERNELS, "rlkernels": (*KERNELS, "kernel_bits"), "reference": TRAINER}
 ISAS = {  # the instruction sets that RLKERNELS_ISA forces, and the processor's features that each needs
