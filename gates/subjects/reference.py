@@ -12,13 +12,14 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from mlx import optimizers
-from mlx.utils import tree_flatten
+from mlx.utils import tree_flatten, tree_unflatten
 
 from reference import sums
 from reference.trainer import logprobs, loop, lora, sampling
 from reference.trainer import model as models
+from reference.trainer import rollout as rollouts
 from reference.trainer.algorithms import grpo
-from reference.trainer.rollout import batched, naive, table
+from reference.trainer.rollout import table
 
 Array = np.ndarray[Any, Any]
 Spec = Mapping[str, Any]
@@ -35,10 +36,9 @@ POLICY_LOSS_CONVENTIONS = {
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": POLICY_LOSS_CONVENTIONS,
     "loss_from_logits": LOSS_CONVENTIONS,
-    "rollout": {"path": ("naive", "batched")},
+    "rollout": {"path": ("naive", "cached", "prefix", "batched", "compiled")},
     "token_logits": {"dtype": ("float32", "float64")},
 }
-PATHS = {"naive": naive, "batched": batched}
 OTHER_LOSSES = frozenset(  # what only losses read that this trainer does not have
     (
         "max_length",
@@ -179,6 +179,11 @@ def _encode(tokenizer: Any, prompt: Any, *, chat: bool) -> Array:
     return np.asarray(tokenizer.encode(prompt), np.int32)
 
 
+def _adapter_weights(model: Any) -> dict[str, mx.array]:
+    flat = dict(tree_flatten(model.parameters()))
+    return {name: x for name, x in flat.items() if name.endswith(("lora_a", "lora_b"))}
+
+
 def rollout(  # noqa: PLR0913  the op's keywords
     *,
     model: Spec,
@@ -189,18 +194,31 @@ def rollout(  # noqa: PLR0913  the op's keywords
     top_p: float = 1.0,
     top_k: int = 0,
     min_p: float = 0.0,
+    xtc_probability: float = 0.0,
+    xtc_threshold: float = 0.1,
+    repetition_penalty: float = 1.0,
+    order: str = "hf",
     seed: int = 0,
     round: int = 0,  # noqa: A002  the op's name for it
     eos_ids: Array,
     path: str = "batched",
     rows: Array | None = None,
     adapter: Spec | None = None,
+    before: Spec | None = None,
+    kv_bits: int | None = None,
     chat: bool = False,
     record_logits: bool = False,
 ) -> dict[str, Any]:
-    """Tokens of the asked rows, prompt-major if none are named; `logits` only with `record_logits`."""
-    if path not in PATHS:
-        raise NotImplementedError(f"rollout path {path!r}; this trainer has {sorted(PATHS)}")
+    """Tokens of the asked rows, prompt-major if none are named; `logits` only with `record_logits`.
+
+    With `before` the same rows are rolled out first with that adapter, whose weights are then updated in place to those
+    of `adapter`, as an optimizer does.
+
+    Raises:
+        NotImplementedError: a path that this trainer does not have, or that this model or machine cannot take.
+    """
+    if path not in {"auto", *rollouts.PATHS}:
+        raise NotImplementedError(f"rollout path {path!r}; this trainer has {sorted(rollouts.PATHS)}")
     loaded = models.load(model)
     encoded = _prompts(loaded, prompts, chat=chat)
     every = [[i, j] for i in range(len(encoded)) for j in range(samples)]
@@ -209,14 +227,31 @@ def rollout(  # noqa: PLR0913  the op's keywords
         rows=np.array(every if rows is None else rows, np.int64).reshape(-1, 2),
         samples=samples,
         max_tokens=max_tokens,
-        settings=sampling.Settings(float(temperature), float(top_p), int(top_k), float(min_p)),
+        settings=sampling.Settings(
+            float(temperature),
+            float(top_p),
+            int(top_k),
+            float(min_p),
+            float(xtc_probability),
+            float(xtc_threshold),
+            float(repetition_penalty),
+            order,
+        ),
         eos_ids=np.asarray(eos_ids, np.int64).reshape(-1),
         seed=int(seed),
         round=int(round),
         record_logits=record_logits,
+        kv_bits=None if kv_bits is None else int(kv_bits),
     )
     with lora.attached(loaded.model, adapter):
-        result = PATHS[path].rollout(loaded.model, request)
+        after = _adapter_weights(loaded.model)
+    with lora.attached(loaded.model, adapter if before is None else before):
+        if before is not None:
+            rollouts.run(loaded.model, request, path)
+            loaded.model.update(tree_unflatten(list(after.items())))
+        result = rollouts.run(loaded.model, request, path)
+    if path not in {"auto", result.path}:
+        raise NotImplementedError(f"rollout path {path!r}: {result.reason}")
     recorded = {} if result.logits is None else {"logits": result.logits}
     return {
         "prompt_tokens": encoded,
@@ -228,6 +263,8 @@ def rollout(  # noqa: PLR0913  the op's keywords
         "model_logprobs": result.model,
         "tempered_logprobs": result.tempered,
         "behaviour_logprobs": result.behaviour,
+        "path": result.path,
+        "reason": result.reason,
         **recorded,
     }
 
