@@ -20,6 +20,7 @@ FAMILIES = (
     "packing",
     "isa",
     "loss",
+    "loss_parts",
     "gradient",
     "rollout",
     "ratio",

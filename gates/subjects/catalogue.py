@@ -33,6 +33,12 @@ KERNELS = (
 )
 TRAINER = (
     "policy_loss",
+    "policy_loss_in_parts",
+    "rewarded_loss",
+    "importance_ratio",
+    "importance_weights",
+    "token_kl",
+    "group_advantages",
     "loss_from_logits",
     "rollout",
     "token_logits",
