@@ -14,7 +14,7 @@ import numpy as np
 from mlx.utils import tree_map
 from numpy.typing import NDArray
 
-from reference.trainer import engine_guard, engine_parts, engine_rollout, engine_scores, loop, loop_optimizer
+from reference.trainer import engine_guard, engine_parts, engine_rollout, engine_scores, logprobs, loop, loop_optimizer
 from reference.trainer.algorithms import protocol
 from reference.trainer.config.read import Config
 from reference.trainer.engine_parts import Part, Step
@@ -114,27 +114,24 @@ class Engine:
 
     def _scored(self, part: Part, seen: dict[str, mx.array] | None = None) -> protocol.Scored:
         """A part with the policy's log-probs by a forward pass here and now; `seen` gets their values."""
-        values, mask, entropy = engine_scores.policy(
-            self.model,
-            part.batch,
-            self.config.scoring_temperature(),
-            entropy=self.algorithm.needs_entropy,
+        scores = logprobs.scored(
+            self.model, part.batch, self.config.scoring_temperature(), entropy=self.algorithm.needs_entropy
         )
         if seen is not None:
-            seen["policy"] = mx.stop_gradient(values)
-            if entropy is not None:
-                seen["entropy"] = mx.stop_gradient(entropy)
+            seen["policy"] = mx.stop_gradient(scores.values)
+            if scores.entropy is not None:
+                seen["entropies"] = mx.stop_gradient(scores.entropy)
         if part.advantages is None:
             raise ValueError("advantages must be there before the loss")
         return protocol.Scored(
-            policy=values,
-            mask=mask,
+            policy=scores.values,
+            mask=scores.mask,
             advantages=part.advantages,
             groups=part.groups,
             old=part.old,
             reference=part.reference,
             sampling=part.sampling if self.algorithm.needs_sampling else None,
-            entropy=entropy,
+            entropy=scores.entropy,
         )
 
     def _pass(self, generation: Generation, steps: list[Step], number: int, learned: Learned) -> None:
@@ -142,12 +139,16 @@ class Engine:
         shape = (len(generation.lengths), steps[0].parts[0].batch.width)
         learned.policy, learned.old = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         learned.entropy = np.zeros(shape, np.float32) if self.algorithm.needs_entropy else None
-        for one in steps:
+        share = getattr(getattr(self.algorithm, "settings", None), "entropy_share", 1.0)
+        for each in steps:
+            one = each
+            if share < 1 and len(each.parts) > 1:
+                one = engine_scores.entropy_threshold(self.model, each, self.config.scoring_temperature(), share)
             gradient: Any = None
             sums = np.zeros(4)
             for part in one.parts:
-                share, shares = self._gradient(part, one.whole, learned)
-                gradient = share if gradient is None else tree_map(mx.add, gradient, share)
+                added, shares = self._gradient(part, one.whole, learned)
+                gradient = added if gradient is None else tree_map(mx.add, gradient, added)
                 mx.eval(gradient)
                 sums += shares
             learned.updates.append(self._update(generation, one, number, gradient, sums))
@@ -169,7 +170,7 @@ class Engine:
         learned.policy[part.rows] = np.array(seen["policy"])
         learned.old[part.rows] = np.array(seen["policy"] if part.old is None else part.old)
         if learned.entropy is not None:
-            learned.entropy[part.rows] = np.array(seen["entropy"])
+            learned.entropy[part.rows] = np.array(seen["entropies"])
         return gradient, np.array([float(seen[name]) for name in ("value", "summand", "kl", "entropy")])
 
     def _update(

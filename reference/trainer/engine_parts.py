@@ -1,8 +1,7 @@
 """A generation cut into optimizer steps, and each of those into parts (micro-batches) that share the step's denominators."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import mlx.core as mx
 import numpy as np
@@ -42,22 +41,6 @@ def _packed(generation: Generation, rows: NDArray[np.int64], width: int) -> logp
     return logprobs.pack(prompts, generation.tokens[rows, :width], generation.lengths[rows])
 
 
-def whole(
-    lengths: NDArray[np.int64], groups: NDArray[np.int64], parts: int, max_length: int, window_tokens: float
-) -> protocol.Whole:
-    """The counts of an optimizer step whose rows have these tokens and belong to these groups."""
-    counts: dict[str, Any] = {
-        "rows": len(lengths),
-        "tokens": int(lengths.sum()),
-        "group_tokens": np.bincount(groups, weights=lengths).astype(np.int64),
-        "parts": parts,
-        "max_length": max_length,
-    }
-    if "window_tokens" in protocol.Whole.__dataclass_fields__:
-        counts["window_tokens"] = window_tokens
-    return protocol.Whole(**counts)
-
-
 def cut(generation: Generation, minibatches: int, micro_batch_rows: int, max_length: int) -> list[Step]:
     """The optimizer steps of one pass over the generation: prompts are dealt in order, a prompt's rows stay in one step.
 
@@ -75,8 +58,9 @@ def cut(generation: Generation, minibatches: int, micro_batch_rows: int, max_len
             Part(rows[some], _packed(generation, rows[some], width), groups[some])
             for some in _spans(len(rows), micro_batch_rows)
         ]
+        whole = protocol.whole_step(generation.lengths[rows], groups, parts=len(parts), max_length=max_length)
         share = window * len(rows) / len(generation.lengths)
-        steps.append(Step(parts, whole(generation.lengths[rows], groups, len(parts), max_length, share)))
+        steps.append(Step(parts, replace(whole, window_tokens=share)))
     return steps
 
 

@@ -1,8 +1,8 @@
 """Completions and their rewards for one step of training, resampled where the algorithm drops groups."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,9 @@ from reference.trainer.algorithms import protocol
 from reference.trainer.config import sections
 from reference.trainer.data.prompts import Prompt
 from reference.trainer.rewards.samples import Sample
-from reference.trainer.rollout import batched, naive, table
+from reference.trainer.rollout import table
+
+FILTERS: Final = tuple(f.name for f in fields(sampling.Settings))
 
 Scorer = Callable[[Sequence[Sample], int], protocol.Rewards]
 """Rewards of samples in groups of this size."""
@@ -46,17 +48,6 @@ class Generation:
         return self.rewards.group_size
 
 
-def run(model: Any, request: table.Request, path: str) -> table.Rollout:
-    """Roll out by the named path; `auto` leaves the choice to the rollouts' own door."""
-    door = getattr(rollouts, "run", None)
-    if door is not None:
-        return door(model, request, path)
-    known = {"auto": batched, "batched": batched, "naive": naive}
-    if path not in known:
-        raise NotImplementedError(f"rollout.path is {path!r}, this version has {', '.join(known)}")
-    return known[path].rollout(model, request)
-
-
 def request(
     every: Sequence[Prompt], chosen: Sequence[int], settings: sections.Rollout, eos_ids: Sequence[int], round_: int
 ) -> table.Request:
@@ -72,10 +63,11 @@ def request(
         rows=np.array(rows, np.int64).reshape(-1, 2),
         samples=samples,
         max_tokens=settings.max_tokens,
-        settings=sampling.Settings(settings.temperature, settings.top_p, settings.top_k, settings.min_p),
+        settings=sampling.Settings(**{name: getattr(settings, name) for name in FILTERS}),
         eos_ids=np.array(sorted({*eos_ids, *settings.stop_ids}), np.int64),
         seed=settings.seed,
         round=round_,
+        kv_bits=settings.kv_bits,
     )
 
 
@@ -106,8 +98,8 @@ class Source:
     def once(self, model: Any, chosen: Sequence[int], round_: int) -> Generation:
         """One rollout of the chosen prompts (places in `prompts`) with its rewards."""
         asked = request(self.prompts, chosen, self.rollout, self.eos_ids, round_)
-        result = run(model, asked, self.rollout.path)
-        self.paths.add(getattr(result, "path", self.rollout.path))
+        result = rollouts.run(model, asked, self.rollout.path)
+        self.paths.add(result.path)
         size = self.rollout.samples_per_prompt
         samples = samples_of(self.tokenizer, self.prompts, chosen, result, size)
         return Generation(

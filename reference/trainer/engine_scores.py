@@ -1,32 +1,14 @@
-"""Log-probs of parts: with a gradient inside the loss, and as constants before it."""
+"""What must be known of all parts of a step before its first loss: constant log-probs, thresholds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
 from reference.trainer import logprobs, loop
+from reference.trainer.algorithms import entropy
 from reference.trainer.engine_parts import Step
-
-
-def policy(
-    model: Any, batch: logprobs.Batch, temperature: float, *, entropy: bool
-) -> tuple[mx.array, mx.array, mx.array | None]:
-    """The policy's log-probs (B, T), their mask, and the entropy of each distribution if asked for.
-
-    Raises:
-        NotImplementedError: the entropy is asked for and `logprobs` has none.
-    """
-    if not entropy:
-        values, mask = logprobs.of_model(model, batch, temperature)
-        return values, mask, None
-    scored = getattr(logprobs, "scored", None)
-    if scored is None:
-        raise NotImplementedError("this version has no entropy of the policy's distribution")
-    scores = scored(model, batch, temperature, entropy=True)
-    return scores.values, scores.mask, scores.entropy
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +27,15 @@ def fill(model: Any, steps: list[Step], temperature: float, need: Constants) -> 
                 part.old = loop.old_logprobs(model, part.batch, temperature)
             if need.reference:
                 part.reference = loop.reference_logprobs(model, part.batch, temperature)
+
+
+def entropy_threshold(model: Any, step: Step, temperature: float, share: float) -> Step:
+    """The step with the threshold of its top-entropy mask, over the entropies of all its parts under the model as it is."""
+    scores = [logprobs.scored(model, part.batch, temperature, entropy=True) for part in step.parts]
+    entropies = np.concatenate([np.array(one.entropy) for one in scores])
+    found = entropy.threshold(entropies, np.concatenate([np.array(one.mask) for one in scores]), share)
+    whole = replace(step.whole, entropy_threshold=found.least, entropy_tokens=found.tokens)
+    return Step(step.parts, whole)
 
 
 def summed_difference(steps: list[Step], rows: int) -> NDArray[np.float64]:

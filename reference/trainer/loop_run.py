@@ -178,9 +178,8 @@ class Run:
             self.position,
             model=self.model,
             optimizer=self.optimizer,
-            adapter=self.config.adapter.spec(),
             config=self.settings,
-            files={name: file.length() for name, file in self.files.items()},
+            lengths={name: file.length() for name, file in self.files.items()},
             metrics=self.last,
         )
         folders.prune(self.folder / "checkpoints", output.keep_checkpoints)

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
 
+from reference.trainer.adapters import files
 from reference.trainer.checkpoint import folders, layout
 
 OPTIMIZER: Final = "optimizer.safetensors"
@@ -44,15 +45,14 @@ def save(
     *,
     model: Any,
     optimizer: Any,
-    adapter: dict[str, Any],
     config: dict[str, Any],
-    files: Mapping[str, int],
+    lengths: Mapping[str, int],
     metrics: Mapping[str, Any],
 ) -> Path:
-    """Write a checkpoint; `files` are the lengths in bytes of the run's append-only files, `metrics` the last step's."""
+    """Write a checkpoint; `lengths` are those in bytes of the run's append-only files, `metrics` the last step's."""
 
     def write(part: Path) -> None:
-        layout.save(part, model, adapter)
+        files.save(model, part)
         mx.save_safetensors(str(part / OPTIMIZER), dict(tree_flatten(optimizer.state)))
         mx.save_safetensors(str(part / RANDOM), {str(n): key for n, key in enumerate(random_state())})
 
@@ -60,7 +60,7 @@ def save(
         "position": asdict(position),
         "config": config,
         "config_digest": config_digest(config),
-        "lengths": dict(files),
+        "lengths": dict(lengths),
         "metrics": dict(metrics),
     }
     return folders.save(folder, position.step, state, write)

@@ -43,6 +43,8 @@ class Config(sections.Section):
                 f"algorithm.scoring_temperature is {self.scoring_temperature()}, the sampler stores log-probs at 1 and at "
                 f"rollout.temperature = {self.rollout.temperature}; set algorithm.old_logprobs = 'recompute'"
             )
+        if self.rollout.kv_bits is not None and self.algorithm.old_logprobs == "stored":
+            raise ValueError("algorithm.old_logprobs = 'stored' needs exact log-probs; remove rollout.kv_bits")
         if self.rollout.temperature == 0 and self.algorithm.old_logprobs == "stored":
             raise ValueError("algorithm.old_logprobs = 'stored' needs rollout.temperature > 0")
         return self
