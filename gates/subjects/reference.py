@@ -238,12 +238,13 @@ def train_step(  # noqa: PLR0913  the op's keywords
     batch = _batch(prompt_tokens, tokens, lengths)
     advantages = loop.group_advantages(rewards, group_size)
     settings = grpo.Settings(epsilon_low=epsilon_low, epsilon_high=epsilon_high, beta=beta)
+    algorithm = grpo.Grpo(settings)
     with _policy(model, adapter) as policy:
         base_before = models.digest(models.base_parameters(policy))
         before = dict(tree_flatten(policy.parameters()))
         old_bits = {name: models.bits(x) for name, x in before.items()}
         optimizer = optimizers.Adam(learning_rate=learning_rate, bias_correction=True)
-        report = loop.step(policy, optimizer, batch, advantages, temperature, settings)
+        report = loop.step(policy, optimizer, batch, advantages, temperature, algorithm)
         after = dict(tree_flatten(policy.parameters()))
         trainable = sorted(name for name, _ in tree_flatten(policy.trainable_parameters()))
         base_after = models.digest(models.base_parameters(policy))

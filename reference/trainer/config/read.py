@@ -35,6 +35,16 @@ class Config(sections.Section):
             )
         if self.loop.evaluate_every_steps and not self.data.validation_rows:
             raise ValueError("loop.evaluate_every_steps needs data.validation_rows >= 1")
+        if self.algorithm.old_logprobs == "stored" and self.scoring_temperature() not in {
+            1.0,
+            self.rollout.temperature,
+        }:
+            raise ValueError(
+                f"algorithm.scoring_temperature is {self.scoring_temperature()}, the sampler stores log-probs at 1 and at "
+                f"rollout.temperature = {self.rollout.temperature}; set algorithm.old_logprobs = 'recompute'"
+            )
+        if self.rollout.kv_bits is not None and self.algorithm.old_logprobs == "stored":
+            raise ValueError("algorithm.old_logprobs = 'stored' needs exact log-probs; remove rollout.kv_bits")
         if self.rollout.temperature == 0 and self.algorithm.old_logprobs == "stored":
             raise ValueError("algorithm.old_logprobs = 'stored' needs rollout.temperature > 0")
         return self

@@ -39,13 +39,19 @@ class Model(Section):
 
 
 class Adapter(Section):
-    """The low-rank adapters that train; keys besides these are those of `reference.trainer.lora`."""
+    """The low-rank adapters that train, as `reference.trainer.adapters.settings` describes them."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
-
+    kind: Literal["lora", "dora"] = "lora"
     rank: Number = 8
     scale: Positive = 2.0
     seed: Seed = 0
+    b_std: NotNegative = 0.0
+    targets: list[str] = Field(default_factory=list)
+    """Names like "q_proj" or "mlp.down_proj"; none: every projection of every block."""
+    embeddings: bool = False
+    routers: bool = False
+    layers: Count = 0
+    """Blocks from the last one that get adapters; 0: all."""
 
     def spec(self) -> dict[str, Any]:
         """The adapter as `reference.trainer.lora.attach` takes it."""
@@ -93,10 +99,17 @@ class Rollout(Section):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Count = 0
     min_p: Share = 0.0
+    xtc_probability: Share = 0.0
+    xtc_threshold: Share = 0.1
+    repetition_penalty: Positive = 1.0
+    order: Literal["hf", "mlx-lm"] = "hf"
+    """In which order the filters act, by whose library does so."""
     seed: Seed = 0
     path: Literal["auto", "naive", "cached", "prefix", "batched", "compiled"] = "auto"
     stop_ids: list[Count] = Field(default_factory=list)
     """Tokens that end a completion besides the tokenizer's own."""
+    kv_bits: Literal[8, 4] | None = None
+    """Bits of keys and values while sampling; old log-probs must then be recomputed."""
 
 
 class Algorithm(Section):
@@ -106,6 +119,8 @@ class Algorithm(Section):
     settings: dict[str, Any] = Field(default_factory=dict)
     old_logprobs: Literal["recompute", "stored"] = "recompute"
     """`recompute`: a full forward before the first update; `stored`: what the sampler recorded of the tempered model."""
+    sampling_logprobs: Literal["tempered", "behaviour"] = "tempered"
+    """Which of the sampler's log-probs an off-policy correction is against: before or after top-k, top-p and min-p."""
     scoring_temperature: Positive | None = None
     """The temperature at which tokens are scored; that of the rollout if absent (1 for greedy rollouts)."""
     max_resamples: Count = 0

@@ -16,7 +16,7 @@ SPLIT: Final = 2**64 - 1
 
 def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
     """The numbers below `count` in the order of their Philox words, key (seed, epoch); ties keep the lower number first."""
-    words = np.random.Philox(key=[seed, epoch]).random_raw(count)
+    words = np.random.Philox(key=np.array([seed, epoch], np.uint64)).random_raw(count)
     return np.argsort(words, kind="stable").astype(np.int64)
 
 
