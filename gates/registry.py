@@ -20,11 +20,13 @@ FAMILIES = (
     "packing",
     "isa",
     "loss",
+    "loss_parts",
     "gradient",
     "rollout",
     "ratio",
     "ratios",
     "trainer",
+    "tokenizer",
 )
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
 

@@ -34,20 +34,13 @@ def prompts(seed: int, count: int, style: str = "plain") -> Recipe:
 
 def sampler(temperature: float, top_p: float) -> dict[str, Any]:
     """Return the sampling keywords of a rollout."""
-    return {"temperature": temperature, "top_p": top_p, "top_k": 0, "min_p": 0.0}
+    off = {"top_k": 0, "min_p": 0.0, "xtc_probability": 0.0, "xtc_threshold": 0.1, "repetition_penalty": 1.0}
+    return {"temperature": temperature, "top_p": top_p, **off, "order": "hf"}
 
 
 def oracle_sampler(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the oracle's keywords for the same sampler, in the order of the reference trainer."""
-    return {
-        "order": "hf",
-        **choice,
-        "xtc_probability": 0.0,
-        "xtc_threshold": 0.0,
-        "xtc_coin": None,
-        "repetition_penalty": 1.0,
-        "history": None,
-    }
+    """Return the oracle's keywords for the same sampler, without what each draw adds: coin and history."""
+    return {**choice, "xtc_coin": None, "history": None}
 
 
 def case_inputs(
@@ -86,6 +79,8 @@ def rollout(t: Trial, path: str, *, round_: int = 0, **changes: Any) -> dict[str
         "path": path,
         "rows": None,
         "adapter": None,
+        "before": None,
+        "kv_bits": None,
         "chat": False,
         "record_logits": True,
     }

@@ -33,12 +33,20 @@ KERNELS = (
 )
 TRAINER = (
     "policy_loss",
+    "policy_loss_in_parts",
+    "rewarded_loss",
+    "importance_ratio",
+    "importance_weights",
+    "token_kl",
+    "group_advantages",
     "loss_from_logits",
     "rollout",
     "token_logits",
     "completion_logprobs",
     "importance_ratios",
     "train_step",
+    "encode_prompts",
+    "decode_tokens",
 )
 SHIPPED = {"numpy": KERNELS, "rlkernels": (*KERNELS, "kernel_bits"), "reference": TRAINER}
 ISAS = {  # the instruction sets that RLKERNELS_ISA forces, and the processor's features that each needs

@@ -40,12 +40,12 @@ def constant_ratio(original: Fn) -> Fn:
 
 def inverted_kl(original: Fn) -> Fn:
     """Swap policy and reference in k3."""
-    return lambda policy, reference: original(reference, policy)
+    return lambda policy, reference, *estimator: original(reference, policy, *estimator)
 
 
-def token_mean(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
-    """Average over all tokens of the batch where GRPO averages rows of their own means."""
-    return lambda values, mask: values.sum() / mx.maximum(mask.sum(), 1)
+def token_mean(original: Fn) -> Fn:
+    """Average over all tokens of the step where GRPO averages rows of their own means."""
+    return lambda aggregation, *rest: original("global" if aggregation == "row-mean" else aggregation, *rest)
 
 
 def forward_outside(original: Fn) -> Fn:
@@ -118,9 +118,9 @@ def late_positions(original: Fn) -> Fn:
     """Count the positions of the decode from one too many after the prefill."""
 
     def mistaken(*arguments: Any, **rest: Any) -> Any:
-        cache, last = original(*arguments, **rest)
-        for layer in cache:
+        prefilled = original(*arguments, **rest)
+        for layer in prefilled.cache:
             layer.offset = layer.offset + 1
-        return cache, last
+        return prefilled
 
     return mistaken
