@@ -147,6 +147,23 @@ def _batch(prompt_tokens: Sequence[Array], tokens: Array, lengths: Array) -> log
     return logprobs.pack([np.asarray(p, np.int32) for p in prompt_tokens], np.asarray(tokens), np.asarray(lengths))
 
 
+@contextmanager
+def _gathered_matmul() -> Iterator[None]:
+    """Let `mx.gather_mm` gather its matrices and multiply: MLX has it in float32 only, and experts need it."""
+    original = mx.gather_mm
+
+    def gather_mm(a: mx.array, b: mx.array, *, rhs_indices: mx.array, **unread: Any) -> mx.array:
+        if a.dtype != mx.float64:
+            return original(a, b, rhs_indices=rhs_indices, **unread)
+        return a @ b[rhs_indices]
+
+    mx.gather_mm = gather_mm  # type: ignore[assignment]  # only as experts call it
+    try:
+        yield
+    finally:
+        mx.gather_mm = original
+
+
 def token_logits(
     *,
     model: Spec,
@@ -169,7 +186,7 @@ def token_logits(
         loaded = models.load(model)
         with lora.attached(loaded.model, adapter):
             return {"logits": np.array(logprobs.completion_logits(loaded.model(batch.ids), slots).astype(mx.float32))}
-    with mx.stream(mx.cpu):  # the only device with float64
+    with mx.stream(mx.cpu), _gathered_matmul():  # the only device with float64
         loaded = models.exact(model)
         with lora.attached(loaded.model, adapter):
             return {"logits": np.array(logprobs.completion_logits(loaded.model(batch.ids), slots))}
