@@ -11,6 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 from mlx import nn
+from mlx.utils import tree_flatten, tree_unflatten
 
 
 class _Stand:
@@ -86,3 +87,10 @@ def logits(model: Any, states: mx.array) -> mx.array:
     """The model's own head on hidden states (..., L, D): logits (..., L, V)."""
     with _standing(model, lambda _: lambda *_, **__: states):
         return model(mx.zeros(states.shape[:-1], mx.int32))
+
+
+def parameters(model: Any) -> Any:
+    """The tree of the trainable parameters outside the blocks: all that a head can train."""
+    inside = {id(x) for block in model.layers for _, x in tree_flatten(block.trainable_parameters())}
+    outside = [(name, x) for name, x in tree_flatten(model.trainable_parameters()) if id(x) not in inside]
+    return tree_unflatten(outside) if outside else {}

@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer import heads, precise
+from reference.trainer import checkpointing, heads, precise
 
 
 class Slots(NamedTuple):
@@ -119,8 +119,37 @@ def _table(values: mx.array, mask: mx.array) -> mx.array:
     return mx.where(mask, values[order], 0.0)
 
 
-def scored(model: Any, batch: Batch, temperature: float, *, entropy: bool = False) -> Scores:
+def _head_scores(
+    model: Any, states: mx.array, ids: mx.array, temperature: float, *, entropy: bool
+) -> tuple[mx.array, mx.array]:
+    """Log-probs (N,) and entropies (N,) (log-probs again if not asked for) of ids (N,) from hidden states (N, D)."""
+    logits = heads.logits(model, states[None])[0].astype(mx.float32)
+    values = token_logprobs(logits, ids, temperature)
+    return values, token_entropy(logits, temperature) if entropy else values
+
+
+def _in_pieces(
+    model: Any, states: mx.array, ids: mx.array, temperature: float, *, entropy: bool, rows: int
+) -> tuple[mx.array, mx.array]:
+    """As `_head_scores`, `rows` positions at a time, each piece's logits forgotten and computed again for the gradient."""
+
+    def piece(part: Any, states: mx.array, ids: mx.array) -> tuple[mx.array, mx.array]:
+        return _head_scores(part, states, mx.stop_gradient(ids), temperature, entropy=entropy)
+
+    run, trainable = checkpointing.recomputed(model, piece), heads.parameters(model)
+    starts = range(0, len(ids), rows)
+    done = [run(trainable, states[start : start + rows], ids[start : start + rows]) for start in starts]
+    values, entropies = (mx.concatenate(list(column)) for column in zip(*done, strict=True))
+    return values, entropies
+
+
+def scored(
+    model: Any, batch: Batch, temperature: float, *, entropy: bool = False, head_rows: int | None = None
+) -> Scores:
     """The scores of a batch's completion tokens by one full forward pass of the model, without a cache.
+
+    With `head_rows` there are never more than (head_rows, V) logits, at the cost of a second head in the backward pass: at
+    V = 152k a thousand positions are 0.6 GB, and the gradient holds several copies.
 
     Raises:
         ValueError: the temperature is not positive, or a prompt is empty (nothing would score its first completion token).
@@ -131,12 +160,15 @@ def scored(model: Any, batch: Batch, temperature: float, *, entropy: bool = Fals
         zeros = mx.zeros(slots.mask.shape)
         return Scores(zeros, slots.mask, zeros if entropy else None)
     rows, steps = mx.array(row), mx.array(step)
+    ids = batch.ids[rows, slots.target[rows, steps]]
     with heads.differentiable(model):
         states = heads.hidden(model, batch.ids)[rows, slots.source[rows, steps]]  # (N, D)
-        logits = heads.logits(model, states[None])[0].astype(mx.float32)
-    ids = batch.ids[rows, slots.target[rows, steps]]
-    values = _table(token_logprobs(logits, ids, temperature), slots.mask)
-    return Scores(values, slots.mask, _table(token_entropy(logits, temperature), slots.mask) if entropy else None)
+        if head_rows and len(row) > head_rows:
+            found = _in_pieces(model, states, ids, temperature, entropy=entropy, rows=head_rows)
+        else:
+            found = _head_scores(model, states, ids, temperature, entropy=entropy)
+    values, entropies = (_table(x, slots.mask) for x in found)
+    return Scores(values, slots.mask, entropies if entropy else None)
 
 
 def of_model(model: Any, batch: Batch, temperature: float) -> tuple[mx.array, mx.array]:
