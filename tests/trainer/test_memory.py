@@ -1,43 +1,16 @@
 """The memory preflight: anchors, trust, advice, and a measured peak of a tiny model."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from reference.trainer import memory
+from reference.trainer import memory, memory_preflight
 
-QWEN3_06B = {
-    "hidden_size": 1024,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "intermediate_size": 3072,
-    "vocab_size": 151936,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-    "quantization": {"bits": 4, "group_size": 64},
-}
-QWEN35_9B = {
-    "text_config": {
-        "hidden_size": 4096,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "intermediate_size": 12288,
-        "vocab_size": 248320,
-        "tie_word_embeddings": False,
-        "dtype": "bfloat16",
-        "full_attention_interval": 4,
-        "linear_num_key_heads": 16,
-        "linear_num_value_heads": 32,
-        "linear_key_head_dim": 128,
-        "linear_value_head_dim": 128,
-    },
-    "quantization": {"bits": 4, "group_size": 64},
-}
+QWEN3_06B = memory_preflight.KNOWN["mlx-community/Qwen3-0.6B-4bit"]
+QWEN35_9B = memory_preflight.KNOWN["mlx-community/Qwen3.5-9B-MLX-4bit"]
 
 
 def _plan(rows: int, prompt: int, completion: int, *, checkpoint: bool) -> memory.Plan:
@@ -55,7 +28,7 @@ def _plan(rows: int, prompt: int, completion: int, *, checkpoint: bool) -> memor
         pytest.param(QWEN35_9B, _plan(2, 97, 31, checkpoint=False), 36.0, id="9B-G2-short"),
     ],
 )
-def test_anchors(config: dict, plan: memory.Plan, gigabytes: float) -> None:
+def test_anchors(config: Mapping[str, Any], plan: memory.Plan, gigabytes: float) -> None:
     """Every measured peak is reproduced within 3% and called near an anchor."""
     found = memory.estimate(memory.shape(config), plan)
     assert found.peak / memory.GIGA == pytest.approx(gigabytes, rel=0.03)
@@ -76,7 +49,7 @@ def test_parameters_are_those_of_the_models() -> None:
         pytest.param(QWEN3_06B, _plan(4, 19, 256, checkpoint=True), "extrapolated", id="dense-checkpointed"),
     ],
 )
-def test_what_was_not_measured_is_called_so(config: dict, plan: memory.Plan, trust: str) -> None:
+def test_what_was_not_measured_is_called_so(config: Mapping[str, Any], plan: memory.Plan, trust: str) -> None:
     """Long hybrid runs without checkpointing are lower bounds, others away from the anchors extrapolations."""
     assert memory.estimate(memory.shape(config), plan).trust == trust
 
