@@ -10,7 +10,6 @@ from reference.trainer import memory
 from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.config.read import Config
 
-
 KNOWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "mlx-community/Qwen3-0.6B-4bit": {
         "hidden_size": 1024,
