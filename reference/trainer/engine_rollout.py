@@ -48,8 +48,13 @@ class Generation:
         return self.rewards.group_size
 
 
+def eos_ids(tokenizer: Any) -> tuple[int, ...]:
+    """The tokens that end a completion, as the tokenizer says."""
+    return tuple(sorted(int(i) for i in tokenizer.eos_token_ids))
+
+
 def request(
-    every: Sequence[Prompt], chosen: Sequence[int], settings: sections.Rollout, eos_ids: Sequence[int], round_: int
+    every: Sequence[Prompt], chosen: Sequence[int], settings: sections.Rollout, ends: Sequence[int], round_: int
 ) -> table.Request:
     """All samples of the chosen prompts. The sampler's draws are keyed by a prompt's index in the source, so the table is as long as that."""
     longest = max(p.index for p in every) + 1
@@ -64,7 +69,7 @@ def request(
         samples=samples,
         max_tokens=settings.max_tokens,
         settings=sampling.Settings(**{name: getattr(settings, name) for name in FILTERS}),
-        eos_ids=np.array(sorted({*eos_ids, *settings.stop_ids}), np.int64),
+        eos_ids=np.array(sorted({*ends, *settings.stop_ids}), np.int64),
         seed=settings.seed,
         round=round_,
         kv_bits=settings.kv_bits,

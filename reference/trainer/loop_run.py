@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import mlx.core as mx
 
-from reference.trainer import audit, evaluate, export, loop_optimizer, lora
+from reference.trainer import audit, checkpointing, engine_rollout, evaluate, export, loop_optimizer, lora
 from reference.trainer import model as models
 from reference.trainer.algorithms import protocol
 from reference.trainer.checkpoint import folders, layout, state, storage
@@ -37,6 +37,18 @@ class Summary:
     complaints: list[str] = field(default_factory=list)
 
 
+def load(config: Config) -> models.Loaded:
+    """The model of a configuration.
+
+    Raises:
+        ConfigurationError: the recipe of a tiny model is wrong.
+    """
+    try:
+        return models.load(config.model.spec())
+    except ValueError as error:
+        raise ConfigurationError(f"[model]: {error}") from None
+
+
 def load_prompts(config: Config, tokenizer: Any) -> order.Split:
     """The training and validation prompts of a configuration."""
     data = config.data
@@ -57,8 +69,12 @@ def load_prompts(config: Config, tokenizer: Any) -> order.Split:
 def attach(model: Any, config: Config) -> None:
     """Put the adapters of a configuration on the model, fresh or with saved values, and freeze everything else."""
     lora.detach(model)
-    lora.attach(model, config.adapter.spec())
+    try:
+        lora.attach(model, config.adapter.spec())
+    except (ValueError, NotImplementedError) as error:
+        raise ConfigurationError(f"[adapter]: {error}") from None
     lora.freeze(model)
+    (checkpointing.on if config.model.checkpoint_layers else checkpointing.off)(model)
     if config.model.adapter_path is not None:
         layout.load(Path(config.model.adapter_path), model)
 
@@ -66,12 +82,15 @@ def attach(model: Any, config: Config) -> None:
 def sources(config: Config, tokenizer: Any) -> tuple[Source, Source | None, list[str]]:
     """Where training and validation completions come from, and the names of the reward functions."""
     split = load_prompts(config, tokenizer)
-    functions = combine.functions(config.rewards.functions)
+    try:
+        functions = combine.functions(config.rewards.functions)
+    except ValueError as error:
+        raise ConfigurationError(f"[rewards]: {error}") from None
 
     def score(samples: Sequence[Any], group_size: int) -> protocol.Rewards:
         return combine.score(functions, samples, group_size)
 
-    eos = tuple(int(i) for i in tokenizer.eos_token_ids)
+    eos = engine_rollout.eos_ids(tokenizer)
     train = Source(tokenizer, split.train, config.rollout, eos, score)
     validation = Source(tokenizer, split.validation, config.rollout, eos, score) if split.validation else None
     return train, validation, [function.name for function in functions]
@@ -88,7 +107,7 @@ class Run:
             raise ConfigurationError(
                 f"{self.folder} holds a run already; give --resume to go on with it, or choose another output.folder"
             )
-        loaded = models.load(config.model.spec())
+        loaded = load(config)
         self.model, self.tokenizer, self.path = loaded.model, loaded.tokenizer, loaded.path
         attach(self.model, config)
         self.source, self.validation, self.names = sources(config, self.tokenizer)
@@ -195,6 +214,7 @@ class Run:
         """Close the files and take the adapters off, for the model may be used again in this process."""
         for file in self.files.values():
             file.close()
+        checkpointing.off(self.model)
         lora.detach(self.model)
 
 

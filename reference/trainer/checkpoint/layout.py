@@ -7,9 +7,10 @@ import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
 
 from reference.trainer.adapters import files
+from reference.trainer.config.errors import TrainerError
 
 
-class CheckpointError(ValueError):
+class CheckpointError(TrainerError):
     """A checkpoint or an adapter folder cannot be used; the message says which and why."""
 
 

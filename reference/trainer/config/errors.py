@@ -9,7 +9,11 @@ from pydantic import BaseModel, ValidationError
 Sections = list[type[BaseModel]]
 
 
-class ConfigurationError(ValueError):
+class TrainerError(ValueError):
+    """What the user of the trainer can put right; the message says how."""
+
+
+class ConfigurationError(TrainerError):
     """The configuration is wrong; the message is for the person who wrote it."""
 
 

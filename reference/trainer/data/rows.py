@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from reference import sums
+from reference.trainer.config.errors import TrainerError
 
 Row = Mapping[str, Any]
 DEFAULT_SUMS: Final = 256
 
 
-class DataError(ValueError):
+class DataError(TrainerError):
     """The data is wrong; the message names the file and the line."""
 
 

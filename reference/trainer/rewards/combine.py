@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.trainer.algorithms import protocol
+from reference.trainer.config.errors import TrainerError
 from reference.trainer.rewards import builtin, user
 from reference.trainer.rewards.samples import Reward, Sample
 
 
-class RewardError(ValueError):
+class RewardError(TrainerError):
     """A reward function failed; the message names it and the sample."""
 
 
