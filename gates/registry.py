@@ -27,6 +27,7 @@ FAMILIES = (
     "ratios",
     "trainer",
     "tokenizer",
+    "training",
 )
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
 

@@ -47,6 +47,8 @@ TRAINER = (
     "train_step",
     "encode_prompts",
     "decode_tokens",
+    "train_run",
+    "sampled_and_scored",
 )
 SHIPPED = {"numpy": KERNELS, "rlkernels": (*KERNELS, "kernel_bits"), "reference": TRAINER}
 ISAS = {  # the instruction sets that RLKERNELS_ISA forces, and the processor's features that each needs

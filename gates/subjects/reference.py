@@ -14,7 +14,7 @@ import numpy as np
 from mlx import optimizers
 from mlx.utils import tree_flatten, tree_unflatten
 
-from gates.subjects import reference_loss, reference_text
+from gates.subjects import reference_loss, reference_run, reference_text
 from reference import sums
 from reference.trainer import logprobs, loop, lora, precise, sampling
 from reference.trainer import model as models
@@ -296,4 +296,5 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "importance_ratios": importance_ratios,
     "train_step": train_step,
     **reference_text.OPS,
+    **reference_run.OPS,
 }
