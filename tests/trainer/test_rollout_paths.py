@@ -129,6 +129,28 @@ class TestDoor:
         assert path.rollout(_model(), _request(rows=np.zeros((0, 2), int))).tokens.shape == (0, 12)
 
 
+class TestLimits:
+    """Rows with lengths of their own."""
+
+    @pytest.mark.parametrize("path", sorted(rollout.PATHS))
+    def test_a_row_stops_at_its_limit(self, path: str) -> None:
+        """Tokens are those of the whole row, cut; a row cut by its limit has not ended."""
+        limits = np.arange(20) % 12 + 1
+        whole = naive.rollout(_model(), _request())
+        run = rollout.run(_model(), _request(limits=limits), path)
+        assert run.path == path
+        assert run.lengths.tolist() == np.minimum(whole.lengths, limits).tolist()
+        inside = np.arange(12) < run.lengths[:, None]
+        assert (run.tokens == np.where(inside, whole.tokens, -1)).all()
+        assert run.ended.tolist() == (whole.ended & (whole.lengths <= limits)).tolist()
+
+    @pytest.mark.parametrize("limits", [[0], [13], [1, 2]], ids=str)
+    def test_limits_outside_the_table(self, limits: list[int]) -> None:
+        """One limit for each row, from 1 to `max_tokens`."""
+        with pytest.raises(ValueError, match="limits"):
+            _request(rows=np.array([[0, 0]]), limits=np.array(limits))
+
+
 class TestUpdates:
     """Weights that change between two rollouts."""
 
