@@ -21,6 +21,7 @@ FAMILIES = (
     "isa",
     "loss",
     "loss_parts",
+    "preference",
     "gradient",
     "rollout",
     "ratio",

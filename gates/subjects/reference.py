@@ -14,7 +14,7 @@ import numpy as np
 from mlx import optimizers
 from mlx.utils import tree_flatten, tree_unflatten
 
-from gates.subjects import reference_loss, reference_run, reference_text
+from gates.subjects import reference_loss, reference_preference, reference_run, reference_text
 from reference import sums
 from reference.trainer import logprobs, loop, lora, precise, sampling
 from reference.trainer import model as models
@@ -28,6 +28,7 @@ Spec = Mapping[str, Any]
 VERSIONS = {"mlx": version("mlx"), "mlx_lm": version("mlx-lm"), "device": str(mx.default_device())}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     **reference_loss.CONVENTIONS,
+    **reference_preference.CONVENTIONS,
     "rollout": {"path": ("naive", "cached", "prefix", "batched", "compiled")},
     "token_logits": {"dtype": ("float32", "float64")},
 }
@@ -290,6 +291,7 @@ def model_hash(*, model: Spec) -> dict[str, Any]:
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "model_hash": model_hash,
     **reference_loss.OPS,
+    **reference_preference.OPS,
     "rollout": rollout,
     "token_logits": token_logits,
     "completion_logprobs": completion_logprobs,
