@@ -24,7 +24,7 @@ from reference.trainer.metrics import lines
 KILLS = int(os.environ.get("KILLS", "10"))
 
 
-class Stop(Exception):
+class StopError(Exception):
     """Ends a run in the middle."""
 
 
@@ -36,7 +36,7 @@ class StopAfter(loop_run.telling.Callback):
 
     def step(self, step: int, numbers: object, times: object) -> None:
         if step == self._step:
-            raise Stop
+            raise StopError
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_resuming_gives_the_same_bytes(tmp_path: Path, whole: dict[str, str], st
     """Stopped after any steps and resumed, metrics, tables, adapters and optimizer are byte for byte those of one run."""
     config = runs.config(tmp_path / "run")
     for step in stops:
-        with pytest.raises(Stop):
+        with pytest.raises(StopError):
             runs.train(config, resume=True, told=[StopAfter(step)])
     summary = runs.train(config, resume=True)
     assert runs.digests(tmp_path / "run") == whole
@@ -62,7 +62,7 @@ def test_resuming_gives_the_same_bytes(tmp_path: Path, whole: dict[str, str], st
 def test_resuming_with_everything_else_restored_matters(tmp_path: Path, whole: dict[str, str]) -> None:
     """Without the optimizer's moments the end differs: the comparison above can fail."""
     config = runs.config(tmp_path / "run")
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         runs.train(config, told=[StopAfter(5)])
     path = max((tmp_path / "run" / "checkpoints").glob("step-*"))
     saved = mx.load(str(path / "optimizer.safetensors"))
@@ -98,7 +98,7 @@ def test_another_configuration_is_refused(tmp_path: Path) -> None:
 def test_a_torn_checkpoint_is_not_loaded(tmp_path: Path, whole: dict[str, str], name: str) -> None:
     """With any file cut short, the one before is used, the user is told, and the end is the same."""
     config = runs.config(tmp_path / "run")
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         runs.train(config, told=[StopAfter(5)])
     newest = tmp_path / "run" / "checkpoints" / "step-00000004"
     content = (newest / name).read_bytes()
@@ -184,12 +184,10 @@ def test_adapters_of_another_shape_are_refused(tmp_path: Path) -> None:
     runs.train(runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0}))
     newest = max((tmp_path / "run" / "checkpoints").glob("step-*"))
     loaded = models.load({"hidden": 32})
-    with (
-        lora.attached(loaded.model, {"rank": 3}),
-        pytest.raises(layout.CheckpointError, match="first of 28 that differ"),
-    ):
+    with lora.attached(loaded.model, {"rank": 3}):
         lora.freeze(loaded.model)
-        layout.load(newest, loaded.model)
+        with pytest.raises(layout.CheckpointError, match="first of 28 that differ"):
+            layout.load(newest, loaded.model)
 
 
 def _start(config: Path, *options: str) -> subprocess.Popen[bytes]:

@@ -283,7 +283,7 @@ class TestGuard:
         """The run ends with an error that names the file, which holds the third row and no other."""
         loop_settings = {"steps": 2, "micro_batch_rows": rows, "evaluate_every_steps": 0}
         config = runs.config(tmp_path / "run", loop=loop_settings)
-        with pytest.raises(engine_guard.NonFiniteError, match="nonfinite-step-1.json"):
+        with pytest.raises(engine_guard.NonFiniteError, match=r"nonfinite-step-1\.json"):
             runs.train(config, self.Spoilt())
         saved = json.loads((tmp_path / "run" / "nonfinite-step-1.json").read_text())
         assert saved["offending_rows"] == [2]
