@@ -192,7 +192,7 @@ def test_adapters_of_another_shape_are_refused(tmp_path: Path) -> None:
 
 def _start(config: Path, *options: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "gates", "train", str(config), "--resume", *options]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         assert runs.digests(tmp_path / "killed" / "run") == expected
         _clear(tmp_path / "killed" / "run")
     process = _start(files["killed"])
-    assert process.wait() == 0, process.stderr.read().decode() if process.stderr else ""
+    assert process.wait() == 0
     assert runs.digests(tmp_path / "killed" / "run") == expected
 
 
