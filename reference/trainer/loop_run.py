@@ -128,8 +128,6 @@ class Run:
         position = state.Position()
         if path is not None:
             position = state.load(path, saved, model=self.model, optimizer=self.optimizer, config=self.settings)
-        else:
-            mx.random.seed(self.config.rollout.seed)
         for name in FILES:
             lines.cut(self.folder / f"{name}.jsonl", saved.get("lengths", {}).get(name, 0))
         return position, complaints
@@ -151,6 +149,9 @@ class Run:
 
     def _step(self, callbacks: Sequence[telling.Callback]) -> None:
         number = self.position.step + 1
+        mx.random.seed(
+            (self.config.rollout.seed + number) % 2**63
+        )  # nothing here draws from it; a model's dropout would
         rate = loop_optimizer.learning_rate(self.config.optimizer, self.position.step, self.config.loop.steps)
         generation = self.engine.generate(self._places, self.position.round)
         learned = self.engine.learn(generation, number, rate)

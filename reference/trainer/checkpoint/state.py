@@ -1,11 +1,11 @@
-"""Everything a run needs to go on with the same bits: adapters, optimizer, random state, position in the data, files."""
+"""Everything a run needs to go on with the same bits: adapters, optimizer, position, files."""
 
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
@@ -14,21 +14,18 @@ from reference.trainer.adapters import files
 from reference.trainer.checkpoint import folders, layout
 
 OPTIMIZER: Final = "optimizer.safetensors"
-RANDOM: Final = "random.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a run is: steps done, prompts taken from the endless order of the data, rollouts made (the draws' `round`)."""
+    """How far a run is: steps done, prompts taken from the endless order of the data, rollouts made (the draws' `round`).
+
+    It is the whole random state: every draw is a function of a seed and these numbers.
+    """
 
     step: int = 0
     taken: int = 0
     round: int = 0
-
-
-def random_state() -> list[mx.array]:
-    """MLX's own generator, a list that it reads and writes; nothing here draws from it, but a model's dropout would."""
-    return cast("list[mx.array]", mx.random.state)
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
@@ -53,8 +50,7 @@ def save(
 
     def write(part: Path) -> None:
         files.save(model, part)
-        mx.save_safetensors(str(part / OPTIMIZER), dict(tree_flatten(optimizer.state)))
-        mx.save_safetensors(str(part / RANDOM), {str(n): key for n, key in enumerate(random_state())})
+        mx.save_safetensors(str(part / OPTIMIZER), dict(sorted(tree_flatten(optimizer.state))))
 
     state = {
         "position": asdict(position),
@@ -81,11 +77,7 @@ def load(path: Path, state: Mapping[str, Any], *, model: Any, optimizer: Any, co
     saved = layout.arrays(path / OPTIMIZER)
     optimizer.state = tree_unflatten(list(saved.items()))
     optimizer.init(model.trainable_parameters())  # marks it as initialised; what is there stays
-    keys = layout.arrays(path / RANDOM)
-    random = random_state()
-    for n in range(len(random)):
-        random[n] = keys[str(n)]
-    mx.eval(optimizer.state, random)
+    mx.eval(optimizer.state)
     return Position(**state["position"])
 
 
