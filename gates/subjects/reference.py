@@ -220,6 +220,21 @@ def completion_logprobs(
         return {"logprobs": np.array(values)}
 
 
+def completion_entropies(
+    *,
+    model: Spec,
+    prompt_tokens: Sequence[Array],
+    tokens: Array,
+    lengths: Array,
+    temperature: float,
+    adapter: Spec | None = None,
+) -> dict[str, Any]:
+    """The entropies (R, T) of the distributions that score the tokens, 0 in masked slots."""
+    with _policy(model, adapter) as policy:
+        scores = logprobs.scored(policy, _batch(prompt_tokens, tokens, lengths), temperature, entropy=True)
+        return {"entropies": np.array(scores.entropy)}
+
+
 def importance_ratios(
     *,
     model: Spec,
@@ -295,6 +310,7 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "rollout": rollout,
     "token_logits": token_logits,
     "completion_logprobs": completion_logprobs,
+    "completion_entropies": completion_entropies,
     "importance_ratios": importance_ratios,
     "train_step": train_step,
     **reference_text.OPS,
