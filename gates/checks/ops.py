@@ -379,6 +379,7 @@ TRAIN_STEP = Op(
         **MODEL_INPUTS,
         **BATCH_INPUTS,
         "temperature": "of the scoring",
+        "checkpointing": "whether blocks are computed again in the backward pass; absent: no",
         "rewards": "(R,) float32, prompt-major",
         "group_size": "G",
         "learning_rate": "of Adam",
