@@ -11,7 +11,7 @@ import numpy as np
 from gates.checks import runs
 from gates.checks.equivalence import Comparison
 from gates.checks.ops import ROLLOUT, TOKEN_LOGITS
-from gates.model import Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 
 PATHS = ("cached", "prefix", "batched", "compiled")
@@ -95,12 +95,19 @@ def _equal(t: Trial, path: str) -> Iterator[Evidence]:
         changes = {"eos_ids": eos, "round_": round_, **_prompts(t, round_)}
         slow = runs.rollout(t, "naive", **changes)
         fast = runs.rollout(t, path, **changes)
-        found.add(slow, fast, seed=t.inputs["seed"], round_=round_)
+        gaps = partial(_router_gaps, t, slow)
+        found.add(slow, fast, seed=t.inputs["seed"], round_=round_, gaps=gaps)
         round_ += 1
         if found.unexplained and round_ > 1:
             break  # one round of each kind has been compared, and more would not unsay it
     yield from _signals(t, found, 1 if found.unexplained else wanted)
     yield from claims(t, found)
+
+
+def _router_gaps(t: Trial, run: Mapping[str, Any]) -> Array | None:
+    """Return how near each draw of a run was to other experts (R, T); None for a model without any."""
+    gaps = t.got(TOKEN_LOGITS, **runs.scoring_batch(t, run), dtype="float32", adapter=None).get("router_gaps")
+    return None if gaps is None else np.asarray(gaps)
 
 
 @gate(
