@@ -20,6 +20,7 @@ COMPILED = ("llama", "qwen3_moe")  # families whose layers all have plain key-va
 DRAWS = (
     100_000  # clause 11: compared draws in a full run, of each sampler and over the families; a tenth in a quick one
 )
+LIMIT_S = 120.0  # of one call: seconds where the machine is quiet, and other gates run beside it
 ONE_BY_ONE = 60_000  # of the path that takes a forward for every token of every row
 NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
 
@@ -66,7 +67,7 @@ def _inputs(rng: np.random.Generator, make: Any, draws: int, changes: Mapping[st
 
 
 def _case(name: str, make: Any, *, quick: bool, draws: int = DRAWS, **changes: Any) -> Case:
-    return Case(name, partial(_inputs, make=make, draws=draws, changes=changes), quick=quick, limit_s=60)
+    return Case(name, partial(_inputs, make=make, draws=draws, changes=changes), quick=quick, limit_s=LIMIT_S)
 
 
 def _families(names: tuple[str, ...], quick: tuple[str, ...], draws: int = DRAWS) -> Iterator[Case]:
@@ -119,7 +120,7 @@ def _router_gaps(t: Trial, run: Mapping[str, Any]) -> Array | None:
     cases=(
         *_qwen3(quick=True),
         *_families(FAMILIES, ("qwen3_next", "gemma3_text")),
-        *(_case(name, _sampled, quick=True, draws=DRAWS // 2, **choice) for name, choice in FILTERS.items()),
+        *(_case(name, _sampled, quick=True, draws=DRAWS // 5, **choice) for name, choice in FILTERS.items()),
     ),
     bounds=BOUNDS,
     probes=_probe("batched"),
