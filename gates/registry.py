@@ -20,11 +20,15 @@ FAMILIES = (
     "packing",
     "isa",
     "loss",
+    "loss_parts",
+    "preference",
     "gradient",
     "rollout",
     "ratio",
     "ratios",
     "trainer",
+    "tokenizer",
+    "training",
 )
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
 

@@ -68,7 +68,7 @@ in_numpy(
 )
 in_trainer(
     "loss.nan-times-zero",
-    "algorithms.grpo:select",
+    "algorithms.ratio:select",
     "multiply_by_mask",
     mistake="masked slots are multiplied by 0 instead of selected away",
     source="mlxrl 0.2.4 masked_mean: `mx.sum(values * mask)`",
@@ -76,7 +76,7 @@ in_trainer(
 )
 in_trainer(
     "loss.token-mean",
-    "algorithms.grpo:aggregate",
+    "algorithms.aggregation:row_weights",
     "token_mean",
     mistake="tokens of the batch are averaged where rows of their own means should be",
     source="mlxrl 0.2.4 GRPOAlgorithm: −0.0979 against +0.0963",
@@ -84,7 +84,7 @@ in_trainer(
 )
 in_trainer(
     "loss.kl-inverted",
-    "algorithms.grpo:token_kl",
+    "algorithms.kl:token_kl",
     "inverted_kl",
     mistake="policy and reference are swapped in the loss's k3",
     source="rlox 1.2 compute_token_kl_schulman",

@@ -22,9 +22,10 @@ def in_numpy(
 def in_trainer(
     name: str, seam: str, patch: str, *, mistake: str, caught_by: tuple[str, ...], source: str = "", arises: str = ""
 ) -> None:
-    """Register a mistake in the reference trainer; `seam` is relative to `reference.trainer`."""
+    """Register a mistake in the reference trainer; `seam` is relative to `reference.trainer`, `patch` may name a file."""
     target = f"reference.trainer.{seam}"
-    REGISTRY.add_mutant(Mutant(name, mistake, "reference", target, f"{TRAINER}:{patch}", caught_by, source, arises))
+    where = f"{PATCHES}.{patch}" if ":" in patch else f"{TRAINER}:{patch}"
+    REGISTRY.add_mutant(Mutant(name, mistake, "reference", target, where, caught_by, source, arises))
 
 
 def in_family(

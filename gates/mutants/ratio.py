@@ -4,7 +4,7 @@ from gates.mutants.planting import in_trainer
 
 in_trainer(
     "ratio.constant",
-    "algorithms.grpo:token_ratio",
+    "algorithms.ratio:token",
     "constant_ratio",
     mistake="the ratio is 1 whatever the old log-probs say",
     source="mlx-lm-lora 5.10.2: its ratio is 1, and epsilon 1e-4 and 10 give the same gradient",

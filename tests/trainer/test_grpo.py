@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from gates.subjects import reference as subject
+from gates.subjects import reference_loss as subject
 from reference.oracle import logprobs as oracle_logprobs
 from reference.oracle import losses
 
@@ -193,13 +193,13 @@ class TestFromLogits:
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"algorithm": "dapo"}, NotImplementedError),
-        ({"beta": 0.1, "kl_ratio": "token"}, NotImplementedError),
+        ({"algorithm": "ppo"}, NotImplementedError),
+        ({"cispo_bound": "relative"}, ValueError),
         ({"delta": 1.1}, ValueError),
         ({"beta": 0.1}, ValueError),
         ({"frobnicate": 1}, TypeError),
     ],
-    ids=["algorithm", "kl-ratio", "delta", "no-reference", "unknown"],
+    ids=["algorithm", "anothers", "delta", "no-reference", "unknown"],
 )
 def test_what_is_not_offered_is_said(changes: dict[str, object], error: type[Exception]) -> None:
     """Unsupported conventions, impossible values and unknown keywords have their own errors."""

@@ -40,12 +40,12 @@ def constant_ratio(original: Fn) -> Fn:
 
 def inverted_kl(original: Fn) -> Fn:
     """Swap policy and reference in k3."""
-    return lambda policy, reference: original(reference, policy)
+    return lambda policy, reference, *estimator: original(reference, policy, *estimator)
 
 
-def token_mean(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
-    """Average over all tokens of the batch where GRPO averages rows of their own means."""
-    return lambda values, mask: values.sum() / mx.maximum(mask.sum(), 1)
+def token_mean(original: Fn) -> Fn:
+    """Average over all tokens of the step where GRPO averages rows of their own means."""
+    return lambda aggregation, *rest: original("global" if aggregation == "row-mean" else aggregation, *rest)
 
 
 def forward_outside(original: Fn) -> Fn:

@@ -2,70 +2,48 @@ r"""GRPO: Group Relative Policy Optimization (Shao et al. 2024, "DeepSeekMath", 
 
     loss = mean_i (1/n_i) sum_t [ -min(min(r, delta) A, clip(r, 1 - eps_low, 1 + eps_high) A) + beta k3 ]
 
-with r = exp(policy - old), k3 = exp(d) - d - 1, d = reference - policy (eq. 4). Everything is float32: differences of
-log-probs are carried with their rounding error, sums are trees. Masked slots are selected away before and after.
+with r = exp(policy - old) of each token, A = (R - mean) / (std + 1e-4) of the group, k3 = exp(d) - d - 1, d = reference -
+policy (eq. 4). delta is the upper bound for negative advantages of INTELLECT-2 (arXiv 2505.07291).
 """
 
-from dataclasses import dataclass
-
 import mlx.core as mx
+import numpy as np
 
 from reference.trainer import precise
+from reference.trainer.algorithms import clip, kl, objective, options, ratio
+from reference.trainer.algorithms.protocol import Scored, whole_step
+
+Settings = options.Clipped
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The constants of the loss; `delta` is the optional upper bound of the ratio for negative advantages."""
+class Grpo(objective.PolicyGradient):
+    """The clipped surrogate of each token's ratio; every completion counts the same."""
 
-    epsilon_low: float = 0.2
-    epsilon_high: float = 0.2
-    delta: float | None = None
-    beta: float = 0.0
+    name = "grpo"
+    settings: options.Clipped
 
-    def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        if self.epsilon_low < 0 or self.epsilon_high < 0:
-            raise ValueError(f"epsilon_low, epsilon_high are {self.epsilon_low}, {self.epsilon_high}, must be >= 0")
-        if self.delta is not None and self.delta <= 1 + self.epsilon_high:
-            raise ValueError(f"delta is {self.delta}, must be > 1 + epsilon_high = {1 + self.epsilon_high}")
-        if self.beta < 0:
-            raise ValueError(f"beta is {self.beta}, must be >= 0")
+    def surrogate(self, tokens: objective.Tokens) -> mx.array:
+        """The clipped loss of each token (B, T)."""
+        s = self.settings
+        return clip.clipped(tokens.log_ratio, tokens.gains, s.epsilon_low, s.epsilon_high, s.delta)
+
+
+# What `reference.trainer.loop` still calls by name; it goes when the loop holds an `Algorithm`.
 
 
 def select(mask: mx.array, values: mx.array) -> mx.array:
-    """The values where the mask is true and 0 elsewhere, whatever stands there; the same holds for the gradient."""
-    return mx.where(mask, values, mx.zeros((), values.dtype))
+    """As `ratio.select`."""
+    return ratio.select(mask, values)
 
 
 def token_ratio(policy: mx.array, old: mx.array) -> mx.array:
-    """exp(policy - old) per token (B, T), +inf where it overflows; `old` is a constant."""
-    return precise.exp(*precise.difference(policy, mx.stop_gradient(old)))
+    """The ratio exp(policy - old) of each token (B, T)."""
+    return precise.exp(*ratio.token(policy, old))
 
 
 def token_kl(policy: mx.array, reference: mx.array) -> mx.array:
-    """Schulman's k3 of each token (B, T): exp(d) - 1 - d, d = reference - policy; never negative."""
-    return precise.k3(*precise.difference(mx.stop_gradient(reference), policy))
-
-
-def clipped(policy: mx.array, old: mx.array, advantages: mx.array, settings: Settings) -> mx.array:
-    """The clipped surrogate of each token, to be minimised, (B, T); a bound acts strictly outside itself.
-
-    The log-probs of tokens whose ratio is clipped are replaced before the exponential, so that an overflow there has gradient 0, not NaN.
-    """
-    ratio = mx.stop_gradient(token_ratio(policy, old))
-    low, high = 1.0 - settings.epsilon_low, 1.0 + settings.epsilon_high
-    delta = float("inf") if settings.delta is None else settings.delta
-    gains = advantages > 0
-    live = mx.where(gains, ratio <= high, (ratio >= low) & (ratio <= delta)) & (advantages != 0)
-    bound = mx.where(gains, high, mx.where(ratio > delta, delta, low))
-    bound = mx.where(advantages == 0, 1.0, bound)
-    return -mx.where(live, token_ratio(mx.where(live, policy, old), old), bound) * advantages
-
-
-def aggregate(values: mx.array, mask: mx.array) -> mx.array:
-    """The mean over rows of the mean over a row's masked tokens; a row without tokens gives 0 and counts."""
-    counts = mask.sum(axis=1).astype(values.dtype)
-    return precise.tree_sum(precise.tree_sum(values) / mx.maximum(counts, 1.0)) / values.shape[0]
+    """As `kl.token_kl`, k3."""
+    return kl.token_kl(policy, reference)
 
 
 def loss(
@@ -76,17 +54,7 @@ def loss(
     mask: mx.array,
     settings: Settings,
 ) -> mx.array:
-    """The GRPO loss of log-probs (B, T), advantages (B,) or (B, T) and mask (B, T); no `old` means one on-policy update.
-
-    Raises:
-        ValueError: beta > 0 without reference log-probs.
-    """
-    policy = select(mask, policy)
-    old = mx.stop_gradient(policy) if old is None else select(mask, old)
-    gains = advantages[:, None] if advantages.ndim == 1 else select(mask, advantages)
-    values = clipped(policy, old, gains, settings)
-    if settings.beta > 0:
-        if reference is None:
-            raise ValueError(f"beta is {settings.beta} and reference is None, must be given when beta > 0")
-        values = values + settings.beta * token_kl(policy, select(mask, reference))
-    return aggregate(select(mask, values), mask)
+    """The GRPO loss of a whole step given as arrays; no `old` means one on-policy update."""
+    groups = np.zeros(len(mask), np.int64)
+    whole = whole_step(np.array(mask).sum(axis=1), groups, parts=1, max_length=mask.shape[1])
+    return Grpo(settings).loss(Scored(policy, mask, advantages, groups, old, reference), whole).value

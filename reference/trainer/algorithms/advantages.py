@@ -1,0 +1,72 @@
+"""Advantages of the completions of a step from their rewards, by the kernels of rlkernels.
+
+GRPO: (R - mean) / (std + epsilon) of the group (arXiv 2402.03300, section 4.1.2). Dr. GRPO: R - mean (arXiv 2503.20783). RLOO:
+R less the mean of the others (arXiv 2402.14740). GDPO: each reward function normalised in its group, the weighted sum
+normalised over the batch (arXiv 2601.05242). A group whose scored rewards are all equal gives 0, a NaN reward is "not scored".
+"""
+
+import importlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.trainer.algorithms.options import Settings
+from reference.trainer.algorithms.protocol import Rewards
+
+
+def of_rewards(rewards: Rewards, settings: Settings, *, old_kl: NDArray[np.float64] | None) -> NDArray[np.float32]:
+    """The advantages (R,); where the KL belongs to the reward, beta times `old_kl` (R,) is taken from it first.
+
+    Raises:
+        ValueError: the KL is in the reward and `old_kl` is missing, or belongs to a reward that is split into functions.
+    """
+    if settings.advantage == "normalise-then-sum":
+        return _normalised_then_summed(rewards, settings)
+    return grouped(penalised(rewards.total(), settings, old_kl), rewards.group_size, settings)
+
+
+def penalised(
+    totals: NDArray[np.float64], settings: Settings, old_kl: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """The rewards (R,) less beta times the summed k1 of their completions, where the KL is in the reward."""
+    if not settings.kl_in_reward or settings.beta == 0:
+        return totals
+    if old_kl is None:
+        raise ValueError(f"kl_in_reward with beta {settings.beta} needs old_kl, found None; give kl.in_reward(...)")
+    return totals - settings.beta * np.asarray(old_kl, np.float64)
+
+
+def grouped(totals: NDArray[np.float64], group_size: int, settings: Settings) -> NDArray[np.float32]:
+    """The advantages of one reward (R,), by the settings' scale, deviation and baseline."""
+    values = _kernels().group_advantages(
+        np.ascontiguousarray(totals, np.float64),
+        group_size,
+        scale=settings.advantage_scale,
+        ddof=settings.advantage_ddof,
+        eps=settings.advantage_epsilon,
+        eps_mode=settings.advantage_epsilon_mode,
+        baseline=settings.advantage_baseline,
+    )
+    return np.asarray(values).astype(np.float32)
+
+
+def _normalised_then_summed(rewards: Rewards, settings: Settings) -> NDArray[np.float32]:
+    if settings.kl_in_reward and settings.beta > 0:
+        raise ValueError(
+            "kl_in_reward has no place among rewards that are normalised one by one; use advantage 'group'"
+        )
+    values = _kernels().normalise_then_sum(
+        np.ascontiguousarray(rewards.values, np.float64),
+        np.ascontiguousarray(rewards.weights, np.float64),
+        rewards.group_size,
+        group_ddof=settings.advantage_ddof,
+        group_eps=settings.advantage_epsilon,
+        batch_ddof=settings.advantage_ddof,
+        batch_eps=settings.advantage_epsilon,
+    )
+    return np.asarray(values).astype(np.float32)
+
+
+def _kernels() -> Any:
+    return importlib.import_module("rlkernels")  # compiled; losses do without it

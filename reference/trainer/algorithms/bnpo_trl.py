@@ -1,0 +1,25 @@
+r"""TRL's loss_type "bnpo": GRPO's tokens averaged within each micro-batch, and the micro-batches averaged.
+
+    loss = mean over micro-batches of [ sum_i sum_t l_t / sum_i n_i ]
+
+Its value depends by definition on how a step is split. (It is not the Beta-normalised BNPO of arXiv 2506.02864.)
+Source: TRL's GRPOTrainer, `loss_type="bnpo"`.
+"""
+
+from pydantic.dataclasses import dataclass
+
+from reference.trainer.algorithms import grpo, options
+from reference.trainer.algorithms.aggregation import Aggregation
+
+
+@dataclass(frozen=True, kw_only=True, config=options.CONFIG)
+class Settings(options.Clipped):
+    """GRPO's, averaged by micro-batch."""
+
+    aggregation: Aggregation = "micro-batch"
+
+
+class BnpoTrl(grpo.Grpo):
+    """GRPO's surrogate under the token mean of each micro-batch."""
+
+    name = "bnpo-trl"

@@ -1,0 +1,45 @@
+r"""CISPO: clipped importance-sampling weights (MiniMax 2025, "MiniMax-M1", arXiv 2506.13585, eqs. 4 and 5).
+
+    loss = 1/(sum_i n_i) sum_i sum_t -stop(min(r_t, c)) A policy_t
+
+The truncated ratio is a constant, so that every token keeps a gradient. c is 1 + epsilon_high ("relative", MiniMax-M1) or
+epsilon_high itself ("absolute", TRL: at its default of 0.2 even r = 1 is throttled). Aggregated as DAPO.
+"""
+
+from typing import Literal
+
+import mlx.core as mx
+from pydantic.dataclasses import dataclass
+
+from reference.trainer import precise
+from reference.trainer.algorithms import objective, options
+from reference.trainer.algorithms.aggregation import Aggregation
+from reference.trainer.algorithms.options import Positive
+
+
+@dataclass(frozen=True, kw_only=True, config=options.CONFIG)
+class Settings(options.Settings):
+    """The common ones, a token mean, and the cap.
+
+    Attributes:
+        epsilon_high: says with `bound` what the cap is.
+        bound: "relative", c = 1 + epsilon_high, or "absolute", c = epsilon_high.
+    """
+
+    aggregation: Aggregation = "global"
+    epsilon_high: Positive = 0.28
+    bound: Literal["relative", "absolute"] = "relative"
+
+
+class Cispo(objective.PolicyGradient):
+    """REINFORCE of each token, weighted by its truncated ratio."""
+
+    name = "cispo"
+    settings: Settings
+
+    def surrogate(self, tokens: objective.Tokens) -> mx.array:
+        """The loss of each token (B, T)."""
+        s = self.settings
+        cap = 1.0 + s.epsilon_high if s.bound == "relative" else s.epsilon_high
+        weight = mx.minimum(precise.exp(*tokens.log_ratio), cap)
+        return -mx.stop_gradient(weight) * tokens.gains * tokens.policy

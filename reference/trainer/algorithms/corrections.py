@@ -1,0 +1,42 @@
+"""Off-policy corrections: constant weights for tokens that another program sampled than the one that scores them.
+
+With delta = old - sampling, w = clamp(exp delta, c_min, c_max) (TIS, truncated) or exp delta inside [c_min, c_max], ends
+included, and 0 elsewhere (MIS, masked); of each token, or of a completion's summed delta.
+
+Yao et al. (2025), "Your efficient RL framework secretly brings you off-policy RL training"; TRL's vllm_importance_sampling_mode.
+"""
+
+from typing import Literal
+
+import mlx.core as mx
+
+from reference.trainer import precise
+from reference.trainer.algorithms import ratio
+
+Correction = Literal["tis", "mis"]
+Level = Literal["token", "seq_sum"]
+
+
+def weights(
+    old: mx.array,
+    sampling: mx.array,
+    mask: mx.array,
+    *,
+    correction: str,
+    level: str,
+    c_min: float | None,
+    c_max: float,
+) -> mx.array:
+    """The weights (B, T), or (B, 1) for whole completions; a NaN of the sampler means that it recorded nothing: delta = 0."""
+    known = mx.where(mx.isnan(sampling), old, sampling)
+    pair = ratio.token(*(mx.stop_gradient(ratio.select(mask, x)) for x in (old, known)))
+    raw = precise.exp(*(pair if level == "token" else ratio.sequence_sum(pair)))
+    bounded = corrected(raw, correction, 0.0 if c_min is None else c_min, c_max)
+    return ratio.select(mask, bounded) if level == "token" else bounded
+
+
+def corrected(raw: mx.array, correction: str, c_min: float, c_max: float) -> mx.array:
+    """The weights within their bounds: clamped (TIS), or 0 strictly outside (MIS)."""
+    if correction == "tis":
+        return mx.minimum(mx.maximum(raw, c_min), c_max)
+    return mx.where((raw >= c_min) & (raw <= c_max), raw, 0.0)

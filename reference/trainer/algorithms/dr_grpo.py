@@ -1,0 +1,28 @@
+r"""Dr. GRPO: GRPO without its two biases (Liu et al. 2025, "Understanding R1-Zero-like training", arXiv 2503.20783, section 3.2).
+
+    loss = 1/(B L_max) sum_i sum_t [ -min(r A, clip(r) A) + beta KL ],  A = R - mean of the group
+
+L_max is the configured longest completion, never the batch's: dividing by n_i rewards long wrong answers, dividing by the
+deviation favours questions that are too easy or too hard.
+"""
+
+from typing import Literal
+
+from pydantic.dataclasses import dataclass
+
+from reference.trainer.algorithms import grpo, options
+from reference.trainer.algorithms.aggregation import Aggregation
+
+
+@dataclass(frozen=True, kw_only=True, config=options.CONFIG)
+class Settings(options.Clipped):
+    """GRPO's, with a constant denominator and advantages that nothing divides."""
+
+    aggregation: Aggregation = "constant"
+    advantage_scale: Literal["group", "batch", "none"] = "none"
+
+
+class DrGrpo(grpo.Grpo):
+    """GRPO's surrogate under the constant denominator B L_max."""
+
+    name = "dr_grpo"

@@ -1,0 +1,64 @@
+"""The divergence from the reference policy, estimated on sampled tokens, with d = reference - policy.
+
+    k1 = -d      k2 = d^2 / 2      k3 = exp(d) - d - 1
+
+J. Schulman (2020), "Approximating KL divergence", http://joschu.net/blog/kl-approx.html; in a loss the term may be multiplied
+by the unclipped, differentiable ratio, which corrects the estimate for tokens of an older policy.
+"""
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.trainer import precise
+from reference.trainer.algorithms import pairs, ratio
+from reference.trainer.algorithms.pairs import Pair
+
+OVERFLOW = 88.0
+"""Nats: exp of more is beyond float32."""
+
+
+def token_kl(policy: mx.array, reference: mx.array, estimator: str = "k3") -> mx.array:
+    """The estimate of each token (B, T), in nats; `reference` is a constant."""
+    d, error = precise.difference(mx.stop_gradient(reference), policy)
+    if estimator == "k1":
+        return -d
+    if estimator == "k2":
+        return 0.5 * d * d + mx.stop_gradient(d) * error
+    return precise.k3(d, error)
+
+
+def weighted(
+    values: mx.array,
+    policy: mx.array,
+    reference: mx.array,
+    log_ratio: Pair,
+    counts: mx.array,
+    *,
+    estimator: str,
+    kl_ratio: str,
+) -> mx.array:
+    """The estimates (B, T) times nothing, their token's ratio, or the mean ratio of their completion; all of them live.
+
+    With the token's ratio the slope of k3 is r (k3 + 1 - exp d) = -r d: its large parts cancel, so it is written down.
+    """
+    if kl_ratio == "none":
+        return values
+    if kl_ratio == "sequence":
+        return precise.exp(*ratio.sequence_mean(log_ratio, counts)) * values
+    empty = (mx.stop_gradient(values) == 0) & (log_ratio.high > OVERFLOW)  # 0 times inf
+    of_token = precise.exp(*(mx.where(empty, 0.0, part) for part in log_ratio))
+    if estimator != "k3":
+        return of_token * values
+    slope = mx.stop_gradient(of_token * (policy - reference))
+    return mx.stop_gradient(of_token * values) + slope * (policy - mx.stop_gradient(policy))
+
+
+def in_reward(old: mx.array, reference: mx.array, mask: mx.array) -> NDArray[np.float64]:
+    """The summed k1 = old - reference of each completion (B,): what a reward is lowered by, times beta. A constant.
+
+    Source: Ahmadian et al. (2024), arXiv 2402.14740, eq. 1, the KL of the sampled completion as a part of its reward.
+    """
+    difference = Pair(*precise.difference(*(ratio.select(mask, x) for x in (old, reference))))
+    high, low = pairs.row_sum(difference)
+    return np.array(high, np.float64)[:, 0] + np.array(low, np.float64)[:, 0]

@@ -1,0 +1,25 @@
+r"""LUSPO: Length-Unbiased Sequence Policy Optimization (arXiv 2602.05261).
+
+    loss = mean_i n_i l_i,  l_i GSPO's clipped loss of the completion's mean ratio
+
+Each completion weighs as many times as it has tokens, so that long ones are not taught less per token. A KL is summed over the
+completion's tokens.
+"""
+
+from pydantic.dataclasses import dataclass
+
+from reference.trainer.algorithms import gspo, options
+from reference.trainer.algorithms.aggregation import Aggregation
+
+
+@dataclass(frozen=True, kw_only=True, config=options.CONFIG)
+class Settings(gspo.Settings):
+    """GSPO's, summed over the tokens of a row."""
+
+    aggregation: Aggregation = "row-sum"
+
+
+class Luspo(gspo.Gspo):
+    """GSPO's surrogate, times the length of its completion."""
+
+    name = "luspo"

@@ -1,0 +1,88 @@
+"""The options that every policy-gradient algorithm has; an algorithm's own Settings add to them and choose defaults.
+
+Pydantic refuses unknown keys, wrong types and values out of range when a Settings is made.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from reference.trainer.algorithms.aggregation import Aggregation
+from reference.trainer.algorithms.corrections import Correction, Level
+
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1)]
+CONFIG = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class Settings:
+    """What is common to all: aggregation, KL, advantages, off-policy correction, entropy.
+
+    Attributes:
+        aggregation: what a token weighs, by name (`aggregation`).
+        beta: weight of the KL to the reference policy; 0 needs no reference pass.
+        kl_estimator: k1, k2 or k3 (`kl`), in the loss.
+        kl_ratio: what multiplies it: nothing, the token's ratio, or the completion's mean ratio.
+        kl_in_reward: the summed k1 of old and reference, times beta, is taken from the reward instead; no KL in the loss.
+        advantage: "group" (of the weighted sum of rewards), or "normalise-then-sum" (GDPO: each function by itself first).
+        advantage_scale: whose deviation divides: the group's, the batch's, or none.
+        advantage_ddof: of the deviation, 0 or 1.
+        advantage_epsilon: see the next.
+        advantage_epsilon_mode: std + epsilon ("add"), sqrt(var + epsilon) ("inside"), or 0 where std < epsilon ("threshold").
+        advantage_baseline: the group's mean, or the mean of the others ("leave-one-out").
+        correction: off-policy weights (`corrections`), or None.
+        correction_level: of each token, or of a whole completion.
+        correction_low: their lower bound, or None.
+        correction_high: their upper bound.
+        entropy_share: the share of tokens, those of highest entropy, that train the policy; 1 is all.
+        entropy_bonus: weight of the mean entropy, which is taken from the loss.
+    """
+
+    aggregation: Aggregation = "row-mean"
+    beta: NotNegative = 0.0
+    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+    kl_ratio: Literal["none", "token", "sequence"] = "none"
+    kl_in_reward: bool = False
+    advantage: Literal["group", "normalise-then-sum"] = "group"
+    advantage_scale: Literal["group", "batch", "none"] = "group"
+    advantage_ddof: Literal[0, 1] = 1
+    advantage_epsilon: NotNegative = 1e-4
+    advantage_epsilon_mode: Literal["add", "inside", "threshold"] = "add"
+    advantage_baseline: Literal["mean", "leave-one-out"] = "mean"
+    correction: Correction | None = None
+    correction_level: Level = "token"
+    correction_low: NotNegative | None = None
+    correction_high: Positive = 2.0
+    entropy_share: Share = 1.0
+    entropy_bonus: NotNegative = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse values that do not go together."""
+        if self.correction_low is not None and self.correction_low > self.correction_high:
+            raise ValueError(
+                f"correction_low is {self.correction_low}, must be at most correction_high = {self.correction_high}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, config=CONFIG)
+class Clipped(Settings):
+    """The options of an algorithm that clips the ratio.
+
+    Attributes:
+        epsilon_low: the ratio counts down to 1 - epsilon_low under a negative advantage.
+        epsilon_high: the ratio counts up to 1 + epsilon_high under a positive one.
+        delta: upper bound of the ratio under a negative advantage, above 1 + epsilon_high; None for none.
+    """
+
+    epsilon_low: NotNegative = 0.2
+    epsilon_high: NotNegative = 0.2
+    delta: Positive | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a second bound inside the first."""
+        super().__post_init__()
+        if self.delta is not None and self.delta <= 1 + self.epsilon_high:
+            raise ValueError(f"delta is {self.delta}, must be > 1 + epsilon_high = {1 + self.epsilon_high}, or None")

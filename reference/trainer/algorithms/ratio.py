@@ -1,0 +1,29 @@
+"""Importance ratios in log space: the difference policy - old of each token, its mean and its sum over a completion.
+
+Everything stays a pair (`pairs.Pair`) until `precise.exp` takes it: half an ulp of a difference of 10 is 5 ulp of the ratio.
+"""
+
+import mlx.core as mx
+
+from reference.trainer import precise
+from reference.trainer.algorithms.pairs import Pair, row_mean, row_sum
+
+
+def select(mask: mx.array, values: mx.array) -> mx.array:
+    """The values where the mask is true and 0 elsewhere, whatever stands there; the same holds for the gradient."""
+    return mx.where(mask, values, mx.zeros((), values.dtype))
+
+
+def token(policy: mx.array, old: mx.array | None) -> Pair:
+    """Log-ratios policy - old (B, T); `old` is a constant, and without it the ratio is 1 with its gradient alive."""
+    return Pair(*precise.difference(policy, mx.stop_gradient(policy if old is None else old)))
+
+
+def sequence_mean(log_ratio: Pair, counts: mx.array) -> Pair:
+    """The mean log-ratio of each completion (B, 1), GSPO's (arXiv 2507.18071, eq. 7); `counts` (B, 1) are its tokens."""
+    return row_mean(log_ratio, mx.maximum(counts, 1.0))
+
+
+def sequence_sum(log_ratio: Pair) -> Pair:
+    """The summed log-ratio of each completion (B, 1): the likelihood ratio of the whole sequence."""
+    return row_sum(log_ratio)

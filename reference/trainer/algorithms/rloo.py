@@ -1,0 +1,45 @@
+r"""RLOO: REINFORCE leave-one-out (Ahmadian et al. 2024, "Back to basics", arXiv 2402.14740).
+
+    loss = mean_i -r_i A_i,  r_i = exp( sum_t policy_t - old_t ),  A_i = R_i - mean of the other completions' R
+    R_i = reward_i - beta sum_t (old_t - reference_t)
+
+The KL is a part of the reward: a number, through which no gradient flows. On-policy r_i is 1, and its gradient that of
+REINFORCE over whole sequences.
+"""
+
+from typing import Literal
+
+import mlx.core as mx
+from pydantic.dataclasses import dataclass
+
+from reference.trainer import precise
+from reference.trainer.algorithms import objective, options, ratio
+from reference.trainer.algorithms.pairs import Pair
+
+
+@dataclass(frozen=True, kw_only=True, config=options.CONFIG)
+class Settings(options.Settings):
+    """The common ones; the KL stands in the reward, and the baseline leaves the completion itself out."""
+
+    kl_in_reward: bool = True
+    advantage_scale: Literal["group", "batch", "none"] = "none"
+    advantage_baseline: Literal["mean", "leave-one-out"] = "leave-one-out"
+
+    def __post_init__(self) -> None:
+        """Refuse a KL in the loss."""
+        super().__post_init__()
+        if not self.kl_in_reward:
+            raise ValueError("kl_in_reward is False, must be True for 'rloo': its KL is a part of the reward")
+
+
+class Rloo(objective.PolicyGradient):
+    """The ratio of whole completions times their advantage, without a bound."""
+
+    name = "rloo"
+    by_row = True
+
+    def surrogate(self, tokens: objective.Tokens) -> mx.array:
+        """The loss of each row (B, 1); without an advantage it is 0, even where the ratio overflows."""
+        log_ratio = ratio.sequence_sum(tokens.log_ratio)
+        live = Pair(*(ratio.select(tokens.gains != 0, part) for part in log_ratio))
+        return -precise.exp(*live) * tokens.gains
