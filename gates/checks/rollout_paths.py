@@ -70,10 +70,10 @@ def _case(name: str, make: Any, *, quick: bool, draws: int = DRAWS, **changes: A
     return Case(name, partial(_inputs, make=make, draws=draws, changes=changes), quick=quick, limit_s=LIMIT_S)
 
 
-def _families(names: tuple[str, ...], quick: tuple[str, ...], draws: int = DRAWS) -> Iterator[Case]:
+def _families(names: tuple[str, ...], quick: tuple[str, ...], draws: int = DRAWS, samples: int = 64) -> Iterator[Case]:
     """Yield a case for each family, all of which together compare so many draws."""
     for name in names:
-        yield _case(name, _sampled, quick=name in quick, draws=draws // len(names), family=name)
+        yield _case(name, _sampled, quick=name in quick, draws=draws // len(names), family=name, samples=samples)
 
 
 def _qwen3(*, quick: bool) -> Iterator[Case]:
@@ -92,7 +92,7 @@ def _equal(t: Trial, path: str) -> Iterator[Evidence]:
     found = Comparison(t.facts["E"], t.inputs["sampler"])
     eos = runs.choose_eos(t)
     round_ = 0
-    while found.draws < wanted and round_ < max(5, wanted // 200):
+    while found.draws < wanted and round_ < max(10, wanted // 200):
         changes = {"eos_ids": eos, "round_": round_, **_prompts(t, round_)}
         slow = runs.rollout(t, "naive", **changes)
         fast = runs.rollout(t, path, **changes)
@@ -166,7 +166,7 @@ def compiled_equals_naive(t: Trial) -> Iterator[Evidence]:
     question="Does one row over its own cache draw the tokens of one full forward per token?",
     why="It is the plainest use of a cache, and so the first place to look when a faster path is wrong.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=tuple(_families(("qwen3", *FAMILIES), ("llama",), ONE_BY_ONE)),
+    cases=tuple(_families(("qwen3", *FAMILIES), ("llama",), ONE_BY_ONE, samples=16)),
     bounds=BOUNDS,
     probes=_probe("cached"),
 )
