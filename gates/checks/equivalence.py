@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -45,8 +45,20 @@ class Comparison:
         """Mean entropy of the slow path's untempered distribution, in nats."""
         return self.entropy_sum / max(1, self.draws)
 
-    def add(self, slow: Mapping[str, Any], fast: Mapping[str, Any], *, seed: int, round_: int) -> None:
-        """Compare two recorded rollouts of the same rows, position by position up to the first difference."""
+    def add(
+        self,
+        slow: Mapping[str, Any],
+        fast: Mapping[str, Any],
+        *,
+        seed: int,
+        round_: int,
+        gaps: Callable[[], Array | None] = lambda: None,
+    ) -> None:
+        """Compare two recorded rollouts of the same rows, position by position up to the first difference.
+
+        `gaps` is asked for the router gaps (R, T) of the slow path if anything is unexplained: by clause 8 a row is cut,
+        and counted as explained, where experts may have been chosen otherwise by a gap of at most the limit.
+        """
         if not np.array_equal(slow["rows"], fast["rows"]):
             raise ValueError("two paths must return the same rows in the same order")
         seen = _compared(slow, fast)
@@ -60,14 +72,19 @@ class Comparison:
         bad = ~(errors <= self.limit)
         for token, logits in zip(tokens, draws, strict=True):
             bad |= ~sampling.admissible(token, logits, uniforms, ETA_FLOAT64_SAMPLER, **choice)
+        rerouted = np.zeros(len(row), np.bool_)
+        if bad.any() and (near := gaps()) is not None:
+            rerouted = near[row, step] <= self.limit
+        cut = np.unique(row[bad & rerouted])
+        bad &= ~rerouted
         drawn = np.asarray(fast["uniforms"])[row, step] != uniforms
         self.wrong_uniforms += int(drawn.sum())
         differing = tokens[0] != tokens[1]
-        self.differences += int(differing.sum())
-        silent = _lengths_disagree(slow, fast, differing_rows=np.unique(row[differing]))
+        self.differences += int((differing & ~np.isin(row, cut)).sum()) + len(cut)
+        silent = _lengths_disagree(slow, fast, differing_rows=np.unique([*row[differing], *cut]).astype(np.int64))
         self.unexplained += int(bad.sum()) + silent
         self.expected += float(sampling.expected_differences(draws[0], draws[1], **choice))
-        self.largest_error = max(self.largest_error, float(errors.max(initial=0.0)))
+        self.largest_error = max(self.largest_error, float(errors[~(rerouted & np.isin(row, cut))].max(initial=0.0)))
         self.draws += row.size
         self.entropy_sum += _entropy(draws[0])
         self._note_ends(slow)

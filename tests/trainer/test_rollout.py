@@ -104,12 +104,14 @@ class TestBatched:
             {"model": {"bits": 4}},
             {"adapter": ADAPTER},
             {"top_k": 7, "min_p": 0.1},
+            {"order": "mlx-lm", "top_k": 40, "xtc_probability": 0.5, "repetition_penalty": 1.2},
         ],
-        ids=["sampled", "greedy", "no-eos", "4-bit", "adapter", "filters"],
+        ids=["sampled", "greedy", "no-eos", "4-bit", "adapter", "filters", "every-filter"],
     )
-    def test_equals_naive(self, changes: dict) -> None:
+    @pytest.mark.parametrize("path", ["batched", "compiled"])
+    def test_equals_naive(self, path: str, changes: dict) -> None:
         """Ragged prompts, cached and compacted, draw the tokens of one full forward per token."""
-        slow, fast = _rollout("naive", **changes), _rollout("batched", **changes)
+        slow, fast = _rollout("naive", **changes), _rollout(path, **changes)
         for name in ("rows", "tokens", "lengths", "ended", "uniforms"):
             assert np.array_equal(slow[name], fast[name]), name
         assert np.abs(slow["logits"] - fast["logits"]).max() < BITS
