@@ -6,7 +6,8 @@ A step is split where the op says so; the parts' losses and gradients are added,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -14,7 +15,8 @@ import numpy as np
 
 from reference.trainer import logprobs, precise
 from reference.trainer.algorithms import advantages as rewards
-from reference.trainer.algorithms import corrections, kl, options, pairs, protocol, ratio, registry
+from reference.trainer.algorithms import corrections, dapo, kl, options, pairs, protocol, ratio, registry
+from reference.trainer.algorithms import entropy as entropies
 from reference.trainer.algorithms.objective import PolicyGradient
 
 Array = np.ndarray[Any, Any]
@@ -190,6 +192,55 @@ def rewarded_loss(
     return {"loss": value, "gradient": gradient, "advantages": gains}
 
 
+def loss_with_options(
+    *, policy: Array, entropy: Array, mask: Array, parts: Sequence[int], algorithm: str, **rest: Any
+) -> dict[str, Any]:
+    """A step's loss in parts with everything on, and its gradients in log-probs and in entropies."""
+    constants = {name: rest.pop(name) for name in tuple(rest) if np.ndim(rest[name]) == 0}
+    objective = registry.create(algorithm, {name: value for name, value in constants.items() if value is not None})
+    marks = np.ascontiguousarray(mask, np.bool_)
+    found = entropies.threshold(entropy, marks, constants["entropy_share"])
+    groups = np.zeros(len(marks), np.int64)
+    counts = protocol.whole_step(marks.sum(axis=1), groups, parts=len(parts), max_length=marks.shape[1])
+    whole = replace(counts, entropy_threshold=found.least, entropy_tokens=found.tokens)
+    loss, slopes, ends = 0.0, [], np.cumsum(parts)
+    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        held = {name: mx.array(np.ascontiguousarray(x[start:end], np.float32)) for name, x in rest.items()}
+        place = {"mask": mx.array(marks[start:end]), "groups": groups[start:end]}
+        differentiate = mx.value_and_grad(partial(_of_both, objective, whole, held, place), argnums=(0, 1))
+        value, slope = differentiate(
+            *(mx.array(np.ascontiguousarray(x[start:end], np.float32)) for x in (policy, entropy))
+        )
+        loss += float(value)
+        slopes.append([np.array(x) for x in slope])
+    gradient, entropy_gradient = (np.concatenate(x) for x in zip(*slopes, strict=True))
+    return {"loss": loss, "gradient": gradient, "entropy_gradient": entropy_gradient}
+
+
+def _of_both(
+    objective: protocol.Algorithm,
+    whole: protocol.Whole,
+    held: Mapping[str, Any],
+    place: Mapping[str, Any],
+    policy: mx.array,
+    entropy: mx.array,
+) -> mx.array:
+    return objective.loss(protocol.Scored(policy=policy, entropy=entropy, **held, **place), whole).value
+
+
+def keep_groups(
+    *, rewards: Array, weights: Array, group_size: int, convention: str, accuracy: int | None
+) -> dict[str, Any]:
+    """The groups that DAPO's dynamic sampling keeps."""
+    table = protocol.Rewards(rewards, weights, group_size, np.ones(len(rewards), np.int64), accuracy)
+    return {"keep": registry.create("dapo", {"dynamic_sampling": convention}).keep(table)}
+
+
+def overlong_penalty(*, lengths: Array, limit: int, buffer: int) -> dict[str, Any]:
+    """DAPO's penalty of each completion."""
+    return {"penalty": dapo.overlong(lengths, limit, buffer)}
+
+
 def loss_from_logits(  # noqa: PLR0913  the op's keywords
     *,
     logits: Array,
@@ -333,6 +384,9 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "policy_loss": policy_loss,
     "policy_loss_in_parts": policy_loss_in_parts,
     "rewarded_loss": rewarded_loss,
+    "loss_with_options": loss_with_options,
+    "keep_groups": keep_groups,
+    "overlong_penalty": overlong_penalty,
     "loss_from_logits": loss_from_logits,
     "importance_ratio": importance_ratio,
     "importance_weights": importance_weights,
