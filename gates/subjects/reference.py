@@ -14,7 +14,7 @@ import numpy as np
 from mlx import optimizers
 from mlx.utils import tree_flatten
 
-from gates.subjects import reference_loss, reference_preference
+from gates.subjects import reference_loss, reference_preference, reference_terms
 from reference import sums
 from reference.trainer import logprobs, loop, lora, precise, sampling
 from reference.trainer import model as models
@@ -28,6 +28,7 @@ VERSIONS = {"mlx": version("mlx"), "mlx_lm": version("mlx-lm"), "device": str(mx
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     **reference_loss.CONVENTIONS,
     **reference_preference.CONVENTIONS,
+    **reference_terms.CONVENTIONS,
     "rollout": {"path": ("naive", "batched")},
     "token_logits": {"dtype": ("float32", "float64")},
 }
@@ -237,6 +238,7 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "model_hash": model_hash,
     **reference_loss.OPS,
     **reference_preference.OPS,
+    **reference_terms.OPS,
     "rollout": rollout,
     "token_logits": token_logits,
     "completion_logprobs": completion_logprobs,
