@@ -28,6 +28,8 @@ FAMILIES = (
     "ratio",
     "ratios",
     "trainer",
+    "tokenizer",
+    "training",
 )
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
 

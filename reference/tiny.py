@@ -1,7 +1,7 @@
-"""Small deterministic Qwen3 models in the Hugging Face layout, built locally and never downloaded.
+"""Small deterministic models in the Hugging Face layout, built locally and never downloaded.
 
 A model is a pure function of its spec: the weights come from NumPy's Philox words, the tokenizer is trained on a
-built-in corpus. `build` returns a folder that `mlx_lm.load` reads like any other model. Folders are cached under the hash of the spec
+built-in corpus. The key `family` names one of `reference.tiny_families`, Qwen3 if absent. `build` returns a folder that `mlx_lm.load` reads like any other model. Folders are cached under the hash of the spec
 and appear whole or not at all, whatever number of processes build them at once.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 import platformdirs
 from safetensors.numpy import save_file
 
-from reference import tiny_tokenizer
+from reference import tiny_families, tiny_tokenizer
 
 BUILDER_VERSION: Final = 1
 """Part of every cache key; raise it whenever the same spec gives other bytes."""
@@ -45,23 +45,47 @@ DEFAULTS: Final[Mapping[str, int | float]] = {
 }
 
 
-def complete(spec: Mapping[str, Any]) -> dict[str, int | float]:
-    """The spec with every default filled in, checked.
+FAMILY: Final = "qwen3"
+"""The family of a spec that names none."""
+
+
+def complete(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec with every default of its family filled in, checked.
 
     Raises:
-        ValueError: a key is unknown or a value impossible.
+        ValueError: the family or a key is unknown, or a value impossible.
     """
-    unknown = sorted(set(spec) - set(DEFAULTS))
+    name = spec.get("family", FAMILY)
+    if name not in tiny_families.FAMILIES:
+        raise ValueError(f"family is {name!r}, must be one of {sorted(tiny_families.FAMILIES)}")
+    defaults = {**DEFAULTS, **tiny_families.FAMILIES[name].defaults}
+    unknown = sorted(set(spec) - set(defaults) - {"family"})
     if unknown:
-        raise ValueError(f"unknown keys {unknown} in the model spec, known are {sorted(DEFAULTS)}")
-    full = {key: type(default)(spec.get(key, default)) for key, default in DEFAULTS.items()}
+        raise ValueError(f"unknown keys {unknown} in the {name} spec, known are {sorted(defaults)}")
+    full = {"family": name, **{key: type(default)(spec.get(key, default)) for key, default in defaults.items()}}
     if full["bits"] not in {4, 32}:
         raise ValueError(f"bits is {full['bits']}, must be 32 (float32) or 4 (quantised)")
     if full["heads"] % full["kv_heads"]:
         raise ValueError(f"heads is {full['heads']}, must be a multiple of kv_heads = {full['kv_heads']}")
     if full["vocab"] < tiny_tokenizer.SMALLEST:
         raise ValueError(f"vocab is {full['vocab']}, must be at least {tiny_tokenizer.SMALLEST} (bytes and specials)")
+    if full["layers"] < full.get("interval", 1):
+        raise ValueError(
+            f"layers is {full['layers']}, must be at least interval = {full['interval']}: "
+            f"the first full-attention layer of {name} is the {full['interval']}th"
+        )
+    if full.get("experts_per_token", 0) > full.get("experts", 0):
+        raise ValueError(
+            f"experts_per_token is {full['experts_per_token']}, must be at most experts = {full['experts']}"
+        )
     return full
+
+
+def _key(full: Mapping[str, Any]) -> str:
+    """The folder's name. Qwen3's leaves the family out: it is older than the others, and its folders keep their names."""
+    named = {key: value for key, value in full.items() if key != "family" or value != FAMILY}
+    recipe = json.dumps({"version": BUILDER_VERSION, **named}, sort_keys=True)
+    return hashlib.sha256(recipe.encode()).hexdigest()[:32]
 
 
 def cache_folder() -> Path:
@@ -76,8 +100,7 @@ def build(spec: Mapping[str, Any]) -> Path:
     Safe for several processes at once: the folder is made under another name and renamed when it is complete.
     """
     full = complete(spec)
-    recipe = json.dumps({"version": BUILDER_VERSION, **full}, sort_keys=True)
-    folder = cache_folder() / hashlib.sha256(recipe.encode()).hexdigest()[:32]
+    folder = cache_folder() / _key(full)
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +110,7 @@ def build(spec: Mapping[str, Any]) -> Path:
     return folder
 
 
-def _build_whole(full: dict[str, int | float], folder: Path) -> None:
+def _build_whole(full: Mapping[str, Any], folder: Path) -> None:
     half = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".half", dir=folder.parent))
     try:
         _write(full, half)
@@ -108,88 +131,49 @@ def model_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _config(full: dict[str, int | float]) -> dict[str, Any]:
-    return {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "hidden_size": full["hidden"],
-        "num_hidden_layers": full["layers"],
-        "num_attention_heads": full["heads"],
-        "num_key_value_heads": full["kv_heads"],
-        "head_dim": full["head_dim"],
-        "intermediate_size": full["intermediate"],
-        "vocab_size": full["vocab"],
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 10000.0,
-        "max_position_embeddings": 4096,
-        "tie_word_embeddings": False,
-        "torch_dtype": "float32",
-        "bos_token_id": None,
-        "eos_token_id": tiny_tokenizer.EOS_ID,
-        "pad_token_id": tiny_tokenizer.PAD_ID,
-    }
-
-
-def _shapes(full: dict[str, int | float]) -> dict[str, tuple[int, ...]]:
-    hidden, wide, vocab = int(full["hidden"]), int(full["intermediate"]), int(full["vocab"])
-    size = int(full["head_dim"])
-    queries, keys = int(full["heads"]) * size, int(full["kv_heads"]) * size
-    block: dict[str, tuple[int, ...]] = {
-        "self_attn.q_proj": (queries, hidden),
-        "self_attn.k_proj": (keys, hidden),
-        "self_attn.v_proj": (keys, hidden),
-        "self_attn.o_proj": (hidden, queries),
-        "mlp.gate_proj": (wide, hidden),
-        "mlp.up_proj": (wide, hidden),
-        "mlp.down_proj": (hidden, wide),
-        "self_attn.q_norm": (size,),
-        "self_attn.k_norm": (size,),
-        "input_layernorm": (hidden,),
-        "post_attention_layernorm": (hidden,),
-    }
-    layers = {f"model.layers.{n}.{name}": shape for n in range(int(full["layers"])) for name, shape in block.items()}
-    return {
-        "model.embed_tokens": (vocab, hidden),
-        **layers,
-        "model.norm": (hidden,),
-        "lm_head": (vocab, hidden),
-    }
-
-
 def uniform(words: Callable[[int], np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
     """Float32 values in [-1, 1) that have an exact 24-bit form, so that no rounding depends on a machine."""
     bits = np.asarray(words(int(np.prod(shape))), dtype=np.uint64) >> np.uint64(40)
     return ((bits.astype(np.float64) - 2.0**23) * 2.0**-23).astype(np.float32).reshape(shape)
 
 
-def _weights(full: dict[str, int | float]) -> dict[str, np.ndarray]:
-    words = np.random.Philox(key=int(full["seed"])).random_raw
+def _weights(full: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    words = np.random.Philox(key=full["seed"]).random_raw
     weights: dict[str, np.ndarray] = {}
-    for name, shape in _shapes(full).items():
-        if len(shape) == 1:
-            weights[f"{name}.weight"] = np.ones(shape, np.float32)
-            continue
-        bound = 1.0 if name == "model.embed_tokens" else full["gain"] / np.sqrt(shape[1])
-        weights[f"{name}.weight"] = uniform(words, shape) * np.float32(bound)
+    for name, leaf in tiny_families.FAMILIES[full["family"]].leaves(full).items():
+        if leaf.bound:
+            values = uniform(words, leaf.shape) * np.float32(leaf.bound) + np.float32(leaf.offset)
+        else:
+            values = np.full(leaf.shape, leaf.offset, np.float32)
+        weights[tiny_families.parameter(name)] = values
     return weights
 
 
-def _quantise(folder: Path, config: dict[str, Any], group_size: int) -> dict[str, Any]:
-    """Replace the folder's float32 weights by 4-bit ones of mlx-lm's own quantiser."""
+def _config(full: Mapping[str, Any]) -> dict[str, Any]:
+    family = tiny_families.FAMILIES[full["family"]]
+    return {"architectures": [family.architecture], "model_type": full["family"], **family.config(full)}
+
+
+def _quantise(folder: Path, full: Mapping[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+    """Replace the folder's float32 weights by 4-bit ones of mlx-lm's own quantiser; routers get 8 bits, as in mlx-lm."""
     from mlx_lm import utils as mlx_lm_utils  # noqa: PLC0415 - seconds to import, needed for 4 bit only
+
+    group_size, routers = _group_size(full), tiny_families.FAMILIES[full["family"]].routers
+
+    def bits_of(path: str, _: Any) -> bool | dict[str, int]:
+        return {"group_size": group_size, "bits": 8} if routers and path.endswith(routers) else True
 
     model, _ = mlx_lm_utils.load_model(folder)
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its bits per weight
-        model, quantised = mlx_lm_utils.quantize_model(model, config, group_size, 4)
+        model, quantised = mlx_lm_utils.quantize_model(model, config, group_size, 4, quant_predicate=bits_of)
     (folder / "model.safetensors").unlink()
     mlx_lm_utils.save_model(folder, model)
     return dict(quantised)
 
 
-def _group_size(full: dict[str, int | float]) -> int:
-    widths = {shape[1] for shape in _shapes(full).values() if len(shape) == 2}
+def _group_size(full: Mapping[str, Any]) -> int:
+    leaves = tiny_families.FAMILIES[full["family"]].leaves(full)
+    widths = {leaf.shape[-1] for name, leaf in leaves.items() if len(leaf.shape) > 1 and not name.endswith("conv1d")}
     for size in (64, 32):
         if all(width % size == 0 for width in widths):
             return size
@@ -200,13 +184,13 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _write(full: dict[str, int | float], folder: Path) -> None:
+def _write(full: Mapping[str, Any], folder: Path) -> None:
     config = _config(full)
     save_file(_weights(full), folder / "model.safetensors", metadata={"format": "mlx"})
     _write_json(folder / "config.json", config)
     if full["bits"] == 4:
-        config = _quantise(folder, config, _group_size(full))
+        config = _quantise(folder, full, config)
         _write_json(folder / "config.json", config)
     generation = {"eos_token_id": tiny_tokenizer.EOS_ID, "pad_token_id": tiny_tokenizer.PAD_ID, "do_sample": True}
     _write_json(folder / "generation_config.json", generation)
-    tiny_tokenizer.write(folder, int(full["vocab"]))
+    tiny_tokenizer.write(folder, full["vocab"])

@@ -51,6 +51,10 @@ TRAINER = (
     "completion_logprobs",
     "importance_ratios",
     "train_step",
+    "encode_prompts",
+    "decode_tokens",
+    "train_run",
+    "sampled_and_scored",
 )
 SHIPPED = {
     "numpy": (*KERNELS, *PREFERENCE, "kto_loss"),

@@ -12,14 +12,21 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from mlx import optimizers
-from mlx.utils import tree_flatten
+from mlx.utils import tree_flatten, tree_unflatten
 
-from gates.subjects import reference_loss, reference_preference, reference_terms
+from gates.subjects import (
+    reference_loss,
+    reference_preference,
+    reference_run,
+    reference_terms,
+    reference_text,
+)
 from reference import sums
 from reference.trainer import logprobs, loop, lora, precise, sampling
 from reference.trainer import model as models
+from reference.trainer import rollout as rollouts
 from reference.trainer.algorithms import grpo, ratio
-from reference.trainer.rollout import batched, naive, table
+from reference.trainer.rollout import table
 
 Array = np.ndarray[Any, Any]
 Spec = Mapping[str, Any]
@@ -29,10 +36,9 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     **reference_loss.CONVENTIONS,
     **reference_preference.CONVENTIONS,
     **reference_terms.CONVENTIONS,
-    "rollout": {"path": ("naive", "batched")},
+    "rollout": {"path": ("naive", "cached", "prefix", "batched", "compiled")},
     "token_logits": {"dtype": ("float32", "float64")},
 }
-PATHS = {"naive": naive, "batched": batched}
 
 
 def _prompts(loaded: models.Loaded, prompts: Spec | Sequence[Any], *, chat: bool) -> list[Array]:
@@ -55,6 +61,11 @@ def _encode(tokenizer: Any, prompt: Any, *, chat: bool) -> Array:
     return np.asarray(tokenizer.encode(prompt), np.int32)
 
 
+def _adapter_weights(model: Any) -> dict[str, mx.array]:
+    flat = dict(tree_flatten(model.parameters()))
+    return {name: x for name, x in flat.items() if name.endswith(("lora_a", "lora_b"))}
+
+
 def rollout(  # noqa: PLR0913  the op's keywords
     *,
     model: Spec,
@@ -65,18 +76,31 @@ def rollout(  # noqa: PLR0913  the op's keywords
     top_p: float = 1.0,
     top_k: int = 0,
     min_p: float = 0.0,
+    xtc_probability: float = 0.0,
+    xtc_threshold: float = 0.1,
+    repetition_penalty: float = 1.0,
+    order: str = "hf",
     seed: int = 0,
     round: int = 0,  # noqa: A002  the op's name for it
     eos_ids: Array,
     path: str = "batched",
     rows: Array | None = None,
     adapter: Spec | None = None,
+    before: Spec | None = None,
+    kv_bits: int | None = None,
     chat: bool = False,
     record_logits: bool = False,
 ) -> dict[str, Any]:
-    """Tokens of the asked rows, prompt-major if none are named; `logits` only with `record_logits`."""
-    if path not in PATHS:
-        raise NotImplementedError(f"rollout path {path!r}; this trainer has {sorted(PATHS)}")
+    """Tokens of the asked rows, prompt-major if none are named; `logits` only with `record_logits`.
+
+    With `before` the same rows are rolled out first with that adapter, whose weights are then updated in place to those
+    of `adapter`, as an optimizer does.
+
+    Raises:
+        NotImplementedError: a path that this trainer does not have, or that this model or machine cannot take.
+    """
+    if path not in {"auto", *rollouts.PATHS}:
+        raise NotImplementedError(f"rollout path {path!r}; this trainer has {sorted(rollouts.PATHS)}")
     loaded = models.load(model)
     encoded = _prompts(loaded, prompts, chat=chat)
     every = [[i, j] for i in range(len(encoded)) for j in range(samples)]
@@ -85,14 +109,31 @@ def rollout(  # noqa: PLR0913  the op's keywords
         rows=np.array(every if rows is None else rows, np.int64).reshape(-1, 2),
         samples=samples,
         max_tokens=max_tokens,
-        settings=sampling.Settings(float(temperature), float(top_p), int(top_k), float(min_p)),
+        settings=sampling.Settings(
+            float(temperature),
+            float(top_p),
+            int(top_k),
+            float(min_p),
+            float(xtc_probability),
+            float(xtc_threshold),
+            float(repetition_penalty),
+            order,
+        ),
         eos_ids=np.asarray(eos_ids, np.int64).reshape(-1),
         seed=int(seed),
         round=int(round),
         record_logits=record_logits,
+        kv_bits=None if kv_bits is None else int(kv_bits),
     )
     with lora.attached(loaded.model, adapter):
-        result = PATHS[path].rollout(loaded.model, request)
+        after = _adapter_weights(loaded.model)
+    with lora.attached(loaded.model, adapter if before is None else before):
+        if before is not None:
+            rollouts.run(loaded.model, request, path)
+            loaded.model.update(tree_unflatten(list(after.items())))
+        result = rollouts.run(loaded.model, request, path)
+    if path not in {"auto", result.path}:
+        raise NotImplementedError(f"rollout path {path!r}: {result.reason}")
     recorded = {} if result.logits is None else {"logits": result.logits}
     return {
         "prompt_tokens": encoded,
@@ -104,12 +145,31 @@ def rollout(  # noqa: PLR0913  the op's keywords
         "model_logprobs": result.model,
         "tempered_logprobs": result.tempered,
         "behaviour_logprobs": result.behaviour,
+        "path": result.path,
+        "reason": result.reason,
         **recorded,
     }
 
 
 def _batch(prompt_tokens: Sequence[Array], tokens: Array, lengths: Array) -> logprobs.Batch:
     return logprobs.pack([np.asarray(p, np.int32) for p in prompt_tokens], np.asarray(tokens), np.asarray(lengths))
+
+
+@contextmanager
+def _gathered_matmul() -> Iterator[None]:
+    """Let `mx.gather_mm` gather its matrices and multiply: MLX has it in float32 only, and experts need it."""
+    original = mx.gather_mm
+
+    def gather_mm(a: mx.array, b: mx.array, *, rhs_indices: mx.array, **unread: Any) -> mx.array:
+        if a.dtype != mx.float64:
+            return original(a, b, rhs_indices=rhs_indices, **unread)
+        return a @ b[rhs_indices]
+
+    mx.gather_mm = gather_mm  # type: ignore[assignment]  # only as experts call it
+    try:
+        yield
+    finally:
+        mx.gather_mm = original
 
 
 def token_logits(
@@ -134,7 +194,7 @@ def token_logits(
         loaded = models.load(model)
         with lora.attached(loaded.model, adapter):
             return {"logits": np.array(logprobs.completion_logits(loaded.model(batch.ids), slots).astype(mx.float32))}
-    with mx.stream(mx.cpu):  # the only device with float64
+    with mx.stream(mx.cpu), _gathered_matmul():  # the only device with float64
         loaded = models.exact(model)
         with lora.attached(loaded.model, adapter):
             return {"logits": np.array(logprobs.completion_logits(loaded.model(batch.ids), slots))}
@@ -203,12 +263,13 @@ def train_step(  # noqa: PLR0913  the op's keywords
     batch = _batch(prompt_tokens, tokens, lengths)
     advantages = loop.group_advantages(rewards, group_size)
     settings = grpo.Settings(epsilon_low=epsilon_low, epsilon_high=epsilon_high, beta=beta)
+    algorithm = grpo.Grpo(settings)
     with _policy(model, adapter) as policy:
         base_before = models.digest(models.base_parameters(policy))
         before = dict(tree_flatten(policy.parameters()))
         old_bits = {name: models.bits(x) for name, x in before.items()}
         optimizer = optimizers.Adam(learning_rate=learning_rate, bias_correction=True)
-        report = loop.step(policy, optimizer, batch, advantages, temperature, settings)
+        report = loop.step(policy, optimizer, batch, advantages, temperature, algorithm)
         after = dict(tree_flatten(policy.parameters()))
         trainable = sorted(name for name, _ in tree_flatten(policy.trainable_parameters()))
         base_after = models.digest(models.base_parameters(policy))
@@ -244,4 +305,6 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "completion_logprobs": completion_logprobs,
     "importance_ratios": importance_ratios,
     "train_step": train_step,
+    **reference_text.OPS,
+    **reference_run.OPS,
 }

@@ -1,4 +1,7 @@
-"""Log-probs of completion tokens from one full forward pass, differentiable."""
+"""Log-probs and entropies of completion tokens from one full forward pass, differentiable.
+
+The head runs only where a token is scored: its logits are (N, V) for the N completion tokens of a batch, not (B, L, V).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer import precise
+from reference.trainer import checkpointing, heads, precise
 
 
 class Slots(NamedTuple):
@@ -17,6 +20,14 @@ class Slots(NamedTuple):
     target: mx.array
     source: mx.array
     mask: mx.array
+
+
+class Scores(NamedTuple):
+    """Completion log-probs (B, T) and, if asked for, entropies (B, T) in nats; both are 0 where the mask (B, T) is off."""
+
+    values: mx.array
+    mask: mx.array
+    entropy: mx.array | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +75,29 @@ def token_logprobs(logits: mx.array, ids: mx.array, temperature: float) -> mx.ar
     return chosen - mx.log(precise.tree_sum(mx.exp(shifted)))
 
 
+def token_entropy(logits: mx.array, temperature: float) -> mx.array:
+    """`-sum p log p` over the last axis of logits (..., V), p = softmax(x/tau): log Z - sum(e^s s)/Z, s = (x - max)/tau."""
+    top = mx.stop_gradient(logits.max(axis=-1, keepdims=True))
+    shifted = (logits - top) / temperature
+    alive = shifted > -mx.inf  # a logit of -inf has no share, and 0 * inf is no number
+    finite = mx.where(alive, shifted, 0.0)
+    weights = mx.where(alive, mx.exp(finite), 0.0)
+    total = precise.tree_sum(weights)
+    return mx.log(total) - precise.tree_sum(weights * finite) / total
+
+
 def completion_logits(logits: mx.array, slots: Slots) -> mx.array:
     """The logits (B, T, V) that score the completion; zeros in masked slots, whose gradient is zero too."""
     rows = mx.arange(logits.shape[0])[:, None]
     return mx.where(slots.mask[..., None], logits[rows, slots.source], mx.zeros((), logits.dtype))
+
+
+def _slots(batch: Batch, temperature: float) -> Slots:
+    if not temperature > 0:
+        raise ValueError(f"temperature is {temperature}, must be > 0 to score tokens")
+    if (batch.prompt_lengths < 1).any():
+        raise ValueError(f"prompt_lengths is {batch.prompt_lengths.tolist()}, every prompt must have a token")
+    return completion_slots(batch.prompt_lengths, batch.lengths, batch.width)
 
 
 def from_logits(logits: mx.array, batch: Batch, temperature: float) -> tuple[mx.array, mx.array]:
@@ -76,17 +106,72 @@ def from_logits(logits: mx.array, batch: Batch, temperature: float) -> tuple[mx.
     Raises:
         ValueError: the temperature is not positive, or a prompt is empty (nothing would score its first completion token).
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature is {temperature}, must be > 0 to score tokens")
-    if (batch.prompt_lengths < 1).any():
-        raise ValueError(f"prompt_lengths is {batch.prompt_lengths.tolist()}, every prompt must have a token")
-    slots = completion_slots(batch.prompt_lengths, batch.lengths, batch.width)
+    slots = _slots(batch, temperature)
     scored = completion_logits(logits, slots).astype(mx.float32)
     ids = mx.where(slots.mask, mx.take_along_axis(batch.ids, slots.target, axis=1), 0)
     values = token_logprobs(scored, ids, temperature)
     return mx.where(slots.mask, values, 0.0), slots.mask
 
 
+def _table(values: mx.array, mask: mx.array) -> mx.array:
+    """Values (N,) of the set slots, in the order of the rows, in their places of a table (B, T) that is 0 elsewhere."""
+    order = mx.maximum(mx.cumsum(mask.reshape(-1).astype(mx.int32)).reshape(mask.shape) - 1, 0)
+    return mx.where(mask, values[order], 0.0)
+
+
+def _head_scores(
+    model: Any, states: mx.array, ids: mx.array, temperature: float, *, entropy: bool
+) -> tuple[mx.array, mx.array]:
+    """Log-probs (N,) and entropies (N,) (log-probs again if not asked for) of ids (N,) from hidden states (N, D)."""
+    logits = heads.logits(model, states[None])[0].astype(mx.float32)
+    values = token_logprobs(logits, ids, temperature)
+    return values, token_entropy(logits, temperature) if entropy else values
+
+
+def _in_pieces(
+    model: Any, states: mx.array, ids: mx.array, temperature: float, *, entropy: bool, rows: int
+) -> tuple[mx.array, mx.array]:
+    """As `_head_scores`, `rows` positions at a time, each piece's logits forgotten and computed again for the gradient."""
+
+    def piece(part: Any, states: mx.array, ids: mx.array) -> tuple[mx.array, mx.array]:
+        return _head_scores(part, states, mx.stop_gradient(ids), temperature, entropy=entropy)
+
+    run, trainable = checkpointing.recomputed(model, piece), heads.parameters(model)
+    starts = range(0, len(ids), rows)
+    done = [run(trainable, states[start : start + rows], ids[start : start + rows]) for start in starts]
+    values, entropies = (mx.concatenate(list(column)) for column in zip(*done, strict=True))
+    return values, entropies
+
+
+def scored(
+    model: Any, batch: Batch, temperature: float, *, entropy: bool = False, head_rows: int | None = None
+) -> Scores:
+    """The scores of a batch's completion tokens by one full forward pass of the model, without a cache.
+
+    With `head_rows` there are never more than (head_rows, V) logits, at the cost of a second head in the backward pass: at
+    V = 152k a thousand positions are 0.6 GB, and the gradient holds several copies.
+
+    Raises:
+        ValueError: the temperature is not positive, or a prompt is empty (nothing would score its first completion token).
+    """
+    slots = _slots(batch, temperature)
+    row, step = np.nonzero(np.array(slots.mask))
+    if not len(row):
+        zeros = mx.zeros(slots.mask.shape)
+        return Scores(zeros, slots.mask, zeros if entropy else None)
+    rows, steps = mx.array(row), mx.array(step)
+    ids = batch.ids[rows, slots.target[rows, steps]]
+    with heads.differentiable(model):
+        states = heads.hidden(model, batch.ids)[rows, slots.source[rows, steps]]  # (N, D)
+        if head_rows and len(row) > head_rows:
+            found = _in_pieces(model, states, ids, temperature, entropy=entropy, rows=head_rows)
+        else:
+            found = _head_scores(model, states, ids, temperature, entropy=entropy)
+    values, entropies = (_table(x, slots.mask) for x in found)
+    return Scores(values, slots.mask, entropies if entropy else None)
+
+
 def of_model(model: Any, batch: Batch, temperature: float) -> tuple[mx.array, mx.array]:
-    """Completion log-probs (B, T) and the mask (B, T) by one full forward pass of the model, without a cache."""
-    return from_logits(model(batch.ids), batch, temperature)
+    """Completion log-probs (B, T) and the mask (B, T) by `scored`."""
+    scores = scored(model, batch, temperature)
+    return scores.values, scores.mask

@@ -1,4 +1,7 @@
-"""One optimizer step of GRPO over the adapters of a frozen model."""
+"""The seams of a training step: advantages, the two constant passes, the gradient; and one whole step for the gates.
+
+The engine (`reference.trainer.engine`) calls these functions through this module, so that what a gate breaks here breaks there.
+"""
 
 import importlib
 from collections.abc import Callable
@@ -11,8 +14,8 @@ from mlx import nn, optimizers
 from mlx.utils import tree_flatten
 from numpy.typing import NDArray
 
-from reference.trainer import logprobs, lora
-from reference.trainer.algorithms import grpo
+from reference.trainer import logprobs, lora, precise
+from reference.trainer.algorithms import kl, protocol, ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,8 @@ def loss_and_grad(model: Any, loss: Callable[[], mx.array]) -> tuple[mx.array, A
     return value, gradient
 
 
-def _norm(gradient: Any) -> float:
+def global_norm(gradient: Any) -> float:
+    """The Euclidean norm of all of a gradient's values together, the squares summed in float32 per array, then in float64."""
     return float(np.sqrt(sum(float((g.astype(mx.float32) ** 2).sum()) for _, g in tree_flatten(gradient))))
 
 
@@ -62,24 +66,27 @@ def step(
     batch: logprobs.Batch,
     advantages: NDArray[np.float32],
     temperature: float,
-    settings: grpo.Settings,
+    algorithm: protocol.Algorithm,
 ) -> Report:
-    """Update the adapters once by GRPO on a batch that the model itself has just sampled."""
+    """Update the adapters once by an algorithm's loss on a batch that the model itself has just sampled, in one part."""
     lora.freeze(model)
     old = old_logprobs(model, batch, temperature)
     reference = reference_logprobs(model, batch, temperature)
-    scale = mx.array(advantages)
+    groups = np.arange(len(batch.lengths))
+    whole = protocol.whole_step(batch.lengths, groups, parts=1, max_length=batch.width)
 
     def loss() -> mx.array:
         policy, mask = logprobs.of_model(model, batch, temperature)
-        return grpo.loss(policy, old, reference if settings.beta > 0 else None, scale, mask, settings)
+        base = reference if algorithm.needs_reference else None
+        return algorithm.loss(protocol.Scored(policy, mask, mx.array(advantages), groups, old, base), whole).value
 
     policy, mask = logprobs.of_model(model, batch, temperature)
     tokens = max(int(mask.sum()), 1)
-    ratio = float(grpo.select(mask, grpo.token_ratio(policy, old)).sum()) / tokens
-    kl = float(grpo.select(mask, grpo.token_kl(policy, reference)).sum()) / tokens
+    moved = precise.exp(*ratio.token(policy, old))
+    ratio_mean = float(ratio.select(mask, moved).sum()) / tokens
+    kl_mean = float(ratio.select(mask, kl.token_kl(policy, reference)).sum()) / tokens
     value, gradient = loss_and_grad(model, loss)
-    norm = _norm(gradient)
+    norm = global_norm(gradient)
     optimizer.update(model, gradient)
     mx.eval(model.parameters(), optimizer.state)
-    return Report(float(value), norm, ratio, kl)
+    return Report(float(value), norm, ratio_mean, kl_mean)

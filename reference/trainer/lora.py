@@ -1,84 +1,45 @@
-"""LoRA adapters (Hu et al. 2021, arXiv 2106.09685) on a frozen base: put on, switched off and taken off the same model.
+"""Adapters on a frozen base: put on, switched off and taken off the same model.
 
-The layer is mlx-lm's: y + scale * (x A) B. Taking an adapter off restores the very layer objects of the base.
+Low-rank adapters (LoRA, Hu et al. 2021, arXiv 2106.09685; DoRA, Liu et al. 2024, arXiv 2402.09353) by mlx-lm's own layers, on float and
+on quantised bases (QLoRA, Dettmers et al. 2023, arXiv 2305.14314). Taking an adapter off restores the very layer objects of the base,
+so that the reference policy is the base bit for bit, whatever the adapters' types and values.
 """
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
-import mlx.core as mx
 import numpy as np
-from mlx import nn
-from mlx.utils import tree_unflatten
-from mlx_lm.tuner.lora import LoRALinear
+from mlx.utils import tree_flatten
 
-from reference import tiny
-
-DEFAULTS: Final[Mapping[str, int | float]] = {"rank": 4, "scale": 2.0, "seed": 0, "b_std": 0.0}
-"""An adapter's spec. `b_std` is the standard deviation of B; 0 is the usual start, where the adapter changes nothing."""
+from reference.trainer.adapters import layers, settings, targets
 
 
-def complete(spec: Mapping[str, Any]) -> dict[str, int | float]:
-    """The adapter spec with every default filled in.
-
-    Raises:
-        ValueError: a key is unknown or the rank below 1.
-    """
-    unknown = sorted(set(spec) - set(DEFAULTS))
-    if unknown:
-        raise ValueError(f"unknown keys {unknown} in the adapter spec, known are {sorted(DEFAULTS)}")
-    full = {key: type(default)(spec.get(key, default)) for key, default in DEFAULTS.items()}
-    if full["rank"] < 1:
-        raise ValueError(f"rank is {full['rank']}, must be at least 1")
-    return full
-
-
-def _replace(model: Any, new: Mapping[str, Any]) -> None:
-    for number, layer in enumerate(model.layers):
-        prefix = f"{number}."
-        found = [(name[len(prefix) :], module) for name, module in new.items() if name.startswith(prefix)]
-        if found:
-            layer.update_modules(tree_unflatten(found))
-
-
-def _modules(model: Any, kinds: tuple[type, ...]) -> dict[str, Any]:
-    """The modules of these kinds in the model's layers, by "layer.path", in the order of the names."""
-    inside_adapter = {id(m.linear) for layer in model.layers for m in layer.modules() if isinstance(m, LoRALinear)}
-    return {
-        f"{number}.{name}": module
-        for number, layer in enumerate(model.layers)
-        for name, module in sorted(layer.named_modules())
-        if isinstance(module, kinds) and id(module) not in inside_adapter
-    }
-
-
-def adapters(model: Any) -> dict[str, LoRALinear]:
-    """The adapters on the model, by "layer.path"."""
-    return _modules(model, (LoRALinear,))
+def adapters(model: Any) -> dict[str, Any]:
+    """The adapters on the model, by "layer.path", or by the path from the model for those outside its blocks."""
+    return targets.adapters(model)
 
 
 def attach(model: Any, spec: Mapping[str, Any]) -> None:
-    """Put an adapter on every linear layer of every block; its values are a pure function of the spec.
+    """Put adapters on the modules that the spec names, or on every projection of every block; see `adapters.settings`.
 
-    A is uniform in +-1/sqrt(inputs); B is uniform with standard deviation `b_std`.
+    Their values are a pure function of the spec and the model's shapes.
+
+    Raises:
+        ValueError: the spec has an unknown key or an impossible value, a target fits no module, or there are adapters already.
+        NotImplementedError: mlx-lm has no adapter of this kind for one of the modules.
     """
-    full = complete(spec)
-    words = np.random.Philox(key=int(full["seed"])).random_raw
-    new: dict[str, LoRALinear] = {}
-    for name, linear in _modules(model, (nn.Linear, nn.QuantizedLinear)).items():
-        layer = LoRALinear.from_base(linear, r=int(full["rank"]), scale=full["scale"])
-        a = tiny.uniform(words, layer.lora_a.shape) / np.float32(np.sqrt(layer.lora_a.shape[0]))
-        b = tiny.uniform(words, layer.lora_b.shape) * np.float32(np.sqrt(3.0) * full["b_std"])
-        kind = linear.scales.dtype if isinstance(linear, nn.QuantizedLinear) else linear.weight.dtype
-        layer.lora_a, layer.lora_b = mx.array(a).astype(kind), mx.array(b).astype(kind)
-        new[name] = layer
-    _replace(model, new)
+    chosen = settings.complete(spec)
+    if adapters(model):
+        raise ValueError("the model has adapters already, take them off first (detach)")
+    words = np.random.Philox(key=chosen.seed).random_raw
+    found = targets.find(model, chosen)
+    targets.replace(model, {name: layers.wrap(name, layer, chosen, words) for name, layer in found.items()})
 
 
 def detach(model: Any) -> None:
     """Take every adapter off and restore the layers of the base."""
-    _replace(model, {name: layer.linear for name, layer in adapters(model).items()})
+    targets.replace(model, {name: layers.inner(adapter) for name, adapter in adapters(model).items()})
 
 
 @contextlib.contextmanager
@@ -93,19 +54,45 @@ def attached(model: Any, spec: Mapping[str, Any] | None) -> Iterator[None]:
         detach(model)
 
 
+def to_switch_off(model: Any) -> dict[str, Any]:
+    """The adapters that the reference pass goes without: every one."""
+    return adapters(model)
+
+
 @contextlib.contextmanager
 def adapters_off(model: Any) -> Iterator[None]:
     """The base model inside the block, by the base's own layers; the same adapters afterwards."""
-    on = adapters(model)
-    _replace(model, {name: layer.linear for name, layer in on.items()})
+    on = to_switch_off(model)
+    targets.replace(model, {name: layers.inner(adapter) for name, adapter in on.items()})
     try:
         yield
     finally:
-        _replace(model, on)
+        targets.replace(model, on)
 
 
 def freeze(model: Any) -> None:
-    """Make `lora_a` and `lora_b` of every adapter trainable, and nothing else."""
+    """Make every adapter's own parameters trainable, and nothing else."""
     model.freeze()
-    for layer in adapters(model).values():
-        layer.unfreeze(keys=["lora_a", "lora_b"], recurse=False)
+    for adapter in adapters(model).values():
+        adapter.unfreeze(keys=layers.leaves(adapter), recurse=False)
+
+
+def strangers(model: Any) -> list[str]:
+    """The parameters that would train and are no adapter's own."""
+    own = {f"{path}.{leaf}" for path, adapter in layers.named(model) for leaf in layers.leaves(adapter)}
+    return sorted(name for name, _ in tree_flatten(model.trainable_parameters()) if name not in own)
+
+
+def require_only_adapters(model: Any) -> None:
+    """Return if adapters train and nothing else does.
+
+    Raises:
+        ValueError: another parameter would train, by its name, or none would.
+    """
+    if found := strangers(model):
+        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        raise ValueError(
+            f"only adapters may train, these would too: {', '.join(found[:5])}{more}; freeze the model first"
+        )
+    if not tree_flatten(model.trainable_parameters()):
+        raise ValueError("nothing would train: the model has no adapters, or they are frozen")

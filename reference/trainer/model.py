@@ -14,6 +14,7 @@ from mlx import nn
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
 from reference import tiny
+from reference.trainer.adapters import layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,13 @@ def _expand(module: Any) -> Any:
 def base_parameters(model: Any) -> dict[str, mx.array]:
     """Every parameter that is not an adapter's, by the name that it has without adapters."""
     flat = dict(tree_flatten(model.parameters()))
-    return {name.replace(".linear.", "."): x for name, x in flat.items() if not name.endswith(("lora_a", "lora_b"))}
+    for path, adapter in layers.named(model):
+        for leaf in layers.leaves(adapter):
+            del flat[f"{path}.{leaf}"]
+        held = f"{path}.{layers.inner_name(adapter)}."
+        for name in [name for name in flat if name.startswith(held)]:
+            flat[f"{path}.{name[len(held) :]}"] = flat.pop(name)
+    return flat
 
 
 def digest(parameters: Mapping[str, mx.array]) -> str:

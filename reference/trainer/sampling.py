@@ -1,10 +1,15 @@
-"""The sampler: float64 on the host, its draws keyed by row and step, never by the batch.
+"""The sampler as it is defined: float64 on the host, its draws keyed by row and step, never by the batch.
 
 Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with key = seed (low word first)
-and counter = (t, j, i, round): token t of sample j of prompt i. Words 0 and 1 give u. Filters follow the order `hf`:
-temperature, top-k, top-p, min-p, each on the distribution renormalised over the survivors so far; ties keep the lower id.
+and counter = (t, j, i, round): token t of sample j of prompt i. Words 0 and 1 give u, words 2 and 3 the coin of XTC.
+Filters act in one of two orders, each on the distribution renormalised over the survivors so far; ties keep the lower id.
+
+Written to be read, and used by the naive rollout. The fast rollouts draw with `rlkernels` (`rollout.sampler`), so that
+a mistake in either shows up as a difference.
 """
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 MULTIPLIERS: Final = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 WEYL: Final = (0x9E3779B9, 0xBB67AE85)
@@ -22,28 +28,53 @@ _HALF: Final = np.uint64(32)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What shapes the distribution that tokens are drawn from; `top_p = 1`, `top_k = 0` and `min_p = 0` are off."""
+    """What shapes the distribution that tokens are drawn from.
+
+    Off are `top_p` = 1, `top_k` = 0, `min_p` = 0, `xtc_probability` = 0 and `repetition_penalty` = 1. `order` is "hf"
+    (repetition penalty, temperature, top-k, top-p, min-p, XTC) or "mlx-lm" (repetition penalty, top-p, min-p, XTC,
+    top-k, temperature). The penalty's history is the prompt and all of the completion so far.
+    """
 
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    repetition_penalty: float = 1.0
+    order: str = "hf"
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
-        if not self.temperature >= 0:
-            raise ValueError(f"temperature is {self.temperature}, must be >= 0")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"temperature is {self.temperature}, must be >= 0 and finite")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}, must be in (0, 1]")
         if self.top_k < 0:
             raise ValueError(f"top_k is {self.top_k}, must be >= 0 (0 is off)")
-        if not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p is {self.min_p}, must be in [0, 1]")
+        for name in ("min_p", "xtc_probability", "xtc_threshold"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be in [0, 1]")
+        if not 0 < self.repetition_penalty < math.inf:
+            raise ValueError(f"repetition_penalty is {self.repetition_penalty}, must be > 0 and finite (1 is off)")
+        if self.order not in ORDERS:
+            raise ValueError(f"order is {self.order!r}, must be one of {sorted(ORDERS)}")
+
+    @property
+    def penalises(self) -> bool:
+        """Whether logits depend on the tokens so far."""
+        return self.repetition_penalty != 1
+
+    @property
+    def plain(self) -> bool:
+        """Whether tokens come from the whole tempered distribution: no penalty and no filter acts, temperature > 0."""
+        filtered = self.top_p < 1 or self.top_k > 0 or self.min_p > 0 or self.xtc_probability > 0
+        return self.temperature > 0 and not filtered and not self.penalises
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Tokens (R,) and their three log-probs (R,): of the model, tempered, and after every filter."""
+    """Tokens (R,) and their three log-probs (R,): of the model, tempered, and after penalty and every filter."""
 
     tokens: NDArray[np.int32]
     model: Floats
@@ -67,16 +98,26 @@ def philox(seed: int, counters: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
 
 
-def uniforms(seed: int, round_: int, indices: NDArray[np.int64], step: int) -> Floats:
-    """One u in [0, 1) with 53 bits for each (prompt i, sample j) of `indices` (R, 2) at token `step`."""
+def _fraction(seed: int, round_: int, indices: NDArray[np.int64], step: int, word: int) -> Floats:
+    """The 53 high bits of words `word` (high) and `word` + 1 of each row's counter, as a number in [0, 1)."""
     counters = np.empty((len(indices), 4), np.uint32)
     counters[:, 0] = step
     counters[:, 1] = indices[:, 1]
     counters[:, 2] = indices[:, 0]
     counters[:, 3] = round_
     words = philox(seed, counters).astype(np.uint64)
-    bits = ((words[:, 0] << _HALF) | words[:, 1]) >> np.uint64(11)
+    bits = ((words[:, word] << _HALF) | words[:, word + 1]) >> np.uint64(11)
     return bits.astype(np.float64) * 2.0**-53
+
+
+def uniforms(seed: int, round_: int, indices: NDArray[np.int64], step: int) -> Floats:
+    """One u in [0, 1) with 53 bits for each (prompt i, sample j) of `indices` (R, 2) at token `step`."""
+    return _fraction(seed, round_, indices, step, 0)
+
+
+def coins(seed: int, round_: int, indices: NDArray[np.int64], step: int) -> Floats:
+    """The coin in [0, 1) that decides whether XTC acts, for the same counters as `uniforms`."""
+    return _fraction(seed, round_, indices, step, 2)
 
 
 def temper(logits: Floats, temperature: float) -> Floats:
@@ -85,27 +126,81 @@ def temper(logits: Floats, temperature: float) -> Floats:
 
 
 def log_softmax(logits: Floats) -> Floats:
-    """The log-probs (R, V) of logits (R, V), in float64."""
+    """The log-probs (R, V) of logits (R, V), in float64; -inf for a logit of -inf."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
 
 
-def keep(weights: Floats, settings: Settings) -> NDArray[np.bool_]:
-    """The tokens (R, V) that survive top-k, top-p and min-p of a distribution with these weights."""
-    alive = weights > 0
-    if settings.top_k or settings.top_p < 1:
-        order = np.argsort(-weights, axis=1, kind="stable")
-        ranked = np.take_along_axis(weights, order, axis=1)
-        if 0 < settings.top_k < weights.shape[1]:
-            ranked[:, settings.top_k :] = 0
-        if settings.top_p < 1:
-            mass = np.cumsum(ranked, axis=1)
-            before = np.concatenate([np.zeros_like(mass[:, :1]), mass[:, :-1]], axis=1)
-            ranked[before >= settings.top_p * mass[:, -1:]] = 0
-        np.put_along_axis(alive, order, ranked > 0, axis=1)
-    if settings.min_p > 0:
-        alive &= weights >= settings.min_p * weights.max(axis=1, keepdims=True)
-    return alive
+def penalise(logits: Floats, history: NDArray[np.int32], penalty: float) -> Floats:
+    """Logits (R, V) of tokens in `history` (R, H; -1 for none), divided by the penalty if positive, else multiplied by it.
+
+    A token that is there twice counts once. Source: Keskar et al., arXiv 1909.05858, section 4.1.
+    """
+    seen = np.zeros((logits.shape[0], logits.shape[1] + 1), np.bool_)
+    np.put_along_axis(seen, history.astype(np.int64), values=True, axis=1)  # -1 is the last column, cut off below
+    return np.where(seen[:, :-1], np.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def _ranked(weights: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """The ids of each row from heavy to light, the lower id first among equals, and their weights."""
+    order = np.argsort(-weights, axis=1, kind="stable")
+    return order, np.take_along_axis(weights, order, axis=1)
+
+
+def _unranked(order: NDArray[np.int64], stays: Flags) -> Flags:
+    result = np.zeros(order.shape, np.bool_)
+    np.put_along_axis(result, order, stays, axis=1)
+    return result
+
+
+def top_k(weights: Floats, settings: Settings, _: Floats | None) -> Flags:
+    """The k heaviest tokens stay."""
+    order, _ranks = _ranked(weights)
+    first = np.arange(order.shape[1]) < (settings.top_k or order.shape[1])
+    return _unranked(order, np.broadcast_to(first, order.shape))
+
+
+def top_p(weights: Floats, settings: Settings, _: Floats | None) -> Flags:
+    """The smallest set of heaviest tokens whose share of the mass reaches p stays (Holtzman et al., arXiv 1904.09751)."""
+    if settings.top_p == 1:
+        return weights > 0
+    order, ranked = _ranked(weights)
+    mass = np.cumsum(ranked, axis=1)
+    before = np.concatenate([np.zeros_like(mass[:, :1]), mass[:, :-1]], axis=1)
+    return _unranked(order, before < settings.top_p * mass[:, -1:])
+
+
+def min_p(weights: Floats, settings: Settings, _: Floats | None) -> Flags:
+    """Tokens of at least this share of the heaviest one's weight stay (Nguyen et al., arXiv 2407.01082)."""
+    return np.asarray(weights >= settings.min_p * weights.max(axis=1, keepdims=True))
+
+
+def xtc(weights: Floats, settings: Settings, coin: Floats | None) -> Flags:
+    """Where the coin (R,) says so, every token above the threshold goes, except the lightest of them."""
+    if settings.xtc_probability == 0:
+        return weights > 0
+    if coin is None:
+        raise ValueError("xtc_probability is above 0, so every row must have a coin")
+    shares = weights / weights.sum(axis=1, keepdims=True)
+    above = shares > settings.xtc_threshold
+    least = np.min(np.where(above, shares, np.inf), axis=1, keepdims=True)
+    acts = (coin < settings.xtc_probability)[:, None]
+    return np.asarray(~acts | ~above | (shares <= least))
+
+
+Filter = Callable[[Floats, Settings, Floats | None], Flags]
+ORDERS: Final[Mapping[str, tuple[Filter, ...]]] = {
+    "hf": (top_k, top_p, min_p, xtc),  # after the temperature
+    "mlx-lm": (top_p, min_p, xtc, top_k),  # before it
+}
+
+
+def keep(weights: Floats, settings: Settings, coin: Floats | None = None) -> Flags:
+    """The tokens (R, V) that survive every filter, in the settings' order, of a distribution with these weights."""
+    left = weights
+    for filter_ in ORDERS[settings.order]:
+        left = np.where(filter_(left, settings, coin), left, 0.0)
+    return left > 0
 
 
 def draw(weights: Floats, u: Floats) -> NDArray[np.int64]:
@@ -114,28 +209,41 @@ def draw(weights: Floats, u: Floats) -> NDArray[np.int64]:
     return np.argmax(mass > (u * mass[:, -1])[:, None], axis=1)
 
 
-def sample(logits: NDArray[np.float32], u: Floats, settings: Settings) -> Drawn:
-    """One token for each row of logits (R, V) and uniform u (R,).
+def sample(
+    logits: NDArray[np.float32],
+    u: Floats,
+    settings: Settings,
+    coin: Floats | None = None,
+    history: NDArray[np.int32] | None = None,
+) -> Drawn:
+    """One token for each row of logits (R, V) and uniform u (R,); XTC needs coins (R,), a penalty the history (R, H).
 
-    At temperature 0 the token is the lowest id of the largest logit, and its tempered and behaviour log-probs are 0.
+    At temperature 0 the token is the lowest id of the largest penalised logit, its tempered and behaviour log-probs 0.
+
+    Raises:
+        ValueError: the coins or the history that an active filter needs are missing.
     """
     exact = logits.astype(np.float64)
     rows = np.arange(len(exact))
     model = log_softmax(exact)
+    penalised = exact
+    if settings.penalises:
+        if history is None:
+            raise ValueError(f"repetition_penalty is {settings.repetition_penalty}, so every row must have a history")
+        penalised = penalise(exact, history, settings.repetition_penalty)
     if settings.temperature == 0:
-        tokens = np.argmax(exact, axis=1)
+        tokens = np.argmax(penalised, axis=1)
         zeros = np.zeros(len(exact))
         return Drawn(tokens.astype(np.int32), model[rows, tokens], zeros, zeros.copy())
-    tempered = temper(exact, settings.temperature)
-    shifted = tempered - tempered.max(axis=1, keepdims=True)
-    weights = np.exp(shifted)
-    total = weights.sum(axis=1)
-    kept = np.where(keep(weights, settings), weights, 0.0)
-    tokens = draw(kept, u)
-    chosen = shifted[rows, tokens]
+    cold = temper(penalised, settings.temperature)
+    weights = np.exp(cold - cold.max(axis=1, keepdims=True))
+    filtered = weights if settings.order == "hf" else np.exp(penalised - penalised.max(axis=1, keepdims=True))
+    survivors = np.where(keep(filtered, settings, coin), cold, -np.inf)
+    left = np.exp(survivors - survivors.max(axis=1, keepdims=True))
+    tokens = draw(left, u)
     return Drawn(
         tokens.astype(np.int32),
         model[rows, tokens],
-        chosen - np.log(total),
-        chosen - np.log(kept.sum(axis=1)),
+        log_softmax(temper(exact, settings.temperature))[rows, tokens],
+        log_softmax(survivors)[rows, tokens],
     )

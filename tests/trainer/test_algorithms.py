@@ -18,10 +18,10 @@ from reference.trainer.algorithms import corrections, dapo, entropy, kl, pairs, 
 
 TRAINER = Path(__file__).resolve().parents[2] / "reference" / "trainer"
 CONCRETE = {name.replace("-", "_") for name in registry.ALGORITHMS} | {"preference"}
-ENGINE = [  # loop.py holds GRPO by name until it takes an `Algorithm`
+ENGINE = [
     path
     for path in sorted(TRAINER.rglob("*.py"))
-    if not {"algorithms", "preference"} & set(path.relative_to(TRAINER).parts) and path.name != "loop.py"
+    if not {"algorithms", "preference"} & set(path.relative_to(TRAINER).parts)
 ]
 
 

@@ -216,7 +216,7 @@ class TestPrompts:
         [
             ({"rows": np.array([[6, 0]])}, ValueError),
             ({"prompts": [np.zeros(0, int)]}, ValueError),
-            ({"path": "compiled"}, NotImplementedError),
+            ({"path": "imagined"}, NotImplementedError),
         ],
         ids=["row-outside", "empty-prompt", "path"],
     )

@@ -118,9 +118,9 @@ def late_positions(original: Fn) -> Fn:
     """Count the positions of the decode from one too many after the prefill."""
 
     def mistaken(*arguments: Any, **rest: Any) -> Any:
-        cache, last = original(*arguments, **rest)
-        for layer in cache:
+        prefilled = original(*arguments, **rest)
+        for layer in prefilled.cache:
             layer.offset = layer.offset + 1
-        return cache, last
+        return prefilled
 
     return mistaken

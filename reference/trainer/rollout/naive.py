@@ -19,7 +19,9 @@ STACK: Final = 256
 
 def rollout(model: Any, request: table.Request) -> table.Rollout:
     """The tokens of every requested row."""
-    result = table.Rollout.empty(request)
+    if request.kv_bits is not None:
+        raise NotImplementedError(f"kv_bits {request.kv_bits} without a cache; path 'naive' has none")
+    result = table.Rollout.empty(request, "naive")
     for live in _lockstep(request):
         texts = np.stack([request.prompts[request.rows[row, 0]] for row in live]).astype(np.int32)
         _roll(model, request, result, live, texts)
@@ -41,14 +43,15 @@ def _roll(
     for t in range(request.max_tokens):
         logits = np.array(model(mx.array(texts))[:, -1, :].astype(mx.float32))
         u = sampling.uniforms(request.seed, request.round, request.rows[live], t)
-        drawn = sampling.sample(logits, u, request.settings)
+        coin = sampling.coins(request.seed, request.round, request.rows[live], t)
+        drawn = sampling.sample(logits, u, request.settings, coin, history=texts)
         result.record(np.array(live), t, logits, u, drawn, keep=request.record_logits)
         goes_on: list[int] = []
         for k, row in enumerate(live):
             result.lengths[row] = t + 1
             if int(drawn.tokens[k]) in request.eos_ids:
                 result.ended[row] = True
-            else:
+            elif request.limits is None or t + 1 < request.limits[row]:
                 goes_on.append(k)
         if not goes_on:
             return

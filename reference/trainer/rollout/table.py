@@ -10,7 +10,10 @@ from reference.trainer import sampling
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Rows of (prompt index, sample index) (R, 2) over encoded prompts, and how to draw their tokens."""
+    """Rows of (prompt index, sample index) (R, 2) over encoded prompts, and how to draw their tokens.
+
+    `limits` (R,) are the most tokens of each row, none above `max_tokens`; None: that for all. `kv_bits` stores keys and values of the paths `cached` and `prefix` in 8 or 4 bits; None keeps the model's own type.
+    """
 
     prompts: list[NDArray[np.int32]]
     rows: NDArray[np.int64]
@@ -21,22 +24,39 @@ class Request:
     seed: int = 0
     round: int = 0
     record_logits: bool = False
+    kv_bits: int | None = None
+    limits: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse rows outside the table and empty prompts."""
+        """Refuse rows outside the table, empty prompts and other bits."""
+        if self.kv_bits not in {None, 8, 4}:
+            raise ValueError(f"kv_bits is {self.kv_bits}, must be 8, 4 or None")
         if self.max_tokens < 1 or self.samples < 1:
             raise ValueError(f"samples, max_tokens are {self.samples}, {self.max_tokens}, must be >= 1")
         limit = np.array([len(self.prompts), self.samples])
         if self.rows.ndim != 2 or self.rows.shape[1] != 2 or (self.rows < 0).any() or (self.rows >= limit).any():
             raise ValueError(f"rows must be (R, 2) pairs below {limit.tolist()}, found {self.rows.tolist()}")
+        if self.limits is not None and (
+            self.limits.shape != (len(self.rows),) or (self.limits < 1).any() or (self.limits > self.max_tokens).any()
+        ):
+            raise ValueError(
+                f"limits must be (R,) from 1 to max_tokens = {self.max_tokens}, found {self.limits.tolist()}"
+            )
         empty = [i for i, prompt in enumerate(self.prompts) if not len(prompt)]
         if empty:
             raise ValueError(f"prompts {empty} have no tokens, every prompt must have one")
 
+    def most(self) -> NDArray[np.int64]:
+        """The most tokens of each row (R,)."""
+        return np.full(len(self.rows), self.max_tokens) if self.limits is None else self.limits
+
 
 @dataclass(slots=True)
 class Rollout:
-    """The table of a rollout: tokens (R, T) with -1 past the end, and what was recorded of every draw."""
+    """The table of a rollout: tokens (R, T) with -1 past the end, and what was recorded of every draw.
+
+    `path` is the path that ran, `reason` why it was not the one asked for, or "" if it was.
+    """
 
     rows: NDArray[np.int64]
     tokens: NDArray[np.int32]
@@ -47,10 +67,12 @@ class Rollout:
     tempered: NDArray[np.float64]
     behaviour: NDArray[np.float64]
     logits: NDArray[np.float32] | None = field(default=None)
+    path: str = ""
+    reason: str = ""
 
     @classmethod
-    def empty(cls, request: Request) -> "Rollout":
-        """A table without any token."""
+    def empty(cls, request: Request, path: str) -> "Rollout":
+        """A table without any token, to be filled by a path."""
         count, width = len(request.rows), request.max_tokens
         uniforms, model, tempered, behaviour = (np.zeros((count, width)) for _ in range(4))
         return cls(
@@ -62,6 +84,7 @@ class Rollout:
             model=model,
             tempered=tempered,
             behaviour=behaviour,
+            path=path,
         )
 
     def record(

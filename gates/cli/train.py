@@ -1,0 +1,119 @@
+"""`gates train`: train as a configuration says; and what the trainer's other verbs share with it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from reference.trainer.config.read import Config
+
+EXAMPLES = """Examples:
+
+gates train examples/tiny.toml · gates train examples/tiny.toml --set loop.steps=5 --set algorithm.name=dapo ·
+gates train run.toml --dry-run · gates train run.toml --resume"""
+
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a key; may be repeated.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Turn what the user can put right into one sentence and exit code 2, as for every other verb."""
+    from gates.model import ConfigurationError
+
+    try:
+        from reference.trainer.config.errors import TrainerError
+
+        yield
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in {"mlx", "mlx_lm", "safetensors", "tokenizers", "huggingface_hub"}:
+            raise
+        raise ConfigurationError(f"the trainer needs MLX: pip install 'rl-gates[trainer]' ({error})") from None
+    except (TrainerError, NotImplementedError, FileExistsError) as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def configured(path: Path, settings: list[str] | None, *, model_here: bool = True) -> Config:
+    """Read and validate the whole configuration, the algorithm's settings and (unless told not to) the model's name included."""
+    from gates.cli import setup
+    from reference.trainer.config import read
+
+    config = read.read(path, settings or ())
+    read.algorithm(config)
+    if model_here:
+        setup.model(config.model.path)
+    return config
+
+
+def train(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; see examples/.")],
+    settings: Settings = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest whole checkpoint in output.folder.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the resolved configuration and the memory preflight, and leave.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Train adapters by reinforcement learning; the folder of the run holds metrics, checkpoints and what was used."""
+    with told():
+        chosen = configured(config, settings, model_here=not dry_run)
+        if dry_run:
+            _dry_run(chosen, as_json=as_json)
+            return
+        from reference.trainer import engine_guard, loop_run
+        from reference.trainer.config import read
+
+        try:
+            summary = loop_run.train(chosen, read.algorithm(chosen), resume=resume)
+        except engine_guard.NonFiniteError as error:
+            typer.echo(f"gates: {error}", err=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            typer.echo(f"gates: interrupted; go on with: gates train {config} --resume", err=True)
+            raise typer.Exit(130) from None
+    _report(summary, as_json=as_json)
+
+
+def _dry_run(config: Config, *, as_json: bool) -> None:
+    import json
+
+    from gates.cli import memory
+    from reference.trainer.config import write
+
+    tables = config.model_dump(mode="json")
+    if as_json:
+        found = memory.estimated(config, config.data.max_prompt_tokens)
+        typer.echo(json.dumps({"configuration": tables, "memory": found}, indent=2))
+        return
+    typer.echo(write.toml(tables))
+    typer.echo("\n".join(memory.lines(config, config.data.max_prompt_tokens, None)))
+
+
+def _report(summary: Any, *, as_json: bool) -> None:
+    import json
+
+    for complaint in summary.complaints:
+        typer.echo(f"gates: {complaint}", err=True)
+    facts = {
+        "folder": str(summary.folder),
+        "steps": summary.steps,
+        "adapter_digest": summary.adapter_digest,
+        "metrics": summary.metrics,
+    }
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    reward = summary.metrics.get("reward_mean", "unknown")
+    shown = f"{reward:.4g}" if isinstance(reward, float) else str(reward)
+    typer.echo(
+        f"{summary.steps} steps, reward of the last {shown}, adapters {summary.adapter_digest[:12]}: {summary.folder}"
+    )

@@ -1,0 +1,116 @@
+"""Adapters as files in mlx-lm's own layout: `adapters.safetensors` and `adapter_config.json` in one folder.
+
+`mlx_lm.load(base, adapter_path=folder)` reads what `save` writes, and `load` what mlx-lm's trainer writes. Each file is written
+aside, flushed to the disk and renamed, the configuration first, so that a folder with weights can be read at every moment.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import mlx.core as mx
+import safetensors
+from mlx.utils import tree_flatten
+from mlx_lm.tuner.dora import DoRAEmbedding, DoRALinear
+from mlx_lm.tuner.utils import load_adapters
+
+from reference.trainer import lora
+from reference.trainer.adapters import layers, targets
+
+WEIGHTS: Final = "adapters.safetensors"
+CONFIG: Final = "adapter_config.json"
+
+
+def parameters(model: Any) -> dict[str, mx.array]:
+    """The adapters' own parameters by their path from the model."""
+    flat = dict(tree_flatten(model.parameters()))
+    return {
+        name: flat[name]
+        for path, adapter in layers.named(model)
+        for name in (f"{path}.{leaf}" for leaf in layers.leaves(adapter))
+    }
+
+
+def configuration(model: Any, base: str = "") -> dict[str, Any]:
+    """The content of `adapter_config.json`; `base` is the path or id of the base model, for people who read it.
+
+    Raises:
+        ValueError: there are no adapters, or mlx-lm's layout cannot say which they are.
+    """
+    found = lora.adapters(model)
+    if not found:
+        raise ValueError("the model has no adapters to save, attach them first")
+    kinds = {"dora" if isinstance(adapter, DoRALinear | DoRAEmbedding) else "lora" for adapter in found.values()}
+    ranks = {_rank(adapter) for adapter in found.values()}
+    scales = {float(adapter.scale) for adapter in found.values()}
+    if len(kinds) > 1 or len(ranks) > 1 or len(scales) > 1:
+        raise ValueError(
+            f"mlx-lm's layout has one kind, rank and scale for all adapters, found {sorted(kinds)}, {sorted(ranks)}, {sorted(scales)}"
+        )
+    blocks = {int(head) for head in (name.split(".", maxsplit=1)[0] for name in found) if head.isdigit()}
+    rank, scale = ranks.pop(), scales.pop()
+    return {
+        "fine_tune_type": kinds.pop(),
+        "model": base,
+        # mlx-lm counts from the last block and takes 0 for all; a model without an adapted block has none of the keys in a block
+        "num_layers": len(model.layers) - min(blocks, default=0),
+        "lora_parameters": {"rank": rank, "scale": scale, "dropout": 0.0, "keys": targets.keys(found)},
+    }
+
+
+def _rank(adapter: Any) -> int:
+    """The rank: experts hold A as (experts, rank, inputs), the others as (inputs, rank)."""
+    a = adapter.lora_a
+    return int(a.shape[1] if a.ndim == 3 else a.shape[-1])
+
+
+def save(model: Any, folder: Path, base: str = "") -> None:
+    """Write the model's adapters into a folder, made if need be; see `configuration` for errors."""
+    content = json.dumps(configuration(model, base), indent=2, sort_keys=True) + "\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    aside = folder / f"{WEIGHTS}.part"
+    with aside.open("wb") as file:
+        mx.save_safetensors(file, parameters(model), metadata={"format": "mlx"})
+    half = folder / f"{CONFIG}.part"
+    half.write_text(content, encoding="utf-8")
+    for part, whole in ((half, CONFIG), (aside, WEIGHTS)):
+        _flush(part)
+        part.rename(folder / whole)
+    _flush(folder)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def load(model: Any, folder: Path) -> None:
+    """Replace the model's adapters by those of a folder; the model is without adapters if that fails.
+
+    Raises:
+        FileNotFoundError: one of the two files is missing.
+        ValueError: the files do not fit the model, or each other.
+    """
+    missing = [name for name in (CONFIG, WEIGHTS) if not (folder / name).is_file()]
+    if missing:
+        raise FileNotFoundError(f"{folder} has no {' and no '.join(missing)}, so it holds no adapters")
+    lora.detach(model)
+    training = model.training
+    try:
+        load_adapters(model, str(folder))  # refuses names and shapes that the model has not
+        _require_whole(model, folder)
+    except BaseException:
+        lora.detach(model)
+        raise
+    model.train(training)
+
+
+def _require_whole(model: Any, folder: Path) -> None:
+    with safetensors.safe_open(folder / WEIGHTS, framework="numpy") as file:
+        missing = sorted(set(parameters(model)) - set(file.keys()))
+    if missing:
+        raise ValueError(f"{folder / WEIGHTS} has no {', '.join(missing[:5])}, which {CONFIG} promises")

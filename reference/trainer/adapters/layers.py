@@ -1,0 +1,130 @@
+"""mlx-lm's adapter layers round the layers of a base: making one, its own parameters, and the layer inside."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
+from mlx_lm.tuner.dora import DoRAEmbedding, DoRALinear
+from mlx_lm.tuner.lora import LoRAEmbedding, LoRALinear, LoRASwitchLinear
+
+from reference import tiny
+from reference.trainer.adapters.settings import Settings
+
+LINEAR: Final = (nn.Linear, nn.QuantizedLinear)
+SWITCH: Final = (SwitchLinear, QuantizedSwitchLinear)
+EMBEDDING: Final = (nn.Embedding, nn.QuantizedEmbedding)
+LEAVES: Final = ("lora_a", "lora_b", "m")
+"""What an adapter adds: A, B, and DoRA's magnitudes."""
+_INNER: Final = ("linear", "embedding")
+
+
+def is_adapter(module: Any) -> bool:
+    """Whether a module is an adapter of any type, ours or one that mlx-lm loaded."""
+    return "lora_a" in module
+
+
+def inner_name(adapter: Any) -> str:
+    """The attribute that holds the base's layer.
+
+    Raises:
+        TypeError: it is held under no known name, so this adapter could not be switched off.
+    """
+    for name in _INNER:
+        if name in adapter:
+            return name
+    raise TypeError(
+        f"{type(adapter).__name__} is an adapter whose base layer is none of {_INNER}; it cannot be taken off"
+    )
+
+
+def inner(adapter: Any) -> Any:
+    """The base's own layer object."""
+    return adapter[inner_name(adapter)]
+
+
+def leaves(adapter: Any) -> list[str]:
+    """The names of the adapter's own parameters."""
+    return [name for name in LEAVES if name in adapter]
+
+
+def named(model: Any) -> Iterator[tuple[str, Any]]:
+    """Every adapter by its path from the model."""
+    yield from ((name, module) for name, module in model.named_modules() if is_adapter(module))
+
+
+def _width(layer: Any) -> int:
+    """The last dimension of a layer's weight, unpacked if it is quantised."""
+    last = int(layer.weight.shape[-1])
+    return last * 32 // int(layer.bits) if hasattr(layer, "bits") else last
+
+
+def _dtype(layer: Any) -> mx.Dtype:
+    """Float32 whatever the base's dtype, as in mlx-lm; float64 on a float64 base.
+
+    In bfloat16, whose values near 0.03 lie 1e-4 apart, the steps of a learning rate of 1e-6 would all be rounded away.
+    """
+    return mx.float64 if layer.weight.dtype == mx.float64 else mx.float32
+
+
+def _lora_linear(layer: Any, settings: Settings) -> Any:
+    rows, inputs = layer.weight.shape[0], _width(layer)
+    adapter = LoRALinear(inputs, rows, r=settings.rank, scale=settings.scale)
+    adapter.linear = layer
+    return adapter
+
+
+def _dora_linear(layer: Any, settings: Settings) -> Any:
+    rows, inputs = layer.weight.shape[0], _width(layer)
+    adapter = DoRALinear(inputs, rows, r=settings.rank, scale=settings.scale)
+    adapter.set_linear(layer)
+    return adapter
+
+
+def _lora_switch(layer: Any, settings: Settings) -> Any:
+    return LoRASwitchLinear.from_base(layer, r=settings.rank, scale=settings.scale)
+
+
+def _lora_embedding(layer: Any, settings: Settings) -> Any:
+    adapter = LoRAEmbedding(layer.weight.shape[0], _width(layer), r=settings.rank, scale=settings.scale)
+    adapter.embedding = layer
+    return adapter
+
+
+def _dora_embedding(layer: Any, settings: Settings) -> Any:
+    return DoRAEmbedding.from_base(layer, r=settings.rank, scale=settings.scale)
+
+
+_MAKERS: Final[tuple[tuple[str, tuple[type, ...], Callable[[Any, Settings], Any]], ...]] = (
+    ("lora", LINEAR, _lora_linear),
+    ("lora", SWITCH, _lora_switch),
+    ("lora", EMBEDDING, _lora_embedding),
+    ("dora", LINEAR, _dora_linear),
+    ("dora", (nn.Embedding,), _dora_embedding),
+)
+
+
+def wrap(name: str, layer: Any, settings: Settings, words: Callable[[int], np.ndarray]) -> Any:
+    """An adapter round a layer, with A uniform in +-1/sqrt(inputs) and the rest as the settings say, drawn from `words`.
+
+    Raises:
+        NotImplementedError: mlx-lm has no adapter of this kind for the layer.
+    """
+    makers = [make for kind, types, make in _MAKERS if kind == settings.kind and isinstance(layer, types)]
+    if not makers or hasattr(layer, "to_lora"):
+        raise NotImplementedError(
+            f"there is no {settings.kind} for {name}, a {type(layer).__name__}: "
+            "name other targets, or choose kind 'lora', which has linear layers, experts and embeddings"
+        )
+    adapter = makers[0](layer, settings)
+    inputs = layer.weight.shape[0] if isinstance(layer, EMBEDDING) else _width(layer)
+    a = tiny.uniform(words, adapter.lora_a.shape) / np.float32(np.sqrt(inputs))
+    b = tiny.uniform(words, adapter.lora_b.shape) * np.float32(np.sqrt(3.0) * settings.b_std)
+    adapter.lora_a, adapter.lora_b = (mx.array(x).astype(_dtype(layer)) for x in (a, b))
+    if "m" in adapter and settings.m_std:
+        adapter.m = adapter.m * mx.array(
+            1 + tiny.uniform(words, adapter.m.shape) * np.float32(np.sqrt(3.0) * settings.m_std)
+        )
+    return adapter

@@ -1,0 +1,91 @@
+"""Which modules of a model get an adapter, found by looking at it, layer by layer."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlx.utils import tree_unflatten
+
+from reference.trainer.adapters import layers
+from reference.trainer.adapters.settings import Settings
+
+
+def walk(model: Any) -> dict[str, Any]:
+    """Every module by name: "layer.path" in a block, in the order of the blocks, then the others by their path."""
+    inside = {
+        f"{number}.{name}": module
+        for number, block in enumerate(model.layers)
+        for name, module in sorted(block.named_modules())
+        if name
+    }
+    blocks = {id(module) for block in model.layers for module in block.modules()}
+    outside = {name: module for name, module in sorted(model.named_modules()) if name and id(module) not in blocks}
+    return {**inside, **outside}
+
+
+def replace(model: Any, new: Mapping[str, Any]) -> None:
+    """Put modules in the places that `walk` names."""
+    outside = {name: module for name, module in new.items() if not name.split(".")[0].isdigit()}
+    for number, block in enumerate(model.layers):
+        prefix = f"{number}."
+        found = [(name[len(prefix) :], module) for name, module in new.items() if name.startswith(prefix)]
+        if found:
+            block.update_modules(tree_unflatten(found))
+    if outside:
+        model.update_modules(tree_unflatten(list(outside.items())))
+
+
+def adapters(model: Any) -> dict[str, Any]:
+    """The adapters on the model by the names of `walk`, whatever their type."""
+    return {name: module for name, module in walk(model).items() if layers.is_adapter(module)}
+
+
+def routers(modules: Mapping[str, Any]) -> set[str]:
+    """The linear layers that stand directly in a block of experts: they weigh experts, or choose them."""
+    blocks = {name.rsplit(".", 2)[0] for name, module in modules.items() if isinstance(module, layers.SWITCH)}
+    linear = {name for name, module in modules.items() if isinstance(module, layers.LINEAR)}
+    return {name for name in linear if name.rsplit(".", 1)[0] in blocks}
+
+
+def find(model: Any, settings: Settings) -> dict[str, Any]:
+    """The modules of a model without adapters that get one, in the order of `walk`.
+
+    Raises:
+        ValueError: a named target fits no module.
+    """
+    modules = walk(model)
+    first = len(model.layers) - settings.layers if settings.layers else 0
+    kinds = (*layers.LINEAR, *layers.SWITCH, *layers.EMBEDDING)
+    candidates = {
+        name: module
+        for name, module in modules.items()
+        if isinstance(module, kinds) and not (_in_block(name) and int(name.split(".")[0]) < first)
+    }
+    if settings.targets:
+        _refuse_unknown(settings.targets, candidates)
+        wanted = {name for name in candidates if any(_fits(name, target) for target in settings.targets)}
+    else:
+        wanted = {name for name in candidates if _in_block(name)} - routers(modules)
+    if settings.routers:
+        wanted |= routers(modules) & set(candidates)
+    if settings.embeddings:
+        wanted |= {name for name, module in candidates.items() if isinstance(module, layers.EMBEDDING)}
+    return {name: module for name, module in candidates.items() if name in wanted}
+
+
+def keys(names: Mapping[str, Any]) -> list[str]:
+    """The distinct target keys of adapters: paths in a block, or from the model where there is none; mlx-lm's `keys`."""
+    return sorted({name.split(".", 1)[1] if _in_block(name) else name for name in names})
+
+
+def _in_block(name: str) -> bool:
+    return name.split(".", maxsplit=1)[0].isdigit()
+
+
+def _fits(name: str, target: str) -> bool:
+    return f".{name}".endswith(f".{target}")
+
+
+def _refuse_unknown(targets: tuple[str, ...], candidates: Mapping[str, Any]) -> None:
+    lost = [target for target in targets if not any(_fits(name, target) for name in candidates)]
+    if lost:
+        raise ValueError(f"targets {lost} fit no module, this model has {keys(candidates)}")

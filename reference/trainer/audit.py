@@ -1,0 +1,73 @@
+"""What a run really used, as a file beside its results: the bytes of the model, what trained, versions, libraries, paths."""
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
+from reference.trainer import lora
+from reference.trainer import model as models
+from reference.trainer.checkpoint import layout, storage
+
+PACKAGES: Final = ("rl-gates", "mlx", "mlx-lm", "numpy", "transformers", "tokenizers", "safetensors", "pydantic")
+MAPS: Final = Path("/proc/self/maps")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def blas() -> list[str]:
+    """The BLAS libraries that this process has loaded, by file name; empty where the system does not tell."""
+    if not MAPS.exists():
+        return []
+    files = {line.rpartition("/")[2] for line in MAPS.read_text().splitlines() if "/" in line}
+    return sorted(name for name in files if "blas" in name.lower() or "mkl" in name.lower())
+
+
+def used(model: Any, path: str, config: dict[str, Any]) -> dict[str, Any]:
+    """The facts at the start of a run, before anything has trained."""
+    trainable = layout.parameters(model)
+    return {
+        "config": config,
+        "model": {
+            "path": path,
+            "base_digest": models.digest(models.base_parameters(model)),
+            "parameters": sum(x.size for _, x in tree_flatten(model.parameters())),
+            "layers": len(model.layers),
+        },
+        "adapter": {
+            "targets": sorted(lora.adapters(model)),
+            "trainable_parameters": sum(x.size for x in trainable.values()),
+            "start_digest": models.digest(trainable),
+        },
+        "versions": {package: _version(package) for package in PACKAGES} | {"python": platform.python_version()},
+        "machine": {
+            "system": platform.system(),
+            "processor": platform.machine(),
+            "device": str(mx.default_device()),
+            "blas": blas(),
+        },
+    }
+
+
+def write(folder: Path, facts: dict[str, Any], *, model: Any, rollout_paths: Iterable[str], resumed: list[int]) -> None:
+    """Write `used.json`: the facts, and what is known at the end only."""
+    content = {
+        **facts,
+        "rollout_paths": sorted(rollout_paths),
+        "resumed_at_steps": resumed,
+        "end": {
+            "base_digest": models.digest(models.base_parameters(model)),
+            "adapter_digest": models.digest(layout.parameters(model)),
+        },
+    }
+    storage.write(folder / "used.json", json.dumps(content, indent=2, sort_keys=True).encode() + b"\n")

@@ -1,0 +1,88 @@
+"""Checkpoint folders: `step-00000010` appears whole, holds the digest of each of its files, and is verified before it is loaded.
+
+A folder is written as `.part`, synced and renamed; one that is to go is renamed to `.old` first. So a kill at any moment leaves
+whole folders and leftovers with other names, which the next run removes.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from reference.trainer.checkpoint import storage
+
+STATE: Final = "state.json"
+_NAME: Final = re.compile(r"step-([0-9]{8,19})")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def save(folder: Path, step: int, state: Mapping[str, Any], write: Callable[[Path], None]) -> Path:
+    """Write the checkpoint of `step` into `folder`: the files of `write(part)`, then the state with their digests."""
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = folder / f"step-{step:08d}"
+    part = whole.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    write(part)
+    files = sorted(path for path in part.iterdir() if path.is_file())
+    for path in files:
+        storage.sync(path)
+    content = {"step": step, **state, "files": {path.name: _digest(path) for path in files}}
+    storage.write(part / STATE, json.dumps(content, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n")
+    storage.sync(part)
+    if whole.exists():  # of a run that was killed after this rename and went on from before it
+        _remove(whole)
+    part.rename(whole)
+    storage.sync(folder)
+    return whole
+
+
+def _remove(whole: Path) -> None:
+    old = whole.with_suffix(".old")
+    shutil.rmtree(old, ignore_errors=True)
+    whole.rename(old)
+    shutil.rmtree(old)
+
+
+def steps(folder: Path) -> dict[int, Path]:
+    """The checkpoints of a folder, the oldest first."""
+    if not folder.is_dir():
+        return {}
+    found = [(match, path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
+    return dict(sorted((int(match.group(1)), path) for match, path in found))
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Remove all but the newest `keep` checkpoints, and what a killed run left half-done."""
+    for path in list(steps(folder).values())[:-keep]:
+        _remove(path)
+    for path in folder.glob("step-*"):
+        if path.suffix in {".part", ".old"}:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def verified(path: Path) -> tuple[dict[str, Any] | None, str]:
+    """The state of a checkpoint whose every file has its digest, else None and what is wrong."""
+    try:
+        state = json.loads((path / STATE).read_bytes())
+        wrong = [name for name, digest in state["files"].items() if _digest(path / name) != digest]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return None, f"{type(error).__name__}: {error}"
+    return (None, f"{wrong[0]} has changed or is torn") if wrong else (state, "")
+
+
+def newest(folder: Path) -> tuple[Path | None, dict[str, Any], list[str]]:
+    """The newest whole checkpoint with its state, and a sentence for each newer one that is not whole; None if there is none."""
+    complaints: list[str] = []
+    for path in reversed(steps(folder).values()):
+        state, why = verified(path)
+        if state is not None:
+            return path, state, complaints
+        complaints.append(f"{path} is not whole and was not used ({why})")
+    return None, {}, complaints

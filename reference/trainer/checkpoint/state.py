@@ -1,0 +1,90 @@
+"""Everything a run needs to go on with the same bits: adapters, optimizer, position, files."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_unflatten
+
+from reference.trainer.adapters import files
+from reference.trainer.checkpoint import folders, layout
+
+OPTIMIZER: Final = "optimizer.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a run is: steps done, prompts taken from the endless order of the data, rollouts made (the draws' `round`).
+
+    It is the whole random state: every draw is a function of a seed and these numbers.
+    """
+
+    step: int = 0
+    taken: int = 0
+    round: int = 0
+
+
+def config_digest(config: Mapping[str, Any]) -> str:
+    """The sha256 of what a run's numbers depend on: the configuration without where it writes and for how long it runs."""
+    kept = {name: table for name, table in config.items() if name != "output"}
+    if config["optimizer"]["schedule"] == "constant":  # how long the run is meant to be changes no number of a step
+        kept["loop"] = {key: value for key, value in config["loop"].items() if key != "steps"}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def save(
+    folder: Path,
+    position: Position,
+    *,
+    model: Any,
+    optimizer: Any,
+    config: dict[str, Any],
+    lengths: Mapping[str, int],
+    metrics: Mapping[str, Any],
+) -> Path:
+    """Write a checkpoint; `lengths` are those in bytes of the run's append-only files, `metrics` the last step's."""
+
+    def write(part: Path) -> None:
+        files.save(model, part)
+        mx.save_safetensors(str(part / OPTIMIZER), dict(sorted(tree_flatten(optimizer.state))))
+
+    state = {
+        "position": asdict(position),
+        "config": config,
+        "config_digest": config_digest(config),
+        "lengths": dict(lengths),
+        "metrics": dict(metrics),
+    }
+    return folders.save(folder, position.step, state, write)
+
+
+def load(path: Path, state: Mapping[str, Any], *, model: Any, optimizer: Any, config: Mapping[str, Any]) -> Position:
+    """Restore a verified checkpoint into a model with the same adapters, and an optimizer of the same kind.
+
+    Raises:
+        CheckpointError: it was written under another configuration; the message names the first key that differs.
+    """
+    if state["config_digest"] != config_digest(config):
+        raise layout.CheckpointError(
+            f"{path}: was written with another configuration ({_difference(state['config'], config)}); "
+            "resume with the same one, or start in another output.folder"
+        )
+    layout.load(path, model)
+    saved = layout.arrays(path / OPTIMIZER)
+    optimizer.state = tree_unflatten(list(saved.items()))
+    optimizer.init(model.trainable_parameters())  # marks it as initialised; what is there stays
+    mx.eval(optimizer.state)
+    return Position(**state["position"])
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    for section in sorted((set(before) | set(now)) - {"output"}):
+        old, new = before.get(section, {}), now.get(section, {})
+        for key in sorted(set(old) | set(new)):
+            if old.get(key) != new.get(key):
+                return f"{section}.{key} was {old.get(key)!r} and is {new.get(key)!r}"
+    return "the sections differ"

@@ -1,0 +1,1 @@
+"""The configuration of a run: TOML sections, overrides, and errors that name the nearest legal key."""

@@ -1,0 +1,148 @@
+"""A configuration from TOML and overrides, validated as a whole before any model is loaded."""
+
+import importlib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from reference.trainer.config import errors, functions, sections
+from reference.trainer.config.errors import ConfigurationError
+
+
+class Config(sections.Section):
+    """Everything a run depends on."""
+
+    model: sections.Model = Field(default_factory=sections.Model)
+    adapter: sections.Adapter = Field(default_factory=sections.Adapter)
+    data: sections.Data = Field(default_factory=sections.Data)
+    rollout: sections.Rollout = Field(default_factory=sections.Rollout)
+    algorithm: sections.Algorithm = Field(default_factory=sections.Algorithm)
+    optimizer: sections.Optimizer = Field(default_factory=sections.Optimizer)
+    loop: sections.Loop = Field(default_factory=sections.Loop)
+    rewards: functions.Rewards = Field(default_factory=functions.Rewards)
+    output: sections.Output = Field(default_factory=sections.Output)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.loop.minibatches > self.loop.prompts_per_step:
+            raise ValueError(
+                f"loop.minibatches is {self.loop.minibatches}, must be at most loop.prompts_per_step = "
+                f"{self.loop.prompts_per_step}: a prompt's completions stay together"
+            )
+        if self.loop.evaluate_every_steps and not self.data.validation_rows:
+            raise ValueError("loop.evaluate_every_steps needs data.validation_rows >= 1")
+        if self.algorithm.old_logprobs == "stored" and self.scoring_temperature() not in {
+            1.0,
+            self.rollout.temperature,
+        }:
+            raise ValueError(
+                f"algorithm.scoring_temperature is {self.scoring_temperature()}, the sampler stores log-probs at 1 and at "
+                f"rollout.temperature = {self.rollout.temperature}; set algorithm.old_logprobs = 'recompute'"
+            )
+        if self.rollout.kv_bits is not None and self.algorithm.old_logprobs == "stored":
+            raise ValueError("algorithm.old_logprobs = 'stored' needs exact log-probs; remove rollout.kv_bits")
+        if self.rollout.temperature == 0 and self.algorithm.old_logprobs == "stored":
+            raise ValueError("algorithm.old_logprobs = 'stored' needs rollout.temperature > 0")
+        return self
+
+    def scoring_temperature(self) -> float:
+        """The temperature of the log-probs in the loss."""
+        return self.algorithm.scoring_temperature or self.rollout.temperature or 1.0
+
+
+def _value(text: str) -> Any:
+    """A value as TOML writes it; what is no TOML value is a string."""
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def override(raw: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """The tables with every "section.key=value" put in; tables and list items (by number) are found by dots.
+
+    Raises:
+        ConfigurationError: a setting has no "=", or runs through something that is no table.
+    """
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        path = name.strip().split(".")
+        if not equals or not all(path):
+            raise ConfigurationError(f"--set {setting}: must be section.key=value, like loop.steps=10")
+        here: Any = raw
+        for step in path[:-1]:
+            here = _inside(here, step, setting)
+        _put(here, path[-1], _value(text.strip()), setting)
+    return raw
+
+
+def _inside(here: Any, step: str, setting: str) -> Any:
+    if isinstance(here, dict):
+        return here.setdefault(step, {})
+    if isinstance(here, list) and re.fullmatch("[0-9]{1,6}", step) and int(step) < len(here):
+        return here[int(step)]
+    raise ConfigurationError(f"--set {setting}: {step!r} is not inside a table or list of that length")
+
+
+def _put(here: Any, step: str, value: Any, setting: str) -> None:
+    if isinstance(here, dict):
+        here[step] = value
+    elif isinstance(here, list) and re.fullmatch("[0-9]{1,6}", step) and int(step) < len(here):
+        here[int(step)] = value
+    else:
+        raise ConfigurationError(f"--set {setting}: {step!r} is not inside a table or list of that length")
+
+
+def validate(raw: Mapping[str, Any]) -> Config:
+    """The configuration of parsed tables.
+
+    Raises:
+        ConfigurationError: every mistake, one line each.
+    """
+    try:
+        return Config.model_validate(_tuples(raw))
+    except ValidationError as error:
+        raise ConfigurationError(errors.sentences(error, Config)) from None
+
+
+def _tuples(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """TOML has lists where the types say tuple."""
+    tables = dict(raw)
+    optimizer = tables.get("optimizer")
+    if isinstance(optimizer, Mapping) and isinstance(optimizer.get("betas"), list):
+        tables["optimizer"] = {**optimizer, "betas": tuple(optimizer["betas"])}
+    return tables
+
+
+def read(path: Path, settings: Sequence[str] = ()) -> Config:
+    """The configuration of a TOML file with overrides.
+
+    Raises:
+        ConfigurationError: the file cannot be read, is no TOML, or says something impossible.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: cannot be read ({error})") from None
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path}: is no TOML: {error}") from None
+    return validate(override(raw, settings))
+
+
+def algorithm(config: Config) -> Any:
+    """The algorithm object of a configuration; the only place that knows algorithms by name.
+
+    Raises:
+        ConfigurationError: the name or one of its settings is unknown or impossible.
+    """
+    registry = importlib.import_module("reference.trainer.algorithms.registry")  # a command's choice, not the engine's
+    try:
+        return registry.create(config.algorithm.name, config.algorithm.settings)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigurationError(f"[algorithm]: {error}") from None

@@ -1,0 +1,52 @@
+"""The order in which prompts are used: a function of the seed and the position alone, so that a run can go on from a number."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.trainer.data.prompts import Prompt
+from reference.trainer.data.rows import DataError
+
+SPLIT: Final = 2**64 - 1
+"""The epoch number, never reached, whose permutation chooses the validation rows."""
+
+
+def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
+    """The numbers below `count` in the order of their Philox words, key (seed, epoch); ties keep the lower number first."""
+    words = np.random.Philox(key=np.array([seed, epoch], np.uint64)).random_raw(count)
+    return np.argsort(words, kind="stable").astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The prompts that train and those that are set apart, no prompt in both."""
+
+    train: list[Prompt]
+    validation: list[Prompt]
+
+
+def split(prompts: Sequence[Prompt], validation_rows: int, seed: int) -> Split:
+    """Set `validation_rows` prompts apart by the seed; both parts keep the order of the source.
+
+    Raises:
+        DataError: nothing would be left to train on.
+    """
+    if validation_rows >= len(prompts):
+        raise DataError(
+            f"data.validation_rows is {validation_rows}, must be below the number of prompts, {len(prompts)}"
+        )
+    apart = set(permutation(seed, SPLIT, len(prompts))[:validation_rows].tolist())
+    return Split([p for n, p in enumerate(prompts) if n not in apart], [p for n, p in enumerate(prompts) if n in apart])
+
+
+def take(count: int, position: int, wanted: int, seed: int, *, shuffle: bool) -> list[int]:
+    """The places of the next `wanted` prompts of `count` from `position` on; every epoch uses each prompt once, in its own order."""
+    places: list[int] = []
+    while len(places) < wanted:
+        epoch, start = divmod(position + len(places), count)
+        order = permutation(seed, epoch, count) if shuffle else np.arange(count)
+        places += order[start : start + wanted - len(places)].tolist()
+    return places

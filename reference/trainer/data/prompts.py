@@ -1,0 +1,83 @@
+"""Prompts as tokens, each under its stable index: the place of its row in the source, which the sampler's draws are keyed by."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.trainer.data.rows import DataError, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt: its index in the source, its text and tokens, the expected answer if any, and the whole row."""
+
+    index: int
+    text: str
+    ids: NDArray[np.int32]
+    answer: Any
+    row: Row
+
+
+def _messages(text: str, system: str) -> list[dict[str, str]]:
+    before = [{"role": "system", "content": system}] if system else []
+    return [*before, {"role": "user", "content": text}]
+
+
+def encode(tokenizer: Any, text: str, *, chat: bool, system: str = "") -> NDArray[np.int32]:
+    """The tokens of a prompt; with `chat` by the tokenizer's own template, up to where the answer starts.
+
+    Raises:
+        DataError: `chat` is asked for and the tokenizer has no template.
+    """
+    if not chat:
+        return np.asarray(tokenizer.encode(text), np.int32)
+    if getattr(tokenizer, "chat_template", None) is None:
+        raise DataError("data.chat = true, but this tokenizer has no chat template; set data.chat = false")
+    ids = tokenizer.apply_chat_template(_messages(text, system), add_generation_prompt=True, return_dict=False)
+    return np.asarray(ids, np.int32)
+
+
+def _column(row: Mapping[str, Any], column: str, index: int) -> Any:
+    if column not in row:
+        raise DataError(f"row {index} has no column {column!r}; it has {', '.join(sorted(map(str, row)))}")
+    return row[column]
+
+
+def make(
+    rows: Sequence[Row],
+    tokenizer: Any,
+    *,
+    prompt_column: str,
+    answer_column: str,
+    chat: bool,
+    system: str,
+    max_tokens: int,
+    too_long: Literal["error", "drop"],
+) -> list[Prompt]:
+    """Every row as a prompt. A row without an answer column has the answer None; a dropped row leaves the others' indices alone.
+
+    Raises:
+        DataError: a prompt is missing, no text, empty, or longer than `max_tokens` and not to be dropped.
+    """
+    prompts: list[Prompt] = []
+    for index, row in enumerate(rows):
+        text = _column(row, prompt_column, index)
+        if not isinstance(text, str):
+            raise DataError(f"row {index}: {prompt_column!r} must be text, found {type(text).__name__}")
+        ids = encode(tokenizer, text, chat=chat, system=system)
+        if not len(ids):
+            raise DataError(f"row {index}: {prompt_column!r} has no tokens")
+        if len(ids) > max_tokens:
+            if too_long == "drop":
+                continue
+            raise DataError(
+                f"row {index}: the prompt has {len(ids)} tokens, more than data.max_prompt_tokens = {max_tokens}; "
+                "raise that, or set data.too_long = 'drop'"
+            )
+        prompts.append(Prompt(index, text, ids, row.get(answer_column), row))
+    if not prompts:
+        raise DataError(f"every prompt has more than data.max_prompt_tokens = {max_tokens} tokens")
+    return prompts

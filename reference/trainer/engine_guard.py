@@ -1,0 +1,81 @@
+"""When a loss or a gradient is not finite: which sample did it, written to a file, and then skip or stop."""
+
+import functools
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from reference.trainer import loop
+from reference.trainer.checkpoint import storage
+from reference.trainer.engine_parts import Part
+from reference.trainer.engine_rollout import Generation
+
+
+class NonFiniteError(ArithmeticError):
+    """The loss or its gradient is not finite; the message names the file with the sample."""
+
+
+def finite(loss: float, gradient_norm: float) -> bool:
+    """Whether both are finite numbers."""
+    return math.isfinite(loss) and math.isfinite(gradient_norm)
+
+
+def offenders(
+    model: Any, parts: Sequence[Part], loss: Callable[[Part], mx.array], one: Callable[[Part, int], Part]
+) -> list[int]:
+    """The rows whose own share of the loss, or its gradient, is not finite; each is computed alone, by `one(part, k)`."""
+    found: list[int] = []
+    for part in parts:
+        for k, row in enumerate(part.rows.tolist()):
+            single = one(part, k)
+            value, gradient = loop.loss_and_grad(model, functools.partial(loss, single))
+            if not finite(float(value), loop.global_norm(gradient)):
+                found.append(row)
+    return found
+
+
+def record(path: Path, generation: Generation, rows: Sequence[int], step: int) -> None:
+    """Write the offending samples: texts, tokens, rewards and the sampler's log-probs; non-finite numbers as strings."""
+    samples = []
+    for row in rows:
+        length = int(generation.lengths[row])
+        sample = generation.samples[row]
+        samples.append(
+            {
+                "row": row,
+                "data_index": generation.prompts[row // generation.group_size].index,
+                "prompt": sample.prompt,
+                "completion": sample.completion,
+                "tokens": generation.tokens[row, :length].tolist(),
+                "rewards": [storage.number(x) for x in generation.rewards.values[row].tolist()],
+                "sampler_logprobs": [storage.number(x) for x in generation.tempered[row, :length].tolist()],
+            }
+        )
+    content = {"step": step, "offending_rows": list(rows), "samples": samples}
+    storage.write(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+
+
+def alone(part: Part, k: int) -> Part:
+    """Row `k` of a part as a part of its own."""
+    some = slice(k, k + 1)
+
+    def of(values: mx.array | None) -> mx.array | None:
+        return None if values is None else values[some]
+
+    batch = type(part.batch)(
+        part.batch.ids[some], part.batch.prompt_lengths[some], part.batch.lengths[some], part.batch.width
+    )
+    return Part(
+        np.asarray(part.rows[some]),
+        batch,
+        part.groups[some],
+        of(part.sampling),
+        of(part.old),
+        of(part.reference),
+        of(part.advantages),
+    )

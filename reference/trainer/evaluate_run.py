@@ -1,0 +1,21 @@
+"""An evaluation from a configuration: which model, which adapters, which prompts."""
+
+from pathlib import Path
+from typing import Any
+
+from reference.trainer import evaluate, loop_generate, loop_run
+from reference.trainer.config.read import Config
+
+
+def run(config: Config, adapter: Path | None, *, base: bool) -> dict[str, Any]:
+    """Evaluate a model as configured, with the adapters of a folder; without validation prompts, on every prompt.
+
+    Raises:
+        ConfigurationError, DataError, RewardError: as their messages say.
+    """
+    folder = None if base else loop_generate.adapter_folder(config, adapter)
+    with loop_generate.policy(config, adapter, base=base) as loaded:
+        train, validation, names = loop_run.sources(config, loaded.tokenizer)
+        source = validation or train
+        made = evaluate.generations(loaded.model, source, config.loop.prompts_per_step, 0)
+    return {"adapter": str(folder or ""), **evaluate.numbers(made, names)}

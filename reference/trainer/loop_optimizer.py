@@ -1,0 +1,46 @@
+"""Optimizers of mlx.optimizers by name, the learning rate of a step, and clipping by the global norm."""
+
+import math
+from typing import Any
+
+import mlx.core as mx
+from mlx import optimizers
+from mlx.utils import tree_map
+
+from reference.trainer.config import sections
+
+
+def make(settings: sections.Optimizer) -> Any:
+    """The optimizer; its learning rate is set at every step. Adam's moments are bias-corrected (Kingma and Ba 2015, alg. 1)."""
+    rate, decay = settings.learning_rate, settings.weight_decay
+    if settings.name == "adam":
+        return optimizers.Adam(rate, list(settings.betas), settings.epsilon, bias_correction=True)
+    if settings.name == "adamw":
+        return optimizers.AdamW(rate, list(settings.betas), settings.epsilon, decay, bias_correction=True)
+    if settings.name == "sgd":
+        return optimizers.SGD(rate, settings.momentum, decay)
+    return optimizers.Muon(rate, settings.momentum, decay)
+
+
+def learning_rate(settings: sections.Optimizer, step: int, steps: int) -> float:
+    """The learning rate of step 0, 1, …: linear warm-up from rate / warmup_steps, then the schedule down to its final share."""
+    if step < settings.warmup_steps:
+        return settings.learning_rate * (step + 1) / settings.warmup_steps
+    if settings.schedule == "constant":
+        return settings.learning_rate
+    done = (step - settings.warmup_steps) / max(steps - settings.warmup_steps, 1)
+    left = 1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * min(done, 1))) / 2
+    return settings.learning_rate * (settings.final_share + (1 - settings.final_share) * max(left, 0.0))
+
+
+def set_learning_rate(optimizer: Any, rate: float) -> None:
+    """Set it before an update."""
+    optimizer.learning_rate = rate
+
+
+def clipped(gradient: Any, norm: float, limit: float | None) -> Any:
+    """The gradient scaled down so that its global norm is at most `limit`; left as it is below that (Pascanu et al. 2013)."""
+    if limit is None or norm <= limit:
+        return gradient
+    scale = mx.array(limit / norm, mx.float32)
+    return tree_map(lambda g: (g * scale).astype(g.dtype), gradient)

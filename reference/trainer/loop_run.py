@@ -1,0 +1,244 @@
+"""A whole run: load, roll out and learn step by step, write what happened, and be able to go on after any kill."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import mlx.core as mx
+
+from reference.trainer import audit, checkpointing, engine_rollout, evaluate, export, loop_optimizer, lora
+from reference.trainer import model as models
+from reference.trainer.algorithms import protocol
+from reference.trainer.checkpoint import folders, layout, state, storage
+from reference.trainer.config.errors import ConfigurationError
+from reference.trainer.config.read import Config
+from reference.trainer.data import order, prompts, rows
+from reference.trainer.engine import Engine
+from reference.trainer.engine_rollout import Generation, Source
+from reference.trainer.metrics import callbacks as telling
+from reference.trainer.metrics import lines, numbers
+from reference.trainer.metrics.clock import Clock
+from reference.trainer.rewards import combine
+
+FILES: Final = ("metrics", "evaluations", "completions", "timings")
+"""Append-only files of a run; all but `timings` are the same bytes however often the run was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Where a run ended: steps done, the last step's numbers, the digest of its adapters, and what was not as it should be."""
+
+    folder: Path
+    steps: int
+    metrics: dict[str, Any]
+    adapter_digest: str
+    complaints: list[str] = field(default_factory=list)
+
+
+def load(config: Config) -> models.Loaded:
+    """The model of a configuration.
+
+    Raises:
+        ConfigurationError: the recipe of a tiny model is wrong.
+    """
+    try:
+        return models.load(config.model.spec())
+    except ValueError as error:
+        raise ConfigurationError(f"[model]: {error}") from None
+
+
+def load_prompts(config: Config, tokenizer: Any) -> order.Split:
+    """The training and validation prompts of a configuration."""
+    data = config.data
+    found = rows.read(data.kind, data.path, split=data.split, style=data.style, seed=data.sums_seed, count=data.count)
+    every = prompts.make(
+        found,
+        tokenizer,
+        prompt_column=data.prompt_column,
+        answer_column=data.answer_column,
+        chat=data.chat,
+        system=data.system_prompt,
+        max_tokens=data.max_prompt_tokens,
+        too_long=data.too_long,
+    )
+    return order.split(every, data.validation_rows, data.seed)
+
+
+def attach(model: Any, config: Config) -> None:
+    """Put the adapters of a configuration on the model, fresh or with saved values, and freeze everything else."""
+    lora.detach(model)
+    try:
+        lora.attach(model, config.adapter.spec())
+    except (ValueError, NotImplementedError) as error:
+        raise ConfigurationError(f"[adapter]: {error}") from None
+    lora.freeze(model)
+    (checkpointing.on if config.model.checkpoint_layers else checkpointing.off)(model)
+    if config.model.adapter_path is not None:
+        layout.load(Path(config.model.adapter_path), model)
+
+
+def sources(config: Config, tokenizer: Any) -> tuple[Source, Source | None, list[str]]:
+    """Where training and validation completions come from, and the names of the reward functions."""
+    split = load_prompts(config, tokenizer)
+    try:
+        functions = combine.functions(config.rewards.functions)
+    except ValueError as error:
+        raise ConfigurationError(f"[rewards]: {error}") from None
+
+    def score(samples: Sequence[Any], group_size: int) -> protocol.Rewards:
+        return combine.score(functions, samples, group_size)
+
+    eos = engine_rollout.eos_ids(tokenizer)
+    train = Source(tokenizer, split.train, config.rollout, eos, score)
+    validation = Source(tokenizer, split.validation, config.rollout, eos, score) if split.validation else None
+    return train, validation, [function.name for function in functions]
+
+
+class Run:
+    """One run in one folder."""
+
+    def __init__(self, config: Config, algorithm: protocol.Algorithm, *, resume: bool) -> None:
+        self.config = config
+        self.folder = Path(config.output.folder)
+        self.settings = config.model_dump(mode="json")
+        if not resume and (self.folder / "metrics.jsonl").exists():
+            raise ConfigurationError(
+                f"{self.folder} holds a run already; give --resume to go on with it, or choose another output.folder"
+            )
+        loaded = load(config)
+        self.model, self.tokenizer, self.path = loaded.model, loaded.tokenizer, loaded.path
+        attach(self.model, config)
+        self.source, self.validation, self.names = sources(config, self.tokenizer)
+        self.optimizer = loop_optimizer.make(config.optimizer)
+        self.clock = Clock()
+        self.engine = Engine(self.model, algorithm, self.optimizer, self.source, config, self.folder, self.clock)
+        self.facts = audit.used(self.model, self.path, self.settings)
+        self.position, self.complaints = self._restore()
+        self.resumed = [self.position.step] if resume else []
+        self.last: dict[str, Any] = {}
+        self.bounds = numbers.bounds(algorithm)
+        storage.write(self.folder / "config.json", json.dumps(self.settings, indent=2, sort_keys=True).encode() + b"\n")
+        self.files = {name: lines.Lines(self.folder / f"{name}.jsonl") for name in FILES}
+
+    def _restore(self) -> tuple[state.Position, list[str]]:
+        """Go back to the newest whole checkpoint, or to the start, and cut the files to what they were then."""
+        path, saved, complaints = folders.newest(self.folder / "checkpoints")
+        position = state.Position()
+        if path is not None:
+            position = state.load(path, saved, model=self.model, optimizer=self.optimizer, config=self.settings)
+        for name in FILES:
+            lines.cut(self.folder / f"{name}.jsonl", saved.get("lengths", {}).get(name, 0))
+        return position, complaints
+
+    def train(self, callbacks: Sequence[telling.Callback]) -> Summary:
+        """Make every step that is left."""
+        steps = self.config.loop.steps
+        with telling.telling(callbacks, self.position.step, steps):
+            while self.position.step < steps:
+                self._step(callbacks)
+        digest = models.digest(layout.parameters(self.model))
+        self._finish()
+        return Summary(self.folder, self.position.step, self.last, digest, self.complaints)
+
+    def _places(self, offset: int, count: int) -> list[int]:
+        data = self.config.data
+        start = self.position.taken + offset
+        return order.take(len(self.source.prompts), start, count, data.seed, shuffle=data.shuffle)
+
+    def _step(self, callbacks: Sequence[telling.Callback]) -> None:
+        number = self.position.step + 1
+        mx.random.seed(
+            (self.config.rollout.seed + number) % 2**63
+        )  # nothing here draws from it; a model's dropout would
+        rate = loop_optimizer.learning_rate(self.config.optimizer, self.position.step, self.config.loop.steps)
+        generation = self.engine.generate(self._places, self.position.round)
+        learned = self.engine.learn(generation, number, rate)
+        self.position = state.Position(
+            number, self.position.taken + generation.taken, self.position.round + generation.rounds
+        )
+        self.last = dict(lines.plain(numbers.of_step(generation, learned, self.names, rate, self.bounds)))
+        self.files["metrics"].write({"step": number, **self.last})
+        times = numbers.of_time(self.clock.read(), generation)
+        self.files["timings"].write({"step": number, **times})
+        for callback in callbacks:
+            callback.step(number, {n: float(v) for n, v in self.last.items()}, times)
+        self._completions(generation, number, callbacks)
+        self._evaluate(number, callbacks)
+        if _due(number, self.config.output.checkpoint_every_steps) or number == self.config.loop.steps:
+            self._checkpoint()
+
+    def _completions(self, generation: Generation, number: int, callbacks: Sequence[telling.Callback]) -> None:
+        output = self.config.output
+        if not _due(number, output.completions_every_steps):
+            return
+        totals = generation.rewards.total().tolist()
+        shown = [
+            {"prompt": s.prompt, "completion": s.completion, "reward": total, "answer": s.answer, "tokens": s.tokens}
+            for s, total in zip(generation.samples, totals, strict=True)
+        ][: output.completions_rows]
+        self.files["completions"].write({"step": number, "rows": shown})
+        for callback in callbacks:
+            callback.completions(number, shown)
+
+    def _evaluate(self, number: int, callbacks: Sequence[telling.Callback]) -> None:
+        if self.validation is None or not _due(number, self.config.loop.evaluate_every_steps):
+            return
+        made = evaluate.generations(self.model, self.validation, self.config.loop.prompts_per_step, number)
+        found = evaluate.numbers(made, self.names)
+        self.files["evaluations"].write({"step": number, **found})
+        for callback in callbacks:
+            callback.evaluation(number, found)
+
+    def _checkpoint(self) -> None:
+        output = self.config.output
+        state.save(
+            self.folder / "checkpoints",
+            self.position,
+            model=self.model,
+            optimizer=self.optimizer,
+            config=self.settings,
+            lengths={name: file.length() for name, file in self.files.items()},
+            metrics=self.last,
+        )
+        folders.prune(self.folder / "checkpoints", output.keep_checkpoints)
+
+    def _finish(self) -> None:
+        """Write what is known at the end only."""
+        paths = self.source.paths | (self.validation.paths if self.validation else set())
+        audit.write(self.folder, self.facts, model=self.model, rollout_paths=paths, resumed=self.resumed)
+        if self.config.output.fused and not (self.folder / "fused").exists():
+            export.fused(self.model, self.tokenizer, self.path, self.folder / "fused")
+
+    def close(self) -> None:
+        """Close the files and take the adapters off, for the model may be used again in this process."""
+        for file in self.files.values():
+            file.close()
+        checkpointing.off(self.model)
+        lora.detach(self.model)
+
+
+def _due(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def train(
+    config: Config,
+    algorithm: protocol.Algorithm,
+    *,
+    resume: bool = False,
+    callbacks: Sequence[telling.Callback] | None = None,
+) -> Summary:
+    """Train as configured; `resume` goes on from the newest whole checkpoint in output.folder, or starts if there is none.
+
+    Raises:
+        ConfigurationError: the folder holds a run and `resume` is not asked for, or a sink's library is missing.
+        DataError, RewardError, CheckpointError, NonFiniteError: as their messages say.
+    """
+    chosen = list(telling.chosen(config.output, config.model_dump(mode="json")) if callbacks is None else callbacks)
+    run = Run(config, algorithm, resume=resume)
+    try:
+        return run.train(chosen)
+    finally:
+        run.close()

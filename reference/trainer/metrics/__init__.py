@@ -1,0 +1,1 @@
+"""What a step did, in numbers, and where the numbers go."""

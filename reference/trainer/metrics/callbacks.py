@@ -1,0 +1,169 @@
+"""What is told of a run while it goes on, and who is told: console, TensorBoard, Weights & Biases, one's own."""
+
+import contextlib
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from reference.trainer.config import sections
+from reference.trainer.config.errors import ConfigurationError
+
+Numbers = Mapping[str, float]
+SHOWN: Final = ("reward_mean", "loss", "gradient_norm", "length_mean")
+"""The numbers that a progress bar has room for."""
+
+
+class Callback:
+    """Does nothing at every occasion; one's own overrides what it wants. A callback must not change the run."""
+
+    def start(self, step: int, steps: int) -> None:
+        """The run starts, or goes on, at `step` of `steps`."""
+
+    def step(self, step: int, numbers: Numbers, times: Numbers) -> None:
+        """A step is done; steps count from 1."""
+
+    def evaluation(self, step: int, numbers: Numbers) -> None:
+        """The validation prompts were tried after a step."""
+
+    def completions(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Some completions of a step, each with prompt, completion, reward and answer."""
+
+    def end(self) -> None:
+        """The run ends, be it done or stopped."""
+
+
+class Console(Callback):
+    """A progress bar with the main numbers and tables of completions on a terminal; nothing anywhere else."""
+
+    def __init__(self) -> None:
+        rich_console = importlib.import_module("rich.console")
+        self._console = rich_console.Console(stderr=True)
+        self._bar: Any = None
+        self._task: Any = None
+
+    def start(self, step: int, steps: int) -> None:
+        """Show the bar."""
+        if not self._console.is_terminal:
+            return
+        progress = importlib.import_module("rich.progress")
+        columns = ("{task.description}", progress.BarColumn(), progress.MofNCompleteColumn())
+        self._bar = progress.Progress(*columns, progress.TimeRemainingColumn(), console=self._console)
+        self._task = self._bar.add_task("training", total=steps, completed=step)
+        self._bar.start()
+
+    def step(self, step: int, numbers: Numbers, times: Numbers) -> None:
+        """Move the bar."""
+        if self._bar is not None:
+            shown = "  ".join(f"{name} {numbers[name]:.4g}" for name in SHOWN if name in numbers)
+            speed = times.get("tokens_per_second", float("nan"))
+            self._bar.update(self._task, completed=step, description=f"{shown}  {speed:.0f} tokens/s")
+
+    def completions(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Print a table."""
+        if self._bar is None:
+            return
+        table = importlib.import_module("rich.table").Table(title=f"step {step}", show_lines=True)
+        for name in ("prompt", "completion", "reward"):
+            table.add_column(name)
+        text = importlib.import_module("rich.text").Text  # completions are no markup
+        for row in rows:
+            table.add_row(text(row["prompt"][-200:]), text(row["completion"][:400]), f"{row['reward']:.3g}")
+        self._bar.console.print(table)
+
+    def end(self) -> None:
+        """Leave the terminal as it was."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
+class TensorBoard(Callback):
+    """Scalars in TensorBoard's event files, in `tensorboard/` beside the metrics; steps after a resume replace the old ones."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "tensorboard"
+        self._module = _library("tensorboardX", "output.tensorboard", "pip install 'rl-gates[log]'")
+        self._writer: Any = None
+
+    def start(self, step: int, steps: int) -> None:
+        """Open the event file."""
+        del steps
+        self._writer = self._module.SummaryWriter(str(self._folder), purge_step=step + 1)
+
+    def step(self, step: int, numbers: Numbers, times: Numbers) -> None:
+        """Write every number under its own name."""
+        for name, value in {**numbers, **times}.items():
+            self._writer.add_scalar(name, value, step)
+
+    def evaluation(self, step: int, numbers: Numbers) -> None:
+        """Write every number under `validation/`."""
+        for name, value in numbers.items():
+            self._writer.add_scalar(f"validation/{name}", value, step)
+
+    def end(self) -> None:
+        """Close the event file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class WeightsAndBiases(Callback):
+    """An offline run of W&B, in `wandb/` beside the metrics; nothing leaves the machine until one syncs it oneself."""
+
+    def __init__(self, folder: Path, project: str, config: Mapping[str, Any]) -> None:
+        self._folder, self._project, self._config = folder, project, dict(config)
+        self._module = _library("wandb", "output.wandb", "pip install wandb")
+        self._run: Any = None
+
+    def start(self, step: int, steps: int) -> None:
+        """Start an offline run."""
+        del step, steps
+        self._run = self._module.init(
+            mode="offline", dir=str(self._folder), project=self._project, config=self._config, name=self._folder.name
+        )
+
+    def step(self, step: int, numbers: Numbers, times: Numbers) -> None:
+        """Log every number."""
+        self._run.log({**numbers, **times}, step=step)
+
+    def evaluation(self, step: int, numbers: Numbers) -> None:
+        """Log every number under `validation/`."""
+        self._run.log({f"validation/{name}": value for name, value in numbers.items()}, step=step)
+
+    def end(self) -> None:
+        """Close the run."""
+        if self._run is not None:
+            self._run.finish()
+
+
+def _library(name: str, key: str, remedy: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise ConfigurationError(
+            f"{key} = true needs {name}, which is not installed; {remedy}, or set it to false"
+        ) from None
+
+
+def chosen(output: sections.Output, config: Mapping[str, Any]) -> list[Callback]:
+    """The callbacks that the section [output] asks for.
+
+    Raises:
+        ConfigurationError: a library is missing; the message says how to install it.
+    """
+    folder = Path(output.folder)
+    made: list[Callback] = [Console()] if output.console else []
+    if output.tensorboard:
+        made.append(TensorBoard(folder))
+    if output.wandb:
+        made.append(WeightsAndBiases(folder, output.wandb_project, config))
+    return made
+
+
+@contextlib.contextmanager
+def telling(callbacks: Sequence[Callback], step: int, steps: int) -> Iterator[None]:
+    """Start every callback, and end those that were started whatever happens inside."""
+    with contextlib.ExitStack() as stack:
+        for callback in callbacks:
+            stack.callback(callback.end)
+            callback.start(step, steps)
+        yield

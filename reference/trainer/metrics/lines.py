@@ -1,0 +1,64 @@
+"""Append-only files of JSON lines that survive a kill at any byte: what stands beyond a checkpoint is cut on resume."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reference.trainer.checkpoint import storage
+from reference.trainer.checkpoint.layout import CheckpointError
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it, non-finite numbers as strings."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return storage.number(value) if isinstance(value, float) else value
+
+
+class Lines:
+    """One file; each line is one write."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def write(self, content: Mapping[str, Any]) -> None:
+        """Append one line."""
+        os.write(self._handle, json.dumps(plain(content), allow_nan=False, ensure_ascii=False).encode() + b"\n")
+
+    def length(self) -> int:
+        """The length in bytes, after everything written is on the disk."""
+        os.fsync(self._handle)
+        return os.fstat(self._handle).st_size
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._handle)
+
+
+def cut(path: Path, length: int) -> None:
+    """Cut a file to the length that a checkpoint recorded: later lines belong to steps that will be made again.
+
+    Raises:
+        CheckpointError: the file is shorter, so lines are missing that the checkpoint relies on.
+    """
+    found = path.stat().st_size if path.exists() else 0
+    if found < length:
+        raise CheckpointError(
+            f"{path}: has {found} bytes, the checkpoint was written when it had {length}; was it changed?"
+        )
+    if found > length:
+        os.truncate(path, length)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a file; a torn last one is left out."""
+    if not path.exists():
+        return []
+    whole, _, _ = path.read_bytes().rpartition(b"\n")
+    return [json.loads(line) for line in whole.split(b"\n") if line]

@@ -1,0 +1,158 @@
+"""The numbers of a step. Those of `of_step` are a function of the run's configuration; those of `of_time` are the machine's."""
+
+import importlib
+import resource
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.trainer.engine import Learned
+from reference.trainer.engine_rollout import Generation
+
+Numbers = dict[str, float]
+RATIO = ("mean", "max_abs", "p99_abs", "k3", "chi2", "ess_per_n", "mult_err")
+SHARES = ("outside_low", "outside_high", "clipped_low", "clipped_high")
+
+
+def of_step(
+    generation: Generation, learned: Learned, names: Sequence[str], learning_rate: float, bounds: tuple[float, float]
+) -> Numbers:
+    """Loss, rewards, advantages, ratios, lengths and groups of one step; `names` are the reward functions, `bounds` the clip's."""
+    return {
+        "learning_rate": learning_rate,
+        **_updates(learned),
+        **_rewards(generation, names),
+        **_advantages(generation, learned),
+        **_lengths(generation),
+        **_distribution(generation, learned, bounds),
+        "rollouts": generation.rounds,
+        "groups_kept": len(generation.prompts),
+        "groups_dropped": generation.dropped,
+    }
+
+
+def _mean(values: Sequence[float] | NDArray[np.float64]) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")
+
+
+def _std(values: NDArray[np.float64]) -> float:
+    return float(np.std(values)) if len(values) else float("nan")
+
+
+def _updates(learned: Learned) -> Numbers:
+    """Means over the optimizer steps that were applied."""
+    applied = [update for update in learned.updates if not update.skipped]
+    means = {f: _mean([getattr(u, f) for u in applied]) for f in ("loss", "policy", "kl", "entropy", "gradient_norm")}
+    return {
+        "loss": means["loss"],
+        "loss_policy": means["policy"],
+        "loss_kl": means["kl"],
+        "loss_entropy": means["entropy"],
+        "gradient_norm": means["gradient_norm"],
+        "updates": len(applied),
+        "updates_skipped": len(learned.updates) - len(applied),
+    }
+
+
+def _rewards(generation: Generation, names: Sequence[str]) -> Numbers:
+    """Mean and std over scored samples, of the sum and of each function; how many are unscored; the groups that teach nothing."""
+    total = generation.rewards.total()
+    scored = total[~np.isnan(total)]
+    numbers: Numbers = {
+        "reward_mean": _mean(scored),
+        "reward_std": _std(scored),
+        "unscored_share": _mean(np.isnan(total).astype(np.float64)),
+    }
+    for n, name in enumerate(names):
+        column = generation.rewards.values[:, n]
+        column = column[~np.isnan(column)]
+        numbers[f"reward_{name}_mean"] = _mean(column)
+        numbers[f"reward_{name}_std"] = _std(column)
+    groups = total.reshape(-1, generation.group_size)
+    flat = [bool(np.isnan(g).all() or np.nanmax(g) == np.nanmin(g)) for g in groups]
+    return numbers | {"zero_variance_groups": sum(flat)}
+
+
+def _advantages(generation: Generation, learned: Learned) -> Numbers:
+    values = learned.advantages.astype(np.float64)
+    return {
+        "advantage_mean": _mean(values),
+        "advantage_std": _std(values),
+        "advantage_max_abs": float(np.abs(values).max(initial=0.0)),
+        "rows": len(generation.lengths),
+    }
+
+
+def _lengths(generation: Generation) -> Numbers:
+    lengths = generation.lengths.astype(np.float64)
+    return {
+        "tokens": int(generation.lengths.sum()),
+        "length_mean": _mean(lengths),
+        "length_min": float(lengths.min(initial=np.inf)),
+        "length_max": float(lengths.max(initial=-np.inf)),
+        "truncated_share": _mean((~generation.ended).astype(np.float64)),
+    }
+
+
+def _distribution(generation: Generation, learned: Learned, bounds: tuple[float, float]) -> Numbers:
+    """How far the policy is from the old one and from the sampler's, and its entropy, on completion tokens of the last pass.
+
+    `entropy_sampled` is the mean of -log p of the sampled tokens, an estimate that needs no further pass; `entropy` is exact,
+    and there if the algorithm needs it.
+    """
+    if learned.policy is None or learned.old is None or not generation.lengths.sum():
+        return {}
+    width = learned.policy.shape[1]
+    live = np.arange(width)[None, :] < generation.lengths[:, None]
+    numbers = {"entropy_sampled": -float(generation.tempered[:, :width][live].mean())}
+    if learned.entropy is not None:
+        numbers["entropy"] = float(learned.entropy[live].astype(np.float64).mean())
+    policy = learned.policy.astype(np.float64)
+    ratio = _statistics(policy, learned.old.astype(np.float64), learned.advantages, generation.lengths, bounds)
+    sampler = _statistics(policy, generation.tempered[:, :width], learned.advantages, generation.lengths, bounds)
+    numbers |= {f"ratio_{name}": ratio[name] for name in (*RATIO, *SHARES)}
+    numbers |= {f"ratio_{name}": ratio[name] for name in ("min_sequence_ratio", "max_sequence_ratio")}
+    return numbers | {f"sampler_{name}": sampler[name] for name in RATIO}
+
+
+def _statistics(
+    policy: NDArray[np.float64],
+    other: NDArray[np.float64],
+    advantages: NDArray[np.float32],
+    lengths: NDArray[np.int64],
+    bounds: tuple[float, float],
+) -> Mapping[str, float]:
+    rlkernels = importlib.import_module("rlkernels")  # compiled; sampling and scoring do without it
+    statistics: Mapping[str, float] = rlkernels.ratio_statistics(
+        policy,
+        np.ascontiguousarray(other),
+        epsilon_low=bounds[0],
+        epsilon_high=bounds[1],
+        advantages=advantages.astype(np.float64),
+        lengths=lengths,
+    )
+    return statistics
+
+
+def of_time(seconds: Mapping[str, float], generation: Generation) -> Numbers:
+    """Seconds of each phase, tokens per second of the rollouts and of the whole, peak memory in bytes."""
+    total = sum(seconds.values())
+    tokens = float(generation.lengths.sum())
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return {
+        **{f"seconds_{phase}": value for phase, value in seconds.items()},
+        "tokens_per_second": tokens / total if total else float("nan"),
+        "rollout_tokens_per_second": tokens / seconds["rollout"] if seconds.get("rollout") else float("nan"),
+        "peak_device_bytes": int(mx.get_peak_memory()),
+        "peak_process_bytes": int(peak),
+    }
+
+
+def bounds(algorithm: Any) -> tuple[float, float]:
+    """The clip bounds of an algorithm that has some, else 0.2 on both sides: from where on a ratio is called outside."""
+    settings = getattr(algorithm, "settings", None)
+    return float(getattr(settings, "epsilon_low", 0.2)), float(getattr(settings, "epsilon_high", 0.2))

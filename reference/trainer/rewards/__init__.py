@@ -1,0 +1,1 @@
+"""Rewards of completions: built-in functions, one's own, and their weighted sum."""

@@ -1,0 +1,110 @@
+"""All functions on all samples: one column each, checked, with the blame where it belongs."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.trainer.algorithms import protocol
+from reference.trainer.config.errors import TrainerError
+from reference.trainer.rewards import builtin, user
+from reference.trainer.rewards.samples import Reward, Sample
+
+
+class RewardError(TrainerError):
+    """A reward function failed; the message names it and the sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A reward function with its name, its weight, and whether it may leave a sample unscored."""
+
+    name: str
+    weight: float
+    score: Reward
+    unscored: bool = False
+
+
+MAKERS: dict[str, Callable[[Any], Reward]] = {
+    "accuracy": lambda _: builtin.accuracy(),
+    "format": lambda f: builtin.format_(f.tags),
+    "length": lambda f: builtin.length(f.max_tokens, f.margin_tokens),
+    "diversity": lambda f: builtin.diversity(f.words),
+    "regex": lambda f: builtin.regex(f.pattern, f.limit_seconds),
+    "user": lambda f: user.reward(f.function),
+}
+
+
+def functions(settings: Sequence[Any]) -> list[Function]:
+    """The functions of the section [rewards]; two of the same kind get numbers.
+
+    Raises:
+        ValueError: a pattern, a length or a function of one's own is wrong.
+    """
+    made: list[Function] = []
+    for one in settings:
+        name = one.function.rpartition(":")[2] if one.name == "user" else one.name
+        same = sum(other.name.partition("#")[0] == name for other in made)
+        label = f"{name}#{same + 1}" if same else name
+        made.append(Function(label, one.weight, MAKERS[one.name](one), getattr(one, "unscored", False)))
+    return made
+
+
+def _describe(sample: Sample) -> str:
+    return f"prompt {sample.prompt[-80:]!r}, completion {sample.completion[:80]!r}"
+
+
+def _culprit(function: Function, samples: Sequence[Sample]) -> Sample | None:
+    """The first sample on which the function fails by itself; None if it fails on all together only."""
+    for sample in samples:
+        try:
+            function.score([sample])
+        except Exception:  # noqa: BLE001  whatever it raises, this is the sample
+            return sample
+    return None
+
+
+def column(function: Function, samples: Sequence[Sample]) -> NDArray[np.float64]:
+    """What one function says of the samples, (R,), NaN for "not scored".
+
+    Raises:
+        RewardError: it raised, gave another number of values, a value that is no number, an infinity, or NaN undeclared.
+    """
+    try:
+        values = list(function.score(samples))
+    except Exception as error:  # a user's function may raise anything
+        culprit = _culprit(function, samples)
+        place = "the whole batch" if culprit is None else _describe(culprit)
+        raise RewardError(f"reward {function.name!r} raised {type(error).__name__}: {error} ({place})") from error
+    if len(values) != len(samples):
+        raise RewardError(
+            f"reward {function.name!r} gave {len(values)} values, must be {len(samples)}, one a completion"
+        )
+    return np.array([_number(function, v, s) for v, s in zip(values, samples, strict=True)], np.float64)
+
+
+def _number(function: Function, value: Any, sample: Sample) -> float:
+    try:
+        number = math.nan if value is None else float(value)
+    except (TypeError, ValueError):
+        raise RewardError(f"reward {function.name!r} gave {value!r}, must be a number ({_describe(sample)})") from None
+    if math.isinf(number) or (math.isnan(number) and not function.unscored):
+        remedy = "; set unscored = true if NaN means 'not scored'" if math.isnan(number) else ""
+        raise RewardError(f"reward {function.name!r} gave {number}, must be finite ({_describe(sample)}){remedy}")
+    return number
+
+
+def score(functions: Sequence[Function], samples: Sequence[Sample], group_size: int) -> protocol.Rewards:
+    """Every function's column, the weights, and which column is the accuracy."""
+    values = np.stack([column(function, samples) for function in functions], axis=1)
+    names = [function.name for function in functions]
+    return protocol.Rewards(
+        values=values,
+        weights=np.array([function.weight for function in functions], np.float64),
+        group_size=group_size,
+        lengths=np.array([sample.tokens for sample in samples], np.int64),
+        accuracy=names.index("accuracy") if "accuracy" in names else None,
+    )

@@ -1,0 +1,105 @@
+"""All rows together over fixed buffers, one compiled step for all: `batched`, with less to do between two steps.
+
+For models whose every layer has a plain KVCache and whose family bears left padding. Where it cannot run, the batched
+path does, and the table says why.
+"""
+
+import os
+import shutil
+from typing import Any, Final
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.trainer.rollout import batched, caches, decode, fixed, rows, table
+
+Ints = NDArray[np.int64]
+
+COLUMNS: Final = 64
+"""Buffers have a multiple of this many columns, so that prompts of other lengths seldom mean another compilation."""
+WIDTHS: Final = (1, 2, 3, 4, 6, 8, 12)
+"""Batch sizes; beyond, these times powers of two: 40 ms of compilation each, and at most a third of the rows is idle."""
+
+
+def why_not(model: Any) -> str:
+    """Why this model's step cannot be compiled here, "" if it can."""
+    if os.environ.get("MLX_DISABLE_COMPILE"):
+        return "MLX_DISABLE_COMPILE is set"
+    if mx.default_device().type == mx.DeviceType.cpu and shutil.which("g++") is None:
+        return "no C++ compiler: MLX compiles for the CPU with g++, which is not on the PATH"
+    if caches.family(model) not in caches.LEFT_PADDED:
+        return f"model type {caches.family(model)!r} is not known to bear left padding"
+    kinds = caches.kinds(model)
+    return "" if kinds == {"KVCache"} else f"fixed buffers know KVCache, this model has {', '.join(sorted(kinds))}"
+
+
+class Compiled:
+    """Steps over fixed buffers by a compiled function."""
+
+    def __init__(self, model: Any, prefilled: caches.Prefilled, source: Ints, columns: int) -> None:
+        """Copy each row's prompt from the prefill, `source` (B,) naming its row there, into buffers of so many columns."""
+        self._step = fixed.compiled_step(model)
+        self.position = int(prefilled.cache[0].keys_and_values()[0].shape[2])
+        chosen = mx.array(source.astype(np.int32))
+        room = [(0, 0), (0, 0), (0, columns - self.position), (0, 0)]
+        pairs = [tuple(mx.pad(x[chosen], room) for x in layer.keys_and_values()) for layer in prefilled.cache]
+        self.keys = [keys for keys, _ in pairs]
+        self.values = [values for _, values in pairs]
+        self.padding = prefilled.padding[source]
+
+    def step(self, tokens: NDArray[np.int32]) -> mx.array:
+        """The logits (B, V) after one more token of each row."""
+        logits, self.keys, self.values = self._step(
+            mx.array(tokens[:, None]),
+            mx.array([self.position], mx.int32),
+            mx.array(self.padding.astype(np.int32)),
+            self.keys,
+            self.values,
+        )
+        self.position += 1
+        return logits
+
+    def keep(self, positions: Ints) -> None:
+        """Go on with these rows; the columns stay as they are, and so does the shape in which they are compiled."""
+        chosen = mx.array(positions.astype(np.int32))
+        self.keys = [x[chosen] for x in self.keys]
+        self.values = [x[chosen] for x in self.values]
+        self.padding = self.padding[positions]
+
+    def width(self, live: int) -> int:
+        """The smallest of the batch sizes that holds the rows."""
+        doubled = 1
+        while live > doubled * WIDTHS[-1]:
+            doubled *= 2
+        return next(size * doubled for size in WIDTHS if size * doubled >= live)
+
+
+def rollout(model: Any, request: table.Request) -> table.Rollout:
+    """The tokens of every requested row, by the batched path if the step cannot be compiled."""
+    reason = why_not(model)
+    if not reason and len(request.rows) and request.kv_bits is None:
+        try:
+            return _rollout(model, request)
+        except RuntimeError as error:  # MLX compiles at the first evaluation, and says so with this type
+            if "ompile" not in str(error):
+                raise
+            reason = f"MLX could not compile the step: {error}"
+            fixed.forget()
+    result = batched.rollout(model, request)
+    result.reason = reason
+    return result
+
+
+def _rollout(model: Any, request: table.Request) -> table.Rollout:
+    result = table.Rollout.empty(request, "compiled")
+    numbers = request.rows[:, 0] * request.samples + request.rows[:, 1]
+    pairs = rows.prompt_of_row(numbers, len(request.prompts), request.samples)
+    used, source = np.unique(pairs[:, 0], return_inverse=True)
+    prefilled = caches.together(model, [request.prompts[i] for i in used])
+    longest = max(len(request.prompts[i]) for i in used)
+    columns = -(-(longest + request.max_tokens) // COLUMNS) * COLUMNS
+    steps = Compiled(model, prefilled, source, columns)
+    last = prefilled.last[mx.array(source.astype(np.int32))]
+    decode.decode(steps, last, request, result, np.arange(len(pairs)))
+    return result

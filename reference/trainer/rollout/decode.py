@@ -1,0 +1,93 @@
+"""The loop of every cached path: one evaluation a step, the next step dispatched before the last one is written down."""
+
+from typing import Any, Final, Protocol
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.trainer.rollout import caches, rows, sampler, table
+
+Ints = NDArray[np.int64]
+
+SPARSE: Final = 0.75
+"""Rows are compacted when at most this share of the batch lives: moving the caches costs more than a few idle rows."""
+
+
+class Steps(Protocol):
+    """A batch of rows that a model steps through, one token for each row at a time."""
+
+    def step(self, tokens: NDArray[np.int32]) -> mx.array:
+        """The logits (B, V) after one more token (B,) of each row, not evaluated yet."""
+
+    def keep(self, positions: Ints) -> None:
+        """Go on with these rows, repeated where a position is."""
+
+    def width(self, live: int) -> int:
+        """How many rows a batch has that is to hold `live` of them; any more repeat one and are thrown away."""
+
+
+class Cached:
+    """Steps through a model's forward over mlx-lm's caches."""
+
+    def __init__(self, model: Any, prefilled: caches.Prefilled) -> None:
+        """Start after a prefill."""
+        self.model = model
+        self.cache = prefilled.cache
+        self.padding = prefilled.padding
+
+    def step(self, tokens: NDArray[np.int32]) -> mx.array:
+        """The logits (B, V) after one more token of each row."""
+        return self.model(mx.array(tokens[:, None]), cache=self.cache)[:, -1, :]
+
+    def keep(self, positions: Ints) -> None:
+        """Go on with these rows; columns that are padding in all of them go too."""
+        padding = self.padding[positions]
+        cut = int(padding.min())
+        chosen = mx.array(positions.astype(np.int32))
+        for layer in self.cache:
+            caches.select(layer, chosen, cut)
+        self.padding = padding - cut
+
+    def width(self, live: int) -> int:
+        """Exactly the rows that live."""
+        return live
+
+
+def decode(steps: Steps, last: mx.array, request: table.Request, result: table.Rollout, chosen: Ints) -> None:
+    """Draw all tokens of the `chosen` rows (N,) of the table, whose first logits are `last` (N, V).
+
+    The batch holds the rows `chosen[place]`; those that have ended stay in it, idle, until it is sparse.
+    """
+    draws = sampler.Sampler(request, result.rows[chosen])
+    most = request.most()[chosen]
+    place = np.arange(len(chosen))
+    live = np.ones(len(chosen), np.bool_)  # of the batch's rows
+    for t in range(request.max_tokens):
+        logits = sampler.host(last)
+        at = np.flatnonzero(live)
+        read = logits if len(at) == len(logits) else logits[at]
+        tokens, behaviour = draws.draw(read, place[at], t)
+        ended = rows.finished(tokens, request.eos_ids, np.zeros(len(at), np.bool_))
+        drawn_by = place[at]
+        stays = ~ended & (t + 1 < most[drawn_by])
+        going = at[stays]
+        over = not len(going)
+        written = chosen[drawn_by]
+        if not over:
+            next_tokens = np.zeros(len(live), np.int32)
+            next_tokens[at] = tokens
+            live[at] = stays
+            if len(going) <= SPARSE * len(live) and (width := steps.width(len(going))) < len(live):
+                filled = np.concatenate([going, np.repeat(going[:1], width - len(going))])
+                steps.keep(filled)
+                place, next_tokens = place[filled], next_tokens[filled]
+                live = np.arange(width) < len(going)
+            last = steps.step(next_tokens)
+            mx.async_eval(last)  # type: ignore[no-untyped-call]  # MLX's stub; it runs while what was drawn is scored and written down
+        u = draws.uniforms[drawn_by, t]
+        result.record(written, t, read, u, draws.score(read, tokens, behaviour), keep=request.record_logits)
+        result.lengths[written] = t + 1
+        result.ended[written] = ended
+        if over:
+            return

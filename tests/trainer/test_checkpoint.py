@@ -1,0 +1,247 @@
+"""Checkpoints: whole or not at all, bit-exact resume, kills at any moment, mlx_lm's layout, fused export."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import mlx.core as mx
+import mlx_lm
+import numpy as np
+import pytest
+import runs
+
+from reference.trainer import export, loop_run, lora
+from reference.trainer import model as models
+from reference.trainer.checkpoint import folders, layout
+from reference.trainer.config import write
+from reference.trainer.metrics import lines
+
+KILLS = int(os.environ.get("KILLS", "10"))
+
+
+class StopError(Exception):
+    """Ends a run in the middle."""
+
+
+class StopAfter(loop_run.telling.Callback):
+    """Raises after a step, before its checkpoint."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def step(self, step: int, numbers: object, times: object) -> None:
+        if step == self._step:
+            raise StopError
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The digests of a run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    runs.train(runs.config(folder))
+    return runs.digests(folder)
+
+
+@pytest.mark.parametrize("stops", [[1], [3], [4], [2, 5], [6]], ids=str)
+def test_resuming_gives_the_same_bytes(tmp_path: Path, whole: dict[str, str], stops: list[int]) -> None:
+    """Stopped after any steps and resumed, metrics, tables, adapters and optimizer are byte for byte those of one run."""
+    config = runs.config(tmp_path / "run")
+    for step in stops:
+        with pytest.raises(StopError):
+            runs.train(config, resume=True, told=[StopAfter(step)])
+    summary = runs.train(config, resume=True)
+    assert runs.digests(tmp_path / "run") == whole
+    assert summary.complaints == []
+
+
+def test_resuming_with_everything_else_restored_matters(tmp_path: Path, whole: dict[str, str]) -> None:
+    """Without the optimizer's moments the end differs: the comparison above can fail."""
+    config = runs.config(tmp_path / "run")
+    with pytest.raises(StopError):
+        runs.train(config, told=[StopAfter(5)])
+    path = max((tmp_path / "run" / "checkpoints").glob("step-*"))
+    saved = mx.load(str(path / "optimizer.safetensors"))
+    mx.save_safetensors(
+        str(path / "optimizer.safetensors"), {k: mx.zeros_like(v) if "model" in k else v for k, v in saved.items()}
+    )
+    state = json.loads((path / "state.json").read_text())
+    state["files"]["optimizer.safetensors"] = folders._digest(path / "optimizer.safetensors")
+    (path / "state.json").write_text(json.dumps(state))
+    runs.train(config, resume=True)
+    assert runs.digests(tmp_path / "run") != whole
+
+
+def test_more_steps_go_on_from_the_end(tmp_path: Path) -> None:
+    """A constant schedule lets a finished run be lengthened: 4 steps and 2 more are 6."""
+    runs.train(runs.config(tmp_path / "a", loop={"steps": 4}))
+    runs.train(runs.config(tmp_path / "a", loop={"steps": 6}), resume=True)
+    runs.train(runs.config(tmp_path / "b", loop={"steps": 6}))
+    assert runs.digests(tmp_path / "a") == runs.digests(tmp_path / "b")
+
+
+def test_another_configuration_is_refused(tmp_path: Path) -> None:
+    """The message names the key that differs and both values."""
+    runs.train(runs.config(tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0}))
+    other = runs.config(
+        tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0}, optimizer={"learning_rate": 1e-3}
+    )
+    with pytest.raises(layout.CheckpointError, match=r"optimizer\.learning_rate was 0\.005 and is 0\.001"):
+        runs.train(other, resume=True)
+
+
+@pytest.mark.parametrize("name", ["adapters.safetensors", "optimizer.safetensors", "state.json"])
+def test_a_torn_checkpoint_is_not_loaded(tmp_path: Path, whole: dict[str, str], name: str) -> None:
+    """With any file cut short, the one before is used, the user is told, and the end is the same."""
+    config = runs.config(tmp_path / "run")
+    with pytest.raises(StopError):
+        runs.train(config, told=[StopAfter(5)])
+    newest = tmp_path / "run" / "checkpoints" / "step-00000004"
+    content = (newest / name).read_bytes()
+    (newest / name).write_bytes(content[: len(content) // 2])
+    summary = runs.train(config, resume=True)
+    assert len(summary.complaints) == 1
+    assert "step-00000004 is not whole" in summary.complaints[0]
+    assert runs.digests(tmp_path / "run") == whole
+
+
+def test_the_last_few_are_kept(tmp_path: Path) -> None:
+    """Of the checkpoints at 2, 4 and 6 two are left, and nothing half-done."""
+    half = tmp_path / "run" / "checkpoints" / "step-00000009.part"
+    half.mkdir(parents=True)
+    runs.train(runs.config(tmp_path / "run"))
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == [
+        "step-00000004",
+        "step-00000006",
+    ]
+
+
+def test_a_file_that_lost_lines_is_an_error(tmp_path: Path) -> None:
+    """A metrics file shorter than its checkpoint says was changed by someone; nothing is invented."""
+    config = runs.config(tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0})
+    runs.train(config)
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    with pytest.raises(layout.CheckpointError, match=r"metrics\.jsonl: has 0 bytes"):
+        runs.train(config, resume=True)
+
+
+def test_a_torn_last_line_is_cut(tmp_path: Path) -> None:
+    """Whatever stands beyond the recorded length goes; readers leave a torn line out."""
+    path = tmp_path / "x.jsonl"
+    file = lines.Lines(path)
+    file.write({"step": 1, "loss": float("nan")})
+    length = file.length()
+    file.write({"step": 2})
+    file.close()
+    path.write_bytes(path.read_bytes()[:-3])
+    assert lines.read(path) == [{"step": 1, "loss": "nan"}]
+    lines.cut(path, length)
+    assert path.stat().st_size == length
+
+
+def _logits(model: object) -> np.ndarray:
+    return np.array(model(mx.array([[5, 9, 33, 120]])))  # type: ignore[operator]  # mlx models are callable
+
+
+@pytest.mark.parametrize("bits", [32, 4])
+def test_mlx_lm_reads_adapters_and_fused_model(tmp_path: Path, bits: int) -> None:
+    """mlx_lm.load gives the run's logits with the checkpoint's adapters, and with the fused folder alone.
+
+    Float weights merge with a rounding; 4-bit ones are quantised again, which moves the logits by less than the adapters do
+    here only in the mean, so that case is judged by being closer to the trained model than to the base.
+    """
+    config = runs.config(
+        tmp_path / "run",
+        model={"tiny": {"hidden": 32, "bits": bits}},
+        adapter={"b_std": 0.3},
+        loop={"steps": 2, "evaluate_every_steps": 0},
+        output={"fused": True},
+    )
+    runs.train(config)
+    base = models.load({"hidden": 32, "bits": bits})
+    newest = max((tmp_path / "run" / "checkpoints").glob("step-*"))
+    trained = _logits(mlx_lm.load(base.path, adapter_path=str(newest))[0])
+    with lora.attached(base.model, config.adapter.spec()):
+        lora.freeze(base.model)
+        layout.load(newest, base.model)
+        assert np.array_equal(trained, _logits(base.model))
+    merged = _logits(mlx_lm.load(str(tmp_path / "run" / "fused"))[0])
+    plain = _logits(base.model)
+    if bits == 32:
+        assert np.abs(merged - trained).max() < 1e-4 < np.abs(plain - trained).max()
+    else:
+        assert np.abs(merged - trained).mean() < np.abs(plain - trained).mean()
+    with pytest.raises(FileExistsError, match="exists already"):
+        export.fused(base.model, base.tokenizer, base.path, tmp_path / "run" / "fused")
+
+
+def test_adapters_of_another_shape_are_refused(tmp_path: Path) -> None:
+    """The message names the first array that does not fit."""
+    runs.train(runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0}))
+    newest = max((tmp_path / "run" / "checkpoints").glob("step-*"))
+    loaded = models.load({"hidden": 32})
+    with lora.attached(loaded.model, {"rank": 3}):
+        lora.freeze(loaded.model)
+        with pytest.raises(layout.CheckpointError, match="first of 28 that differ"):
+            layout.load(newest, loaded.model)
+
+
+def _start(config: Path, *options: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "gates", "train", str(config), "--resume", *options]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 30 * KILLS)
+def test_killed_at_random_moments(tmp_path: Path) -> None:
+    """SIGKILL at random moments of one run after another; resumed to its end, every byte is that of an uninterrupted run.
+
+    `KILLS=100` is the record's number. A moment is drawn from the time between the start of training and its end.
+    """
+    files: dict[str, Path] = {}
+    for name in ("whole", "killed"):
+        tables = runs.tables(tmp_path / name / "run", loop={"steps": 24})
+        files[name] = tmp_path / f"{name}.toml"
+        files[name].write_text(write.toml(tables))
+    start = time.monotonic()
+    process = _start(files["whole"])
+    began = _training(tmp_path / "whole" / "run", process, 0.0) - start
+    assert process.wait() == 0
+    seconds = max(time.monotonic() - start - began, 0.5)
+    expected = runs.digests(tmp_path / "whole" / "run")
+    moments = random.Random(0)  # noqa: S311  reproducible moments, not secrets
+    kills = 0
+    while kills < KILLS:
+        since = time.time()
+        process = _start(files["killed"])
+        _training(tmp_path / "killed" / "run", process, since)
+        try:
+            process.wait(timeout=moments.uniform(0, seconds / 3))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+            continue
+        assert process.returncode == 0  # it got to its end: begin again
+        assert runs.digests(tmp_path / "killed" / "run") == expected
+        _clear(tmp_path / "killed" / "run")
+    process = _start(files["killed"])
+    assert process.wait() == 0
+    assert runs.digests(tmp_path / "killed" / "run") == expected
+
+
+def _clear(folder: Path) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def _training(folder: Path, process: subprocess.Popen[bytes], since: float) -> float:
+    """The moment at which the process has loaded everything and trains: it writes config.json then."""
+    file = folder / "config.json"
+    while process.poll() is None and not (file.exists() and file.stat().st_mtime >= since - 1e-3):
+        time.sleep(0.005)
+    return time.monotonic()

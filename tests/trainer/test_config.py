@@ -1,0 +1,137 @@
+"""The configuration: what is refused and how it is said, overrides, and the round trip through TOML."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reference.trainer.config import read, write
+from reference.trainer.config.errors import ConfigurationError
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ({"lop": {}}, "the configuration has no 'lop', did you mean 'loop'; legal are adapter, algorithm, data"),
+        ({"loop": {"setps": 3}}, "section [loop] has no 'setps', did you mean 'steps'; legal are"),
+        ({"optimizer": {"lr": 1.0}}, "section [optimizer] has no 'lr'"),
+        (
+            {"rewards": {"functions": [{"name": "regex", "pattern": "a", "limit": 1}]}},
+            "section [rewards.functions.0.regex] has no 'limit', did you mean 'limit_seconds'; legal are limit_seconds, name",
+        ),
+        ({"rewards": {"functions": [{"name": "acuracy"}]}}, "'accuracy', 'format', 'length'"),
+        ({"rewards": {"functions": []}}, "rewards.functions: List should have at least 1 item"),
+        ({"loop": {"steps": "3"}}, "loop.steps: Input should be a valid integer, found '3'"),
+        ({"loop": {"steps": 0}}, "loop.steps: Input should be greater than or equal to 1, found 0"),
+        ({"loop": {"steps": True}}, "loop.steps: Input should be a valid integer"),
+        ({"rollout": {"top_p": 0.0}}, "rollout.top_p"),
+        ({"rollout": {"kv_bits": 5}}, "rollout.kv_bits"),
+        ({"data": {"kind": "json"}}, "data of kind 'json' needs a path"),
+        ({"data": {"path": "x"}}, "data of kind 'sums' has no path"),
+        ({"data": {"system_prompt": "x"}}, "system_prompt needs chat = true"),
+        ({"model": {"path": "a/b", "tiny": {"hidden": 8}}}, "both name a model"),
+        ({"loop": {"minibatches": 9}}, "loop.minibatches is 9, must be at most loop.prompts_per_step = 4"),
+        ({"loop": {"evaluate_every_steps": 2}}, "needs data.validation_rows >= 1"),
+        (
+            {"algorithm": {"old_logprobs": "stored", "scoring_temperature": 0.5}},
+            "the sampler stores log-probs at 1 and at rollout.temperature = 1.0",
+        ),
+        ({"algorithm": {"old_logprobs": "stored"}, "rollout": {"temperature": 0.0}}, "needs rollout.temperature > 0"),
+        ({"algorithm": {"old_logprobs": "stored"}, "rollout": {"kv_bits": 8}}, "remove rollout.kv_bits"),
+    ],
+    ids=lambda value: str(value)[:50] if isinstance(value, dict) else "",
+)
+def test_a_mistake_is_a_sentence(raw: dict[str, Any], words: str) -> None:
+    """It names the place, what was found and what is legal."""
+    with pytest.raises(ConfigurationError) as error:
+        read.validate(raw)
+    assert words in str(error.value)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """Two mistakes are two lines."""
+    with pytest.raises(ConfigurationError) as error:
+        read.validate({"loop": {"steps": 0}, "data": {"shufle": True}})
+    assert len(str(error.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "place", "value"),
+    [
+        ("loop.steps=7", ("loop", "steps"), 7),
+        ("optimizer.learning_rate=1e-3", ("optimizer", "learning_rate"), 1e-3),
+        ("algorithm.name=dapo", ("algorithm", "name"), "dapo"),
+        ('algorithm.name="dapo"', ("algorithm", "name"), "dapo"),
+        ("data.shuffle=false", ("data", "shuffle"), False),
+        ("rollout.stop_ids=[1, 2]", ("rollout", "stop_ids"), [1, 2]),
+        ("rewards.functions.0.weight=2.0", ("rewards", "functions", 0, "weight"), 2.0),
+        ("output.folder=a=b", ("output", "folder"), "a=b"),
+    ],
+)
+def test_overrides(setting: str, place: tuple[Any, ...], value: object) -> None:
+    """Values are TOML where they can be and text where not; dots go into tables, numbers into lists."""
+    raw = read.override({"rewards": {"functions": [{"name": "accuracy"}]}}, [setting])
+    here: Any = raw
+    for step in place:
+        here = here[step]
+    assert here == value
+    assert type(here) is type(value)
+
+
+@pytest.mark.parametrize(
+    "setting", ["loop.steps", "=3", "loop..steps=3", "loop.steps.x=3", "rewards.functions.5.weight=1"]
+)
+def test_wrong_overrides(setting: str) -> None:
+    """The setting is repeated in the message."""
+    raw = {"loop": {"steps": 1}, "rewards": {"functions": [{"name": "accuracy"}]}}
+    with pytest.raises(ConfigurationError) as error:
+        read.override(raw, [setting])
+    assert f"--set {setting}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"[loop\n", "is no TOML"), (b"\xff\xfe", "cannot be read"), (None, "cannot be read")],
+    ids=["torn", "binary", "missing"],
+)
+def test_files_that_are_no_configuration(tmp_path: Path, content: bytes | None, words: str) -> None:
+    """The file is named."""
+    path = tmp_path / "x.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=words):
+        read.read(path)
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({"name": "grop"}, "did you mean 'grpo'"),
+        ({"name": "grpo", "settings": {"epsilon": 0.1}}, "grpo.epsilon is unknown"),
+        ({"name": "grpo", "settings": {"beta": -1.0}}, "grpo.beta"),
+    ],
+    ids=["name", "key", "value"],
+)
+def test_algorithms_are_checked_before_a_model_loads(section: dict[str, Any], words: str) -> None:
+    """The registry's own sentence, under the section's name."""
+    with pytest.raises(ConfigurationError, match=words) as error:
+        read.algorithm(read.validate({"algorithm": section}))
+    assert str(error.value).startswith("[algorithm]")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_are_valid_and_survive_writing(path: Path) -> None:
+    """Each example is a whole configuration with a known algorithm; written out in full and read again it is the same."""
+    config = read.read(path)
+    assert read.algorithm(config).name == config.algorithm.name
+    again = read.validate(tomllib.loads(write.toml(config.model_dump(mode="json"))))
+    assert again == config
+
+
+def test_there_are_examples() -> None:
+    """The three that the README names."""
+    assert [path.stem for path in EXAMPLES] == ["qwen3-0.6b-4bit", "qwen3.5-9b-checkpointed", "tiny"]

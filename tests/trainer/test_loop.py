@@ -1,0 +1,361 @@
+"""The engine and the loop: any algorithm, parts that add up, off-policy updates, dynamic sampling, the finite guard."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import runs
+from mlx import nn
+from mlx.utils import tree_flatten
+from plain_grpo import PlainGrpo
+
+from reference.trainer import engine_guard, engine_parts, logprobs, loop, loop_optimizer, loop_run, lora
+from reference.trainer import model as models
+from reference.trainer.algorithms import protocol
+from reference.trainer.algorithms.registry import ALGORITHMS
+from reference.trainer.checkpoint import layout
+from reference.trainer.config import sections
+from reference.trainer.config.errors import ConfigurationError
+from reference.trainer.metrics.callbacks import Callback
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINE = (
+    "engine*.py",
+    "loop*.py",
+    "evaluate*.py",
+    "checkpoint/*.py",
+    "metrics/*.py",
+    "rewards/*.py",
+    "data/*.py",
+    "rollout/*.py",
+)
+CONCRETE = {f"reference.trainer.algorithms.{name.replace('-', '_')}" for name in ALGORITHMS}
+
+
+class TestImports:
+    """The engine holds an algorithm and knows none."""
+
+    def test_no_file_of_the_engine_imports_an_algorithm(self) -> None:
+        """Neither at the top nor inside a function; the registry neither, which knows them all."""
+        for pattern in ENGINE:
+            for file in sorted((ROOT / "reference/trainer").glob(pattern)):
+                names = set()
+                for node in ast.walk(ast.parse(file.read_text())):
+                    if isinstance(node, ast.Import):
+                        names |= {alias.name for alias in node.names}
+                    elif isinstance(node, ast.ImportFrom):
+                        names |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+                assert not names & (CONCRETE | {"reference.trainer.algorithms.registry"}), file
+
+    def test_loading_the_engine_loads_no_algorithm(self) -> None:
+        """A process that has imported the whole loop has none of them in sys.modules."""
+        code = "import sys, json, reference.trainer.loop_run; print(json.dumps(sorted(sys.modules)))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+        assert not set(json.loads(done.stdout)) & CONCRETE
+
+
+class Watching(Callback):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+
+    def start(self, step: int, steps: int) -> None:
+        self.told.append(("start", (step, steps)))
+
+    def step(self, step: int, numbers: Any, times: Any) -> None:
+        assert times["tokens_per_second"] > 0
+        self.told.append(("step", step))
+
+    def evaluation(self, step: int, numbers: Any) -> None:
+        assert numbers["prompts"] == 2
+        self.told.append(("evaluation", step))
+
+    def completions(self, step: int, rows: Any) -> None:
+        self.told.append(("completions", (step, len(rows))))
+
+    def end(self) -> None:
+        self.told.append(("end", None))
+
+
+def test_a_run_says_what_it_does(tmp_path: Path) -> None:
+    """Callbacks hear of every step, evaluation, table and end in their order; the files hold the same."""
+    watching = Watching()
+    summary = runs.train(runs.config(tmp_path / "run"), told=[watching])
+    expected = [("start", (0, 6))]
+    for step in range(1, 7):
+        expected.append(("step", step))
+        expected += [("completions", (step, 4))] if step % 2 == 0 else []
+        expected += [("evaluation", step)] if step % 3 == 0 else []
+    assert watching.told == [*expected, ("end", None)]
+    assert summary.steps == 6
+    assert [line["step"] for line in runs.lines(tmp_path / "run")] == [1, 2, 3, 4, 5, 6]
+    assert [line["step"] for line in runs.lines(tmp_path / "run", "evaluations")] == [3, 6]
+    used = json.loads((tmp_path / "run" / "used.json").read_text())
+    assert used["rollout_paths"] == ["batched"]
+    assert used["end"]["adapter_digest"] == summary.adapter_digest != used["adapter"]["start_digest"]
+    assert used["end"]["base_digest"] == used["model"]["base_digest"]
+    assert len(used["adapter"]["targets"]) == 14
+
+
+def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    """A finished run is not written over by accident."""
+    config = runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0})
+    runs.train(config)
+    with pytest.raises(ConfigurationError, match="--resume"):
+        runs.train(config)
+
+
+@pytest.mark.parametrize("name", ["grpo", "dapo", "gspo", "rloo", "cispo"])
+def test_any_algorithm_of_the_registry_trains(tmp_path: Path, name: str) -> None:
+    """Two updates on each of two parts change the adapters, by every kind of ratio."""
+    config = runs.config(
+        tmp_path / "run",
+        algorithm={"name": name, "settings": {}},
+        loop={"steps": 1, "iterations": 2, "micro_batch_rows": 4, "evaluate_every_steps": 0},
+    )
+    runs.train(config)
+    (line,) = runs.lines(tmp_path / "run")
+    assert line["updates"] == 2
+    assert line["gradient_norm"] > 1e-4
+
+
+def test_one_update_of_the_engine_is_that_of_the_definition(tmp_path: Path) -> None:
+    """The engine's first loss, KL part and gradient norm are those of a step written out here with plain MLX."""
+    config = runs.config(tmp_path / "run", loop={"steps": 1, "micro_batch_rows": 4, "evaluate_every_steps": 0})
+    algorithm = PlainGrpo(beta=0.04)
+    run = loop_run.Run(config, algorithm, resume=False)
+    generation = run.engine.generate(run._places, 0)
+    prompts = [generation.prompts[row // 4].ids for row in range(8)]
+    batch = logprobs.pack(prompts, generation.tokens, generation.lengths)
+    with lora.adapters_off(run.model):
+        base = mx.stop_gradient(logprobs.of_model(run.model, batch, 1.0)[0])
+    gains = mx.array(algorithm.advantages(generation.rewards))
+
+    def loss() -> mx.array:
+        policy, mask = logprobs.of_model(run.model, batch, 1.0)
+        ratio, d = mx.exp(policy - mx.stop_gradient(policy)), base - policy
+        terms = mx.where(mask, -ratio * gains[:, None] + 0.04 * (mx.exp(d) - d - 1), 0.0)
+        return (terms.sum(axis=1) / mask.sum(axis=1)).mean()
+
+    value, gradient = nn.value_and_grad(run.model, loss)()
+    norm = float(np.sqrt(sum(float((g**2).sum()) for _, g in tree_flatten(gradient))))
+    (update,) = run.engine.learn(generation, 1, 1e-3).updates
+    run.close()
+    assert update.loss == pytest.approx(float(value), rel=1e-4, abs=1e-7)
+    assert update.gradient_norm == pytest.approx(norm, rel=1e-4)
+    assert update.kl > 0
+
+
+@pytest.mark.parametrize("name", ["grpo", "dapo", "dr_grpo", "gspo", "rloo"])
+def test_parts_add_up(tmp_path: Path, name: str) -> None:
+    """Micro-batches of 1 and 3 rows give the loss and the gradient of the unsplit step: its denominators, not their own.
+
+    Gradients are sums of at most 8 * 6 float32 terms per value, so they agree to 64 roundings of their norm.
+    """
+    found: dict[int, tuple[float, dict[str, np.ndarray]]] = {}
+    for rows in (0, 1, 3):
+        config = runs.config(
+            tmp_path / f"run{rows}",
+            algorithm={"name": name, "settings": {}},
+            optimizer={"name": "sgd", "learning_rate": 1.0, "max_gradient_norm": 1e9},
+            loop={"steps": 1, "micro_batch_rows": rows, "evaluate_every_steps": 0},
+        )
+        runs.train(config)
+        (line,) = runs.lines(tmp_path / f"run{rows}")
+        values = layout.arrays(tmp_path / f"run{rows}" / "checkpoints/step-00000001/adapters.safetensors")
+        found[rows] = line["loss"], {key: np.array(x) for key, x in values.items()}
+    assert np.abs(found[0][0]) > 0 or name in {"grpo", "gspo", "rloo", "dapo", "dr_grpo"}
+    for rows in (1, 3):
+        assert found[rows][0] == pytest.approx(found[0][0], abs=1e-6)
+        for key, value in found[0][1].items():
+            assert np.abs(found[rows][1][key] - value).max() <= 64 * 2**-23 * max(1.0, float(np.abs(value).max())), key
+
+
+def test_off_policy_updates_move_the_ratio(tmp_path: Path) -> None:
+    """With one update the ratio is 1 by definition; in the second pass over the same rollout it is not."""
+    means = {}
+    for iterations in (1, 2):
+        config = runs.config(
+            tmp_path / f"run{iterations}", loop={"steps": 1, "iterations": iterations, "evaluate_every_steps": 0}
+        )
+        runs.train(config)
+        means[iterations] = runs.lines(tmp_path / f"run{iterations}")[0]["ratio_max_abs"]
+    assert means[1] == 0.0
+    assert means[2] > 1e-4
+
+
+def test_stored_log_probs_are_the_samplers(tmp_path: Path) -> None:
+    """With old_logprobs = 'stored' the ratio is against the sampler's own numbers: near 1, and not exactly."""
+    config = runs.config(
+        tmp_path / "run", algorithm={"old_logprobs": "stored"}, loop={"steps": 1, "evaluate_every_steps": 0}
+    )
+    runs.train(config)
+    assert 0 < runs.lines(tmp_path / "run")[0]["ratio_max_abs"] < 1e-4
+
+
+class TestDynamicSampling:
+    """Groups that the algorithm drops are replaced by fresh ones, up to a limit."""
+
+    @staticmethod
+    def one(keep: list[bool]) -> PlainGrpo:
+        answers = iter(keep)
+
+        class Keeping(PlainGrpo):
+            def keep(self, rewards: protocol.Rewards) -> np.ndarray:
+                return np.array([next(answers) for _ in range(len(rewards.values) // rewards.group_size)])
+
+        return Keeping()
+
+    @pytest.mark.parametrize(
+        ("keep", "resamples", "kept", "rollouts", "taken"),
+        [
+            pytest.param([True, True], 2, 2, 1, 2, id="all-kept"),
+            pytest.param([True, False, False, True], 2, 2, 2, 4, id="one-more"),
+            pytest.param([False] * 6, 2, 0, 3, 6, id="limit"),
+            pytest.param([False, True, True, True], 2, 2, 2, 4, id="surplus"),
+            pytest.param([True, False], 0, 1, 1, 2, id="off"),
+        ],
+    )
+    def test_resampling(
+        self, tmp_path: Path, keep: list[bool], resamples: int, kept: int, rollouts: int, taken: int
+    ) -> None:
+        """Rollouts go on until enough groups are kept or the limit is reached; data and rounds move on for all of them."""
+        config = runs.config(
+            tmp_path / "run",
+            algorithm={"max_resamples": resamples},
+            loop={"steps": 1, "evaluate_every_steps": 0},
+        )
+        run = loop_run.Run(config, self.one(keep), resume=False)
+        run.train([])
+        run.close()
+        (line,) = runs.lines(tmp_path / "run")
+        assert (line["groups_kept"], line["rollouts"]) == (kept, rollouts)
+        assert (run.position.taken, run.position.round) == (taken, rollouts)
+
+    def test_prompts_and_rounds_are_fresh(self, tmp_path: Path) -> None:
+        """A resample asks for the next prompts of the order in a round of its own."""
+        config = runs.config(tmp_path / "run", algorithm={"max_resamples": 1})
+        run = loop_run.Run(config, self.one([False, False, True, True]), resume=False)
+        asked: list[tuple[list[int], int]] = []
+        source = type(run.source)
+        original = source.once
+
+        def spy(self: Any, model: Any, chosen: Any, round_: int) -> Any:
+            asked.append((list(chosen), round_))
+            return original(self, model, chosen, round_)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(source, "once", spy)
+            run.engine.generate(run._places, 7)
+        run.close()
+        assert [round_ for _, round_ in asked] == [7, 8]
+        assert asked[0][0] + asked[1][0] == run._places(0, 4)
+        assert len(set(asked[0][0] + asked[1][0])) == 4
+
+
+class TestGuard:
+    """A number that is not finite stops the run or skips the update, and the sample is on file."""
+
+    class Spoilt(PlainGrpo):
+        """The loss of the third row is NaN."""
+
+        def loss(self, part: protocol.Scored, whole: protocol.Whole) -> protocol.Loss:
+            right = super().loss(part, whole)
+            marked = mx.array((part.advantages == self.bad).any())
+            value = mx.where(marked, mx.array(float("nan")), right.value)
+            return protocol.Loss(value, right.policy, right.kl, right.entropy)
+
+        def advantages(self, rewards: protocol.Rewards, *, old_kl: np.ndarray | None = None) -> np.ndarray:
+            values = super().advantages(rewards)
+            values[2] = 12345.0
+            self.bad = mx.array(12345.0)
+            return values
+
+    @pytest.mark.parametrize("rows", [0, 2])
+    def test_it_stops_and_names_the_sample(self, tmp_path: Path, rows: int) -> None:
+        """The run ends with an error that names the file, which holds the third row and no other."""
+        loop_settings = {"steps": 2, "micro_batch_rows": rows, "evaluate_every_steps": 0}
+        config = runs.config(tmp_path / "run", loop=loop_settings)
+        with pytest.raises(engine_guard.NonFiniteError, match=r"nonfinite-step-1\.json"):
+            runs.train(config, self.Spoilt())
+        saved = json.loads((tmp_path / "run" / "nonfinite-step-1.json").read_text())
+        assert saved["offending_rows"] == [2]
+        assert set(saved["samples"][0]) >= {"prompt", "completion", "tokens", "rewards", "sampler_logprobs"}
+
+    def test_it_skips_and_changes_nothing(self, tmp_path: Path) -> None:
+        """With nonfinite = 'skip' the run goes on, and no bit of the adapters has moved."""
+        config = runs.config(tmp_path / "run", loop={"steps": 2, "nonfinite": "skip", "evaluate_every_steps": 0})
+        summary = runs.train(config, self.Spoilt())
+        assert [line["updates_skipped"] for line in runs.lines(tmp_path / "run")] == [1, 1]
+        used = json.loads((tmp_path / "run" / "used.json").read_text())
+        assert summary.adapter_digest == used["adapter"]["start_digest"]
+
+
+class TestOptimizer:
+    """Learning rates and clipping."""
+
+    @pytest.mark.parametrize(
+        ("schedule", "expected"),
+        [
+            pytest.param("constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0], id="constant"),
+            pytest.param("linear", [0.5, 1.0, 1.0, 0.8, 0.6, 0.4], id="linear"),
+            pytest.param("cosine", [0.5, 1.0, 1.0, 0.8828, 0.6, 0.3172], id="cosine"),
+        ],
+    )
+    def test_schedules(self, schedule: str, expected: list[float]) -> None:
+        """Two steps of warm-up, then the schedule over the four that are left, down towards a fifth; by hand.
+
+        Linear: 0.2 + 0.8 (1 - k/4). Cosine: 0.2 + 0.8 (1 + cos(pi k/4)) / 2.
+        """
+        settings = sections.Optimizer.model_validate(
+            {"learning_rate": 1.0, "schedule": schedule, "warmup_steps": 2, "final_share": 0.2}
+        )
+        found = [loop_optimizer.learning_rate(settings, step, 6) for step in range(6)]
+        assert found == pytest.approx(expected, abs=1e-4)
+
+    def test_clipping_is_by_the_norm_of_everything(self) -> None:
+        """Two arrays of norm 3 and 4 have norm 5: at the limit 1 each shrinks by 5, at 6 none changes a bit."""
+        gradient = {"a": mx.array([3.0, 0.0]), "b": [mx.array([0.0, 4.0])]}
+        assert loop.global_norm(gradient) == 5.0
+        clipped = dict(tree_flatten(loop_optimizer.clipped(gradient, 5.0, 1.0)))
+        assert clipped["a"].tolist() == pytest.approx([0.6, 0.0])
+        assert clipped["b.0"].tolist() == pytest.approx([0.0, 0.8])
+        assert loop_optimizer.clipped(gradient, 5.0, 6.0) is gradient
+        assert loop_optimizer.clipped(gradient, 5.0, None) is gradient
+
+    @pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "muon"])
+    def test_every_optimizer_trains(self, tmp_path: Path, name: str) -> None:
+        """Each by name moves the adapters."""
+        config = runs.config(tmp_path / "run", optimizer={"name": name}, loop={"steps": 1, "evaluate_every_steps": 0})
+        summary = runs.train(config)
+        used = json.loads((tmp_path / "run" / "used.json").read_text())
+        assert summary.adapter_digest != used["adapter"]["start_digest"]
+
+
+def test_cutting_keeps_groups_together(tmp_path: Path) -> None:
+    """Five prompts dealt to two optimizer steps: 3 and 2; groups count from 0 in each, and no row is lost."""
+    config = runs.config(tmp_path / "run", loop={"prompts_per_step": 5})
+    run = loop_run.Run(config, PlainGrpo(), resume=False)
+    generation = run.engine.generate(run._places, 0)
+    steps = engine_parts.cut(generation, 2, 5, 6)
+    run.close()
+    assert [[len(part.rows) for part in step.parts] for step in steps] == [[5, 5, 2], [5, 3]]
+    assert np.concatenate([part.rows for step in steps for part in step.parts]).tolist() == list(range(20))
+    assert [part.groups.tolist() for part in steps[1].parts] == [[0, 0, 0, 0, 1], [1, 1, 1]]
+    assert steps[1].whole.group_tokens.sum() == steps[1].whole.tokens == generation.lengths[12:].sum()
+
+
+def test_a_model_is_left_as_it_was(tmp_path: Path) -> None:
+    """After a run the loaded model has no adapters and the base's bits."""
+    before = models.digest(models.base_parameters(models.load({"hidden": 32}).model))
+    runs.train(runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0}))
+    model = models.load({"hidden": 32}).model
+    assert not lora.adapters(model)
+    assert models.digest(models.base_parameters(model)) == before

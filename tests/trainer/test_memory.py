@@ -1,0 +1,96 @@
+"""The memory preflight: anchors, trust, advice, and a measured peak of a tiny model."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reference.trainer import memory, memory_preflight
+
+QWEN3_06B = memory_preflight.KNOWN["mlx-community/Qwen3-0.6B-4bit"]
+QWEN35_9B = memory_preflight.KNOWN["mlx-community/Qwen3.5-9B-MLX-4bit"]
+
+
+def _plan(rows: int, prompt: int, completion: int, *, checkpoint: bool) -> memory.Plan:
+    return memory.Plan(rows, rows, prompt, completion, checkpoint=checkpoint)
+
+
+# Measured on an Apple M4 Max (semantics.md). 609 tokens are a prompt of 97 and 512 more; the split of the 128 is not
+# recorded, and that prompt is taken for it too.
+@pytest.mark.parametrize(
+    ("config", "plan", "gigabytes"),
+    [
+        pytest.param(QWEN3_06B, _plan(4, 19, 256, checkpoint=False), 6.245, id="0.6B-G4"),
+        pytest.param(QWEN35_9B, _plan(2, 97, 512, checkpoint=True), 25.9, id="9B-G2-checkpointed"),
+        pytest.param(QWEN35_9B, _plan(4, 97, 512, checkpoint=True), 45.9, id="9B-G4-checkpointed"),
+        pytest.param(QWEN35_9B, _plan(2, 97, 31, checkpoint=False), 36.0, id="9B-G2-short"),
+    ],
+)
+def test_anchors(config: Mapping[str, Any], plan: memory.Plan, gigabytes: float) -> None:
+    """Every measured peak is reproduced within 3% and called near an anchor."""
+    found = memory.estimate(memory.shape(config), plan)
+    assert found.peak / memory.GIGA == pytest.approx(gigabytes, rel=0.03)
+    assert found.trust == "near an anchor"
+
+
+def test_parameters_are_those_of_the_models() -> None:
+    """0.6B and 9B parameters: 596 million is what Qwen3-0.6B's card says, with its tied embedding."""
+    assert memory.parameters(memory.shape(QWEN3_06B)) == pytest.approx(0.596e9, rel=0.002)
+    assert memory.parameters(memory.shape(QWEN35_9B)) == pytest.approx(9e9, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("config", "plan", "trust"),
+    [
+        pytest.param(QWEN35_9B, _plan(8, 97, 512, checkpoint=False), "lower bound, OOM risk", id="hybrid-long"),
+        pytest.param(QWEN35_9B, _plan(8, 97, 4096, checkpoint=True), "extrapolated", id="far"),
+        pytest.param(QWEN3_06B, _plan(4, 19, 256, checkpoint=True), "extrapolated", id="dense-checkpointed"),
+    ],
+)
+def test_what_was_not_measured_is_called_so(config: Mapping[str, Any], plan: memory.Plan, trust: str) -> None:
+    """Long hybrid runs without checkpointing are lower bounds, others away from the anchors extrapolations."""
+    assert memory.estimate(memory.shape(config), plan).trust == trust
+
+
+def test_advice_comes_in_the_stated_order() -> None:
+    """A 9B hybrid at G 8 without checkpointing on 48 GB is sent to the measured boundary: checkpointed, G 4, 512 tokens."""
+    plan, steps = memory.advice(memory.shape(QWEN35_9B), _plan(8, 97, 512, checkpoint=False), 48e9)
+    assert plan == _plan(4, 97, 512, checkpoint=True)
+    assert [step.split()[0] for step in steps] == ["model.checkpoint_layers", "a"]
+    plan, steps = memory.advice(memory.shape(QWEN35_9B), _plan(8, 97, 512, checkpoint=False), 20e9)
+    assert plan is not None
+    assert plan.rows == 2
+    assert plan.completion < 512
+    assert [step.split()[0] for step in steps] == ["model.checkpoint_layers", "a", "rollout.max_tokens"]
+
+
+def test_a_run_that_fits_gets_no_advice() -> None:
+    """The small model fits into 48 GB as it is."""
+    plan = _plan(4, 19, 256, checkpoint=False)
+    assert memory.advice(memory.shape(QWEN3_06B), plan, 48e9) == (plan, [])
+
+
+def test_nothing_fits_into_nothing() -> None:
+    """Weights alone are too much for 1 GB."""
+    assert memory.advice(memory.shape(QWEN35_9B), _plan(8, 97, 512, checkpoint=False), 1e9)[0] is None
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_more_of_anything_takes_more(checkpoint: bool) -> None:
+    """Rows, prompt and completion each raise the estimate, and checkpointing lowers it."""
+    shape = memory.shape(QWEN35_9B)
+    base = memory.estimate(shape, _plan(4, 50, 60, checkpoint=checkpoint)).peak
+    for rows, prompt, completion in ((5, 50, 60), (4, 60, 60), (4, 50, 70)):
+        assert memory.estimate(shape, _plan(rows, prompt, completion, checkpoint=checkpoint)).peak > base
+    assert memory.estimate(shape, _plan(4, 50, 60, checkpoint=True)).peak <= base
+
+
+def test_a_folder_without_config_is_named(tmp_path: Path) -> None:
+    """The message says which folder, and what is missing in a config that is there."""
+    with pytest.raises(ValueError, match=r"no readable config\.json"):
+        memory.read(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 3}))
+    with pytest.raises(ValueError, match="num_hidden_layers"):
+        memory.read(tmp_path)

@@ -1,0 +1,247 @@
+"""Rewards: numbers in text, every built-in function by hand, one's own, and the blame where something is wrong."""
+
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference.trainer.config import functions as sections
+from reference.trainer.rewards import builtin, combine, numbers, user
+from reference.trainer.rewards.combine import Function, RewardError
+from reference.trainer.rewards.samples import Sample
+
+
+def sample(completion: str, *, answer: Any = 42, tokens: int = 5, group: int = 0, prompt: str = "6*7=") -> Sample:
+    return Sample(prompt, completion, tokens, answer, group, {"prompt": prompt, "answer": answer})
+
+
+class TestNumbers:
+    """The final answer of a text."""
+
+    @pytest.mark.parametrize(
+        ("text", "value"),
+        [
+            ("42", 42),
+            ("The answer is 42.", 42),
+            ("6*7=42", 42),
+            ("-42", -42),
+            ("it is \u22127", -7),
+            ("3-5", 5),
+            ("(3)-5", 5),
+            ("x-5", 5),
+            ("= -5", -5),
+            ("1,234,567", 1234567),
+            ("1,23", 23),
+            ("12,3456", 3456),
+            ("3.50", Fraction(7, 2)),
+            ("3.", 3),
+            ("0.1", Fraction(1, 10)),
+            (".5", 5),
+            ("007", 7),
+            ("5 then #### 42 (not 43)", 42),
+            ("####7 #### 8", 8),
+            (r"so \boxed{42} and 3 more", 42),
+            ("#### none, so 9", 9),
+            ("no number", None),
+            ("", None),
+            ("\uff19", None),
+            ("1" * 200, None),
+        ],
+    )
+    def test_answers(self, text: str, value: object) -> None:
+        """Read by hand; a mark wins over what comes before it, else the last number counts."""
+        assert numbers.answer(text) == value
+
+    @given(st.text(alphabet="0123456789,.-+#x {}\\boxed\u2212", max_size=200))
+    def test_nothing_makes_it_fail(self, text: str) -> None:
+        """Any text gives a number or None, and spans stand inside the text, in order, without overlap."""
+        assert numbers.answer(text) is None or isinstance(numbers.answer(text), Fraction)
+        ends = [place for span in numbers.spans(text) for place in span]
+        assert ends == sorted(ends)
+        assert all(0 <= place <= len(text) for place in ends)
+
+    @given(st.integers(-(10**15), 10**15), st.integers(0, 6))
+    def test_what_is_written_is_read(self, units: int, places: int) -> None:
+        """Integers and decimals with thousands separators come back exactly."""
+        exact = Fraction(units, 10**places)
+        text = f"{'-' if units < 0 else ''}{abs(units) // 10**places:,}" + (
+            f".{abs(units) % 10**places:0{places}d}" if places else ""
+        )
+        assert numbers.answer(f"= {text}") == exact
+
+    @pytest.mark.parametrize("text", ["1,", "1", "-", "1,2", "####", "1.1", "\\boxed{"], ids=repr)
+    def test_time_is_linear(self, text: str) -> None:
+        """Eight times the text takes at most thirty times the time: a quadratic parser would take sixty-four."""
+        times = []
+        for count in (20_000, 160_000):
+            start = time.process_time()
+            numbers.answer(text * count)
+            times.append(time.process_time() - start)
+        assert times[1] <= 30 * max(times[0], 1e-3)
+
+    @pytest.mark.parametrize(
+        ("wanted", "value"),
+        [
+            (42, 42),
+            (4.5, Fraction(9, 2)),
+            (0.1, Fraction(1, 10)),
+            ("#### 1,000", 1000),
+            ("x", None),
+            (None, None),
+            (True, None),
+        ],
+    )
+    def test_expected_answers(self, wanted: object, value: object) -> None:
+        """Numbers, and text as in GSM8K; a decimal float is what it shows."""
+        assert numbers.exact(wanted) == value
+
+    @pytest.mark.parametrize("wanted", [float("nan"), float("inf")])
+    def test_no_answer_is_infinite(self, wanted: float) -> None:
+        """They are no numbers that a text could have."""
+        assert numbers.exact(wanted) is None
+
+
+class TestBuiltin:
+    """Each function by hand."""
+
+    def test_accuracy(self) -> None:
+        """Exactly the answer, or nothing."""
+        score = builtin.accuracy()
+        texts = ["42", "it is 42.0", "41", "", "42 or 43", "#### 42"]
+        assert score([sample(text) for text in texts]) == [1, 1, 0, 0, 0, 1]
+
+    def test_accuracy_needs_a_number_to_compare_with(self) -> None:
+        """An answer column that is not there is told, not scored 0."""
+        with pytest.raises(ValueError, match=r"data\.answer_column"):
+            builtin.accuracy()([sample("42", answer=None)])
+
+    def test_format(self) -> None:
+        """Both tags, each once, in order."""
+        score = builtin.format_(["think", "answer"])
+        texts = {
+            "<think>a</think><answer>b</answer>": 1,
+            "x <think></think> y <answer></answer> z": 1,
+            "<answer>b</answer><think>a</think>": 0,
+            "<think>a</think>": 0,
+            "<think>a</think><answer>b</answer></answer>": 0,
+            "<think>a<answer></think>b</answer>": 0,
+            "": 0,
+        }
+        assert score([sample(text) for text in texts]) == list(texts.values())
+
+    def test_length(self) -> None:
+        """DAPO's eq. 13 with L_max 10 and L_cache 4: 0 up to 6, -1/4 at 7, -1 at 10 and beyond."""
+        score = builtin.length(10, 4)
+        found = score([sample("", tokens=n) for n in (1, 6, 7, 8, 9, 10, 11)])
+        assert found == [0, 0, -0.25, -0.5, -0.75, -1, -1]
+        with pytest.raises(ValueError, match="margin_tokens is 5, must be in 1"):
+            builtin.length(4, 5)
+
+    def test_diversity(self) -> None:
+        """Pairs of words: alone 1; the same text 0; half of the others' the mean over them."""
+        score = builtin.diversity(2)
+        texts = ["a b c", "a b c", "a b d"]
+        # {ab, bc}, {ab, bc}, {ab, bd}: overlaps 1 and 1/3
+        assert score([sample(text) for text in texts]) == pytest.approx([1 - 2 / 3, 1 - 2 / 3, 1 - 1 / 3])
+        assert score([sample("a b", group=0), sample("a b", group=1)]) == [1, 1]
+        assert score([sample("a"), sample("")]) == [0, 0]
+
+    def test_regex(self) -> None:
+        """Found anywhere, or not."""
+        assert builtin.regex("[0-9]+$", 1.0)([sample("x 12"), sample("12 x")]) == [1, 0]
+        with pytest.raises(ValueError, match="no regular expression"):
+            builtin.regex("(", 1.0)
+
+    def test_a_regex_cannot_hang(self) -> None:
+        """Catastrophic backtracking ends at the limit, with what to do."""
+        with pytest.raises(TimeoutError, match="without nested repetition"):
+            builtin.regex("(a|aa)+(b|bb)+c(?=d)|((a+)+)+z", 0.05)([sample("a" * 5000 + "b")])
+
+
+class TestUser:
+    """One's own function."""
+
+    def test_a_file(self, tmp_path: Path) -> None:
+        """It gets prompts, completions and every column of the data by name."""
+        (tmp_path / "mine.py").write_text(
+            "def count(prompts, completions, answer, **rest):\n    return [len(c) + a for c, a in zip(completions, answer)]\n"
+        )
+        assert user.reward(f"{tmp_path}/mine.py:count")([sample("ab"), sample("a", answer=1)]) == [44, 2]
+
+    def test_an_import_path(self) -> None:
+        """Anything that can be imported."""
+        assert user.load("statistics:mean")([1, 3]) == 2
+
+    @pytest.mark.parametrize(
+        ("where", "words"),
+        [
+            ("nowhere", "must be 'package.module:function'"),
+            ("no_such_module:f", "cannot be imported: ModuleNotFoundError"),
+            ("./none.py:f", "there is no file"),
+            ("statistics:maen", "has no function 'maen'"),
+        ],
+    )
+    def test_what_cannot_be_found(self, where: str, words: str) -> None:
+        """The message has the name and the cause."""
+        with pytest.raises(ValueError, match=words):
+            user.load(where)
+
+
+class TestCombination:
+    """Columns, weights and blame."""
+
+    def test_columns_and_weights(self) -> None:
+        """Accuracy's column is known for filters; the sum is weighted."""
+        chosen = combine.functions(
+            [
+                sections.Accuracy(name="accuracy"),
+                sections.Length(name="length", max_tokens=10, margin_tokens=5, weight=0.5),
+            ]
+        )
+        rewards = combine.score(chosen, [sample("42", tokens=10), sample("1", tokens=5)], 2)
+        assert rewards.values.tolist() == [[1, -1], [0, 0]]
+        assert rewards.total().tolist() == [0.5, 0]
+        assert (rewards.accuracy, rewards.group_size) == (0, 2)
+
+    def test_two_of_a_kind_have_two_names(self) -> None:
+        """The second gets a number."""
+        pattern = {"name": "regex", "pattern": "a"}
+        chosen = combine.functions([sections.Regex.model_validate(pattern), sections.Regex.model_validate(pattern)])
+        assert [one.name for one in chosen] == ["regex", "regex#2"]
+
+    @pytest.mark.parametrize(
+        ("score", "words"),
+        [
+            (lambda _: 1 / 0, "reward 'f' raised ZeroDivisionError"),
+            (lambda s: [1.0] * (len(s) - 1), "gave 1 values, must be 2"),
+            (lambda s: ["x"] * len(s), "gave 'x', must be a number"),
+            (lambda s: [1.0, float("inf")][: len(s)], "gave inf, must be finite"),
+            (lambda s: [1.0, float("nan")][: len(s)], "set unscored = true if NaN means"),
+            (lambda s: [1.0, None][: len(s)], "gave nan"),
+        ],
+        ids=["raises", "count", "type", "inf", "nan", "none"],
+    )
+    def test_the_function_and_the_sample_are_named(self, score: Any, words: str) -> None:
+        """Whatever goes wrong, the message says in which function, and on which completion where it can be known."""
+        with pytest.raises(RewardError, match=words):
+            combine.column(Function("f", 1.0, score), [sample("first"), sample("second")])
+
+    def test_the_sample_that_raises_is_found(self) -> None:
+        """The function is tried on each sample alone."""
+
+        def picky(samples: Any) -> list[float]:
+            return [float(s.completion) for s in samples]
+
+        with pytest.raises(RewardError, match="completion 'oops'"):
+            combine.column(Function("f", 1.0, picky), [sample("1"), sample("oops")])
+
+    def test_nan_where_it_is_declared(self) -> None:
+        """None and NaN are "not scored"."""
+        found = combine.column(Function("f", 1.0, lambda s: [None, 2.0], unscored=True), [sample("a"), sample("b")])
+        assert np.isnan(found[0])
+        assert found[1] == 2
