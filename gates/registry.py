@@ -21,6 +21,7 @@ FAMILIES = (
     "isa",
     "loss",
     "loss_parts",
+    "loss_options",
     "preference",
     "gradient",
     "rollout",

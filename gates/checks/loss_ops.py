@@ -1,4 +1,4 @@
-"""Ops that only a trainer has: a step's loss in parts, and a loss whose KL is a part of the reward."""
+"""Ops that only a trainer has: a step's loss in parts and with its options, a KL in the reward, DAPO's filter."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gates.checks.ops import POLICY_LOSS
 from gates.model import Op, Output
+from reference.oracle import dynamic_sampling
 
 POLICY_LOSS_IN_PARTS = replace(
     POLICY_LOSS,
@@ -32,4 +33,54 @@ REWARDED_LOSS = Op(
     },
     source="RLOO, arXiv 2402.14740, eqs. 1 and 6",
     formula="A_i = leave-one-out of R_i − β·Σ_t(old − reference); loss = −mean_i exp(Σ_t D)·A_i, A a constant",
+)
+LOSS_WITH_OPTIONS = Op(
+    name="loss_with_options",
+    outputs={
+        "loss": Output(kind="scalar"),
+        "gradient": Output(like="policy"),
+        "entropy_gradient": Output(like="policy"),
+    },
+    inputs={
+        "policy": "(B, T) float32 log-probs of the current policy",
+        "old": "behaviour log-probs of the same shape",
+        "reference": "log-probs of the reference policy of the same shape",
+        "sampling": "the sampler's log-probs of the same shape; NaN where it recorded none",
+        "entropy": "(B, T) float32 entropies of the policy in nats, variables too",
+        "advantages": "(B,) float32",
+        "mask": "(B, T) bool, true on completion tokens",
+        "algorithm": '"grpo", "dapo" (global denominator) or "gspo"',
+        "beta": "weight of k3 in the loss",
+        "correction": '"tis", "mis", or None',
+        "correction_level": '"token" or "seq_sum"',
+        "correction_low": "c_min, or None",
+        "correction_high": "c_max",
+        "entropy_share": "ρ: the share of tokens, those of highest entropy, that train the policy",
+        "entropy_bonus": "c",
+        "parts": "rows of each micro-batch, in order; they add up to B",
+    },
+    source="TIS and MIS: Yao et al. 2025; top-entropy mask: arXiv 2506.01939; TRL for the denominators",
+    formula="l·w·e + β·KL aggregated as the algorithm says − c·Σ H e / Σ e, e = [H ≥ quantile_{1−ρ} of the step]",
+)
+KEEP_GROUPS = Op(
+    name="keep_groups",
+    outputs={"keep": Output(kind="b", ndim=1)},
+    inputs={
+        "rewards": "(R, F) float64, prompt-major, before penalties; NaN is not scored",
+        "weights": "(F,)",
+        "group_size": "G, divides R",
+        "convention": '"accuracy" or "total"',
+        "accuracy": "the column of the accuracy",
+    },
+    source="DAPO, arXiv 2503.14476, eq. 11",
+    formula="max > min over the scored rewards of a group, compared exactly",
+    oracle=dynamic_sampling.keep_groups,
+)
+OVERLONG_PENALTY = Op(
+    name="overlong_penalty",
+    outputs={"penalty": Output(kind="f", ndim=1)},
+    inputs={"lengths": "(R,) int64 completion tokens", "limit": "L_max", "buffer": "L_c, from 1 to L_max"},
+    source="DAPO, arXiv 2503.14476, eq. 13",
+    formula="0 if n ≤ L_max − L_c; (L_max − L_c − n)/L_c up to L_max; else −1",
+    oracle=dynamic_sampling.overlong_penalty,
 )

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from gates.checks.ops import UNIT
-from gates.checks.preference_ops import BEST_OF_N, KTO_LOSS, PREFER, PREFERENCE_LOSS
+from gates.checks.preference_ops import BEST_OF_N, KTO_LOSS, PREFER, PREFERENCE_LOSS, WINNER_LOSS
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 from gates.trial import SubjectFaultError
+from reference.oracle.preference_choice import best_of_n
 
 PAIRS, WIDTH, PROMPT = 16, 20, 5
 SCALARS = ("beta", "label_smoothing", "penalty", "margin", "nll", "desirable_weight", "undesirable_weight")
@@ -307,3 +308,40 @@ def best_of_n_selects(t: Trial) -> Iterator[Evidence]:
     outcome = t.call(BEST_OF_N, scores=nothing, group_size=size)
     refused = outcome.kind == "raised" and "NaN" in outcome.error
     yield t.number("calls that chose among NaN alone", int(not refused), "<=", where=outcome.error[:80] or outcome.kind)
+
+
+def _winners(rng: np.random.Generator) -> dict[str, Any]:
+    scores = rng.normal(size=12)
+    scores[[1, 7]] = np.nan
+    rows = _rows(rng, 12, 0.3, "float32")
+    return {"policy": rows["policy"], "mask": rows["mask"], "scores": scores, "group_size": 4, "parts": [5, 1, 6]}
+
+
+@gate(
+    "preference.best-of-n.trains-on-the-winner",
+    name="winner_loss",
+    question="Is the loss the mean over prompts of the winner's mean −log-prob, and the gradient 0 in every other row?",
+    why="Rows that lost and still weigh in make Best-of-N plain fine-tuning on everything that was sampled.",
+    ops=(WINNER_LOSS,),
+    cases=(Case("uneven-parts", _winners, quick=True, conventions={"dtype": "float32"}),),
+    bounds={
+        "loss error in 2u·S": Bound(
+            "derived", "k·2u·S: a division per term, sums of a part carry their errors; k = 4", 4.0
+        ),
+        "gradient error in 2u·S": Bound("derived", "two divisions; k = 2", 2.0),
+    },
+    probes=(Probe("winner_loss", ("loss", "gradient")),),
+)
+def trains_on_the_winner(t: Trial) -> Iterator[Evidence]:
+    """Compare with the definition, written out."""
+    x = dict(t.inputs)
+    winners = best_of_n(x["scores"], x["group_size"])
+    weight = np.zeros(x["mask"].shape)
+    for row in winners:
+        weight[row] = x["mask"][row] / (len(winners) * x["mask"][row].sum())
+    wanted = -float(np.sum((weight * x["policy"].astype(np.float64))[x["mask"]]))
+    yield t.signal("different lengths among winners", len(set(x["mask"][winners].sum(axis=1).tolist())), ">=", 2)
+    got = t.got(WINNER_LOSS, **x)
+    unit = 2 * UNIT["float32"]
+    yield t.within("loss error in 2u·S", got["loss"], wanted, scale=unit * abs(wanted))
+    yield t.within("gradient error in 2u·S", got["gradient"], -weight, scale=unit * weight)

@@ -58,3 +58,16 @@ BEST_OF_N = Op(
     formula="the row of the highest score that is not NaN, the lowest of several; all NaN is an error",
     oracle=preference_choice.best_of_n,
 )
+WINNER_LOSS = Op(
+    name="winner_loss",
+    outputs={"loss": Output(kind="scalar"), "gradient": Output(like="policy")},
+    inputs={
+        "policy": "(R, T) float32 log-probs, prompt-major",
+        "mask": "(R, T) bool, true on completion tokens",
+        "scores": "(R,) float64; NaN is not scored",
+        "group_size": "n, divides R",
+        "parts": "rows of each micro-batch, in order; they add up to R",
+    },
+    source="Best-of-N distilled by supervised fine-tuning on the winner",
+    formula="1/P Σ_p (1/n_w) Σ_t −lp_t of the prompt's winner w",
+)

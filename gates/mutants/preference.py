@@ -181,3 +181,11 @@ in_trainer(
     arises="np.argmax returns the place of a NaN",
     caught_by=(BEST,),
 )
+in_trainer(
+    "preference.losers-train-too",
+    "preference.best_of_n:trained",
+    "trainer_preference:everyone",
+    mistake="every completion is learned, not only the winner",
+    arises="advantages of 0 are ignored by a likelihood loss",
+    caught_by=("preference.best-of-n.trains-on-the-winner",),
+)

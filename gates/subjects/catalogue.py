@@ -31,10 +31,16 @@ KERNELS = (
     "ratio_statistics",
     "policy_loss",
 )
+PREFERENCE = ("preference_loss", "prefer", "best_of_n")
 TRAINER = (
+    *PREFERENCE,
+    "winner_loss",
     "policy_loss",
     "policy_loss_in_parts",
     "rewarded_loss",
+    "loss_with_options",
+    "keep_groups",
+    "overlong_penalty",
     "importance_ratio",
     "importance_weights",
     "token_kl",
@@ -51,11 +57,10 @@ TRAINER = (
     "train_run",
     "sampled_and_scored",
 )
-PREFERENCE = ("preference_loss", "prefer", "best_of_n")
 SHIPPED = {
     "numpy": (*KERNELS, *PREFERENCE, "kto_loss"),
     "rlkernels": (*KERNELS, "kernel_bits"),
-    "reference": (*TRAINER, *PREFERENCE),
+    "reference": TRAINER,
 }
 ISAS = {  # the instruction sets that RLKERNELS_ISA forces, and the processor's features that each needs
     "scalar": (),
@@ -102,7 +107,7 @@ def register(registry: Registry) -> None:
             preload=(OPENBLAS,),
             why_absent=no_choice,
             remedy="Debian's package libopenblas0 and `pip install 'rl-gates[trainer]'` bring it",
-            ops=(*TRAINER, *PREFERENCE),
+            ops=TRAINER,
         )
     )
     for peer in environments.PEERS.values():

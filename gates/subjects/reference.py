@@ -14,7 +14,14 @@ import numpy as np
 from mlx import optimizers
 from mlx.utils import tree_flatten
 
-from gates.subjects import reference_loss, reference_preference, reference_rollout, reference_run, reference_text
+from gates.subjects import (
+    reference_loss,
+    reference_preference,
+    reference_rollout,
+    reference_run,
+    reference_terms,
+    reference_text,
+)
 from reference.trainer import checkpointing as checkpoints
 from reference.trainer import logprobs, loop, lora, precise
 from reference.trainer import model as models
@@ -27,6 +34,7 @@ VERSIONS = {"mlx": version("mlx"), "mlx_lm": version("mlx-lm"), "device": str(mx
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     **reference_loss.CONVENTIONS,
     **reference_preference.CONVENTIONS,
+    **reference_terms.CONVENTIONS,
     **reference_rollout.CONVENTIONS,
 }
 rollout, token_logits = reference_rollout.rollout, reference_rollout.token_logits
@@ -158,6 +166,7 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "model_hash": model_hash,
     **reference_loss.OPS,
     **reference_preference.OPS,
+    **reference_terms.OPS,
     "rollout": rollout,
     "token_logits": token_logits,
     "completion_logprobs": completion_logprobs,

@@ -6,15 +6,17 @@ A step is split where the op says so; the parts' losses and gradients are added,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
-from reference.trainer import logprobs, precise
-from reference.trainer.algorithms import advantages as rewards
-from reference.trainer.algorithms import corrections, kl, options, pairs, protocol, ratio, registry
+from gates.subjects.reference_rows import grid_of
+from reference.trainer import logprobs
+from reference.trainer.algorithms import entropy as entropies
+from reference.trainer.algorithms import kl, protocol, registry
 from reference.trainer.algorithms.objective import PolicyGradient
 
 Array = np.ndarray[Any, Any]
@@ -23,10 +25,6 @@ ALGORITHMS = tuple(name for name, (kind, _) in registry.ALGORITHMS.items() if is
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": {"dtype": ("float32",)},
     "policy_loss_in_parts": {"dtype": ("float32",)},
-    "importance_ratio": {"dtype": ("float32",)},
-    "importance_weights": {"dtype": ("float32",)},
-    "token_kl": {"dtype": ("float32",)},
-    "group_advantages": {"dtype": ("float32",)},
 }
 NAMES = {  # the op's words for what a Settings calls otherwise
     "dapo_denominator": "aggregation",
@@ -48,57 +46,11 @@ def algorithm(name: str, constants: Mapping[str, Any]) -> protocol.Algorithm:
         raise NotImplementedError(f"algorithm {name!r}; this trainer has {', '.join(ALGORITHMS)}")
     if strangers := sorted(set(constants) - set(SETTINGS)):
         raise TypeError(f"unknown keywords {strangers}")
-    given = {NAMES.get(key, key): value for key, value in constants.items() if value is not None}
+    if name == "rloo" and constants.get("beta"):
+        raise ValueError(f"beta is {constants['beta']}, must be 0: the KL of 'rloo' is in its reward")
+    unread = {"kl_ratio", "kl_estimator"} if not constants.get("beta") else set()
+    given = {NAMES.get(key, key): x for key, x in constants.items() if x is not None and key not in unread}
     return registry.create(name, given)
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Rows of tokens as (B, T): they come so, or flat (N,), one row after the other."""
-
-    mask: Array
-    flat: bool
-
-    def wide(self, name: str, values: Array) -> Array:
-        """An array with a number for each token as (B, T) float32; 0 where flat rows have none."""
-        array = np.asarray(values)
-        expected = (int(self.mask.sum()),) if self.flat else self.mask.shape
-        if array.shape != expected:
-            raise ValueError(f"{name} has shape {array.shape}, must be {expected}")
-        if array.dtype == np.float64:
-            raise NotImplementedError(f"{name} in float64; the trainer's losses are float32")
-        if not self.flat:
-            return np.ascontiguousarray(array, np.float32)
-        grid = np.zeros(self.mask.shape, np.float32)
-        grid[self.mask] = array
-        return grid
-
-    def row_or_token(self, name: str, values: Array) -> Array:
-        """(B,) as it is, or an array with a number for each token as (B, T)."""
-        array = np.asarray(values)
-        if array.shape != self.mask.shape[:1]:
-            return self.wide(name, array)
-        if array.dtype == np.float64:
-            raise NotImplementedError(f"{name} in float64; the trainer's losses are float32")
-        return np.ascontiguousarray(array, np.float32)
-
-    def back(self, values: Array) -> Array:
-        """A (B, T) array in the layout that came."""
-        return values[self.mask] if self.flat else values
-
-
-def grid_of(shape: tuple[int, ...], mask: Array | None, lengths: Array | None) -> Grid:
-    """Where tokens stand in arrays of this shape: by a mask, by valid prefixes, or by the lengths of flat rows."""
-    if lengths is None:
-        if len(shape) != 2:
-            raise ValueError(f"policy has shape {shape}, must be (B, T), or (N,) with lengths")
-        marks = np.ones(shape, np.bool_) if mask is None else np.asarray(mask)
-        if marks.shape != shape:
-            raise ValueError(f"mask has shape {marks.shape}, must be {shape}")
-        return Grid(np.ascontiguousarray(marks, np.bool_), flat=False)
-    sizes = np.asarray(lengths, np.int64)
-    width = shape[1] if len(shape) == 2 else int(sizes.max(initial=1))
-    return Grid(np.arange(width) < sizes[:, None], flat=len(shape) == 1)
 
 
 def policy_loss(**inputs: Any) -> dict[str, Any]:
@@ -190,6 +142,42 @@ def rewarded_loss(
     return {"loss": value, "gradient": gradient, "advantages": gains}
 
 
+def loss_with_options(
+    *, policy: Array, entropy: Array, mask: Array, parts: Sequence[int], algorithm: str, **rest: Any
+) -> dict[str, Any]:
+    """A step's loss in parts with everything on, and its gradients in log-probs and in entropies."""
+    constants = {name: rest.pop(name) for name in tuple(rest) if np.ndim(rest[name]) == 0}
+    objective = registry.create(algorithm, {name: value for name, value in constants.items() if value is not None})
+    marks = np.ascontiguousarray(mask, np.bool_)
+    found = entropies.threshold(entropy, marks, constants["entropy_share"])
+    groups = np.zeros(len(marks), np.int64)
+    counts = protocol.whole_step(marks.sum(axis=1), groups, parts=len(parts), max_length=marks.shape[1])
+    whole = replace(counts, entropy_threshold=found.least, entropy_tokens=found.tokens)
+    loss, slopes, ends = 0.0, [], np.cumsum(parts)
+    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        held = {name: mx.array(np.ascontiguousarray(x[start:end], np.float32)) for name, x in rest.items()}
+        place = {"mask": mx.array(marks[start:end]), "groups": groups[start:end]}
+        differentiate = mx.value_and_grad(partial(_of_both, objective, whole, held, place), argnums=(0, 1))
+        value, slope = differentiate(
+            *(mx.array(np.ascontiguousarray(x[start:end], np.float32)) for x in (policy, entropy))
+        )
+        loss += float(value)
+        slopes.append([np.array(x) for x in slope])
+    gradient, entropy_gradient = (np.concatenate(x) for x in zip(*slopes, strict=True))
+    return {"loss": loss, "gradient": gradient, "entropy_gradient": entropy_gradient}
+
+
+def _of_both(
+    objective: protocol.Algorithm,
+    whole: protocol.Whole,
+    held: Mapping[str, Any],
+    place: Mapping[str, Any],
+    policy: mx.array,
+    entropy: mx.array,
+) -> mx.array:
+    return objective.loss(protocol.Scored(policy=policy, entropy=entropy, **held, **place), whole).value
+
+
 def loss_from_logits(  # noqa: PLR0913  the op's keywords
     *,
     logits: Array,
@@ -231,111 +219,10 @@ def loss_from_logits(  # noqa: PLR0913  the op's keywords
     return {"loss": float(value), "gradient": np.array(gradient), "logprobs": np.array(policy)}
 
 
-def importance_ratio(
-    *, policy: Array, old: Array, level: str, mask: Array | None = None, lengths: Array | None = None
-) -> dict[str, Any]:
-    """The ratio of each token (0 where none stands), or of each row by its mean or summed log-ratio."""
-    grid = grid_of(np.shape(policy), mask, lengths)
-    ours, theirs = (mx.array(grid.wide(name, x)) for name, x in (("policy", policy), ("old", old)))
-    marks = mx.array(grid.mask)
-    pair = ratio.token(ratio.select(marks, ours), ratio.select(marks, theirs))
-    if level == "token":
-        return {"ratio": grid.back(np.array(ratio.select(marks, precise.exp(*pair))))}
-    counts = marks.sum(axis=1, keepdims=True).astype(mx.float32)
-    row = ratio.sequence_mean(pair, counts) if level == "seq_mean" else ratio.sequence_sum(pair)
-    return {"ratio": np.array(precise.exp(*row))[:, 0]}
-
-
-def importance_weights(
-    *,
-    old: Array,
-    sampling: Array,
-    correction: str,
-    level: str,
-    c_min: float | None,
-    c_max: float,
-    mask: Array | None = None,
-    lengths: Array | None = None,
-) -> dict[str, Any]:
-    """The weights of each token, or of each row."""
-    grid = grid_of(np.shape(old), mask, lengths)
-    ours, theirs = (mx.array(grid.wide(name, x)) for name, x in (("old", old), ("sampling", sampling)))
-    found = corrections.weights(
-        ours, theirs, mx.array(grid.mask), correction=correction, level=level, c_min=c_min, c_max=c_max
-    )
-    return {"weights": grid.back(np.array(found)) if level == "token" else np.array(found)[:, 0]}
-
-
-def token_kl(
-    *,
-    policy: Array,
-    reference: Array,
-    estimator: str,
-    mask: Array | None = None,
-    lengths: Array | None = None,
-    reduction: str,
-    old: Array | None = None,
-    kl_ratio: str = "none",
-) -> dict[str, Any]:
-    """The estimate of each token, or its sum or mean over each row."""
-    if len(np.shape(policy)) == 1 and lengths is None:
-        lengths = np.array(np.shape(policy))
-    grid = grid_of(np.shape(policy), mask, lengths)
-    marks = mx.array(grid.mask)
-    ours, theirs = (
-        ratio.select(marks, mx.array(grid.wide(name, x))) for name, x in (("policy", policy), ("reference", reference))
-    )
-    before = None if old is None else ratio.select(marks, mx.array(grid.wide("old", old)))
-    counts = marks.sum(axis=1, keepdims=True).astype(mx.float32)
-    values = kl.weighted(
-        kl.token_kl(ours, theirs, estimator),
-        ours,
-        theirs,
-        ratio.token(ours, before),
-        counts,
-        estimator=estimator,
-        kl_ratio=kl_ratio,
-    )
-    values = ratio.select(marks, values)
-    if reduction == "none":
-        return {"kl": grid.back(np.array(values))}
-    terms = pairs.Pair(values, mx.zeros_like(values))
-    row = pairs.row_mean(terms, mx.maximum(counts, 1.0)) if reduction == "mean" else pairs.row_sum(terms)
-    return {"kl": np.array(row.high + row.low)[:, 0]}
-
-
-def group_advantages(
-    *,
-    rewards: Array,
-    group_size: int,
-    scale: Any,
-    ddof: int | None,
-    eps: float | None,
-    eps_mode: str | None,
-    baseline: Any,
-) -> dict[str, Any]:
-    """The advantages (B,) by the trainer's settings of the same names."""
-    given: dict[str, Any] = {"advantage_ddof": ddof, "advantage_epsilon": eps, "advantage_epsilon_mode": eps_mode}
-    settings = options.Settings(
-        advantage_scale=scale,
-        advantage_baseline=baseline,
-        **{name: value for name, value in given.items() if value is not None},
-    )
-    return {"advantages": grouped(np.asarray(rewards), group_size, settings)}
-
-
-def grouped(totals: Array, group_size: int, settings: options.Settings) -> Array:
-    """The trainer's advantages (R,) of one reward, as float32."""
-    return rewards.grouped(totals, group_size, settings)
-
-
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "policy_loss": policy_loss,
     "policy_loss_in_parts": policy_loss_in_parts,
     "rewarded_loss": rewarded_loss,
+    "loss_with_options": loss_with_options,
     "loss_from_logits": loss_from_logits,
-    "importance_ratio": importance_ratio,
-    "importance_weights": importance_weights,
-    "token_kl": token_kl,
-    "group_advantages": group_advantages,
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -15,6 +16,7 @@ Array = np.ndarray[Any, Any]
 LOSSES = {"dpo": "sigmoid", "hinge": "hinge", "ipo": "ipo"}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "preference_loss": {"loss": tuple(LOSSES), "dtype": ("float32",)},
+    "winner_loss": {"dtype": ("float32",)},
 }
 
 
@@ -60,8 +62,34 @@ def best_of_n(*, scores: Array, group_size: int) -> dict[str, Any]:
     return {"rows": np.flatnonzero(registry.create("best_of_n", {}).advantages(_of(scores, group_size)))}
 
 
+def winner_loss(*, policy: Array, mask: Array, scores: Array, group_size: int, parts: Sequence[int]) -> dict[str, Any]:
+    """Best-of-N's loss of a step in parts, and its gradient."""
+    objective = registry.create("best_of_n", {})
+    gains = objective.advantages(_of(scores, group_size))
+    marks = np.ascontiguousarray(mask, np.bool_)
+    groups = np.arange(len(marks)) // group_size
+    whole = protocol.whole_step(marks.sum(axis=1), groups, parts=len(parts), max_length=marks.shape[1])
+    total, gradients, ends = 0.0, [], np.cumsum(parts)
+    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        part = partial(
+            protocol.Scored,
+            mask=mx.array(marks[start:end]),
+            advantages=mx.array(gains[start:end]),
+            groups=groups[start:end],
+        )
+
+        def loss(x: mx.array, part: Callable[..., protocol.Scored] = part) -> mx.array:
+            return objective.loss(part(x), whole).value
+
+        value, gradient = mx.value_and_grad(loss)(mx.array(np.ascontiguousarray(policy[start:end], np.float32)))
+        total += float(value)
+        gradients.append(np.array(gradient))
+    return {"loss": total, "gradient": np.concatenate(gradients)}
+
+
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "preference_loss": preference_loss,
     "prefer": prefer,
     "best_of_n": best_of_n,
+    "winner_loss": winner_loss,
 }

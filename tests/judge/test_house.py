@@ -189,6 +189,13 @@ class TestSeams:
                 tree = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text())
                 defined = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
                 defined |= {
+                    f"{c.name}.{n.name}"
+                    for c in tree.body
+                    if isinstance(c, ast.ClassDef)
+                    for n in c.body
+                    if isinstance(n, ast.FunctionDef)
+                }
+                defined |= {
                     t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)
                 }
                 assert name in defined, reference

@@ -61,6 +61,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Refuse values that do not go together."""
+        if self.kl_in_reward and (self.kl_estimator, self.kl_ratio) != ("k1", "none"):
+            raise ValueError(
+                f"kl_estimator is {self.kl_estimator!r} and kl_ratio {self.kl_ratio!r}, must be 'k1' and 'none' with "
+                "kl_in_reward: what lowers a reward is the summed k1 of old and reference"
+            )
         if self.correction_low is not None and self.correction_low > self.correction_high:
             raise ValueError(
                 f"correction_low is {self.correction_low}, must be at most correction_high = {self.correction_high}"

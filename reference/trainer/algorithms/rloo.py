@@ -22,14 +22,15 @@ class Settings(options.Settings):
     """The common ones; the KL stands in the reward, and the baseline leaves the completion itself out."""
 
     kl_in_reward: bool = True
+    kl_estimator: Literal["k1", "k2", "k3"] = "k1"
     advantage_scale: Literal["group", "batch", "none"] = "none"
     advantage_baseline: Literal["mean", "leave-one-out"] = "leave-one-out"
 
     def __post_init__(self) -> None:
         """Refuse a KL in the loss."""
-        super().__post_init__()
         if not self.kl_in_reward:
             raise ValueError("kl_in_reward is False, must be True for 'rloo': its KL is a part of the reward")
+        super().__post_init__()
 
 
 class Rloo(objective.PolicyGradient):

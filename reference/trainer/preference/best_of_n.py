@@ -44,12 +44,16 @@ class BestOfN:
 
     def loss(self, part: Scored, whole: Whole) -> Loss:
         """The part's share of the mean over prompts of their winner's mean negative log-prob."""
-        chosen = part.mask & (part.advantages.reshape(-1, 1) > 0)
-        policy = ratio.select(chosen, part.policy)
+        policy = ratio.select(trained(part), part.policy)
         counts = mx.maximum(part.mask.sum(axis=1, keepdims=True).astype(mx.float32), 1.0)
         value = pairs.total(-policy / counts) / len(whole.group_tokens)
         nothing = mx.zeros(())
         return Loss(value, value, nothing, nothing)
+
+
+def trained(part: Scored) -> mx.array:
+    """Which tokens (B, T) are learned: those of winners, whose advantage is above 0."""
+    return part.mask & (part.advantages.reshape(-1, 1) > 0)
 
 
 def winners(scores: NDArray[np.float64], group_size: int) -> NDArray[np.int64]:

@@ -1,0 +1,73 @@
+"""What DAPO does to a batch before its loss: groups that teach nothing are dropped, over-long completions are penalised."""
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.oracle.inputs import Bools, Floats, choice, floats, integers
+
+CONVENTIONS = ("accuracy", "total")
+
+
+def keep_groups(
+    rewards: npt.ArrayLike, weights: npt.ArrayLike, group_size: int, *, convention: str, accuracy: int | None = None
+) -> Bools:
+    """A group is kept where its largest scored reward exceeds its smallest, compared exactly.
+
+    Args:
+        rewards: (R, F), prompt-major, one column for each function, before penalties; NaN is not scored.
+        weights: (F,).
+        group_size: G, divides R.
+        convention: "accuracy" (the accuracy's column alone) or "total" (the weighted sum; NaN counts 0 in it, and a row
+            is unscored only if all its rewards are NaN).
+        accuracy: the column of the accuracy; "accuracy" only.
+
+    Returns:
+        (P,) bool.
+
+    Raises:
+        ValueError: shapes that do not fit, an unknown convention, no column for "accuracy".
+
+    Source: DAPO (arXiv 2503.14476), eq. 11: 0 < number of right completions < G.
+    """
+    choice("convention", convention, CONVENTIONS)
+    columns = floats("rewards", rewards, ndim=2)
+    factors = floats("weights", weights, shape=columns.shape[1:])
+    if group_size < 1 or not len(columns) or len(columns) % group_size:
+        raise ValueError(f"`rewards` has {len(columns)} rows, must be a positive multiple of group_size {group_size}")
+    if convention == "accuracy":
+        if accuracy is None or not 0 <= accuracy < columns.shape[1]:
+            raise ValueError(f"`accuracy` is {accuracy}, must be a column of {columns.shape[1]}")
+        scores = columns[:, accuracy]
+    else:
+        unscored = np.all(np.isnan(columns), axis=1)
+        scores = np.where(unscored, np.nan, np.sum(np.where(np.isnan(columns), 0.0, columns) * factors, axis=1))
+    kept = []
+    for group in scores.reshape(-1, group_size):
+        scored = group[~np.isnan(group)]
+        kept.append(bool(scored.size) and bool(np.max(scored) > np.min(scored)))
+    return np.array(kept, np.bool_)
+
+
+def overlong_penalty(lengths: npt.ArrayLike, *, limit: int, buffer: int) -> Floats:
+    """A penalty is 0 if n <= L_max - L_c, (L_max - L_c - n) / L_c up to L_max, and -1 beyond.
+
+    Args:
+        lengths: (R,) completion tokens n.
+        limit: L_max, in tokens.
+        buffer: L_c, in tokens, from 1 to L_max.
+
+    Returns:
+        (R,) float64, from -1 to 0.
+
+    Raises:
+        ValueError: a buffer outside [1, L_max].
+
+    Source: DAPO (arXiv 2503.14476), eq. 13.
+    """
+    sizes = integers("lengths", lengths, least=0)
+    if not 1 <= buffer <= limit:
+        raise ValueError(f"`buffer` is {buffer}, must be from 1 to `limit` = {limit}")
+    found = [
+        0.0 if n <= limit - buffer else (limit - buffer - n) / buffer if n <= limit else -1.0 for n in sizes.tolist()
+    ]
+    return np.array(found, np.float64)
