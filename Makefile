@@ -41,9 +41,10 @@ versus: .gates/versus/ready ## time HEAD against the peers, in one interleaved r
 prove: setup ## show that every gate catches its mutants
 	@$(BIN)/gates prove
 
-report: setup ## render results/REPORT.md and results/SPEED.md again from the recorded results
+report: setup ## render the reports, tables and pictures again from the recorded results
 	@$(BIN)/gates report results/gates/*.jsonl --out results/REPORT.md
 	@if ls results/bench/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md; fi
+	@if ls results/learning/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/learning/curves.jsonl --out results/learning/curves.svg; fi
 
 record: setup .gates/versus/ready ## check, judge the peers, prove in full, time, and record it all on purpose
 	@$(BIN)/python .ci/kernel_proofs.py
@@ -51,6 +52,7 @@ record: setup .gates/versus/ready ## check, judge the peers, prove in full, time
 	@$(BIN)/gates peers sync mlxrl
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded
 	@$(BIN)/gates prove --full --record
+	@$(BIN)/python .ci/learning.py
 	@$(VERSUS_RUN) --out results/bench
 	@if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then $(VERSUS_RUN) --out results/bench --isa avx2; fi
 	@$(BIN)/gates report results/gates/*.jsonl --out results/REPORT.md

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "results" / "kernels" / "proofs.jsonl"
 TARGET = "x86_64-unknown-linux-gnu"
 CARGO_TEST = ["--manifest-path", "rust/Cargo.toml", "--locked", "--package", "rlkernels"]
-FUZZ_SECONDS = 120
+FUZZ_SECONDS = 150
 PASSED = re.compile(r"test result: ok\. (\d+) passed")
 
 

@@ -21,11 +21,14 @@ FAMILIES = (
     "isa",
     "loss",
     "loss_parts",
+    "preference",
     "gradient",
     "rollout",
     "ratio",
     "ratios",
     "trainer",
+    "tokenizer",
+    "training",
 )
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
 

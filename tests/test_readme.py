@@ -14,6 +14,8 @@ import pytest
 
 from gates.report.jsonl import read
 from gates.report.markdown import matrix, render
+from gates.report.speed_file import SpeedResults, read_speed
+from gates.report.speed_summary import speed_summary
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -103,3 +105,24 @@ def test_recorded_lines_are_of_the_published_schema() -> None:
             :200
         ]:  # a validation takes milliseconds, and a proof thousands of lines
             validator.validate(json.loads(line))
+
+
+def speeds() -> list[SpeedResults]:
+    """Every recorded run of speeds."""
+    return [read_speed(path) for path in sorted((ROOT / "results" / "bench").glob("*.jsonl"))]
+
+
+def test_the_speed_table_is_what_was_recorded() -> None:
+    """The table of the newest whole run on the machine's best instruction set."""
+    whole = [run for run in speeds() if not run.header.isa and "--only" not in run.header.command]
+    (table,) = re.findall(r"<!-- speed:[^>]*-->\n(.*?)\n<!-- end of speed -->", README, re.DOTALL)
+    assert table.strip() == speed_summary(whole[-1])
+
+
+def test_every_recorded_speed_is_of_a_whole_run_and_a_clean_commit() -> None:
+    """And none is a smoke test."""
+    for run in speeds():
+        assert run.state == "complete", run.path
+        assert run.header.commit, run.path
+        assert not run.header.dirty, run.path
+        assert not run.header.quick, run.path

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.metadata
 import importlib.util
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -23,9 +24,9 @@ QUICK_ROUNDS, QUICK_SAMPLE_S = 5, 2e-5
 BEST_ISA = "avx512"  # the goals are for this one; others owe half
 
 
-def selected(options):
+def selected(options, families=FAMILIES):
     """The rows that were asked for."""
-    rows = [row for family in FAMILIES for row in family.rows()]
+    rows = [row for family in families for row in family.rows()]
     if options.quick:
         rows = [row for row in rows if row.quick]
     if options.only:
@@ -33,9 +34,9 @@ def selected(options):
     return rows
 
 
-def run(options):
-    """Time the rows; returns the exit status."""
-    rows = selected(options)
+def run(options, families=FAMILIES, program="benches.versus"):
+    """Time the rows of these families; returns the exit status."""
+    rows = selected(options, families)
     if options.list or not rows:
         print(*(row.name for row in rows), sep="\n")
         return 0 if rows else 2
@@ -52,7 +53,7 @@ def run(options):
 
     started = time.monotonic()
     writer = jsonl.Writer(options.out / jsonl.file_name("speed"))
-    writer.write(_header(options, dict(build), len(rows)))
+    writer.write(_header(options, dict(build), len(rows), program))
     _write_roofline(writer, options, "before")
     share = 1.0 if build.get("isa", BEST_ISA) == BEST_ISA else 0.5
     counts, goals = {}, {}
@@ -72,7 +73,7 @@ def run(options):
     return int(bool({"wrong", "error"} & set(counts)))
 
 
-def _header(options, build, planned):
+def _header(options, build, planned, program):
     import numpy as np
 
     from gates import machine
@@ -80,6 +81,8 @@ def _header(options, build, planned):
 
     name, features = machine.cpu()
     commit, dirty = machine.commit()
+    if library := os.environ.get("LD_PRELOAD"):
+        build["preloaded"] = library
     threads = {"every library": str(options.threads), "rlkernels": str(build.pop("threads", "?"))}
     if "torch" in sys.modules or importlib.util.find_spec("torch"):
         import torch
@@ -94,7 +97,7 @@ def _header(options, build, planned):
             versions[distribution] = "absent"
     versions["numpy"] = np.__version__
     return speed_records.SpeedHeader(
-        command=["python", "-m", "benches.versus", *sys.argv[1:]],
+        command=["python", "-m", program, *sys.argv[1:]],
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=commit,
         dirty=dirty,

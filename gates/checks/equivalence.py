@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from gates.model import Array
 from reference.oracle import sampling
+from reference.oracle.sampling import Sampling
 
 ETA_FLOAT64_SAMPLER = 2.0**-40  # clause 4: how far a float64 sampler's sums may move a boundary
 SLACK = 8.0  # clause 10: differences allowed above λ + 5√λ
@@ -54,17 +55,18 @@ class Comparison:
         tokens = [np.asarray(path["tokens"])[row, step] for path in (slow, fast)]
         keys = slow["rows"][row].astype(np.int64)
         uniforms = sampling.uniforms(seed, round_, keys[:, 0], keys[:, 1], step)
+        choice = of_each_draw(self.choice, slow, row, step, seed, round_)  # one history: they agree up to here
         errors = sampling.logit_distance(draws[0], draws[1])
         bad = ~(errors <= self.limit)
         for token, logits in zip(tokens, draws, strict=True):
-            bad |= ~sampling.admissible(token, logits, uniforms, ETA_FLOAT64_SAMPLER, **self.choice)
+            bad |= ~sampling.admissible(token, logits, uniforms, ETA_FLOAT64_SAMPLER, **choice)
         drawn = np.asarray(fast["uniforms"])[row, step] != uniforms
         self.wrong_uniforms += int(drawn.sum())
         differing = tokens[0] != tokens[1]
         self.differences += int(differing.sum())
         silent = _lengths_disagree(slow, fast, differing_rows=np.unique(row[differing]))
         self.unexplained += int(bad.sum()) + silent
-        self.expected += float(sampling.expected_differences(draws[0], draws[1], **self.choice))
+        self.expected += float(sampling.expected_differences(draws[0], draws[1], **choice))
         self.largest_error = max(self.largest_error, float(errors.max(initial=0.0)))
         self.draws += row.size
         self.entropy_sum += _entropy(draws[0])
@@ -107,3 +109,20 @@ def _entropy(logits: Array) -> float:
     weights = np.exp(shifted)
     total = weights.sum(axis=-1)
     return float(np.sum(np.log(total) - np.sum(weights * shifted, axis=-1) / total))
+
+
+def of_each_draw(
+    sampler: Mapping[str, Any], run: Mapping[str, Any], row: Array, step: Array, seed: int, round_: int
+) -> Sampling:
+    """Return the oracle's keywords for the draws at `row` and `step` of a run, with each draw's own coin and history."""
+    coin = history = None
+    if sampler["xtc_probability"] > 0:
+        keys = run["rows"][row].astype(np.int64)
+        coin = sampling.xtc_coins(seed, round_, keys[:, 0], keys[:, 1], step)
+    if sampler["repetition_penalty"] != 1:
+        prompts = [run["prompt_tokens"][int(i)] for i, _ in run["rows"]]
+        history = np.full((len(row), max(map(len, prompts)) + int(step.max(initial=0))), -1, np.int64)
+        for draw, (r, t) in enumerate(zip(row, step, strict=True)):
+            said = np.concatenate([prompts[r], np.asarray(run["tokens"])[r, :t]])
+            history[draw, : len(said)] = said
+    return cast("Sampling", {**sampler, "xtc_coin": coin, "history": history})

@@ -8,102 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from gates.checks import runs
+from gates.checks import rollout_draws, rollout_paths, rollout_quantised, rollout_updates, runs
 from gates.checks.equivalence import Comparison
 from gates.checks.ops import ROLLOUT, TOKEN_LOGITS
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 
-DRAWS, QUICK_DRAWS = 100_000, 10_000  # clause 11: compared draws in a full and in a quick run
-NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
-
-EQUIVALENCE_BOUNDS = {
-    "unexplained differences": Bound(
-        "exact", "token equivalence, clause 10: every token is right for its own logits", 0
-    ),
-    "draws that did not use their keyed uniform": Bound("exact", "key = seed, counter = (t, j, i, round)", 0),
-    "largest |Δ log-softmax| between the paths": Bound("calibrated", NOISE, lambda t: t.facts["E"]),
-    "explained differences": Bound(
-        "derived",
-        "λ + 5√λ + 8, λ the CDF mass the two paths do not share; 0 where logits are bit-equal",
-        lambda t: t.facts["allowed"],
-    ),
-}
-
-
-CASES = (
-    Case(
-        "temperature-0",
-        partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=500),
-        quick=True,
-        limit_s=60,
-    ),
-    Case(
-        "temperature-0.7-top-p-0.95",
-        partial(runs.case_inputs, temperature=0.7, top_p=0.95, samples=64, count=4),
-        quick=True,
-        limit_s=60,
-    ),
-)
-
-
-@gate(
-    "rollout.batched.equals-naive",
-    name="rollout[batched]",
-    question="Does the batched, cached rollout draw the tokens of one full forward per token?",
-    why="Padding, positions, caches and compaction go wrong in ways that still read like language.",
-    ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=CASES,
-    bounds=EQUIVALENCE_BOUNDS,
-    probes=(Probe("rollout", ("logits",), lambda inputs: inputs["path"] == "batched"),),
-)
-def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
-    """Compare both paths over ragged prompts and rows that end early, by the token-equivalence definition."""
-    wanted = QUICK_DRAWS if t.quick else DRAWS
-    yield from runs.calibrate(t)
-    found = Comparison(t.facts["E"], runs.oracle_sampler(t.inputs["sampler"]))
-    eos = runs.choose_eos(t)
-    round_ = 0
-    while found.draws < wanted and round_ < wanted // 200:
-        changes = {"eos_ids": eos, "round_": round_, **_prompts(t, round_)}
-        found.add(
-            runs.rollout(t, "naive", **changes),
-            runs.rollout(t, "batched", **changes),
-            seed=t.inputs["seed"],
-            round_=round_,
-        )
-        round_ += 1
-        if found.unexplained and round_ > 1:
-            break  # one round of each kind has been compared, and more would not unsay it
-    yield from _signals(t, found, 1 if found.unexplained else wanted)
-    yield from _claims(t, found)
-
-
-def _prompts(t: Trial, round_: int) -> dict[str, Any]:
-    """Return other prompts for each round: a few long and very ragged ones first, then many short ones."""
-    seed, count = int(t.inputs["seed"]) + round_, t.inputs["prompts"].spec["count"]
-    if round_ == 0:
-        return {"prompts": runs.prompts(seed, 6, "worded"), "samples": min(3, t.inputs["samples"])}
-    return {"prompts": runs.prompts(seed, count)}
-
-
-def _signals(t: Trial, found: Comparison, draws: int) -> Iterator[Evidence]:
-    yield t.signal("compared draws", found.draws, ">=", draws)
-    yield t.signal("different prompt lengths", len(found.prompt_lengths), ">=", 3)
-    yield t.signal("rows that end early", found.early, ">=", 4)
-    yield t.signal("steps at which rows end", len(found.ends), ">=", 3)
-    yield t.signal("rows that never end", found.unended, ">=", 1)
-    yield t.signal("mean entropy of the naive path (nats)", found.mean_entropy, ">=", 1.0)
-
-
-def _claims(t: Trial, found: Comparison) -> Iterator[Evidence]:
-    t.facts["allowed"] = found.allowed
-    yield t.number("draws that did not use their keyed uniform", found.wrong_uniforms, "<=", where=found.first)
-    yield t.number("largest |Δ log-softmax| between the paths", found.largest_error, "<=", where=found.first)
-    yield t.number("unexplained differences", found.unexplained, "<=", where=found.first)
-    explained = max(0, found.differences - found.unexplained)
-    where = f"λ = {found.expected:.3g} over {found.draws} draws"
-    yield t.number("explained differences", explained, "<=", where=where)
+TOPICS = (
+    rollout_paths,
+    rollout_draws,
+    rollout_updates,
+    rollout_quantised,
+)  # their gates are registered by importing them
 
 
 @gate(
@@ -122,13 +38,13 @@ def _claims(t: Trial, found: Comparison) -> Iterator[Evidence]:
             quick=True,
         ),
     ),
-    bounds=EQUIVALENCE_BOUNDS,
+    bounds=rollout_paths.BOUNDS,
     probes=(Probe("rollout", ("logits",), lambda inputs: inputs["rows"] is not None),),
 )
 def row_alone_equals_batch(t: Trial) -> Iterator[Evidence]:
     """Take every third row of a batch and roll it out alone, with the same keys."""
     yield from runs.calibrate(t)
-    found = Comparison(t.facts["E"], runs.oracle_sampler(t.inputs["sampler"]))
+    found = Comparison(t.facts["E"], t.inputs["sampler"])
     eos = runs.choose_eos(t)
     batch = runs.rollout(t, "batched", eos_ids=eos)
     picked = np.arange(0, len(batch["rows"]), 3)
@@ -141,7 +57,7 @@ def row_alone_equals_batch(t: Trial) -> Iterator[Evidence]:
     yield t.signal("different prompt lengths", len({len(p) for p in slow["prompt_tokens"]}), ">=", 3)
     yield t.signal("different tokens drawn", np.unique(slow["tokens"][picked]).size, ">=", 8)
     yield t.signal("lengths of these rows", np.unique(slow["lengths"][picked]).size, ">=", 2)
-    yield from _claims(t, found)
+    yield from rollout_paths.claims(t, found)
 
 
 PER_ROW = ("rows", "tokens", "lengths", "ended", "logits", "uniforms")
@@ -157,10 +73,7 @@ def _ends(rng: np.random.Generator, path: str) -> dict[str, Any]:
     question="Is a row's length the place of its first EOS plus one, and nothing drawn after it?",
     why="A finished row that goes on puts tokens nobody sampled into the loss and into every length statistic.",
     ops=(ROLLOUT,),
-    cases=(
-        Case("naive", partial(_ends, path="naive"), quick=True),
-        Case("batched", partial(_ends, path="batched"), quick=True),
-    ),
+    cases=(*(Case(path, partial(_ends, path=path), quick=True) for path in ("naive", *rollout_paths.PATHS)),),
     bounds={
         "rows whose length is not the place of their first EOS plus one": Bound(
             "exact", "the mask includes the first EOS", 0

@@ -18,11 +18,13 @@ SMALLEST_EFFECT = 0.05  # nats: the adapter change that the ratio gate uses as i
 ENDING_SHARE = 0.6  # of the rows of the naive run without EOS that the chosen ids should end
 
 
-def model(bits: int = 32) -> Recipe:
-    """Return the tiny Qwen3; `--model` puts a real one in its place.
+def model(bits: int = 32, family: str = "qwen3") -> Recipe:
+    """Return a tiny model, Qwen3 unless another family is named; `--model` puts a real one in its place.
 
-    In float32 it is as small as a transformer gets, for 10⁵ draws take a full forward each; 4 bits need 32 columns.
+    In float32 Qwen3 is as small as a transformer gets, for 10⁵ draws take a full forward each; 4 bits need 32 columns.
     """
+    if family != "qwen3":
+        return Recipe("model", {"family": family, "seed": 11, "bits": bits, "vocab": 272})
     small = {"hidden": 16, "head_dim": 8, "heads": 2, "kv_heads": 1} if bits == 32 else {}
     return Recipe("model", {"seed": 11, "bits": bits, "vocab": 272, **small})
 
@@ -32,15 +34,10 @@ def prompts(seed: int, count: int, style: str = "plain") -> Recipe:
     return Recipe("data", {"kind": "sums", "seed": int(seed), "count": count, "style": style})
 
 
-def sampler(temperature: float, top_p: float) -> dict[str, Any]:
-    """Return the sampling keywords of a rollout."""
+def sampler(temperature: float, top_p: float, **filters: Any) -> dict[str, Any]:
+    """Return the sampling keywords of a rollout; every other filter is off unless it is named."""
     off = {"top_k": 0, "min_p": 0.0, "xtc_probability": 0.0, "xtc_threshold": 0.1, "repetition_penalty": 1.0}
-    return {"temperature": temperature, "top_p": top_p, **off, "order": "hf"}
-
-
-def oracle_sampler(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the oracle's keywords for the same sampler, without what each draw adds: coin and history."""
-    return {**choice, "xtc_coin": None, "history": None}
+    return {"temperature": temperature, "top_p": top_p, **off, "order": "hf", **filters}
 
 
 def case_inputs(
@@ -52,15 +49,17 @@ def case_inputs(
     count: int,
     bits: int = 32,
     style: str = "plain",
+    family: str = "qwen3",
+    **filters: Any,
 ) -> dict[str, Any]:
     """Return the inputs of a case that rolls out: model, `count` prompts, `samples` of each, sampler and seed."""
     seed = int(rng.integers(1, 2**31))
     return {
-        "model": model(bits),
+        "model": model(bits, family),
         "prompts": prompts(seed, count, style),
         "samples": samples,
         "seed": seed,
-        "sampler": sampler(temperature, top_p),
+        "sampler": sampler(temperature, top_p, **filters),
     }
 
 
@@ -126,7 +125,8 @@ def choose_eos(t: Trial) -> Array:
 def noise_floor(t: Trial, adapter: Mapping[str, Any] | None = None) -> float:
     """Return F: the largest |Δ log-softmax| of the naive float32 path against float64, on other prompts and draws."""
     seed = int(t.inputs["seed"]) + OTHER_SEED
-    changes: dict[str, Any] = {"prompts": prompts(seed, 24), "samples": 4, "seed": seed, "adapter": adapter}
+    samples = 4 if t.quick else 32  # the noise has a long tail, and a full run compares ten times the draws
+    changes: dict[str, Any] = {"prompts": prompts(seed, 24), "samples": samples, "seed": seed, "adapter": adapter}
     run = rollout(t, "naive", **changes)
     exact = t.got(
         TOKEN_LOGITS,

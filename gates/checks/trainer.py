@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,40 +10,85 @@ import numpy as np
 
 from gates.checks import runs
 from gates.checks.ops import COMPLETION_LOGPROBS, ROLLOUT, TRAIN_STEP
-from gates.model import Bound, Case, Evidence, Probe, Trial
+from gates.model import Bound, Case, Evidence, Probe, Recipe, Trial
 from gates.registry import gate
 
 ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
+DORA = {**ADAPTER, "kind": "dora", "m_std": 0.1}
+ADAPTER_LEAVES = ("lora_a", "lora_b", ".m")  # of mlx-lm's layers: A, B, and the magnitudes of DoRA
+DENSE = ("self_attn.q_proj", "self_attn.o_proj", "mlp.down_proj")
+EXPERTS = ("self_attn.q_proj", "mlp.switch_mlp.down_proj")
+LINEAR = ("linear_attn.out_proj", "self_attn.o_proj")
 
 
-def _make(rng: np.random.Generator, bits: int, beta: float) -> dict[str, Any]:
+def _make(
+    rng: np.random.Generator,
+    bits: int,
+    beta: float,
+    family: str = "",
+    adapter: Mapping[str, Any] = ADAPTER,
+    parts: tuple[str, ...] = DENSE,
+) -> dict[str, Any]:
     inputs = runs.case_inputs(rng, temperature=1.0, top_p=1.0, samples=4, count=2, bits=bits)
-    return {**inputs, "beta": beta, "rewards": np.array([1, 0, 0, 1, 0, 1, 1, 1], np.float32)}
+    if family:
+        inputs["model"] = Recipe("model", {"family": family, "seed": 11, "bits": bits, "vocab": 272})
+    rewards = np.array([1, 0, 0, 1, 0, 1, 1, 1], np.float32)
+    return {**inputs, "beta": beta, "rewards": rewards, "adapter": dict(adapter), "parts": list(parts)}
 
 
-CASES = (
-    Case("float32", partial(_make, bits=32, beta=0.0), quick=True),
-    Case("float32-kl", partial(_make, bits=32, beta=0.04)),
-    Case("4-bit", partial(_make, bits=4, beta=0.04), quick=True),
+PLAIN = Case("float32", partial(_make, bits=32, beta=0.0), quick=True)
+FOUR_BIT = Case("4-bit", partial(_make, bits=4, beta=0.04), quick=True)
+FAMILIES = (
+    Case("llama", partial(_make, bits=32, beta=0.04, family="llama")),
+    Case("experts", partial(_make, bits=32, beta=0.04, family="qwen3_moe", parts=EXPERTS), quick=True),
+    Case(
+        "tied-embeddings",
+        partial(
+            _make,
+            bits=32,
+            beta=0.04,
+            family="gemma3_text",
+            adapter={**ADAPTER, "embeddings": True},
+            parts=(*DENSE, "embed_tokens"),
+        ),
+        quick=True,
+    ),
+    Case(
+        "linear-attention",
+        partial(_make, bits=32, beta=0.04, family="qwen3_5", parts=(*LINEAR, "mlp.down_proj")),
+        quick=True,
+    ),
+    Case(
+        "4-bit-hybrid-experts",
+        partial(_make, bits=4, beta=0.04, family="qwen3_next", parts=(*LINEAR, "mlp.switch_mlp.down_proj")),
+    ),
+    Case("dora", partial(_make, bits=32, beta=0.04, adapter=DORA), quick=True),
+    Case(
+        "4-bit-dora-linear-attention",
+        partial(_make, bits=4, beta=0.04, family="qwen3_5", adapter=DORA, parts=(*LINEAR, "mlp.down_proj")),
+    ),
 )
 
 
 def _batch(t: Trial) -> dict[str, Any]:
-    run = runs.rollout(t, "batched", record_logits=False)
+    run = runs.rollout(t, "naive", record_logits=False)  # the path that every family has
     return {**runs.scoring_batch(t, run), "temperature": 1.0}
 
 
 @gate(
     "trainer.only-adapters-train",
     name="train_step",
-    question="Does one optimizer step change lora_a and lora_b, and leave every bit of the base?",
-    why="A base that moves is not QLoRA; adapters that stay are a forward pass outside value_and_grad.",
+    question="Does one optimizer step change the adapters, all of them, and leave every bit of the base?",
+    why="A base that moves is not QLoRA; adapters that stay are a forward pass outside value_and_grad, or were never found.",
     ops=(ROLLOUT, TRAIN_STEP),
-    cases=CASES,
+    cases=(PLAIN, Case("float32-kl", partial(_make, bits=32, beta=0.04)), FOUR_BIT, *FAMILIES),
     bounds={
-        "parameters changed that are no adapter": Bound("exact", "only lora_a and lora_b train", 0),
+        "parameters changed that are no adapter": Bound("exact", "only adapters train", 0),
         "digests of the base that differ": Bound("exact", "the base is frozen", 0),
-        "trainable parameters that are no adapter": Bound("exact", "only lora_a and lora_b train", 0),
+        "trainable parameters that are no adapter": Bound("exact", "only adapters train", 0),
+        "adapter parameters that stay as they were": Bound("exact", "each has a gradient where B is not 0", 0),
+        "kinds of projection without an adapter": Bound("exact", "targets are found in every kind of layer", 0),
+        "DoRA adapters without magnitudes that train": Bound("exact", "DoRA is A, B and magnitudes", 0),
     },
 )
 def only_adapters_train(t: Trial) -> Iterator[Evidence]:
@@ -53,7 +98,7 @@ def only_adapters_train(t: Trial) -> Iterator[Evidence]:
     step = t.got(
         TRAIN_STEP,
         **_batch(t),
-        adapter=ADAPTER,
+        adapter=t.inputs["adapter"],
         rewards=rewards,
         group_size=4,
         learning_rate=1e-2,
@@ -61,13 +106,28 @@ def only_adapters_train(t: Trial) -> Iterator[Evidence]:
         epsilon_high=0.2,
         beta=t.inputs["beta"],
     )
-    others = [name for name in step["changed"] if not name.endswith(("lora_a", "lora_b"))]
+    changed, trainable = list(step["changed"]), list(step["trainable"])
+    others = [name for name in changed if not name.endswith(ADAPTER_LEAVES)]
     yield t.number("parameters changed that are no adapter", len(others), "<=", where=", ".join(others[:3]))
-    strangers = [name for name in step["trainable"] if not name.endswith(("lora_a", "lora_b"))]
+    strangers = [name for name in trainable if not name.endswith(ADAPTER_LEAVES)]
     yield t.number("trainable parameters that are no adapter", len(strangers), "<=", where=", ".join(strangers[:3]))
+    still = sorted({name for name in trainable if name.endswith(ADAPTER_LEAVES)} - set(changed))
+    yield t.number("adapter parameters that stay as they were", len(still), "<=", where=", ".join(still[:3]))
+    yield from _whole(t, trainable)
     differs = int(step["base_before"] != step["base_after"])
     yield t.number("digests of the base that differ", differs, "<=", where=step["base_after"][:12])
     yield t.control("largest change of an adapter", step["adapter_change"], ">", 1e-4, "a step must train something")
+
+
+def _whole(t: Trial, trainable: list[str]) -> Iterator[Evidence]:
+    """Compare the trainable names with the kinds of projection that the case's tiny model has; a `--model` has others."""
+    own = {name.rpartition(".")[0] for name in trainable if name.endswith("lora_a")}
+    if "path" not in t.inputs["model"].spec:
+        lost = [part for part in t.inputs["parts"] if not any(name.endswith(part) for name in own)]
+        yield t.number("kinds of projection without an adapter", len(lost), "<=", where=", ".join(lost))
+    if t.inputs["adapter"].get("kind") == "dora":
+        bare = sorted(name for name in own if f"{name}.m" not in trainable)
+        yield t.number("DoRA adapters without magnitudes that train", len(bare), "<=", where=", ".join(bare[:3]))
 
 
 @gate(
@@ -76,7 +136,7 @@ def only_adapters_train(t: Trial) -> Iterator[Evidence]:
     question="Are reference log-probs, taken with non-zero adapters switched off, bit for bit those of the base model?",
     why="A reference pass with the adapters on makes the KL zero for ever: nothing holds the policy back.",
     ops=(ROLLOUT, COMPLETION_LOGPROBS),
-    cases=(CASES[0], CASES[2]),
+    cases=(PLAIN, FOUR_BIT, *FAMILIES),
     bounds={
         "log-probs that differ from the base model's": Bound("exact", "switched off, an adapter computes nothing", 0)
     },
@@ -84,11 +144,11 @@ def only_adapters_train(t: Trial) -> Iterator[Evidence]:
 )
 def adapters_off_is_base(t: Trial) -> Iterator[Evidence]:
     """Score the same tokens with the base, with adapters switched off, and with adapters on."""
-    batch = _batch(t)
+    batch, adapter = _batch(t), t.inputs["adapter"]
     base = t.got(COMPLETION_LOGPROBS, **batch, adapter=None, adapters_on=True)["logprobs"]
     yield t.signal("scored tokens", int(np.sum(batch["lengths"])), ">=", 16)
-    off = t.got(COMPLETION_LOGPROBS, **batch, adapter=ADAPTER, adapters_on=False)["logprobs"]
+    off = t.got(COMPLETION_LOGPROBS, **batch, adapter=adapter, adapters_on=False)["logprobs"]
     yield t.number("log-probs that differ from the base model's", int(np.sum(off != base)), "<=")
-    on = t.got(COMPLETION_LOGPROBS, **batch, adapter=ADAPTER, adapters_on=True)["logprobs"]
+    on = t.got(COMPLETION_LOGPROBS, **batch, adapter=adapter, adapters_on=True)["logprobs"]
     shift = float(np.abs(on - base).max())
     yield t.control("largest |Δlp| with adapters on", shift, ">=", 0.05, "adapters that are zero prove nothing")

@@ -26,3 +26,59 @@ in_trainer(
     arises="a context manager that scales a copy of the adapters",
     caught_by=("trainer.adapters-off-is-base",),
 )
+in_trainer(
+    "trainer.dora-stays-on",
+    "lora:to_switch_off",
+    "adapters:dora_stays_on",
+    mistake="the reference pass switches LoRA off and leaves DoRA on",
+    source="mlx-lm 0.32's remove_lora_layers takes off LoRALinear and nothing else",
+    caught_by=("trainer.adapters-off-is-base",),
+)
+in_trainer(
+    "trainer.experts-stay-on",
+    "lora:to_switch_off",
+    "adapters:experts_stay_on",
+    mistake="the reference pass leaves the experts' adapters on",
+    source="mlx-lm 0.32's remove_lora_layers takes off LoRALinear and nothing else",
+    caught_by=("trainer.adapters-off-is-base",),
+)
+in_trainer(
+    "trainer.embeddings-stay-on",
+    "lora:to_switch_off",
+    "adapters:embeddings_stay_on",
+    mistake="the reference pass leaves the embedding's adapter on, which a tied head has too",
+    arises="looking for adapters in the blocks only",
+    caught_by=("trainer.adapters-off-is-base",),
+)
+in_trainer(
+    "trainer.dora-magnitudes-stay-on",
+    "lora:adapters_off",
+    "adapters:scaled_to_zero",
+    mistake="adapters are switched off by a scale of 0, so DoRA's magnitudes stay",
+    arises="the switch that is right for LoRA",
+    caught_by=("trainer.adapters-off-is-base",),
+)
+in_trainer(
+    "trainer.experts-never-train",
+    "lora:freeze",
+    "adapters:experts_frozen",
+    mistake="the experts' adapters are frozen with the base",
+    arises="unfreezing by type, LoRALinear only",
+    caught_by=("trainer.only-adapters-train",),
+)
+in_trainer(
+    "trainer.dora-magnitudes-never-train",
+    "adapters.layers:leaves",
+    "adapters:magnitudes_forgotten",
+    mistake="DoRA's magnitudes are frozen with the base",
+    arises="unfreezing by the names lora_a and lora_b",
+    caught_by=("trainer.only-adapters-train",),
+)
+in_trainer(
+    "trainer.linear-attention-not-found",
+    "adapters.targets:find",
+    "adapters:attention_and_mlp_only",
+    mistake="linear attention gets no adapter: a hybrid trains a quarter of its layers",
+    arises="a list of targets written for dense models",
+    caught_by=("trainer.only-adapters-train",),
+)

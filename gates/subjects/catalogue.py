@@ -45,8 +45,17 @@ TRAINER = (
     "completion_logprobs",
     "importance_ratios",
     "train_step",
+    "encode_prompts",
+    "decode_tokens",
+    "train_run",
+    "sampled_and_scored",
 )
-SHIPPED = {"numpy": KERNELS, "rlkernels": (*KERNELS, "kernel_bits"), "reference": TRAINER}
+PREFERENCE = ("preference_loss", "prefer", "best_of_n")
+SHIPPED = {
+    "numpy": (*KERNELS, *PREFERENCE, "kto_loss"),
+    "rlkernels": (*KERNELS, "kernel_bits"),
+    "reference": (*TRAINER, *PREFERENCE),
+}
 ISAS = {  # the instruction sets that RLKERNELS_ISA forces, and the processor's features that each needs
     "scalar": (),
     "avx2": ("avx2", "fma"),
@@ -92,7 +101,7 @@ def register(registry: Registry) -> None:
             preload=(OPENBLAS,),
             why_absent=no_choice,
             remedy="Debian's package libopenblas0 and `pip install 'rl-gates[trainer]'` bring it",
-            ops=TRAINER,
+            ops=(*TRAINER, *PREFERENCE),
         )
     )
     for peer in environments.PEERS.values():

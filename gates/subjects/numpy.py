@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gates.subjects import numpy_logprobs, numpy_loss, numpy_packing, numpy_ratio, numpy_rewards, numpy_sampling
+from gates.subjects import (
+    numpy_logprobs,
+    numpy_loss,
+    numpy_packing,
+    numpy_preference,
+    numpy_ratio,
+    numpy_rewards,
+    numpy_sampling,
+)
 from gates.subjects import numpy_terms as common
 
 if TYPE_CHECKING:
@@ -240,4 +248,8 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "importance_ratio": lambda **inputs: {"ratio": numpy_ratio.importance_ratio(**inputs)},
     "importance_weights": lambda **inputs: {"weights": numpy_ratio.importance_weights(**inputs)},
     "ratio_statistics": numpy_ratio.ratio_statistics,
+    "preference_loss": lambda **inputs: _named(("loss", "gradient"), numpy_preference.preference_loss(**inputs)),
+    "kto_loss": lambda **inputs: _named(("loss", "gradient"), numpy_preference.kto_loss(**inputs)),
+    "prefer": lambda **inputs: {"signs": numpy_preference.prefer(**inputs)},
+    "best_of_n": lambda **inputs: {"rows": numpy_preference.best_of_n(**inputs)},
 }

@@ -14,7 +14,7 @@ import numpy as np
 from mlx import optimizers
 from mlx.utils import tree_flatten, tree_unflatten
 
-from gates.subjects import reference_loss
+from gates.subjects import reference_loss, reference_preference, reference_run, reference_text
 from reference import sums
 from reference.trainer import logprobs, loop, lora, precise, sampling
 from reference.trainer import model as models
@@ -28,6 +28,7 @@ Spec = Mapping[str, Any]
 VERSIONS = {"mlx": version("mlx"), "mlx_lm": version("mlx-lm"), "device": str(mx.default_device())}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     **reference_loss.CONVENTIONS,
+    **reference_preference.CONVENTIONS,
     "rollout": {"path": ("naive", "cached", "prefix", "batched", "compiled")},
     "token_logits": {"dtype": ("float32", "float64")},
 }
@@ -147,6 +148,23 @@ def _batch(prompt_tokens: Sequence[Array], tokens: Array, lengths: Array) -> log
     return logprobs.pack([np.asarray(p, np.int32) for p in prompt_tokens], np.asarray(tokens), np.asarray(lengths))
 
 
+@contextmanager
+def _gathered_matmul() -> Iterator[None]:
+    """Let `mx.gather_mm` gather its matrices and multiply: MLX has it in float32 only, and experts need it."""
+    original = mx.gather_mm
+
+    def gather_mm(a: mx.array, b: mx.array, *, rhs_indices: mx.array, **unread: Any) -> mx.array:
+        if a.dtype != mx.float64:
+            return original(a, b, rhs_indices=rhs_indices, **unread)
+        return a @ b[rhs_indices]
+
+    mx.gather_mm = gather_mm  # type: ignore[assignment]  # only as experts call it
+    try:
+        yield
+    finally:
+        mx.gather_mm = original
+
+
 def token_logits(
     *,
     model: Spec,
@@ -169,7 +187,7 @@ def token_logits(
         loaded = models.load(model)
         with lora.attached(loaded.model, adapter):
             return {"logits": np.array(logprobs.completion_logits(loaded.model(batch.ids), slots).astype(mx.float32))}
-    with mx.stream(mx.cpu):  # the only device with float64
+    with mx.stream(mx.cpu), _gathered_matmul():  # the only device with float64
         loaded = models.exact(model)
         with lora.attached(loaded.model, adapter):
             return {"logits": np.array(logprobs.completion_logits(loaded.model(batch.ids), slots))}
@@ -273,9 +291,12 @@ def model_hash(*, model: Spec) -> dict[str, Any]:
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "model_hash": model_hash,
     **reference_loss.OPS,
+    **reference_preference.OPS,
     "rollout": rollout,
     "token_logits": token_logits,
     "completion_logprobs": completion_logprobs,
     "importance_ratios": importance_ratios,
     "train_step": train_step,
+    **reference_text.OPS,
+    **reference_run.OPS,
 }

@@ -15,10 +15,11 @@ import numpy as np
 from reference.trainer import logprobs, precise
 from reference.trainer.algorithms import advantages as rewards
 from reference.trainer.algorithms import corrections, kl, options, pairs, protocol, ratio, registry
+from reference.trainer.algorithms.objective import PolicyGradient
 
 Array = np.ndarray[Any, Any]
 
-ALGORITHMS = tuple(registry.ALGORITHMS)
+ALGORITHMS = tuple(name for name, (kind, _) in registry.ALGORITHMS.items() if issubclass(kind, PolicyGradient))
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": {"dtype": ("float32",)},
     "policy_loss_in_parts": {"dtype": ("float32",)},

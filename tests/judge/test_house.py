@@ -160,7 +160,7 @@ class TestOps:
 
         monkeypatch.setattr(Worker, "call", spy)
         subjects = [load().subjects[name] for name in ("numpy", "rlkernels", "reference")]
-        gates = [g for g in load().gates.values() if g.id != "rollout.batched.equals-naive"]  # tens of seconds
+        gates = [g for g in load().gates.values() if not g.id.endswith(".equals-naive")]  # tens of seconds
         for _ in run(plan(gates, subjects, quick=True), Options(jobs=2, quick=True)):
             pass
         called.pop("model_hash")

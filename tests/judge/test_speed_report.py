@@ -27,6 +27,7 @@ from gates.report.speed_records import (
     Times,
     speed_schema,
 )
+from gates.report.speed_summary import speed_summary
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = SpeedHeader(
@@ -232,3 +233,25 @@ class TestReport:
         assert bool(recorded) == report.exists()
         if recorded:
             assert render_speed(map(read_speed, recorded)) == report.read_text()
+
+
+class TestSummary:
+    """The few lines that README holds."""
+
+    def test_shapes_are_one_line_with_the_least_and_the_greatest_ratio(self, file: Path) -> None:
+        """A shape that misses its goal is named with the goal."""
+        run = read_speed(file)
+        run.rows = [
+            timed(),
+            timed(shape="8x8", ratio=Interval(value=2.0, low=1.9, high=2.1), goal_met="missed"),
+            timed(shape="9x9", goal=None, goal_met=None, ratio=Interval(value=70.0, low=69, high=71)),
+        ]
+        assert speed_summary(run).splitlines()[2:] == [
+            "| op | peer | 3 | 2 – 70 | 1 met, 1 missed (8x8 wants 4) |",
+        ]
+
+    def test_a_refused_baseline_has_no_ratio(self, file: Path) -> None:
+        """Its outcome stands in the place of one."""
+        run = read_speed(file)
+        run.rows = [REFUSED]
+        assert speed_summary(run).splitlines()[2:] == ["| op | peer | 1 | **baseline wrong** at 4x4 |  |"]

@@ -10,7 +10,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-from examples import CALLS, EXAMPLES, bits
+from calls import CALLS, EXAMPLES, bits
 from foreign import CUDA, Answering, Tensor, used_capsule
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -30,3 +30,18 @@ def test_every_family_was_fuzzed() -> None:
     targets = Path(__file__).parents[2] / "rust" / "rlkernels" / "fuzz" / "fuzz_targets"
     assert set(executions) - {"total"} == {path.stem for path in targets.glob("*.rs")}
     assert min(executions.values()) >= 10**5
+
+
+def test_ten_million_executions_in_all() -> None:
+    """No input made a kernel panic, or two instruction sets differ."""
+    executions = found("fuzz")
+    total = executions.pop("total")
+    assert total == sum(executions.values())
+    assert total >= 10**7
+
+
+def test_sanitizer_and_valgrind_had_nothing_to_report() -> None:
+    """AddressSanitizer ends a run at its first report; valgrind's reports with a frame of rlkernels are counted."""
+    assert found("AddressSanitizer")["tests passed"] >= 50
+    assert found("valgrind")["tests passed"] >= 100
+    assert found("valgrind")["reports"] == 0

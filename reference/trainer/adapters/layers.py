@@ -107,7 +107,7 @@ _MAKERS: Final[tuple[tuple[str, tuple[type, ...], Callable[[Any, Settings], Any]
 
 
 def wrap(name: str, layer: Any, settings: Settings, words: Callable[[int], np.ndarray]) -> Any:
-    """An adapter round a layer, with A uniform in +-1/sqrt(inputs) and B of standard deviation `b_std`, drawn from `words`.
+    """An adapter round a layer, with A uniform in +-1/sqrt(inputs) and the rest as the settings say, drawn from `words`.
 
     Raises:
         NotImplementedError: mlx-lm has no adapter of this kind for the layer.
@@ -123,4 +123,8 @@ def wrap(name: str, layer: Any, settings: Settings, words: Callable[[int], np.nd
     a = tiny.uniform(words, adapter.lora_a.shape) / np.float32(np.sqrt(inputs))
     b = tiny.uniform(words, adapter.lora_b.shape) * np.float32(np.sqrt(3.0) * settings.b_std)
     adapter.lora_a, adapter.lora_b = (mx.array(x).astype(_dtype(layer)) for x in (a, b))
+    if "m" in adapter and settings.m_std:
+        adapter.m = adapter.m * mx.array(
+            1 + tiny.uniform(words, adapter.m.shape) * np.float32(np.sqrt(3.0) * settings.m_std)
+        )
     return adapter

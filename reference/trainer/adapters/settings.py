@@ -12,8 +12,8 @@ class Settings:
     """An adapter's settings.
 
     `kind` is "lora" (Hu et al. 2021, arXiv 2106.09685) or "dora" (Liu et al. 2024, arXiv 2402.09353). `scale` multiplies A B; it
-    is PEFT's alpha / rank. A is uniform and B has standard deviation `b_std`, both drawn with `seed`; 0 is the usual start, where
-    the adapter changes nothing. `targets` are names such as "q_proj" or "mlp.down_proj"; without any, every projection of every
+    is PEFT's alpha / rank. A is uniform, B has standard deviation `b_std`, and DoRA's magnitudes a relative one of `m_std`, all drawn
+    with `seed`; 0 is the usual start, where the adapter changes nothing (a DoRA: but rounding). `targets` are names such as "q_proj" or "mlp.down_proj"; without any, every projection of every
     block is one. `embeddings` adds the embedding table (and with it a tied head), `routers` what chooses experts. `layers` counts
     blocks from the last one; 0 is all.
     """
@@ -23,6 +23,7 @@ class Settings:
     scale: float = 2.0
     seed: int = 0
     b_std: float = 0.0
+    m_std: float = 0.0
     targets: tuple[str, ...] = ()
     embeddings: bool = False
     routers: bool = False
@@ -52,5 +53,14 @@ def complete(spec: Mapping[str, Any]) -> Settings:
     given = dict(spec)
     if isinstance(given.get("targets"), str):
         raise TypeError(f"targets is {given['targets']!r}, must be a list of names")
-    plain = {"kind": str, "rank": int, "scale": float, "seed": int, "b_std": float, "layers": int, "targets": tuple}
+    plain = {
+        "kind": str,
+        "rank": int,
+        "scale": float,
+        "seed": int,
+        "b_std": float,
+        "m_std": float,
+        "layers": int,
+        "targets": tuple,
+    }
     return Settings(**{key: plain.get(key, bool)(value) for key, value in given.items()})

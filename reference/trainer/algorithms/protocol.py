@@ -7,7 +7,7 @@ step's loss and their gradients to its gradient.
 A preference algorithm fits the same protocol. Its rows stand in pairs, 2k and 2k + 1, of one group each; the sign of the
 advantage says which is chosen (+1) and which rejected (-1), and 0 in both means that the pair teaches nothing. With rollouts
 (Online DPO, two completions a prompt) `advantages` makes them from rewards; offline pairs (DPO) are given by the data, chosen
-first: `preference.pairs.offline(rows)`. A pair is never split between parts. Best-of-N gives its winner 1 and the others 0: rows
+first: `preference.margins.offline(pairs)`. A pair is never split between parts. Best-of-N gives its winner 1 and the others 0: rows
 of advantage 0 add nothing to its loss and may be left out of the forward pass, as long as `Whole` still counts their groups.
 """
 

@@ -1,6 +1,6 @@
 """Algorithms by name, made from a table of settings; what is unknown is refused with the nearest name that is known."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
@@ -21,8 +21,9 @@ from reference.trainer.algorithms import (
     sapo,
 )
 from reference.trainer.algorithms.protocol import Algorithm
+from reference.trainer.preference import best_of_n, dpo, online_dpo
 
-ALGORITHMS: Mapping[str, tuple[Callable[..., Algorithm], Any]] = {
+ALGORITHMS: Mapping[str, tuple[type[Any], Any]] = {
     "grpo": (grpo.Grpo, grpo.Settings),
     "dr_grpo": (dr_grpo.DrGrpo, dr_grpo.Settings),
     "dapo": (dapo.Dapo, dapo.Settings),
@@ -34,6 +35,9 @@ ALGORITHMS: Mapping[str, tuple[Callable[..., Algorithm], Any]] = {
     "sapo": (sapo.Sapo, sapo.Settings),
     "gmpo": (gmpo.Gmpo, gmpo.Settings),
     "luspo": (luspo.Luspo, luspo.Settings),
+    "dpo": (dpo.Dpo, dpo.Settings),
+    "online_dpo": (online_dpo.OnlineDpo, online_dpo.Settings),
+    "best_of_n": (best_of_n.BestOfN, best_of_n.Settings),
 }
 
 
@@ -60,9 +64,10 @@ def create(name: str, settings: Mapping[str, Any]) -> Algorithm:
         if key not in known:
             raise ValueError(f"{name}.{key} is unknown, must be one of {', '.join(known)}{_nearest(key, known)}")
     try:
-        return ALGORITHMS[name][0](kind(**settings))
+        algorithm: Algorithm = ALGORITHMS[name][0](kind(**settings))
     except ValidationError as error:
         raise ValueError("; ".join(_sentence(name, problem) for problem in error.errors())) from error
+    return algorithm
 
 
 def _nearest(word: str, known: Mapping[str, Any] | list[str]) -> str:

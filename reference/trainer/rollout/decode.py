@@ -60,6 +60,7 @@ def decode(steps: Steps, last: mx.array, request: table.Request, result: table.R
     The batch holds the rows `chosen[place]`; those that have ended stay in it, idle, until it is sparse.
     """
     draws = sampler.Sampler(request, result.rows[chosen])
+    most = request.most()[chosen]
     place = np.arange(len(chosen))
     live = np.ones(len(chosen), np.bool_)  # of the batch's rows
     for t in range(request.max_tokens):
@@ -68,14 +69,15 @@ def decode(steps: Steps, last: mx.array, request: table.Request, result: table.R
         read = logits if len(at) == len(logits) else logits[at]
         tokens, behaviour = draws.draw(read, place[at], t)
         ended = rows.finished(tokens, request.eos_ids, np.zeros(len(at), np.bool_))
-        going = at[~ended]
-        over = t + 1 == request.max_tokens or not len(going)
         drawn_by = place[at]
+        stays = ~ended & (t + 1 < most[drawn_by])
+        going = at[stays]
+        over = not len(going)
         written = chosen[drawn_by]
         if not over:
             next_tokens = np.zeros(len(live), np.int32)
             next_tokens[at] = tokens
-            live[at] = ~ended
+            live[at] = stays
             if len(going) <= SPARSE * len(live) and (width := steps.width(len(going))) < len(live):
                 filled = np.concatenate([going, np.repeat(going[:1], width - len(going))])
                 steps.keep(filled)

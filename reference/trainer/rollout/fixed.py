@@ -34,15 +34,20 @@ class FixedKVCache:
         return self.keys, self.values
 
     def make_mask(self, columns: int, **_: Any) -> mx.array:
-        """True (B, 1, 1, C) at the columns that a row may look at: from its first token to the one being written.
+        """The columns (B, 1, 1, C) that each row may look at.
 
         Raises:
             ValueError: more than one column at once.
         """
         if columns != 1:
             raise ValueError(f"a step has one column, found {columns}")
-        at = mx.arange(self.keys.shape[2])
-        return ((at >= self.padding[:, None]) & (at <= self.position))[:, None, None, :]
+        return visible(self.keys.shape[2], self.position, self.padding)[:, None, None, :]
+
+
+def visible(columns: int, position: mx.array, padding: mx.array) -> mx.array:
+    """True (B, C) from a row's first token, at `padding` (B,), to the one being written, at `position` (1,)."""
+    at = mx.arange(columns)
+    return (at >= padding[:, None]) & (at <= position)
 
 
 def step_of(model: Any) -> Step:

@@ -51,7 +51,7 @@ def _roll(
             result.lengths[row] = t + 1
             if int(drawn.tokens[k]) in request.eos_ids:
                 result.ended[row] = True
-            else:
+            elif request.limits is None or t + 1 < request.limits[row]:
                 goes_on.append(k)
         if not goes_on:
             return

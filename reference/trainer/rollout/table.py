@@ -12,7 +12,7 @@ from reference.trainer import sampling
 class Request:
     """Rows of (prompt index, sample index) (R, 2) over encoded prompts, and how to draw their tokens.
 
-    `kv_bits` stores keys and values of the paths `cached` and `prefix` in 8 or 4 bits; None keeps the model's own type.
+    `limits` (R,) are the most tokens of each row, none above `max_tokens`; None: that for all. `kv_bits` stores keys and values of the paths `cached` and `prefix` in 8 or 4 bits; None keeps the model's own type.
     """
 
     prompts: list[NDArray[np.int32]]
@@ -25,6 +25,7 @@ class Request:
     round: int = 0
     record_logits: bool = False
     kv_bits: int | None = None
+    limits: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         """Refuse rows outside the table, empty prompts and other bits."""
@@ -35,9 +36,19 @@ class Request:
         limit = np.array([len(self.prompts), self.samples])
         if self.rows.ndim != 2 or self.rows.shape[1] != 2 or (self.rows < 0).any() or (self.rows >= limit).any():
             raise ValueError(f"rows must be (R, 2) pairs below {limit.tolist()}, found {self.rows.tolist()}")
+        if self.limits is not None and (
+            self.limits.shape != (len(self.rows),) or (self.limits < 1).any() or (self.limits > self.max_tokens).any()
+        ):
+            raise ValueError(
+                f"limits must be (R,) from 1 to max_tokens = {self.max_tokens}, found {self.limits.tolist()}"
+            )
         empty = [i for i, prompt in enumerate(self.prompts) if not len(prompt)]
         if empty:
             raise ValueError(f"prompts {empty} have no tokens, every prompt must have one")
+
+    def most(self) -> NDArray[np.int64]:
+        """The most tokens of each row (R,)."""
+        return np.full(len(self.rows), self.max_tokens) if self.limits is None else self.limits
 
 
 @dataclass(slots=True)

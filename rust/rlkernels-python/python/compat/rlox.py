@@ -98,7 +98,7 @@ def compute_token_kl(log_probs_policy: NDArray[np.float64], log_probs_ref: NDArr
         TypeError: not arrays of one float type.
         ValueError: shapes that differ or have not one dimension.
     """
-    return float(_full_kl(*_lines(log_probs_policy, log_probs_ref)))
+    return float(rlkernels.full_kl(*_lines(log_probs_policy, log_probs_ref)))
 
 
 def compute_token_kl_schulman(log_probs_policy: NDArray[np.float64], log_probs_ref: NDArray[np.float64]) -> float:
@@ -139,7 +139,7 @@ def compute_batch_token_kl(
         TypeError: not arrays of one float type.
         ValueError: as `compute_token_kl`; `seq_len` is below 1 or does not divide their length.
     """
-    return _full_kl(*_matrices(log_probs_policy, log_probs_ref, seq_len))
+    return rlkernels.full_kl(*_matrices(log_probs_policy, log_probs_ref, seq_len))
 
 
 def compute_batch_token_kl_schulman(
@@ -194,15 +194,6 @@ def pack_sequences(sequences: Sequence[NDArray[np.uint32]], max_length: int) -> 
         _bin([ids[index][:max_length] for index in indices[start:end]], max_length)
         for start, end in itertools.pairwise(offsets.tolist())
     ]
-
-
-def _full_kl(policy: NDArray[_Float], reference: NDArray[_Float]) -> NDArray[_Float]:
-    """Sums over the last axis; a value without probability adds nothing, whatever its reference."""
-    probability = np.exp(policy.astype(np.float64))
-    difference = rlkernels.token_kl(policy, reference, estimator="k1")
-    terms = np.multiply(probability, difference, out=np.zeros_like(probability), where=probability > 0)
-    result: NDArray[_Float] = terms.sum(axis=-1).astype(policy.dtype)
-    return result
 
 
 def _bin(sequences: list[NDArray[np.uint32]], max_length: int) -> Packed:

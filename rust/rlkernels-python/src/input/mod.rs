@@ -16,7 +16,6 @@
 //!     out.finish()
 //! })
 //! ```
-#![allow(dead_code, unused_imports)] // kernels in the making use the rest
 
 mod array;
 mod dlpack;

@@ -1,0 +1,171 @@
+"""Does the reference trainer learn? Curves of the mean reward for every algorithm, recorded in results/learning.
+
+    .venv/bin/python .ci/learning.py                          # every algorithm, three seeds, and the control: half an hour
+    .venv/bin/python .ci/learning.py --only grpo --seeds 0    # one curve
+    .venv/bin/python .ci/learning.py --render                 # the picture again, from what is recorded
+
+The start is a tiny model warmed up by supervised steps on sums (`reference.trainer.warmup`). Every few steps, fresh samples of
+every problem are scored. A line is one curve: `reward` at `step`, seconds of training, what was asked, and the commit.
+The control is GRPO with the rewards of each step shuffled among its completions: it must not learn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+
+import rlkernels
+from gates.machine import commit, cpu
+from reference.trainer import evaluate, loop_run, warmup
+from reference.trainer import model as models
+from reference.trainer.algorithms import registry
+from reference.trainer.config import read
+from reference.trainer.metrics.callbacks import Callback
+from reference.trainer.rewards import numbers
+
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / "results" / "learning" / "curves.jsonl"
+PICTURE = RECORD.with_suffix(".svg")
+CONTROL = "grpo, rewards shuffled"
+SEEDS = (0, 1, 2)
+EVALUATION_SEED = 2**32  # of draws that no training run uses
+EVERY = 15
+
+
+def shuffled(prompts: Sequence[str], completions: Sequence[str], answer: Sequence[int], **_: Any) -> list[float]:
+    """The accuracy of another completion of the same step, whichever."""
+    right = [float(numbers.answer(text) == wanted) for text, wanted in zip(completions, answer, strict=True)]
+    np.random.default_rng(len(prompts) + sum(map(len, completions))).shuffle(right)
+    return right
+
+
+def configuration(name: str, seed: int, steps: int, folder: Path, model: Path, data: Path) -> Mapping[str, Any]:
+    """The tables of one run: the same for every algorithm, each with its own defaults."""
+    function: dict[str, Any] = {"name": "accuracy"}
+    if name == CONTROL:
+        function = {"name": "user", "function": f"{Path(__file__).resolve()}:shuffled"}
+    return {
+        "model": {"path": str(model)},
+        "adapter": {"rank": 8, "seed": seed},
+        "data": {"kind": "jsonl", "path": str(data), "seed": seed},
+        "rollout": {"samples_per_prompt": 8, "max_tokens": 6, "seed": seed},
+        "algorithm": {"name": "grpo" if name == CONTROL else name},
+        "optimizer": {"learning_rate": 1e-3},
+        "loop": {"steps": steps, "prompts_per_step": 16},
+        "rewards": {"functions": [function]},
+        "output": {"folder": str(folder), "console": False, "checkpoint_every_steps": 0, "completions_every_steps": 0},
+    }
+
+
+class Curve(Callback):
+    """Scores fresh samples of every problem at the start and every `EVERY` steps; its seconds are not the training's."""
+
+    def __init__(self, tables: Mapping[str, Any]) -> None:
+        tables = {**tables, "rollout": {**tables["rollout"], "seed": EVALUATION_SEED}}
+        tables["rewards"] = {"functions": [{"name": "accuracy"}]}
+        config = read.validate(tables)
+        self.loaded = models.load(config.model.spec())
+        self.source = loop_run.sources(config, self.loaded.tokenizer)[0]
+        self.points: list[tuple[int, float]] = []
+        self.seconds = 0.0
+
+    def measure(self, step: int) -> None:
+        """One rollout of every problem."""
+        started = time.monotonic()
+        made = evaluate.generations(self.loaded.model, self.source, len(self.source.prompts), step)
+        self.points.append((step, evaluate.numbers(made, ["accuracy"])["reward_mean"]))
+        self.seconds += time.monotonic() - started
+
+    def start(self, step: int, steps: int) -> None:
+        """Before the first update."""
+        del steps
+        self.measure(step)
+
+    def step(self, step: int, numbers: Mapping[str, float], times: Mapping[str, float]) -> None:
+        """After some updates."""
+        del numbers, times
+        if step % EVERY == 0:
+            self.measure(step)
+
+
+def curve(name: str, seed: int, steps: int) -> dict[str, Any]:
+    """Train once and return the recorded line."""
+    recipe = warmup.Recipe(seed=seed)
+    model = warmup.build(recipe, lambda step, loss: _tell(f"warming up, seed {seed}: {step}, loss {loss:.3f}"))
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "sums.jsonl"
+        data.write_text("".join(json.dumps(row) + "\n" for row in warmup.problems(recipe)), encoding="utf-8")
+        tables = configuration(name, seed, steps, Path(folder) / "run", model, data)
+        config = read.validate(tables)
+        watching = Curve(tables)
+        started = time.monotonic()
+        loop_run.train(config, read.algorithm(config), callbacks=[watching])
+        seconds = time.monotonic() - started - watching.seconds
+    reward = [round(value, 6) for _, value in watching.points]
+    return {
+        "algorithm": name,
+        "seed": seed,
+        "step": [step for step, _ in watching.points],
+        "reward": reward,
+        "start": reward[0],
+        "end": reward[-1],
+        "seconds": round(seconds, 1),
+        "samples": len(watching.source.prompts) * 8,
+        "learning_rate": tables["optimizer"]["learning_rate"],
+        "commit": commit()[0],
+        "cpu": cpu()[0],
+        "isa": rlkernels.build_info()["isa"],
+    }
+
+
+def _tell(words: str) -> None:
+    if sys.stdout.isatty():
+        print(f"\r{words}\x1b[K", end="", flush=True)
+
+
+def record(line: Mapping[str, Any]) -> None:
+    """Put the line in the place of the one of the same algorithm and seed; the file is replaced in one piece."""
+    RECORD.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.loads(text) for text in RECORD.read_text(encoding="utf-8").splitlines()] if RECORD.exists() else []
+    key = (line["algorithm"], line["seed"])
+    kept = [old for old in lines if (old["algorithm"], old["seed"]) != key]
+    draft = RECORD.with_suffix(".part")
+    ordered = sorted([*kept, line], key=lambda one: (one["algorithm"], one["seed"]))
+    draft.write_text("".join(json.dumps(one) + "\n" for one in ordered), encoding="utf-8")
+    draft.replace(RECORD)
+
+
+def main() -> None:
+    """Make the curves that are asked for, record each as it ends, and draw all that are recorded."""
+    known = [*registry.ALGORITHMS, CONTROL]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", choices=known, default=known, metavar="NAME")
+    parser.add_argument("--seeds", nargs="*", type=int, default=list(SEEDS))
+    parser.add_argument("--steps", type=int, default=90)
+    parser.add_argument("--render", action="store_true", help="draw what is recorded and do nothing else")
+    options = parser.parse_args()
+    if not options.render:
+        for name in options.only:
+            for seed in options.seeds:
+                line = curve(name, seed, options.steps)
+                record(line)
+                _tell("")
+                print(
+                    f"{name}, seed {seed}: {line['start']:.3f} -> {line['end']:.3f} in {line['seconds']} s", flush=True
+                )
+    subprocess.run([sys.executable, "-m", "gates", "report", str(RECORD), "--out", str(PICTURE)], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""`gates smoke`: what would train on a model, before a run is paid for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from reference.trainer.smoke import Report
+
+EXAMPLES = """Examples:
+
+gates smoke --tiny family=qwen3_next · gates smoke ./my-model --adapter rank=8 --adapter targets=q_proj,v_proj
+
+gates smoke mlx-community/Qwen3-0.6B-4bit --adapter kind=dora --json"""
+
+
+def smoke(
+    model: Annotated[str | None, typer.Argument(help="A model's folder, or an id in the Hugging Face cache.")] = None,
+    tiny: Annotated[
+        list[str] | None,
+        typer.Option("--tiny", metavar="KEY=VALUE", help="Build a tiny model instead; several times for several keys."),
+    ] = None,
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option("--adapter", metavar="KEY=VALUE", help="kind, rank, scale, targets, layers, embeddings, routers."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show a model's layers, its adapters' targets and counts; fail if anything but adapters would train."""
+    import dataclasses
+    import json
+
+    from gates.model import ConfigurationError
+
+    if (model is None) == (not tiny):
+        raise ConfigurationError("name one model: a folder, an id, or a tiny one with --tiny family=qwen3")
+    report = _run(
+        {"path": _known(model)} if model else _pairs("--tiny", tiny or []), _pairs("--adapter", adapter or [])
+    )
+    if as_json:
+        typer.echo(json.dumps({**dataclasses.asdict(report), "sound": report.sound}, indent=2, ensure_ascii=False))
+    else:
+        typer.echo(_text(report))
+    if not report.sound:
+        raise typer.Exit(1)
+
+
+def _known(model: str) -> str:
+    from gates.cli import setup
+
+    return str(setup.model(model))
+
+
+def _pairs(option: str, pairs: list[str]) -> dict[str, Any]:
+    """Return KEY=VALUE pairs as a mapping; values are JSON where they can be, `targets` are names between commas."""
+    import json
+
+    from gates.model import ConfigurationError
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigurationError(f"{option} {pair}: must be KEY=VALUE, such as {option} layers=2")
+        if key == "targets":
+            found[key] = [name for name in value.split(",") if name]
+            continue
+        try:
+            found[key] = json.loads(value)
+        except json.JSONDecodeError:
+            found[key] = value
+    return found
+
+
+def _run(spec: dict[str, Any], adapter: dict[str, Any]) -> Report:
+    from gates.model import ConfigurationError
+
+    try:
+        from reference.trainer import smoke as look
+    except ImportError as error:
+        raise ConfigurationError(f"the trainer needs MLX: pip install 'rl-gates[trainer]' ({error})") from None
+    try:
+        return look.run(spec, adapter)
+    except (ValueError, TypeError, NotImplementedError, FileNotFoundError) as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _text(report: Report) -> str:
+    counts = report.modules_per_layer
+    per_layer = f"{counts[0]} each" if len(set(counts)) == 1 else ", ".join(map(str, counts))
+    outside = f", {report.outside} outside" if report.outside else ""
+    rows = {
+        "model": report.model,
+        "family": report.family,
+        "layers": str(report.layers),
+        "targets": ", ".join(report.targets),
+        "modules": f"{per_layer}{outside}",
+        "adapters": ", ".join(f"{number} {kind}" for kind, number in report.adapter_types.items()),
+        "parameters": f"{report.total:,}",
+        "trainable": f"{report.trainable:,} ({report.trainable / report.total:.2%})",
+        "logits": f"{tuple(report.logits_shape)}, {'finite' if report.logits_finite else 'NOT FINITE'}",
+        "head apart": f"largest |difference| of the logits {report.head_difference:.1e}",
+    }
+    lines = [f"{name:11} {value}" for name, value in rows.items()]
+    return "\n".join([*lines, _verdict(report)])
+
+
+def _verdict(report: Report) -> str:
+    if report.strangers:
+        return f"FAILED: {len(report.strangers)} parameters that are no adapter's would train: {', '.join(report.strangers)}"
+    if not report.trainable:
+        return "FAILED: nothing would train"
+    return "Only adapters would train." if report.logits_finite else "FAILED: the logits are not finite"

@@ -1,0 +1,113 @@
+"""Mistakes in rollouts. Loaded in a worker only; each function takes the original and returns the mistaken one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx.utils import tree_map
+from mlx_lm.models.cache import ArraysCache
+
+from reference.trainer.rollout import fixed
+
+Fn = Callable[..., Any]
+
+
+def kept_over_updates(original: Fn) -> Fn:
+    """Keep a prompt's cache for ever: it is the right one until the weights change."""
+    kept: dict[bytes, Any] = {}
+
+    def mistaken(model: Any, prompt: Any) -> Any:
+        key = np.asarray(prompt).tobytes()
+        if key not in kept:
+            kept[key] = original(model, prompt)
+        found = kept[key]
+        return found._replace(cache=[_copy(layer) for layer in found.cache])
+
+    return mistaken
+
+
+def _copy(layer: Any) -> Any:
+    return type(layer).from_state(tree_map(lambda x: x, layer.state))
+
+
+def weights_baked_in(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+    """Compile without naming the weights: they become constants of the first call."""
+    return lambda model: mx.compile(fixed.step_of(model))
+
+
+def padding_visible(original: Fn) -> Fn:
+    """Let every row look at the padding before its text."""
+
+    def mistaken(columns: int, position: Any, padding: Any) -> Any:
+        return original(columns, position, mx.zeros_like(padding))
+
+    return mistaken
+
+
+def mask_forgets_padding(original: Fn) -> Fn:
+    """Position the rows rightly, and let attention look at the padding before their texts."""
+
+    def mistaken(layer: Any, padding: Any) -> Any:
+        made = original(layer, padding)
+        if not isinstance(made, ArraysCache):
+            made.left_padding = mx.zeros_like(made.left_padding)
+        return made
+
+    return mistaken
+
+
+def state_reads_padding(original: Fn) -> Fn:
+    """Pad as attention bears it, and let recurrent state run over the padding."""
+
+    def mistaken(layer: Any, padding: Any) -> Any:
+        made = original(layer, padding)
+        if isinstance(made, ArraysCache):
+            made.left_padding = None
+        return made
+
+    return mistaken
+
+
+def last_token_twice(original: Fn) -> Fn:
+    """Prefill the whole prompt, then feed its last token again for the first logits."""
+
+    def mistaken(model: Any, ids: Any, cache: Any) -> Any:
+        original(model, ids, cache)
+        return model(ids[:, -1:], cache=cache)[:, -1, :]
+
+    return mistaken
+
+
+def untempered_scores(original: Fn) -> Fn:
+    """Record log-probs at temperature 1 whatever the tokens were drawn at."""
+    return lambda logits, tokens, temperature: original(logits, tokens, temperature if not temperature else 1.0)
+
+
+def filters_dropped(original: Fn) -> Fn:
+    """Pass the temperature on and forget the filters."""
+
+    def mistaken(settings: Any) -> Any:
+        return original(settings) | {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+
+    return mistaken
+
+
+def history_without_prompt(original: Fn) -> Fn:
+    """Penalise what the completion repeats, but not what the prompt has said."""
+
+    def mistaken(request: Any, pairs: Any) -> Any:
+        return np.full_like(original(request, pairs), -1)
+
+    return mistaken
+
+
+def more_noise(original: Fn) -> Fn:
+    """Store keys and values in fewer bits than was asked for."""
+
+    def mistaken(prefilled: Any, bits: int | None) -> Any:
+        return original(prefilled, 2 if bits else bits)
+
+    return mistaken

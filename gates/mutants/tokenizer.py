@@ -1,0 +1,28 @@
+"""Mistakes between texts and tokens."""
+
+from gates.mutants.planting import in_trainer
+
+in_trainer(
+    "tokenizer.no-generation-prompt",
+    "data.prompts:encode",
+    "text:without_generation_prompt",
+    mistake="the chat template ends with the user's message, so the model is asked to go on as the user",
+    arises="apply_chat_template's default of add_generation_prompt=False",
+    caught_by=("tokenizer.equals-transformers",),
+)
+in_trainer(
+    "tokenizer.stripped-prompt",
+    "data.prompts:encode",
+    "text:stripped",
+    mistake="prompts lose the white space at their ends before they are encoded",
+    arises="a strip() in the reader of the data",
+    caught_by=("tokenizer.equals-transformers", "tokenizer.round-trip"),
+)
+in_trainer(
+    "tokenizer.special-tokens-dropped",
+    "data.text:decode",
+    "text:without_special_tokens",
+    mistake="decoding drops special tokens, so a reward never sees that the model spoke as somebody else",
+    arises="skip_special_tokens=True, the default of many decoders",
+    caught_by=("tokenizer.round-trip",),
+)

@@ -1,0 +1,1 @@
+"""Algorithms that learn from comparisons of completions, by the protocol of `reference.trainer.algorithms`."""

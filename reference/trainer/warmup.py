@@ -1,0 +1,147 @@
+"""A tiny model that half knows a few sums, by supervised steps in under a minute: what reinforcement learning starts from.
+
+Random weights earn no reward, so no policy gradient can move them. A model trained on right and wrong answers alike puts
+about that share of its probability on the right one: rewards vary within every group, and there is room above.
+"""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import filelock
+import mlx.core as mx
+import mlx_lm
+import numpy as np
+from mlx import nn, optimizers
+from mlx.utils import tree_flatten
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from reference import sums, tiny
+from reference.trainer import precise
+
+VERSION: Final = 1
+"""Part of every cache key; raise it whenever the same recipe gives another model."""
+
+MODEL: Final = {"hidden": 64, "heads": 4, "kv_heads": 2, "head_dim": 16, "intermediate": 128, "layers": 2, "gain": 1.0}
+"""A model spec of `reference.tiny`: wide enough to learn a hundred sums by heart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What the model is trained on.
+
+    The data are the first `problems` different plain sums of the stream of `data_seed`. A step reads `rows` of them, each with
+    its answer, or with probability `wrong` with another number.
+    """
+
+    problems: int = 64
+    steps: int = 350
+    rows: int = 64
+    learning_rate: float = 3e-3
+    wrong: float = 0.55
+    seed: int = 0
+    data_seed: int = 0
+    model: dict[str, Any] = field(default_factory=lambda: dict(MODEL))
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        if min(self.problems, self.steps, self.rows) < 1:
+            raise ValueError(f"problems, steps, rows are {self.problems}, {self.steps}, {self.rows}, must be >= 1")
+        if not 0 <= self.wrong < 1:
+            raise ValueError(f"wrong is {self.wrong}, must be in [0, 1)")
+
+
+def problems(recipe: Recipe) -> list[sums.Sum]:
+    """The recipe's sums, each once, in the order of the stream."""
+    found: dict[str, sums.Sum] = {}
+    count = recipe.problems
+    while len(found) < recipe.problems:
+        count *= 2
+        found = {row["prompt"]: row for row in sums.sums(recipe.data_seed, count, "plain")}
+    return list(found.values())[: recipe.problems]
+
+
+def build(recipe: Recipe, progress: Callable[[int, float], None] | None = None) -> Path:
+    """The folder of the warmed-up model, made now if it is not there yet; `progress` gets each step's number and loss.
+
+    Safe for several processes at once, like `tiny.build`. The bytes depend on the machine's arithmetic, the recipe's hash
+    does not.
+    """
+    content = json.dumps({"version": VERSION, "tiny": tiny.BUILDER_VERSION, **asdict(recipe)}, sort_keys=True)
+    folder = tiny.cache_folder() / f"warm-{hashlib.sha256(content.encode()).hexdigest()[:32]}"
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(folder.with_suffix(".lock")):
+        if not folder.is_dir():
+            _build_whole(recipe, folder, progress)
+    return folder
+
+
+def _build_whole(recipe: Recipe, folder: Path, progress: Callable[[int, float], None] | None) -> None:
+    half = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".half", dir=folder.parent))
+    try:
+        source = tiny.build(recipe.model)
+        shutil.copytree(source, half, dirs_exist_ok=True)
+        model, tokenizer = mlx_lm.load(str(source), trust_remote_code=False)[:2]
+        _train(model, tokenizer, recipe, progress or _quiet)
+        weights = {name: np.array(x) for name, x in tree_flatten(model.parameters())}
+        save_file(weights, half / "model.safetensors", metadata={"format": "mlx"})
+        half.chmod(0o755)
+        half.replace(folder)
+    except BaseException:
+        shutil.rmtree(half, ignore_errors=True)
+        raise
+
+
+def _quiet(step: int, loss: float) -> None:
+    """Tell nobody."""
+
+
+def _train(model: Any, tokenizer: Any, recipe: Recipe, progress: Callable[[int, float], None]) -> None:
+    rows = problems(recipe)
+    prompts = [tokenizer.encode(row["prompt"]) for row in rows]
+    answers = [row["answer"] for row in rows]
+    generator = np.random.Generator(np.random.Philox(key=recipe.seed))
+    optimizer = optimizers.Adam(recipe.learning_rate)
+
+    def loss(ids: mx.array, mask: mx.array) -> mx.array:
+        logits = model(ids[:, :-1]).astype(mx.float32)
+        values = mx.where(mask[:, 1:], nn.losses.cross_entropy(logits, ids[:, 1:]), 0.0)
+        return precise.tree_sum(values.reshape(1, -1))[0] / mask[:, 1:].sum()
+
+    step = nn.value_and_grad(model, loss)
+    for number in range(recipe.steps):
+        chosen = generator.permutation(len(rows))[: recipe.rows]
+        texts = [
+            (prompts[i], [*tokenizer.encode(str(_answer(answers[i], recipe.wrong, generator))), tokenizer.eos_token_id])
+            for i in chosen
+        ]
+        value, gradient = step(*_batch(texts))
+        optimizer.update(model, gradient)
+        mx.eval(model.parameters(), optimizer.state)
+        progress(number + 1, float(value))
+
+
+def _answer(right: int, wrong: float, generator: np.random.Generator) -> int:
+    if generator.random() >= wrong:
+        return right
+    return int(generator.integers(-98, 199))  # the range of plain sums
+
+
+def _batch(texts: list[tuple[list[int], list[int]]]) -> tuple[mx.array, mx.array]:
+    """Right-padded ids (B, L) and the mask (B, L) of the completion's tokens."""
+    width = max(len(prompt) + len(completion) for prompt, completion in texts)
+    ids: NDArray[np.int32] = np.zeros((len(texts), width), np.int32)
+    mask = np.zeros((len(texts), width), np.bool_)
+    for row, (prompt, completion) in enumerate(texts):
+        end = len(prompt) + len(completion)
+        ids[row, :end] = prompt + completion
+        mask[row, len(prompt) : end] = True
+    return mx.array(ids), mx.array(mask)
