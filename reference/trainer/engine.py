@@ -36,12 +36,13 @@ class Update:
 
 @dataclass(slots=True)
 class Learned:
-    """What the updates of one generation did. Arrays are (R, T) of the last pass, `entropy` only where it was computed."""
+    """What the updates of one generation did. Arrays are (R, T) of the last pass, `reference` and `entropy` where they were computed."""
 
     advantages: NDArray[np.float32]
     updates: list[Update] = field(default_factory=list)
     policy: NDArray[np.float32] | None = None
     old: NDArray[np.float32] | None = None
+    reference: NDArray[np.float32] | None = None
     entropy: NDArray[np.float32] | None = None
 
 
@@ -139,6 +140,7 @@ class Engine:
         shape = (len(generation.lengths), steps[0].parts[0].batch.width)
         learned.policy, learned.old = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         learned.entropy = np.zeros(shape, np.float32) if self.algorithm.needs_entropy else None
+        learned.reference = np.zeros(shape, np.float32) if self.algorithm.needs_reference else None
         share = getattr(getattr(self.algorithm, "settings", None), "entropy_share", 1.0)
         for each in steps:
             one = each
@@ -169,6 +171,8 @@ class Engine:
             raise ValueError("the arrays of a pass must be there before its parts")
         learned.policy[part.rows] = np.array(seen["policy"])
         learned.old[part.rows] = np.array(seen["policy"] if part.old is None else part.old)
+        if learned.reference is not None and part.reference is not None:
+            learned.reference[part.rows] = np.array(part.reference)
         if learned.entropy is not None:
             learned.entropy[part.rows] = np.array(seen["entropies"])
         return gradient, np.array([float(seen[name]) for name in ("value", "summand", "kl", "entropy")])
@@ -194,7 +198,7 @@ class Engine:
         def loss(part: Part) -> mx.array:
             return self.algorithm.loss(self._scored(part), one.whole).value
 
-        rows = engine_guard.offenders(self.model, one.parts, loss, engine_guard.alone)
+        rows = engine_guard.offenders(self.model, one.parts, loss, 2 if generation.group_size == 2 else 1)
         path = self.folder / f"nonfinite-step-{number}.json"
         engine_guard.record(path, generation, rows, number)
         if self.config.loop.nonfinite == "stop":

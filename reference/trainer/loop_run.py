@@ -16,6 +16,7 @@ from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.config.read import Config
 from reference.trainer.data import order, prompts, rows
 from reference.trainer.engine import Engine
+from reference.trainer.engine_pairs import PairSource
 from reference.trainer.engine_rollout import Generation, Source
 from reference.trainer.metrics import callbacks as telling
 from reference.trainer.metrics import lines, numbers
@@ -91,9 +92,15 @@ def sources(config: Config, tokenizer: Any) -> tuple[Source, Source | None, list
         return combine.score(functions, samples, group_size)
 
     eos = engine_rollout.eos_ids(tokenizer)
-    train = Source(tokenizer, split.train, config.rollout, eos, score)
-    validation = Source(tokenizer, split.validation, config.rollout, eos, score) if split.validation else None
-    return train, validation, [function.name for function in functions]
+    names = ["chosen"] if config.data.offline else [function.name for function in functions]
+
+    def of(part: list[prompts.Prompt]) -> Source:
+        chosen, rejected = config.data.chosen_column, config.data.rejected_column
+        if chosen is None or rejected is None:
+            return Source(tokenizer, part, config.rollout, eos, score)
+        return PairSource(tokenizer, part, config.rollout, eos, score, chosen_column=chosen, rejected_column=rejected)
+
+    return of(split.train), of(split.validation) if split.validation else None, names
 
 
 class Run:
@@ -186,7 +193,12 @@ class Run:
         if self.validation is None or not _due(number, self.config.loop.evaluate_every_steps):
             return
         made = evaluate.generations(self.model, self.validation, self.config.loop.prompts_per_step, number)
-        found = evaluate.numbers(made, self.names)
+        offline = self.config.data.offline
+        found = (
+            evaluate.margins(self.model, made, self.config.scoring_temperature())
+            if offline
+            else evaluate.numbers(made, self.names)
+        )
         self.files["evaluations"].write({"step": number, **found})
         for callback in callbacks:
             callback.evaluation(number, found)

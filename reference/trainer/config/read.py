@@ -45,6 +45,11 @@ class Config(sections.Section):
             )
         if self.rollout.kv_bits is not None and self.algorithm.old_logprobs == "stored":
             raise ValueError("algorithm.old_logprobs = 'stored' needs exact log-probs; remove rollout.kv_bits")
+        if self.data.offline and (self.rollout.samples_per_prompt != 2 or self.algorithm.old_logprobs == "stored"):
+            raise ValueError(
+                "data.chosen_column gives pairs that nobody sampled: set rollout.samples_per_prompt = 2 and "
+                "algorithm.old_logprobs = 'recompute'"
+            )
         if self.rollout.temperature == 0 and self.algorithm.old_logprobs == "stored":
             raise ValueError("algorithm.old_logprobs = 'stored' needs rollout.temperature > 0")
         return self
