@@ -89,7 +89,7 @@ KEYS = [
         "algorithm.max_resamples",
         1,
         with_={
-            "algorithm": {"name": "dapo", "settings": {"dynamic_sampling": True}},
+            "algorithm": {"name": "dapo", "settings": {"dynamic_sampling": "accuracy"}},
             "rewards": {"functions": [{"name": "accuracy"}]},
         },
     ),
@@ -109,7 +109,7 @@ KEYS = [
     Key("loop.minibatches", 2),
     Key("loop.evaluate_every_steps", 1, "evaluations"),
     Key("rewards.functions", [{"name": "regex", "pattern": "[aeiou]"}]),
-    Key("output.checkpoint_every_steps", 1, "files", with_=MORE),
+    Key("output.checkpoint_every_steps", 3, "files", with_=MORE),
     Key("output.keep_checkpoints", 1, "files", with_={"output": {"checkpoint_every_steps": 1}, **MORE}),
     Key("output.completions_every_steps", 1, "completions"),
     Key("output.completions_rows", 2, "completions", with_={"output": {"completions_every_steps": 1}}),
