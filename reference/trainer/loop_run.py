@@ -160,6 +160,7 @@ class Run:
             (self.config.rollout.seed + number) % 2**63
         )  # nothing here draws from it; a model's dropout would
         rate = loop_optimizer.learning_rate(self.config.optimizer, self.position.step, self.config.loop.steps)
+        mx.reset_peak_memory()
         generation = self.engine.generate(self._places, self.position.round)
         learned = self.engine.learn(generation, number, rate)
         self.position = state.Position(
