@@ -4,7 +4,8 @@ The engine knows the protocol and no algorithm. Every optimizer step divides by 
 gradients add up to the gradient of the whole step.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,16 @@ import numpy as np
 from mlx.utils import tree_map
 from numpy.typing import NDArray
 
-from reference.trainer import engine_guard, engine_parts, engine_rollout, engine_scores, logprobs, loop, loop_optimizer
+from reference.trainer import (
+    checkpointing,
+    engine_guard,
+    engine_parts,
+    engine_rollout,
+    engine_scores,
+    logprobs,
+    loop,
+    loop_optimizer,
+)
 from reference.trainer.algorithms import protocol
 from reference.trainer.config.read import Config
 from reference.trainer.engine_parts import Part, Step
@@ -84,10 +94,22 @@ class Engine:
         with self.clock("scoring"):
             learned = Learned(self._constants(generation, steps))
         loop_optimizer.set_learning_rate(self.optimizer, learning_rate)
-        with self.clock("updates"):
+        with self.clock("updates"), self._checkpointed():
             for _ in range(self.config.loop.iterations):
                 self._pass(generation, steps, step, learned)
         return learned
+
+    @contextlib.contextmanager
+    def _checkpointed(self) -> Iterator[None]:
+        """Per-layer checkpointing inside the block, if asked for: only a backward pass needs it, and a decode must not pay for it."""
+        if not self.config.model.checkpoint_layers:
+            yield
+            return
+        checkpointing.on(self.model)
+        try:
+            yield
+        finally:
+            checkpointing.off(self.model)
 
     def _constants(self, generation: Generation, steps: list[Step]) -> NDArray[np.float32]:
         """Fill in old, reference and sampling log-probs and the advantages, which are returned (R,)."""

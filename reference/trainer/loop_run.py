@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import mlx.core as mx
 
-from reference.trainer import audit, checkpointing, engine_rollout, evaluate, export, loop_optimizer, lora
+from reference.trainer import audit, engine_rollout, evaluate, export, loop_optimizer, lora
 from reference.trainer import model as models
 from reference.trainer.algorithms import protocol
 from reference.trainer.checkpoint import folders, layout, state, storage
@@ -75,7 +75,6 @@ def attach(model: Any, config: Config) -> None:
     except (ValueError, NotImplementedError) as error:
         raise ConfigurationError(f"[adapter]: {error}") from None
     lora.freeze(model)
-    (checkpointing.on if config.model.checkpoint_layers else checkpointing.off)(model)
     if config.model.adapter_path is not None:
         layout.load(Path(config.model.adapter_path), model)
 
@@ -228,7 +227,6 @@ class Run:
         """Close the files and take the adapters off, for the model may be used again in this process."""
         for file in self.files.values():
             file.close()
-        checkpointing.off(self.model)
         lora.detach(self.model)
 
 
