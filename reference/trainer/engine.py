@@ -4,7 +4,8 @@ The engine knows the protocol and no algorithm. Every optimizer step divides by 
 gradients add up to the gradient of the whole step.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,16 @@ import numpy as np
 from mlx.utils import tree_map
 from numpy.typing import NDArray
 
-from reference.trainer import engine_guard, engine_parts, engine_rollout, engine_scores, logprobs, loop, loop_optimizer
+from reference.trainer import (
+    checkpointing,
+    engine_guard,
+    engine_parts,
+    engine_rollout,
+    engine_scores,
+    logprobs,
+    loop,
+    loop_optimizer,
+)
 from reference.trainer.algorithms import protocol
 from reference.trainer.config.read import Config
 from reference.trainer.engine_parts import Part, Step
@@ -36,12 +46,13 @@ class Update:
 
 @dataclass(slots=True)
 class Learned:
-    """What the updates of one generation did. Arrays are (R, T) of the last pass, `entropy` only where it was computed."""
+    """What the updates of one generation did. Arrays are (R, T) of the last pass, `reference` and `entropy` where they were computed."""
 
     advantages: NDArray[np.float32]
     updates: list[Update] = field(default_factory=list)
     policy: NDArray[np.float32] | None = None
     old: NDArray[np.float32] | None = None
+    reference: NDArray[np.float32] | None = None
     entropy: NDArray[np.float32] | None = None
 
 
@@ -83,10 +94,22 @@ class Engine:
         with self.clock("scoring"):
             learned = Learned(self._constants(generation, steps))
         loop_optimizer.set_learning_rate(self.optimizer, learning_rate)
-        with self.clock("updates"):
+        with self.clock("updates"), self._checkpointed():
             for _ in range(self.config.loop.iterations):
                 self._pass(generation, steps, step, learned)
         return learned
+
+    @contextlib.contextmanager
+    def _checkpointed(self) -> Iterator[None]:
+        """Per-layer checkpointing inside the block, if asked for: only a backward pass needs it, and a decode must not pay for it."""
+        if not self.config.model.checkpoint_layers:
+            yield
+            return
+        checkpointing.on(self.model)
+        try:
+            yield
+        finally:
+            checkpointing.off(self.model)
 
     def _constants(self, generation: Generation, steps: list[Step]) -> NDArray[np.float32]:
         """Fill in old, reference and sampling log-probs and the advantages, which are returned (R,)."""
@@ -139,6 +162,7 @@ class Engine:
         shape = (len(generation.lengths), steps[0].parts[0].batch.width)
         learned.policy, learned.old = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         learned.entropy = np.zeros(shape, np.float32) if self.algorithm.needs_entropy else None
+        learned.reference = np.zeros(shape, np.float32) if self.algorithm.needs_reference else None
         share = getattr(getattr(self.algorithm, "settings", None), "entropy_share", 1.0)
         for each in steps:
             one = each
@@ -169,6 +193,8 @@ class Engine:
             raise ValueError("the arrays of a pass must be there before its parts")
         learned.policy[part.rows] = np.array(seen["policy"])
         learned.old[part.rows] = np.array(seen["policy"] if part.old is None else part.old)
+        if learned.reference is not None and part.reference is not None:
+            learned.reference[part.rows] = np.array(part.reference)
         if learned.entropy is not None:
             learned.entropy[part.rows] = np.array(seen["entropies"])
         return gradient, np.array([float(seen[name]) for name in ("value", "summand", "kl", "entropy")])
@@ -194,7 +220,7 @@ class Engine:
         def loss(part: Part) -> mx.array:
             return self.algorithm.loss(self._scored(part), one.whole).value
 
-        rows = engine_guard.offenders(self.model, one.parts, loss, engine_guard.alone)
+        rows = engine_guard.offenders(self.model, one.parts, loss, 2 if generation.group_size == 2 else 1)
         path = self.folder / f"nonfinite-step-{number}.json"
         engine_guard.record(path, generation, rows, number)
         if self.config.loop.nonfinite == "stop":

@@ -25,17 +25,15 @@ def finite(loss: float, gradient_norm: float) -> bool:
     return math.isfinite(loss) and math.isfinite(gradient_norm)
 
 
-def offenders(
-    model: Any, parts: Sequence[Part], loss: Callable[[Part], mx.array], one: Callable[[Part, int], Part]
-) -> list[int]:
-    """The rows whose own share of the loss, or its gradient, is not finite; each is computed alone, by `one(part, k)`."""
+def offenders(model: Any, parts: Sequence[Part], loss: Callable[[Part], mx.array], unit: int) -> list[int]:
+    """The rows whose own share of the loss, or its gradient, is not finite; each `unit` of rows is computed alone."""
     found: list[int] = []
     for part in parts:
-        for k, row in enumerate(part.rows.tolist()):
-            single = one(part, k)
+        for k in range(0, len(part.rows), unit):
+            single = alone(part, slice(k, k + unit))
             value, gradient = loop.loss_and_grad(model, functools.partial(loss, single))
             if not finite(float(value), loop.global_norm(gradient)):
-                found.append(row)
+                found += single.rows.tolist()
     return found
 
 
@@ -60,9 +58,8 @@ def record(path: Path, generation: Generation, rows: Sequence[int], step: int) -
     storage.write(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
 
 
-def alone(part: Part, k: int) -> Part:
-    """Row `k` of a part as a part of its own."""
-    some = slice(k, k + 1)
+def alone(part: Part, some: slice) -> Part:
+    """Some rows of a part as a part of their own."""
 
     def of(values: mx.array | None) -> mx.array | None:
         return None if values is None else values[some]

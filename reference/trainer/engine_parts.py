@@ -45,9 +45,11 @@ def cut(generation: Generation, minibatches: int, micro_batch_rows: int, max_len
     """The optimizer steps of one pass over the generation: prompts are dealt in order, a prompt's rows stay in one step.
 
     Every part has the same width, that of the longest completion, so that its sums have the same shape however the step is
-    cut. `micro_batch_rows` 0 is one part.
+    cut. `micro_batch_rows` 0 is one part; with two completions a prompt it is rounded up to an even number, for they may be a
+    pair, which is never split.
     """
     size = generation.group_size
+    micro_batch_rows += micro_batch_rows % 2 if size == 2 else 0
     width = max(int(generation.lengths.max(initial=0)), 1)
     window = float(generation.lengths.sum())
     steps: list[Step] = []

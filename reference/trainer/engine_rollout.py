@@ -11,6 +11,7 @@ from reference.trainer import rollout as rollouts
 from reference.trainer import sampling
 from reference.trainer.algorithms import protocol
 from reference.trainer.config import sections
+from reference.trainer.data import text
 from reference.trainer.data.prompts import Prompt
 from reference.trainer.rewards.samples import Sample
 from reference.trainer.rollout import table
@@ -83,8 +84,8 @@ def samples_of(
     made: list[Sample] = []
     for row, length in enumerate(result.lengths.tolist()):
         prompt = every[chosen[row // group_size]]
-        text = tokenizer.decode(result.tokens[row, : length - bool(result.ended[row])].tolist())
-        made.append(Sample(prompt.text, text, length, prompt.answer, row // group_size, prompt.row))
+        completion = text.decode(tokenizer, result.tokens[row, : length - bool(result.ended[row])].tolist())
+        made.append(Sample(prompt.text, completion, length, prompt.answer, row // group_size, prompt.row))
     return made
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from reference.trainer import logprobs, loop
 from reference.trainer.engine_rollout import Generation, Source
 
 
@@ -32,6 +33,23 @@ def numbers(made: Sequence[Generation], names: Sequence[str]) -> Mapping[str, fl
         **{f"reward_{name}_mean": _mean(values[:, n]) for n, name in enumerate(names)},
         "length_mean": float(np.concatenate([one.lengths for one in made]).mean()),
         "truncated_share": float((~np.concatenate([one.ended for one in made])).mean()),
+    }
+
+
+def margins(model: Any, made: Sequence[Generation], temperature: float) -> Mapping[str, float]:
+    """How far the policy prefers the chosen completions of pairs (chosen first) over the reference, in nats, and how often."""
+    found: list[np.ndarray[Any, Any]] = []
+    for one in made:
+        prompts = [one.prompts[row // 2].ids for row in range(len(one.lengths))]
+        batch = logprobs.pack(prompts, one.tokens, one.lengths)
+        policy = np.array(loop.old_logprobs(model, batch, temperature), np.float64)
+        sums = (policy - np.array(loop.reference_logprobs(model, batch, temperature), np.float64)).sum(axis=1)
+        found.append(sums[0::2] - sums[1::2])
+    every = np.concatenate(found)
+    return {
+        "prompts": float(len(every)),
+        "margin_mean": float(every.mean()),
+        "margin_positive_share": float((every > 0).mean()),
     }
 
 

@@ -18,4 +18,6 @@ def run(config: Config, adapter: Path | None, *, base: bool) -> dict[str, Any]:
         train, validation, names = loop_run.sources(config, loaded.tokenizer)
         source = validation or train
         made = evaluate.generations(loaded.model, source, config.loop.prompts_per_step, 0)
+        if config.data.offline:
+            return {"adapter": str(folder or ""), **evaluate.margins(loaded.model, made, config.scoring_temperature())}
     return {"adapter": str(folder or ""), **evaluate.numbers(made, names)}

@@ -12,7 +12,7 @@ from reference.trainer.adapters import files
 from reference.trainer.checkpoint import folders
 from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.config.read import Config
-from reference.trainer.data import prompts
+from reference.trainer.data import prompts, text
 from reference.trainer.engine_rollout import eos_ids, request
 
 
@@ -53,7 +53,7 @@ def run(config: Config, texts: Sequence[str], adapter: Path | None, *, base: boo
     with policy(config, adapter, base=base) as loaded:
         data = config.data
         every = prompts.make(
-            [{"prompt": text} for text in texts],
+            [{"prompt": one} for one in texts],
             loaded.tokenizer,
             prompt_column="prompt",
             answer_column="answer",
@@ -72,7 +72,7 @@ def run(config: Config, texts: Sequence[str], adapter: Path | None, *, base: boo
             {
                 "prompt": texts[place],
                 "sample": sample,
-                "completion": loaded.tokenizer.decode(tokens[: length - ended]),
+                "completion": text.decode(loaded.tokenizer, tokens[: length - ended]),
                 "tokens": tokens,
                 "ended": ended,
                 "logprob": float(result.behaviour[row, :length].sum()),

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import mlx.core as mx
 
-from reference.trainer import audit, checkpointing, engine_rollout, evaluate, export, loop_optimizer, lora
+from reference.trainer import audit, engine_rollout, evaluate, export, loop_optimizer, lora
 from reference.trainer import model as models
 from reference.trainer.algorithms import protocol
 from reference.trainer.checkpoint import folders, layout, state, storage
@@ -16,6 +16,7 @@ from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.config.read import Config
 from reference.trainer.data import order, prompts, rows
 from reference.trainer.engine import Engine
+from reference.trainer.engine_pairs import PairSource
 from reference.trainer.engine_rollout import Generation, Source
 from reference.trainer.metrics import callbacks as telling
 from reference.trainer.metrics import lines, numbers
@@ -74,7 +75,6 @@ def attach(model: Any, config: Config) -> None:
     except (ValueError, NotImplementedError) as error:
         raise ConfigurationError(f"[adapter]: {error}") from None
     lora.freeze(model)
-    (checkpointing.on if config.model.checkpoint_layers else checkpointing.off)(model)
     if config.model.adapter_path is not None:
         layout.load(Path(config.model.adapter_path), model)
 
@@ -91,9 +91,15 @@ def sources(config: Config, tokenizer: Any) -> tuple[Source, Source | None, list
         return combine.score(functions, samples, group_size)
 
     eos = engine_rollout.eos_ids(tokenizer)
-    train = Source(tokenizer, split.train, config.rollout, eos, score)
-    validation = Source(tokenizer, split.validation, config.rollout, eos, score) if split.validation else None
-    return train, validation, [function.name for function in functions]
+    names = ["chosen"] if config.data.offline else [function.name for function in functions]
+
+    def of(part: list[prompts.Prompt]) -> Source:
+        chosen, rejected = config.data.chosen_column, config.data.rejected_column
+        if chosen is None or rejected is None:
+            return Source(tokenizer, part, config.rollout, eos, score)
+        return PairSource(tokenizer, part, config.rollout, eos, score, chosen_column=chosen, rejected_column=rejected)
+
+    return of(split.train), of(split.validation) if split.validation else None, names
 
 
 class Run:
@@ -153,6 +159,7 @@ class Run:
             (self.config.rollout.seed + number) % 2**63
         )  # nothing here draws from it; a model's dropout would
         rate = loop_optimizer.learning_rate(self.config.optimizer, self.position.step, self.config.loop.steps)
+        mx.reset_peak_memory()
         generation = self.engine.generate(self._places, self.position.round)
         learned = self.engine.learn(generation, number, rate)
         self.position = state.Position(
@@ -186,7 +193,12 @@ class Run:
         if self.validation is None or not _due(number, self.config.loop.evaluate_every_steps):
             return
         made = evaluate.generations(self.model, self.validation, self.config.loop.prompts_per_step, number)
-        found = evaluate.numbers(made, self.names)
+        offline = self.config.data.offline
+        found = (
+            evaluate.margins(self.model, made, self.config.scoring_temperature())
+            if offline
+            else evaluate.numbers(made, self.names)
+        )
         self.files["evaluations"].write({"step": number, **found})
         for callback in callbacks:
             callback.evaluation(number, found)
@@ -215,7 +227,6 @@ class Run:
         """Close the files and take the adapters off, for the model may be used again in this process."""
         for file in self.files.values():
             file.close()
-        checkpointing.off(self.model)
         lora.detach(self.model)
 
 

@@ -108,6 +108,27 @@ def test_files_that_are_no_configuration(tmp_path: Path, content: bytes | None, 
 
 
 @pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ({"algorithm": {"name": "online_dpo"}}, "group_size is 4, must be 2"),
+        ({"algorithm": {"name": "rloo"}, "rollout": {"samples_per_prompt": 1}}, "group_size"),
+        (
+            {
+                "algorithm": {"name": "dapo", "settings": {"dynamic_sampling": "accuracy"}},
+                "rewards": {"functions": [{"name": "regex", "pattern": "a"}]},
+            },
+            "dynamic_sampling is 'accuracy'",
+        ),
+    ],
+    ids=["pairs", "others", "accuracy"],
+)
+def test_algorithms_are_tried_on_the_shape_of_the_rewards(raw: dict[str, Any], words: str) -> None:
+    """A group size or a reward function that the algorithm cannot do with is told before a model loads."""
+    with pytest.raises(ConfigurationError, match=words):
+        read.algorithm(read.validate(raw))
+
+
+@pytest.mark.parametrize(
     ("section", "words"),
     [
         ({"name": "grop"}, "did you mean 'grpo'"),

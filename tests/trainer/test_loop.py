@@ -35,7 +35,7 @@ ENGINE = (
     "data/*.py",
     "rollout/*.py",
 )
-CONCRETE = {f"reference.trainer.algorithms.{name.replace('-', '_')}" for name in ALGORITHMS}
+CONCRETE = {kind.__module__ for kind, _ in ALGORITHMS.values()}
 
 
 class TestImports:

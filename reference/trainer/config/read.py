@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
+from reference.trainer.algorithms import protocol
 from reference.trainer.config import errors, functions, sections
 from reference.trainer.config.errors import ConfigurationError
 
@@ -45,6 +47,11 @@ class Config(sections.Section):
             )
         if self.rollout.kv_bits is not None and self.algorithm.old_logprobs == "stored":
             raise ValueError("algorithm.old_logprobs = 'stored' needs exact log-probs; remove rollout.kv_bits")
+        if self.data.offline and (self.rollout.samples_per_prompt != 2 or self.algorithm.old_logprobs == "stored"):
+            raise ValueError(
+                "data.chosen_column gives pairs that nobody sampled: set rollout.samples_per_prompt = 2 and "
+                "algorithm.old_logprobs = 'recompute'"
+            )
         if self.rollout.temperature == 0 and self.algorithm.old_logprobs == "stored":
             raise ValueError("algorithm.old_logprobs = 'stored' needs rollout.temperature > 0")
         return self
@@ -139,10 +146,29 @@ def algorithm(config: Config) -> Any:
     """The algorithm object of a configuration; the only place that knows algorithms by name.
 
     Raises:
-        ConfigurationError: the name or one of its settings is unknown or impossible.
+        ConfigurationError: the name or one of its settings is unknown or impossible, or does not go with the group size or the
+            reward functions.
     """
     registry = importlib.import_module("reference.trainer.algorithms.registry")  # a command's choice, not the engine's
     try:
-        return registry.create(config.algorithm.name, config.algorithm.settings)
+        made = registry.create(config.algorithm.name, config.algorithm.settings)
+        _try(made, config)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigurationError(f"[algorithm]: {error}") from None
+    return made
+
+
+def _try(made: protocol.Algorithm, config: Config) -> None:
+    """Ask for advantages of made-up rewards in the configuration's shape, so that what does not fit is told before a run."""
+    size = config.rollout.samples_per_prompt
+    names = ["chosen"] if config.data.offline else [function.name for function in config.rewards.functions]
+    values = np.tile(np.arange(size, dtype=np.float64)[:, None], (2, len(names)))
+    rewards = protocol.Rewards(
+        values=values,
+        weights=np.ones(len(names)),
+        group_size=size,
+        lengths=np.ones(2 * size, np.int64),
+        accuracy=names.index("accuracy") if "accuracy" in names else None,
+    )
+    made.keep(rewards)
+    made.advantages(rewards, old_kl=np.zeros(2 * size))

@@ -71,6 +71,9 @@ class Data(Section):
     sums_seed: Seed = 0
     prompt_column: str = "prompt"
     answer_column: str = "answer"
+    chosen_column: str | None = None
+    """With `rejected_column`: completions that come with the data, so that nothing is sampled (DPO)."""
+    rejected_column: str | None = None
     chat: bool = False
     system_prompt: str = ""
     max_prompt_tokens: Number = 1024
@@ -85,9 +88,16 @@ class Data(Section):
         if (self.kind == "sums") == (self.path is not None):
             need = "has no path" if self.kind == "sums" else "needs a path"
             raise ValueError(f"data of kind {self.kind!r} {need}")
+        if (self.chosen_column is None) != (self.rejected_column is None):
+            raise ValueError("chosen_column and rejected_column go together; give both or none")
         if self.system_prompt and not self.chat:
             raise ValueError("system_prompt needs chat = true")
         return self
+
+    @property
+    def offline(self) -> bool:
+        """Whether pairs of completions come with the data."""
+        return self.chosen_column is not None
 
 
 class Rollout(Section):

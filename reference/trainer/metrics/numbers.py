@@ -108,15 +108,32 @@ def _distribution(generation: Generation, learned: Learned, bounds: tuple[float,
         return {}
     width = learned.policy.shape[1]
     live = np.arange(width)[None, :] < generation.lengths[:, None]
-    numbers = {"entropy_sampled": -float(generation.tempered[:, :width][live].mean())}
+    sampled = bool(np.isfinite(generation.tempered[:, :width][live]).all())  # pairs of the data were sampled by nobody
+    numbers = {"entropy_sampled": -float(generation.tempered[:, :width][live].mean())} if sampled else {}
     if learned.entropy is not None:
         numbers["entropy"] = float(learned.entropy[live].astype(np.float64).mean())
     policy = learned.policy.astype(np.float64)
     ratio = _statistics(policy, learned.old.astype(np.float64), learned.advantages, generation.lengths, bounds)
-    sampler = _statistics(policy, generation.tempered[:, :width], learned.advantages, generation.lengths, bounds)
     numbers |= {f"ratio_{name}": ratio[name] for name in (*RATIO, *SHARES)}
     numbers |= {f"ratio_{name}": ratio[name] for name in ("min_sequence_ratio", "max_sequence_ratio")}
+    numbers |= _margins(learned, live)
+    if not sampled:
+        return numbers
+    sampler = _statistics(policy, generation.tempered[:, :width], learned.advantages, generation.lengths, bounds)
     return numbers | {f"sampler_{name}": sampler[name] for name in RATIO}
+
+
+def _margins(learned: Learned, live: NDArray[np.bool_]) -> Numbers:
+    """How far the chosen completion of a pair is preferred to the rejected one, over the reference, in nats; and how often.
+
+    There where the advantages are preferences (+1 and -1 in pairs) and the reference is known; of the last pass.
+    """
+    signs = learned.advantages
+    if learned.reference is None or learned.policy is None or len(signs) % 2 or not np.isin(signs, (-1, 0, 1)).all():
+        return {}
+    ratios = np.where(live, learned.policy.astype(np.float64) - learned.reference, 0.0).sum(axis=1)
+    margins = (ratios * signs).reshape(-1, 2).sum(axis=1)[np.abs(signs).reshape(-1, 2).sum(axis=1) == 2]
+    return {"margin_mean": _mean(margins), "margin_positive_share": _mean((margins > 0).astype(np.float64))}
 
 
 def _statistics(

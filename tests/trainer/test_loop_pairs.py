@@ -1,0 +1,107 @@
+"""Preferences through the same engine: pairs that come with the data, pairs of rollouts, the best of a group."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import runs
+
+from reference.trainer import loop_run
+from reference.trainer.config import read
+from reference.trainer.config.errors import ConfigurationError
+from reference.trainer.data.rows import DataError
+
+COLUMNS = {"chosen_column": "chosen", "rejected_column": "rejected"}
+
+
+def _pairs(folder: Path, rows: list[dict[str, Any]] | None = None, **changed: Any) -> read.Config:
+    folder.mkdir(parents=True, exist_ok=True)
+    made = [{"prompt": f"{n}+1=", "chosen": str(n + 1), "rejected": "no, never"} for n in range(12)]
+    path = folder.parent / "pairs.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows or made))
+    sections: dict[str, Any] = {
+        "data": {"kind": "jsonl", "path": str(path), **COLUMNS},
+        "rollout": {"samples_per_prompt": 2, "max_tokens": 12},
+        "algorithm": {"name": "dpo", "settings": {}},
+        "loop": {"steps": 6, "prompts_per_step": 4, "micro_batch_rows": 3},
+    }
+    return runs.config(
+        folder, **{name: {**sections.get(name, {}), **changed.get(name, {})} for name in sections | changed}
+    )
+
+
+def test_dpo_prefers_what_was_chosen(tmp_path: Path) -> None:
+    """From adapters that change nothing the margin is 0 and the loss log 2; then the margin grows, on validation pairs too."""
+    config = _pairs(tmp_path / "run", adapter={"b_std": 0.0})
+    runs.train(config)
+    lines = runs.lines(tmp_path / "run")
+    assert lines[0]["loss"] == pytest.approx(np.log(2), rel=1e-6)
+    assert lines[0]["margin_mean"] == 0.0
+    assert lines[-1]["margin_mean"] > 1.0
+    assert "sampler_mean" not in lines[0]
+    first, last = runs.lines(tmp_path / "run", "evaluations")
+    assert last["margin_mean"] > first["margin_mean"] > 0
+    used = json.loads((tmp_path / "run" / "used.json").read_text())
+    assert used["rollout_paths"] == ["offline"]
+
+
+def test_pairs_stand_as_the_data_says(tmp_path: Path) -> None:
+    """Chosen first, its end token last, cut where the longest completion ends."""
+    rows = [{"prompt": "a", "chosen": "12", "rejected": "x" * 40}, {"prompt": "b", "chosen": "", "rejected": "1"}]
+    config = _pairs(
+        tmp_path / "run",
+        rows,
+        data={"validation_rows": 0, "shuffle": False},
+        loop={"evaluate_every_steps": 0, "prompts_per_step": 2},
+    )
+    run = loop_run.Run(config, read.algorithm(config), resume=False)
+    made = run.engine.generate(run._places, 0)
+    learned = run.engine.learn(made, 1, 1e-3)
+    run.close()
+    decoded = [run.tokenizer.decode(row[row >= 0].tolist()) for row in made.tokens]
+    assert decoded[0] == "12<|im_end|>"
+    assert decoded[2] == "<|im_end|>"
+    assert made.ended.tolist() == [True, False, True, True]
+    assert made.lengths[1] == 12
+    assert learned.advantages.tolist() == [1, -1, 1, -1]
+
+
+@pytest.mark.parametrize("name", ["online_dpo", "best_of_n"])
+def test_preferences_of_rollouts(tmp_path: Path, name: str) -> None:
+    """Two rollouts a prompt make a pair or a winner; an odd micro-batch never splits them, and the result is the unsplit one's."""
+    losses = []
+    for rows in (0, 3):
+        config = runs.config(
+            tmp_path / f"run{rows}",
+            rollout={"samples_per_prompt": 2},
+            algorithm={"name": name, "settings": {}},
+            loop={"steps": 2, "prompts_per_step": 4, "micro_batch_rows": rows, "evaluate_every_steps": 0},
+        )
+        runs.train(config)
+        losses.append([line["loss"] for line in runs.lines(tmp_path / f"run{rows}")])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert ("margin_mean" in runs.lines(tmp_path / "run0")[0]) == (name == "online_dpo")
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"rollout": {"samples_per_prompt": 4}}, r"set rollout\.samples_per_prompt = 2"),
+        ({"data": {"rejected_column": None}}, "go together; give both or none"),
+    ],
+    ids=["samples", "column"],
+)
+def test_half_a_pair_is_refused(tmp_path: Path, changed: dict[str, Any], words: str) -> None:
+    """Before anything is loaded."""
+    with pytest.raises(ConfigurationError, match=words):
+        _pairs(tmp_path / "run", **changed)
+
+
+def test_a_missing_completion_is_named(tmp_path: Path) -> None:
+    """By the row's number and the column."""
+    rows = [{"prompt": "a", "chosen": "1"}, {"prompt": "b", "chosen": "1"}, {"prompt": "c", "chosen": "2"}]
+    config = _pairs(tmp_path / "run", rows, data={"validation_rows": 0}, loop={"evaluate_every_steps": 0, "steps": 1})
+    with pytest.raises(DataError, match=r"row \d: 'rejected' must be the text of a completion"):
+        runs.train(config)

@@ -1,0 +1,239 @@
+"""Metrics: what the numbers of a step are, and where they go."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import runs
+
+from reference.oracle import ratio as oracle
+from reference.trainer.algorithms import protocol
+from reference.trainer.config import sections
+from reference.trainer.config.errors import ConfigurationError
+from reference.trainer.data.prompts import Prompt
+from reference.trainer.engine import Learned, Update
+from reference.trainer.engine_rollout import Generation
+from reference.trainer.metrics import callbacks, numbers
+from reference.trainer.metrics.clock import Clock
+from reference.trainer.rewards.samples import Sample
+
+NAN = float("nan")
+
+
+def _generation(values: list[list[float]], lengths: list[int], ended: list[bool]) -> Generation:
+    """Two prompts with two completions each, rewards by two functions of weights 1 and 2."""
+    prompts = [Prompt(n, "p", np.array([1], np.int32), None, {}) for n in range(2)]
+    tempered = -np.arange(1.0, 13.0).reshape(4, 3) / 10
+    return Generation(
+        prompts=prompts,
+        samples=[Sample("p", "c", n, None, row // 2, {}) for row, n in enumerate(lengths)],
+        rewards=protocol.Rewards(np.array(values), np.array([1.0, 2.0]), 2, np.array(lengths)),
+        tokens=np.zeros((4, 3), np.int32),
+        lengths=np.array(lengths),
+        ended=np.array(ended),
+        model=tempered,
+        tempered=tempered,
+        behaviour=tempered,
+        rounds=3,
+        taken=6,
+        dropped=4,
+    )
+
+
+GENERATION = _generation([[1, 0], [0, 0.5], [1, NAN], [NAN, NAN]], [3, 1, 2, 3], [True, True, False, False])
+
+
+def test_the_numbers_by_hand() -> None:
+    """Rewards 1, 1, 1 and unscored: mean 1, one group without a spread, and so on, all written out."""
+    learned = Learned(np.array([1, -1, 0.5, 0], np.float32))
+    learned.updates = [
+        Update(1, 2, 3, 4, 5, skipped=False),
+        Update(3, 2, 1, 0, 1, skipped=False),
+        Update(NAN, 0, 0, 0, 0, skipped=True),
+    ]
+    found = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.2, 0.2))
+    expected = {
+        "learning_rate": 0.1,
+        "loss": 2,
+        "loss_policy": 2,
+        "loss_kl": 2,
+        "loss_entropy": 2,
+        "gradient_norm": 3,
+        "updates": 2,
+        "updates_skipped": 1,
+        "reward_mean": 1,
+        "reward_std": 0,
+        "unscored_share": 0.25,
+        "reward_a_mean": 2 / 3,
+        "reward_b_mean": 0.25,
+        "reward_b_std": 0.25,
+        "zero_variance_groups": 2,
+        "advantage_mean": 0.125,
+        "advantage_max_abs": 1,
+        "tokens": 9,
+        "length_mean": 2.25,
+        "length_min": 1,
+        "length_max": 3,
+        "truncated_share": 0.5,
+        "rollouts": 3,
+        "groups_kept": 2,
+        "groups_dropped": 4,
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert "ratio_mean" not in found
+
+
+def test_ratios_are_the_oracles() -> None:
+    """The statistics of policy against old, on completion tokens only, are the oracle's; padding may hold anything."""
+    rng = np.random.default_rng(0)
+    old = rng.normal(-2, 1, (4, 3)).astype(np.float32)
+    policy = old + rng.normal(0, 0.3, (4, 3)).astype(np.float32)
+    policy[1, 1:] = np.nan
+    learned = Learned(np.array([1, -1, 1, -1], np.float32), policy=policy, old=old)
+    found = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.2, 0.3))
+    mask = np.arange(3) < np.array([3, 1, 2, 3])[:, None]
+    d = (policy.astype(np.float64) - old)[mask]
+    assert found["ratio_mean"] == pytest.approx(float(np.exp(d).mean()))
+    assert found["ratio_max_abs"] == pytest.approx(float(np.abs(d).max()))
+    assert found["ratio_outside_high"] == pytest.approx(float((np.exp(d) > 1.3).mean()))
+    gains = np.repeat([1, -1, 1, -1], [3, 1, 2, 3])
+    assert found["ratio_clipped_high"] == pytest.approx(float(((np.exp(d) > 1.3) & (gains > 0)).mean()))
+    assert found["entropy_sampled"] == pytest.approx(-float(GENERATION.tempered[mask].mean()))
+    assert oracle.__name__.endswith("ratio")
+
+
+def test_a_clock_adds_up_and_starts_again() -> None:
+    """Two blocks of one phase are one number; reading sets it back."""
+    clock = Clock()
+    for _ in range(2):
+        with clock("a"):
+            pass
+    with clock("b"):
+        pass
+    first = clock.read()
+    assert set(first) == {"a", "b"}
+    assert all(value >= 0 for value in first.values())
+    assert clock.read() == {}
+
+
+def test_every_line_is_valid_json_with_every_number(tmp_path: Path) -> None:
+    """A step's line has the numbers that the issue names, and no NaN or Infinity outside a string."""
+    runs.train(runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 1}))
+    text = (tmp_path / "run" / "metrics.jsonl").read_text()
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    (line,) = [json.loads(one, parse_constant=refuse) for one in text.splitlines()]
+    wanted = {"loss", "loss_policy", "loss_kl", "reward_mean", "reward_std", "reward_low_mean", "reward_low_std"}
+    wanted |= {
+        "advantage_mean",
+        "ratio_mean",
+        "ratio_p99_abs",
+        "ratio_clipped_low",
+        "ratio_clipped_high",
+        "entropy_sampled",
+    }
+    wanted |= {"length_mean", "truncated_share", "zero_variance_groups", "sampler_mult_err", "ratio_max_sequence_ratio"}
+    assert wanted <= set(line)
+    (times,) = runs.lines(tmp_path / "run", "timings")
+    assert {"seconds_rollout", "seconds_scoring", "seconds_updates", "tokens_per_second", "peak_device_bytes"} <= set(
+        times
+    )
+
+
+def test_entropy_where_the_algorithm_needs_it(tmp_path: Path) -> None:
+    """With an entropy bonus the exact entropy is there, near its estimate from the samples; without, it is not."""
+    settings = {"entropy_bonus": 0.01}
+    config = runs.config(tmp_path / "a", algorithm={"settings": settings}, loop={"steps": 1, "evaluate_every_steps": 0})
+    runs.train(config)
+    (line,) = runs.lines(tmp_path / "a")
+    assert line["entropy"] == pytest.approx(line["entropy_sampled"], rel=0.3)
+    assert line["loss_entropy"] != 0
+
+
+class TestSinks:
+    """Where the numbers go."""
+
+    def test_tensorboard(self, tmp_path: Path) -> None:
+        """Event files appear, and hold the names of the metrics."""
+        pytest.importorskip("tensorboardX")
+        config = runs.config(
+            tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 2}, output={"tensorboard": True}
+        )
+        runs.train(config, told=callbacks.chosen(config.output, {}))
+        (file,) = (tmp_path / "run" / "tensorboard").glob("events*")
+        content = file.read_bytes()
+        assert b"reward_mean" in content
+        assert b"validation/reward_mean" in content
+
+    @pytest.mark.parametrize(
+        ("key", "module", "remedy"),
+        [("tensorboard", "tensorboardX", r"rl-gates\[log\]"), ("wandb", "wandb", "pip install wandb")],
+    )
+    def test_a_missing_library_is_told_with_its_remedy(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str, module: str, remedy: str
+    ) -> None:
+        """Before anything is trained."""
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ConfigurationError, match=remedy):
+            callbacks.chosen(sections.Output.model_validate({"folder": str(tmp_path), key: True}), {})
+
+    def test_wandb_is_offline(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """The run is started in offline mode in the run's folder, and gets every number (by a stand-in for the library)."""
+        calls: list[tuple[str, Any]] = []
+
+        class Fake:
+            def init(self, **options: Any) -> "Fake":
+                calls.append(("init", options))
+                return self
+
+            def log(self, values: Any, step: int) -> None:
+                calls.append(("log", (step, values)))
+
+            def finish(self) -> None:
+                calls.append(("finish", None))
+
+        monkeypatch.setitem(sys.modules, "wandb", Fake())
+        output = sections.Output.model_validate({"folder": str(tmp_path), "wandb": True, "console": False})
+        (sink,) = callbacks.chosen(output, {"a": 1})
+        with callbacks.telling([sink], 0, 1):
+            sink.step(1, {"loss": 2.0}, {"seconds": 3.0})
+        assert calls[0][1]["mode"] == "offline"
+        assert calls[0][1]["dir"] == str(tmp_path)
+        assert calls[1:] == [("log", (1, {"loss": 2.0, "seconds": 3.0})), ("finish", None)]
+
+    def test_the_console_is_quiet_where_there_is_no_terminal(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Not a byte."""
+        sink = callbacks.Console()
+        with callbacks.telling([sink], 0, 1):
+            sink.step(1, {"loss": 1.0}, {})
+            sink.completions(1, [{"prompt": "a", "completion": "[red]b", "reward": 1.0}])
+        assert capsys.readouterr() == ("", "")
+
+    def test_the_console_shows_completions_as_they_are(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """On a terminal, what looks like markup is text."""
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("TERM", "xterm")
+        sink = callbacks.Console()
+        with callbacks.telling([sink], 0, 1):
+            sink.step(1, {"loss": 1.0}, {})
+            sink.completions(1, [{"prompt": "a", "completion": "[red]b", "reward": 1.0}])
+        assert "[red]b" in capsys.readouterr().err
+
+    def test_callbacks_end_whatever_happens(self) -> None:
+        """A run that stops in the middle still closes what was opened."""
+        ended: list[int] = []
+
+        class Ending(callbacks.Callback):
+            def end(self) -> None:
+                ended.append(1)
+
+        with pytest.raises(KeyError), callbacks.telling([Ending(), Ending()], 0, 1):
+            raise KeyError
+        assert ended == [1, 1]
