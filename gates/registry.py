@@ -26,6 +26,7 @@ FAMILIES = (
     "rollout",
     "ratio",
     "ratios",
+    "scoring",
     "trainer",
     "tokenizer",
     "training",

@@ -159,18 +159,21 @@ class _Bench:
             if cause == "absent" and job.subject.remedy:
                 reason = f"{reason}; {job.subject.remedy}"
             return Judged(Verdict(job.gate.id, job.subject.name, job.case.name, seed, status, cause, reason))
-        calls = worker.patched_calls
+        before = {id(worker): (worker, worker.patched_calls)}  # and every worker that takes over after a crash
         patience = REAL_MODEL_PATIENCE if self.options.model else 1.0
 
         def caller(
             op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
         ) -> Outcome:
             limit_s = job.case.limit_s * patience if kill_after_s is None else kill_after_s
-            return self._worker(job.subject).call(op, inputs, limit_s=limit_s, layout=layout)
+            serving = self._worker(job.subject)
+            before.setdefault(id(serving), (serving, 0))
+            return serving.call(op, inputs, limit_s=limit_s, layout=layout)
 
         verdict = judge(job, caller, worker.hello, self.options)
         self._note_models(job)
-        return Judged(verdict, worker.hello, worker.patched_calls - calls, dict(self.models))
+        calls = sum(used.patched_calls - count for used, count in before.values())
+        return Judged(verdict, worker.hello, calls, dict(self.models))
 
     def _note_models(self, job: Job) -> None:
         """Ask for the content hash of every model that a verdict rests on, once."""

@@ -251,6 +251,9 @@ def parameter(name: str) -> str:
     return name if name.endswith((".A_log", ".dt_bias")) else f"{name}.weight"
 
 
+# At the defaults, seeds 0 and 1, 4 plain prompts x 8 samples x 24 tokens: mean entropy in nats at temperature 1 and 0.7, and the
+# largest |decode - full forward| of the logits with MLX's own BLAS:
+#   llama 3.62, 2.49, 0    qwen3_moe 3.64, 2.55, 0    gemma3_text 3.51, 2.25, 8e-6    qwen3_next 3.68, 2.58, 0    qwen3_5 3.68, 2.56, 0
 _EXPERTS: Final[Mapping[str, int]] = {"experts": 4, "experts_per_token": 2, "expert_intermediate": 32}
 FAMILIES: Final[Mapping[str, Family]] = {
     "qwen3": Family("Qwen3ForCausalLM", {}, _common, _qwen3),

@@ -22,6 +22,7 @@ README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
 COMMANDS = [line for kind, block in BLOCKS if not kind for line in block.splitlines() if line.startswith("gates ")]
 TARGETS = {a or b for a, b in re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", README, re.MULTILINE)}
+ON_PURPOSE = {"versus"}  # six gigabytes of peers and a quiet machine; its rows are tested in tests/test_versus.py
 EXPECTED = {"gates check loss.grpo --subject mlxrl --require mlxrl": 1}  # its departures are real
 
 
@@ -45,7 +46,7 @@ def test_every_command_runs(command: str, tmp_path: Path) -> None:
     assert done.returncode == EXPECTED.get(command, 0), done.stdout[-2000:] + done.stderr
 
 
-@pytest.mark.parametrize("target", sorted(TARGETS))
+@pytest.mark.parametrize("target", sorted(TARGETS - ON_PURPOSE))
 def test_every_target_is_run_by_ci(target: str) -> None:
     """Each make target that README names is run by .ci/run."""
     assert re.search(rf"make {target}\b", (ROOT / ".ci" / "run").read_text())

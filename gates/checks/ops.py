@@ -350,6 +350,12 @@ COMPLETION_LOGPROBS = Op(
     },
     source="full forward; lp_t = x[id]/τ − logsumexp(x/τ)",
 )
+COMPLETION_ENTROPIES = Op(
+    name="completion_entropies",
+    outputs={"entropies": Output(kind="f", ndim=2)},
+    inputs={**MODEL_INPUTS, **BATCH_INPUTS, "temperature": "of the scoring"},
+    source="full forward; H_t = −Σ p log p of softmax(x/τ)",
+)
 IMPORTANCE_RATIOS = Op(
     name="importance_ratios",
     outputs={"ratios": Output(kind="f", ndim=2)},
@@ -373,6 +379,7 @@ TRAIN_STEP = Op(
         **MODEL_INPUTS,
         **BATCH_INPUTS,
         "temperature": "of the scoring",
+        "checkpointing": "whether blocks are computed again in the backward pass; absent: no",
         "rewards": "(R,) float32, prompt-major",
         "group_size": "G",
         "learning_rate": "of Adam",

@@ -152,3 +152,59 @@ def adapters_off_is_base(t: Trial) -> Iterator[Evidence]:
     on = t.got(COMPLETION_LOGPROBS, **batch, adapter=adapter, adapters_on=True)["logprobs"]
     shift = float(np.abs(on - base).max())
     yield t.control("largest |Δlp| with adapters on", shift, ">=", 0.05, "adapters that are zero prove nothing")
+
+
+def _long(rng: np.random.Generator, family: str, bits: int) -> dict[str, Any]:
+    inputs = _make(rng, bits, beta=0.0, family=family)
+    inputs["model"] = Recipe("model", {**inputs["model"].spec, "layers": 6})
+    rows = {"prompt_tokens": rng.integers(3, 272, (4, 8)), "tokens": rng.integers(3, 272, (4, 96))}
+    batch = {name: ids.astype(np.int32) for name, ids in rows.items()}
+    return {
+        **inputs,
+        **batch,
+        "lengths": np.array([96, 80, 96, 60], np.int64),
+        "rewards": np.array([1, 0, 0, 1.0], np.float32),
+    }
+
+
+@gate(
+    "trainer.checkpointing.same-step",
+    name="train_step[checkpointing]",
+    question="Does a step whose blocks are computed again in the backward pass have the loss and the gradient of one that kept them?",
+    why="What a checkpoint captures instead of taking as an input gets no gradient: the loss falls more slowly, and nobody knows.",
+    ops=(TRAIN_STEP,),
+    cases=(
+        Case("qwen3", partial(_long, family="qwen3", bits=32), quick=True),
+        Case("gemma3_text", partial(_long, family="gemma3_text", bits=32)),
+        Case("qwen3_moe-4-bit", partial(_long, family="qwen3_moe", bits=4)),
+        Case("qwen3_5", partial(_long, family="qwen3_5", bits=32), quick=True),
+    ),
+    bounds={
+        "relative difference of the gradients' norms": Bound(
+            "derived", "the same operations in another order at most: 100 roundings of float32", 100 * 2.0**-23
+        ),
+        "adapter parameters that change in one step only": Bound("exact", "the same parameters have a gradient", 0),
+    },
+    probes=(Probe("train_step", ("gradient_norm",), lambda inputs: bool(inputs.get("checkpointing"))),),
+)
+def checkpointing_same_step(t: Trial) -> Iterator[Evidence]:
+    """Take the same step twice from the same adapter, and compare gradients, changes and peaks of memory."""
+    names = ("model", "tokens", "lengths", "adapter", "rewards")
+    inputs = {name: t.inputs[name] for name in names}
+    inputs |= {
+        "prompt_tokens": list(t.inputs["prompt_tokens"]),
+        "temperature": 1.0,
+        "group_size": 2,
+        "learning_rate": 1e-2,
+    }
+    inputs |= {"epsilon_low": 0.2, "epsilon_high": 0.2, "beta": 0.0}
+    kept, again = (t.got(TRAIN_STEP, **inputs, checkpointing=on) for on in (False, True))
+    yield t.signal("norm of the gradient", kept["gradient_norm"], ">", 1e-3)
+    difference = abs(again["gradient_norm"] - kept["gradient_norm"]) / kept["gradient_norm"]
+    yield t.number("relative difference of the gradients' norms", difference, "<=")
+    changed = sorted(set(kept["changed"]) ^ set(again["changed"]))
+    yield t.number("adapter parameters that change in one step only", len(changed), "<=", where=", ".join(changed[:3]))
+    saved = 1 - again["peak_bytes"] / kept["peak_bytes"]
+    yield t.control(
+        "share of the peak of memory that it saves", saved, ">=", 0.25, "blocks that are kept were not checkpointed"
+    )

@@ -82,3 +82,11 @@ in_trainer(
     arises="a list of targets written for dense models",
     caught_by=("trainer.only-adapters-train",),
 )
+in_trainer(
+    "trainer.checkpoint-captures-its-parameters",
+    "checkpointing:recomputed",
+    "adapters:captured_parameters",
+    mistake="a checkpointed block captures its parameters instead of taking them as inputs, so its adapters get no gradient",
+    arises="mx.checkpoint(layer) where mlx-lm passes trainable_parameters()",
+    caught_by=("trainer.checkpointing.same-step",),
+)

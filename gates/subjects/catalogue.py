@@ -43,6 +43,7 @@ TRAINER = (
     "rollout",
     "token_logits",
     "completion_logprobs",
+    "completion_entropies",
     "importance_ratios",
     "train_step",
     "encode_prompts",

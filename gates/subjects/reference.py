@@ -5,7 +5,7 @@ Every call is independent: a model is cached by its spec, adapters are put on fo
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from typing import Any
 
@@ -15,6 +15,7 @@ from mlx import optimizers
 from mlx.utils import tree_flatten
 
 from gates.subjects import reference_loss, reference_preference, reference_rollout, reference_run, reference_text
+from reference.trainer import checkpointing as checkpoints
 from reference.trainer import logprobs, loop, lora, precise
 from reference.trainer import model as models
 from reference.trainer.algorithms import grpo, ratio
@@ -58,6 +59,23 @@ def completion_logprobs(
         return {"logprobs": np.array(values)}
 
 
+def completion_entropies(
+    *,
+    model: Spec,
+    prompt_tokens: Sequence[Array],
+    tokens: Array,
+    lengths: Array,
+    temperature: float,
+    adapter: Spec | None = None,
+) -> dict[str, Any]:
+    """The entropies (R, T) of the distributions that score the tokens, 0 in masked slots."""
+    with _policy(model, adapter) as policy:
+        scores = logprobs.scored(
+            policy, reference_rollout.batch(prompt_tokens, tokens, lengths), temperature, entropy=True
+        )
+        return {"entropies": np.array(scores.entropy)}
+
+
 def importance_ratios(
     *,
     model: Spec,
@@ -89,8 +107,12 @@ def train_step(  # noqa: PLR0913  the op's keywords
     epsilon_high: float = 0.2,
     beta: float = 0.0,
     temperature: float = 1.0,
+    checkpointing: bool = False,
 ) -> dict[str, Any]:
-    """One Adam step of GRPO on a fresh adapter, which is thrown away afterwards, and what it changed."""
+    """One Adam step of GRPO on a fresh adapter, which is thrown away afterwards, and what it changed.
+
+    With `checkpointing` the blocks' activations are computed again in the backward pass; `peak_bytes` is the step's peak of memory.
+    """
     batch = reference_rollout.batch(prompt_tokens, tokens, lengths)
     advantages = loop.group_advantages(rewards, group_size)
     settings = grpo.Settings(epsilon_low=epsilon_low, epsilon_high=epsilon_high, beta=beta)
@@ -100,7 +122,12 @@ def train_step(  # noqa: PLR0913  the op's keywords
         before = dict(tree_flatten(policy.parameters()))
         old_bits = {name: models.bits(x) for name, x in before.items()}
         optimizer = optimizers.Adam(learning_rate=learning_rate, bias_correction=True)
-        report = loop.step(policy, optimizer, batch, advantages, temperature, algorithm)
+        mx.eval(policy.parameters())
+        mx.reset_peak_memory()
+        start = mx.get_active_memory()
+        with checkpoints.per_layer(policy) if checkpointing else nullcontext():
+            report = loop.step(policy, optimizer, batch, advantages, temperature, algorithm)
+        peak = mx.get_peak_memory() - start
         after = dict(tree_flatten(policy.parameters()))
         trainable = sorted(name for name, _ in tree_flatten(policy.trainable_parameters()))
         base_after = models.digest(models.base_parameters(policy))
@@ -116,6 +143,7 @@ def train_step(  # noqa: PLR0913  the op's keywords
         "base_after": base_after,
         "adapter_change": max(changes, default=0.0),
         "gradient_norm": report.gradient_norm,
+        "peak_bytes": float(peak),
         "ratio_mean": report.ratio_mean,
         "kl_mean": report.kl_mean,
     }
@@ -133,6 +161,7 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "rollout": rollout,
     "token_logits": token_logits,
     "completion_logprobs": completion_logprobs,
+    "completion_entropies": completion_entropies,
     "importance_ratios": importance_ratios,
     "train_step": train_step,
     **reference_text.OPS,

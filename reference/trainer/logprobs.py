@@ -113,7 +113,7 @@ def from_logits(logits: mx.array, batch: Batch, temperature: float) -> tuple[mx.
     return mx.where(slots.mask, values, 0.0), slots.mask
 
 
-def _table(values: mx.array, mask: mx.array) -> mx.array:
+def in_table(values: mx.array, mask: mx.array) -> mx.array:
     """Values (N,) of the set slots, in the order of the rows, in their places of a table (B, T) that is 0 elsewhere."""
     order = mx.maximum(mx.cumsum(mask.reshape(-1).astype(mx.int32)).reshape(mask.shape) - 1, 0)
     return mx.where(mask, values[order], 0.0)
@@ -167,7 +167,7 @@ def scored(
             found = _in_pieces(model, states, ids, temperature, entropy=entropy, rows=head_rows)
         else:
             found = _head_scores(model, states, ids, temperature, entropy=entropy)
-    values, entropies = (_table(x, slots.mask) for x in found)
+    values, entropies = (in_table(x, slots.mask) for x in found)
     return Scores(values, slots.mask, entropies if entropy else None)
 
 

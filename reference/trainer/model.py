@@ -12,6 +12,7 @@ import mlx_lm
 import numpy as np
 from mlx import nn
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
+from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
 
 from reference import tiny
 from reference.trainer.adapters import layers
@@ -79,7 +80,7 @@ def _double(x: mx.array) -> mx.array:
 
 
 def _quantised(module: Any) -> bool:
-    return isinstance(module, nn.QuantizedLinear | nn.QuantizedEmbedding)
+    return isinstance(module, nn.QuantizedLinear | nn.QuantizedEmbedding | QuantizedSwitchLinear)
 
 
 def _expand(module: Any) -> Any:
@@ -90,9 +91,15 @@ def _expand(module: Any) -> Any:
     codes = mx.dequantize(module.weight, ones, zeros, group_size=module.group_size, bits=module.bits)
     scales, biases = (mx.repeat(_double(x), module.group_size, axis=-1) for x in (module.scales, module.biases))
     weight = _double(codes) * scales + biases
-    dense = nn.Embedding(1, 1) if isinstance(module, nn.QuantizedEmbedding) else nn.Linear(1, 1, bias=False)
+    dense = _dense(module)
     dense.weight = weight
     return dense
+
+
+def _dense(module: Any) -> Any:
+    if isinstance(module, QuantizedSwitchLinear):
+        return SwitchLinear(1, 1, 1, bias=False)
+    return nn.Embedding(1, 1) if isinstance(module, nn.QuantizedEmbedding) else nn.Linear(1, 1, bias=False)
 
 
 def base_parameters(model: Any) -> dict[str, mx.array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from doubles import DOUBLE, make_gate
 
-from gates.model import Case, ConfigurationError, Mutant, Subject
+from gates.model import Case, ConfigurationError, Evidence, Mutant, Subject, Trial
 from gates.proof import disturb, sensitivities, try_mutants
 from gates.protocol import Worker
 from gates.registry import FAMILIES, Registry, load
@@ -62,6 +62,19 @@ class TestMutants:
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "unused", "three")
         assert state == "error"
         assert "never ran" in reason
+
+    def test_a_seam_may_run_only_after_a_crash(self, subject: Maker, tmp_path: Path) -> None:
+        """Calls count in the worker that takes over from a killed one too."""
+
+        def check(t: Trial) -> Iterator[Evidence]:
+            crashed = t.call(DOUBLE, **t.inputs)
+            yield t.signal("crashes", float(crashed.kind == "crashed"), "==", 1)
+            yield t.within("y", t.got(DOUBLE, **t.inputs)["y"], 2 * t.inputs["x"])
+
+        head = f"{HEAD}\nimport os, pathlib\nflag = pathlib.Path({str(tmp_path / 'killed')!r})\n"
+        body = "if not flag.exists():\n    flag.touch()\n    os.kill(os.getpid(), 9)\nreturn {'y': factor() * x}"
+        made = subject(body, head)
+        assert tried(made, "factor", "three", check=check)[0] == "caught"
 
     def test_an_error_is_no_catch(self, subject: Maker) -> None:
         """A gate that errs for want of a signal does not catch."""

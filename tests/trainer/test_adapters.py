@@ -189,6 +189,16 @@ def test_an_adapter_is_the_sum_of_its_matrices(family: str, bits: int, spec: dic
     )  # logits reach 20, routed ones pass through a softmax of a gain of 4
 
 
+def test_magnitudes_may_start_elsewhere() -> None:
+    """`m_std` is the relative deviation of DoRA's magnitudes from the lengths of the base's rows; uniform, so at most sqrt(3) of it."""
+    model = _model("llama")
+    weight = np.array(model.layers[0].mlp.up_proj.weight, np.float64)
+    lora.attach(model, {"kind": "dora", "m_std": 0.1})
+    relative = np.array(lora.adapters(model)["0.mlp.up_proj"].m) / np.linalg.norm(weight, axis=1) - 1
+    assert np.abs(relative).max() <= 0.1 * np.sqrt(3) + 1e-6
+    assert relative.std() == pytest.approx(0.1, rel=0.4)  # of 32 values
+
+
 def test_every_type_at_once_goes_off() -> None:
     """LoRA, DoRA, an expert's and an embedding's adapter on one model: without all of them the logits are the base's."""
     model = _model("qwen3_next")

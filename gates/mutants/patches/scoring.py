@@ -1,0 +1,41 @@
+"""Mistakes in scoring, for the MLX trainer. Loaded in a worker only; each takes the original, returns the mistaken one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+
+Fn = Callable[..., Any]
+
+
+def without_last_norm(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+    """Give the head what leaves the last block."""
+
+    def mistaken(model: Any, ids: Any) -> Any:
+        last, noted = model.layers[-1], []
+        plain = type(last)
+
+        def call(self: Any, *arguments: Any, **options: Any) -> Any:
+            noted.append(plain.__call__(self, *arguments, **options))
+            return noted[-1]
+
+        last.__class__ = type(plain.__name__, (plain,), {"__call__": call})
+        try:
+            model(ids)
+        finally:
+            last.__class__ = plain
+        return noted[-1]
+
+    return mistaken
+
+
+def column_by_column(original: Fn) -> Fn:
+    """Fill the table down its columns."""
+    return lambda values, mask: mx.where(mask, original(values, mask.T).T, 0.0)
+
+
+def untempered_entropy(original: Fn) -> Fn:
+    """Forget the temperature."""
+    return lambda logits, temperature: original(logits, temperature / temperature)
