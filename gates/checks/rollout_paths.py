@@ -76,8 +76,8 @@ def _families(names: tuple[str, ...], quick: tuple[str, ...], draws: int = DRAWS
         yield _case(name, _sampled, quick=name in quick, draws=draws // len(names), family=name, samples=samples)
 
 
-def _qwen3(*, quick: bool) -> Iterator[Case]:
-    yield _case("temperature-0", _greedy, quick=quick)
+def _qwen3(*, quick: bool, greedy_draws: int = DRAWS) -> Iterator[Case]:
+    yield _case("temperature-0", _greedy, quick=quick, draws=greedy_draws)
     yield _case("temperature-0.7-top-p-0.95", _sampled, quick=quick)
 
 
@@ -136,12 +136,12 @@ def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
     question="Does a prompt prefilled once give all samples of its group the tokens of one full forward per token?",
     why="A shared prefix that one sample writes into, or that is older than the weights, is the other samples' prompt.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=(*_qwen3(quick=False), *_families(FAMILIES, ("qwen3_5",))),
+    cases=(*_qwen3(quick=False, greedy_draws=ONE_BY_ONE // 6), *_families(FAMILIES, ("qwen3_5",))),
     bounds=BOUNDS,
     probes=_probe("prefix"),
 )
 def prefix_equals_naive(t: Trial) -> Iterator[Evidence]:
-    """Groups of 64 samples: nothing is padded, every family's own caches are repeated."""
+    """Groups of 64 samples, of one at temperature 0: nothing is padded, every family's own caches are repeated."""
     yield from _equal(t, "prefix")
 
 
