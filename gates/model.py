@@ -224,7 +224,7 @@ class Trial(Protocol):
 
     @property
     def quick(self) -> bool:
-        """Whether this is a `--quick` run, where statistical gates draw less."""
+        """Whether statistical gates draw a tenth of what semantics asks of a full run: always but with `--full`."""
         ...
 
     @property

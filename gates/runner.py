@@ -39,6 +39,7 @@ class Options:
     jobs: int = 1
     threads: int = 1
     quick: bool = False
+    full: bool = False  # all draws of statistical gates; without it a tenth
     model: str | None = None
     mutant: Mapping[str, str] | None = None
 
@@ -219,7 +220,7 @@ def judge(
     try:
         inputs = _with_model(job.case.make(np.random.default_rng(seed)), options.model)
         with tempfile.TemporaryDirectory(prefix="gates-") as folder:
-            trial = RunningTrial(job.gate, job.case, inputs, caller, Path(folder), options.quick)
+            trial = RunningTrial(job.gate, job.case, inputs, caller, Path(folder), not options.full)
             for item in job.gate.check(trial):
                 evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
         status, cause, reason = _decide(evidence)

@@ -113,6 +113,7 @@ def header(
         threads=options.threads,
         seed=options.seed,
         quick=options.quick,
+        full=options.full,
         model=options.model,
         gates=[gate.id for gate in gates],
         subjects=[subject.name for subject in subjects],

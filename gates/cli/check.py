@@ -10,7 +10,7 @@ import typer
 
 EXAMPLES = """Examples:
 
-gates check --quick · gates check kl loss.grpo · gates check --subject ./mine.py ·
+gates check --quick · gates check kl loss.grpo · gates check rollout --full · gates check --subject ./mine.py ·
 gates check rollout --model ./Qwen3-0.6B-4bit · gates check --subject mlxrl --require mlxrl"""
 
 
@@ -25,7 +25,10 @@ def check(
     model: Annotated[
         str | None, typer.Option(metavar="M", help="A model folder or Hugging Face id in place of the tiny model.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="The quick cases only, and fewer draws.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The quick cases only.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="All draws of the statistical gates, ten times as many; half an hour.")
+    ] = False,
     jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all cases.")] = 0,
     out: Annotated[
@@ -46,17 +49,20 @@ def check(
     """Run gates on subjects; print each verdict, what failed and why, and a full count as the last line."""
     from gates import session
     from gates.cli import setup
+    from gates.model import ConfigurationError
     from gates.report.text import Screen
     from gates.runner import Options, plan
     from gates.subjects import catalogue
 
+    if quick and full:
+        raise ConfigurationError("--quick and --full exclude each other")
     registry = setup.registry()
     gates = registry.select(tuple(select or ()))
     subjects = catalogue.choose(registry, tuple(subject or ()), setup.interpreter(python))
     requirements = tuple(session.Requirement.parse(text, [s.name for s in subjects]) for text in require or ())
     jobs_count = setup.jobs(jobs)
     options = Options(
-        seed=seed, jobs=jobs_count, threads=setup.threads(jobs_count), quick=quick, model=setup.model(model)
+        seed=seed, jobs=jobs_count, threads=setup.threads(jobs_count), quick=quick, full=full, model=setup.model(model)
     )
     cells = plan(gates, subjects, quick=quick)
     writer = setup.writer("check", out, record=record)

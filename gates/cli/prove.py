@@ -35,7 +35,7 @@ def prove(
     registry = setup.registry()
     gates = registry.select(tuple(select or ()))
     count = setup.jobs(jobs)
-    options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full)
+    options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)
     writer = setup.writer("prove", out, record=record)
     try:
         code = demonstrate(registry, gates, options, writer, sys.argv[1:], typer.echo)

@@ -33,7 +33,10 @@ def _head(run: Results) -> list[str]:
         ("judge", f"{h.tool}, commit {commit}, Python {h.python}, NumPy {h.numpy} ({h.blas})"),
         ("machine", f"{h.machine.cpu}, {h.machine.cores} cores, {h.machine.system}"),
         ("features", " ".join(h.machine.features) or "not told"),
-        ("run", f"seed {h.seed}, {h.jobs} workers × {h.threads} threads{', quick' if h.quick else ''}"),
+        (
+            "run",
+            f"seed {h.seed}, {h.jobs} workers × {h.threads} threads{', quick' if h.quick else ''}{', all draws' if h.full else ''}",
+        ),
     ]
     rows += [
         (f"subject {s.subject}", ", ".join(f"{k} {v}" for k, v in sorted(s.versions.items()))) for s in run.subjects

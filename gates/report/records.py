@@ -62,6 +62,7 @@ class HeaderRecord(StrictRecord):
     threads: int
     seed: int
     quick: bool
+    full: bool = False
     model: str | None
     gates: list[str]
     subjects: list[str]
