@@ -113,6 +113,7 @@ class Run:
             raise ConfigurationError(
                 f"{self.folder} holds a run already; give --resume to go on with it, or choose another output.folder"
             )
+        mx.reset_peak_memory()  # of this process: an earlier run's is not this one's
         loaded = load(config)
         self.model, self.tokenizer, self.path = loaded.model, loaded.tokenizer, loaded.path
         attach(self.model, config)

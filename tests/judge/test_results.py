@@ -119,7 +119,8 @@ class TestFile:
 @pytest.mark.parametrize(("stop", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)], ids=["killed", "interrupted"])
 def test_a_stopped_run_leaves_valid_lines(tmp_path: Path, stop: signal.Signals, code: int) -> None:
     """A run killed in the middle leaves complete lines; its reader says `incomplete: n of N`."""
-    command = [sys.executable, "-m", "gates", "check", "kl", "advantages", "--subject", "numpy", "--jobs", "1"]
+    long = ["kl", "advantages", "loss", "logprobs"]  # seconds: a machine may pause between the look and the signal
+    command = [sys.executable, "-m", "gates", "check", *long, "--subject", "numpy", "--jobs", "1"]
     process = subprocess.Popen(
         [*command, "--out", str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=tmp_path
     )
