@@ -58,7 +58,6 @@ class TestPicture:
             read_curves(path)
 
 
-@pytest.mark.skipif(not RECORD.exists(), reason="nothing is recorded: .ci/learning.py does")
 class TestRecorded:
     """What `.ci/learning.py` found."""
 
