@@ -251,11 +251,24 @@ class TestWork:
         assert sampler.host(x.astype(mx.bfloat16)).dtype == np.float32
 
     def test_batch_sizes_of_the_compiled_step(self) -> None:
-        """A bucket holds its rows, at most half more than needed, and there are two for each doubling."""
+        """A bucket holds its rows, less than twice as many; beyond eight it is a power of two."""
         width = compiled.Compiled.width
         sizes = [width(None, live) for live in range(1, 513)]  # type: ignore[arg-type]  # no state is read
-        assert all(live <= size <= max(live + 1, live * 3 / 2) for live, size in enumerate(sizes, 1))
-        assert len(set(sizes)) <= 2 * 9
+        assert all(live <= size < 2 * live for live, size in enumerate(sizes, 1))
+        assert sorted(set(sizes)) == [1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 512]
+
+    def test_buffers_grow_when_they_are_full(self) -> None:
+        """No column that attention pays for is more than a block beyond the last one that is written."""
+        model, request = _model(), _request()
+        prefilled = caches.together(model, request.prompts)
+        steps = compiled.Compiled(model, prefilled, np.array([0, 0, 1]))
+        start = max(map(len, request.prompts))
+        for position in range(start, start + 2 * compiled.COLUMNS):
+            assert steps.position == position
+            steps.step(np.zeros(3, np.int32))
+            columns = steps.keys[0].shape[2]
+            assert columns % compiled.COLUMNS == 0
+            assert position < columns <= position + compiled.COLUMNS
 
     def test_a_compiled_step_is_used_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Another round of rollouts with prompts of other lengths compiles nothing anew."""
