@@ -16,6 +16,7 @@ from gates.report.records import (
     RECORD,
     HeaderRecord,
     ModelRecord,
+    MutantRecord,
     Record,
     SensitivityRecord,
     SubjectRecord,
@@ -58,6 +59,7 @@ class Results:
     subjects: list[SubjectRecord] = field(default_factory=list)
     models: list[ModelRecord] = field(default_factory=list)
     verdicts: list[VerdictRecord] = field(default_factory=list)
+    mutants: list[MutantRecord] = field(default_factory=list)
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
 
@@ -111,6 +113,8 @@ def _add(results: Results, record: Record, place: str) -> None:
             results.subjects.append(record)
         case ModelRecord():
             results.models.append(record)
+        case MutantRecord():
+            results.mutants.append(record)
         case SensitivityRecord():
             results.sensitivities.append(record)
         case SummaryRecord():

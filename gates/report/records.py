@@ -115,6 +115,21 @@ class VerdictRecord(StrictRecord):
     mutant: str | None = None
 
 
+class MutantRecord(StrictRecord):
+    """What became of one planted mistake, after the verdicts of the gates that must catch it."""
+
+    record: Literal["mutant"] = "mutant"
+    mutant: str
+    mistake: str
+    host: str
+    seam: str
+    caught_by: list[str]
+    source: str
+    arises: str
+    state: Literal["caught", "missed", "equivalent", "error"]
+    reason: str
+
+
 class SensitivityRecord(StrictRecord):
     """The least relative error of a gate's outputs that it notices."""
 
@@ -135,7 +150,7 @@ class SummaryRecord(StrictRecord):
 
 
 Record = Annotated[
-    HeaderRecord | SubjectRecord | ModelRecord | VerdictRecord | SensitivityRecord | SummaryRecord,
+    HeaderRecord | SubjectRecord | ModelRecord | VerdictRecord | MutantRecord | SensitivityRecord | SummaryRecord,
     Field(discriminator="record"),
 ]
 RECORD: TypeAdapter[Record] = TypeAdapter(Record)
