@@ -142,6 +142,14 @@ class TestTiming:
         assert quick.seconds.size > slow.seconds.size
         assert ours.seconds.size == control.seconds.size == quick.seconds.size
 
+    def test_a_slow_statement_is_not_called_in_vain(self) -> None:
+        """Twice before its rounds, no warming call within them."""
+        called: list[float] = []
+        names = {"called": called, "sleep": time.sleep, "time": time.perf_counter}
+        statement = "called.append(time()); sleep(0.51)"
+        timing.in_turns([statement], [names], rounds=2, budget_s=0.0, fewest=2)
+        assert len(called) == 4
+
     def test_a_sample_lasts_long_enough(self) -> None:
         """Quick statements are called many times."""
         (side,) = timing.in_turns(["sum(x)"], [{"x": range(100)}], rounds=5, budget_s=9, fewest=5, sample_s=1e-3)

@@ -50,7 +50,7 @@ def in_turns(statements, names, *, rounds, budget_s, fewest, sample_s=SAMPLE_S):
         One `Samples` for each statement.
     """
     timers = [timeit.Timer(s, globals=dict(n)) for s, n in zip(statements, names, strict=True)]
-    calls = [_calls(timer, sample_s) for timer in timers]
+    calls, quickest = zip(*(_calls(timer, sample_s) for timer in timers), strict=True)
     taken = [[] for _ in timers]
     spent = [0.0] * len(timers)
     always = {0, len(timers) - 1}
@@ -62,7 +62,7 @@ def in_turns(statements, names, *, rounds, budget_s, fewest, sample_s=SAMPLE_S):
         for i in sorted(always | due):
             start = time.perf_counter()
             time.sleep(PAUSE_S)
-            if not taken[i] or min(taken[i]) < WARM_S:
+            if min([quickest[i], *taken[i]]) < WARM_S:
                 timers[i].timeit(1)
             taken[i].append(timers[i].timeit(calls[i]) / calls[i])
             spent[i] += time.perf_counter() - start
@@ -89,13 +89,16 @@ def verdict(low, high, goal, noise=1.0):
 
 
 def _calls(timer, sample_s):
-    """So many calls that a sample lasts long enough; the first call, which may build or allocate, does not count."""
+    """So many calls that a sample lasts long enough, and the seconds of one of them.
+
+    The first call, which may build or allocate, does not count.
+    """
     timer.timeit(1)
     calls = 1
-    if timer.timeit(1) > SLOW_S:
-        return calls
+    if (seconds := timer.timeit(1)) > SLOW_S:
+        return calls, seconds
     while (seconds := min(timer.timeit(calls), timer.timeit(calls))) < sample_s:
         calls = max(calls + 1, int(1.2 * calls * sample_s / max(seconds, 1e-8)))
         if calls > 1 << 20:
             break
-    return calls
+    return calls, seconds / calls
