@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import json
-import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from benches.rollout import work
+from benches.rollout import processes, work
 from benches.versus import proof
 from benches.versus.model import Side
 
-WORKER = Path(__file__).with_name("mlxrl_worker.py")
 SAME = "every side generates the same number of tokens in every row"
 
 
@@ -78,22 +75,51 @@ def mlx_lm(shape):
 
 
 def mlxrl(shape):
-    """The prefix-cached group rollout of mlxrl, in its own environment; rows end by an end token that is forced."""
-    run = _worker(shape)
-    note = (
-        "in a process of its own; ends are forced in the logits; it starts a group again row by row after an early end"
+    """The prefix-cached group rollout of mlxrl; rows end by an end token that is forced."""
+    return _elsewhere(
+        shape,
+        "mlxrl",
+        "log-probs; ends are forced in the logits; it starts a group again row by row after an early end",
     )
-    return Side("run()", {"run": run}, lambda got: _lengths(shape, "mlxrl", got), note)
 
 
 def mlx_lm_lora(shape):
-    """Say that there is no environment of it yet."""
-    raise ImportError(f"no environment of mlx-lm-lora is made by `gates peers sync`; {shape.name} waits for one")
+    """`generate_grpo` of mlx-lm-lora, every row with its own limit."""
+    return _elsewhere(
+        shape,
+        "mlx-lm-lora",
+        "generate_grpo over mlx-lm's BatchGenerator, the prompt's cache shared; keeps no log-probs; batch_size is the group's, "
+        "where train_grpo would give its prompts a step (1 by default) and so decode row by row",
+    )
 
 
 def mlx_tune(shape):
-    """Say that there is no environment of it yet."""
-    raise ImportError(f"no environment of mlx-tune is made by `gates peers sync`; {shape.name} waits for one")
+    """The rollout of mlx-tune's GRPOTrainer, every row with its own limit."""
+    return _elsewhere(
+        shape,
+        "mlx-tune",
+        "generate_with_log_probs row by row, the prompt's cache shared; log-probs that are not evaluated; "
+        "its sampler has no top-p",
+    )
+
+
+def _elsewhere(shape, peer, note):
+    """A peer in a process of its own environment."""
+    run, version = processes.call(
+        peer,
+        {
+            "name": f"{shape.model} {shape.name}",
+            "arguments": work.arguments(shape.model),
+            "weights": str(_weights(shape.model)),
+            "prompt": shape.prompt_ids().tolist(),
+            "lengths": shape.lengths().tolist(),
+            "tokens": shape.tokens,
+            "temperature": work.TEMPERATURE,
+            "top_p": work.TOP_P,
+            "seed": work.SEED,
+        },
+    )
+    return Side("run()", {"run": run}, lambda got: _lengths(shape, peer, got), f"{version} in its own process: {note}")
 
 
 def _lengths(shape, name, got):
@@ -112,36 +138,3 @@ def _weights(name):
     path = Path(folder.name) / "model.safetensors"
     mx.save_safetensors(str(path), dict(tree_flatten(work.model(name).parameters())))
     return path
-
-
-def _worker(shape):
-    """A call that lets the peer's process roll out once and returns its lengths."""
-    from gates.peers import environments
-
-    environment = environments.environment("mlxrl")
-    if not environment.ready:
-        raise ImportError("mlxrl has no environment; `gates peers sync mlxrl` makes it")
-    process = subprocess.Popen(
-        [environment.python, "-I", str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    atexit.register(process.kill)
-
-    def ask(message):
-        process.stdin.write(json.dumps(message) + "\n")
-        process.stdin.flush()
-        if not (line := process.stdout.readline()):
-            raise RuntimeError(f"the process of mlxrl ended with status {process.wait()}")
-        return json.loads(line)
-
-    ask(
-        {
-            "arguments": work.arguments(shape.model),
-            "weights": str(_weights(shape.model)),
-            "prompt": shape.prompt_ids().tolist(),
-            "lengths": shape.lengths().tolist(),
-            "tokens": shape.tokens,
-            "temperature": work.TEMPERATURE,
-            "top_p": work.TOP_P,
-        }
-    )
-    return lambda: ask("run")

@@ -12,7 +12,8 @@ BARE, LONG, LARGE = 1.0, 2.0, 2.0
 GEOMETRIC = {"tiny": 1.4, "ten": 1.25}
 PEERS = ("mlx-lm", "mlxrl", "mlx-lm-lora", "mlx-tune")
 PROMPT, LONG_PROMPT = 8, 128
-MOST_ROUNDS, FEW_ROUNDS = 30, 10  # a side takes a tenth of a second; with many tokens or a large vocabulary several
+MOST_ROUNDS, FEWEST_ROUNDS = 30, 5  # a side takes from a tenth of a second to twenty
+BUDGET_S = 12.0  # of one baseline and ours beside it: the whole table in about a quarter of an hour
 CHECKED = 2  # rows that are scored by a full forward: a logit row of the large vocabulary is 600 KB
 NEAR = 1e-4
 WHY = "another route to the same float32 logits moves the distribution function by less than 1e-4"
@@ -41,9 +42,10 @@ def _row(shape, baseline, goal):
         (lambda: getattr(peers, baseline.replace("-", "_").replace(" ", "_"))(shape),),
         goal=goal,
         quick=(shape.model, shape.samples, shape.tokens, shape.prompt) == ("tiny", 4, 64, PROMPT),
-        most_rounds=FEW_ROUNDS
-        if shape.model == "narrow" or (shape.model, shape.tokens) == ("ten", 256)
-        else MOST_ROUNDS,
+        most_rounds=MOST_ROUNDS,
+        fewest_rounds=FEWEST_ROUNDS,
+        budget_s=BUDGET_S,
+        together=f"{shape.model} {shape.name}",
     )
 
 
