@@ -17,7 +17,7 @@ WANTED_GAIN: Final[Mapping[str, float]] = {"reward": 0.3, "margin": 0.1}
 margin, 0.1 is beta times one nat, a right answer e times likelier beside a wrong one than it was."""
 AXES: Final[Mapping[str, str]] = {
     "reward": "mean reward of fresh samples",
-    "margin": "preference margin of held-out pairs",
+    "margin": "margin of held-out pairs",
 }
 Panels = Mapping[str, list[Mapping[str, Any]]]
 KEYS = {"algorithm", "seed", "measure", "step", "start", "end"}

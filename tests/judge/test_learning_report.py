@@ -59,7 +59,7 @@ class TestPicture:
 
     def test_every_measure_has_an_axis(self, file: Path) -> None:
         """Rewards and margins do not share one; without margins there is one axis."""
-        names = [">mean reward of fresh samples<", ">preference margin of held-out pairs<"]
+        names = [">mean reward of fresh samples<", ">margin of held-out pairs<"]
         assert [name in render_curves(read_curves(file)) for name in names] == [True, True]
         assert [name in render_curves([line()]) for name in names] == [True, False]
 
