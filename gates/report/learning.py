@@ -7,14 +7,20 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gates.model import ConfigurationError
 
 COLUMNS = 4
-WANTED_GAIN = 0.3
-"""Of the mean reward, which is in [0, 1]: what every algorithm must gain over its start."""
-KEYS = {"algorithm", "seed", "step", "reward", "start", "end"}
+WANTED_GAIN: Final[Mapping[str, float]] = {"reward": 0.3, "margin": 0.1}
+"""What every algorithm must gain over its start, by what is measured: of the mean reward, which is in [0, 1]; of the preference
+margin, 0.1 is beta times one nat, a right answer e times likelier beside a wrong one than it was."""
+AXES: Final[Mapping[str, str]] = {
+    "reward": "mean reward of fresh samples",
+    "margin": "margin of held-out pairs",
+}
+Panels = Mapping[str, list[Mapping[str, Any]]]
+KEYS = {"algorithm", "seed", "measure", "step", "start", "end"}
 
 
 def is_learning_file(path: Path) -> bool:
@@ -24,7 +30,11 @@ def is_learning_file(path: Path) -> bool:
             first = json.loads(file.readline())
     except (OSError, ValueError):
         return False  # the reader that is then tried says what is wrong
-    return isinstance(first, dict) and first.keys() >= KEYS
+    return _is_curve(first)
+
+
+def _is_curve(line: object) -> bool:
+    return isinstance(line, dict) and line.keys() >= KEYS and line["measure"] in AXES and line["measure"] in line
 
 
 def read_curves(path: Path) -> list[dict[str, Any]]:
@@ -35,14 +45,17 @@ def read_curves(path: Path) -> list[dict[str, Any]]:
             line = json.loads(text)
         except ValueError:
             raise ConfigurationError(f"{path}:{number} is no JSON") from None
-        if not isinstance(line, dict) or not line.keys() >= KEYS:
-            raise ConfigurationError(f"{path}:{number} is no learning curve: it must have {', '.join(sorted(KEYS))}")
+        if not _is_curve(line):
+            raise ConfigurationError(
+                f"{path}:{number} is no learning curve: it must have {', '.join(sorted(KEYS))}, and what measure names, "
+                f"one of {', '.join(AXES)}"
+            )
         found.append(line)
     return found
 
 
 def render_curves(curves: Iterable[Mapping[str, Any]]) -> str:
-    """Return an SVG: a panel for each algorithm, a line for each seed, the gain that is wanted as a dashed line.
+    """Return an SVG: for each measure a block with a panel for each algorithm and a line for each seed; the wanted gain is dashed.
 
     Needs matplotlib, the extra `plot`.
     """
@@ -51,29 +64,37 @@ def render_curves(curves: Iterable[Mapping[str, Any]]) -> str:
         from matplotlib.figure import Figure  # noqa: PLC0415  as above
     except ImportError:
         raise ConfigurationError("pictures need matplotlib: pip install 'rl-gates[plot]'") from None
-    panels: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    blocks: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for curve in curves:
-        panels[curve["algorithm"]].append(curve)
-    rows = -(-len(panels) // COLUMNS)
+        blocks.setdefault(curve["measure"], defaultdict(list))[curve["algorithm"]].append(curve)
+    chosen = {measure: blocks[measure] for measure in AXES if measure in blocks}
+    rows = [-(-len(panels) // COLUMNS) for panels in chosen.values()]
     with rc_context({"svg.hashsalt": "gates", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9}):
-        figure = Figure(figsize=(2.6 * COLUMNS, 2.1 * rows), layout="constrained")
-        axes = figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
-        for axis, (name, lines) in zip(axes, panels.items(), strict=False):
-            _panel(axis, name, lines)
-        for axis in axes[len(panels) :]:
-            axis.set_visible(False)
+        figure = Figure(figsize=(2.6 * COLUMNS, 2.1 * sum(rows)), layout="constrained")
+        parts = figure.subfigures(len(rows), 1, height_ratios=rows, squeeze=False).ravel()
+        for part, count, (measure, panels) in zip(parts, rows, chosen.items(), strict=True):
+            _block(part, count, measure, panels)
         figure.supxlabel("optimizer steps")
-        figure.supylabel("mean reward of fresh samples")
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return text.getvalue()
 
 
-def _panel(axis: Any, name: str, lines: Sequence[Mapping[str, Any]]) -> None:
+def _block(figure: Any, rows: int, measure: str, panels: Panels) -> None:
+    axes = figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
+    for axis, (name, lines) in zip(axes, panels.items(), strict=False):
+        _panel(axis, name, measure, lines)
+    for axis in axes[len(panels) :]:
+        axis.set_visible(False)
+    figure.supylabel(AXES[measure])
+
+
+def _panel(axis: Any, name: str, measure: str, lines: Sequence[Mapping[str, Any]]) -> None:
     for curve in lines:
-        axis.plot(curve["step"], curve["reward"], linewidth=1.2, label=f"seed {curve['seed']}")
-    wanted = max(curve["start"] for curve in lines) + WANTED_GAIN
+        axis.plot(curve["step"], curve[measure], linewidth=1.2, label=f"seed {curve['seed']}")
+    wanted = max(curve["start"] for curve in lines) + WANTED_GAIN[measure]
     axis.axhline(wanted, color="0.5", linewidth=0.8, linestyle="--")
     axis.set_title(name, fontsize=9)
-    axis.set_ylim(0.0, 1.0)
+    if measure == "reward":
+        axis.set_ylim(0.0, 1.0)
     axis.spines[["top", "right"]].set_visible(False)
