@@ -1,6 +1,5 @@
 """The numbers of a step. Those of `of_step` are a function of the run's configuration; those of `of_time` are the machine's."""
 
-import importlib
 import resource
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from reference.trainer.engine import Learned
 from reference.trainer.engine_rollout import Generation
+from reference.trainer.metrics import ratios
 
 Numbers = dict[str, float]
 RATIO = ("mean", "max_abs", "p99_abs", "k3", "chi2", "ess_per_n", "mult_err")
@@ -113,13 +113,14 @@ def _distribution(generation: Generation, learned: Learned, bounds: tuple[float,
     if learned.entropy is not None:
         numbers["entropy"] = float(learned.entropy[live].astype(np.float64).mean())
     policy = learned.policy.astype(np.float64)
-    ratio = _statistics(policy, learned.old.astype(np.float64), learned.advantages, generation.lengths, bounds)
+    gains = learned.advantages.astype(np.float64)
+    ratio = ratios.statistics(policy, learned.old.astype(np.float64), live, bounds=bounds, advantages=gains)
     numbers |= {f"ratio_{name}": ratio[name] for name in (*RATIO, *SHARES)}
     numbers |= {f"ratio_{name}": ratio[name] for name in ("min_sequence_ratio", "max_sequence_ratio")}
     numbers |= _margins(learned, live)
     if not sampled:
         return numbers
-    sampler = _statistics(policy, generation.tempered[:, :width], learned.advantages, generation.lengths, bounds)
+    sampler = ratios.statistics(policy, generation.tempered[:, :width], live, bounds=bounds, advantages=gains)
     return numbers | {f"sampler_{name}": sampler[name] for name in RATIO}
 
 
@@ -134,25 +135,6 @@ def _margins(learned: Learned, live: NDArray[np.bool_]) -> Numbers:
     ratios = np.where(live, learned.policy.astype(np.float64) - learned.reference, 0.0).sum(axis=1)
     margins = (ratios * signs).reshape(-1, 2).sum(axis=1)[np.abs(signs).reshape(-1, 2).sum(axis=1) == 2]
     return {"margin_mean": _mean(margins), "margin_positive_share": _mean((margins > 0).astype(np.float64))}
-
-
-def _statistics(
-    policy: NDArray[np.float64],
-    other: NDArray[np.float64],
-    advantages: NDArray[np.float32],
-    lengths: NDArray[np.int64],
-    bounds: tuple[float, float],
-) -> Mapping[str, float]:
-    rlkernels = importlib.import_module("rlkernels")  # compiled; sampling and scoring do without it
-    statistics: Mapping[str, float] = rlkernels.ratio_statistics(
-        policy,
-        np.ascontiguousarray(other),
-        epsilon_low=bounds[0],
-        epsilon_high=bounds[1],
-        advantages=advantages.astype(np.float64),
-        lengths=lengths,
-    )
-    return statistics
 
 
 def of_time(seconds: Mapping[str, float], generation: Generation) -> Numbers:
