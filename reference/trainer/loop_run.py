@@ -130,7 +130,7 @@ class Run:
         self.position, self.complaints = self._restore()
         self.resumed = [self.position.step] if resume else []
         self.last: dict[str, Any] = {}
-        self.bounds = numbers.bounds(algorithm)
+        self.clip = numbers.bounds(algorithm), numbers.level(algorithm)
         storage.write(self.folder / "config.json", json.dumps(self.settings, indent=2, sort_keys=True).encode() + b"\n")
         self.files = {name: lines.Lines(self.folder / f"{name}.jsonl") for name in FILES}
 
@@ -172,7 +172,7 @@ class Run:
         self.position = state.Position(
             number, self.position.taken + generation.taken, self.position.round + generation.rounds
         )
-        self.last = dict(lines.plain(numbers.of_step(generation, learned, self.names, rate, self.bounds)))
+        self.last = dict(lines.plain(numbers.of_step(generation, learned, self.names, rate, *self.clip)))
         self.files["metrics"].write({"step": number, **self.last})
         times = numbers.of_time(self.clock.read(), generation)
         self.files["timings"].write({"step": number, **times})

@@ -46,6 +46,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
         ),
         ({"algorithm": {"old_logprobs": "stored"}, "rollout": {"temperature": 0.0}}, "needs rollout.temperature > 0"),
         ({"algorithm": {"old_logprobs": "stored"}, "rollout": {"kv_bits": 8}}, "remove rollout.kv_bits"),
+        ({"rollout": {"kv_bits": 8, "path": "batched"}}, "one of auto, cached, prefix, found 'batched'"),
     ],
     ids=lambda value: str(value)[:50] if isinstance(value, dict) else "",
 )

@@ -7,12 +7,25 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlx.utils import tree_map, tree_map_with_path
+from mlx_lm.models import cache as mlx_caches
 
 from reference import sums
 from reference.oracle import sampling as oracle
 from reference.trainer import lora, rollout, sampling
 from reference.trainer import model as models
-from reference.trainer.rollout import batched, cached, caches, compiled, decode, fixed, naive, prefix, sampler, table
+from reference.trainer.rollout import (
+    batched,
+    cached,
+    caches,
+    compiled,
+    decode,
+    fixed,
+    naive,
+    prefix,
+    quantised,
+    sampler,
+    table,
+)
 
 ADAPTER = {"rank": 2, "scale": 2.0, "seed": 1, "b_std": 0.1}
 EOS = np.arange(20, 44)
@@ -325,14 +338,13 @@ class TestQuantised:
             ("naive", {"kv_bits": 8}, WIDE, NotImplementedError),
             ("batched", {"kv_bits": 8}, WIDE, NotImplementedError),
             ("prefix", {"kv_bits": 8}, {}, ValueError),
-            ("prefix", {"kv_bits": 8}, {"family": "gemma3_text", **WIDE}, NotImplementedError),
         ],
-        ids=["naive", "batched", "narrow-heads", "rotating"],
+        ids=["naive", "batched", "narrow-heads"],
     )
     def test_what_cannot_be_quantised_is_said(
         self, path: str, changes: dict[str, int], spec: dict[str, Any], error: type[Exception]
     ) -> None:
-        """Paths without quantised caches, heads that 32 does not divide, and windows."""
+        """Paths without quantised caches, and heads that 32 does not divide."""
         with pytest.raises(error, match=r"kv_bits|quantised"):
             rollout.run(_model(**spec), _request(**changes), path)
 
@@ -345,3 +357,17 @@ class TestQuantised:
         """A hybrid's attention is quantised, its recurrent state is not, and its tokens come out."""
         run = rollout.run(_model(family="qwen3_next", **WIDE), _request(kv_bits=8), "prefix")
         assert (run.lengths > 0).all()
+
+    def test_a_model_without_a_plain_cache_is_said(self) -> None:
+        """Where there are windows only, nothing would be in fewer bits."""
+        windows = caches.Prefilled([mlx_caches.RotatingKVCache(8)], mx.zeros((1, 2)), np.zeros(1, np.int64))
+        with pytest.raises(NotImplementedError, match="no plain KVCache"):
+            quantised.stored(windows, 8)
+
+    def test_windows_are_not_quantised(self) -> None:
+        """A sliding window's cache stays as it is; the full attention beside it is quantised, and ragged prompts come out."""
+        run = rollout.run(_model(family="gemma3_text", **WIDE), _request(kv_bits=8))
+        exact = rollout.run(_model(family="gemma3_text", **WIDE), _request(), "prefix")
+        assert (run.lengths > 0).all()
+        assert run.path == "prefix"
+        assert not np.array_equal(run.behaviour, exact.behaviour)
