@@ -1,5 +1,5 @@
-//! Passes over a row that only compare, in the lanes of its own type: its extent, and where something is above a
-//! threshold.
+//! Passes over a row that only compare, in the lanes of its own type: its extent, a bound of its k-th largest value, and
+//! where something is above a threshold.
 
 use super::logits::Value;
 use crate::isa::lanes::Mask;
@@ -17,9 +17,24 @@ pub(super) struct Extent {
 /// Tokens of a block of [`Scan::next_block_above`].
 pub(super) const SCAN: usize = 64;
 
+/// Most groups of [`Scan::below_kth`]: with one maximum per lane they are enough to choose from, and stay on the stack.
+const GROUPS: usize = 64;
+
+/// Fewest vectors of a group: with fewer, choosing among the maxima takes longer than the passes that it spares.
+const GROUP: usize = 16;
+
+/// The k-th largest of fewer than so many times k maxima is too low a bound to be worth a pass.
+const MAXIMA_PER_K: usize = 4;
+
 /// The passes, for each element type.
 pub(super) trait Scan: Value {
     fn extent(values: &[Self]) -> Extent;
+
+    /// A number that at least k values are above, so that the k largest are; −inf where no other is found cheaply.
+    ///
+    /// It is just below the k-th largest of the maxima of disjoint parts of the row: of those parts each holds a value
+    /// that is as large. Hardly more than k values are above where k is small beside the number of parts.
+    fn below_kth(values: &[Self], k: usize) -> Self;
 
     /// The first block from `from` on that holds a value above the threshold.
     fn next_block_above(values: &[Self], from: usize, threshold: Self) -> Option<usize>;
@@ -60,6 +75,43 @@ macro_rules! scan {
                     }
                 }
                 dispatch(Body(values))
+            }
+
+            fn below_kth(values: &[Self], k: usize) -> Self {
+                struct Body<'a>(&'a [$float], &'a mut [[$float; $lanes]; GROUPS]);
+                impl Kernel for Body<'_> {
+                    type Output = usize;
+                    #[inline(always)]
+                    fn run<S: Simd>(self, s: S) -> usize {
+                        let Body(values, maxima) = self;
+                        let (chunks, rest) = values.as_chunks::<{ $lanes }>();
+                        let mut last = [$float::NEG_INFINITY; $lanes];
+                        last[..rest.len()].copy_from_slice(rest);
+                        let vectors = chunks.len() + 1;
+                        let group = vectors.div_ceil(GROUPS).max(GROUP);
+                        let groups = vectors.div_ceil(group);
+                        for (number, maxima) in maxima.iter_mut().take(groups).enumerate() {
+                            let mut most = s.$float($float::NEG_INFINITY);
+                            for index in number * group..vectors.min((number + 1) * group) {
+                                most = s.$load(chunks.get(index).unwrap_or(&last)).max(most);
+                            }
+                            *maxima = most.array();
+                        }
+                        groups
+                    }
+                }
+                let most = (values.len() / $lanes + 1).div_ceil(GROUP).min(GROUPS) * $lanes;
+                if k == 0 || k > most / MAXIMA_PER_K {
+                    return $float::NEG_INFINITY;
+                }
+                let mut maxima = [[$float::NEG_INFINITY; $lanes]; GROUPS];
+                let groups = dispatch(Body(values, &mut maxima));
+                let maxima = maxima[..groups].as_flattened_mut();
+                if k > maxima.len() {
+                    return $float::NEG_INFINITY;
+                }
+                let (_, kth, _) = maxima.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
+                kth.next_down() // −inf stays what it is
             }
 
             fn next_block_above(values: &[Self], from: usize, threshold: Self) -> Option<usize> {
