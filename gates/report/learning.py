@@ -12,6 +12,8 @@ from typing import Any, Final
 from gates.model import ConfigurationError
 
 COLUMNS = 4
+PANEL = 2.1
+"""The height of a row of panels in inches."""
 WANTED_GAIN: Final[Mapping[str, float]] = {"reward": 0.3, "margin": 0.1}
 """What every algorithm must gain over its start, by what is measured: of the mean reward, which is in [0, 1]; of the preference
 margin, 0.1 is beta times one nat, a right answer e times likelier beside a wrong one than it was."""
@@ -70,23 +72,29 @@ def render_curves(curves: Iterable[Mapping[str, Any]]) -> str:
     chosen = {measure: blocks[measure] for measure in AXES if measure in blocks}
     rows = [-(-len(panels) // COLUMNS) for panels in chosen.values()]
     with rc_context({"svg.hashsalt": "gates", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9}):
-        figure = Figure(figsize=(2.6 * COLUMNS, 2.1 * sum(rows)), layout="constrained")
-        parts = figure.subfigures(len(rows), 1, height_ratios=rows, squeeze=False).ravel()
-        for part, count, (measure, panels) in zip(parts, rows, chosen.items(), strict=True):
-            _block(part, count, measure, panels)
-        figure.supxlabel("optimizer steps")
+        figure = Figure(
+            figsize=(2.6 * COLUMNS, PANEL * sum(rows))
+        )  # a layout engine's last digits differ from run to run
+        top = sum(rows)
+        for count, (measure, panels) in zip(rows, chosen.items(), strict=True):
+            place = {"top": (top - 0.15) / sum(rows), "bottom": (top - count + 0.25) / sum(rows)}
+            _block(figure, place, count, measure, panels)
+            top -= count
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return text.getvalue()
 
 
-def _block(figure: Any, rows: int, measure: str, panels: Panels) -> None:
-    axes = figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
+def _block(figure: Any, place: Mapping[str, float], rows: int, measure: str, panels: Panels) -> None:
+    grid = figure.add_gridspec(rows, COLUMNS, left=0.08, right=0.99, hspace=0.3, wspace=0.12, **place)
+    axes = grid.subplots(sharex=True, sharey=True, squeeze=False).ravel()
     for axis, (name, lines) in zip(axes, panels.items(), strict=False):
         _panel(axis, name, measure, lines)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
-    figure.supylabel(AXES[measure])
+    middle = (place["top"] + place["bottom"]) / 2
+    figure.text(0.015, middle, AXES[measure], rotation=90, ha="center", va="center")
+    axes[-COLUMNS].set_xlabel("optimizer steps")
 
 
 def _panel(axis: Any, name: str, measure: str, lines: Sequence[Mapping[str, Any]]) -> None:
