@@ -147,3 +147,38 @@ macro_rules! scan {
 
 scan!(f32, F32_LANES, F32, load32, mask32);
 scan!(f64, F64_LANES, F64, load64, mask64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn at_least_k_values_are_above_the_bound(
+            steps in prop::collection::vec(-40i8..40, 1..3000), k in 1usize..200, impossible in -40i8..40,
+        ) {
+            let real = |&step: &i8| if step < impossible { f32::NEG_INFINITY } else { f32::from(step) / 4.0 };
+            let values: Vec<f32> = steps.iter().map(real).collect();
+            let bound = f32::below_kth(&values, k);
+            let above = values.iter().filter(|&&x| x > bound).count();
+            prop_assert!(bound == f32::NEG_INFINITY || above >= k, "{above} of {k} above {bound}");
+            let wide: Vec<f64> = values.iter().map(|&x| f64::from(x)).collect();
+            let bound = f64::below_kth(&wide, k);
+            let above = wide.iter().filter(|&&x| x > bound).count();
+            prop_assert!(bound == f64::NEG_INFINITY || above >= k, "{above} of {k} above {bound}");
+        }
+
+        #[test]
+        fn the_bound_of_a_long_row_leaves_little_more_than_k(seed: u64, k in 1usize..=64) {
+            let mut state = seed | 1;
+            let values: Vec<f32> = (0..100_000).map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 40) as f32
+            }).collect();
+            let bound = f32::below_kth(&values, k);
+            let above = values.iter().filter(|&&x| x > bound).count();
+            prop_assert!((k..=2 * k + 16).contains(&above), "{above} of {k}");
+        }
+    }
+}
