@@ -39,13 +39,14 @@ class Process:
         return self.process.poll() is not None
 
 
-def call(peer, setup):
+def call(peer, setup, way=""):
     """A call that lets the peer roll out once and returns its lengths, and the peer's version.
 
     Args:
         peer: of `gates peers list`; its file in `workers` is named like its module.
         setup: `name` of the shape, `arguments` of mlx-lm's Qwen3, `weights` (a file), `prompt`, `lengths`, `tokens` at
-            most, `temperature`, `top_p`, `seed`.
+            most, `temperature`, `top_p`, `seed`, and what else its file asks for.
+        way: tells the peer's processes apart where it is timed in several ways.
 
     Raises:
         ImportError: the peer has no environment.
@@ -57,15 +58,15 @@ def call(peer, setup):
     if not environment.ready:
         raise ImportError(f"{peer} has no environment; `gates peers sync {peer}` makes it")
     known = environments.PEERS[peer]
-    if _process(peer).ended:
+    if _process(peer, way).ended:
         _process.cache_clear()
-    process = _process(peer)
+    process = _process(peer, way)
     process.ask(setup)
     return lambda: process.ask(setup["name"]), environment.versions.get(known.distribution, "")
 
 
 @cache
-def _process(peer):
+def _process(peer, way):  # noqa: ARG001  the key of another process
     from gates.peers import environments
 
     python = environments.environment(peer).python

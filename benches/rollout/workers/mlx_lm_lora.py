@@ -2,8 +2,8 @@
 
 `generate_grpo` has one limit for all rows. The generator below it has one for each row: it is given ours, which costs the
 peer nothing and needs no end token in the logits. `train_grpo` passes its number of prompts a step as `batch_size`
-(grpo_trainer.py 1026, 1 by default), and `generate_grpo` decodes no more rows than that at a time (257). With one prompt
-that would be row by row; here it is the size of the group, the best that the function can do.
+(grpo_trainer.py 1026, 1 by default), and `generate_grpo` decodes no more rows than that at a time (257): `rows_at_once`
+of the set-up.
 """
 
 
@@ -40,7 +40,7 @@ def prepare(model, setup):
             prompt_tokens=[setup["prompt"]],
             max_tokens=setup["tokens"],
             group_size=len(lengths),
-            batch_size=len(lengths),
+            batch_size=setup["rows_at_once"],
             end_token="",
             temperature=setup["temperature"],
             top_p=setup["top_p"],
