@@ -255,7 +255,7 @@ class TestWork:
         monkeypatch.setattr(decode.mx, "eval", lambda *_: pytest.fail("another evaluation"))
         run = path.rollout(_model(), _request(rows=np.array([[1, j] for j in range(4)]), record_logits=False))
         steps = int(run.lengths.max())
-        assert events == ["read", "send", "write"] * (steps - 1) + ["read", "write"]
+        assert events == ["send", *["read", "send", "write"] * (steps - 1), "read", "write"]
 
     def test_logits_are_read_where_they_lie(self) -> None:
         """The host's view of float32 logits owns no memory; bfloat16 is converted."""
@@ -269,6 +269,26 @@ class TestWork:
         sizes = [width(None, live) for live in range(1, 513)]  # type: ignore[arg-type]  # no state is read
         assert all(live <= size < 2 * live for live, size in enumerate(sizes, 1))
         assert sorted(set(sizes)) == [1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 512]
+
+    def test_a_step_is_built_before_its_tokens_are_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Every graph but those after a compaction is built ahead, and one that is dropped leaves no trace."""
+        model, request = _model(), _request()
+        prefilled = caches.together(model, request.prompts)
+        early, late = (compiled.Compiled(model, prefilled, np.array([0, 0, 1])) for _ in range(2))
+        built: list[int] = []
+        make = compiled.Compiled._built
+        monkeypatch.setattr(compiled.Compiled, "_built", lambda self: built.append(id(self)) or make(self))
+        for tokens in ([5, 6, 7], [8, 9, 10]):
+            early.ahead()
+            count = len(built)
+            ours = np.array(early.step(np.array(tokens, np.int32)))
+            assert len(built) == count
+            np.testing.assert_array_equal(ours, np.array(late.step(np.array(tokens, np.int32))))
+        early.ahead()
+        for steps in (early, late):
+            steps.keep(np.array([2, 0]))
+        last = [np.array(steps.step(np.array([1, 2], np.int32))) for steps in (early, late)]
+        np.testing.assert_array_equal(*last)
 
     def test_buffers_grow_when_they_are_full(self) -> None:
         """No column that attention pays for is more than a block beyond the last one that is written."""
