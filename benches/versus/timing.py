@@ -14,8 +14,11 @@ SAMPLE_S = 2e-4
 #: After the other side has run. OpenMP's threads spin before they sleep and hold a core meanwhile: after a call of torch
 #: this process used 2.1 ms of processor in a sleep of 2 ms, 3.4 ms in one of 5 or 10 ms (two x86-64 cores).
 PAUSE_S = 1e-2
-#: An untimed call comes before a sample unless one call takes longer than this: then caches hold nothing of it anyway.
+#: Untimed calls come before a sample unless one call takes longer than this: then caches hold nothing of it anyway.
 WARM_S = 0.05
+#: They go on for so long, for every side alike: a virtual processor that slept takes a while to come back, and a call that
+#: shares its work between two threads waits for it. One call of 0.6 ms took 1.2 ms as the second one after a pause.
+AWAKE_S = 5e-3
 #: One call of so long is a sample, whatever disturbed it.
 SLOW_S = 0.5
 RESAMPLES = 2000
@@ -64,10 +67,18 @@ def in_turns(statements, names, *, rounds, budget_s, fewest, sample_s=SAMPLE_S):
             start = time.perf_counter()
             time.sleep(PAUSE_S)
             if min([quickest[i], *taken[i]]) < WARM_S:
-                timers[i].timeit(1)
+                _wake(timers[i])
             taken[i].append(timers[i].timeit(calls[i]) / calls[i])
             spent[i] += time.perf_counter() - start
     return [Samples(count, np.array(seconds)) for count, seconds in zip(calls, taken, strict=True)]
+
+
+def _wake(timer):
+    """Call until `AWAKE_S` have passed, at least once."""
+    end = time.perf_counter() + AWAKE_S
+    timer.timeit(1)
+    while time.perf_counter() < end:
+        timer.timeit(1)
 
 
 def ratio(over, under, seed=0):
