@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from gates import machine
+from gates.engines.interface import Engine
 from gates.model import STATUSES, ConfigurationError, Gate, Status, Subject, Verdict
 from gates.protocol import Hello
 from gates.report.jsonl import Writer
@@ -132,11 +133,12 @@ def check(
     writer: Writer | None,
     requirements: tuple[Requirement, ...],
     on_verdict: Callable[[Verdict], None],
+    engine: Engine | None = None,
 ) -> Tally:
     """Judge the plan and write every verdict before it is shown. Ctrl-C leaves what was written."""
     tally, greeted, models = Tally(), set[str](), set[str]()
     start = time.monotonic()
-    for judged in run(jobs, options):
+    for judged in run(jobs, options, engine):
         verdict = judged.verdict
         if writer:
             if judged.hello and verdict.subject not in greeted:
