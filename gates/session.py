@@ -23,6 +23,7 @@ from gates.report.records import (
     HeaderRecord,
     Machine,
     ModelRecord,
+    PlanRecord,
     SubjectRecord,
     SummaryRecord,
     verdict_record,
@@ -95,6 +96,7 @@ def header(
     subjects: Iterable[Subject],
     options: Options,
     planned: int,
+    part: PlanRecord | None = None,
 ) -> HeaderRecord:
     """Return the first line of a results file."""
     cpu, features = machine.cpu()
@@ -119,6 +121,7 @@ def header(
         gates=[gate.id for gate in gates],
         subjects=[subject.name for subject in subjects],
         planned=planned,
+        plan=part,
     )
 
 

@@ -31,6 +31,9 @@ def check(
     ] = False,
     jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all cases.")] = 0,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Part I of N of the plan; `gates merge` joins the N files.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
     ] = None,
@@ -47,7 +50,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSONL lines instead of text.")] = False,
 ) -> None:
     """Run gates on subjects; print each verdict, what failed and why, and a full count as the last line."""
-    from gates import session
+    from gates import session, shards
     from gates.cli import setup
     from gates.model import ConfigurationError
     from gates.report.text import Screen
@@ -64,10 +67,12 @@ def check(
     options = Options(
         seed=seed, jobs=jobs_count, threads=setup.threads(jobs_count), quick=quick, full=full, model=setup.model(model)
     )
-    cells = plan(gates, subjects, quick=quick)
+    whole = plan(gates, subjects, quick=quick)
+    part = shards.Shard.parse(shard)
+    cells = part.take(whole)
     writer = setup.writer("check", out, record=record)
     screen = Screen(len(cells), as_json=as_json)
-    writer.write(session.header("check", sys.argv[1:], gates, subjects, options, len(cells)))
+    writer.write(session.header("check", sys.argv[1:], gates, subjects, options, len(cells), part.record(whole)))
     try:
         with screen:
             tally = session.check(cells, options, writer, requirements, screen.verdict)

@@ -24,6 +24,11 @@ from gates.report.records import (
 )
 
 
+def as_line(record: Record) -> str:
+    """Return a record as its line, newline included."""
+    return json.dumps(record.model_dump(mode="json"), allow_nan=False, ensure_ascii=False) + "\n"
+
+
 class Writer:
     """Appends records to a new file."""
 
@@ -39,7 +44,7 @@ class Writer:
 
     def write(self, record: Record) -> None:
         """Append one line in one write."""
-        data = (json.dumps(record.model_dump(mode="json"), allow_nan=False, ensure_ascii=False) + "\n").encode()
+        data = as_line(record).encode()
         while data:  # a signal or a full disk may cut a write short; the torn line is then completed or ignored
             data = data[os.write(self._fd, data) :]
 

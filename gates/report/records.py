@@ -43,6 +43,26 @@ class Machine(StrictRecord):
     features: list[str]
 
 
+class PlanRecord(StrictRecord):
+    """The whole plan, and which part of it a run judges: shard 1 of 1 is all of it."""
+
+    digest: str = Field(description="sha256 of the cells' names (gate, subject, case) in order, as JSON lines")
+    cells: int
+    shard: int = 1
+    shards: int = 1
+
+
+class PartRecord(StrictRecord):
+    """Where one shard of a merged run was judged."""
+
+    file: str
+    started: str
+    machine: Machine
+    python: str
+    numpy: str
+    blas: str
+
+
 class HeaderRecord(StrictRecord):
     """The first line: what was asked of which judge, where, and how many verdicts it will take."""
 
@@ -67,6 +87,8 @@ class HeaderRecord(StrictRecord):
     gates: list[str]
     subjects: list[str]
     planned: int
+    plan: PlanRecord | None = Field(default=None, description="null: a proof, or a file from before there were shards")
+    merged: list[PartRecord] = Field(default=[], description="the shards that `gates merge` joined, in order")
 
 
 class SubjectRecord(StrictRecord):
