@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gates.model import STATUSES, ConfigurationError
 from gates.report.jsonl import Results
 from gates.report.records import HeaderRecord, PartRecord, PlanRecord, Record, SummaryRecord
 from gates.session import FAILED, Tally
-from gates.shards import Cell, digest
+from gates.shards import Cell, digest, without
 
 SAME = ("verb", "tool", "commit", "dirty", "seed", "quick", "full", "model", "gates", "subjects")
 REMEDY = "judge every shard of one plan with the same options and the same version of Gates"
@@ -119,25 +119,13 @@ def _header(parts: Sequence[Results]) -> HeaderRecord:
     ]
     return first.model_copy(
         update={
-            "command": without_shard(first.command),
+            "command": without(first.command, "--shard"),
             "started": min(run.header.started for run in parts),
             "planned": plan.cells,
             "plan": PlanRecord(digest=plan.digest, cells=plan.cells),
             "merged": sources,
         }
     )
-
-
-def without_shard(command: Iterable[str]) -> list[str]:
-    """Return a command without its `--shard`."""
-    kept: list[str] = []
-    words = iter(command)
-    for word in words:
-        if word == "--shard":
-            next(words, None)
-        elif not word.startswith("--shard="):
-            kept.append(word)
-    return kept
 
 
 def _distinct(parts: Sequence[Results]) -> Iterator[Record]:

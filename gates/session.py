@@ -28,7 +28,8 @@ from gates.report.records import (
     SummaryRecord,
     verdict_record,
 )
-from gates.runner import Job, Options, run
+from gates.resuming import Resumed
+from gates.runner import Job, Judged, Options, run
 
 HELD, FAILED, USAGE, NOTHING, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -130,6 +131,26 @@ def subject_record(name: str, hello: Hello) -> SubjectRecord:
     return SubjectRecord(subject=name, provides=sorted(hello.provides), versions=dict(hello.versions))
 
 
+class _Log:
+    """Writes what is found to the results file, what each subject said and each model's hash once."""
+
+    def __init__(self, writer: Writer, resumed: Resumed | None) -> None:
+        self._writer = writer
+        self._greeted = {record.subject for record in resumed.earlier.subjects} if resumed else set()
+        self._models = {record.hash for record in resumed.earlier.models} if resumed else set()
+
+    def write(self, judged: Judged) -> None:
+        name = judged.verdict.subject
+        if judged.hello and name not in self._greeted:
+            self._writer.write(subject_record(name, judged.hello))
+            self._greeted.add(name)
+        for digest, spec in judged.models.items():
+            if digest not in self._models:
+                self._writer.write(ModelRecord(spec=dict(spec), hash=digest))
+                self._models.add(digest)
+        self._writer.write(verdict_record(judged.verdict))
+
+
 def check(
     jobs: list[Job],
     options: Options,
@@ -137,25 +158,28 @@ def check(
     requirements: tuple[Requirement, ...],
     on_verdict: Callable[[Verdict], None],
     engine: Engine | None = None,
+    resumed: Resumed | None = None,
 ) -> Tally:
-    """Judge the plan and write every verdict before it is shown. Ctrl-C leaves what was written."""
-    tally, greeted, models = Tally(), set[str](), set[str]()
-    start = time.monotonic()
-    for judged in run(jobs, options, engine):
-        verdict = judged.verdict
-        if writer:
-            if judged.hello and verdict.subject not in greeted:
-                writer.write(subject_record(verdict.subject, judged.hello))
-                greeted.add(verdict.subject)
-            for digest, spec in judged.models.items():
-                if digest not in models:
-                    writer.write(ModelRecord(spec=dict(spec), hash=digest))
-                    models.add(digest)
-            writer.write(verdict_record(verdict))
+    """Judge the plan and write every verdict before it is shown. Ctrl-C leaves what was written.
+
+    Of a run that is resumed `jobs` are those that were left; the tally counts the earlier verdicts too.
+    """
+    tally = Tally()
+    log = _Log(writer, resumed) if writer else None
+
+    def count(verdict: Verdict) -> None:
         tally.counts[verdict.status] += 1
         if any(requirement.unmet_by(verdict) for requirement in requirements):
             tally.holes.append(verdict)
-        on_verdict(verdict)
+
+    for verdict in resumed.verdicts if resumed else ():
+        count(verdict)
+    start = time.monotonic()
+    for judged in run(jobs, options, engine):
+        if log:
+            log.write(judged)
+        count(judged.verdict)
+        on_verdict(judged.verdict)
     if writer:
         finish(writer, tally, time.monotonic() - start)
     return tally

@@ -66,3 +66,15 @@ def digest(cells: Iterable[Cell]) -> str:
     for names in sorted(cells):
         hashed.update(json.dumps(names, ensure_ascii=True).encode() + b"\n")
     return hashed.hexdigest()
+
+
+def without(command: Iterable[str], *options: str) -> list[str]:
+    """Return a command without some of its options and their values."""
+    kept: list[str] = []
+    words = iter(command)
+    for word in words:
+        if word in options:
+            next(words, None)
+        elif word.partition("=")[0] not in options:
+            kept.append(word)
+    return kept

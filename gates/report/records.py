@@ -14,7 +14,7 @@ FORMAT = 1
 
 
 def _to_number(value: object) -> object:
-    return float(value) if value in {"nan", "inf", "-inf"} else value
+    return float(value) if isinstance(value, str) and value in {"nan", "inf", "-inf"} else value
 
 
 def _from_number(value: float) -> float | str:
@@ -31,7 +31,7 @@ Number = Annotated[
 class StrictRecord(BaseModel):
     """A record has the fields that it declares and no others."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=True)
 
 
 class Machine(StrictRecord):
@@ -86,7 +86,7 @@ class HeaderRecord(StrictRecord):
     model: str | None
     gates: list[str]
     subjects: list[str]
-    planned: int
+    planned: int = Field(ge=0)
     plan: PlanRecord | None = Field(default=None, description="null: a proof, or a file from before there were shards")
     merged: list[PartRecord] = Field(default=[], description="the shards that `gates merge` joined, in order")
 
@@ -147,6 +147,14 @@ class SensitivityRecord(StrictRecord):
     noticed: Number | None = Field(description="null: no disturbance that was tried is noticed, or none applies")
 
 
+class ResumeRecord(StrictRecord):
+    """Where an interrupted run went on; what follows was judged then."""
+
+    record: Literal["resume"] = "resume"
+    started: str
+    judged: int = Field(description="verdicts before this line")
+
+
 class SummaryRecord(StrictRecord):
     """The last line. A file without it is incomplete."""
 
@@ -157,7 +165,7 @@ class SummaryRecord(StrictRecord):
 
 
 Record = Annotated[
-    HeaderRecord | SubjectRecord | ModelRecord | VerdictRecord | SensitivityRecord | SummaryRecord,
+    HeaderRecord | SubjectRecord | ModelRecord | VerdictRecord | SensitivityRecord | ResumeRecord | SummaryRecord,
     Field(discriminator="record"),
 ]
 RECORD: TypeAdapter[Record] = TypeAdapter(Record)

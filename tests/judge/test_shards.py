@@ -17,14 +17,14 @@ from doubles import make_gate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gates.merging import merge, without_shard
+from gates.merging import merge
 from gates.model import Case, ConfigurationError, Subject
 from gates.registry import load
 from gates.report.jsonl import Results, read
 from gates.report.markdown import render
 from gates.report.records import PlanRecord, SummaryRecord, VerdictRecord
 from gates.runner import Job, plan
-from gates.shards import Shard, cell, digest
+from gates.shards import Shard, cell, digest, without
 
 SUBJECT = Subject("s", Path("s.py"), "s")
 LIMITS = st.sampled_from([1.0, 5.0, 20.0, 20.0, 120.0])
@@ -279,7 +279,7 @@ def exit_code(runs: list[Results]) -> int:
 )
 def test_the_command_of_the_whole_names_no_shard(command: list[str], left: list[str]) -> None:
     """What is shown as the merged run's command is what would have run it whole."""
-    assert without_shard(command) == left
+    assert without(command, "--shard") == left
 
 
 def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
