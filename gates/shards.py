@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gates.model import ConfigurationError
-from gates.report.records import PlanRecord
+from gates.report.records import MOST_SHARDS, PlanRecord
 from gates.runner import Job
 
-MOST = 10_000  # shards: above any CI matrix, below a slip of the finger
 Cell = tuple[str, str, str]  # gate, subject, case
 
 
@@ -30,7 +29,7 @@ class Shard:
             return cls()
         found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
         index, count = (int(found[1]), int(found[2])) if found else (0, 0)
-        if not 1 <= index <= count <= MOST:
+        if not 1 <= index <= count <= MOST_SHARDS:
             raise ConfigurationError(f"--shard {text}: must be INDEX/COUNT with 1 <= INDEX <= COUNT, such as 2/5")
         return cls(index, count)
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from gates.model import Relation, Role, Status, Verdict
 
 FORMAT = 1
+MOST_SHARDS = 10_000  # above any CI matrix, below a slip of the finger
 
 
 def _to_number(value: object) -> object:
@@ -47,9 +48,9 @@ class PlanRecord(StrictRecord):
     """The whole plan, and which part of it a run judges: shard 1 of 1 is all of it."""
 
     digest: str = Field(description="sha256 of the cells' names (gate, subject, case) in order, as JSON lines")
-    cells: int
-    shard: int = 1
-    shards: int = 1
+    cells: int = Field(ge=0)
+    shard: int = Field(default=1, ge=1)
+    shards: int = Field(default=1, ge=1, le=MOST_SHARDS)
 
 
 class PartRecord(StrictRecord):
