@@ -40,7 +40,11 @@ class Bench:
             limit_s = job.case.limit_s * patience if kill_after_s is None else kill_after_s
             serving = self._worker(job.subject)
             before.setdefault(id(serving), (serving, 0))
-            return serving.call(op, inputs, limit_s=limit_s, layout=layout)
+            try:
+                return serving.call(op, inputs, limit_s=limit_s, layout=layout)
+            except BaseException:  # pytest's own timeout, Ctrl-C: a late answer must not be taken for the next call's
+                serving.close()
+                raise
 
         verdict = runner.judge(job, caller, worker.hello, self.options)
         self._note_models(job)
