@@ -11,10 +11,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from gates.model import Relation, Role, Status, Verdict
 
 FORMAT = 1
+MOST_SHARDS = 10_000  # above any CI matrix, below a slip of the finger
 
 
 def _to_number(value: object) -> object:
-    return float(value) if value in {"nan", "inf", "-inf"} else value
+    return float(value) if isinstance(value, str) and value in {"nan", "inf", "-inf"} else value
 
 
 def _from_number(value: float) -> float | str:
@@ -31,7 +32,7 @@ Number = Annotated[
 class StrictRecord(BaseModel):
     """A record has the fields that it declares and no others."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=True)
 
 
 class Machine(StrictRecord):
@@ -41,6 +42,26 @@ class Machine(StrictRecord):
     cpu: str
     cores: int
     features: list[str]
+
+
+class PlanRecord(StrictRecord):
+    """The whole plan, and which part of it a run judges: shard 1 of 1 is all of it."""
+
+    digest: str = Field(description="sha256 of the cells' names (gate, subject, case) in order, as JSON lines")
+    cells: int = Field(ge=0)
+    shard: int = Field(default=1, ge=1)
+    shards: int = Field(default=1, ge=1, le=MOST_SHARDS)
+
+
+class PartRecord(StrictRecord):
+    """Where one shard of a merged run was judged."""
+
+    file: str
+    started: str
+    machine: Machine
+    python: str
+    numpy: str
+    blas: str
 
 
 class HeaderRecord(StrictRecord):
@@ -66,7 +87,9 @@ class HeaderRecord(StrictRecord):
     model: str | None
     gates: list[str]
     subjects: list[str]
-    planned: int
+    planned: int = Field(ge=0)
+    plan: PlanRecord | None = Field(default=None, description="null: a proof, or a file from before there were shards")
+    merged: list[PartRecord] = Field(default=[], description="the shards that `gates merge` joined, in order")
 
 
 class SubjectRecord(StrictRecord):
@@ -140,6 +163,14 @@ class SensitivityRecord(StrictRecord):
     noticed: Number | None = Field(description="null: no disturbance that was tried is noticed, or none applies")
 
 
+class ResumeRecord(StrictRecord):
+    """Where an interrupted run went on; what follows was judged then."""
+
+    record: Literal["resume"] = "resume"
+    started: str
+    judged: int = Field(description="verdicts before this line")
+
+
 class SummaryRecord(StrictRecord):
     """The last line. A file without it is incomplete."""
 
@@ -150,7 +181,14 @@ class SummaryRecord(StrictRecord):
 
 
 Record = Annotated[
-    HeaderRecord | SubjectRecord | ModelRecord | VerdictRecord | MutantRecord | SensitivityRecord | SummaryRecord,
+    HeaderRecord
+    | SubjectRecord
+    | ModelRecord
+    | VerdictRecord
+    | MutantRecord
+    | SensitivityRecord
+    | ResumeRecord
+    | SummaryRecord,
     Field(discriminator="record"),
 ]
 RECORD: TypeAdapter[Record] = TypeAdapter(Record)
