@@ -63,9 +63,14 @@ class Tally:
     counts: Counter[Status] = field(default_factory=Counter)
     holes: list[Verdict] = field(default_factory=list)
 
+    @property
+    def problems(self) -> list[str]:
+        """Return what fails the run beside its verdicts, a sentence each."""
+        return [f"required, but {hole.status}: {hole.where}: {hole.reason}" for hole in self.holes]
+
     def exit_code(self) -> int:
         """Return what the run means: 0 all held, 1 not all, 3 nothing was measured."""
-        if self.holes or self.counts["fail"] or self.counts["error"]:
+        if self.problems or self.counts["fail"] or self.counts["error"]:
             return FAILED
         return HELD if self.counts["pass"] else NOTHING
 
@@ -160,4 +165,4 @@ def finish(writer: Writer, tally: Tally, seconds: float, exit_code: int | None =
     """Write the line that makes a results file complete."""
     counts = {status: tally.counts[status] for status in STATUSES}
     code = tally.exit_code() if exit_code is None else exit_code
-    writer.write(SummaryRecord(counts=counts, seconds=round(seconds, 3), exit_code=code))
+    writer.write(SummaryRecord(counts=counts, seconds=round(seconds, 3), exit_code=code, problems=tally.problems))

@@ -8,10 +8,13 @@ from typing import Annotated
 
 import typer
 
+from gates.report.format_names import CheckFormat
+
 EXAMPLES = """Examples:
 
 gates check --quick · gates check kl loss.grpo · gates check rollout --full · gates check --subject ./mine.py ·
-gates check rollout --model ./Qwen3-0.6B-4bit · gates check --subject mlxrl --require mlxrl"""
+gates check rollout --model ./Qwen3-0.6B-4bit · gates check --subject mlxrl --require mlxrl ·
+gates check --format junit > gates.xml"""
 
 
 def check(
@@ -44,11 +47,15 @@ def check(
         ),
     ] = None,
     python: Annotated[str | None, typer.Option(metavar="PATH", help="The interpreter for a subject FILE.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the JSONL lines instead of text.")] = False,
+    form: Annotated[
+        CheckFormat | None,
+        typer.Option("--format", help="What is printed. Default: text; under GitHub Actions github: annotations too."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
 ) -> None:
     """Run gates on subjects; print each verdict, what failed and why, and a full count as the last line."""
     from gates import session
-    from gates.cli import setup
+    from gates.cli import output, setup
     from gates.model import ConfigurationError
     from gates.report.text import Screen
     from gates.runner import Options, plan
@@ -56,6 +63,7 @@ def check(
 
     if quick and full:
         raise ConfigurationError("--quick and --full exclude each other")
+    shown = output.chosen(form, as_json=as_json)
     registry = setup.registry()
     gates = registry.select(tuple(select or ()))
     subjects = catalogue.choose(registry, tuple(subject or ()), setup.interpreter(python))
@@ -66,7 +74,7 @@ def check(
     )
     cells = plan(gates, subjects, quick=quick)
     writer = setup.writer("check", out, record=record)
-    screen = Screen(len(cells), as_json=as_json)
+    screen = Screen(len(cells), shown)
     writer.write(session.header("check", sys.argv[1:], gates, subjects, options, len(cells)))
     try:
         with screen:
@@ -76,5 +84,5 @@ def check(
         raise typer.Exit(session.INTERRUPTED) from None
     finally:
         writer.close()
-    screen.summary(writer.path, tally)
+    output.end(screen, writer.path, tally)
     raise typer.Exit(tally.exit_code())

@@ -62,6 +62,11 @@ class Results:
     summary: SummaryRecord | None = None
 
     @property
+    def judged(self) -> list[VerdictRecord]:
+        """Return the verdicts on subjects as they are, without those on mutants."""
+        return [verdict for verdict in self.verdicts if verdict.mutant is None]
+
+    @property
     def state(self) -> str:
         """Return `complete`, or how far the run came: `incomplete: 12 of 40`."""
         if self.summary is not None:

@@ -132,6 +132,7 @@ class SummaryRecord(StrictRecord):
     counts: dict[Status, int]
     seconds: Number
     exit_code: int
+    problems: list[str] = Field(default=[], description="what fails the run beside its verdicts")
 
 
 Record = Annotated[

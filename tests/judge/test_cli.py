@@ -128,6 +128,27 @@ class TestCheck:
         assert statuses.count("pass") == 4
         assert len(statuses) == 34
 
+    def test_a_document_is_all_that_is_printed(self, tmp_path: Path) -> None:
+        """`--format junit` prints XML and nothing else; the count goes to stderr."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates(
+            "check", "packing.truncates-only-by-name", "--subject", "./mine.py", "--format", "junit", cwd=tmp_path
+        )
+        assert done.stdout.startswith("<?xml")
+        assert done.stdout.count("<testcase ") == 2
+        assert done.stderr.splitlines()[-1] == "0 passed, 0 failed, 2 unsupported"
+
+    def test_github_gets_annotations_and_a_summary(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Under GitHub Actions the text has `::error` lines, the count stays last, and the summary is markdown."""
+        (tmp_path / "mine.py").write_text(RIGHT.replace("ddof=ddof", "ddof=0"))
+        monkeypatch.setenv("GITHUB_ACTIONS", "true")
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+        done = gates("check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "::error title=mine · advantages.matches-definition::fail in " in done.stdout
+        assert " failed" in done.stdout.splitlines()[-1]
+        assert "| `advantages.matches-definition` | **fail" in (tmp_path / "summary.md").read_text()
+
 
 class TestModel:
     """`--model` puts a folder in the Hugging Face layout in the place of the tiny model."""

@@ -1,0 +1,53 @@
+"""Recorded runs in the form that was asked for: a pure function of their lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from gates.model import ConfigurationError
+from gates.report import github, junit, markdown, plain
+from gates.report.format_names import ReportFormat
+from gates.report.jsonl import Results
+from gates.report.records import StrictRecord
+
+OF_CHECKS = ("junit", "github")  # a mutant's failure is what a proof wants, which these cannot say
+
+
+def render(form: ReportFormat, runs: Sequence[Results]) -> str:
+    """Return the text of one or more runs."""
+    for run in runs:
+        if form in OF_CHECKS and run.header.verb != "check":
+            raise ConfigurationError(f"{run.path} is a run of `gates {run.header.verb}`: --format {form} shows checks")
+    match form:
+        case "text":
+            return plain.render_text(runs)
+        case "md":
+            return markdown.render(runs)
+        case "json":
+            return json.dumps({"runs": [document(run) for run in runs]}, indent=1, ensure_ascii=False) + "\n"
+        case "jsonl":
+            verdicts = (verdict.model_dump(mode="json") for run in runs for verdict in run.verdicts)
+            return "".join(json.dumps(verdict, ensure_ascii=False) + "\n" for verdict in verdicts)
+        case "junit":
+            return junit.render_junit(runs)
+        case "github":
+            return "".join(f"{line}\n" for line in (*github.commands(runs), plain.render_text(runs).rstrip()))
+
+
+def document(run: Results) -> dict[str, Any]:
+    """Return a run as one JSON value: its records by kind."""
+    records: dict[str, Sequence[StrictRecord]] = {
+        "subjects": run.subjects,
+        "models": run.models,
+        "verdicts": run.verdicts,
+        "sensitivities": run.sensitivities,
+    }
+    return {
+        "file": run.path.name,
+        "state": run.state,
+        "header": run.header.model_dump(mode="json"),
+        **{name: [record.model_dump(mode="json") for record in found] for name, found in records.items()},
+        "summary": run.summary.model_dump(mode="json") if run.summary else None,
+    }
