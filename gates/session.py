@@ -27,6 +27,7 @@ from gates.report.records import (
     verdict_record,
 )
 from gates.runner import Job, Options, run
+from gates.waivers import Waivers
 
 HELD, FAILED, USAGE, NOTHING, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -62,17 +63,18 @@ class Tally:
 
     counts: Counter[Status] = field(default_factory=Counter)
     holes: list[Verdict] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
 
     @property
     def problems(self) -> list[str]:
         """Return what fails the run beside its verdicts, a sentence each."""
-        return [f"required, but {hole.status}: {hole.where}: {hole.reason}" for hole in self.holes]
+        return [*(f"required, but {hole.status}: {hole.where}: {hole.reason}" for hole in self.holes), *self.stale]
 
     def exit_code(self) -> int:
         """Return what the run means: 0 all held, 1 not all, 3 nothing was measured."""
         if self.problems or self.counts["fail"] or self.counts["error"]:
             return FAILED
-        return HELD if self.counts["pass"] else NOTHING
+        return HELD if self.counts["pass"] or self.counts["waived"] else NOTHING
 
     def line(self) -> str:
         """Return the last line of a run: passed and failed always, the others when there are any."""
@@ -99,6 +101,7 @@ def header(
     subjects: Iterable[Subject],
     options: Options,
     planned: int,
+    waivers: Waivers | None = None,
 ) -> HeaderRecord:
     """Return the first line of a results file."""
     cpu, features = machine.cpu()
@@ -123,6 +126,7 @@ def header(
         gates=[gate.id for gate in gates],
         subjects=[subject.name for subject in subjects],
         planned=planned,
+        waivers=list(waivers.entries) if waivers else [],
     )
 
 
@@ -137,12 +141,14 @@ def check(
     writer: Writer | None,
     requirements: tuple[Requirement, ...],
     on_verdict: Callable[[Verdict], None],
+    waivers: Waivers | None = None,
 ) -> Tally:
     """Judge the plan and write every verdict before it is shown. Ctrl-C leaves what was written."""
     tally, greeted, models = Tally(), set[str](), set[str]()
+    waivers = waivers or Waivers()
     start = time.monotonic()
     for judged in run(jobs, options):
-        verdict = judged.verdict
+        verdict = waivers.apply(judged.verdict)
         if writer:
             if judged.hello and verdict.subject not in greeted:
                 writer.write(subject_record(verdict.subject, judged.hello))
@@ -156,6 +162,8 @@ def check(
         if any(requirement.unmet_by(verdict) for requirement in requirements):
             tally.holes.append(verdict)
         on_verdict(verdict)
+    names = ({job.gate.id for job in jobs}, {job.subject.name for job in jobs})
+    tally.stale = waivers.problems(*map(sorted, names), partial=False)
     if writer:
         finish(writer, tally, time.monotonic() - start)
     return tally

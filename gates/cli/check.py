@@ -32,8 +32,10 @@ def check(
     full: Annotated[
         bool, typer.Option("--full", help="All draws of the statistical gates, ten times as many; half an hour.")
     ] = False,
-    jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all cases.")] = 0,
+    jobs: Annotated[
+        int | None, typer.Option(min=0, max=64, help="Workers side by side. Default: 0, one per core.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of all cases. Default: 0.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
     ] = None,
@@ -47,38 +49,47 @@ def check(
         ),
     ] = None,
     python: Annotated[str | None, typer.Option(metavar="PATH", help="The interpreter for a subject FILE.")] = None,
+    waivers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Failures that are waived. Default: gates.toml at the project's root."),
+    ] = None,
     form: Annotated[
         CheckFormat | None,
         typer.Option("--format", help="What is printed. Default: text; under GitHub Actions github: annotations too."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
 ) -> None:
-    """Run gates on subjects; print each verdict, what failed and why, and a full count as the last line."""
+    """Run gates on subjects; print each verdict, what failed and why, and a full count as the last line.
+
+    A project's own defaults stand in its pyproject.toml, in the table tool.gates: subjects, select, require, model, python, jobs, seed, out, format, waivers. What the command line says wins.
+    """
     from gates import session
-    from gates.cli import output, setup
+    from gates.cli import output, project, setup
     from gates.model import ConfigurationError
     from gates.report.text import Screen
     from gates.runner import Options, plan
-    from gates.subjects import catalogue
 
     if quick and full:
         raise ConfigurationError("--quick and --full exclude each other")
-    shown = output.chosen(form, as_json=as_json)
-    registry = setup.registry()
-    gates = registry.select(tuple(select or ()))
-    subjects = catalogue.choose(registry, tuple(subject or ()), setup.interpreter(python))
-    requirements = tuple(session.Requirement.parse(text, [s.name for s in subjects]) for text in require or ())
-    jobs_count = setup.jobs(jobs)
+    asked = project.asked(setup.registry(), select, subject, require, python, waivers, quick=quick)
+    told, gates, subjects = asked.told, asked.gates, asked.subjects
+    shown = output.chosen(form or (None if as_json else told.format), as_json=as_json)
+    jobs_count = setup.jobs(told.jobs if jobs is None else jobs)
     options = Options(
-        seed=seed, jobs=jobs_count, threads=setup.threads(jobs_count), quick=quick, full=full, model=setup.model(model)
+        seed=told.seed if seed is None else seed,
+        jobs=jobs_count,
+        threads=setup.threads(jobs_count),
+        quick=quick,
+        full=full,
+        model=setup.model(model or told.model),
     )
     cells = plan(gates, subjects, quick=quick)
-    writer = setup.writer("check", out, record=record)
+    writer = setup.writer("check", out or (Path(told.out) if told.out and not record else None), record=record)
     screen = Screen(len(cells), shown)
-    writer.write(session.header("check", sys.argv[1:], gates, subjects, options, len(cells)))
+    writer.write(session.header("check", sys.argv[1:], gates, subjects, options, len(cells), asked.waivers))
     try:
         with screen:
-            tally = session.check(cells, options, writer, requirements, screen.verdict)
+            tally = session.check(cells, options, writer, asked.requirements, screen.verdict, asked.waivers)
     except KeyboardInterrupt:
         screen.interrupted(writer.path)
         raise typer.Exit(session.INTERRUPTED) from None

@@ -57,6 +57,10 @@ def verdict_line(verdict: AnyVerdict) -> Text:
     line.append(f"{verdict.subject} · {verdict.gate} · {verdict.case}", style="default")
     if verdict.reason and verdict.status != "pass":
         line.append(f": {one_line(verdict.reason)}", style="default")
+    if why := verdict.waived:
+        line.append(
+            f" (waived until {why.expires} by {why.owner}, {why.issue}: {one_line(why.reason)})", style="default"
+        )
     return line
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
@@ -43,6 +44,34 @@ class Machine(StrictRecord):
     features: list[str]
 
 
+class Waiver(StrictRecord):
+    """One entry of gates.toml: whose failure at which gates is excused, why, and until when."""
+
+    id: str = Field(min_length=1, description="a gate's id, or a glob")
+    case: str = Field(default="*", min_length=1, description="a case, or a glob")
+    subject: str = Field(min_length=1)
+    reason: str = Field(min_length=1)
+    issue: str = Field(min_length=1)
+    owner: str = Field(min_length=1)
+    expires: date = Field(description="the last day, in UTC, on which it holds")
+
+
+class WaiverRecord(Waiver):
+    """A waiver that a run took into account."""
+
+    whole: bool = Field(description="the run (if sharded, all shards) judges all that it names, so it must be needed")
+
+
+class WaivedRecord(StrictRecord):
+    """What a verdict would be without its waiver."""
+
+    status: Status
+    reason: str = Field(description="the waiver's; that of the verdict stands in the verdict")
+    issue: str
+    owner: str
+    expires: str
+
+
 class HeaderRecord(StrictRecord):
     """The first line: what was asked of which judge, where, and how many verdicts it will take."""
 
@@ -67,6 +96,7 @@ class HeaderRecord(StrictRecord):
     gates: list[str]
     subjects: list[str]
     planned: int
+    waivers: list[WaiverRecord] = []
 
 
 class SubjectRecord(StrictRecord):
@@ -113,6 +143,7 @@ class VerdictRecord(StrictRecord):
     evidence: list[EvidenceRecord]
     seconds: Number
     mutant: str | None = None
+    waived: WaivedRecord | None = None
 
 
 class SensitivityRecord(StrictRecord):
