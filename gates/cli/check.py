@@ -53,6 +53,12 @@ def check(
         Path | None,
         typer.Option(metavar="FILE", help="Failures that are waived. Default: gates.toml at the project's root."),
     ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.jsonl", help="Show what changed since this run; the exit code stays that of the run."
+        ),
+    ] = None,
     form: Annotated[
         CheckFormat | None,
         typer.Option("--format", help="What is printed. Default: text; under GitHub Actions github: annotations too."),
@@ -74,6 +80,7 @@ def check(
     asked = project.asked(setup.registry(), select, subject, require, python, waivers, quick=quick)
     told, gates, subjects = asked.told, asked.gates, asked.subjects
     shown = output.chosen(form or (None if as_json else told.format), as_json=as_json)
+    before = output.since(baseline, shown)
     jobs_count = setup.jobs(told.jobs if jobs is None else jobs)
     options = Options(
         seed=told.seed if seed is None else seed,
@@ -95,5 +102,5 @@ def check(
         raise typer.Exit(session.INTERRUPTED) from None
     finally:
         writer.close()
-    output.end(screen, writer.path, tally)
+    output.end(screen, writer.path, tally, before)
     raise typer.Exit(tally.exit_code())

@@ -11,6 +11,7 @@ import typer
 from gates.report.format_names import CheckFormat
 
 if TYPE_CHECKING:
+    from gates.report.jsonl import Results
     from gates.report.text import Screen
     from gates.session import Tally
 
@@ -26,18 +27,32 @@ def chosen(form: CheckFormat | None, *, as_json: bool) -> CheckFormat:
     return form or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text")
 
 
-def end(screen: Screen, path: Path, tally: Tally) -> None:
+def since(baseline: Path | None, form: CheckFormat) -> Results | None:
+    """Read the baseline before anything is judged: a file that cannot be compared with is told at once."""
+    from gates.report.formats import refuse
+    from gates.report.jsonl import read
+
+    refuse(form, changed=baseline is not None)
+    return read(baseline) if baseline else None
+
+
+def end(screen: Screen, path: Path, tally: Tally, before: Results | None) -> None:
     """Print the rest of a finished run: a document is rendered from the file that was written, and from nothing else."""
-    from gates.report import github, markdown
+    from gates.baseline import compare
+    from gates.report import github
+    from gates.report.changes import changes_text
     from gates.report.formats import render
     from gates.report.jsonl import read
 
     screen.summary(tally)
+    runs = [] if screen.form == "jsonl" or (screen.form == "text" and before is None) else [read(path)]
+    changes = compare(before, runs[0]) if before else None
+    if screen.form in {"md", "json", "junit"}:
+        typer.echo(render(screen.form, runs, changes), nl=False)
+    elif changes:
+        typer.echo(f"\n{changes_text(changes)}")
     if screen.form == "github":
-        runs = [read(path)]
         for line in github.commands(runs):
             typer.echo(line)
-        github.append_summary(markdown.render(runs))
-    elif screen.form in {"md", "json", "junit"}:
-        typer.echo(render(screen.form, [read(path)]), nl=False)
+        github.append_summary(render("md", runs, changes))
     screen.end(path, tally)
