@@ -10,6 +10,7 @@ from gates.model import ConfigurationError
 from gates.report import github
 from gates.report.format_names import ReportFormat
 from gates.report.formats import render
+from gates.report.html import render_html
 from gates.report.jsonl import read
 from gates.report.learning import is_learning_file, read_curves, render_curves
 from gates.report.speed import render_speed
@@ -37,6 +38,8 @@ def render_files(files: Sequence[Path], form: ReportFormat, baseline: Path | Non
 def _verdicts(files: Sequence[Path], form: ReportFormat, baseline: Path | None) -> str:
     if baseline and len(files) > 1:
         raise ConfigurationError("--baseline compares with one run: give one FILE.jsonl")
+    if form == "html" and not baseline:
+        return render_html(files)  # line by line: a hundred thousand verdicts need not be held
     runs = [read(path) for path in files]
     changes = compare(read(baseline), runs[0]) if baseline else None
     text = render(form, runs, changes)

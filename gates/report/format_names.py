@@ -5,4 +5,4 @@ from __future__ import annotations
 from typing import Literal
 
 CheckFormat = Literal["text", "md", "json", "jsonl", "junit", "github"]
-ReportFormat = Literal["text", "md", "json", "jsonl", "junit", "github"]
+ReportFormat = Literal["text", "md", "json", "jsonl", "junit", "github", "html"]

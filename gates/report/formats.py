@@ -8,13 +8,13 @@ from typing import Any
 
 from gates.baseline import Changes
 from gates.model import ConfigurationError
-from gates.report import github, junit, markdown, plain
+from gates.report import github, html, junit, markdown, plain
 from gates.report.changes import changes_document, changes_markdown, changes_text
 from gates.report.format_names import ReportFormat
 from gates.report.jsonl import Results
 from gates.report.records import StrictRecord
 
-WITHOUT_CHANGES = ("jsonl", "junit")
+WITHOUT_CHANGES = ("jsonl", "junit", "html")
 OF_CHECKS = ("junit", "github")  # a mutant's failure is what a proof wants, which these cannot say
 
 
@@ -27,20 +27,23 @@ def render(form: ReportFormat, runs: Sequence[Results], changes: Changes | None 
     match form:
         case "text":
             told = f"{changes_text(changes)}\n\n" if changes else ""
-            return told + plain.render_text(runs)
+            text = told + plain.render_text(runs)
         case "md":
-            return markdown.render(runs) + (f"\n{changes_markdown(changes).rstrip()}\n" if changes else "")
+            text = markdown.render(runs) + (f"\n{changes_markdown(changes).rstrip()}\n" if changes else "")
         case "json":
             whole: dict[str, Any] = {"runs": [document(run) for run in runs]}
             whole |= {"changes": changes_document(changes)} if changes else {}
-            return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+            text = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
         case "jsonl":
             verdicts = (verdict.model_dump(mode="json") for run in runs for verdict in run.verdicts)
-            return "".join(json.dumps(verdict, ensure_ascii=False) + "\n" for verdict in verdicts)
+            text = "".join(json.dumps(verdict, ensure_ascii=False) + "\n" for verdict in verdicts)
         case "junit":
-            return junit.render_junit(runs)
+            text = junit.render_junit(runs)
         case "github":
-            return "".join(f"{line}\n" for line in github.commands(runs)) + render("text", runs, changes)
+            text = "".join(f"{line}\n" for line in github.commands(runs)) + render("text", runs, changes)
+        case "html":
+            text = html.render_html([run.path for run in runs])
+    return text
 
 
 def refuse(form: ReportFormat, *, changed: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,33 +83,47 @@ def file_name(verb: str, now: datetime | None = None) -> str:
 
 def read(path: Path) -> Results:
     """Read a results file; a torn last line is ignored, anything else that is no record is an error."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
-    lines = data.split(b"\n")[:-1]  # what follows the last newline was torn
-    results: Results | None = None
-    for number, line in enumerate(lines, 1):
-        try:
-            record = RECORD.validate_json(line)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise ConfigurationError(
-                f"{path}:{number} is no record of Gates: {first['msg']} ({place or 'line'})"
-            ) from None
-        if results is None:
-            if not isinstance(record, HeaderRecord):
-                raise ConfigurationError(f"{path}:1 must be a header, is a {record.record}")
-            results = Results(path, record)
-        else:
-            _add(results, record, f"{path}:{number}")
-    if results is None:
-        raise ConfigurationError(f"{path} has no complete line; it must start with a header")
+    lines = records(path)
+    header = next(lines)
+    assert isinstance(header, HeaderRecord)  # `records` has seen to it
+    results = Results(path, header)
+    for record in lines:
+        _add(results, record)
     return results
 
 
-def _add(results: Results, record: Record, place: str) -> None:
+def records(path: Path) -> Iterator[Record]:
+    """Give the records of a results file one by one, the header first; mistakes are told with their line."""
+    found = False
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.endswith(b"\n"):  # what follows the last newline was torn
+                    found = True
+                    yield _record(line, number, path)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+    if not found:
+        raise ConfigurationError(f"{path} has no complete line; it must start with a header")
+
+
+def _record(line: bytes, number: int, path: Path) -> Record:
+    try:
+        record = RECORD.validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(f"{path}:{number} is no record of Gates: {first['msg']} ({place or 'line'})") from None
+    if (number == 1) != isinstance(record, HeaderRecord):
+        raise ConfigurationError(
+            f"{path}:1 must be a header, is a {record.record}"
+            if number == 1
+            else f"{path}:{number} is a second header; one file holds one run"
+        )
+    return record
+
+
+def _add(results: Results, record: Record) -> None:
     match record:
         case VerdictRecord():
             results.verdicts.append(record)
@@ -121,4 +136,4 @@ def _add(results: Results, record: Record, place: str) -> None:
         case SummaryRecord():
             results.summary = record
         case HeaderRecord():
-            raise ConfigurationError(f"{place} is a second header; one file holds one run")
+            pass  # the first record, which `read` has taken
