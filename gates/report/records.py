@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import asdict
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
 
 from gates.model import Relation, Role, Status, Verdict
 
@@ -27,6 +28,10 @@ Number = Annotated[
     BeforeValidator(_to_number),
     PlainSerializer(_from_number, return_type=float | Literal["nan", "inf", "-inf"]),
 ]
+
+
+Repeated = Annotated[str, AfterValidator(sys.intern)]
+"""A string that comes again in most lines: a large file is held in half the memory."""
 
 
 class StrictRecord(BaseModel):
@@ -119,11 +124,11 @@ class ModelRecord(StrictRecord):
 class EvidenceRecord(StrictRecord):
     """One number beside its limit."""
 
-    quantity: str
+    quantity: Repeated
     observed: Number
     relation: Relation
     limit: Number
-    because: str
+    because: Repeated
     where: str
     role: Role
     holds: bool
