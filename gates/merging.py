@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import date
 
 from gates.model import STATUSES, ConfigurationError
 from gates.report.jsonl import Results
 from gates.report.records import HeaderRecord, PartRecord, PlanRecord, Record, SummaryRecord
 from gates.session import FAILED, Tally
 from gates.shards import Cell, digest, without
+from gates.waivers import Waivers
 
-SAME = ("verb", "tool", "commit", "dirty", "seed", "quick", "full", "model", "gates", "subjects")
+SAME = ("verb", "tool", "commit", "dirty", "seed", "quick", "full", "model", "gates", "subjects", "waivers")
 REMEDY = "judge every shard of one plan with the same options and the same version of Gates"
 
 
@@ -139,8 +141,18 @@ def _distinct(parts: Sequence[Results]) -> Iterator[Record]:
             yield record
 
 
+def stale(parts: Sequence[Results]) -> list[str]:
+    """Return what is wrong with the shards' waivers, which only all shards together can tell. Expiry each has told."""
+    header = parts[0].header
+    waivers = Waivers(header.waivers, date.min)
+    for verdict in (v for run in parts for v in run.verdicts):
+        waivers.note(verdict.gate, verdict.subject, verdict.case, (verdict.waived or verdict).status)
+    return waivers.problems(header.gates, header.subjects, partial=False)
+
+
 def _summary(parts: Sequence[Results]) -> SummaryRecord:
     tally = Tally(Counter(verdict.status for run in parts for verdict in run.verdicts))
+    tally.stale = stale(parts)
     summaries = [run.summary for run in parts if run.summary]
     failed = any(summary.exit_code == FAILED for summary in summaries)  # a requirement that one shard did not meet
     return SummaryRecord(

@@ -195,6 +195,17 @@ class Mutant:
 
 
 @dataclass(frozen=True, slots=True)
+class Waived:
+    """What a verdict would be without its waiver, and who answers for it until when."""
+
+    status: Status
+    reason: str
+    issue: str
+    owner: str
+    expires: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The answer for one gate, subject and case."""
 
@@ -207,6 +218,7 @@ class Verdict:
     reason: str
     evidence: tuple[Evidence, ...] = ()
     seconds: float = 0.0
+    waived: Waived | None = None
 
     @property
     def where(self) -> str:

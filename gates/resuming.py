@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.model import ConfigurationError, Evidence, Verdict
+from gates.model import ConfigurationError, Evidence, Verdict, Waived
 from gates.report.jsonl import Results, Writer, read
 from gates.report.records import HeaderRecord, ResumeRecord, VerdictRecord
 from gates.runner import Job
@@ -93,5 +93,6 @@ def verdict(record: VerdictRecord) -> Verdict:
         Evidence(item.quantity, item.observed, item.relation, item.limit, item.because, item.where, item.role)
         for item in record.evidence
     )
-    fields = record.model_dump(exclude={"record", "evidence", "mutant"})
-    return Verdict(**fields, evidence=evidence)
+    fields = record.model_dump(exclude={"record", "evidence", "mutant", "waived"})
+    waived = Waived(**record.waived.model_dump()) if record.waived else None
+    return Verdict(**fields, evidence=evidence, waived=waived)

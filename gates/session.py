@@ -6,7 +6,7 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from importlib.metadata import PackageNotFoundError, version
@@ -30,6 +30,7 @@ from gates.report.records import (
 )
 from gates.resuming import Resumed
 from gates.runner import Job, Judged, Options, run
+from gates.waivers import Waivers
 
 HELD, FAILED, USAGE, NOTHING, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -65,12 +66,18 @@ class Tally:
 
     counts: Counter[Status] = field(default_factory=Counter)
     holes: list[Verdict] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[str]:
+        """Return what fails the run beside its verdicts, a sentence each."""
+        return [*(f"required, but {hole.status}: {hole.where}: {hole.reason}" for hole in self.holes), *self.stale]
 
     def exit_code(self) -> int:
         """Return what the run means: 0 all held, 1 not all, 3 nothing was measured."""
-        if self.holes or self.counts["fail"] or self.counts["error"]:
+        if self.problems or self.counts["fail"] or self.counts["error"]:
             return FAILED
-        return HELD if self.counts["pass"] else NOTHING
+        return HELD if self.counts["pass"] or self.counts["waived"] else NOTHING
 
     def line(self) -> str:
         """Return the last line of a run: passed and failed always, the others when there are any."""
@@ -98,6 +105,7 @@ def header(
     options: Options,
     planned: int,
     part: PlanRecord | None = None,
+    waivers: Waivers | None = None,
 ) -> HeaderRecord:
     """Return the first line of a results file."""
     cpu, features = machine.cpu()
@@ -123,6 +131,7 @@ def header(
         subjects=[subject.name for subject in subjects],
         planned=planned,
         plan=part,
+        waivers=list(waivers.entries) if waivers else [],
     )
 
 
@@ -151,7 +160,7 @@ class _Log:
         self._writer.write(verdict_record(judged.verdict))
 
 
-def check(
+def check(  # noqa: PLR0913  a run has that many parts, and one caller
     jobs: list[Job],
     options: Options,
     writer: Writer | None,
@@ -159,13 +168,19 @@ def check(
     on_verdict: Callable[[Verdict], None],
     engine: Engine | None = None,
     resumed: Resumed | None = None,
+    waivers: Waivers | None = None,
+    *,
+    partial: bool = False,
 ) -> Tally:
     """Judge the plan and write every verdict before it is shown. Ctrl-C leaves what was written.
 
-    Of a run that is resumed `jobs` are those that were left; the tally counts the earlier verdicts too.
+    Of a run that is resumed `jobs` are those that were left; the tally counts the earlier verdicts too. A `partial` run
+    is a shard, which cannot tell whether a waiver is needed.
     """
     tally = Tally()
+    waivers = waivers or Waivers()
     log = _Log(writer, resumed) if writer else None
+    gates, subjects = {job.gate.id for job in jobs}, {job.subject.name for job in jobs}
 
     def count(verdict: Verdict) -> None:
         tally.counts[verdict.status] += 1
@@ -173,13 +188,18 @@ def check(
             tally.holes.append(verdict)
 
     for verdict in resumed.verdicts if resumed else ():
+        waivers.note(verdict.gate, verdict.subject, verdict.case, (verdict.waived or verdict).status)
+        gates.add(verdict.gate)
+        subjects.add(verdict.subject)
         count(verdict)
     start = time.monotonic()
-    for judged in run(jobs, options, engine):
+    for found in run(jobs, options, engine):
+        judged = replace(found, verdict=waivers.apply(found.verdict))
         if log:
             log.write(judged)
         count(judged.verdict)
         on_verdict(judged.verdict)
+    tally.stale = waivers.problems(sorted(gates), sorted(subjects), partial=partial)
     if writer:
         finish(writer, tally, time.monotonic() - start)
     return tally
@@ -189,4 +209,4 @@ def finish(writer: Writer, tally: Tally, seconds: float, exit_code: int | None =
     """Write the line that makes a results file complete."""
     counts = {status: tally.counts[status] for status in STATUSES}
     code = tally.exit_code() if exit_code is None else exit_code
-    writer.write(SummaryRecord(counts=counts, seconds=round(seconds, 3), exit_code=code))
+    writer.write(SummaryRecord(counts=counts, seconds=round(seconds, 3), exit_code=code, problems=tally.problems))

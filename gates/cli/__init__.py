@@ -9,9 +9,7 @@ import typer
 
 from gates.cli import check, evaluate, explain, generate, listing, memory, merge, peers, prove, report, smoke, train
 
-EPILOG = (
-    "Exit codes: 0 all held · 1 a gate failed or errored, or a requirement is not met · 2 usage · 3 nothing measured."
-)
+EPILOG = "Exit codes: 0 all held · 1 a gate failed or errored, a requirement is not met or a waiver is stale · 2 usage · 3 nothing measured."
 
 app = typer.Typer(
     name="gates",

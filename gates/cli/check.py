@@ -8,10 +8,13 @@ from typing import Annotated
 
 import typer
 
+from gates.report.format_names import CheckFormat
+
 EXAMPLES = """Examples:
 
 gates check --quick · gates check kl loss.grpo · gates check rollout --full · gates check --subject ./mine.py ·
-gates check rollout --model ./Qwen3-0.6B-4bit · gates check --subject mlxrl --require mlxrl"""
+gates check rollout --model ./Qwen3-0.6B-4bit · gates check --subject mlxrl --require mlxrl ·
+gates check --format junit > gates.xml"""
 
 
 def check(
@@ -29,8 +32,10 @@ def check(
     full: Annotated[
         bool, typer.Option("--full", help="All draws of the statistical gates, ten times as many; half an hour.")
     ] = False,
-    jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all cases.")] = 0,
+    jobs: Annotated[
+        int | None, typer.Option(min=0, max=64, help="Workers side by side. Default: 0, one per core.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of all cases. Default: 0.")] = None,
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Part I of N of the plan; `gates merge` joins the N files.")
     ] = None,
@@ -50,35 +55,59 @@ def check(
         ),
     ] = None,
     python: Annotated[str | None, typer.Option(metavar="PATH", help="The interpreter for a subject FILE.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the JSONL lines instead of text.")] = False,
+    waivers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Failures that are waived. Default: gates.toml at the project's root."),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.jsonl", help="Show what changed since this run; the exit code stays that of the run."
+        ),
+    ] = None,
+    form: Annotated[
+        CheckFormat | None,
+        typer.Option("--format", help="What is printed. Default: text; under GitHub Actions github: annotations too."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
 ) -> None:
-    """Run gates on subjects; print each verdict, what failed and why, and a full count as the last line."""
+    """Run gates on subjects; print each verdict, what failed and why, and a full count as the last line.
+
+    A project's own defaults stand in its pyproject.toml, in the table tool.gates: subjects, select, require, model, python, jobs, seed, out, format, waivers. What the command line says wins.
+    """
     from gates import resuming, session, shards
-    from gates.cli import setup
+    from gates.cli import output, project, setup
     from gates.model import ConfigurationError
     from gates.report.text import Screen
     from gates.runner import Options, plan
-    from gates.subjects import catalogue
 
     if quick and full:
         raise ConfigurationError("--quick and --full exclude each other")
     if resume and (out or record):
         raise ConfigurationError("--resume goes on in its own file; leave out --out and --record")
-    registry = setup.registry()
-    gates = registry.select(tuple(select or ()))
-    subjects = catalogue.choose(registry, tuple(subject or ()), setup.interpreter(python))
-    requirements = tuple(session.Requirement.parse(text, [s.name for s in subjects]) for text in require or ())
-    jobs_count = setup.jobs(jobs)
+    asked = project.asked(setup.registry(), select, subject, require, python, waivers, quick=quick)
+    told, gates, subjects = asked.told, asked.gates, asked.subjects
+    shown = output.chosen(form or (None if as_json else told.format), as_json=as_json)
+    before = output.since(baseline, shown)
+    jobs_count = setup.jobs(told.jobs if jobs is None else jobs)
     options = Options(
-        seed=seed, jobs=jobs_count, threads=setup.threads(jobs_count), quick=quick, full=full, model=setup.model(model)
+        seed=told.seed if seed is None else seed,
+        jobs=jobs_count,
+        threads=setup.threads(jobs_count),
+        quick=quick,
+        full=full,
+        model=setup.model(model or told.model),
     )
     whole = plan(gates, subjects, quick=quick)
     part = shards.Shard.parse(shard)
     cells = part.take(whole)
-    header = session.header("check", sys.argv[1:], gates, subjects, options, len(cells), part.record(whole))
+    header = session.header(
+        "check", sys.argv[1:], gates, subjects, options, len(cells), part.record(whole), asked.waivers
+    )
     resumed = resuming.resume(resume, header, cells) if resume else None
-    writer = resumed.writer if resumed else setup.writer("check", out, record=record)
-    screen = Screen(len(cells), as_json=as_json)
+    folder = out or (Path(told.out) if told.out and not record else None)
+    writer = resumed.writer if resumed else setup.writer("check", folder, record=record)
+    screen = Screen(len(cells), shown)
     if resumed:
         screen.verdicts.extend(resumed.verdicts)
         cells = resumed.left
@@ -87,12 +116,21 @@ def check(
     log = None if resumed and resumed.complete else writer
     try:
         with screen:
-            tally = session.check(cells, options, log, requirements, screen.verdict, resumed=resumed)
+            tally = session.check(
+                cells,
+                options,
+                log,
+                asked.requirements,
+                screen.verdict,
+                resumed=resumed,
+                waivers=asked.waivers,
+                partial=part.count > 1,
+            )
     except KeyboardInterrupt:
         screen.interrupted(writer.path)
         typer.echo(f"go on with: {resuming.command(header.command, writer.path)}", err=True)
         raise typer.Exit(session.INTERRUPTED) from None
     finally:
         writer.close()
-    screen.summary(writer.path, tally)
+    output.end(screen, writer.path, tally, before)
     raise typer.Exit(tally.exit_code())

@@ -7,45 +7,40 @@ from typing import Annotated
 
 import typer
 
+from gates.report.format_names import ReportFormat
+
 EXAMPLES = """Examples:
 
-gates report results/runs/check-….jsonl · gates report results/gates/*.jsonl --out results/REPORT.md · gates report results/bench/*.jsonl · gates report results/learning/curves.jsonl --out results/learning/curves.svg · gates report --schema"""
+gates report results/runs/check-….jsonl · gates report results/gates/*.jsonl --out results/REPORT.md · gates report results/bench/*.jsonl · gates report results/learning/curves.jsonl --out results/learning/curves.svg · gates report FILE.jsonl --format junit --out gates.xml · gates report NEW.jsonl --baseline OLD.jsonl --format text · gates report --schema"""
 
 
 def report(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE.jsonl...", help="Recorded results.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there, atomically.")] = None,
+    form: Annotated[
+        ReportFormat, typer.Option("--format", help="How verdicts are shown; curves and speeds have one form only.")
+    ] = "md",
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE.jsonl", help="Show what changed from this run to the one rendered.")
+    ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a results line.")] = False,
     speed_schema: Annotated[
         bool, typer.Option("--speed-schema", help="Print that of a line in results/bench.")
     ] = False,
 ) -> None:
-    """Render markdown from results files, of gates or of speed (an unfinished one is shown as `incomplete: 12 of 40`), or a picture from learning curves."""
+    """Render results files of gates (an unfinished one is shown as `incomplete: 12 of 40`); of speed as markdown, and learning curves as a picture."""
     import json
 
     from gates.model import ConfigurationError
-    from gates.report.jsonl import read
-    from gates.report.learning import is_learning_file, read_curves, render_curves
-    from gates.report.markdown import render
+    from gates.report.files import render_files
     from gates.report.records import schema as json_schema
-    from gates.report.speed import render_speed
-    from gates.report.speed_file import is_speed_file, read_speed
     from gates.report.speed_records import speed_schema as json_speed_schema
     from gates.report.whole import write_whole
 
     if schema or speed_schema:
         text = json.dumps(json_schema() if schema else json_speed_schema(), indent=2, ensure_ascii=False) + "\n"
     elif files:
-        curves = [path for path in files if is_learning_file(path)]
-        speeds = [path for path in files if is_speed_file(path)]
-        if curves and len(curves) < len(files):
-            raise ConfigurationError(f"{curves[0]} holds learning curves and another file does not: render them apart")
-        if speeds and len(speeds) < len(files):
-            raise ConfigurationError(f"{speeds[0]} holds speeds and another file verdicts: render them apart")
-        if curves:
-            text = render_curves(curve for path in curves for curve in read_curves(path))
-        else:
-            text = render_speed(map(read_speed, speeds)) if speeds else render([read(path) for path in files])
+        text = render_files(files, form, baseline)
     else:
         raise ConfigurationError("report needs at least one FILE.jsonl; a run prints its path at the end")
     if out is None:

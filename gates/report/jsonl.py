@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,6 +112,11 @@ class Results:
     summary: SummaryRecord | None = None
 
     @property
+    def judged(self) -> list[VerdictRecord]:
+        """Return the verdicts on subjects as they are, without those on mutants."""
+        return [verdict for verdict in self.verdicts if verdict.mutant is None]
+
+    @property
     def state(self) -> str:
         """Return `complete`, or how far the run came: `incomplete: 12 of 40`."""
         if self.summary is not None:
@@ -126,26 +132,36 @@ def file_name(verb: str, now: datetime | None = None) -> str:
 
 def read(path: Path) -> Results:
     """Read a results file; a torn last line is ignored, anything else that is no record is an error."""
+    lines_of = records(path)
+    header = next(lines_of)
+    if not isinstance(header, HeaderRecord):
+        raise TypeError("`records` gives the header first")
+    results = Results(path, header)
+    for record in lines_of:
+        _add(results, record)
+    return results
+
+
+def records(path: Path) -> Iterator[Record]:
+    """Give the records of a results file one by one, the header first; mistakes are told with their line."""
     found = lines.first_object(path)
     if found.get("record") == "header" and found.get("format") != FORMAT:
         raise ConfigurationError(
             f"{path} is of format {str(found.get('format'))[:20]}, this version reads format {FORMAT}; "
             "read it with the version of Gates that wrote it"
         )
-    results: Results | None = None
     integrity: Integrity | None = None
     for number, line in lines.whole_lines(path):
         record = _record(line, f"{path}:{number}")
-        if results is None or integrity is None:
-            if not isinstance(record, HeaderRecord):
-                raise ConfigurationError(f"{path}:1 must be a header, is a {record.record}")
-            results, integrity = Results(path, record), Integrity(record)
-        else:
+        if integrity is not None:
             integrity.see(record, f"{path}:{number}")
-            _add(results, record)
-    if results is None:
+        elif isinstance(record, HeaderRecord):
+            integrity = Integrity(record)
+        else:
+            raise ConfigurationError(f"{path}:1 must be a header, is a {record.record}")
+        yield record
+    if integrity is None:
         raise ConfigurationError(f"{path} has no complete line; it must start with a header")
-    return results
 
 
 def _record(line: bytes, place: str) -> Record:

@@ -54,6 +54,9 @@ def _check(run: Results) -> list[str]:
             lines += [f"### {title}", ""]
             lines += [f"- **{v.subject}** `{v.gate}` {v.case}: {_escape(v.reason)}" for v in sorted(found, key=_order)]
             lines.append("")
+    lines += _waived(run.verdicts)
+    if run.summary and run.summary.problems:
+        lines += ["### What else fails the run", "", *(f"- {_escape(words)}" for words in run.summary.problems), ""]
     holes = Counter((v.subject, v.status, v.reason) for v in run.verdicts if v.status in {"skipped", "unsupported"})
     if holes:
         lines += ["### Not judged", ""]
@@ -66,6 +69,17 @@ def _check(run: Results) -> list[str]:
         counts = ", ".join(f"{n} {status}" for status, n in run.summary.counts.items() if n)
         lines += [f"{counts}; exit code {run.summary.exit_code}.", ""]
     return lines
+
+
+def _waived(verdicts: list[VerdictRecord]) -> list[str]:
+    """Return who answers for what until when, and the reason that each verdict has all the same."""
+    lines = [
+        f"- **{v.subject}** `{v.gate}` {v.case}: {_escape(v.reason)}; {v.waived.status} waived until {v.waived.expires} "
+        f"by {_escape(v.waived.owner)}, {_escape(v.waived.issue)}: {_escape(v.waived.reason)}"
+        for v in sorted(verdicts, key=_order)
+        if v.waived
+    ]
+    return ["### Waived", "", *lines, ""] if lines else []
 
 
 def matrix(verdicts: list[VerdictRecord]) -> list[str]:

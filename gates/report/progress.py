@@ -13,7 +13,7 @@ from rich.table import Column
 
 def console() -> Console:
     """Return the console of this process; colour only on a terminal, and never where NO_COLOR is set."""
-    return Console(highlight=False, soft_wrap=True, no_color=True if "NO_COLOR" in os.environ else None)
+    return Console(highlight=False, markup=False, soft_wrap=True, no_color=True if "NO_COLOR" in os.environ else None)
 
 
 class Bar:
@@ -26,7 +26,9 @@ class Bar:
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+            TextColumn(
+                "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
+            ),
         )
         self.live = target.is_terminal
         self._progress = Progress(*columns, console=target, transient=True, expand=True, disable=not self.live)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import asdict
+from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
 
 from gates.model import Relation, Role, Status, Verdict
 
@@ -27,6 +29,10 @@ Number = Annotated[
     BeforeValidator(_to_number),
     PlainSerializer(_from_number, return_type=float | Literal["nan", "inf", "-inf"]),
 ]
+
+
+Repeated = Annotated[str, AfterValidator(sys.intern)]
+"""A string that comes again in most lines: a large file is held in half the memory."""
 
 
 class StrictRecord(BaseModel):
@@ -64,6 +70,34 @@ class PartRecord(StrictRecord):
     blas: str
 
 
+class Waiver(StrictRecord):
+    """One entry of gates.toml: whose failure at which gates is excused, why, and until when."""
+
+    id: str = Field(min_length=1, description="a gate's id, or a glob")
+    case: str = Field(default="*", min_length=1, description="a case, or a glob")
+    subject: str = Field(min_length=1)
+    reason: str = Field(min_length=1)
+    issue: str = Field(min_length=1)
+    owner: str = Field(min_length=1)
+    expires: date = Field(description="the last day, in UTC, on which it holds")
+
+
+class WaiverRecord(Waiver):
+    """A waiver that a run took into account."""
+
+    whole: bool = Field(description="the run (if sharded, all shards) judges all that it names, so it must be needed")
+
+
+class WaivedRecord(StrictRecord):
+    """What a verdict would be without its waiver."""
+
+    status: Status
+    reason: str = Field(description="the waiver's; that of the verdict stands in the verdict")
+    issue: str
+    owner: str
+    expires: str
+
+
 class HeaderRecord(StrictRecord):
     """The first line: what was asked of which judge, where, and how many verdicts it will take."""
 
@@ -90,6 +124,7 @@ class HeaderRecord(StrictRecord):
     planned: int = Field(ge=0)
     plan: PlanRecord | None = Field(default=None, description="null: a proof, or a file from before there were shards")
     merged: list[PartRecord] = Field(default=[], description="the shards that `gates merge` joined, in order")
+    waivers: list[WaiverRecord] = []
 
 
 class SubjectRecord(StrictRecord):
@@ -112,11 +147,11 @@ class ModelRecord(StrictRecord):
 class EvidenceRecord(StrictRecord):
     """One number beside its limit."""
 
-    quantity: str
+    quantity: Repeated
     observed: Number
     relation: Relation
     limit: Number
-    because: str
+    because: Repeated
     where: str
     role: Role
     holds: bool
@@ -136,6 +171,7 @@ class VerdictRecord(StrictRecord):
     evidence: list[EvidenceRecord]
     seconds: Number
     mutant: str | None = None
+    waived: WaivedRecord | None = None
 
 
 class MutantRecord(StrictRecord):
@@ -178,6 +214,7 @@ class SummaryRecord(StrictRecord):
     counts: dict[Status, int]
     seconds: Number
     exit_code: int
+    problems: list[str] = Field(default=[], description="what fails the run beside its verdicts")
 
 
 Record = Annotated[

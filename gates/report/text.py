@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter, defaultdict
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.text import Text
-
-from gates.model import STATUSES, Status, Verdict
-from gates.report.labels import shown
+from gates.model import Verdict
+from gates.report.format_names import CheckFormat
+from gates.report.labels import one_line
+from gates.report.plain import holes, table, verdict_line
 from gates.report.progress import Bar, console
 from gates.report.records import verdict_record
 from gates.session import Tally
 
-STYLES = {
-    "pass": "green",
-    "fail": "bold red",
-    "departs": "red",
-    "error": "bold magenta",
-    "skipped": "yellow",
-    "unsupported": "dim",
-    "waived": "yellow",
-}
+LIVE = (
+    "text",
+    "github",
+)  # forms that show each verdict as it comes; jsonl too, one line each; the others are documents
 
 
 class Screen:
-    """Shows verdicts as they come: a progress bar on a terminal, a line per gate and subject elsewhere."""
+    """Shows verdicts as they come: a progress bar on a terminal, a line for each elsewhere."""
 
-    def __init__(self, planned: int, *, as_json: bool = False) -> None:
-        self.as_json = as_json
+    def __init__(self, planned: int, form: CheckFormat = "text") -> None:
+        self.form = form
         self.console = console()
         self.bar = Bar("judging", planned, shown_on=self.console)
-        self.live = self.bar.live and not as_json
+        self.live = self.bar.live and form in LIVE
         self.planned = planned
         self.verdicts: list[Verdict] = []
         self.dead: set[str] = set()
@@ -54,84 +48,36 @@ class Screen:
     def verdict(self, verdict: Verdict) -> None:
         """Show one verdict."""
         self.verdicts.append(verdict)
-        if self.as_json:
+        if self.form == "jsonl":
             sys.stdout.write(json.dumps(verdict_record(verdict).model_dump(mode="json"), ensure_ascii=False) + "\n")
+        if self.form not in LIVE:
             return
         if verdict.cause == "start":
             if verdict.subject not in self.dead:  # one line says what every further cell would repeat
-                self._line(verdict)
+                self.console.print(verdict_line(verdict))
             self.dead.add(verdict.subject)
-        elif verdict.status in {"fail", "error"}:
-            self._line(verdict)
+        elif verdict.status in {"fail", "error", "waived"}:
+            self.console.print(verdict_line(verdict))
         if self.live:
             self.bar.advance(verdict.where)
         elif verdict.status == "pass":  # skips and the unsupported are listed with their cause in the end
-            self._line(verdict)
-
-    def _line(self, verdict: Verdict) -> None:
-        line = Text(f"{shown(verdict).upper():11} ", style=STYLES[shown(verdict)])
-        line.append(verdict.where, style="default")
-        if verdict.reason and verdict.status != "pass":
-            line.append(f": {verdict.reason}", style="default")
-        self.console.print(line)
+            self.console.print(verdict_line(verdict))
 
     def interrupted(self, path: Path) -> None:
         """Say what is left of a run that was stopped."""
         sys.stderr.write(f"interrupted: incomplete: {len(self.verdicts)} of {self.planned}; they are in {path}\n")
 
-    def summary(self, path: Path, tally: Tally) -> None:
-        """Print the table of gates and subjects, where the results are, and the full count as the last line."""
-        if self.as_json:
-            sys.stderr.write(f"{tally.line()}\n")
+    def summary(self, tally: Tally) -> None:
+        """Print the table of gates and subjects, what was not judged, and what else fails the run."""
+        if self.form not in LIVE:
             return
         self.console.print()
-        for line in table(self.verdicts):
+        for line in (*table(self.verdicts), *holes(self.verdicts), *map(one_line, tally.problems)):
             self.console.print(line)
-        for hole_line in self._holes():
-            self.console.print(hole_line)
-        for hole in tally.holes:
-            self.console.print(f"required, but {hole.status}: {hole.where}: {hole.reason}")
-        self.console.print(f"\nresults: {path}")
-        self.console.print(tally.line())
 
-    def _holes(self) -> list[str]:
-        """List skips and unsupported ops with their cause, once each: silence is never success."""
-        found: dict[tuple[Status, str, str], int] = Counter()
-        for verdict in self.verdicts:
-            if verdict.status in {"skipped", "unsupported"}:
-                found[verdict.status, verdict.subject, verdict.reason] += 1
-        return [f"{status}: {subject}: {reason} ({count})" for (status, subject, reason), count in found.items()]
-
-
-def table(verdicts: list[Verdict]) -> list[Text]:
-    """Return a line per gate with the counts of each subject."""
-    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for verdict in verdicts:
-        cells[verdict.gate, verdict.subject][shown(verdict)] += 1
-    gates = sorted({gate for gate, _ in cells})
-    subjects = list(dict.fromkeys(subject for _, subject in sorted(cells)))
-    width = max((len(gate) for gate in gates), default=4)
-    widths = {subject: max(len(subject), 14) for subject in subjects}
-    lines = [Text(f"{'gate':{width}}  " + "  ".join(f"{s:{widths[s]}}" for s in subjects), style="bold")]
-    for gate in gates:
-        line = Text(f"{gate:{width}}")
-        for subject in subjects:
-            worst, words = cell(cells.get((gate, subject), Counter()))
-            line.append("  ")
-            line.append(f"{words:{widths[subject]}}", style=STYLES[worst] if worst else "dim")
-        lines.append(line)
-    return lines
-
-
-def cell(counts: Counter[str]) -> tuple[str | None, str]:
-    """Return the worst status of a gate for a subject, and its words: `pass 12`, `FAIL 3 of 12`."""
-    total = sum(counts.values())
-    if not total:
-        return None, "·"
-    for status in ("error", "fail", "departs"):
-        if counts[status]:
-            return status, f"{status.upper()} {counts[status]} of {total}"
-    if counts["pass"]:
-        return "pass", f"pass {counts['pass']}" if counts["pass"] == total else f"pass {counts['pass']} of {total}"
-    worst = next(status for status in STATUSES if counts[status])
-    return worst, worst
+    def end(self, path: Path, tally: Tally) -> None:
+        """Print where the results are, and the full count as the last line; not on an output that is a document."""
+        if self.form in LIVE:
+            self.console.print(f"\nresults: {path}\n{tally.line()}")
+        else:
+            sys.stderr.write(f"results: {path}\n{tally.line()}\n")

@@ -59,6 +59,9 @@ class TestMistakes:
             (["check", "--resume", "."], "Is a directory; name the file of an interrupted run"),
             (["check", "--resume", "x.jsonl", "--out", "o"], "leave out --out and --record"),
             (["merge", "none.jsonl"], "cannot read none.jsonl"),
+            (["check", "--baseline", "none.jsonl"], "cannot read none.jsonl"),
+            (["check", "--baseline", "none.jsonl", "--format", "junit"], "has no place for --baseline"),
+            (["check", "--waivers", "none.toml"], "cannot read none.toml"),
             (["explain", "no-such-gate"], "no gate matches"),
             (["report"], "needs at least one"),
             (["report", "none.jsonl"], "cannot read none.jsonl"),
@@ -132,6 +135,48 @@ class TestCheck:
         statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
         assert statuses.count("pass") == 4
         assert len(statuses) == 34
+
+    def test_a_document_is_all_that_is_printed(self, tmp_path: Path) -> None:
+        """`--format junit` prints XML and nothing else; the count goes to stderr."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates(
+            "check", "packing.truncates-only-by-name", "--subject", "./mine.py", "--format", "junit", cwd=tmp_path
+        )
+        assert done.stdout.startswith("<?xml")
+        assert done.stdout.count("<testcase ") == 2
+        assert done.stderr.splitlines()[-1] == "0 passed, 0 failed, 2 unsupported"
+
+    @pytest.mark.parametrize("form", ["text", "md"])
+    def test_a_baseline_shows_what_broke_and_changes_no_exit_code(self, tmp_path: Path, form: str) -> None:
+        """What passed and fails now is a new failure; the count stays the last line of text."""
+        command = ["check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", "--format", form]
+        (tmp_path / "mine.py").write_text(RIGHT)
+        assert gates(*command, "--out", "old", cwd=tmp_path).returncode == 0
+        (before,) = (tmp_path / "old").glob("*.jsonl")
+        (tmp_path / "mine.py").write_text(RIGHT.replace("ddof=ddof", "ddof=0"))
+        done = gates(*command, "--baseline", str(before), cwd=tmp_path)
+        assert done.returncode == 1
+        assert (
+            "new failure: mine · advantages.matches-definition · group-ddof1-add-mean-float32: pass → fail"
+            in done.stdout
+        )
+        if form == "text":
+            assert " failed" in done.stdout.splitlines()[-1]
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates(*command, "--baseline", str(before), cwd=tmp_path)
+        assert done.returncode == 0
+        assert "no changes" in done.stdout.lower()
+
+    def test_github_gets_annotations_and_a_summary(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Under GitHub Actions the text has `::error` lines, the count stays last, and the summary is markdown."""
+        (tmp_path / "mine.py").write_text(RIGHT.replace("ddof=ddof", "ddof=0"))
+        monkeypatch.setenv("GITHUB_ACTIONS", "true")
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+        done = gates("check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "::error title=mine · advantages.matches-definition::fail in " in done.stdout
+        assert " failed" in done.stdout.splitlines()[-1]
+        assert "| `advantages.matches-definition` | **fail" in (tmp_path / "summary.md").read_text()
 
 
 class TestModel:

@@ -17,7 +17,18 @@ from gates.runner import Options, plan, run
 
 ROOT = Path(__file__).resolve().parents[2]
 FRAMEWORKS = {"mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers"}
-SMALL = {"numpy", "pydantic", "typer", "matplotlib", "rich", "filelock", "platformdirs", "psutil"}
+SMALL = {
+    "numpy",
+    "pydantic",
+    "typer",
+    "matplotlib",
+    "rich",
+    "filelock",
+    "platformdirs",
+    "psutil",
+    "jinja2",
+    "markupsafe",
+}
 STDLIB = set(sys.stdlib_module_names)
 FORBIDDEN: dict[str, set[str]] = {
     "reference/oracle": {"gates", "rlkernels", "reference.trainer", "reference.tiny", "benches", *FRAMEWORKS},

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from gates.model import ConfigurationError, Status, Verdict
-from gates.report.text import cell
+from gates.report.plain import cell
 from gates.session import Requirement, Tally
 
 

@@ -1,0 +1,58 @@
+"""What `gates check` prints besides the verdicts as they come: the end of a run, in the form that was asked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from gates.report.format_names import CheckFormat
+
+if TYPE_CHECKING:
+    from gates.report.jsonl import Results
+    from gates.report.text import Screen
+    from gates.session import Tally
+
+
+def chosen(form: CheckFormat | None, *, as_json: bool) -> CheckFormat:
+    """Return the form: what was asked for, else `github` where GitHub Actions runs us, else `text`."""
+    from gates.model import ConfigurationError
+
+    if as_json and form not in {None, "jsonl"}:
+        raise ConfigurationError(f"--json is --format jsonl, and --format {form} is asked for: give one of them")
+    if as_json:
+        return "jsonl"
+    return form or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text")
+
+
+def since(baseline: Path | None, form: CheckFormat) -> Results | None:
+    """Read the baseline before anything is judged: a file that cannot be compared with is told at once."""
+    from gates.report.formats import refuse
+    from gates.report.jsonl import read
+
+    refuse(form, changed=baseline is not None)
+    return read(baseline) if baseline else None
+
+
+def end(screen: Screen, path: Path, tally: Tally, before: Results | None) -> None:
+    """Print the rest of a finished run: a document is rendered from the file that was written, and from nothing else."""
+    from gates.baseline import compare
+    from gates.report import github
+    from gates.report.changes import changes_text
+    from gates.report.formats import render
+    from gates.report.jsonl import read
+
+    screen.summary(tally)
+    runs = [] if screen.form == "jsonl" or (screen.form == "text" and before is None) else [read(path)]
+    changes = compare(before, runs[0]) if before else None
+    if screen.form in {"md", "json", "junit"}:
+        typer.echo(render(screen.form, runs, changes), nl=False)
+    elif changes:
+        typer.echo(f"\n{changes_text(changes)}")
+    if screen.form == "github":
+        for line in github.commands(runs):
+            typer.echo(line)
+        github.append_summary(render("md", runs, changes))
+    screen.end(path, tally)

@@ -1,0 +1,77 @@
+"""What a run of `gates check` is asked for: the command line, and where it is silent the project's own settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from gates.model import Gate, Subject
+    from gates.registry import Registry
+    from gates.session import Requirement
+    from gates.settings import Settings
+    from gates.waivers import Extent, Waivers
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Gates and subjects of a run, what it requires, and what is waived."""
+
+    told: Settings
+    gates: tuple[Gate, ...]
+    subjects: list[Subject]
+    requirements: tuple[Requirement, ...]
+    waivers: Waivers
+
+
+def asked(
+    registry: Registry,
+    select: list[str] | None,
+    subject: list[str] | None,
+    require: list[str] | None,
+    python: str | None,
+    waivers: Path | None,
+    *,
+    quick: bool,
+    today: date | None = None,
+) -> Asked:
+    """Return what a run is about; `today` decides which waivers have expired, by default the day in UTC."""
+    from gates import settings
+    from gates.cli import setup
+    from gates.session import Requirement
+    from gates.subjects import catalogue
+    from gates.waivers import Extent
+
+    root = settings.root(Path.cwd())
+    told = settings.read(root)
+    program = setup.interpreter(python or told.python)
+    all_gates = registry.select(tuple(told.select))
+    gates = registry.select(tuple(select)) if select else all_gates
+    all_subjects = catalogue.choose(registry, tuple(told.subjects), program)
+    subjects = catalogue.choose(registry, tuple(subject), program) if subject else all_subjects
+    names = [found.name for found in subjects]
+    required = require or [text for text in told.require if text.partition(":")[0] in names]
+    extent = Extent.of(all_gates, gates, all_subjects, subjects, registry.subjects, quick=quick)
+    return Asked(
+        told,
+        gates,
+        subjects,
+        tuple(Requirement.parse(text, names) for text in required),
+        _waivers(root, told, waivers, extent, today or datetime.now(UTC).date()),
+    )
+
+
+def _waivers(root: Path, told: Settings, named: Path | None, extent: Extent, today: date) -> Waivers:
+    """Read the waivers of the file that is named, else of the project's gates.toml, where there is one."""
+    from gates import waivers
+    from gates.report.records import WaiverRecord
+
+    file = named or (Path(told.waivers) if told.waivers else root / waivers.FILE)
+    if named is None and told.waivers is None and not file.is_file():
+        return waivers.Waivers()
+    found = waivers.read(file)
+    return waivers.Waivers([WaiverRecord(**one.model_dump(), whole=extent.whole(one)) for one in found], today)

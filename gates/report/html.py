@@ -1,0 +1,57 @@
+"""Recorded runs as one HTML file that asks nothing of any network: a pure function of the files."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from gates.report.page_data import STATUSES, Page, gather
+from gates.report.sensitivity_plot import plot
+
+FOLDER = Path(__file__).parent / "page"
+MOST_REASONS = 300  # the matrix has the rest; a page of a hundred thousand reasons is read by nobody
+SYMBOLS = {"pass": "✓", "fail": "✗", "departs": "≠", "error": "!", "skipped": "–", "unsupported": "·", "waived": "⚑"}
+
+
+def render_html(paths: Iterable[Path]) -> str:
+    """Return the page of one or more files.
+
+    Whatever comes from a subject is text: the template escapes it, the script sets it as text content, and the policy
+    lets nothing run but our own script, known by its hash.
+    """
+    page = gather(paths)
+    environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
+    environment.trim_blocks = environment.lstrip_blocks = True
+    style, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
+    return environment.get_template("page.html.j2").render(
+        page=page,
+        style=Markup(style),  # noqa: S704  our own file
+        style_hash=_hash(style),
+        script=Markup(script),  # noqa: S704  our own file
+        script_hash=_hash(script),
+        data=Markup(page.as_json()),  # noqa: S704  `as_json` writes <, > and & as escapes
+        counts=[(status, count) for status in STATUSES if (count := page.counted()[status])],
+        symbols=SYMBOLS,
+        reasons=_reasons(page),
+        most=MOST_REASONS,
+        plot=plot(page.sensitivities),
+    )
+
+
+def _reasons(page: Page) -> list[tuple[str, str, str, int, str]]:
+    """Return subject, gate, status, number of cases and first reason of what did not hold, failures first."""
+    order = {status: place for place, status in enumerate(("error", "fail", "departs", "waived"))}
+    keys = sorted(page.first, key=lambda key: (order[key[2]], key))
+    return [
+        (subject, gate, status, page.counts[gate, subject][status], page.first[subject, gate, status])
+        for subject, gate, status in keys
+    ]
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,173 @@
+"""What the HTML page knows, gathered line by line: memory goes to what the page shows, not to the records."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gates.report.jsonl import records
+from gates.report.labels import shown
+from gates.report.plain import cell
+from gates.report.records import (
+    EvidenceRecord,
+    HeaderRecord,
+    ModelRecord,
+    Record,
+    SensitivityRecord,
+    SubjectRecord,
+    SummaryRecord,
+    VerdictRecord,
+)
+
+STATUSES = ("pass", "fail", "departs", "error", "skipped", "unsupported", "waived")
+
+
+@dataclass(slots=True)
+class Run:
+    """What stands at the top of one file."""
+
+    name: str
+    header: HeaderRecord
+    subjects: list[SubjectRecord] = field(default_factory=list)
+    models: list[ModelRecord] = field(default_factory=list)
+    verdicts: int = 0
+    summary: SummaryRecord | None = None
+
+    @property
+    def state(self) -> str:
+        """Return `complete`, or how far the run came."""
+        return "complete" if self.summary else f"incomplete: {self.verdicts} of {self.header.planned}"
+
+
+@dataclass(slots=True)
+class Strings:
+    """Strings by their number, each held once."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, text: str) -> int:
+        """Return the number of a string, a new one if it is new."""
+        return self.numbers.setdefault(text, len(self.numbers))
+
+
+@dataclass(slots=True)
+class Page:
+    """Everything that the page shows."""
+
+    runs: list[Run] = field(default_factory=list)
+    strings: Strings = field(default_factory=Strings)
+    rows: dict[tuple[str, str], list[tuple[str, int, str]]] = field(default_factory=lambda: defaultdict(list))
+    counts: dict[tuple[str, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    reasons: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)  # subject, gate, status, first reason
+    holes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    mutants: dict[tuple[str, str, str], Counter[bool]] = field(default_factory=lambda: defaultdict(Counter))
+    sensitivities: list[SensitivityRecord] = field(default_factory=list)
+    first: dict[tuple[str, str, str], str] = field(default_factory=dict)
+
+    def add(self, path: Path) -> None:
+        """Take in one file."""
+        lines = records(path)
+        header = next(lines)
+        assert isinstance(header, HeaderRecord)  # `records` has seen to it
+        run = Run(path.name, header)
+        self.runs.append(run)
+        for record in lines:
+            self._take(run, record)
+
+    def _take(self, run: Run, record: Record) -> None:
+        match record:
+            case VerdictRecord():
+                run.verdicts += 1
+                self._verdict(len(self.runs) - 1, record)
+            case SubjectRecord():
+                run.subjects.append(record)
+            case ModelRecord():
+                run.models.append(record)
+            case SensitivityRecord():
+                self.sensitivities.append(record)
+            case SummaryRecord():
+                run.summary = record
+            case _:
+                pass  # what the page does not show
+
+    def _verdict(self, run: int, v: VerdictRecord) -> None:
+        if v.mutant:
+            self.mutants[v.mutant, v.subject, v.gate][v.status == "fail"] += 1
+            return
+        if self.runs[run].header.verb != "check" and v.status not in {"fail", "error"}:
+            return  # of the truth that a proof starts from the page shows what is not green; the rest is in its summary
+        status = shown(v)
+        self.counts[v.gate, v.subject][status] += 1
+        if status in {"skipped", "unsupported"}:
+            self.holes[v.subject, status, v.reason] += 1
+        elif status != "pass":
+            key = (v.subject, v.gate, status)
+            self.first[key] = min(self.first.get(key, f"{v.case}: {v.reason}"), f"{v.case}: {v.reason}")
+        number = self.strings.number
+        row: list[Any] = [number(v.case), STATUSES.index(status), number(v.reason), v.seed, v.seconds, run]
+        row.append([self._evidence(item) for item in v.evidence])
+        if v.waived:
+            w = v.waived
+            row.append(number(f"{w.status}, waived until {w.expires} by {w.owner}, {w.issue}: {w.reason}"))
+        self.rows[v.gate, v.subject].append((v.case, run, json.dumps(row, separators=(",", ":"), ensure_ascii=False)))
+
+    def _evidence(self, item: EvidenceRecord) -> list[Any]:
+        number = self.strings.number
+        said = [number(item.quantity), f"{item.observed:.6g}", item.relation, f"{item.limit:.6g}", item.where]
+        return [*said, item.role, int(item.holds), number(item.because)]
+
+    @property
+    def gates(self) -> list[str]:
+        """Return the gates that have verdicts, sorted."""
+        return sorted({gate for gate, _ in self.counts})
+
+    @property
+    def subjects(self) -> list[str]:
+        """Return the subjects that have verdicts, sorted."""
+        return sorted({subject for _, subject in self.counts})
+
+    @property
+    def families(self) -> dict[str, list[str]]:
+        """Return the gates by the first word of their id."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for gate in self.gates:
+            found[gate.partition(".")[0]].append(gate)
+        return dict(found)
+
+    def cell(self, gate: str, subject: str) -> tuple[str, str]:
+        """Return the worst status of a gate for a subject, and its words; both empty where nothing was judged."""
+        worst, words = cell(self.counts.get((gate, subject), Counter()))
+        return (worst, words) if worst else ("", "")
+
+    def counted(self) -> Counter[str]:
+        """Return how many verdicts there are of each status."""
+        return sum(self.counts.values(), Counter())
+
+    def as_json(self) -> str:
+        """Return the evidence of every cell as JSON that cannot end the script element which holds it."""
+        gates, subjects = self.gates, self.subjects
+        cells = (
+            f'"{gates.index(gate)}/{subjects.index(subject)}":[{",".join(row for _, _, row in sorted(rows))}]'
+            for (gate, subject), rows in sorted(self.rows.items())
+        )
+        named = json.dumps(
+            {"statuses": STATUSES, "strings": list(self.strings.numbers), "runs": [run.name for run in self.runs]},
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
+        text = f'{named[:-1]},"cells":{{{",".join(cells)}}}}}'
+        for character in "<>&\u2028\u2029":
+            text = text.replace(character, f"\\u{ord(character):04x}")
+        return text
+
+
+def gather(paths: Iterable[Path]) -> Page:
+    """Return the page of one or more files."""
+    page = Page()
+    for path in paths:
+        page.add(path)
+    return page

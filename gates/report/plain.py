@@ -1,0 +1,105 @@
+"""A run in lines of text: of verdicts as they come, and of recorded ones."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from rich.text import Text
+
+from gates.model import STATUSES, Verdict
+from gates.report.jsonl import Results
+from gates.report.labels import one_line, shown
+from gates.report.records import VerdictRecord
+from gates.session import Tally
+
+STYLES = {
+    "pass": "green",
+    "fail": "bold red",
+    "departs": "red",
+    "error": "bold magenta",
+    "skipped": "yellow",
+    "unsupported": "dim",
+    "waived": "yellow",
+}
+AnyVerdict = Verdict | VerdictRecord
+
+
+def render_text(runs: Iterable[Results]) -> str:
+    """Return what a terminal shows in the end of each run: failures, the table, what was not judged, the full count."""
+    return "\n\n".join("\n".join(_run(run)) for run in runs) + "\n"
+
+
+def _run(run: Results) -> list[str]:
+    verdicts = sorted(run.judged, key=lambda v: (v.subject, v.gate, v.case))
+    lines = [verdict_line(v).plain for v in verdicts if v.status in {"fail", "error", "waived"}]
+    lines += _mutants(run)
+    lines += ["", *(line.plain.rstrip() for line in table(verdicts)), *holes(verdicts)]
+    lines += map(one_line, run.summary.problems) if run.summary else [run.state]
+    tally = Tally(Counter(v.status for v in verdicts))
+    return [*lines, "", f"results: {run.path}", tally.line()]
+
+
+def _mutants(run: Results) -> list[str]:
+    caught: dict[tuple[str, str], Counter[bool]] = defaultdict(Counter)
+    for v in run.verdicts:
+        if v.mutant:
+            caught[v.mutant, v.gate][v.status == "fail"] += 1
+    return [
+        f"{'CAUGHT' if counts[True] else 'MISSED':11} {mutant} by {gate}: {counts[True]} of {counts.total()} cases"
+        for (mutant, gate), counts in sorted(caught.items())
+    ]
+
+
+def verdict_line(verdict: AnyVerdict) -> Text:
+    """Return one verdict: its status, where, and the reason if it did not hold."""
+    line = Text(f"{shown(verdict).upper():11} ", style=STYLES[shown(verdict)])
+    line.append(f"{verdict.subject} · {verdict.gate} · {verdict.case}", style="default")
+    if verdict.reason and verdict.status != "pass":
+        line.append(f": {one_line(verdict.reason)}", style="default")
+    if why := verdict.waived:
+        line.append(
+            f" (waived until {why.expires} by {why.owner}, {why.issue}: {one_line(why.reason)})", style="default"
+        )
+    return line
+
+
+def holes(verdicts: Iterable[AnyVerdict]) -> list[str]:
+    """List skips and unsupported ops with their cause, once each: silence is never success."""
+    found = Counter((v.status, v.subject, v.reason) for v in verdicts if v.status in {"skipped", "unsupported"})
+    return [f"{status}: {subject}: {one_line(reason)} ({count})" for (status, subject, reason), count in found.items()]
+
+
+def table(verdicts: Sequence[AnyVerdict]) -> list[Text]:
+    """Return a line per gate with the counts of each subject."""
+    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for verdict in verdicts:
+        cells[verdict.gate, verdict.subject][shown(verdict)] += 1
+    gates = sorted({gate for gate, _ in cells})
+    subjects = list(dict.fromkeys(subject for _, subject in sorted(cells)))
+    width = max((len(gate) for gate in gates), default=4)
+    widths = {subject: max(len(subject), 14) for subject in subjects}
+    lines = [Text(f"{'gate':{width}}  " + "  ".join(f"{s:{widths[s]}}" for s in subjects), style="bold")]
+    for gate in gates:
+        line = Text(f"{gate:{width}}")
+        for subject in subjects:
+            worst, words = cell(cells.get((gate, subject), Counter()))
+            line.append("  ")
+            line.append(f"{words:{widths[subject]}}", style=STYLES[worst] if worst else "dim")
+        lines.append(line)
+    return lines
+
+
+def cell(counts: Counter[str]) -> tuple[str | None, str]:
+    """Return the worst status of a gate for a subject, and its words: `pass 12`, `FAIL 3 of 12`."""
+    total = sum(counts.values())
+    if not total:
+        return None, "·"
+    for status in ("error", "fail", "departs"):
+        if counts[status]:
+            return status, f"{status.upper()} {counts[status]} of {total}"
+    for status in ("waived", "pass"):
+        if counts[status]:
+            return status, f"{status} {counts[status]}" + ("" if counts[status] == total else f" of {total}")
+    worst = next(status for status in STATUSES if counts[status])
+    return worst, worst

@@ -1,0 +1,51 @@
+"""What is said of a wrong TOML file: where, what was found, what is legal, and the nearest name."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from gates.model import ConfigurationError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def nearest(name: str, legal: Iterable[str]) -> str:
+    """Return `, did you mean 'x'`, or nothing if no legal name is near."""
+    found = difflib.get_close_matches(name, sorted(legal), n=1)
+    return f", did you mean {found[0]!r}" if found else ""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file; what is wrong with it is one sentence."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is no TOML: {error}") from None
+
+
+def validated(model: type[Model], values: object, where: str) -> Model:
+    """Return the values as a model, or raise with every mistake on a line of its own."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        lines = [_sentence(one, model, where) for one in error.errors()]
+        raise ConfigurationError("\n".join(lines)) from None
+
+
+def _sentence(one: Any, model: type[BaseModel], where: str) -> str:
+    last = one["loc"][-1] if one["loc"] else ""
+    if one["type"] == "extra_forbidden":
+        legal = sorted(model.model_fields)
+        return f"{where} has no {last!r}{nearest(str(last), legal)}; legal are {', '.join(legal)}"
+    if one["type"] == "missing":
+        return f"{where} must have {last!r}"
+    place = ".".join(str(step) for step in one["loc"])
+    return f"{where}: {place or 'it'}: {one['msg']}, found {one['input']!r}"

@@ -1,0 +1,120 @@
+"""The composite action: its inputs reach `gates check`, whose command line they form is one that we have."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from gates.cli import app
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / ".github" / "actions" / "gates"
+TEXT = (FOLDER / "action.yml").read_text()
+ACTION: dict[str, Any] = yaml.safe_load(TEXT)
+STEPS: list[dict[str, Any]] = ACTION["runs"]["steps"]
+(CHECK,) = (step for step in STEPS if step.get("id") == "check")
+STUB = '#!/bin/sh\nprintf "%s\\n" "$@" >"$RUNNER_TEMP/arguments"\nexit "${CODE:-0}"\n'
+DEFAULTS = {name: entry["default"] for name, entry in ACTION["inputs"].items()}
+
+
+def ran(folder: Path, code: int = 0, **inputs: str) -> tuple[list[str], int]:
+    """Run the action's check with a program in the place of `gates`, and return the arguments that it got."""
+    program = folder / "gates" / "bin" / "gates"
+    program.parent.mkdir(parents=True)
+    program.write_text(STUB)
+    program.chmod(0o755)
+    given = {**DEFAULTS, **inputs}
+    environment = {
+        name: given[re.sub(r"\$\{\{ inputs\.(\w+) \}\}", r"\1", value)] for name, value in CHECK["env"].items()
+    }
+    surroundings = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(folder), "GITHUB_OUTPUT": str(folder / "output")}
+    script = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", CHECK["run"]]  # as GitHub runs `shell: bash`
+    done = subprocess.run(script, env={**surroundings, **environment, "CODE": str(code)}, cwd=ROOT, check=False)
+    return (folder / "arguments").read_text().splitlines(), done.returncode
+
+
+def parsed(arguments: list[str]) -> dict[str, Any]:
+    """Return what `gates` understands of a command line; one that it refuses raises."""
+    command = typer.main.get_command(app)
+    verb, *rest = arguments
+    context = command.commands[verb].make_context(verb, rest)  # type: ignore[attr-defined]
+    return dict(context.params)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "wanted"),
+    [
+        ({}, {"subject": None, "select": None, "form": "github", "python": "python"}),
+        ({"subject": "a.py numpy"}, {"subject": ["a.py", "numpy"]}),
+        ({"select": "kl loss.*", "args": "--quick --seed 3"}, {"select": ["kl", "loss.*"], "quick": True, "seed": 3}),
+        ({"python": "", "format": "junit"}, {"python": None, "form": "junit"}),
+        ({"args": "--shut-up"}, None),
+    ],
+    ids=["defaults", "subjects", "gates and arguments", "own python", "no such option"],
+)
+def test_inputs_reach_the_command_line(tmp_path: Path, inputs: dict[str, str], wanted: dict[str, Any] | None) -> None:
+    """Each input becomes the option that it names; a glob is not taken for files."""
+    arguments, _ = ran(tmp_path, **inputs)
+    if wanted is None:
+        with pytest.raises(Exception, match="No such option"):
+            parsed(arguments)
+        return
+    found = parsed(arguments)
+    assert {name: found[name] or None for name in wanted} == wanted
+    assert found["out"].parent == tmp_path
+
+
+@pytest.mark.parametrize("hostile", ['"; touch owned; "', "$(touch owned)", "`touch owned`"])
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_no_input_is_run(tmp_path: Path, name: str, hostile: str) -> None:
+    """Inputs come by the environment, so that nothing in them is a command."""
+    ran(tmp_path, **{name: hostile})
+    assert not (ROOT / "owned").exists()
+    assert "inputs." not in CHECK["run"]
+
+
+def test_the_step_ends_as_gates_does(tmp_path: Path) -> None:
+    """A failed gate fails the step, and the results are named before that."""
+    assert ran(tmp_path, code=1)[1] == 1
+    told = dict(line.split("=", 1) for line in (tmp_path / "output").read_text().splitlines())
+    assert Path(told["results"]).name == told["name"]
+
+
+def test_every_input_and_output_is_used() -> None:
+    """What is declared has an effect, and what is used is declared."""
+    assert set(re.findall(r"inputs\.(\w+)", TEXT)) == set(DEFAULTS)
+    used = {(step, name) for step, name in re.findall(r"steps\.(\w+)\.outputs\.([\w-]+)", TEXT) if step == "check"}
+    assert {name for _, name in used} == set(re.findall(r'echo "(\w+)=', CHECK["run"]))
+
+
+def test_actions_of_others_are_pinned() -> None:
+    """Each is named by a commit, with its version beside it."""
+    used = re.findall(r"uses: (.*)", TEXT)
+    assert used
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", one) for one in used)
+
+
+def test_it_installs_this_checkout() -> None:
+    """The folder that is installed is the repository's root, and holds the constraints."""
+    (install,) = (step["run"] for step in STEPS if "pip install" in step.get("run", ""))
+    (up,) = re.findall(r'cd "\$GITHUB_ACTION_PATH/([./]+)"', install)
+    assert (FOLDER / up).resolve() == ROOT
+    assert (FOLDER / up / "constraints.txt").is_file()
+
+
+def test_the_workflow_of_the_readme() -> None:
+    """It is YAML of at most ten lines, uses the action by its folder, and gives it inputs that it has."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (workflow,) = (block for block in blocks if ".github/actions/gates" in block)
+    assert len(workflow.splitlines()) <= 10
+    steps = yaml.safe_load(workflow)["jobs"]["gates"]["steps"]
+    (step,) = (step for step in steps if "actions/gates" in step.get("uses", ""))
+    assert step["uses"].partition("@")[0].endswith(str(FOLDER.relative_to(ROOT)))
+    assert set(step["with"]) <= set(DEFAULTS)
