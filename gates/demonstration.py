@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from gates import session
+from gates.engines.interface import Engine
 from gates.model import Gate, Mutant, Subject, Verdict
 from gates.proof import Sensitivity, Trialled, mutants_of, sensitivities, try_mutants
 from gates.protocol import Worker, WorkerError
@@ -20,7 +21,13 @@ PROBED = ("rlkernels", "reference", "numpy")  # the first of these that passes a
 
 
 def demonstrate(
-    registry: Registry, gates: tuple[Gate, ...], options: Options, writer: Writer, command: list[str], say: Say
+    registry: Registry,
+    gates: tuple[Gate, ...],
+    options: Options,
+    writer: Writer,
+    command: list[str],
+    say: Say,
+    engine: Engine | None = None,
 ) -> int:
     """Prove the gates and return the exit code."""
     start = time.monotonic()
@@ -40,14 +47,14 @@ def demonstrate(
             writer.write(verdict_record(verdict))
             bar.advance(verdict.where)
 
-        tally = session.check(cells, options, None, (), keep)
+        tally = session.check(cells, options, None, (), keep, engine)
     green = tally.exit_code() == session.HELD
     say(f"truth: {tally.line()}")
     if not green:
         say("the truth is not green, so a mutant that fails would prove nothing; `gates check` says what fails")
         session.finish(writer, tally, time.monotonic() - start)
         return session.FAILED
-    wrong = _mutants(mutants, chosen, registry, options, writer, say)
+    wrong = _mutants(mutants, chosen, registry, options, writer, say, engine)
     _sensitivities(gates, registry, options, writer, say)
     code = session.FAILED if wrong else session.HELD
     session.finish(writer, tally, time.monotonic() - start, code)
@@ -58,12 +65,18 @@ def demonstrate(
 
 
 def _mutants(
-    mutants: list[Mutant], chosen: dict[str, Gate], registry: Registry, options: Options, writer: Writer, say: Say
+    mutants: list[Mutant],
+    chosen: dict[str, Gate],
+    registry: Registry,
+    options: Options,
+    writer: Writer,
+    say: Say,
+    engine: Engine | None,
 ) -> int:
     say(f"\nmutants: {len(mutants)}, each in a fresh worker of its host")
     wrong = 0
     with Bar("mutants", len(mutants)) as bar:
-        for done in try_mutants(mutants, chosen, registry.subjects, options):
+        for done in try_mutants(mutants, chosen, registry.subjects, options, engine):
             for verdict in done.verdicts:
                 writer.write(verdict_record(verdict, done.mutant.name))
             wrong += done.state != "caught"

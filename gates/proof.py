@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from gates.engines.interface import Engine
 from gates.model import Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
 from gates.protocol import Worker, WorkerError
 from gates.runner import Job, Options, judge, plan, run
@@ -43,12 +44,16 @@ def mutants_of(gates: Iterable[Gate], mutants: Iterable[Mutant]) -> list[Mutant]
 
 
 def try_mutants(
-    mutants: list[Mutant], gates: Mapping[str, Gate], subjects: Mapping[str, Subject], options: Options
+    mutants: list[Mutant],
+    gates: Mapping[str, Gate],
+    subjects: Mapping[str, Subject],
+    options: Options,
+    engine: Engine | None = None,
 ) -> Iterator[Trialled]:
     """Plant each mistake in a fresh worker of its host and run the gates that must catch it."""
     single = replace(options, jobs=1)
     pool = ThreadPoolExecutor(options.jobs)
-    futures = [pool.submit(_try, mutant, gates, subjects[mutant.host], single) for mutant in mutants]
+    futures = [pool.submit(_try, mutant, gates, subjects[mutant.host], single, engine) for mutant in mutants]
     try:
         for future in as_completed(futures):
             yield future.result()
@@ -56,12 +61,12 @@ def try_mutants(
         pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nobody waits for what is still running
 
 
-def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options) -> Trialled:
+def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options, engine: Engine | None) -> Trialled:
     named = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
     planted = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
     verdicts: list[Verdict] = []
     calls = 0
-    for judged in run(plan(named, [host], quick=options.quick), planted):
+    for judged in run(plan(named, [host], quick=options.quick), planted, engine):
         verdicts.append(judged.verdict)
         calls += judged.patched_calls
     found = tuple(verdicts)

@@ -36,6 +36,12 @@ def check(
         int | None, typer.Option(min=0, max=64, help="Workers side by side. Default: 0, one per core.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of all cases. Default: 0.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Part I of N of the plan; `gates merge` joins the N files.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Go on in the file of an interrupted run of the same command.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
     ] = None,
@@ -69,7 +75,7 @@ def check(
 
     A project's own defaults stand in its pyproject.toml, in the table tool.gates: subjects, select, require, model, python, jobs, seed, out, format, waivers. What the command line says wins.
     """
-    from gates import session
+    from gates import resuming, session, shards
     from gates.cli import output, project, setup
     from gates.model import ConfigurationError
     from gates.report.text import Screen
@@ -77,6 +83,8 @@ def check(
 
     if quick and full:
         raise ConfigurationError("--quick and --full exclude each other")
+    if resume and (out or record):
+        raise ConfigurationError("--resume goes on in its own file; leave out --out and --record")
     asked = project.asked(setup.registry(), select, subject, require, python, waivers, quick=quick)
     told, gates, subjects = asked.told, asked.gates, asked.subjects
     shown = output.chosen(form or (None if as_json else told.format), as_json=as_json)
@@ -90,15 +98,30 @@ def check(
         full=full,
         model=setup.model(model or told.model),
     )
-    cells = plan(gates, subjects, quick=quick)
-    writer = setup.writer("check", out or (Path(told.out) if told.out and not record else None), record=record)
+    whole = plan(gates, subjects, quick=quick)
+    part = shards.Shard.parse(shard)
+    cells = part.take(whole)
+    asked.waivers.partial = part.count > 1
+    command = sys.argv[1:]
+    header = session.header("check", command, gates, subjects, options, len(cells), part.record(whole), asked.waivers)
+    resumed = resuming.resume(resume, header, cells) if resume else None
+    folder = out or (Path(told.out) if told.out and not record else None)
+    writer = resumed.writer if resumed else setup.writer("check", folder, record=record)
     screen = Screen(len(cells), shown)
-    writer.write(session.header("check", sys.argv[1:], gates, subjects, options, len(cells), asked.waivers))
+    if resumed:
+        screen.verdicts.extend(resumed.verdicts)
+        cells = resumed.left
+    else:
+        writer.write(header)
+    log = None if resumed and resumed.complete else writer
     try:
         with screen:
-            tally = session.check(cells, options, writer, asked.requirements, screen.verdict, asked.waivers)
+            tally = session.check(
+                cells, options, log, asked.requirements, screen.verdict, resumed=resumed, waivers=asked.waivers
+            )
     except KeyboardInterrupt:
         screen.interrupted(writer.path)
+        typer.echo(f"go on with: {resuming.command(header.command, writer.path)}", err=True)
         raise typer.Exit(session.INTERRUPTED) from None
     finally:
         writer.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,34 +15,78 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gates.model import ConfigurationError
+from gates.report import lines
+from gates.report.integrity import Integrity
 from gates.report.records import (
+    FORMAT,
     RECORD,
     HeaderRecord,
     ModelRecord,
     Record,
+    ResumeRecord,
     SensitivityRecord,
     SubjectRecord,
     SummaryRecord,
     VerdictRecord,
 )
 
+CHUNK = 1 << 16  # bytes that are searched at once for the last newline
+
+
+def as_line(record: Record) -> str:
+    """Return a record as its line, newline included."""
+    return json.dumps(record.model_dump(mode="json"), allow_nan=False, ensure_ascii=False) + "\n"
+
 
 class Writer:
-    """Appends records to a new file."""
+    """Appends records to a new file, or to one that `again` opens; no other process appends to it meanwhile."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, new: bool = True) -> None:
         self.path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+            if new:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            how = os.O_CREAT | os.O_EXCL if new else os.O_NONBLOCK  # a pipe must not make us wait
+            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | how, 0o644)
         except OSError as error:
-            raise ConfigurationError(
-                f"cannot write results to {path}: {error.strerror}; choose a folder with --out"
-            ) from None
+            remedy = "choose a folder with --out" if new else "name the file of an interrupted run"
+            raise ConfigurationError(f"cannot write results to {path}: {error.strerror}; {remedy}") from None
+        try:
+            self._own()
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    @classmethod
+    def again(cls, path: Path) -> Writer:
+        """Open the file of an interrupted run."""
+        return cls(path, new=False)
+
+    def _own(self) -> None:
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            raise ConfigurationError(f"cannot write results to {self.path}: is no regular file")
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with this process, however it ends
+        except BlockingIOError:
+            raise ConfigurationError(f"{self.path}: another process is writing to it; wait for its end") from None
+        except OSError:  # a file system without locks: as safe as before there were any
+            return
+
+    def cut(self) -> None:
+        """Cut off what follows the last newline: a line that a kill tore."""
+        end = os.fstat(self._fd).st_size
+        while end:
+            start = max(0, end - CHUNK)
+            newline = os.pread(self._fd, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        os.ftruncate(self._fd, end)
 
     def write(self, record: Record) -> None:
         """Append one line in one write."""
-        data = (json.dumps(record.model_dump(mode="json"), allow_nan=False, ensure_ascii=False) + "\n").encode()
+        data = as_line(record).encode()
         while data:  # a signal or a full disk may cut a write short; the torn line is then completed or ignored
             data = data[os.write(self._fd, data) :]
 
@@ -60,6 +106,7 @@ class Results:
     models: list[ModelRecord] = field(default_factory=list)
     verdicts: list[VerdictRecord] = field(default_factory=list)
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
+    resumes: list[ResumeRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
 
     @property
@@ -83,43 +130,48 @@ def file_name(verb: str, now: datetime | None = None) -> str:
 
 def read(path: Path) -> Results:
     """Read a results file; a torn last line is ignored, anything else that is no record is an error."""
-    lines = records(path)
-    header = next(lines)
+    found = records(path)
+    header = next(found)
     assert isinstance(header, HeaderRecord)  # `records` has seen to it
     results = Results(path, header)
-    for record in lines:
+    for record in found:
         _add(results, record)
     return results
 
 
 def records(path: Path) -> Iterator[Record]:
     """Give the records of a results file one by one, the header first; mistakes are told with their line."""
-    found = False
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.endswith(b"\n"):  # what follows the last newline was torn
-                    found = True
-                    yield _record(line, number, path)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
-    if not found:
+    found = lines.first_object(path)
+    if found.get("record") == "header" and found.get("format") != FORMAT:
+        raise ConfigurationError(
+            f"{path} is of format {str(found.get('format'))[:20]}, this version reads format {FORMAT}; "
+            "read it with the version of Gates that wrote it"
+        )
+    integrity: Integrity | None = None
+    for number, line in lines.whole_lines(path):
+        record = _record(line, f"{path}:{number}")
+        if integrity is not None:
+            integrity.see(record, f"{path}:{number}")
+        elif isinstance(record, HeaderRecord):
+            integrity = Integrity(record)
+        else:
+            raise ConfigurationError(f"{path}:1 must be a header, is a {record.record}")
+        yield record
+    if integrity is None:
         raise ConfigurationError(f"{path} has no complete line; it must start with a header")
 
 
-def _record(line: bytes, number: int, path: Path) -> Record:
+def _record(line: bytes, place: str) -> Record:
     try:
         record = RECORD.validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{path}:{number} is no record of Gates: {first['msg']} ({place or 'line'})") from None
-    if (number == 1) != isinstance(record, HeaderRecord):
+        part = ".".join(str(part) for part in first["loc"])
         raise ConfigurationError(
-            f"{path}:1 must be a header, is a {record.record}"
-            if number == 1
-            else f"{path}:{number} is a second header; one file holds one run"
-        )
+            f"{place} is no record of Gates: {first['msg'][:200]} ({part[:200] or 'line'})"
+        ) from None
+    if problem := lines.strict(line):
+        raise ConfigurationError(f"{place} is no record of Gates: {problem}")
     return record
 
 
@@ -131,9 +183,9 @@ def _add(results: Results, record: Record) -> None:
             results.subjects.append(record)
         case ModelRecord():
             results.models.append(record)
+        case ResumeRecord():
+            results.resumes.append(record)
         case SensitivityRecord():
             results.sensitivities.append(record)
         case SummaryRecord():
             results.summary = record
-        case HeaderRecord():
-            pass  # the first record, which `read` has taken

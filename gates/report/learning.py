@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.model import ConfigurationError
+from gates.report.lines import first_object, whole_lines
 
 COLUMNS = 4
 WANTED_GAIN = 0.3
@@ -19,26 +20,32 @@ KEYS = {"algorithm", "seed", "step", "reward", "start", "end"}
 
 def is_learning_file(path: Path) -> bool:
     """Return whether the first line is a learning curve."""
-    try:
-        with path.open("rb") as file:
-            first = json.loads(file.readline())
-    except (OSError, ValueError):
-        return False  # the reader that is then tried says what is wrong
-    return isinstance(first, dict) and first.keys() >= KEYS
+    return first_object(path).keys() >= KEYS
 
 
 def read_curves(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a file of learning curves."""
     found = []
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, text in whole_lines(path, torn=True):
         try:
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ConfigurationError(f"{path}:{number} is no JSON") from None
         if not isinstance(line, dict) or not line.keys() >= KEYS:
             raise ConfigurationError(f"{path}:{number} is no learning curve: it must have {', '.join(sorted(KEYS))}")
+        if not _drawable(line):
+            raise ConfigurationError(f"{path}:{number} is no learning curve: step and reward must be as many numbers")
         found.append(line)
     return found
+
+
+def _drawable(line: Mapping[str, Any]) -> bool:
+    """Return whether the fields that are drawn have the types that they are written with."""
+    steps, rewards = line["step"], line["reward"]
+    if not isinstance(steps, list) or not isinstance(rewards, list) or len(steps) != len(rewards):
+        return False
+    numbers = [*steps, *rewards, line["start"], line["end"]]
+    return isinstance(line["algorithm"], str) and all(isinstance(n, int | float) for n in numbers)
 
 
 def render_curves(curves: Iterable[Mapping[str, Any]]) -> str:

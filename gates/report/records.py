@@ -13,10 +13,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from gates.model import Relation, Role, Status, Verdict
 
 FORMAT = 1
+MOST_SHARDS = 10_000  # above any CI matrix, below a slip of the finger
 
 
 def _to_number(value: object) -> object:
-    return float(value) if value in {"nan", "inf", "-inf"} else value
+    return float(value) if isinstance(value, str) and value in {"nan", "inf", "-inf"} else value
 
 
 def _from_number(value: float) -> float | str:
@@ -37,7 +38,7 @@ Repeated = Annotated[str, AfterValidator(sys.intern)]
 class StrictRecord(BaseModel):
     """A record has the fields that it declares and no others."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=True)
 
 
 class Machine(StrictRecord):
@@ -77,6 +78,26 @@ class WaivedRecord(StrictRecord):
     expires: str
 
 
+class PlanRecord(StrictRecord):
+    """The whole plan, and which part of it a run judges: shard 1 of 1 is all of it."""
+
+    digest: str = Field(description="sha256 of the cells' names (gate, subject, case) in order, as JSON lines")
+    cells: int = Field(ge=0)
+    shard: int = Field(default=1, ge=1)
+    shards: int = Field(default=1, ge=1, le=MOST_SHARDS)
+
+
+class PartRecord(StrictRecord):
+    """Where one shard of a merged run was judged."""
+
+    file: str
+    started: str
+    machine: Machine
+    python: str
+    numpy: str
+    blas: str
+
+
 class HeaderRecord(StrictRecord):
     """The first line: what was asked of which judge, where, and how many verdicts it will take."""
 
@@ -100,7 +121,9 @@ class HeaderRecord(StrictRecord):
     model: str | None
     gates: list[str]
     subjects: list[str]
-    planned: int
+    planned: int = Field(ge=0)
+    plan: PlanRecord | None = Field(default=None, description="null: a proof, or a file from before there were shards")
+    merged: list[PartRecord] = Field(default=[], description="the shards that `gates merge` joined, in order")
     waivers: list[WaiverRecord] = []
 
 
@@ -161,6 +184,14 @@ class SensitivityRecord(StrictRecord):
     noticed: Number | None = Field(description="null: no disturbance that was tried is noticed, or none applies")
 
 
+class ResumeRecord(StrictRecord):
+    """Where an interrupted run went on; what follows was judged then."""
+
+    record: Literal["resume"] = "resume"
+    started: str
+    judged: int = Field(description="verdicts before this line")
+
+
 class SummaryRecord(StrictRecord):
     """The last line. A file without it is incomplete."""
 
@@ -172,7 +203,7 @@ class SummaryRecord(StrictRecord):
 
 
 Record = Annotated[
-    HeaderRecord | SubjectRecord | ModelRecord | VerdictRecord | SensitivityRecord | SummaryRecord,
+    HeaderRecord | SubjectRecord | ModelRecord | VerdictRecord | SensitivityRecord | ResumeRecord | SummaryRecord,
     Field(discriminator="record"),
 ]
 RECORD: TypeAdapter[Record] = TypeAdapter(Record)

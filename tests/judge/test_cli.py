@@ -57,6 +57,11 @@ class TestMistakes:
             (["check", "--baseline", "none.jsonl"], "cannot read none.jsonl"),
             (["check", "--baseline", "none.jsonl", "--format", "junit"], "has no place for --baseline"),
             (["check", "--waivers", "none.toml"], "cannot read none.toml"),
+            (["check", "--shard", "6/5"], "must be INDEX/COUNT with 1 <= INDEX <= COUNT, such as 2/5"),
+            (["check", "--resume", "none.jsonl"], "cannot write results to none.jsonl: No such file"),
+            (["check", "--resume", "."], "Is a directory; name the file of an interrupted run"),
+            (["check", "--resume", "x.jsonl", "--out", "o"], "leave out --out and --record"),
+            (["merge", "none.jsonl"], "cannot read none.jsonl"),
             (["explain", "no-such-gate"], "no gate matches"),
             (["report"], "needs at least one"),
             (["report", "none.jsonl"], "cannot read none.jsonl"),
@@ -222,7 +227,7 @@ class TestOthers:
         for words in ("Question", "Schulman", "because k·2u·S", "kl.k3-expm1-minus-d", "seen in: rlox 1.2"):
             assert words in text
 
-    @pytest.mark.parametrize("verb", ["check", "list", "explain", "prove", "report", "peers"])
+    @pytest.mark.parametrize("verb", ["check", "list", "explain", "prove", "report", "merge", "peers"])
     def test_help_has_examples(self, tmp_path: Path, verb: str) -> None:
         """Every verb's help names its options, and shows examples."""
         verbs = [verb, "sync"] if verb == "peers" else [verb]
