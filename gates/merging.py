@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import date
+from datetime import datetime
 
 from gates.model import STATUSES, ConfigurationError
 from gates.report.jsonl import Results
@@ -141,22 +141,26 @@ def _distinct(parts: Sequence[Results]) -> Iterator[Record]:
             yield record
 
 
-def stale(parts: Sequence[Results]) -> list[str]:
-    """Return what is wrong with the shards' waivers, which only all shards together can tell. Expiry each has told."""
-    header = parts[0].header
-    waivers = Waivers(header.waivers, date.min)
-    for verdict in (v for run in parts for v in run.verdicts):
-        waivers.note(verdict.gate, verdict.subject, verdict.case, (verdict.waived or verdict).status)
-    return waivers.problems(header.gates, header.subjects, partial=False)
-
-
 def _summary(parts: Sequence[Results]) -> SummaryRecord:
     tally = Tally(Counter(verdict.status for run in parts for verdict in run.verdicts))
-    tally.stale = stale(parts)
     summaries = [run.summary for run in parts if run.summary]
     failed = any(summary.exit_code == FAILED for summary in summaries)  # a requirement that one shard did not meet
+    problems = dict.fromkeys(words for summary in summaries for words in summary.problems) | dict.fromkeys(
+        _stale(parts)
+    )
     return SummaryRecord(
         counts={status: tally.counts[status] for status in STATUSES},
         seconds=round(sum(summary.seconds for summary in summaries), 3),
-        exit_code=FAILED if failed else tally.exit_code(),
+        exit_code=FAILED if failed or problems else tally.exit_code(),
+        problems=list(problems),
     )
+
+
+def _stale(parts: Sequence[Results]) -> list[str]:
+    """Return which waivers fail the whole run: a shard alone cannot tell whether they are needed."""
+    header = _header(parts)
+    waivers = Waivers(header.waivers, datetime.fromisoformat(header.started).date())
+    for run in parts:
+        for verdict in run.verdicts:
+            waivers.note(verdict)
+    return waivers.problems()

@@ -160,7 +160,7 @@ class _Log:
         self._writer.write(verdict_record(judged.verdict))
 
 
-def check(  # noqa: PLR0913  a run has that many parts, and one caller
+def check(
     jobs: list[Job],
     options: Options,
     writer: Writer | None,
@@ -169,18 +169,14 @@ def check(  # noqa: PLR0913  a run has that many parts, and one caller
     engine: Engine | None = None,
     resumed: Resumed | None = None,
     waivers: Waivers | None = None,
-    *,
-    partial: bool = False,
 ) -> Tally:
     """Judge the plan and write every verdict before it is shown. Ctrl-C leaves what was written.
 
-    Of a run that is resumed `jobs` are those that were left; the tally counts the earlier verdicts too. A `partial` run
-    is a shard, which cannot tell whether a waiver is needed.
+    Of a run that is resumed `jobs` are those that were left; the tally counts the earlier verdicts too.
     """
     tally = Tally()
     waivers = waivers or Waivers()
     log = _Log(writer, resumed) if writer else None
-    gates, subjects = {job.gate.id for job in jobs}, {job.subject.name for job in jobs}
 
     def count(verdict: Verdict) -> None:
         tally.counts[verdict.status] += 1
@@ -188,9 +184,7 @@ def check(  # noqa: PLR0913  a run has that many parts, and one caller
             tally.holes.append(verdict)
 
     for verdict in resumed.verdicts if resumed else ():
-        waivers.note(verdict.gate, verdict.subject, verdict.case, (verdict.waived or verdict).status)
-        gates.add(verdict.gate)
-        subjects.add(verdict.subject)
+        waivers.note(verdict)
         count(verdict)
     start = time.monotonic()
     for found in run(jobs, options, engine):
@@ -199,7 +193,7 @@ def check(  # noqa: PLR0913  a run has that many parts, and one caller
             log.write(judged)
         count(judged.verdict)
         on_verdict(judged.verdict)
-    tally.stale = waivers.problems(sorted(gates), sorted(subjects), partial=partial)
+    tally.stale = waivers.problems()
     if writer:
         finish(writer, tally, time.monotonic() - start)
     return tally

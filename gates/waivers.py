@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.model import ConfigurationError, Gate, Status, Subject, Verdict, Waived
-from gates.report.records import Waiver, WaiverRecord
+from gates.report.records import VerdictRecord, Waiver, WaiverRecord
 from gates.validation import nearest, read_toml, validated
 
 FILE = "gates.toml"
@@ -82,46 +82,51 @@ class Waivers:
 
     entries: Sequence[WaiverRecord] = ()
     today: date = date.max
+    partial: bool = (
+        False  # a shard: whether its waivers are needed is for all shards together, which `gates merge` tells
+    )
     met: list[Counter[Status]] = field(init=False)
+    gates: set[str] = field(default_factory=set)
+    subjects: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.met = [Counter() for _ in self.entries]
 
     def apply(self, verdict: Verdict) -> Verdict:
         """Note a verdict, and return it waived if it failed and a waiver that has not expired covers it."""
-        for entry in self.note(verdict.gate, verdict.subject, verdict.case, verdict.status):
+        for entry in self.note(verdict):
             if entry.expires >= self.today and verdict.status in WAIVED:
                 why = Waived(verdict.status, entry.reason, entry.issue, entry.owner, entry.expires.isoformat())
                 return replace(verdict, status="waived", waived=why)
         return verdict
 
-    def note(self, gate: str, subject: str, case: str, status: Status) -> list[WaiverRecord]:
+    def note(self, verdict: Verdict | VerdictRecord) -> list[WaiverRecord]:
         """Note the status that a cell has without waivers, and return the waivers that cover it."""
+        self.gates.add(verdict.gate)
+        self.subjects.add(verdict.subject)
+        status = verdict.waived.status if verdict.waived else verdict.status
         found = [
             number
             for number, entry in enumerate(self.entries)
-            if entry.subject == subject and covers(entry, gate, case)
+            if entry.subject == verdict.subject and covers(entry, verdict.gate, verdict.case)
         ]
         for number in found:
             self.met[number][status] += 1
         return [self.entries[number] for number in found]
 
-    def problems(self, gates: Sequence[str], subjects: Sequence[str], *, partial: bool) -> list[str]:
-        """Return a sentence for each waiver that fails the run: expired, unmatched or no longer needed.
-
-        A partial run (a shard) tells only what has expired; `gates merge` tells the rest.
-        """
+    def problems(self) -> list[str]:
+        """Return a sentence for each waiver that fails the run: expired, unmatched or no longer needed."""
         said = []
         for entry, met in zip(self.entries, self.met, strict=True):
             name = f"the waiver of {entry.id}{'' if entry.case == '*' else f' · {entry.case}'} for {entry.subject}"
             told = f"{name} ({entry.owner}, {entry.issue})"
             if entry.expires < self.today:
                 said.append(f"{told} expired on {entry.expires}: mend what it waives, or argue for another date")
-            elif partial or not entry.whole or any(met[status] for status in (*WAIVED, "skipped")):
+            elif self.partial or not entry.whole or any(met[status] for status in (*WAIVED, "skipped")):
                 continue
             elif not met:
-                hint = "" if entry.subject in subjects else nearest(entry.subject, subjects)
-                hint = hint or ("" if entry.id in gates else nearest(entry.id, gates))
+                hint = "" if entry.subject in self.subjects else nearest(entry.subject, self.subjects)
+                hint = hint or ("" if entry.id in self.gates else nearest(entry.id, self.gates))
                 said.append(f"{told} matches no verdict of this run{hint}: correct or remove it")
             else:
                 counts = ", ".join(f"{count} {status}" for status, count in sorted(met.items()))

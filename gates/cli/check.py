@@ -101,9 +101,9 @@ def check(
     whole = plan(gates, subjects, quick=quick)
     part = shards.Shard.parse(shard)
     cells = part.take(whole)
-    header = session.header(
-        "check", sys.argv[1:], gates, subjects, options, len(cells), part.record(whole), asked.waivers
-    )
+    asked.waivers.partial = part.count > 1
+    command = sys.argv[1:]
+    header = session.header("check", command, gates, subjects, options, len(cells), part.record(whole), asked.waivers)
     resumed = resuming.resume(resume, header, cells) if resume else None
     folder = out or (Path(told.out) if told.out and not record else None)
     writer = resumed.writer if resumed else setup.writer("check", folder, record=record)
@@ -117,14 +117,7 @@ def check(
     try:
         with screen:
             tally = session.check(
-                cells,
-                options,
-                log,
-                asked.requirements,
-                screen.verdict,
-                resumed=resumed,
-                waivers=asked.waivers,
-                partial=part.count > 1,
+                cells, options, log, asked.requirements, screen.verdict, resumed=resumed, waivers=asked.waivers
             )
     except KeyboardInterrupt:
         screen.interrupted(writer.path)

@@ -32,8 +32,7 @@ def merge(
     from gates.report.records import SummaryRecord
     from gates.report.whole import write_new
 
-    runs = [read(path) for path in files]
-    records = merging.merge(runs)
+    records = merging.merge([read(path) for path in files])
     target = out or Path("results", "runs", file_name("check"))
     if target.exists():
         raise ConfigurationError(f"--out {target}: exists already; results are never overwritten")
@@ -41,8 +40,6 @@ def merge(
     summary = records[-1]
     if not isinstance(summary, SummaryRecord):
         raise TypeError("the last line of a merged run is its summary")
-    for sentence in merging.stale(runs):
-        typer.echo(sentence)
     typer.echo(f"results: {target} ({len(files)} shards)")
     typer.echo(session.Tally(Counter(summary.counts)).line())
     raise typer.Exit(summary.exit_code)

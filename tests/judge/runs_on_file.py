@@ -62,6 +62,7 @@ def write(
     *,
     complete: bool = True,
     problems: Sequence[str] = (),
+    also: Sequence[Record] = (),
     **changes: Any,
 ) -> Results:
     """Write a run, the summary being that of its verdicts, and read it back."""
@@ -70,6 +71,7 @@ def write(
     lines: list[Record] = [
         header(**{"gates": gates, "subjects": subjects, "planned": len(verdicts), **changes}),
         *verdicts,
+        *also,
     ]
     counts = Counter(v.status for v in verdicts)
     if complete:

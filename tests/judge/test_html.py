@@ -71,15 +71,13 @@ def files(tmp_path: Path) -> list[Path]:
     ]
     proof = [verdict(), verdict("fail", mutant="kl.flipped"), verdict("pass", mutant="kl.lost")]
     write(tmp_path / "check.jsonl", check, problems=["required, but skipped: peer"])
-    run = write(tmp_path / "proof.jsonl", proof, verb="prove")
     noticed = {"kl.k1": [1e-10, 1e-6], "kl.k3": [1e-3, None], "loss.grpo": [None]}
     records = [
         SensitivityRecord(gate=gate, subject="mine", case=str(number), noticed=value)
         for gate, values in noticed.items()
         for number, value in enumerate(values)
     ]
-    with run.path.open("a") as file:
-        file.writelines(record.model_dump_json() + "\n" for record in records)
+    write(tmp_path / "proof.jsonl", proof, verb="prove", also=records)
     return [tmp_path / "check.jsonl", tmp_path / "proof.jsonl"]
 
 
@@ -90,10 +88,9 @@ def hostile(tmp_path: Path) -> Path:
     strange = Verdict(HOSTILE, HOSTILE, HOSTILE, 1, "fail", "bound", HOSTILE, (evidence,))
     hole = verdict("unsupported", reason=HOSTILE)
     path = tmp_path / "<title><script>alert(2)<script>.jsonl"
-    write(path, [verdict_record(strange), hole], problems=[HOSTILE], command=[HOSTILE], model=HOSTILE)
-    with path.open("a") as file:
-        words = SubjectRecord(subject=HOSTILE, provides=[], versions={HOSTILE: HOSTILE}).model_dump_json()
-        file.write(words + "\n")
+    said = SubjectRecord(subject=HOSTILE, provides=[], versions={HOSTILE: HOSTILE})
+    cells = [verdict_record(strange), hole]
+    write(path, cells, problems=[HOSTILE], command=[HOSTILE], model=HOSTILE, also=[said])
     return path
 
 
@@ -319,7 +316,7 @@ def test_a_hundred_thousand_verdicts(tmp_path: Path, form: str, least: float) ->
     """
     text = verdict("pass").model_dump(mode="json")
     with (tmp_path / "large.jsonl").open("w") as file:
-        whole = write(tmp_path / "small.jsonl", [verdict()], planned=100_000)
+        whole = write(tmp_path / "small.jsonl", [verdict()], complete=False, planned=100_000)
         file.write(whole.header.model_dump_json() + "\n")
         because = "one rounding of every operation, times the condition of the sum, as derived in the text " * 2
         for number in range(100_000):

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 from doubles import make_gate
+from runs_on_file import write
 from test_cli import RIGHT, gates
 
 from gates.cli import project
+from gates.merging import merge
 from gates.model import ConfigurationError, Status, Subject, Verdict
 from gates.report.jsonl import read as read_results
-from gates.report.records import Waiver, WaiverRecord
+from gates.report.records import PlanRecord, SummaryRecord, Waiver, WaiverRecord, verdict_record
+from gates.shards import digest
 from gates.waivers import Extent, Waivers, read
 
 TODAY = date(2026, 11, 21)
@@ -102,14 +105,16 @@ class TestProblems:
         found = waivers(**changes)
         for status in statuses:
             found.apply(verdict(status))
-        said = "\n".join(found.problems(["kl.k3"], ["mine"], partial=False))
+        said = "\n".join(found.problems())
         assert words in said
         assert bool(said) == bool(words)
 
     def test_a_shard_tells_only_what_expired(self) -> None:
         """Whether the others are needed is for all shards together."""
-        assert waivers().problems(["kl.k3"], ["mine"], partial=True) == []
-        assert waivers(expires=date(2026, 1, 1)).problems([], [], partial=True)
+        shard, expired = waivers(), waivers(expires=date(2026, 1, 1))
+        shard.partial = expired.partial = True
+        assert shard.problems() == []
+        assert "expired" in expired.problems()[0]
 
 
 class TestExtent:
@@ -231,4 +236,26 @@ def test_the_clock_is_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     for day, expired in ((date(2026, 12, 1), False), (date(2026, 12, 2), True)):
         asked = project.asked(load(), None, ["./mine.py"], None, None, None, quick=True, today=day)
-        assert bool(asked.waivers.problems([], [], partial=True)) is expired
+        assert ("expired" in " ".join(asked.waivers.problems())) is expired
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [("fail", ""), ("pass", "is no longer needed, for nothing of it fails (2 pass)")],
+    ids=["needed by one shard", "by none"],
+)
+def test_shards_tell_together_whether_a_waiver_is_needed(tmp_path: Path, second: Status, words: str) -> None:
+    """The first shard passes and says nothing; the merged run fails if the waiver was needed by none."""
+    cells = [("kl.k3", "mine", name) for name in ("a", "b")]
+    entries = list(waivers().entries)
+    shards = []
+    for index, (cell, status) in enumerate(zip(cells, ("pass", second), strict=True), 1):
+        judged = waivers().apply(verdict(status, case=cell[2]))
+        plan = PlanRecord(digest=digest(cells), cells=2, shard=index, shards=2)
+        line = verdict_record(judged)
+        shards.append(write(tmp_path / f"{index}.jsonl", [line], plan=plan, waivers=entries))
+    summary = merge(shards)[-1]
+    assert isinstance(summary, SummaryRecord)
+    assert summary.exit_code == (1 if words else 0)
+    assert words in " ".join(summary.problems)
+    assert bool(summary.problems) == bool(words)
