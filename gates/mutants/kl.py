@@ -41,7 +41,7 @@ in_numpy(
     "expm1_minus_d",
     mistake="expm1(d) − d cancels: 386 ulp off at d = 1e-2 in float32, 0 at 1e-8",
     arises="the obvious way to write exp(d) − d − 1 with expm1",
-    source="unslothai/unsloth-zoo#1240: cancellation in k3 near zero",
+    source="unslothai/unsloth-zoo#1240: proposes expm1(d) − d for k3",
     theme="precision",
     symptom=(
         "The KL is exactly 0 in the first steps and jumps later; the penalty does nothing while the policy is near."
