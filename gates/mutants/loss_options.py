@@ -137,3 +137,14 @@ in_trainer(
     symptom="The share of trained tokens moves with the amount of padding: nearly all of them in ragged batches.",
     caught_by=(OPTIONS,),
 )
+in_trainer(
+    "options.bonus-of-every-token",
+    "algorithms.entropy:bonus",
+    "trainer_options:bonus_of_every_token",
+    mistake="the entropy bonus acts on every token, also on those that the top-entropy mask leaves out",
+    arises="a bonus added after the mask, with the completion mask",
+    source="huggingface/trl#6140: entropy bonus ignores quantile mask",
+    theme="masks and shifts",
+    symptom="Entropy rises everywhere, also inside words: spelling errors appear while reward stays flat.",
+    caught_by=(OPTIONS,),
+)

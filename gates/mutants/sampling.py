@@ -220,3 +220,17 @@ in_family(
     symptom="Nothing in any curve: greedy evaluation differs from other engines where logits tie.",
     caught_by=("sampling.temperature-zero.lowest-id",),
 )
+in_family(
+    "sampling",
+    "sampling.penalty-per-occurrence",
+    "penalise",
+    "once_per_occurrence",
+    mistake="a token that stands n times in the history is penalised n times",
+    arises="a loop over the history instead of over its distinct tokens",
+    source=(
+        "ohdearquant/lattice#312: penalty^N for N occurrences; software-mansion/react-native-executorch#1483: penalty per occurrence"
+    ),
+    theme="sampling",
+    symptom="Long answers drift to rare words and other scripts: by then frequent tokens are suppressed a hundredfold.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)

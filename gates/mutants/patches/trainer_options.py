@@ -108,3 +108,8 @@ def padding_counts(original: Fn) -> Fn:
         return original(entropies, mask, share)._replace(least=least)
 
     return mistaken
+
+
+def bonus_of_every_token(original: Fn) -> Fn:
+    """Take the completion mask for the chosen tokens."""
+    return lambda part, _, step_tokens: original(part, part.mask, step_tokens)
