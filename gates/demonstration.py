@@ -100,6 +100,8 @@ def mutant_record(done: Trialled) -> MutantRecord:
         caught_by=list(m.caught_by),
         source=m.source,
         arises=m.arises,
+        theme=m.theme,
+        symptom=m.symptom,
         state=done.state,
         reason=done.reason,
     )

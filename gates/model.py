@@ -19,6 +19,22 @@ Relation = Literal["<=", "<", ">=", ">", "==", "!="]
 Role = Literal["claim", "signal", "control"]
 OutcomeKind = Literal["value", "raised", "unsupported", "crashed", "timeout"]
 
+THEMES = (
+    "masks and shifts",
+    "normalisation",
+    "advantages",
+    "ratio and rollout",
+    "KL",
+    "lost gradients",
+    "precision",
+    "state and resume",
+    "configuration",
+    "sampling",
+    "tokenizer",
+    "packing",
+    "preference",
+    "metrics",
+)
 STATUSES: tuple[Status, ...] = ("pass", "fail", "error", "skipped", "unsupported", "waived")
 
 
@@ -190,8 +206,10 @@ class Mutant:
     target: str  # seam "module:qualname"
     patch: str  # "module:function", takes the original and returns the mistaken one
     caught_by: tuple[str, ...]
-    source: str = ""  # whose code was seen to have it
-    arises: str = ""  # how it comes about, where no such sighting is recorded
+    source: str = ""  # who was seen to have it: "owner/repo#7: what it is", a release; "; " between several
+    arises: str = ""  # how it comes about
+    theme: str = ""  # one of THEMES
+    symptom: str = ""  # what it looks like in training: one sentence; where no curve shows it, that
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.metadata import entry_points
 
-from gates.model import Bound, Case, ConfigurationError, Evidence, Gate, Mutant, Op, Probe, Subject, Trial
+from gates.model import THEMES, Bound, Case, ConfigurationError, Evidence, Gate, Mutant, Op, Probe, Subject, Trial
 
 FAMILIES = (
     "advantages",
@@ -75,9 +75,18 @@ class Registry:
         self.gates[gate.id] = gate
 
     def add_mutant(self, mutant: Mutant) -> None:
-        """Add a mutant; the gates that it names are checked by `check_names`, once everything is loaded."""
+        """Add a mutant, told in full; the gates that it names are checked by `check_names`, once everything is loaded."""
         if not (mutant.source or mutant.arises):
             raise ConfigurationError(f"mutant {mutant.name!r} must say where it was seen, or how it arises")
+        if mutant.theme not in THEMES:
+            raise ConfigurationError(
+                f"mutant {mutant.name!r} has theme {mutant.theme!r}, must have one of: {', '.join(THEMES)}"
+            )
+        if not mutant.symptom.endswith("."):
+            raise ConfigurationError(
+                f"mutant {mutant.name!r} has symptom {mutant.symptom!r}, must say in a sentence with its full stop what "
+                "the mistake looks like in training ('Nothing in any curve: …' where it does not show)"
+            )
         if mutant.name in self.mutants:
             raise ConfigurationError(f"mutant {mutant.name!r} is registered twice; names must be unique")
         self.mutants[mutant.name] = mutant

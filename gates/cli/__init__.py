@@ -7,7 +7,21 @@ from typing import Annotated
 
 import typer
 
-from gates.cli import check, evaluate, explain, generate, listing, memory, merge, peers, prove, report, smoke, train
+from gates.cli import (
+    check,
+    evaluate,
+    explain,
+    generate,
+    listing,
+    memory,
+    merge,
+    mutants,
+    peers,
+    prove,
+    report,
+    smoke,
+    train,
+)
 
 EPILOG = "Exit codes: 0 all held · 1 a gate failed or errored, a requirement is not met or a waiver is stale · 2 usage · 3 nothing measured."
 
@@ -22,6 +36,7 @@ app = typer.Typer(
 app.command("check", epilog=check.EXAMPLES)(check.check)
 app.command("list", epilog=listing.EXAMPLES)(listing.list_)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
+app.command("mutants", epilog=mutants.EXAMPLES)(mutants.mutants)
 app.command("prove", epilog=prove.EXAMPLES)(prove.prove)
 app.command("report", epilog=report.EXAMPLES)(report.report)
 app.command("merge", epilog=merge.EXAMPLES)(merge.merge)

@@ -12,6 +12,8 @@ REGISTRY.add_mutant(
         "gates.mutants.patches.isa:last_bit_of_one_lane",
         ("isa.bits-identical",),
         arises="a multiply and an add where the other variants fuse them",
+        theme="precision",
+        symptom="Nothing in any curve: two machines part in the last bit, and a resumed run is no longer the same run.",
     )
 )
 REGISTRY.add_mutant(
@@ -23,5 +25,7 @@ REGISTRY.add_mutant(
         "gates.mutants.patches.isa:last_bit_with_threads",
         ("isa.bits-identical",),
         arises="partial sums per thread instead of per chunk",
+        theme="precision",
+        symptom="Nothing in any curve: the same seed gives other losses with another number of threads.",
     )
 )

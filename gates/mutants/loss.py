@@ -1,5 +1,6 @@
-"""Mistakes in policy losses."""
+"""Mistakes in policy losses. Those of the losses that came after DAPO are in `loss_variants`."""
 
+from gates.mutants import loss_variants  # noqa: F401  importing registers them
 from gates.mutants.planting import in_numpy, in_trainer
 
 in_numpy(
@@ -8,6 +9,10 @@ in_numpy(
     "padded_length",
     mistake="Dr. GRPO divides by the longest completion of the batch instead of the configured L_max",
     source="mlxrl 0.2.4 DrGRPOAlgorithm without max_tokens: `float(self.max_tokens or mask.shape[1])`",
+    theme="normalisation",
+    symptom=(
+        "The gradient norm jumps with the longest completion of the batch, so long answers are punished less again."
+    ),
     caught_by=("loss.dr-grpo.matches-definition",),
 )
 in_numpy(
@@ -16,6 +21,8 @@ in_numpy(
     "per_row_mean",
     mistake="DAPO's token mean over the step is taken row by row, so long answers weigh less",
     arises="GRPO's aggregation kept when the clip was widened",
+    theme="normalisation",
+    symptom="Length grows: tokens of long wrong answers weigh less than those of short ones.",
     caught_by=("loss.dapo.matches-definition",),
 )
 in_numpy(
@@ -24,15 +31,11 @@ in_numpy(
     "one_micro_batch",
     mistake="the token mean runs over the whole batch where each micro-batch has its own",
     arises="gradient accumulation rewritten as one batch",
+    theme="normalisation",
+    symptom=(
+        "Nothing while micro-batches are alike; else two runs that should be the same part with the micro-batch size."
+    ),
     caught_by=("loss.bnpo-trl.matches-definition",),
-)
-in_numpy(
-    "loss.gspo-token-ratio",
-    "numpy_loss:policy_loss",
-    "per_row_mean",
-    mistake="GSPO is computed with token ratios instead of the sequence's",
-    arises="importance_sampling_level left at its default, token",
-    caught_by=("loss.gspo.matches-definition",),
 )
 in_numpy(
     "loss.rloo-constant-ratio",
@@ -40,6 +43,10 @@ in_numpy(
     "constant_ratio",
     mistake="old log-probs are ignored: every sequence ratio is 1",
     source="mlxrl 0.2.4 RLOOAlgorithm.compute_loss: `del old_policy_logprobs`",
+    theme="ratio and rollout",
+    symptom=(
+        "Nothing on-policy; with several updates a rollout the policy runs away, since nothing weighs stale samples."
+    ),
     caught_by=("loss.rloo.matches-definition",),
 )
 in_numpy(
@@ -47,7 +54,12 @@ in_numpy(
     "numpy_ratio:token_ratio",
     "constant_ratio",
     mistake="old log-probs are those of this very step: every ratio is 1, and epsilon is inert",
-    source="mlx-lm-lora 5.10.2: the same gradient for epsilon 1e-4 and 10",
+    source=(
+        "mlx-lm-lora 5.10.2: the same gradient for epsilon 1e-4 and 10; inclusionAI/AReno#68: old log-probs "
+        "carried, never used"
+    ),
+    theme="ratio and rollout",
+    symptom="Clip fraction 0 for ever, whatever epsilon is; several updates a rollout end in a sudden collapse.",
     caught_by=("loss.grpo.matches-definition",),
 )
 in_numpy(
@@ -56,6 +68,9 @@ in_numpy(
     "inert_clip",
     mistake="the clip's bounds are so wide that they never act",
     arises="an epsilon that is read and not passed on",
+    source="automl/Mighty#31: PPO clip parameter not passed through",
+    theme="configuration",
+    symptom="Clip fraction 0 and the same curve for every epsilon; late steps of a rollout move the policy too far.",
     caught_by=("loss.grpo.matches-definition",),
 )
 in_numpy(
@@ -64,6 +79,9 @@ in_numpy(
     "multiply_by_mask",
     mistake="masked slots are multiplied by 0 instead of selected away",
     arises="values * mask",
+    source="modelscope/ms-swift#9767: masked after exp, inf times 0",
+    theme="masks and shifts",
+    symptom="The loss is NaN on the first batch with a ragged row, or when padding's log-probs are -inf.",
     caught_by=("loss.padding-is-inert",),
 )
 in_trainer(
@@ -71,7 +89,9 @@ in_trainer(
     "algorithms.ratio:select",
     "multiply_by_mask",
     mistake="masked slots are multiplied by 0 instead of selected away",
-    source="mlxrl 0.2.4 masked_mean: `mx.sum(values * mask)`",
+    source="mlxrl 0.2.4 masked_mean: `mx.sum(values * mask)`; NVIDIA-NeMo/RL#4120: zero mask on an overflowed exp",
+    theme="masks and shifts",
+    symptom="The loss is NaN on the first batch with a ragged row, or when padding's log-probs are -inf.",
     caught_by=("loss.padding-is-inert",),
 )
 in_trainer(
@@ -79,7 +99,12 @@ in_trainer(
     "algorithms.aggregation:row_weights",
     "token_mean",
     mistake="tokens of the batch are averaged where rows of their own means should be",
-    source="mlxrl 0.2.4 GRPOAlgorithm: −0.0979 against +0.0963",
+    source=(
+        "mlxrl 0.2.4 GRPOAlgorithm: −0.0979 against +0.0963; huggingface/trl#3187: denominator is the batch's "
+        "tokens; allenai/open-instruct#636: per-batch token mean for GRPO"
+    ),
+    theme="normalisation",
+    symptom="Length drifts: long completions carry most of the gradient, short ones little.",
     caught_by=("loss.grpo.matches-definition",),
 )
 in_trainer(
@@ -87,7 +112,9 @@ in_trainer(
     "algorithms.kl:token_kl",
     "inverted_kl",
     mistake="policy and reference are swapped in the loss's k3",
-    source="rlox 1.2 compute_token_kl_schulman",
+    source="rlox 1.2 compute_token_kl_schulman; walkinglabs/hands-on-modern-rl#27: k3 with the ratio inverted",
+    theme="KL",
+    symptom="The reported KL looks right while it is small; rare tokens that the policy dropped cost almost nothing.",
     caught_by=("loss.grpo.matches-definition",),
 )
 in_numpy(
@@ -96,6 +123,14 @@ in_numpy(
     "loss:denominators_swapped",
     mistake="DAPO's token mean runs over the step where prompts have their own, and the other way round",
     arises="the paper's equation 8 is per prompt, its code and verl's per step",
+    source=(
+        "verl-project/verl#2776: token mean per batch, not group; huggingface/trl#5375: DAPO's tokens over the batch"
+    ),
+    theme="normalisation",
+    symptom=(
+        "Nothing while prompts get answers of equal length; else prompts with long answers weigh more, or less, "
+        "than meant."
+    ),
     caught_by=("loss.dapo.matches-definition", "loss.cispo.matches-definition"),
 )
 in_numpy(
@@ -104,6 +139,9 @@ in_numpy(
     "loss:window_forgotten",
     mistake="a window divides by its own tokens instead of its share of the generation batch's",
     arises="a per-micro-batch denominator, which micro-batching may not have",
+    source="verl-project/verl#7321: fallback counts the micro-batch's tokens",
+    theme="normalisation",
+    symptom="The gradient norm grows with the number of accumulation steps; it looks like a higher learning rate.",
     caught_by=("loss.dapo.matches-definition",),
 )
 in_numpy(
@@ -112,6 +150,8 @@ in_numpy(
     "loss:sides_swapped",
     mistake="ε_low bounds the ratio from above and ε_high from below",
     arises="clip-higher applied to the wrong side",
+    theme="ratio and rollout",
+    symptom="Entropy collapses although clip-higher is on: good tokens are held back and bad ones fall too far.",
     caught_by=("loss.dapo.matches-definition", "loss.gspo.matches-definition", "loss.gmpo.matches-definition"),
 )
 in_numpy(
@@ -120,6 +160,9 @@ in_numpy(
     "loss:delta_forgotten",
     mistake="the second bound δ is not applied",
     arises="a keyword that is read and not passed on",
+    source="THUDM/slime#2247: dual-clip bound never passed on",
+    theme="configuration",
+    symptom="Rare steps with a huge loss and gradient norm, from bad tokens whose ratio ran away.",
     caught_by=("loss.grpo.matches-definition",),
 )
 in_numpy(
@@ -128,111 +171,9 @@ in_numpy(
     "loss:delta_for_gains",
     mistake="δ replaces 1 + ε_high under a positive advantage",
     arises="min(r, δ) taken for the clip",
+    theme="ratio and rollout",
+    symptom="Good tokens move far beyond 1 + epsilon; the KL rises in steps.",
     caught_by=("loss.grpo.matches-definition",),
-)
-in_numpy(
-    "loss.gspo-detached",
-    "numpy_loss:policy_loss",
-    "loss:detached_mean",
-    mistake="one token's gradient misses the other tokens of its sequence's ratio: it is divided by n once more",
-    arises="the mean ratio differentiated as if it stood once in its row's sum",
-    caught_by=("loss.gspo.matches-definition", "loss.luspo.matches-definition"),
-)
-in_numpy(
-    "loss.gspo-token-row-advantage",
-    "numpy_loss:policy_loss",
-    "loss:row_advantage",
-    mistake="GSPO-token shares the mean of a row's advantages among its tokens, which makes it GSPO",
-    arises="advantages reduced to one a row before the loss",
-    caught_by=("loss.gspo-token.matches-definition",),
-)
-in_numpy(
-    "loss.gspo-token-token-ratio",
-    "numpy_loss:policy_loss",
-    "loss:token_ratio_for_sequence",
-    mistake="GSPO-token weighs each token with its own ratio",
-    arises="the stop-gradient trick written without the sequence's ratio",
-    caught_by=("loss.gspo-token.matches-definition",),
-)
-in_numpy(
-    "loss.cispo-bounds-swapped",
-    "numpy_loss:policy_loss",
-    "loss:cispo_bounds_swapped",
-    mistake="CISPO's cap is ε_high where it is 1 + ε_high, and the other way round",
-    arises="MiniMax-M1's and TRL's conventions under one name",
-    caught_by=("loss.cispo.matches-definition",),
-)
-in_numpy(
-    "loss.cispo-live-ratio",
-    "numpy_loss:truncated",
-    "loss:live_ratio",
-    mistake="CISPO's gradient flows through the truncated ratio, and dies where it is capped",
-    arises="a stop-gradient that is missing",
-    caught_by=("loss.cispo.matches-definition",),
-)
-in_numpy(
-    "loss.cispo-clipped-away",
-    "numpy_loss:truncated",
-    "loss:clipped_away",
-    mistake="CISPO drops the tokens beyond its cap instead of capping their weight",
-    arises="PPO's clip kept under CISPO's name",
-    caught_by=("loss.cispo.matches-definition",),
-)
-in_numpy(
-    "loss.sapo-temperatures-swapped",
-    "numpy_loss:policy_loss",
-    "loss:temperatures_swapped",
-    mistake="SAPO's temperatures are swapped: bad tokens get the milder gate",
-    arises="τ_pos and τ_neg in the order of two where() branches",
-    caught_by=("loss.sapo.matches-definition",),
-)
-in_numpy(
-    "loss.sapo-unnormalised",
-    "numpy_loss:gate",
-    "loss:unnormalised_gate",
-    mistake="SAPO's gate is σ(τ(r − 1)) without 4/τ: a quarter of the gradient at r = 1",
-    arises="the sigmoid taken for the gate",
-    caught_by=("loss.sapo.matches-definition",),
-)
-in_numpy(
-    "loss.sapo-log-ratio",
-    "numpy_loss:gate",
-    "loss:gate_of_log_ratio",
-    mistake="SAPO's gate opens with log r instead of r − 1",
-    arises="a numerically kinder argument",
-    caught_by=("loss.sapo.matches-definition",),
-)
-in_numpy(
-    "loss.gmpo-linear-clip",
-    "numpy_loss:held",
-    "loss:linear_clip",
-    mistake="GMPO's bounds are 1 ± ε of the ratio instead of ±ε of its logarithm",
-    arises="PPO's clip range reused",
-    caught_by=("loss.gmpo.matches-definition",),
-)
-in_numpy(
-    "loss.gmpo-two-sided",
-    "numpy_loss:held",
-    "loss:both_sides",
-    mistake="GMPO clips both sides whatever the advantage",
-    arises="clamp(D, −ε, ε) without the minimum over signs",
-    caught_by=("loss.gmpo.matches-definition",),
-)
-in_numpy(
-    "loss.luspo-without-length",
-    "numpy_loss:policy_loss",
-    "loss:luspo_as_gspo",
-    mistake="LUSPO's rows do not weigh by their length",
-    arises="GSPO's aggregation kept",
-    caught_by=("loss.luspo.matches-definition",),
-)
-in_numpy(
-    "loss.luspo-mean-kl",
-    "numpy_loss:kl_term",
-    "loss:mean_kl",
-    mistake="LUSPO's KL is averaged over a row's tokens instead of summed",
-    arises="the KL added per sequence before the length multiplies",
-    caught_by=("loss.luspo.matches-definition",),
 )
 in_numpy(
     "loss.kl-estimators-swapped",
@@ -240,6 +181,11 @@ in_numpy(
     "loss:estimators_swapped",
     mistake="k1 and k2 are swapped in the loss",
     arises="kl_penalty names of two libraries",
+    theme="KL",
+    symptom=(
+        "The KL term's gradient does not vanish at the reference, or is zero on average: beta works much "
+        "stronger or not at all."
+    ),
     caught_by=("loss.grpo.matches-definition", "loss.gmpo.matches-definition"),
 )
 in_numpy(
@@ -248,6 +194,8 @@ in_numpy(
     "loss:kl_levels_swapped",
     mistake="the KL is multiplied by the token's ratio where the sequence's is asked for, and the other way round",
     arises="the KL's ratio taken from the loss's other branch",
+    theme="KL",
+    symptom="Off-policy steps only: the pull of the KL varies within a row where it should not.",
     caught_by=("loss.dapo.matches-definition", "loss.gspo.matches-definition"),
 )
 in_numpy(
@@ -256,6 +204,9 @@ in_numpy(
     "loss:kl_ratio_constant",
     mistake="the ratio that multiplies the KL is detached, so the gradient is r(1 − exp d) instead of −r d",
     arises="a stop-gradient on the ratio before it meets the KL",
+    source="NVIDIA-NeMo/RL#2506: KL term misses its score gradient",
+    theme="KL",
+    symptom="The KL is reported rightly and falls more slowly than beta promises.",
     caught_by=("loss.grpo.matches-definition", "loss.sapo.matches-definition"),
 )
 in_numpy(
@@ -264,6 +215,8 @@ in_numpy(
     "loss:lowered_denominator",
     mistake="tokens whose off-policy weight is 0 leave the denominator",
     arises="masked importance sampling written as a smaller mask",
+    theme="normalisation",
+    symptom="The staler the rollout, the louder the step: fewer tokens share the same loss.",
     caught_by=("loss.grpo.matches-definition", "loss.dapo.matches-definition"),
 )
 in_numpy(
@@ -272,6 +225,8 @@ in_numpy(
     "loss:weights_on_kl",
     mistake="off-policy weights multiply the KL too",
     arises="the weight applied after +β·KL",
+    theme="KL",
+    symptom="Where sampler and trainer disagree the policy is free of the reference: KL rises on stale data.",
     caught_by=("loss.grpo.matches-definition",),
 )
 in_numpy(
@@ -280,6 +235,8 @@ in_numpy(
     "loss:weights_forgotten",
     mistake="off-policy weights are not applied",
     arises="a keyword that is read and not passed on",
+    theme="configuration",
+    symptom="The correction's settings change nothing; a mismatch of sampler and trainer ends in a slow collapse.",
     caught_by=("loss.rloo.matches-definition", "loss.luspo.matches-definition"),
 )
 in_numpy(
@@ -288,6 +245,9 @@ in_numpy(
     "loss:without_last_token",
     mistake="the last token of a row, its EOS, is not counted",
     arises="a mask that ends before the first EOS",
+    source="mll-lab-nu/RAGEN#59: EOS token is masked out; NVIDIA-NeMo/Megatron-Bridge#4660: mask by pad id drops EOS",
+    theme="masks and shifts",
+    symptom="Completions grow until the limit cuts them: nothing teaches the policy to stop.",
     caught_by=("loss.grpo.matches-definition", "loss.cispo.matches-definition"),
 )
 in_numpy(
@@ -296,5 +256,43 @@ in_numpy(
     "loss:float32_sum",
     mistake="the terms of the loss are added one by one in float32",
     arises="an accumulator of the data's dtype",
+    theme="precision",
+    symptom=(
+        "Nothing in any curve: the loss of a million tokens is off in its fifth digit, and depends on the order "
+        "of rows."
+    ),
     caught_by=("loss.full-precision",),
+)
+in_numpy(
+    "loss.negated-twice",
+    "numpy_loss:policy_loss",
+    "loss:negated",
+    mistake="the objective is negated once per token and once more in the reduction",
+    arises="a reduction copied from the paper, which maximises, under a loss per token that is minimised",
+    source="fla-org/flash-linear-attention#1073: GRPO loss negated twice",
+    theme="lost gradients",
+    symptom="Reward falls from the first step and the KL rises: what was good becomes rarer.",
+    caught_by=("loss.grpo.matches-definition", "loss.dapo.matches-definition"),
+)
+in_numpy(
+    "loss.kl-subtracted",
+    "numpy_loss:kl_term",
+    "loss:negated_term",
+    mistake="the KL is subtracted from the loss: drift is rewarded",
+    arises="the sign of the paper's objective kept in a loss",
+    source=("qiancheng0/ToolRL#52: KL loss with wrong sign; mll-lab-nu/RAGEN#58: KL loss is maximised"),
+    theme="KL",
+    symptom="The KL rises faster and faster, reward with it for a while, and then everything collapses.",
+    caught_by=("loss.grpo.matches-definition", "loss.gmpo.matches-definition"),
+)
+in_numpy(
+    "loss.clip-floor-at-epsilon",
+    "numpy_loss:clipped",
+    "loss:floor_at_epsilon",
+    mistake="the lower bound of the ratio is ε instead of 1 − ε",
+    arises="clamp(ratio, eps, 1 + eps)",
+    source="ChenmienTan/RL2#21: clip range starts at ε",
+    theme="ratio and rollout",
+    symptom="The low clip fraction is 0: tokens of bad answers fall to a fifth of their probability within a step.",
+    caught_by=("loss.grpo.matches-definition", "loss.dapo.matches-definition"),
 )

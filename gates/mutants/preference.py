@@ -11,6 +11,8 @@ in_numpy(
     "preference:swapped_sides",
     mistake="the rejected completion is taught and the chosen one unlearned",
     arises="rows concatenated in the other order",
+    theme="preference",
+    symptom="Accuracy falls below one half and margins turn negative from the first step.",
     caught_by=(DPO, HINGE, IPO, "preference.simpo.matches-definition"),
 )
 in_numpy(
@@ -19,6 +21,8 @@ in_numpy(
     "preference:without_smoothing",
     mistake="label smoothing is accepted and not applied",
     source="TRL 1.16 DPOTrainer: loss_type sigmoid ignores label_smoothing",
+    theme="configuration",
+    symptom="The curve is the same for every label smoothing; noisy pairs are fitted to the end.",
     caught_by=(DPO,),
 )
 in_numpy(
@@ -27,6 +31,9 @@ in_numpy(
     "preference:mean_for_sum",
     mistake="log-ratios are averaged over a completion's tokens where they should be summed",
     arises="the length normalisation of IPO or SimPO left on",
+    source="jingyaogong/minimind#298: DPO averages log-probs",
+    theme="preference",
+    symptom="Margins are tiny and learning is slow, most for long completions; beta seems to do nothing.",
     caught_by=(DPO, HINGE, "preference.dpop.matches-definition", "preference.kto.matches-definition"),
 )
 in_numpy(
@@ -35,6 +42,8 @@ in_numpy(
     "preference:beta_outside",
     mistake="β multiplies the loss instead of the margin inside the sigmoid",
     arises="beta * -logsigmoid(x)",
+    theme="preference",
+    symptom="The loss starts at 0.07 instead of 0.69 and margins grow without a bound.",
     caught_by=(DPO, "preference.cpo.matches-definition"),
 )
 in_numpy(
@@ -43,6 +52,11 @@ in_numpy(
     "preference:prompt_counts",
     mistake="the prompt's tokens are part of the completion",
     arises="the attention mask used for the loss mask",
+    source=(
+        "OpenRLHF/OpenRLHF#235: prompt tokens count in DPO; huggingface/trl#1676: ORPO's likelihood includes the prompt"
+    ),
+    theme="masks and shifts",
+    symptom="Nothing for pairs with a common prompt; rewards and likelihood terms carry the prompt's log-probs.",
     caught_by=(DPO, HINGE, IPO, "preference.orpo.matches-definition", "preference.cpo.matches-definition"),
 )
 in_numpy(
@@ -51,6 +65,8 @@ in_numpy(
     "preference:own_reference",
     mistake="without a reference the policy itself is taken for one, and every margin is 0",
     arises="reference = policy as the default",
+    theme="preference",
+    symptom="The loss stands at 0.693 and the margin at 0; nothing is learned.",
     caught_by=("preference.reference-free",),
 )
 in_numpy(
@@ -59,6 +75,8 @@ in_numpy(
     "preference:doubled_target",
     mistake="IPO's target is 1/β instead of 1/(2β)",
     arises="the paper's τ⁻¹/2 read as τ⁻¹",
+    theme="preference",
+    symptom="Margins settle at twice the height that beta asks for.",
     caught_by=(IPO,),
 )
 in_numpy(
@@ -67,6 +85,9 @@ in_numpy(
     "preference:not_averaged",
     mistake="IPO's log-ratios are summed where they should be averaged",
     arises="TRL's Online DPO sums them, its DPO averages them",
+    source="huggingface/trl#1265: IPO must average log-probs; meta-pytorch/torchtune#1291: IPO given summed log-probs",
+    theme="preference",
+    symptom="Margins depend on length: long pairs reach the target at once and stop teaching.",
     caught_by=(IPO, "preference.simpo.matches-definition"),
 )
 in_numpy(
@@ -75,6 +96,8 @@ in_numpy(
     "preference:negated_ratios",
     mistake="DPOP's penalty falls on the chosen completions that gained",
     arises="the ratio inside max(0, ·) the wrong way up",
+    theme="preference",
+    symptom="The likelihood of chosen answers falls together with that of rejected ones: what DPOP was to prevent.",
     caught_by=("preference.dpop.matches-definition",),
 )
 in_numpy(
@@ -83,6 +106,8 @@ in_numpy(
     "preference:scaled_margin",
     mistake="SimPO's γ is multiplied by β",
     arises="γ/β of the paper's experiments taken for γ",
+    theme="configuration",
+    symptom="The target margin is beta times what gamma says; with beta 2 twice as far, and the loss stays high.",
     caught_by=("preference.simpo.matches-definition",),
 )
 in_numpy(
@@ -91,6 +116,9 @@ in_numpy(
     "preference:log_probabilities",
     mistake="ORPO compares probabilities instead of odds",
     arises="the odds' denominator dropped for being near 1",
+    source="huggingface/diffusers#7465: the log-odds part is missing",
+    theme="preference",
+    symptom="Nothing while probabilities are small; for short certain answers the preference term is too weak.",
     caught_by=("preference.orpo.matches-definition",),
 )
 in_numpy(
@@ -99,6 +127,8 @@ in_numpy(
     "preference:row_mean_likelihood",
     mistake="CPO's likelihood is averaged over each completion and then over pairs",
     arises="a mean per sequence instead of the batch's cross-entropy",
+    theme="normalisation",
+    symptom="Short answers weigh more in the likelihood term; length drifts down.",
     caught_by=("preference.cpo.matches-definition",),
 )
 in_numpy(
@@ -107,6 +137,8 @@ in_numpy(
     "preference:unclamped_anchor",
     mistake="KTO's reference point may fall below 0",
     arises="the clamp at 0 forgotten",
+    theme="preference",
+    symptom="Rewards of both kinds drift down together, since the reference point follows below 0.",
     caught_by=("preference.kto.matches-definition",),
 )
 in_numpy(
@@ -115,6 +147,8 @@ in_numpy(
     "preference:second_on_ties",
     mistake="a tie prefers the second completion",
     arises="`first > second` for `first >= second`",
+    theme="preference",
+    symptom="Nothing in any curve, unless judges tie often: then the second of a pair is taught.",
     caught_by=(ONLINE,),
 )
 in_numpy(
@@ -123,6 +157,10 @@ in_numpy(
     "preference:nan_wins",
     mistake="a completion that was not scored wins",
     arises="np.argmax returns the place of a NaN",
+    theme="preference",
+    symptom=(
+        "Now and then an answer that nobody scored is taught as the best: reward wobbles with the scorer's failures."
+    ),
     caught_by=(BEST,),
 )
 in_numpy(
@@ -131,6 +169,8 @@ in_numpy(
     "preference:last_of_equals",
     mistake="of several best completions the last wins",
     arises="`>=` in the scan for the maximum",
+    theme="preference",
+    symptom="Nothing in any curve: among equals another answer is taught.",
     caught_by=(BEST,),
 )
 in_trainer(
@@ -139,6 +179,8 @@ in_trainer(
     "trainer_preference:negated",
     mistake="the trainer unlearns the chosen completion",
     arises="the sign of the advantage read the other way round",
+    theme="preference",
+    symptom="Accuracy falls below one half and margins turn negative from the first step.",
     caught_by=(DPO, HINGE, IPO),
 )
 in_trainer(
@@ -147,6 +189,8 @@ in_trainer(
     "trainer_preference:without_smoothing",
     mistake="label smoothing is accepted and not applied",
     source="TRL 1.16 DPOTrainer: loss_type sigmoid ignores label_smoothing",
+    theme="configuration",
+    symptom="The curve is the same for every label smoothing; noisy pairs are fitted to the end.",
     caught_by=(DPO,),
 )
 in_trainer(
@@ -155,6 +199,9 @@ in_trainer(
     "trainer_preference:averaged",
     mistake="log-ratios are averaged over a completion's tokens where they should be summed",
     arises="a length normalisation that is always on",
+    source="jingyaogong/minimind#298: DPO averages log-probs",
+    theme="preference",
+    symptom="Margins are tiny and learning is slow, most for long completions; beta seems to do nothing.",
     caught_by=(DPO, HINGE, IPO),
 )
 in_trainer(
@@ -163,6 +210,8 @@ in_trainer(
     "trainer_preference:always_free",
     mistake="the reference is never subtracted",
     arises="reference_free read as a string, and true",
+    theme="preference",
+    symptom="Margins start far from 0 and the policy leaves the reference: text decays while accuracy is high.",
     caught_by=(DPO, "preference.reference-free"),
 )
 in_trainer(
@@ -171,6 +220,8 @@ in_trainer(
     "trainer_preference:second_on_ties",
     mistake="a tie prefers the second completion",
     arises="`first > second` for `first >= second`",
+    theme="preference",
+    symptom="Nothing in any curve, unless judges tie often: then the second of a pair is taught.",
     caught_by=(ONLINE,),
 )
 in_trainer(
@@ -179,6 +230,10 @@ in_trainer(
     "trainer_preference:nan_wins",
     mistake="a completion that was not scored wins",
     arises="np.argmax returns the place of a NaN",
+    theme="preference",
+    symptom=(
+        "Now and then an answer that nobody scored is taught as the best: reward wobbles with the scorer's failures."
+    ),
     caught_by=(BEST,),
 )
 in_trainer(
@@ -187,5 +242,7 @@ in_trainer(
     "trainer_preference:everyone",
     mistake="every completion is learned, not only the winner",
     arises="advantages of 0 are ignored by a likelihood loss",
+    theme="preference",
+    symptom="Likelihood rises for good and bad answers alike; reward stays that of the starting model.",
     caught_by=("preference.best-of-n.trains-on-the-winner",),
 )

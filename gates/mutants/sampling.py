@@ -9,6 +9,11 @@ in_family(
     "other_order",
     mistake="the filters run in the other library's order",
     arises="one sampler behind two names",
+    source="lablup/mlxcel#1379: filters in another order",
+    theme="sampling",
+    symptom=(
+        "Samples are a little narrower or wider than elsewhere with the same settings; rewards differ by some points."
+    ),
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
 in_family(
@@ -18,6 +23,9 @@ in_family(
     "temperature_last",
     mistake="transformers' filters see the untempered distribution",
     arises="temperature applied to what the filters left",
+    source="fishaudio/fish-speech#1150: temperature after top-p",
+    theme="sampling",
+    symptom="At low temperatures answers are more varied than elsewhere, at high ones less.",
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
 in_family(
@@ -27,6 +35,9 @@ in_family(
     "exclusive",
     mistake="the token whose mass reaches p is dropped",
     arises="cumulative mass ≤ p instead of the mass before it < p",
+    source="ggml-org/llama.cpp#1953: top-p off by one token; Biohub/esm#360: threshold-crossing token dropped",
+    theme="sampling",
+    symptom="Sampling is nearly greedy where one token is likely: entropy and exploration are lower than p promises.",
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
 in_family(
@@ -36,6 +47,9 @@ in_family(
     "one_more",
     mistake="k + 1 tokens stay",
     arises="an inclusive slice",
+    source="kingoflolz/mesh-transformer-jax#164: top-k keeps one more",
+    theme="sampling",
+    symptom="Top-1 is not greedy: evaluation wobbles between runs.",
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
 in_family(
@@ -45,6 +59,8 @@ in_family(
     "all_tied",
     mistake="every token as likely as the k-th stays",
     source="transformers TopKLogitsWarper: logits < the k-th largest are removed",
+    theme="sampling",
+    symptom="Nothing in any curve: with coarse logits more than k tokens can be drawn.",
     caught_by=("sampling.filters.ties",),
 )
 in_family(
@@ -54,6 +70,8 @@ in_family(
     "all_tied",
     mistake="every token as likely as the last one kept stays",
     source="mlx-lm apply_top_p keeps all tied tokens",
+    theme="sampling",
+    symptom="Nothing in any curve: with coarse logits the nucleus is larger than p asks.",
     caught_by=("sampling.filters.ties",),
 )
 in_family(
@@ -63,6 +81,8 @@ in_family(
     "absolute_floor",
     mistake="a token stays if its probability is min_p, whatever the largest is",
     arises="min_p read as a floor of the probability",
+    theme="sampling",
+    symptom="In uncertain places everything but the top token goes: text gets dull where it should vary.",
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
 in_family(
@@ -72,6 +92,9 @@ in_family(
     "all_above",
     mistake="the least likely token above the threshold goes too",
     arises="probs > threshold masked as a whole",
+    source="paiml/aprender#2131: XTC removes the boundary token",
+    theme="sampling",
+    symptom="Text derails: no sensible token is left where two were likely.",
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
 in_family(
@@ -81,6 +104,8 @@ in_family(
     "nothing_above",
     mistake="no token is removed",
     arises="a threshold compared with log-probs",
+    theme="configuration",
+    symptom="XTC's settings change nothing.",
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
 in_family(
@@ -90,6 +115,8 @@ in_family(
     "coin_ignored",
     mistake="XTC acts on every draw",
     arises="xtc_probability read as a switch",
+    theme="configuration",
+    symptom="Text is odder than the probability asks: top tokens go at every step.",
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
 in_family(
@@ -99,6 +126,12 @@ in_family(
     "divide_always",
     mistake="negative logits are divided, so earlier tokens become likelier",
     arises="the penalty written for positive logits",
+    source=(
+        "huggingface/transformers#2302: penalty inverts for negative logits; NVIDIA-NeMo/Speech#8194: negative "
+        "logits divided"
+    ),
+    theme="sampling",
+    symptom="The higher the penalty, the more the text repeats itself.",
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
 in_family(
@@ -108,6 +141,8 @@ in_family(
     "padding_is_a_token",
     mistake="the −1 of the padding penalises the last token of the vocabulary",
     arises="history used as an index as it is",
+    theme="sampling",
+    symptom="Nothing, unless the vocabulary's last token matters: it grows rarer in ragged batches.",
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
 in_family(
@@ -117,6 +152,9 @@ in_family(
     "penalty_twice",
     mistake="the penalty acts twice",
     arises="applied in the processor and again in the sampler",
+    source="sgl-project/sglang-omni#1360: penalty applied twice",
+    theme="sampling",
+    symptom="Text avoids repetition too hard: names change, brackets stay open; a penalty of 1.1 acts like 1.21.",
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
 in_family(
@@ -126,6 +164,8 @@ in_family(
     "reaches",
     mistake="≥ instead of >: u = 0 picks token 0, which was filtered out",
     arises="searchsorted with its default side",
+    theme="sampling",
+    symptom="Once in millions of tokens one appears that every filter had removed.",
     caught_by=("sampling.draw.inverse-cdf",),
 )
 in_family(
@@ -135,6 +175,12 @@ in_family(
     "float32_running_sum",
     mistake="a float32 running sum ends at 0.99999 for 152k tokens",
     arises="cumsum of float32 probabilities on the device",
+    source=(
+        "torch/torch7#418: float cumulative sum loses rare events; pytorch/pytorch#28390: cumulative "
+        "distribution loses its tail"
+    ),
+    theme="precision",
+    symptom="Nothing in any curve: rare tokens at the end of the vocabulary are drawn too often or never.",
     caught_by=("sampling.draw.inverse-cdf",),
 )
 in_family(
@@ -144,6 +190,8 @@ in_family(
     "by_likelihood",
     mistake="the intervals are laid out from likely to unlikely",
     arises="the draw taken from the rows that top-p had sorted",
+    theme="sampling",
+    symptom="Nothing in any curve: no replay against another implementation gives the same tokens.",
     caught_by=("sampling.draw.inverse-cdf",),
 )
 in_family(
@@ -153,6 +201,12 @@ in_family(
     "model_logprobs",
     mistake="the log-prob recorded is the model's, not that of the distribution drawn from",
     arises="one of three log-probs, under the name of another",
+    source=(
+        "NVIDIA-NeMo/RL#69: raw log-probs under top-p; thinking-machines-lab/tinker-feedback#148: log-probs "
+        "ignore sampling settings"
+    ),
+    theme="ratio and rollout",
+    symptom="With top-p on, the recorded log-probs are too low: ratios and corrections are biased by the cut mass.",
     caught_by=("sampling.draw.inverse-cdf",),
 )
 in_family(
@@ -162,5 +216,21 @@ in_family(
     "highest_id",
     mistake="the last of the tokens on the maximum is taken",
     arises="an arg-max that runs backwards, or ≥ in its loop",
+    theme="sampling",
+    symptom="Nothing in any curve: greedy evaluation differs from other engines where logits tie.",
     caught_by=("sampling.temperature-zero.lowest-id",),
+)
+in_family(
+    "sampling",
+    "sampling.penalty-per-occurrence",
+    "penalise",
+    "once_per_occurrence",
+    mistake="a token that stands n times in the history is penalised n times",
+    arises="a loop over the history instead of over its distinct tokens",
+    source=(
+        "ohdearquant/lattice#312: penalty^N for N occurrences; software-mansion/react-native-executorch#1483: penalty per occurrence"
+    ),
+    theme="sampling",
+    symptom="Long answers drift to rare words and other scripts: by then frequent tokens are suppressed a hundredfold.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
 )

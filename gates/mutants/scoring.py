@@ -8,6 +8,12 @@ in_trainer(
     "scoring:without_last_norm",
     mistake="the head is given the last block's output, without the last norm",
     arises="taking hidden_states[-1] where a library has the norm in the body",
+    source=(
+        "awslabs/keys_values#139: head without the last norm; vllm-project/speculators#313: last norm missing "
+        "before lm_head"
+    ),
+    theme="ratio and rollout",
+    symptom="Log-probs are far too low and ratios wild in the scoring pass; the sampled text is fine.",
     caught_by=("scoring.log-probs.match-logits", "scoring.entropies.match-logits"),
 )
 in_trainer(
@@ -16,6 +22,8 @@ in_trainer(
     "scoring:column_by_column",
     mistake="scores are put back column by column that were taken row by row",
     arises="a reshape of what was gathered by a mask",
+    theme="masks and shifts",
+    symptom="The mean log-prob is right and reward is flat: tokens are credited with their neighbours' gradients.",
     caught_by=("scoring.log-probs.match-logits", "scoring.entropies.match-logits"),
 )
 in_trainer(
@@ -24,5 +32,8 @@ in_trainer(
     "scoring:untempered_entropy",
     mistake="entropies are those of temperature 1 beside log-probs of another",
     arises="two calls, one of which was given the temperature",
+    source="OpenRLHF/OpenRLHF#1319: entropy of the unscaled logits",
+    theme="metrics",
+    symptom="The entropy curve is that of another temperature: it looks healthy while what is sampled has collapsed.",
     caught_by=("scoring.entropies.match-logits",),
 )

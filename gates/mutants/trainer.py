@@ -8,6 +8,8 @@ in_trainer(
     "forward_outside",
     mistake="the forward pass runs before value_and_grad: the loss looks right and the gradient is zero",
     arises="log-probs computed once and captured by the loss closure",
+    theme="lost gradients",
+    symptom="The loss looks right, the gradient norm is 0 and the weights never move.",
     caught_by=("trainer.only-adapters-train",),
 )
 in_trainer(
@@ -16,6 +18,10 @@ in_trainer(
     "everything_trains",
     mistake="the base's norms are trainable besides the adapters",
     arises="unfreeze() on a block instead of its adapter",
+    theme="lost gradients",
+    symptom=(
+        "Reward rises as usual; the saved adapters do not reproduce it, since part of what was learned is in the base."
+    ),
     caught_by=("trainer.only-adapters-train",),
 )
 in_trainer(
@@ -24,6 +30,8 @@ in_trainer(
     "adapters_stay_on",
     mistake="the reference pass runs with the adapters on, so the KL is zero for ever",
     arises="a context manager that scales a copy of the adapters",
+    theme="KL",
+    symptom="The KL is exactly 0 for ever, and beta does nothing.",
     caught_by=("trainer.adapters-off-is-base",),
 )
 in_trainer(
@@ -32,6 +40,8 @@ in_trainer(
     "adapters:dora_stays_on",
     mistake="the reference pass switches LoRA off and leaves DoRA on",
     source="mlx-lm 0.32's remove_lora_layers takes off LoRALinear and nothing else",
+    theme="KL",
+    symptom="With DoRA the KL is exactly 0 for ever, and beta does nothing.",
     caught_by=("trainer.adapters-off-is-base",),
 )
 in_trainer(
@@ -40,6 +50,8 @@ in_trainer(
     "adapters:experts_stay_on",
     mistake="the reference pass leaves the experts' adapters on",
     source="mlx-lm 0.32's remove_lora_layers takes off LoRALinear and nothing else",
+    theme="KL",
+    symptom="With adapters on experts the KL is too small: what the experts learned costs nothing.",
     caught_by=("trainer.adapters-off-is-base",),
 )
 in_trainer(
@@ -48,6 +60,8 @@ in_trainer(
     "adapters:embeddings_stay_on",
     mistake="the reference pass leaves the embedding's adapter on, which a tied head has too",
     arises="looking for adapters in the blocks only",
+    theme="KL",
+    symptom="With an adapted embedding the KL is too small: what the head learned costs nothing.",
     caught_by=("trainer.adapters-off-is-base",),
 )
 in_trainer(
@@ -56,6 +70,8 @@ in_trainer(
     "adapters:scaled_to_zero",
     mistake="adapters are switched off by a scale of 0, so DoRA's magnitudes stay",
     arises="the switch that is right for LoRA",
+    theme="KL",
+    symptom="With DoRA the KL is too small and does not start at 0 after a resume.",
     caught_by=("trainer.adapters-off-is-base",),
 )
 in_trainer(
@@ -64,6 +80,12 @@ in_trainer(
     "adapters:experts_frozen",
     mistake="the experts' adapters are frozen with the base",
     arises="unfreezing by type, LoRALinear only",
+    source=(
+        "unslothai/unsloth-zoo#606: expert LoRA gets no gradient; unslothai/unsloth-zoo#909: routed experts "
+        "silently untrained"
+    ),
+    theme="lost gradients",
+    symptom="A healthy loss and a slower reward: most of a mixture's parameters never move.",
     caught_by=("trainer.only-adapters-train",),
 )
 in_trainer(
@@ -72,6 +94,8 @@ in_trainer(
     "adapters:magnitudes_forgotten",
     mistake="DoRA's magnitudes are frozen with the base",
     arises="unfreezing by the names lora_a and lora_b",
+    theme="lost gradients",
+    symptom="Nothing in any curve: DoRA learns what LoRA learns.",
     caught_by=("trainer.only-adapters-train",),
 )
 in_trainer(
@@ -80,6 +104,9 @@ in_trainer(
     "adapters:attention_and_mlp_only",
     mistake="linear attention gets no adapter: a hybrid trains a quarter of its layers",
     arises="a list of targets written for dense models",
+    source="agentscope-ai/TuFT#149: LoRA map skips DeltaNet layers",
+    theme="lost gradients",
+    symptom="A healthy loss and a slower reward: three of four layers of a hybrid have no adapter on their attention.",
     caught_by=("trainer.only-adapters-train",),
 )
 in_trainer(
@@ -88,5 +115,11 @@ in_trainer(
     "adapters:captured_parameters",
     mistake="a checkpointed block captures its parameters instead of taking them as inputs, so its adapters get no gradient",
     arises="mx.checkpoint(layer) where mlx-lm passes trainable_parameters()",
+    source=(
+        "microsoft/LoRA#120: checkpointing leaves LoRA without gradient; locuslab/open-unlearning#178: "
+        "checkpointed layers not trained"
+    ),
+    theme="lost gradients",
+    symptom="With checkpointing on, the gradient norm is lower or 0 and adapters in checkpointed blocks never move.",
     caught_by=("trainer.checkpointing.same-step",),
 )

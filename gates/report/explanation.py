@@ -39,6 +39,8 @@ def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
             {
                 "name": m.name,
                 "mistake": m.mistake,
+                "theme": m.theme,
+                "symptom": m.symptom,
                 "host": m.host,
                 "seam": m.target,
                 "seen_in": m.source,
@@ -76,6 +78,7 @@ def as_text(item: dict[str, Any]) -> str:
     ]
     for mutant in item["mutants"]:
         lines.append(f"Mutant    {mutant['name']} in {mutant['host']} at {mutant['seam']}: {mutant['mistake']}")
+        lines.append(f"          in training: {mutant['symptom']}")
         if mutant["seen_in"]:
             lines.append(f"          seen in: {mutant['seen_in']}")
         if mutant["arises"]:

@@ -185,6 +185,8 @@ class MutantRecord(StrictRecord):
     caught_by: list[str]
     source: str
     arises: str
+    theme: str = ""
+    symptom: str = ""
     state: Literal["caught", "missed", "equivalent", "error"]
     reason: str
 

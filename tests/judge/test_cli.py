@@ -63,6 +63,7 @@ class TestMistakes:
             (["check", "--resume", "x.jsonl", "--out", "o"], "leave out --out and --record"),
             (["merge", "none.jsonl"], "cannot read none.jsonl"),
             (["explain", "no-such-gate"], "no gate matches"),
+            (["mutants", "no-such-mutant"], "no mutant matches"),
             (["report"], "needs at least one"),
             (["report", "none.jsonl"], "cannot read none.jsonl"),
             (["report", "."], "cannot read ."),
@@ -224,10 +225,17 @@ class TestOthers:
     def test_explain_tells_question_source_limits_and_mutants(self, tmp_path: Path) -> None:
         """Everything a reader needs to doubt a gate is on one page."""
         text = gates("explain", "kl.k3.matches-definition", cwd=tmp_path).stdout
-        for words in ("Question", "Schulman", "because k·2u·S", "kl.k3-expm1-minus-d", "seen in: rlox 1.2"):
+        for words in (
+            "Question",
+            "Schulman",
+            "because k·2u·S",
+            "kl.k3-expm1-minus-d",
+            "seen in: rlox 1.2",
+            "in training: ",
+        ):
             assert words in text
 
-    @pytest.mark.parametrize("verb", ["check", "list", "explain", "prove", "report", "merge", "peers"])
+    @pytest.mark.parametrize("verb", ["check", "list", "explain", "mutants", "prove", "report", "merge", "peers"])
     def test_help_has_examples(self, tmp_path: Path, verb: str) -> None:
         """Every verb's help names its options, and shows examples."""
         verbs = [verb, "sync"] if verb == "peers" else [verb]

@@ -198,7 +198,9 @@ class TestRegistry:
     def test_a_mutant_of_nothing_is_refused(self) -> None:
         """A mutant that names no gate of the registry is refused."""
         registry = Registry()
-        registry.add_mutant(Mutant("m", "", "s", "a:b", "a:b", ("none",), arises="a test"))
+        registry.add_mutant(
+            Mutant("m", "", "s", "a:b", "a:b", ("none",), arises="a test", theme="KL", symptom="Nothing.")
+        )
         with pytest.raises(ConfigurationError, match="names gate 'none'"):
             registry.check_names()
 

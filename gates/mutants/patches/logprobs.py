@@ -135,3 +135,16 @@ def float32_divergence(original: Fn) -> Fn:
         return float(np.add.accumulate((np.exp(ours) * (ours - theirs)).astype(np.float32))[-1])
 
     return mistaken
+
+
+def divided_afterwards(original: Fn) -> Fn:
+    """Score at temperature 1 and divide what comes out."""
+
+    def mistaken(logits: Any, ids: Any, *, temperature: float = 1.0, entropy: bool = False) -> Any:
+        if entropy:
+            found, uncertainty = original(logits, ids, temperature=temperature, entropy=True)
+            return original(logits, ids) / found.dtype.type(temperature), uncertainty
+        found = original(logits, ids)
+        return found / found.dtype.type(temperature)
+
+    return mistaken

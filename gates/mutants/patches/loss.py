@@ -244,3 +244,28 @@ def without_last_token(original: Fn) -> Fn:
 def float32_sum(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
     """Add one by one in float32."""
     return lambda values: float(np.add.accumulate(values.reshape(-1).astype(np.float32), dtype=np.float32)[-1])
+
+
+def negated(original: Fn) -> Fn:
+    """Turn the sign of the loss and of its gradient."""
+
+    def mistaken(**inputs: Any) -> Any:
+        loss, gradient = original(**inputs)
+        return -loss, -gradient
+
+    return mistaken
+
+
+def negated_term(original: Fn) -> Fn:
+    """Turn the sign of a term and of its slope."""
+
+    def mistaken(*inputs: Any) -> Any:
+        value, slope = original(*inputs)
+        return -value, -slope
+
+    return mistaken
+
+
+def floor_at_epsilon(original: Fn) -> Fn:
+    """Hold the ratio above ε instead of 1 − ε."""
+    return lambda ratio, gain, low, high, cap: original(ratio, gain, 1.0 - low, high, cap)

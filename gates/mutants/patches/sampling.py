@@ -205,3 +205,14 @@ def coin_of_the_uniform(original: Fn) -> Fn:
         return numpy_sampling.uniforms(**inputs)
 
     return mistaken
+
+
+def once_per_occurrence(original: Fn) -> Fn:
+    """Apply the penalty for every token of the history, the same one again and again."""
+
+    def mistaken(row: Any, history: Any, penalty: float) -> Any:
+        for one in history.reshape(-1):
+            row = original(row, np.atleast_1d(one), penalty)
+        return row
+
+    return mistaken

@@ -98,3 +98,18 @@ def reverse_the_ratio(original: Fn) -> Fn:
         return original(behaviour, policy, *rest, **more)
 
     return mistaken
+
+
+def padding_counts(original: Fn) -> Fn:
+    """Take the quantile over every slot, and count only tokens."""
+
+    def mistaken(entropies: Any, mask: Any, share: float) -> Any:
+        least = original(entropies, np.ones_like(mask), share).least
+        return original(entropies, mask, share)._replace(least=least)
+
+    return mistaken
+
+
+def bonus_of_every_token(original: Fn) -> Fn:
+    """Take the completion mask for the chosen tokens."""
+    return lambda part, _, step_tokens: original(part, part.mask, step_tokens)
