@@ -212,8 +212,8 @@ def judge(
     """Reach the verdict of one cell, from what the check yields and what went wrong on the way."""
     seed = case_seed(job.gate, job.case, options.seed)
     base = Verdict(job.gate.id, job.subject.name, job.case.name, seed, "error", "nothing", "the gate measured nothing")
-    if lacking := _lacking(job, hello):
-        return replace(base, status="unsupported", cause="lacking", reason=lacking)
+    if missing := lacking(job, hello):
+        return replace(base, status="unsupported", cause="lacking", reason=missing)
     start = time.monotonic()
     evidence: list[Evidence] = []
     status: Status
@@ -256,7 +256,8 @@ def _decide(evidence: list[Evidence]) -> tuple[Status, str, str]:
     return "pass", "held", ""
 
 
-def _lacking(job: Job, hello: Hello) -> str:
+def lacking(job: Job, hello: Hello) -> str:
+    """Return what a subject does not have of what a cell asks, or nothing."""
     for op in job.gate.ops:
         provided = hello.provides.get(op.name)
         if provided is None:

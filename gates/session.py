@@ -132,8 +132,12 @@ def check(
     writer: Writer | None,
     requirements: tuple[Requirement, ...],
     on_verdict: Callable[[Verdict], None],
+    before_summary: Callable[[], None] = lambda: None,
 ) -> Tally:
-    """Judge the plan and write every verdict before it is shown. Ctrl-C leaves what was written."""
+    """Judge the plan and write every verdict before it is shown. Ctrl-C leaves what was written.
+
+    `before_summary` runs when all is judged, for lines that stand before the last one.
+    """
     tally, greeted, models = Tally(), set[str](), set[str]()
     start = time.monotonic()
     for judged in run(jobs, options):
@@ -151,6 +155,7 @@ def check(
         if any(requirement.unmet_by(verdict) for requirement in requirements):
             tally.holes.append(verdict)
         on_verdict(verdict)
+    before_summary()
     if writer:
         finish(writer, tally, time.monotonic() - start)
     return tally

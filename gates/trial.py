@@ -31,6 +31,16 @@ class OracleError(Exception):
     """The definition itself raised: an error of ours."""
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What one elementwise comparison was made of."""
+
+    evidence: Evidence
+    got: Wire
+    want: Wire
+    scale: Wire
+
+
 @dataclass(slots=True)
 class RunningTrial:
     """The `Trial` of one gate × subject × case."""
@@ -42,6 +52,7 @@ class RunningTrial:
     folder: Path
     quick: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
+    comparisons: list[Comparison] = field(default_factory=list)
 
     def call(
         self,
@@ -86,7 +97,9 @@ class RunningTrial:
             raise SubjectFaultError("shape", f"{quantity}: shape {np.shape(got)}, must be {np.shape(want)}")
         observed, place = worst(got, want, scale)
         where = ", ".join(part for part in (where, place) if part)
-        return Evidence(quantity, observed, "<=", self._limit(bound), f"{bound.kind}: {bound.because}", where, role)
+        found = Evidence(quantity, observed, "<=", self._limit(bound), f"{bound.kind}: {bound.because}", where, role)
+        self.comparisons.append(Comparison(found, got, want, scale))
+        return found
 
     def number(self, quantity: str, value: float, relation: Relation, *, where: str = "") -> Evidence:
         """Hold one number against the limit of `bounds[quantity]`."""

@@ -45,10 +45,13 @@ def check(
     ] = None,
     python: Annotated[str | None, typer.Option(metavar="PATH", help="The interpreter for a subject FILE.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSONL lines instead of text.")] = False,
+    minimise: Annotated[
+        bool, typer.Option(help="Make the inputs of the first few failures as small as they go; `gates replay`.")
+    ] = True,
 ) -> None:
     """Run gates on subjects; print each verdict, what failed and why, and a full count as the last line."""
     from gates import session
-    from gates.cli import setup
+    from gates.cli import counterexamples, setup
     from gates.model import ConfigurationError
     from gates.report.text import Screen
     from gates.runner import Options, plan
@@ -68,13 +71,15 @@ def check(
     writer = setup.writer("check", out, record=record)
     screen = Screen(len(cells), as_json=as_json)
     writer.write(session.header("check", sys.argv[1:], gates, subjects, options, len(cells)))
+    small = counterexamples.Found(cells, options, registry.subjects, writer, silent=as_json, wanted=minimise)
     try:
         with screen:
-            tally = session.check(cells, options, writer, requirements, screen.verdict)
+            tally = session.check(cells, options, writer, requirements, small.watching(screen.verdict), small.record)
     except KeyboardInterrupt:
         screen.interrupted(writer.path)
         raise typer.Exit(session.INTERRUPTED) from None
     finally:
         writer.close()
+    small.show()
     screen.summary(writer.path, tally)
     raise typer.Exit(tally.exit_code())

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from gates.model import ConfigurationError
 from gates.report.records import (
     RECORD,
+    CounterexampleRecord,
     HeaderRecord,
     ModelRecord,
     Record,
@@ -59,6 +60,7 @@ class Results:
     models: list[ModelRecord] = field(default_factory=list)
     verdicts: list[VerdictRecord] = field(default_factory=list)
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
+    counterexamples: list[CounterexampleRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
 
     @property
@@ -113,6 +115,8 @@ def _add(results: Results, record: Record, place: str) -> None:
             results.models.append(record)
         case SensitivityRecord():
             results.sensitivities.append(record)
+        case CounterexampleRecord():
+            results.counterexamples.append(record)
         case SummaryRecord():
             results.summary = record
         case HeaderRecord():
