@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -261,7 +262,10 @@ def lacking(job: Job, hello: Hello) -> str:
     for op in job.gate.ops:
         provided = hello.provides.get(op.name)
         if provided is None:
-            return f"{op.name} is not defined by {job.subject.name}"
+            near = get_close_matches(op.name, hello.provides, 1, 0.8)
+            known = {other.name for other in job.gate.ops}
+            hint = f"; it defines {near[0]}" if near and near[0] not in known else ""
+            return f"{op.name} is not defined by {job.subject.name}{hint}"
         for name, value in job.case.conventions.items():
             choices = provided.conventions.get(name)
             if choices is not None and value not in choices:

@@ -93,6 +93,8 @@ class RunningTrial:
     ) -> Evidence:
         """Compare elementwise with the limit of `bounds[quantity]`."""
         bound = self.gate.bounds[quantity]
+        if np.asarray(got).dtype.kind not in "fiub":
+            raise SubjectFaultError("shape", f"{quantity}: dtype {np.asarray(got).dtype}, must hold numbers")
         if np.shape(got) != np.shape(want):
             raise SubjectFaultError("shape", f"{quantity}: shape {np.shape(got)}, must be {np.shape(want)}")
         observed, place = worst(got, want, scale)
@@ -124,7 +126,10 @@ def _misfit(value: Wire, output: Output, inputs: Mapping[str, Wire]) -> str:
         return "" if isinstance(value, str) else f"is a {type(value).__name__}, must be text"
     if output.kind == "any" and not output.like:
         return ""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return "is a nested list whose rows differ in length, must be an array"
     if output.like:
         model = np.asarray(inputs[output.like])
         shape, dtype = f"{array.dtype}{list(array.shape)}", f"{model.dtype}{list(model.shape)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +46,10 @@ def check(
     ] = None,
     python: Annotated[str | None, typer.Option(metavar="PATH", help="The interpreter for a subject FILE.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSONL lines instead of text.")] = False,
+    memory_limit: Annotated[
+        float | None,
+        typer.Option(min=0.05, metavar="GIB", help="Memory of each worker. Default: three quarters of the machine's."),
+    ] = None,
     minimise: Annotated[
         bool, typer.Option(help="Make the inputs of the first few failures as small as they go; `gates replay`.")
     ] = True,
@@ -62,6 +67,8 @@ def check(
     registry = setup.registry()
     gates = registry.select(tuple(select or ()))
     subjects = catalogue.choose(registry, tuple(subject or ()), setup.interpreter(python))
+    memory = setup.memory(memory_limit)
+    subjects = [replace(s, memory_limit=memory) for s in subjects]
     requirements = tuple(session.Requirement.parse(text, [s.name for s in subjects]) for text in require or ())
     jobs_count = setup.jobs(jobs)
     options = Options(
