@@ -7,7 +7,22 @@ from typing import Annotated
 
 import typer
 
-from gates.cli import check, evaluate, explain, generate, listing, memory, peers, prove, replay, report, smoke, train
+from gates.cli import (
+    check,
+    evaluate,
+    explain,
+    generate,
+    init,
+    listing,
+    memory,
+    ops,
+    peers,
+    prove,
+    replay,
+    report,
+    smoke,
+    train,
+)
 
 EPILOG = (
     "Exit codes: 0 all held · 1 a gate failed or errored, or a requirement is not met · 2 usage · 3 nothing measured."
@@ -24,6 +39,8 @@ app = typer.Typer(
 app.command("check", epilog=check.EXAMPLES)(check.check)
 app.command("list", epilog=listing.EXAMPLES)(listing.list_)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
+app.command("ops", epilog=ops.EXAMPLES)(ops.ops)
+app.command("init", epilog=init.EXAMPLES)(init.init)
 app.command("prove", epilog=prove.EXAMPLES)(prove.prove)
 app.command("report", epilog=report.EXAMPLES)(report.report)
 app.command("replay", epilog=replay.EXAMPLES)(replay.replay)

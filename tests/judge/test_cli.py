@@ -177,7 +177,7 @@ class TestOthers:
         for words in ("Question", "Schulman", "because k·2u·S", "kl.k3-expm1-minus-d", "seen in: rlox 1.2"):
             assert words in text
 
-    @pytest.mark.parametrize("verb", ["check", "list", "explain", "prove", "report", "replay", "peers"])
+    @pytest.mark.parametrize("verb", ["check", "list", "explain", "prove", "report", "replay", "ops", "init", "peers"])
     def test_help_has_examples(self, tmp_path: Path, verb: str) -> None:
         """Every verb's help names its options, and shows examples."""
         verbs = [verb, "sync"] if verb == "peers" else [verb]
