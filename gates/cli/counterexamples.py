@@ -46,6 +46,8 @@ class Found:
         minimiser = Minimiser(self.jobs, self.options, self.subjects, folder, tool_version())
         for verdict in self.failures:
             minimiser.note(verdict)
+        if minimiser.failures and not self.silent:
+            typer.echo("making the first failures small; --no-minimise leaves it out", err=True)
         for verdict, found, path, reason in minimiser.run():
             name = f"{path.parent.name}/{path.name}" if path else None
             self.writer.write(

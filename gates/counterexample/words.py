@@ -24,7 +24,10 @@ def describe(answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any]) -> 
         return f"{answer.reason}; inputs: {_shown(inputs)}"
     found = PLACE.search(answer.failing.where)
     if found is None:
-        return f"{answer.failing.sentence()}; inputs: {_shown(inputs)}"
+        remark = ""
+        if isinstance(policy := inputs.get("policy"), np.ndarray) and policy.size == 1:
+            remark = "".join(f"; {text}" for text in _remarks(inputs, (0,) * policy.ndim))
+        return f"{answer.failing.sentence()}; inputs: {_shown(inputs)}{remark}"
     place = tuple(int(i) for i in found[1].split(","))
     where = ", ".join(_axis(ops, inputs, place, axis) for axis in range(len(place)))
     numbers = f"got {found[2]}, want {found[3]}"

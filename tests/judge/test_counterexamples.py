@@ -223,6 +223,7 @@ class TestMinimising:
         [
             ("loss.ratio-constant", "ragged", 4, "got"),
             ("loss.delta-forgotten", "two-sided-clip", 4, "want 1.5"),
+            ("loss.clip-never-acts", "ragged", 4, "below 1 − ε_low = 0.8"),
             ("loss.lengths-off-by-one", "ragged", 4, "got 0"),
             ("kl.k3-expm1-minus-d", "masked-none-float64", 3, "completion 1 of 1, token 1 of 1: got"),
             ("ratios.swapped", "token-holes-far-float32", 3, "ratio exp(policy − old) 2.71828"),
