@@ -98,7 +98,7 @@ def emit(
     name = re.sub(r"\W+", "_", f"{found.gate}_{found.subject}").strip("_").lower()
     path = out or Path(f"test_{name}.py")
     common = {
-        "title": f"{found.subject} fails {found.gate}.",
+        "title": _inert(f"{found.subject} fails {found.gate}."),
         "words": _inert(found.words),
         "case": found.case,
         "seed": found.seed,
@@ -140,7 +140,7 @@ def _new(path: Path) -> None:
 
 def _inert(words: str) -> str:
     """Return words that stand in a docstring and stay words."""
-    return words.replace("\\", "/").replace('"""', "'''").rstrip('"')
+    return words.replace("\\", "/").replace('"', "'")
 
 
 def _plain(found: Counterexample, answer: Answer, subject: Subject, registry: Registry) -> dict[str, Any] | None:

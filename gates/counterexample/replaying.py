@@ -41,7 +41,11 @@ def replay(found: Counterexample, registry: Registry, subject: Subject) -> Answe
 
 
 def subject_of(found: Counterexample, registry: Registry, name: str | None, python: str | None) -> Subject:
-    """Return the subject that is judged: the one asked for, else the one that failed."""
+    """Return the subject that is judged: the one asked for, else the one that failed.
+
+    A file of data must not choose which program runs: a subject's file is taken from it only where it lies below the
+    current folder.
+    """
     if name is None:
         known = registry.subjects.get(found.subject)
         if known is not None and str(known.entry) == found.entry:
@@ -50,6 +54,8 @@ def subject_of(found: Counterexample, registry: Registry, name: str | None, pyth
             raise ConfigurationError(
                 f"{found.subject} failed here as {found.entry}, which is not there; name it with --subject"
             )
+        if not Path(found.entry).resolve().is_relative_to(Path.cwd().resolve()):
+            raise ConfigurationError(f"{found.entry} is not below this folder; to run it name it with --subject")
         return catalogue.from_file(found.entry, python)
     return catalogue.choose(registry, (name,), python)[0]
 

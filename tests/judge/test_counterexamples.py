@@ -15,7 +15,7 @@ import jsonschema
 import numpy as np
 import pytest
 import safetensors.numpy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gates.counterexample import minimising
@@ -134,6 +134,7 @@ class TestShrinking:
         assert max(value.size for value in found.inputs.values() if isinstance(value, np.ndarray)) <= wanted
         assert all(np.array_equal(before[name], inputs[name]) for name in inputs), "the given inputs changed"
 
+    @settings(deadline=None)  # the machine may pause
     @given(st.integers(1, 5), st.integers(1, 6), st.floats(-3, 3))
     def test_what_it_returns_fails_and_is_no_larger(self, rows: int, width: int, limit: float) -> None:
         """For any threshold that the inputs exceed, the result exceeds it too and measures no more."""
@@ -327,6 +328,24 @@ class TestCommands:
         maker.note(Verdict(gate.id, "numpy", gate.cases[0].name, 1, "fail", "bound", "r"))
         maker.note(Verdict("other", "numpy", "c", 1, "fail", "departs", "documented"))
         assert [reason for _, _, _, reason in maker.run()] == ["only the first 0 failures of a run are minimised"]
+
+    def test_a_file_of_data_does_not_choose_what_runs(self, tmp_path: Path) -> None:
+        """A subject's file outside this folder has to be named, and no text of the file becomes code of the test."""
+        (tmp_path / "here").mkdir()
+        (tmp_path / "evil.py").write_text("open('ran', 'w')")
+        evil = {
+            **_fields(SOME),
+            "entry": str(tmp_path / "evil.py"),
+            "subject": 'x"""\nopen("ran", "w")\n"""',
+            "words": '"""',
+        }
+        write(tmp_path / "here" / "c.safetensors", Counterexample(**evil))
+        done = gates("replay", "c.safetensors", cwd=tmp_path / "here")
+        assert (done.returncode, "is not below this folder" in " ".join(done.stderr.split())) == (2, True)
+        options = ["--subject", "numpy", "--emit-test", "--out", "test_c.py"]
+        gates("replay", "c.safetensors", *options, cwd=tmp_path / "here")
+        run_test(tmp_path / "here" / "test_c.py")
+        assert not list(tmp_path.rglob("ran"))
 
     @pytest.mark.parametrize(
         ("arguments", "words"),
