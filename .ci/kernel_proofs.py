@@ -5,52 +5,20 @@ Each line is one proof: what was run, on what, and the numbers it printed. The s
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+import proofs
+from proofs import numbers, output
 
-from gates.machine import cpu
-
-ROOT = Path(__file__).parents[1]
-RECORD = ROOT / "results" / "kernels" / "proofs.jsonl"
+RECORD = proofs.ROOT / "results" / "kernels" / "proofs.jsonl"
 TARGET = "x86_64-unknown-linux-gnu"
 CARGO_TEST = ["--manifest-path", "rust/Cargo.toml", "--locked", "--package", "rlkernels"]
 FUZZ_SECONDS = 150
 PASSED = re.compile(r"test result: ok\. (\d+) passed")
-
-
-def output(command: list[str], **environment: str) -> str:
-    """What a command prints; it must succeed."""
-    print("==", *command, flush=True)
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        check=False,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    if done.returncode:
-        print(done.stdout)
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}, must be 0")
-    return done.stdout
-
-
-def numbers(pattern: str, text: str) -> list[float]:
-    """The groups of the one place where the pattern matches."""
-    match = re.search(pattern, text)
-    if match is None:
-        raise SystemExit(f"no line matches {pattern!r} in:\n{text}")
-    return [float(group) for group in match.groups()]
 
 
 def exp_and_log() -> dict[str, Any]:
@@ -107,26 +75,14 @@ def valgrind() -> dict[str, Any]:
 PROOFS = {"exp-and-log": exp_and_log, "fuzz": fuzz, "asan": address_sanitizer, "valgrind": valgrind}
 
 
-def record(line: dict[str, Any]) -> None:
-    """Put the line in the place of the last one of its proof; the file is replaced in one piece."""
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
-    lines = RECORD.read_text(encoding="utf-8").splitlines() if RECORD.exists() else []
-    kept = [old for old in lines if json.loads(old)["proof"] != line["proof"]]
-    draft = RECORD.with_suffix(".part")
-    draft.write_text("\n".join(sorted([*kept, json.dumps(line, sort_keys=True)])) + "\n", encoding="utf-8")
-    draft.replace(RECORD)
-
-
 def main() -> None:
     """Run the proofs that are named, or all, and record each as it ends: an interrupt loses the running one only."""
     chosen = sys.argv[1:] or list(PROOFS)
     if unknown := set(chosen) - set(PROOFS):
         raise SystemExit(f"{', '.join(unknown)}: must be of {', '.join(PROOFS)}")
-    commit = output(["git", "rev-parse", "HEAD"]).strip()
-    shared = {"date": datetime.now(UTC).date().isoformat(), "commit": commit, "cpu": cpu()[0], "features": cpu()[1]}
+    shared = proofs.circumstances()
     for name in chosen:
-        record({**PROOFS[name](), **shared})
-        print(f"{name}: recorded in {RECORD.relative_to(ROOT)}")
+        proofs.record(RECORD, {**PROOFS[name](), **shared})
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""Does the reference trainer learn? Curves of the mean reward for every algorithm, recorded in results/learning.
+"""Does the reference trainer learn? Curves of the mean reward, or of the preference margin, recorded in results/learning.
 
-    .venv/bin/python .ci/learning.py                          # every algorithm, three seeds, and the control: half an hour
+    .venv/bin/python .ci/learning.py                          # every algorithm, three seeds, and the controls: half an hour
     .venv/bin/python .ci/learning.py --only grpo --seeds 0    # one curve
     .venv/bin/python .ci/learning.py --render                 # the picture again, from what is recorded
 
 The start is a tiny model warmed up by supervised steps on sums (`reference.trainer.warmup`). Every few steps, fresh samples of
-every problem are scored. A line is one curve: `reward` at `step`, seconds of training, what was asked, and the commit.
-The control is GRPO with the rewards of each step shuffled among its completions: it must not learn.
+every problem are scored. A line is one curve: the numbers that `measure` names at each `step`, seconds of training, what was
+asked, and the commit. DPO and Online DPO have no reward to raise but a margin, see `learning_pairs.py`.
+The controls are GRPO with the rewards of each step shuffled among its completions, and DPO with labels shuffled among the
+pairs of each sum: they must not learn.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
 
+import learning_pairs
 import numpy as np
 
 import rlkernels
@@ -50,7 +54,7 @@ def shuffled(prompts: Sequence[str], completions: Sequence[str], answer: Sequenc
     return right
 
 
-def configuration(name: str, seed: int, steps: int, folder: Path, model: Path, data: Path) -> Mapping[str, Any]:
+def configuration(name: str, seed: int, steps: int, folder: Path, model: Path, data: Path) -> dict[str, Any]:
     """The tables of one run: the same for every algorithm, each with its own defaults."""
     function: dict[str, Any] = {"name": "accuracy"}
     if name == CONTROL:
@@ -68,60 +72,81 @@ def configuration(name: str, seed: int, steps: int, folder: Path, model: Path, d
     }
 
 
-class Curve(Callback):
-    """Scores fresh samples of every problem at the start and every `EVERY` steps; its seconds are not the training's."""
+def rewards(run: Mapping[str, Any]) -> Callable[[int], dict[str, float]]:
+    """What scores fresh samples of every problem by the model that the run trains."""
+    functions = {"functions": [{"name": "accuracy"}]}
+    config = read.validate({**run, "rollout": {**run["rollout"], "seed": EVALUATION_SEED}, "rewards": functions})
+    loaded = models.load(config.model.spec())
+    source = loop_run.sources(config, loaded.tokenizer)[0]
 
-    def __init__(self, tables: Mapping[str, Any]) -> None:
-        tables = {**tables, "rollout": {**tables["rollout"], "seed": EVALUATION_SEED}}
-        tables["rewards"] = {"functions": [{"name": "accuracy"}]}
-        config = read.validate(tables)
-        self.loaded = models.load(config.model.spec())
-        self.source = loop_run.sources(config, self.loaded.tokenizer)[0]
-        self.points: list[tuple[int, float]] = []
+    def measure(step: int) -> dict[str, float]:
+        made = evaluate.generations(loaded.model, source, len(source.prompts), step)
+        return {"reward": evaluate.numbers(made, ["accuracy"])["reward_mean"]}
+
+    return measure
+
+
+class Curve(Callback):
+    """Measures at the start and every `EVERY` steps; the seconds of that are not the training's."""
+
+    def __init__(self, measure: Callable[[int], dict[str, float]]) -> None:
+        self.measure = measure
+        self.steps: list[int] = []
+        self.found: list[dict[str, float]] = []
         self.seconds = 0.0
 
-    def measure(self, step: int) -> None:
-        """One rollout of every problem."""
+    def point(self, step: int) -> None:
+        """One more point of the curve."""
         started = time.monotonic()
-        made = evaluate.generations(self.loaded.model, self.source, len(self.source.prompts), step)
-        self.points.append((step, evaluate.numbers(made, ["accuracy"])["reward_mean"]))
+        self.found.append(self.measure(step))
+        self.steps.append(step)
         self.seconds += time.monotonic() - started
 
     def start(self, step: int, steps: int) -> None:
         """Before the first update."""
         del steps
-        self.measure(step)
+        self.point(step)
 
     def step(self, step: int, numbers: Mapping[str, float], times: Mapping[str, float]) -> None:
         """After some updates."""
         del numbers, times
         if step % EVERY == 0:
-            self.measure(step)
+            self.point(step)
 
 
 def curve(name: str, seed: int, steps: int) -> dict[str, Any]:
     """Train once and return the recorded line."""
     recipe = warmup.Recipe(seed=seed)
     model = warmup.build(recipe, lambda step, loss: _tell(f"warming up, seed {seed}: {step}, loss {loss:.3f}"))
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "sums.jsonl"
-        data.write_text("".join(json.dumps(row) + "\n" for row in warmup.problems(recipe)), encoding="utf-8")
-        tables = configuration(name, seed, steps, Path(folder) / "run", model, data)
+    problems = warmup.problems(recipe)
+    preference = name in learning_pairs.NAMES
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        if preference:
+            tables = learning_pairs.tables(name, seed, steps, folder, model, problems)
+            watching = Curve(learning_pairs.margins(tables))
+        else:
+            data = folder / "sums.jsonl"
+            learning_pairs.write(data, problems)
+            tables = configuration(name, seed, steps, folder / "run", model, data)
+            watching = Curve(rewards(tables))
         config = read.validate(tables)
-        watching = Curve(tables)
         started = time.monotonic()
         loop_run.train(config, read.algorithm(config), callbacks=[watching])
         seconds = time.monotonic() - started - watching.seconds
-    reward = [round(value, 6) for _, value in watching.points]
+    values = {key: [round(one[key], 6) for one in watching.found] for key in watching.found[0]}
+    measure = "margin" if preference else "reward"
+    held_out = learning_pairs.HELD_OUT * learning_pairs.WRONG
     return {
         "algorithm": name,
         "seed": seed,
-        "step": [step for step, _ in watching.points],
-        "reward": reward,
-        "start": reward[0],
-        "end": reward[-1],
+        "measure": measure,
+        "step": watching.steps,
+        **values,
+        "start": values[measure][0],
+        "end": values[measure][-1],
         "seconds": round(seconds, 1),
-        "samples": len(watching.source.prompts) * 8,
+        **({"pairs": held_out} if preference else {"samples": len(problems) * tables["rollout"]["samples_per_prompt"]}),
         "learning_rate": tables["optimizer"]["learning_rate"],
         "commit": commit()[0],
         "cpu": cpu()[0],
@@ -148,7 +173,7 @@ def record(line: Mapping[str, Any]) -> None:
 
 def main() -> None:
     """Make the curves that are asked for, record each as it ends, and draw all that are recorded."""
-    known = [*registry.ALGORITHMS, CONTROL]
+    known = [*registry.ALGORITHMS, CONTROL, learning_pairs.CONTROL]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=known, default=known, metavar="NAME")
     parser.add_argument("--seeds", nargs="*", type=int, default=list(SEEDS))

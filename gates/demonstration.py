@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable
 
 from gates import session
+from gates.engines.interface import Engine
 from gates.model import Gate, Mutant, Subject, Verdict
 from gates.proof import Sensitivity, Trialled, mutants_of, sensitivities, try_mutants
 from gates.protocol import Worker, WorkerError
 from gates.registry import Registry
 from gates.report.jsonl import Writer
 from gates.report.progress import Bar
-from gates.report.records import SensitivityRecord, verdict_record
+from gates.report.proof_table import scores
+from gates.report.records import MutantRecord, SensitivityRecord, verdict_record
 from gates.runner import Options, plan
 
 Say = Callable[[str], None]
@@ -20,7 +22,13 @@ PROBED = ("rlkernels", "reference", "numpy")  # the first of these that passes a
 
 
 def demonstrate(
-    registry: Registry, gates: tuple[Gate, ...], options: Options, writer: Writer, command: list[str], say: Say
+    registry: Registry,
+    gates: tuple[Gate, ...],
+    options: Options,
+    writer: Writer,
+    command: list[str],
+    say: Say,
+    engine: Engine | None = None,
 ) -> int:
     """Prove the gates and return the exit code."""
     start = time.monotonic()
@@ -40,14 +48,15 @@ def demonstrate(
             writer.write(verdict_record(verdict))
             bar.advance(verdict.where)
 
-        tally = session.check(cells, options, None, (), keep)
+        tally = session.check(cells, options, None, (), keep, engine)
     green = tally.exit_code() == session.HELD
     say(f"truth: {tally.line()}")
     if not green:
         say("the truth is not green, so a mutant that fails would prove nothing; `gates check` says what fails")
         session.finish(writer, tally, time.monotonic() - start)
         return session.FAILED
-    wrong = _mutants(mutants, chosen, registry, options, writer, say)
+    tried = _mutants(mutants, chosen, registry, options, writer, say, engine)
+    wrong = len(mutants) - sum(record.state == "caught" for record in tried)
     _sensitivities(gates, registry, options, writer, say)
     code = session.FAILED if wrong else session.HELD
     session.finish(writer, tally, time.monotonic() - start, code)
@@ -58,23 +67,47 @@ def demonstrate(
 
 
 def _mutants(
-    mutants: list[Mutant], chosen: dict[str, Gate], registry: Registry, options: Options, writer: Writer, say: Say
-) -> int:
+    mutants: list[Mutant],
+    chosen: dict[str, Gate],
+    registry: Registry,
+    options: Options,
+    writer: Writer,
+    say: Say,
+    engine: Engine | None,
+) -> list[MutantRecord]:
     say(f"\nmutants: {len(mutants)}, each in a fresh worker of its host")
-    wrong = 0
+    tried = []
     with Bar("mutants", len(mutants)) as bar:
-        for done in try_mutants(mutants, chosen, registry.subjects, options):
+        for done in try_mutants(mutants, chosen, registry.subjects, options, engine):
             for verdict in done.verdicts:
                 writer.write(verdict_record(verdict, done.mutant.name))
-            wrong += done.state != "caught"
+            tried.append(mutant_record(done))
+            writer.write(tried[-1])
             bar.say(_line(done))
             bar.advance(done.mutant.name)
-    return wrong
+    say("\nmutation score: " + ", ".join(f"{s.family} {s.caught}/{s.declared}" for s in scores(tried)))
+    return tried
+
+
+def mutant_record(done: Trialled) -> MutantRecord:
+    """Return what became of a mutant as its line."""
+    m = done.mutant
+    return MutantRecord(
+        mutant=m.name,
+        mistake=m.mistake,
+        host=m.host,
+        seam=m.target,
+        caught_by=list(m.caught_by),
+        source=m.source,
+        arises=m.arises,
+        state=done.state,
+        reason=done.reason,
+    )
 
 
 def _line(done: Trialled) -> str:
     gates = ", ".join(done.mutant.caught_by)
-    return f"{done.state.upper():7} {done.mutant.name} in {done.mutant.host} by {gates}: {done.reason}"
+    return f"{done.state.upper():10} {done.mutant.name} in {done.mutant.host} by {gates}: {done.reason}"
 
 
 def _sensitivities(gates: tuple[Gate, ...], registry: Registry, options: Options, writer: Writer, say: Say) -> None:

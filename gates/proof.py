@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from gates.engines.interface import Engine
 from gates.model import Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
 from gates.protocol import Worker, WorkerError
 from gates.runner import Job, Options, judge, plan, run
 
-LADDER = tuple(10.0**-k for k in range(1, 11))  # relative errors that are tried, largest first
+LARGEST, LEAST = -1.0, -10.0  # powers of ten of the relative errors that are tried
+STEP = 0.125  # of a power of ten: the least noticed error is known to a third
+
+
+State = Literal["caught", "missed", "equivalent", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,7 @@ class Trialled:
     """What became of one mutant."""
 
     mutant: Mutant
-    state: Literal["caught", "missed", "error"]
+    state: State
     reason: str
     verdicts: tuple[Verdict, ...] = ()
 
@@ -43,12 +48,16 @@ def mutants_of(gates: Iterable[Gate], mutants: Iterable[Mutant]) -> list[Mutant]
 
 
 def try_mutants(
-    mutants: list[Mutant], gates: Mapping[str, Gate], subjects: Mapping[str, Subject], options: Options
+    mutants: list[Mutant],
+    gates: Mapping[str, Gate],
+    subjects: Mapping[str, Subject],
+    options: Options,
+    engine: Engine | None = None,
 ) -> Iterator[Trialled]:
     """Plant each mistake in a fresh worker of its host and run the gates that must catch it."""
     single = replace(options, jobs=1)
     pool = ThreadPoolExecutor(options.jobs)
-    futures = [pool.submit(_try, mutant, gates, subjects[mutant.host], single) for mutant in mutants]
+    futures = [pool.submit(_try, mutant, gates, subjects[mutant.host], single, engine) for mutant in mutants]
     try:
         for future in as_completed(futures):
             yield future.result()
@@ -56,12 +65,12 @@ def try_mutants(
         pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nobody waits for what is still running
 
 
-def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options) -> Trialled:
+def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options, engine: Engine | None) -> Trialled:
     named = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
     planted = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
     verdicts: list[Verdict] = []
     calls = 0
-    for judged in run(plan(named, [host], quick=options.quick), planted):
+    for judged in run(plan(named, [host], quick=options.quick), planted, engine):
         verdicts.append(judged.verdict)
         calls += judged.patched_calls
     found = tuple(verdicts)
@@ -73,13 +82,48 @@ def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Opti
         here = [v for v in found if v.gate == gate.id]
         if not any(v.status == "fail" for v in here):
             states = ", ".join(sorted({f"{v.status} ({v.reason})" if v.reason else v.status for v in here}))
+            if changes_nothing(mutant, named, host, options):
+                return Trialled(mutant, "equivalent", f"{EQUIVALENT} ({states})", found)
             return Trialled(mutant, "missed", f"{gate.id} does not fail: {states}", found)
     first = next(v for v in found if v.status == "fail")
     return Trialled(mutant, "caught", first.reason, found)
 
 
+EQUIVALENT = "no output differs from the host's own in any case of its gates, so no gate can tell: mend mutant or cases"
+
+
+def changes_nothing(mutant: Mutant, gates: list[Gate], host: Subject, options: Options) -> bool:
+    """Whether every call of every case gives the same outcome with and without the mistake."""
+    planted = {"target": mutant.target, "patch": mutant.patch}
+    workers = [Worker.start(host, threads=options.threads, mutant=m) for m in (None, planted)]
+    try:
+        for job in plan(gates, [host], quick=options.quick):
+            tapes = [Tape(worker, job.case.limit_s) for worker in workers]
+            for tape in tapes:
+                judge(job, tape.record, tape.worker.hello, options)
+            outcomes = [[(c.outcome.kind, c.outcome.error, c.outcome.value) for c in tape.calls] for tape in tapes]
+            if not same(*outcomes) or not all(worker.alive for worker in workers):
+                return False
+    finally:
+        for worker in workers:
+            worker.close()
+    return True
+
+
+def same(a: Wire, b: Wire) -> bool:
+    """Whether two values are equal to the bit, NaN to NaN."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        alike = np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype
+        return alike and np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and bool(a == b or (a != a and b != b))  # noqa: PLR0124  NaN is as good as NaN here
+
+
 def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker) -> Iterator[Sensitivity]:
-    """Disturb the outputs of a passing run by ever smaller relative errors until the gate no longer fails."""
+    """Disturb the outputs of a passing run by relative errors, and bisect for the least that makes the gate fail."""
     for case in gate.cases:
         if options.quick and not case.quick:
             continue
@@ -87,13 +131,33 @@ def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker
         tape = Tape(worker, case.limit_s)
         if judge(job, tape.record, worker.hello, options).status != "pass":
             continue
-        noticed = None
-        for size in LADDER:
-            disturbed = judge(job, Replay(tape, gate.probes, size).call, worker.hello, options)
-            if disturbed.status != "fail":
-                break
-            noticed = size
-        yield Sensitivity(gate.id, subject.name, case.name, noticed)
+
+        def fails(power: float, job: Job = job, tape: Tape = tape) -> bool:
+            replay = Replay(tape, gate.probes, 10.0**power)
+            return judge(job, replay.call, worker.hello, options).status == "fail"
+
+        yield Sensitivity(gate.id, subject.name, case.name, least(fails))
+
+
+def least(fails: Callable[[float], bool]) -> float | None:
+    """Return the least relative error, to a third of itself, whose power of ten fails; None where the largest does not."""
+    if not fails(LARGEST):
+        return None
+    if fails(LEAST):
+        return float(10.0**LEAST)
+    high, low = LARGEST, LEAST
+    while high - low > STEP:
+        middle = (high + low) / 2
+        high, low = (middle, low) if fails(middle) else (high, middle)
+    return float(10.0**high)
+
+
+class Recorded(NamedTuple):
+    """One call of a trial and what came of it."""
+
+    op: str
+    inputs: Mapping[str, Wire | Recipe]
+    outcome: Outcome
 
 
 @dataclass(slots=True)
@@ -102,7 +166,7 @@ class Tape:
 
     worker: Worker
     limit_s: float
-    calls: list[tuple[str, Mapping[str, Wire | Recipe], Outcome]] = field(default_factory=list)
+    calls: list[Recorded] = field(default_factory=list)
 
     def record(
         self,
@@ -115,7 +179,7 @@ class Tape:
         if not self.worker.alive:
             raise WorkerError("crashed", "the worker ended while a trial was recorded")
         outcome = self.worker.call(op, inputs, limit_s=kill_after_s or self.limit_s, layout=layout)
-        self.calls.append((op, inputs, outcome))
+        self.calls.append(Recorded(op, inputs, outcome))
         return outcome
 
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import queue
 import tempfile
-import threading
 import time
 import zlib
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gates.model import Case, Evidence, Gate, Outcome, Recipe, Status, Subject, Verdict, Wire
-from gates.protocol import Hello, Worker, WorkerError
+from gates.model import Case, Evidence, Gate, Recipe, Status, Subject, Verdict, Wire
+from gates.protocol import Hello, WorkerError
 from gates.trial import Caller, OracleError, RunningTrial, SubjectFaultError, UnsupportedError
 
-MODEL_HASH = "model_hash"  # an op that has no gate: it only says which bytes were judged
+if TYPE_CHECKING:
+    from gates.engines.interface import Engine
+
 IN_PART = "in part: "  # how a subject says that its documentation explains a departure only partly: still a failure
-REAL_MODEL_PATIENCE = 30.0  # times the limits of a case, when a real model replaces the tiny one
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,135 +73,19 @@ def case_seed(gate: Gate, case: Case, seed: int) -> int:
     return zlib.crc32(f"{gate.id}/{case.name}/{seed}".encode())
 
 
-def run(jobs: list[Job], options: Options) -> Iterator[Judged]:
-    """Judge every cell and yield each verdict as it is reached. Closing the iterator ends all workers."""
-    pending = _Pending(jobs)
-    done: queue.SimpleQueue[Judged | BaseException] = queue.SimpleQueue()
-    stop = threading.Event()
-    benches = [_Bench(options, pending, done, stop) for _ in range(max(1, min(options.jobs, len(jobs))))]
-    for bench in benches:
-        bench.thread.start()
+def run(jobs: list[Job], options: Options, engine: Engine | None = None) -> Iterator[Judged]:
+    """Judge every cell and yield each verdict as it is reached. Closing the iterator ends all workers.
+
+    `engine` makes the executor that judges; without one it is this machine's pool of workers.
+    """
+    from gates.engines.local import Pool  # noqa: PLC0415  the pool judges by this module, which cannot import it first
+
+    executor = (engine or Pool)(options)
     try:
-        for _ in jobs:
-            judged = done.get()
-            if isinstance(judged, BaseException):
-                raise judged
-            yield judged
+        executor.submit(jobs)
+        yield from executor.judged()
     finally:
-        stop.set()
-        for bench in benches:
-            bench.end()
-
-
-class _Pending:
-    """The jobs not begun, handed out so that few subjects have to be started twice."""
-
-    def __init__(self, jobs: list[Job]) -> None:
-        self._jobs = list(jobs)
-        self._begun: set[str] = set()
-        self._lock = threading.Lock()
-
-    def take(self, mine: Container[str]) -> Job | None:
-        """Return a job of a subject that runs here, else of one that runs nowhere, else any; None when all are begun."""
-        with self._lock:
-            chosen = min(self._jobs, key=lambda job: self._cost(job.subject.name, mine), default=None)
-            if chosen is not None:
-                self._jobs.remove(chosen)
-                self._begun.add(chosen.subject.name)
-            return chosen
-
-    def _cost(self, subject: str, mine: Container[str]) -> int:
-        if subject in mine:
-            return 0
-        return 1 if subject not in self._begun else 2
-
-
-@dataclass(slots=True)
-class _Bench:
-    """One thread with a worker of its own for each subject it meets."""
-
-    options: Options
-    pending: _Pending
-    done: queue.SimpleQueue[Judged | BaseException]
-    stop: threading.Event
-    workers: dict[str, Worker] = field(default_factory=dict)
-    failures: dict[str, WorkerError] = field(default_factory=dict)
-    models: dict[str, Mapping[str, Wire]] = field(default_factory=dict)
-    hashed: set[str] = field(default_factory=set)
-    thread: threading.Thread = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.thread = threading.Thread(target=self._serve, daemon=True)
-
-    def end(self) -> None:
-        """End this bench's workers, in the middle of a call if need be."""
-        self.thread.join(0.2)
-        for worker in list(self.workers.values()):
-            worker.close()
-
-    def _serve(self) -> None:
-        while not self.stop.is_set():
-            job = self.pending.take(self.workers)
-            if job is None:
-                return
-            try:
-                self.done.put(self._judge(job))
-            except BaseException as error:  # noqa: BLE001  handed to the main thread, which raises it
-                if not self.stop.is_set():
-                    self.done.put(error)
-
-    def _judge(self, job: Job) -> Judged:
-        try:
-            worker = self._worker(job.subject)
-        except WorkerError as error:
-            status: Status = "skipped" if error.kind == "absent" else "fail"
-            cause = "absent" if error.kind == "absent" else "start"
-            seed = case_seed(job.gate, job.case, self.options.seed)
-            reason = f"subject did not start: {error}" if cause == "start" else str(error)
-            if cause == "absent" and job.subject.remedy:
-                reason = f"{reason}; {job.subject.remedy}"
-            return Judged(Verdict(job.gate.id, job.subject.name, job.case.name, seed, status, cause, reason))
-        before = {id(worker): (worker, worker.patched_calls)}  # and every worker that takes over after a crash
-        patience = REAL_MODEL_PATIENCE if self.options.model else 1.0
-
-        def caller(
-            op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
-        ) -> Outcome:
-            limit_s = job.case.limit_s * patience if kill_after_s is None else kill_after_s
-            serving = self._worker(job.subject)
-            before.setdefault(id(serving), (serving, 0))
-            return serving.call(op, inputs, limit_s=limit_s, layout=layout)
-
-        verdict = judge(job, caller, worker.hello, self.options)
-        self._note_models(job)
-        calls = sum(used.patched_calls - count for used, count in before.values())
-        return Judged(verdict, worker.hello, calls, dict(self.models))
-
-    def _note_models(self, job: Job) -> None:
-        """Ask for the content hash of every model that a verdict rests on, once."""
-        worker = self.workers[job.subject.name]
-        if MODEL_HASH not in worker.hello.provides or not worker.alive:
-            return
-        made = _with_model(job.case.make(np.random.default_rng(0)), self.options.model)
-        for recipe in made.values():
-            if isinstance(recipe, Recipe) and recipe.kind == "model" and repr(recipe.spec) not in self.hashed:
-                self.hashed.add(repr(recipe.spec))
-                answer = worker.call(MODEL_HASH, {"model": recipe}, limit_s=60.0)
-                if answer.kind == "value":
-                    self.models[str(answer.value["hash"])] = recipe.spec
-
-    def _worker(self, subject: Subject) -> Worker:
-        if subject.name in self.failures:
-            raise self.failures[subject.name]
-        worker = self.workers.get(subject.name)
-        if worker is None or not worker.alive:
-            try:
-                worker = Worker.start(subject, threads=self.options.threads, mutant=self.options.mutant)
-            except WorkerError as error:
-                self.failures[subject.name] = error
-                raise
-            self.workers[subject.name] = worker
-        return worker
+        executor.close()
 
 
 def judge(
@@ -219,7 +103,7 @@ def judge(
     evidence: list[Evidence] = []
     status: Status
     try:
-        inputs = _with_model(job.case.make(np.random.default_rng(seed)), options.model)
+        inputs = with_model(job.case.make(np.random.default_rng(seed)), options.model)
         with tempfile.TemporaryDirectory(prefix="gates-") as folder:
             trial = RunningTrial(job.gate, job.case, inputs, caller, Path(folder), not options.full)
             for item in job.gate.check(trial):
@@ -274,7 +158,8 @@ def lacking(job: Job, hello: Hello) -> str:
     return ""
 
 
-def _with_model(inputs: Mapping[str, Wire | Recipe], model: str | None) -> Mapping[str, Wire | Recipe]:
+def with_model(inputs: Mapping[str, Wire | Recipe], model: str | None) -> Mapping[str, Wire | Recipe]:
+    """Return a case's inputs with the user's model in the place of the tiny one."""
     if model is None:
         return inputs
     return {

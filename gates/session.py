@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from gates import machine
+from gates.engines.interface import Engine
 from gates.model import STATUSES, ConfigurationError, Gate, Status, Subject, Verdict
 from gates.protocol import Hello
 from gates.report.jsonl import Writer
@@ -22,11 +23,13 @@ from gates.report.records import (
     HeaderRecord,
     Machine,
     ModelRecord,
+    PlanRecord,
     SubjectRecord,
     SummaryRecord,
     verdict_record,
 )
-from gates.runner import Job, Options, run
+from gates.resuming import Resumed
+from gates.runner import Job, Judged, Options, run
 
 HELD, FAILED, USAGE, NOTHING, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -94,6 +97,7 @@ def header(
     subjects: Iterable[Subject],
     options: Options,
     planned: int,
+    part: PlanRecord | None = None,
 ) -> HeaderRecord:
     """Return the first line of a results file."""
     cpu, features = machine.cpu()
@@ -118,6 +122,7 @@ def header(
         gates=[gate.id for gate in gates],
         subjects=[subject.name for subject in subjects],
         planned=planned,
+        plan=part,
     )
 
 
@@ -126,35 +131,57 @@ def subject_record(name: str, hello: Hello) -> SubjectRecord:
     return SubjectRecord(subject=name, provides=sorted(hello.provides), versions=dict(hello.versions))
 
 
+class _Log:
+    """Writes what is found to the results file, what each subject said and each model's hash once."""
+
+    def __init__(self, writer: Writer, resumed: Resumed | None) -> None:
+        self._writer = writer
+        self._greeted = {record.subject for record in resumed.earlier.subjects} if resumed else set()
+        self._models = {record.hash for record in resumed.earlier.models} if resumed else set()
+
+    def write(self, judged: Judged) -> None:
+        name = judged.verdict.subject
+        if judged.hello and name not in self._greeted:
+            self._writer.write(subject_record(name, judged.hello))
+            self._greeted.add(name)
+        for digest, spec in judged.models.items():
+            if digest not in self._models:
+                self._writer.write(ModelRecord(spec=dict(spec), hash=digest))
+                self._models.add(digest)
+        self._writer.write(verdict_record(judged.verdict))
+
+
 def check(
     jobs: list[Job],
     options: Options,
     writer: Writer | None,
     requirements: tuple[Requirement, ...],
     on_verdict: Callable[[Verdict], None],
+    engine: Engine | None = None,
+    resumed: Resumed | None = None,
     before_summary: Callable[[], None] = lambda: None,
 ) -> Tally:
     """Judge the plan and write every verdict before it is shown. Ctrl-C leaves what was written.
 
+    Of a run that is resumed `jobs` are those that were left; the tally counts the earlier verdicts too.
     `before_summary` runs when all is judged, for lines that stand before the last one.
     """
-    tally, greeted, models = Tally(), set[str](), set[str]()
-    start = time.monotonic()
-    for judged in run(jobs, options):
-        verdict = judged.verdict
-        if writer:
-            if judged.hello and verdict.subject not in greeted:
-                writer.write(subject_record(verdict.subject, judged.hello))
-                greeted.add(verdict.subject)
-            for digest, spec in judged.models.items():
-                if digest not in models:
-                    writer.write(ModelRecord(spec=dict(spec), hash=digest))
-                    models.add(digest)
-            writer.write(verdict_record(verdict))
+    tally = Tally()
+    log = _Log(writer, resumed) if writer else None
+
+    def count(verdict: Verdict) -> None:
         tally.counts[verdict.status] += 1
         if any(requirement.unmet_by(verdict) for requirement in requirements):
             tally.holes.append(verdict)
-        on_verdict(verdict)
+
+    for verdict in resumed.verdicts if resumed else ():
+        count(verdict)
+    start = time.monotonic()
+    for judged in run(jobs, options, engine):
+        if log:
+            log.write(judged)
+        count(judged.verdict)
+        on_verdict(judged.verdict)
     before_summary()
     if writer:
         finish(writer, tally, time.monotonic() - start)

@@ -55,6 +55,14 @@ def test_every_tracked_file_of_the_packages_is_there(wheel: zipfile.ZipFile) -> 
     assert wanted - names(wheel) == set()
 
 
+def test_pytest_finds_its_plugin(wheel: zipfile.ZipFile) -> None:
+    """The wheel names the plugin where pytest looks for it."""
+    (name,) = (name for name in names(wheel) if name.endswith(".dist-info/entry_points.txt"))
+    found = configparser.ConfigParser()
+    found.read_string(wheel.read(name).decode())
+    assert dict(found["pytest11"]) == {"gates": "gates.pytest_plugin"}
+
+
 def test_the_kernels_come_with_stub_and_marker(wheel: zipfile.ZipFile) -> None:
     """Type checkers find rlkernels typed; the extension is one abi3 library."""
     files = {name for name in names(wheel) if name.startswith("rlkernels/")}

@@ -12,9 +12,11 @@ import pytest
 
 from benches.rollout import peers, rows, work
 from benches.versus import run
+from gates.peers import environments
 from gates.report.speed_file import read_speed
 
 ROOT = Path(__file__).parents[1]
+ELSEWHERE = ("mlxrl", "mlx-lm-lora", "mlx-tune")  # in environments of their own
 TINY = work.Work("tiny", 4, 16, 8, early=True)
 #: The goals of the plan: model, G, T, prompt, baseline and the least ratio.
 PROMISED = [
@@ -30,13 +32,22 @@ class TestRows:
     """The table of the plan."""
 
     def test_every_promised_row_is_there(self) -> None:
-        """Each model, G, T and prompt against each peer, with its goal; nothing else."""
+        """Each model, G, T and prompt against each peer, with its goal, and against forwards alone; nothing else."""
         found = {(row.op, row.shape, row.baseline): row.goal for row in rows.rows()}
         wanted = {}
         for model, samples, tokens, prompt, baseline, goal in PROMISED:
             shape = work.Work(model, samples, tokens, prompt, early=baseline != "bare loop").name
             wanted[f"rollout {model}", shape, baseline] = goal
+            if baseline != "bare loop":
+                wanted[f"rollout {model}", shape, "bare loop"] = None
         assert found == wanted
+
+    def test_baselines_of_one_shape_are_timed_together(self) -> None:
+        """Ours is timed once beside all of them, in twenty-one batches."""
+        batches = list(run._together(rows.rows()))
+        assert [len(batch) for batch in batches].count(1 + len(rows.PEERS)) == 13
+        assert [len(batch) for batch in batches].count(1) == 8
+        assert all(len({(row.op, row.shape) for row in batch}) == 1 for batch in batches)
 
     def test_sizes_of_the_models(self) -> None:
         """About three million parameters, ten times that, and a vocabulary of 151,936 on a narrow model."""
@@ -79,12 +90,38 @@ class TestProof:
         side = getattr(peers, baseline)(TINY)
         assert all(item.holds for item in side.verify(side.run()))
 
-    def test_absent_peers_are_told(self) -> None:
-        """A peer without an environment is `baseline absent`, and the run goes on."""
-        row = next(row for row in rows.rows() if row.baseline == "mlx-tune")
-        with pytest.raises(run.UnmeasuredError, match="mlx-tune") as stop:
+    @pytest.mark.parametrize("name", ELSEWHERE)
+    def test_absent_peers_are_told(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A peer without an environment is `baseline absent` with the command that makes it, and the run goes on."""
+        monkeypatch.setenv(environments.CACHE_VARIABLE, str(tmp_path))
+        row = next(row for row in rows.rows() if row.baseline == name)
+        with pytest.raises(run.UnmeasuredError, match=f"`gates peers sync {name}` makes it") as stop:
             run._first_right(row)
         assert stop.value.outcome == "baseline absent"
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", ELSEWHERE)
+    def test_a_peer_elsewhere_has_the_same_lengths(self, name: str) -> None:
+        """Each time it is asked, for one shape after another; a shape that is set up no more is refused."""
+        if not environments.environment(name).ready:
+            pytest.skip(f"no environment of {name}: `gates peers sync {name}` makes it")
+        build = getattr(peers, name.replace("-", "_"))
+        first = build(TINY)
+        assert environments.environment(name).versions[environments.PEERS[name].distribution] in first.note
+        for _ in range(2):
+            assert all(item.holds for item in first.verify(first.run()))
+        second = build(dataclasses.replace(TINY, samples=5))
+        assert all(item.holds for item in second.verify(second.run()))
+        with pytest.raises(RuntimeError, match=name):
+            first.run()
+        again = build(TINY)
+        assert all(item.holds for item in again.verify(again.run()))
+
+    def test_rows_of_other_lengths_are_refused(self) -> None:
+        """A peer that generates less than it should is not timed."""
+        lengths = TINY.lengths().tolist()
+        (evidence,) = peers._lengths(TINY, "peer", [lengths[0] - 1, *lengths[1:]])
+        assert not evidence.holds
 
 
 class TestProgram:

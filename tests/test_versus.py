@@ -40,7 +40,7 @@ PROMISED = [
         (words, f"16x151936-{spread}", peer, 5)
         for words in ("top-p 0.95", "top-k 50")
         for spread in ("peaked", "flat")
-        for peer in ("mlx_lm", "transformers")
+        for peer in ("mlx_lm", "transformers", "transformers, then log_softmax")
     ),
     ("policy_loss", "32x2048", "torch", 5),
     ("policy_loss", "32x2048", "MLX", 5),
@@ -87,7 +87,7 @@ class TestRows:
         """0.4 µs, without a baseline."""
         rows = [r for f in run.FAMILIES for r in f.rows() if not r.baselines]
         assert len(rows) >= 6
-        assert {r.goal for r in rows} <= {0.4, None}
+        assert {r.goal for r in rows} == {0.4}
 
     def test_the_log_softmax_has_a_goal_on_the_roofline(self) -> None:
         """0.67, with and without entropy."""
@@ -131,6 +131,24 @@ class TestTiming:
         """The budget ends a row, but never before `fewest` rounds; both sides have as many."""
         sides = timing.in_turns(["1", "2"], [{}, {}], rounds=50, budget_s=0.0, fewest=4, sample_s=1e-5)
         assert [s.seconds.size for s in sides] == [4, 4]
+
+    def test_a_slow_side_leaves_and_the_others_go_on(self) -> None:
+        """Each side has the budget to itself; ours and its control are in every round, and the fewest rounds are kept."""
+        names = {"sleep": time.sleep}
+        ours, slow, quick, control = timing.in_turns(
+            ["1", "sleep(0.1)", "2", "3"], [names] * 4, rounds=40, budget_s=0.2, fewest=2, sample_s=1e-5
+        )
+        assert 2 <= slow.seconds.size <= 3
+        assert quick.seconds.size > slow.seconds.size
+        assert ours.seconds.size == control.seconds.size == quick.seconds.size
+
+    def test_a_slow_statement_is_not_called_in_vain(self) -> None:
+        """Twice before its rounds, no warming call within them."""
+        called: list[float] = []
+        names = {"called": called, "sleep": time.sleep, "time": time.perf_counter}
+        statement = "called.append(time()); sleep(0.51)"
+        timing.in_turns([statement], [names], rounds=2, budget_s=0.0, fewest=2)
+        assert len(called) == 4
 
     def test_a_sample_lasts_long_enough(self) -> None:
         """Quick statements are called many times."""
@@ -182,7 +200,8 @@ def measured(**changes: Any) -> Any:
         "baselines": (lambda: Side("sum(x)", {"x": range(2000)}, lambda _: [RIGHT], "a note"),),
         "goal": 2.0,
     }
-    return run._record(Row(**facts | changes), quick=True, share=1.0)
+    (record,) = run._records([Row(**facts | changes)], quick=True, share=1.0)
+    return record
 
 
 class TestRecord:
@@ -195,6 +214,34 @@ class TestRecord:
         assert record.ratio.value > 2
         assert len(record.evidence) == 2
         assert record.control is not None
+
+    def test_rows_are_timed_together(self) -> None:
+        """Our side is built once for all; each row has its own outcome, and its times are those of its own rounds."""
+        built = []
+
+        def ours() -> Side:
+            built.append(1)
+            return Side("1", {}, lambda _: [RIGHT])
+
+        sides = {
+            "quick": Side("sum(x)", {"x": range(2000)}, lambda _: [RIGHT]),
+            "wrong": Side("1", {}, lambda _: [WRONG]),
+            "slow": Side("sum(x)", {"x": range(20_000)}, lambda _: [RIGHT]),
+        }
+        rows = [Row("op", "s", name, ours, (lambda side=side: side,), together="s") for name, side in sides.items()]
+        (batch,) = run._together(rows)
+        quick, wrong, slow = run._records(batch, quick=True, share=1.0)
+        assert len(built) == 1
+        assert (quick.outcome, wrong.outcome, slow.outcome) == ("timed", "baseline wrong", "timed")
+        assert slow.theirs.median_us > 3 * quick.theirs.median_us
+        for record in (quick, slow):
+            assert record.ratio.value == pytest.approx(record.theirs.median_us / record.ours.median_us)
+
+    def test_a_row_by_itself_stays_so(self) -> None:
+        """Without the word nothing is timed together, whatever follows."""
+        words = ("", "", "a", "a", "b", "")
+        rows = [Row("op", "s", "peer", lambda: Side("1", {}, list), together=word) for word in words]
+        assert [len(batch) for batch in run._together(rows)] == [1, 1, 2, 1, 1]
 
     def test_a_wrong_side_of_ours_is_not_timed(self) -> None:
         """NaN satisfies no limit."""
@@ -234,7 +281,7 @@ class TestRecord:
         """The goal of a ratio halves; a limit on time does not."""
         row = Row("op", "s", "peer", lambda: Side("1", {}, lambda _: [RIGHT]), needs=("none",), goal=4.0)
         alone = Row("op", "s", "", lambda: Side("1", {}, lambda _: [RIGHT]), needs=("none",), goal=0.4)
-        assert [run._record(r, quick=True, share=0.5).goal for r in (row, alone)] == [2.0, 0.4]
+        assert [r.goal for r in run._records([row, alone], quick=True, share=0.5)] == [2.0, 0.4]
 
 
 def _keyword(**_: object) -> None:

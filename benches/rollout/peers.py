@@ -3,45 +3,55 @@
 from __future__ import annotations
 
 import atexit
-import json
-import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from benches.rollout import work
+from benches.rollout import processes, work
 from benches.versus import proof
 from benches.versus.model import Side
 
-WORKER = Path(__file__).with_name("mlxrl_worker.py")
 SAME = "every side generates the same number of tokens in every row"
 
 
 def bare_loop(shape):
-    """Forwards only: a cache of mlx-lm for all rows, one evaluation a step, no sampler and no bookkeeping."""
+    """Forwards only: a cache of mlx-lm for the rows that live, one evaluation a step, no sampler and no bookkeeping.
+
+    The prompt is prefilled once for rows that end early, and once for each row for rows that do not: that is what the
+    goal of rows that do not end was set against.
+    """
     import mlx.core as mx
     from mlx_lm.models.cache import make_prompt_cache
 
-    def bare(model, prompts, steps):
+    def bare(model, prompts, rows_at):
         cache_ = make_prompt_cache(model)
         last = model(prompts, cache=cache_)[:, -1]
         mx.eval(last)
-        tokens = mx.zeros((prompts.shape[0], 1), mx.int32)
-        for _ in range(steps - 1):
-            last = model(tokens, cache=cache_)[:, -1]
+        held = prompts.shape[0]
+        for rows in rows_at:
+            if rows != held:  # which rows stay does not matter: nothing is read of them
+                chosen = mx.zeros(rows, mx.int32)
+                for layer in cache_:
+                    layer.keys, layer.values = layer.keys[chosen], layer.values[chosen]
+                held = rows
+            last = model(mx.zeros((rows, 1), mx.int32), cache=cache_)[:, -1]
             mx.eval(last)
         return np.array(last)
 
-    prompts = mx.array(np.repeat(shape.prompt_ids()[None], shape.samples, axis=0))
-    names = {"bare": bare, "model": work.model(shape.model), "prompts": prompts, "steps": shape.tokens}
+    lengths = shape.lengths()
+    prompts = mx.array(np.repeat(shape.prompt_ids()[None], 1 if shape.early else shape.samples, axis=0))
+    rows_at = [int((lengths > t).sum()) for t in range(1, lengths.max())]
+    names = {"bare": bare, "model": work.model(shape.model), "prompts": prompts, "rows_at": rows_at}
 
     def right(got):
-        size = (shape.samples, work.VOCABULARY[shape.model])
+        size = (rows_at[-1], work.VOCABULARY[shape.model])
         return [proof.equal("bare loop: logits that are not there", float(got.shape != size), 0.0, "one row each")]
 
-    return Side("bare(model, prompts, steps)", names, right, "forwards and nothing else, the same token fed each time")
+    return Side(
+        "bare(model, prompts, rows_at)", names, right, "forwards and nothing else, the same token fed each time"
+    )
 
 
 class _NoTokenizer:
@@ -78,22 +88,66 @@ def mlx_lm(shape):
 
 
 def mlxrl(shape):
-    """The prefix-cached group rollout of mlxrl, in its own environment; rows end by an end token that is forced."""
-    run = _worker(shape)
-    note = (
-        "in a process of its own; ends are forced in the logits; it starts a group again row by row after an early end"
+    """The prefix-cached group rollout of mlxrl; rows end by an end token that is forced."""
+    return _elsewhere(
+        shape,
+        "mlxrl",
+        "log-probs; ends are forced in the logits; it starts a group again row by row after an early end",
     )
-    return Side("run()", {"run": run}, lambda got: _lengths(shape, "mlxrl", got), note)
 
 
 def mlx_lm_lora(shape):
-    """Say that there is no environment of it yet."""
-    raise ImportError(f"no environment of mlx-lm-lora is made by `gates peers sync`; {shape.name} waits for one")
+    """`generate_grpo` of mlx-lm-lora as `train_grpo` calls it for one prompt a step, its default: row by row."""
+    return _elsewhere(
+        shape,
+        "mlx-lm-lora",
+        "generate_grpo over mlx-lm's BatchGenerator, the prompt's cache shared, no log-probs; as train_grpo calls it for "
+        "one prompt a step, its default: `batch_size` prompts a step are also the rows that it decodes at a time",
+        rows_at_once=1,
+    )
+
+
+def mlx_lm_lora_whole_group(shape):
+    """`generate_grpo` of mlx-lm-lora at its best: all rows at a time, which no training run with one prompt a step does."""
+    return _elsewhere(
+        shape,
+        "mlx-lm-lora",
+        "generate_grpo over mlx-lm's BatchGenerator, the prompt's cache shared, no log-probs; with batch_size = G, the best "
+        "it can do, which its trainer reaches only with as many prompts a step",
+        way="whole group",
+        rows_at_once=shape.samples,
+    )
 
 
 def mlx_tune(shape):
-    """Say that there is no environment of it yet."""
-    raise ImportError(f"no environment of mlx-tune is made by `gates peers sync`; {shape.name} waits for one")
+    """The rollout of mlx-tune's GRPOTrainer, every row with its own limit."""
+    return _elsewhere(
+        shape,
+        "mlx-tune",
+        "generate_with_log_probs row by row, the prompt's cache shared; log-probs that are not evaluated; "
+        "its sampler has no top-p",
+    )
+
+
+def _elsewhere(shape, peer, note, way="", **more):
+    """A peer in a process of its own environment; `way` and `more` are for one that is timed in several ways."""
+    run, version = processes.call(
+        peer,
+        {
+            "name": f"{shape.model} {shape.name}",
+            "arguments": work.arguments(shape.model),
+            "weights": str(_weights(shape.model)),
+            "prompt": shape.prompt_ids().tolist(),
+            "lengths": shape.lengths().tolist(),
+            "tokens": shape.tokens,
+            "temperature": work.TEMPERATURE,
+            "top_p": work.TOP_P,
+            "seed": work.SEED,
+            **more,
+        },
+        way,
+    )
+    return Side("run()", {"run": run}, lambda got: _lengths(shape, peer, got), f"{version} in its own process: {note}")
 
 
 def _lengths(shape, name, got):
@@ -112,36 +166,3 @@ def _weights(name):
     path = Path(folder.name) / "model.safetensors"
     mx.save_safetensors(str(path), dict(tree_flatten(work.model(name).parameters())))
     return path
-
-
-def _worker(shape):
-    """A call that lets the peer's process roll out once and returns its lengths."""
-    from gates.peers import environments
-
-    environment = environments.environment("mlxrl")
-    if not environment.ready:
-        raise ImportError("mlxrl has no environment; `gates peers sync mlxrl` makes it")
-    process = subprocess.Popen(
-        [environment.python, "-I", str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    atexit.register(process.kill)
-
-    def ask(message):
-        process.stdin.write(json.dumps(message) + "\n")
-        process.stdin.flush()
-        if not (line := process.stdout.readline()):
-            raise RuntimeError(f"the process of mlxrl ended with status {process.wait()}")
-        return json.loads(line)
-
-    ask(
-        {
-            "arguments": work.arguments(shape.model),
-            "weights": str(_weights(shape.model)),
-            "prompt": shape.prompt_ids().tolist(),
-            "lengths": shape.lengths().tolist(),
-            "tokens": shape.tokens,
-            "temperature": work.TEMPERATURE,
-            "top_p": work.TOP_P,
-        }
-    )
-    return lambda: ask("run")

@@ -48,7 +48,8 @@ class Row:
     """One op at one shape against one baseline.
 
     `ours` builds our side; `baselines` builds the other side: alternatives, of which the first that computes the op is
-    timed. Without a baseline `goal` is a time in microseconds. `needs` names functions of rlkernels.
+    timed. Without a baseline `goal` is a time in microseconds. `needs` names functions of rlkernels. Rows with the same
+    `together` that follow one another have the same `ours`, which is timed once, in the same rounds as all baselines.
     """
 
     op: str
@@ -65,6 +66,9 @@ class Row:
     roofline_goal: float | None = None
     quick: bool = False
     most_rounds: int = 1000
+    fewest_rounds: int = 30
+    budget_s: float = 10.0
+    together: str = ""
 
     @property
     def name(self) -> str:

@@ -18,9 +18,9 @@ from benches.versus.rows import advantages, kl, logprobs, loss, overhead, packin
 
 FAMILIES = (overhead, advantages, kl, logprobs, sampling, loss, packing)
 DISTRIBUTIONS = ("numpy", "torch", "trl", "transformers", "rlox", "mlx", "mlx-lm", "pyarrow")
-ROUNDS, FEWEST, BUDGET_S = 100, 30, 10.0  # a row goes on until one of the first two is reached, and the budget spent
+ROUNDS = 100  # at most; a row has the fewest, and its budget of time
 QUIET_PERCENT, PATIENCE = 10.0, 20
-QUICK_ROUNDS, QUICK_SAMPLE_S = 5, 2e-5
+QUICK_ROUNDS, QUICK_BUDGET_S, QUICK_SAMPLE_S = 5, 1.0, 2e-5
 BEST_ISA = "avx512"  # the goals are for this one; others owe half
 
 
@@ -57,13 +57,13 @@ def run(options, families=FAMILIES, program="benches.versus"):
     _write_roofline(writer, options, "before")
     share = 1.0 if build.get("isa", BEST_ISA) == BEST_ISA else 0.5
     counts, goals = {}, {}
-    for row in rows:
-        record = _record(row, quick=options.quick, share=share)
-        writer.write(record)
-        counts[record.outcome] = counts.get(record.outcome, 0) + 1
-        if record.goal_met:
-            goals[record.goal_met] = goals.get(record.goal_met, 0) + 1
-        print(_line(row, record), flush=True)
+    for batch in _together(rows):
+        for row, record in zip(batch, _records(batch, quick=options.quick, share=share), strict=True):
+            writer.write(record)
+            counts[record.outcome] = counts.get(record.outcome, 0) + 1
+            if record.goal_met:
+                goals[record.goal_met] = goals.get(record.goal_met, 0) + 1
+            print(_line(row, record), flush=True)
     if not options.quick:
         _write_roofline(writer, options, "after")
     seconds = round(time.monotonic() - started, 1)
@@ -134,18 +134,29 @@ def _write_roofline(writer, options, when):
     writer.write(speed_records.RooflineRecord(when=when, **json.loads(done.stdout)))
 
 
-def _record(row, *, quick, share):
-    """The row as its line; whatever a peer does is an outcome of the row and never the end of the run."""
+def _together(rows):
+    """Rows that are timed in the same rounds, in order."""
+    batch = []
+    for row in rows:
+        if batch and not (row.together and row.together == batch[-1].together):
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def _records(rows, *, quick, share):
+    """The rows of one batch as their lines; whatever a peer does is an outcome of its row and never the end of the run."""
     from gates.report.speed_records import SpeedRecord
 
-    facts = {name: getattr(row, name) for name in ("op", "shape", "baseline", "reads", "writes", "flops", "precision")}
-    facts["roofline_goal"] = row.roofline_goal
-    if row.goal is not None:
-        facts["goal"] = row.goal * share if row.baseline else row.goal
-    try:
-        return SpeedRecord(**facts | _measured(row, facts.get("goal"), quick=quick))
-    except UnmeasuredError as stop:
-        return SpeedRecord(**facts, outcome=stop.outcome, reason=str(stop), evidence=_lines(stop.evidence))
+    names = ("op", "shape", "baseline", "reads", "writes", "flops", "precision", "roofline_goal")
+    goals = [row.goal * share if row.goal is not None and row.baseline else row.goal for row in rows]
+    found = _measured(rows, goals, quick=quick)
+    return [
+        SpeedRecord(**{name: getattr(row, name) for name in names}, goal=goal, **what)
+        for row, goal, what in zip(rows, goals, found, strict=True)
+    ]
 
 
 class UnmeasuredError(Exception):
@@ -155,44 +166,82 @@ class UnmeasuredError(Exception):
         super().__init__(message)
         self.outcome, self.evidence = outcome, evidence
 
+    @property
+    def found(self):
+        """Return what its line says."""
+        return {"outcome": self.outcome, "reason": str(self), "evidence": _lines(self.evidence)}
 
-def _measured(row, goal, *, quick):
+
+def _measured(rows, goals, *, quick):
+    """What each row's line says beside its facts; our side is that of the first."""
+    try:
+        ours, evidence = _our_side(rows[0])
+    except UnmeasuredError as stop:
+        return [stop.found for _ in rows]
+    others = [_other_side(row) for row in rows]
+    right = [other for other in others if not isinstance(other, UnmeasuredError)]
+    if not right:
+        return [stop.found for stop in others]
+    sides = [ours, *(side for side, _ in right if side), ours]  # ours again: the control
+    first, *between, last = _samples(rows[0], sides, quick=quick)
+    found = []
+    for goal, other in zip(goals, others, strict=True):
+        if isinstance(other, UnmeasuredError):
+            found.append(other.found)
+            continue
+        side, more = other
+        theirs = between.pop(0) if side else None
+        found.append(_compared(goal, ours, side, (first, theirs, last)) | {"evidence": _lines(evidence + more)})
+    return found
+
+
+def _our_side(row):
     import rlkernels
 
     missing = [name for name in row.needs if not hasattr(rlkernels, name)]
     if missing:
         raise UnmeasuredError("unsupported", f"this rlkernels has no {', '.join(missing)}")
-    ours, evidence = _verified(row.ours, "wrong")
-    theirs = None
-    if row.baselines:
-        theirs, more = _first_right(row)
-        evidence += more
-    sides = [ours, *([theirs] if theirs else []), ours]  # ours again: the control
-    rounds, budget, sample = (QUICK_ROUNDS, 1.0, QUICK_SAMPLE_S) if quick else (ROUNDS, BUDGET_S, timing.SAMPLE_S)
-    samples = timing.in_turns(
+    return _verified(row.ours, "wrong")
+
+
+def _other_side(row):
+    """A baseline and its evidence, nothing for a row without one, or why it cannot be timed."""
+    try:
+        return _first_right(row) if row.baselines else (None, [])
+    except UnmeasuredError as stop:
+        return stop
+
+
+def _samples(row, sides, *, quick):
+    rounds = min(QUICK_ROUNDS if quick else ROUNDS, row.most_rounds)
+    return timing.in_turns(
         [side.statement for side in sides],
         [side.names for side in sides],
-        rounds=min(rounds, row.most_rounds),
-        budget_s=budget,
-        fewest=min(FEWEST, rounds, row.most_rounds),
-        sample_s=sample,
+        rounds=rounds,
+        budget_s=QUICK_BUDGET_S if quick else row.budget_s,
+        fewest=min(row.fewest_rounds, rounds),
+        sample_s=QUICK_SAMPLE_S if quick else timing.SAMPLE_S,
     )
+
+
+def _compared(goal, ours, theirs, samples):
+    """Times, ratio and goal, of those rounds in which the other side took part."""
+    rounds = (samples[1] or samples[0]).seconds.size
+    first, other, last = (taken and taken.first(rounds) for taken in samples)
     found = {
         "outcome": "timed",
         "note": theirs.note if theirs else "",
-        "evidence": _lines(evidence),
-        "rounds": samples[0].seconds.size,
-        "ours": _times(ours, samples[0]),
-        "control": _interval(samples[-1], samples[0]),
+        "rounds": rounds,
+        "ours": _times(ours, first),
+        "control": _interval(last, first),
     }
     if theirs:
-        found |= {"theirs": _times(theirs, samples[1]), "ratio": _interval(samples[1], samples[0])}
+        found |= {"theirs": _times(theirs, other), "ratio": _interval(other, first)}
         if goal is not None:
             noise = max(found["control"]["high"], 1.0 / found["control"]["low"])
             found["goal_met"] = timing.verdict(found["ratio"]["low"], found["ratio"]["high"], goal, noise)
     elif goal is not None:
-        median = found["ours"]["median_us"]
-        found["goal_met"] = "met" if median <= goal else "missed"
+        found["goal_met"] = "met" if found["ours"]["median_us"] <= goal else "missed"
     return found
 
 

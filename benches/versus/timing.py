@@ -11,10 +11,16 @@ import numpy as np
 
 #: A sample lasts at least so long, so that the clock's own 50 ns are below a thousandth.
 SAMPLE_S = 2e-4
-#: After the other side has run: OpenMP's threads spin for about this long before they sleep.
-PAUSE_S = 2e-3
-#: An untimed call comes before a sample unless one call takes longer than this: then caches hold nothing of it anyway.
+#: After the other side has run. OpenMP's threads spin before they sleep and hold a core meanwhile: after a call of torch
+#: this process used 2.1 ms of processor in a sleep of 2 ms, 3.4 ms in one of 5 or 10 ms (two x86-64 cores).
+PAUSE_S = 1e-2
+#: Untimed calls come before a sample unless one call takes longer than this: then caches hold nothing of it anyway.
 WARM_S = 0.05
+#: They go on for so long, for every side alike: a virtual processor that slept takes a while to come back, and a call that
+#: shares its work between two threads waits for it. One call of 0.6 ms took 1.2 ms as the second one after a pause.
+AWAKE_S = 5e-3
+#: One call of so long is a sample, whatever disturbed it.
+SLOW_S = 0.5
 RESAMPLES = 2000
 
 
@@ -25,15 +31,22 @@ class Samples:
     calls: int
     seconds: np.ndarray
 
+    def first(self, rounds):
+        """Return those of the first rounds."""
+        return Samples(self.calls, self.seconds[:rounds])
+
 
 def in_turns(statements, names, *, rounds, budget_s, fewest, sample_s=SAMPLE_S):
-    """Times every statement once a round, in order, until `rounds` are done or `budget_s` is spent.
+    """Times every statement once a round, in order, until `rounds` are done or the budget is spent.
+
+    The first and the last (ours, and ours again) are in every round. Each of those between has the budget to itself, and
+    leaves when it and these two have spent it: slow ones so have fewer rounds than quick ones, the first ones.
 
     Args:
         statements: what to time, one for each side.
         names: for each statement, what its names mean.
         rounds: how many rounds there shall be at most.
-        budget_s: seconds after which no round starts, once `fewest` are done.
+        budget_s: seconds after which a side takes no further turn, once `fewest` rounds are done.
         fewest: rounds to run whatever they take.
         sample_s: the least duration of one sample.
 
@@ -41,18 +54,31 @@ def in_turns(statements, names, *, rounds, budget_s, fewest, sample_s=SAMPLE_S):
         One `Samples` for each statement.
     """
     timers = [timeit.Timer(s, globals=dict(n)) for s, n in zip(statements, names, strict=True)]
-    calls = [_calls(timer, sample_s) for timer in timers]
+    calls, quickest = zip(*(_calls(timer, sample_s) for timer in timers), strict=True)
     taken = [[] for _ in timers]
-    start = time.perf_counter()
+    spent = [0.0] * len(timers)
+    always = {0, len(timers) - 1}
+    compared = set(range(len(timers))) - always or always
     for done in range(rounds):
-        if done >= fewest and time.perf_counter() - start > budget_s:
+        due = {i for i in compared if done < fewest or sum(spent[j] for j in always | {i}) <= budget_s}
+        if not due:
             break
-        for timer, count, seconds in zip(timers, calls, taken, strict=True):
+        for i in sorted(always | due):
+            start = time.perf_counter()
             time.sleep(PAUSE_S)
-            if not seconds or min(seconds) < WARM_S:
-                timer.timeit(1)
-            seconds.append(timer.timeit(count) / count)
+            if min([quickest[i], *taken[i]]) < WARM_S:
+                _wake(timers[i])
+            taken[i].append(timers[i].timeit(calls[i]) / calls[i])
+            spent[i] += time.perf_counter() - start
     return [Samples(count, np.array(seconds)) for count, seconds in zip(calls, taken, strict=True)]
+
+
+def _wake(timer):
+    """Call until `AWAKE_S` have passed, at least once."""
+    end = time.perf_counter() + AWAKE_S
+    timer.timeit(1)
+    while time.perf_counter() < end:
+        timer.timeit(1)
 
 
 def ratio(over, under, seed=0):
@@ -75,11 +101,16 @@ def verdict(low, high, goal, noise=1.0):
 
 
 def _calls(timer, sample_s):
-    """So many calls that a sample lasts long enough; the first call, which may build or allocate, does not count."""
+    """So many calls that a sample lasts long enough, and the seconds of one of them.
+
+    The first call, which may build or allocate, does not count.
+    """
     timer.timeit(1)
     calls = 1
+    if (seconds := timer.timeit(1)) > SLOW_S:
+        return calls, seconds
     while (seconds := min(timer.timeit(calls), timer.timeit(calls))) < sample_s:
         calls = max(calls + 1, int(1.2 * calls * sample_s / max(seconds, 1e-8)))
         if calls > 1 << 20:
             break
-    return calls
+    return calls, seconds / calls

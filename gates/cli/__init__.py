@@ -15,6 +15,7 @@ from gates.cli import (
     init,
     listing,
     memory,
+    merge,
     ops,
     peers,
     prove,
@@ -44,6 +45,7 @@ app.command("init", epilog=init.EXAMPLES)(init.init)
 app.command("prove", epilog=prove.EXAMPLES)(prove.prove)
 app.command("report", epilog=report.EXAMPLES)(report.report)
 app.command("replay", epilog=replay.EXAMPLES)(replay.replay)
+app.command("merge", epilog=merge.EXAMPLES)(merge.merge)
 app.command("smoke", epilog=smoke.EXAMPLES)(smoke.smoke)
 app.command("train", epilog=train.EXAMPLES)(train.train)
 app.command("generate", epilog=generate.EXAMPLES)(generate.generate)

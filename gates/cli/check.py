@@ -32,6 +32,12 @@ def check(
     ] = False,
     jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all cases.")] = 0,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Part I of N of the plan; `gates merge` joins the N files.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Go on in the file of an interrupted run of the same command.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
     ] = None,
@@ -55,7 +61,7 @@ def check(
     ] = True,
 ) -> None:
     """Run gates on subjects; print each verdict, what failed and why, and a full count as the last line."""
-    from gates import session
+    from gates import resuming, session, shards
     from gates.cli import counterexamples, setup
     from gates.model import ConfigurationError
     from gates.report.text import Screen
@@ -64,6 +70,8 @@ def check(
 
     if quick and full:
         raise ConfigurationError("--quick and --full exclude each other")
+    if resume and (out or record):
+        raise ConfigurationError("--resume goes on in its own file; leave out --out and --record")
     registry = setup.registry()
     gates = registry.select(tuple(select or ()))
     subjects = catalogue.choose(registry, tuple(subject or ()), setup.interpreter(python))
@@ -74,16 +82,29 @@ def check(
     options = Options(
         seed=seed, jobs=jobs_count, threads=setup.threads(jobs_count), quick=quick, full=full, model=setup.model(model)
     )
-    cells = plan(gates, subjects, quick=quick)
-    writer = setup.writer("check", out, record=record)
+    whole = plan(gates, subjects, quick=quick)
+    part = shards.Shard.parse(shard)
+    cells = part.take(whole)
+    header = session.header("check", sys.argv[1:], gates, subjects, options, len(cells), part.record(whole))
+    resumed = resuming.resume(resume, header, cells) if resume else None
+    writer = resumed.writer if resumed else setup.writer("check", out, record=record)
     screen = Screen(len(cells), as_json=as_json)
-    writer.write(session.header("check", sys.argv[1:], gates, subjects, options, len(cells)))
+    if resumed:
+        screen.verdicts.extend(resumed.verdicts)
+        cells = resumed.left
+    else:
+        writer.write(header)
+    log = None if resumed and resumed.complete else writer
     small = counterexamples.Found(cells, options, registry.subjects, writer, silent=as_json, wanted=minimise)
     try:
         with screen:
-            tally = session.check(cells, options, writer, requirements, small.watching(screen.verdict), small.record)
+            shown = small.watching(screen.verdict)
+            tally = session.check(
+                cells, options, log, requirements, shown, resumed=resumed, before_summary=small.record
+            )
     except KeyboardInterrupt:
         screen.interrupted(writer.path)
+        typer.echo(f"go on with: {resuming.command(header.command, writer.path)}", err=True)
         raise typer.Exit(session.INTERRUPTED) from None
     finally:
         writer.close()

@@ -112,8 +112,9 @@ def _report(summary: Any, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
         return
-    reward = summary.metrics.get("reward_mean", "unknown")
-    shown = f"{reward:.4g}" if isinstance(reward, float) else str(reward)
+    first, last = (numbers.get("reward_mean", "unknown") for numbers in (summary.first, summary.metrics))
+    shown = [f"{reward:.3g}" if isinstance(reward, float) else str(reward) for reward in (first, last)]
     typer.echo(
-        f"{summary.steps} steps, reward of the last {shown}, adapters {summary.adapter_digest[:12]}: {summary.folder}"
+        f"{summary.steps} steps, mean reward {shown[0]} in the first and {shown[1]} in the last, "
+        f"adapters {summary.adapter_digest[:12]}: {summary.folder}"
     )

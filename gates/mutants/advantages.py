@@ -1,6 +1,6 @@
 """Mistakes in group advantages."""
 
-from gates.mutants.planting import in_family, in_numpy
+from gates.mutants.planting import in_family, in_numpy, in_trainer
 
 in_numpy(
     "advantages.group-and-batch-std-swapped",
@@ -135,5 +135,13 @@ in_family(
     "equal_weights",
     mistake="all reward functions weigh the same",
     arises="a sum over the axis",
+    caught_by=("advantages.normalise-then-sum",),
+)
+in_trainer(
+    "advantages.trainer-stages-swapped",
+    "algorithms.advantages:normalised_then_summed",
+    "trainer_options:swap_the_stages",
+    mistake="the trainer uses the batch's ddof and ε in the groups, and the groups' over the batch",
+    arises="two pairs of the same kind",
     caught_by=("advantages.normalise-then-sum",),
 )

@@ -1,6 +1,6 @@
 """Mistakes in importance ratios, off-policy corrections and their statistics."""
 
-from gates.mutants.planting import in_numpy
+from gates.mutants.planting import in_numpy, in_trainer
 
 RATIO, WEIGHTS, STATISTICS = "ratio.matches-definition", "weights.matches-definition", "statistics.match-definition"
 
@@ -170,5 +170,13 @@ in_numpy(
     "ratios:padding_counts",
     mistake="padding enters the statistics as ratios of 1",
     arises="means over (B, T) of masked differences",
+    caught_by=(STATISTICS,),
+)
+in_trainer(
+    "statistics.trainer-reversed",
+    "metrics.ratios:statistics",
+    "trainer_options:reverse_the_ratio",
+    mistake="the trainer's metrics are of the old policy against the new one",
+    arises="old − new, as some KL estimators take it",
     caught_by=(STATISTICS,),
 )

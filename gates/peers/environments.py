@@ -93,6 +93,9 @@ def _peer(name: str, distribution: str, import_name: str) -> Peer:
 
 PEERS: dict[str, Peer] = {
     "mlxrl": _peer("mlxrl", "inductive-mlxrl", "mlxrl"),
+    # Their rollouts are timed (benches/rollout); their losses are not judged yet, hence no subject.
+    "mlx-lm-lora": Peer("mlx-lm-lora", "mlx-lm-lora", "mlx_lm_lora", HERE / "mlx-lm-lora.txt", None),
+    "mlx-tune": Peer("mlx-tune", "mlx-tune", "mlx_tune", HERE / "mlx-tune.txt", None),
     # All that `make versus` times in one process; what computes right is judged elsewhere, hence no subject.
     "speed": Peer("speed", "trl", "trl", HERE / "speed.txt", None),
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
+import stat
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,35 +14,80 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gates.model import ConfigurationError
+from gates.report import lines
+from gates.report.integrity import Integrity
 from gates.report.records import (
+    FORMAT,
     RECORD,
     CounterexampleRecord,
     HeaderRecord,
     ModelRecord,
+    MutantRecord,
     Record,
+    ResumeRecord,
     SensitivityRecord,
     SubjectRecord,
     SummaryRecord,
     VerdictRecord,
 )
 
+CHUNK = 1 << 16  # bytes that are searched at once for the last newline
+
+
+def as_line(record: Record) -> str:
+    """Return a record as its line, newline included."""
+    return json.dumps(record.model_dump(mode="json"), allow_nan=False, ensure_ascii=False) + "\n"
+
 
 class Writer:
-    """Appends records to a new file."""
+    """Appends records to a new file, or to one that `again` opens; no other process appends to it meanwhile."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, new: bool = True) -> None:
         self.path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+            if new:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            how = os.O_CREAT | os.O_EXCL if new else os.O_NONBLOCK  # a pipe must not make us wait
+            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | how, 0o644)
         except OSError as error:
-            raise ConfigurationError(
-                f"cannot write results to {path}: {error.strerror}; choose a folder with --out"
-            ) from None
+            remedy = "choose a folder with --out" if new else "name the file of an interrupted run"
+            raise ConfigurationError(f"cannot write results to {path}: {error.strerror}; {remedy}") from None
+        try:
+            self._own()
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    @classmethod
+    def again(cls, path: Path) -> Writer:
+        """Open the file of an interrupted run."""
+        return cls(path, new=False)
+
+    def _own(self) -> None:
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            raise ConfigurationError(f"cannot write results to {self.path}: is no regular file")
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with this process, however it ends
+        except BlockingIOError:
+            raise ConfigurationError(f"{self.path}: another process is writing to it; wait for its end") from None
+        except OSError:  # a file system without locks: as safe as before there were any
+            return
+
+    def cut(self) -> None:
+        """Cut off what follows the last newline: a line that a kill tore."""
+        end = os.fstat(self._fd).st_size
+        while end:
+            start = max(0, end - CHUNK)
+            newline = os.pread(self._fd, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        os.ftruncate(self._fd, end)
 
     def write(self, record: Record) -> None:
         """Append one line in one write."""
-        data = (json.dumps(record.model_dump(mode="json"), allow_nan=False, ensure_ascii=False) + "\n").encode()
+        data = as_line(record).encode()
         while data:  # a signal or a full disk may cut a write short; the torn line is then completed or ignored
             data = data[os.write(self._fd, data) :]
 
@@ -59,8 +106,10 @@ class Results:
     subjects: list[SubjectRecord] = field(default_factory=list)
     models: list[ModelRecord] = field(default_factory=list)
     verdicts: list[VerdictRecord] = field(default_factory=list)
+    mutants: list[MutantRecord] = field(default_factory=list)
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
     counterexamples: list[CounterexampleRecord] = field(default_factory=list)
+    resumes: list[ResumeRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
 
     @property
@@ -79,33 +128,43 @@ def file_name(verb: str, now: datetime | None = None) -> str:
 
 def read(path: Path) -> Results:
     """Read a results file; a torn last line is ignored, anything else that is no record is an error."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
-    lines = data.split(b"\n")[:-1]  # what follows the last newline was torn
+    found = lines.first_object(path)
+    if found.get("record") == "header" and found.get("format") != FORMAT:
+        raise ConfigurationError(
+            f"{path} is of format {str(found.get('format'))[:20]}, this version reads format {FORMAT}; "
+            "read it with the version of Gates that wrote it"
+        )
     results: Results | None = None
-    for number, line in enumerate(lines, 1):
-        try:
-            record = RECORD.validate_json(line)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise ConfigurationError(
-                f"{path}:{number} is no record of Gates: {first['msg']} ({place or 'line'})"
-            ) from None
-        if results is None:
+    integrity: Integrity | None = None
+    for number, line in lines.whole_lines(path):
+        record = _record(line, f"{path}:{number}")
+        if results is None or integrity is None:
             if not isinstance(record, HeaderRecord):
                 raise ConfigurationError(f"{path}:1 must be a header, is a {record.record}")
-            results = Results(path, record)
+            results, integrity = Results(path, record), Integrity(record)
         else:
-            _add(results, record, f"{path}:{number}")
+            integrity.see(record, f"{path}:{number}")
+            _add(results, record)
     if results is None:
         raise ConfigurationError(f"{path} has no complete line; it must start with a header")
     return results
 
 
-def _add(results: Results, record: Record, place: str) -> None:
+def _record(line: bytes, place: str) -> Record:
+    try:
+        record = RECORD.validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        part = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(
+            f"{place} is no record of Gates: {first['msg'][:200]} ({part[:200] or 'line'})"
+        ) from None
+    if problem := lines.strict(line):
+        raise ConfigurationError(f"{place} is no record of Gates: {problem}")
+    return record
+
+
+def _add(results: Results, record: Record) -> None:
     match record:
         case VerdictRecord():
             results.verdicts.append(record)
@@ -113,11 +172,13 @@ def _add(results: Results, record: Record, place: str) -> None:
             results.subjects.append(record)
         case ModelRecord():
             results.models.append(record)
+        case MutantRecord():
+            results.mutants.append(record)
+        case ResumeRecord():
+            results.resumes.append(record)
         case SensitivityRecord():
             results.sensitivities.append(record)
         case CounterexampleRecord():
             results.counterexamples.append(record)
         case SummaryRecord():
             results.summary = record
-        case HeaderRecord():
-            raise ConfigurationError(f"{place} is a second header; one file holds one run")

@@ -7,42 +7,66 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gates.model import ConfigurationError
+from gates.report.lines import first_object, whole_lines
 
 COLUMNS = 4
-WANTED_GAIN = 0.3
-"""Of the mean reward, which is in [0, 1]: what every algorithm must gain over its start."""
-KEYS = {"algorithm", "seed", "step", "reward", "start", "end"}
+PANEL = 2.1
+"""The height of a row of panels in inches."""
+WANTED_GAIN: Final[Mapping[str, float]] = {"reward": 0.3, "margin": 0.1}
+"""What every algorithm must gain over its start, by what is measured: of the mean reward, which is in [0, 1]; of the preference
+margin, 0.1 is beta times one nat, a right answer e times likelier beside a wrong one than it was."""
+AXES: Final[Mapping[str, str]] = {
+    "reward": "mean reward of fresh samples",
+    "margin": "margin of held-out pairs",
+}
+Panels = Mapping[str, list[Mapping[str, Any]]]
+KEYS = {"algorithm", "seed", "measure", "step", "start", "end"}
 
 
 def is_learning_file(path: Path) -> bool:
     """Return whether the first line is a learning curve."""
-    try:
-        with path.open("rb") as file:
-            first = json.loads(file.readline())
-    except (OSError, ValueError):
-        return False  # the reader that is then tried says what is wrong
-    return isinstance(first, dict) and first.keys() >= KEYS
+    return _is_curve(first_object(path))
+
+
+def _is_curve(line: object) -> bool:
+    return isinstance(line, dict) and line.keys() >= KEYS and line["measure"] in AXES and line["measure"] in line
 
 
 def read_curves(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a file of learning curves."""
     found = []
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, text in whole_lines(path, torn=True):
         try:
             line = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ConfigurationError(f"{path}:{number} is no JSON") from None
-        if not isinstance(line, dict) or not line.keys() >= KEYS:
-            raise ConfigurationError(f"{path}:{number} is no learning curve: it must have {', '.join(sorted(KEYS))}")
+        if not _is_curve(line):
+            raise ConfigurationError(
+                f"{path}:{number} is no learning curve: it must have {', '.join(sorted(KEYS))}, and what measure names, "
+                f"one of {', '.join(AXES)}"
+            )
+        if not _drawable(line):
+            raise ConfigurationError(
+                f"{path}:{number} is no learning curve: step and {line['measure']} must be as many numbers"
+            )
         found.append(line)
     return found
 
 
+def _drawable(line: Mapping[str, Any]) -> bool:
+    """Return whether the fields that are drawn have the types that they are written with."""
+    steps, values = line["step"], line[line["measure"]]
+    if not isinstance(steps, list) or not isinstance(values, list) or len(steps) != len(values):
+        return False
+    numbers = [*steps, *values, line["start"], line["end"]]
+    return isinstance(line["algorithm"], str) and all(isinstance(n, int | float) for n in numbers)
+
+
 def render_curves(curves: Iterable[Mapping[str, Any]]) -> str:
-    """Return an SVG: a panel for each algorithm, a line for each seed, the gain that is wanted as a dashed line.
+    """Return an SVG: for each measure a block with a panel for each algorithm and a line for each seed; the wanted gain is dashed.
 
     Needs matplotlib, the extra `plot`.
     """
@@ -51,29 +75,43 @@ def render_curves(curves: Iterable[Mapping[str, Any]]) -> str:
         from matplotlib.figure import Figure  # noqa: PLC0415  as above
     except ImportError:
         raise ConfigurationError("pictures need matplotlib: pip install 'rl-gates[plot]'") from None
-    panels: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    blocks: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for curve in curves:
-        panels[curve["algorithm"]].append(curve)
-    rows = -(-len(panels) // COLUMNS)
+        blocks.setdefault(curve["measure"], defaultdict(list))[curve["algorithm"]].append(curve)
+    chosen = {measure: blocks[measure] for measure in AXES if measure in blocks}
+    rows = [-(-len(panels) // COLUMNS) for panels in chosen.values()]
     with rc_context({"svg.hashsalt": "gates", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9}):
-        figure = Figure(figsize=(2.6 * COLUMNS, 2.1 * rows), layout="constrained")
-        axes = figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
-        for axis, (name, lines) in zip(axes, panels.items(), strict=False):
-            _panel(axis, name, lines)
-        for axis in axes[len(panels) :]:
-            axis.set_visible(False)
-        figure.supxlabel("optimizer steps")
-        figure.supylabel("mean reward of fresh samples")
+        figure = Figure(
+            figsize=(2.6 * COLUMNS, PANEL * sum(rows))
+        )  # a layout engine's last digits differ from run to run
+        top = sum(rows)
+        for count, (measure, panels) in zip(rows, chosen.items(), strict=True):
+            place = {"top": (top - 0.15) / sum(rows), "bottom": (top - count + 0.25) / sum(rows)}
+            _block(figure, place, count, measure, panels)
+            top -= count
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return text.getvalue()
 
 
-def _panel(axis: Any, name: str, lines: Sequence[Mapping[str, Any]]) -> None:
+def _block(figure: Any, place: Mapping[str, float], rows: int, measure: str, panels: Panels) -> None:
+    grid = figure.add_gridspec(rows, COLUMNS, left=0.08, right=0.99, hspace=0.3, wspace=0.12, **place)
+    axes = grid.subplots(sharex=True, sharey=True, squeeze=False).ravel()
+    for axis, (name, lines) in zip(axes, panels.items(), strict=False):
+        _panel(axis, name, measure, lines)
+    for axis in axes[len(panels) :]:
+        axis.set_visible(False)
+    middle = (place["top"] + place["bottom"]) / 2
+    figure.text(0.015, middle, AXES[measure], rotation=90, ha="center", va="center")
+    axes[-COLUMNS].set_xlabel("optimizer steps")
+
+
+def _panel(axis: Any, name: str, measure: str, lines: Sequence[Mapping[str, Any]]) -> None:
     for curve in lines:
-        axis.plot(curve["step"], curve["reward"], linewidth=1.2, label=f"seed {curve['seed']}")
-    wanted = max(curve["start"] for curve in lines) + WANTED_GAIN
+        axis.plot(curve["step"], curve[measure], linewidth=1.2, label=f"seed {curve['seed']}")
+    wanted = max(curve["start"] for curve in lines) + WANTED_GAIN[measure]
     axis.axhline(wanted, color="0.5", linewidth=0.8, linestyle="--")
     axis.set_title(name, fontsize=9)
-    axis.set_ylim(0.0, 1.0)
+    if measure == "reward":
+        axis.set_ylim(0.0, 1.0)
     axis.spines[["top", "right"]].set_visible(False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+from gates.report import proof_table
 from gates.report.jsonl import Results
 from gates.report.labels import shown
 from gates.report.records import EvidenceRecord, VerdictRecord
@@ -120,21 +121,39 @@ def _closest(verdicts: list[VerdictRecord]) -> list[str]:
 
 def _proof(run: Results) -> list[str]:
     lines = _head(run)
-    mutants: dict[str, list[VerdictRecord]] = defaultdict(list)
+    by_mutant: dict[str, list[VerdictRecord]] = defaultdict(list)
     for v in run.verdicts:
         if v.mutant:
-            mutants[v.mutant].append(v)
+            by_mutant[v.mutant].append(v)
+    if run.mutants:
+        lines += ["| family | mutants | caught | score |", "|---|---|---|---|"]
+        for s in proof_table.scores(run.mutants):
+            lines.append(f"| {s.family} | {s.declared} | {s.caught} | {s.caught / s.declared:.0%} |")
+        lines.append("")
+        if wrong := [m for m in run.mutants if m.state != "caught"]:
+            lines += ["### Mutants that were not caught", ""]
+            lines += [f"- {m.state}: **{m.mutant}** in {m.host}: {_escape(m.reason)}" for m in wrong] + [""]
     lines += ["| mutant | host | gate | caught | by |", "|---|---|---|---|---|"]
-    for name, verdicts in sorted(mutants.items()):
+    for name, verdicts in sorted(by_mutant.items()):
         for gate in sorted({v.gate for v in verdicts}):
             here = [v for v in verdicts if v.gate == gate]
             failed = [v for v in here if v.status == "fail"]
             words = _escape(failed[0].reason) if failed else "nothing"
             lines.append(f"| {name} | {here[0].subject} | `{gate}` | {len(failed)} of {len(here)} cases | {words} |")
-    lines += ["", "| gate | least relative error noticed | subject | case |", "|---|---|---|---|"]
-    for s in sorted(run.sensitivities, key=lambda s: (s.gate, s.case)):
-        noticed = f"{s.noticed:.0e}" if s.noticed is not None else "none tried"
-        lines.append(f"| `{s.gate}` | {noticed} | {s.subject} | {s.case} |")
+    lines += [
+        "",
+        "Noise and effect are shares of a gate's limit: what a correct subject used of it at most, and what the least",
+        "mutant that it caught took (∞: no number, or not a finite one). A gate separates them by their quotient.",
+        "",
+        "| gate | noise | by | least effect | of mutant | least relative error noticed |",
+        "|---|---|---|---|---|---|",
+    ]
+    for m in proof_table.margins(run.verdicts, run.sensitivities, run.header.gates):
+        noticed = f"{m.noticed:.1e}" if m.noticed is not None else "–"
+        lines.append(
+            f"| `{m.gate}` | {proof_table.share(m.noise)} | {_escape(m.noisiest)} | {proof_table.share(m.effect)} "
+            f"| {m.weakest} | {noticed} |"
+        )
     return [*lines, ""]
 
 

@@ -11,10 +11,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from gates.model import Relation, Role, Status, Verdict
 
 FORMAT = 1
+MOST_SHARDS = 10_000  # above any CI matrix, below a slip of the finger
 
 
 def _to_number(value: object) -> object:
-    return float(value) if value in {"nan", "inf", "-inf"} else value
+    return float(value) if isinstance(value, str) and value in {"nan", "inf", "-inf"} else value
 
 
 def _from_number(value: float) -> float | str:
@@ -31,7 +32,7 @@ Number = Annotated[
 class StrictRecord(BaseModel):
     """A record has the fields that it declares and no others."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=True)
 
 
 class Machine(StrictRecord):
@@ -41,6 +42,26 @@ class Machine(StrictRecord):
     cpu: str
     cores: int
     features: list[str]
+
+
+class PlanRecord(StrictRecord):
+    """The whole plan, and which part of it a run judges: shard 1 of 1 is all of it."""
+
+    digest: str = Field(description="sha256 of the cells' names (gate, subject, case) in order, as JSON lines")
+    cells: int = Field(ge=0)
+    shard: int = Field(default=1, ge=1)
+    shards: int = Field(default=1, ge=1, le=MOST_SHARDS)
+
+
+class PartRecord(StrictRecord):
+    """Where one shard of a merged run was judged."""
+
+    file: str
+    started: str
+    machine: Machine
+    python: str
+    numpy: str
+    blas: str
 
 
 class HeaderRecord(StrictRecord):
@@ -66,7 +87,9 @@ class HeaderRecord(StrictRecord):
     model: str | None
     gates: list[str]
     subjects: list[str]
-    planned: int
+    planned: int = Field(ge=0)
+    plan: PlanRecord | None = Field(default=None, description="null: a proof, or a file from before there were shards")
+    merged: list[PartRecord] = Field(default=[], description="the shards that `gates merge` joined, in order")
 
 
 class SubjectRecord(StrictRecord):
@@ -115,6 +138,21 @@ class VerdictRecord(StrictRecord):
     mutant: str | None = None
 
 
+class MutantRecord(StrictRecord):
+    """What became of one planted mistake, after the verdicts of the gates that must catch it."""
+
+    record: Literal["mutant"] = "mutant"
+    mutant: str
+    mistake: str
+    host: str
+    seam: str
+    caught_by: list[str]
+    source: str
+    arises: str
+    state: Literal["caught", "missed", "equivalent", "error"]
+    reason: str
+
+
 class SensitivityRecord(StrictRecord):
     """The least relative error of a gate's outputs that it notices."""
 
@@ -140,6 +178,14 @@ class CounterexampleRecord(StrictRecord):
     finished: bool | None = Field(description="nothing that was tried makes it smaller; false: the time was over")
 
 
+class ResumeRecord(StrictRecord):
+    """Where an interrupted run went on; what follows was judged then."""
+
+    record: Literal["resume"] = "resume"
+    started: str
+    judged: int = Field(description="verdicts before this line")
+
+
 class SummaryRecord(StrictRecord):
     """The last line. A file without it is incomplete."""
 
@@ -154,7 +200,9 @@ Record = Annotated[
     | SubjectRecord
     | ModelRecord
     | VerdictRecord
+    | MutantRecord
     | SensitivityRecord
+    | ResumeRecord
     | CounterexampleRecord
     | SummaryRecord,
     Field(discriminator="record"),

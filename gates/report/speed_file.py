@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from gates.model import ConfigurationError
+from gates.report.lines import first_object, whole_lines
 from gates.report.speed_records import (
     SPEED_LINE,
     RooflineRecord,
@@ -53,22 +53,13 @@ class Bound:
 
 def is_speed_file(path: Path) -> bool:
     """Return whether the first line is that of a speed file."""
-    try:
-        with path.open("rb") as file:
-            first = json.loads(file.readline())
-    except (OSError, ValueError):
-        return False  # the reader that is then tried says what is wrong
-    return isinstance(first, dict) and first.get("record") == KIND
+    return first_object(path).get("record") == KIND
 
 
 def read_speed(path: Path) -> SpeedResults:
     """Read a speed file; a torn last line is ignored, anything else that is no record is an error."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
     found: SpeedResults | None = None
-    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+    for number, line in whole_lines(path):
         try:
             record = SPEED_LINE.validate_json(line)
         except ValidationError as error:

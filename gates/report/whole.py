@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from gates.model import ConfigurationError
@@ -11,6 +12,20 @@ from gates.model import ConfigurationError
 
 def write_whole(path: Path, text: str) -> None:
     """Replace a file's text in one step, whatever kills the process meanwhile."""
+    _write(path, text, Path.replace)
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that is not there yet, in one step; one that is there is an error."""
+
+    def link(made: Path, target: Path) -> None:
+        target.hardlink_to(made)
+        made.unlink()
+
+    _write(path, text, link)
+
+
+def _write(path: Path, text: str, put: Callable[[Path, Path], object]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -22,7 +37,7 @@ def write_whole(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o644)
-        Path(name).replace(path)
+        put(Path(name), path)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
         raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None

@@ -47,6 +47,8 @@ TRAINER = (
     "importance_weights",
     "token_kl",
     "group_advantages",
+    "normalise_then_sum",
+    "ratio_statistics",
     "loss_from_logits",
     "rollout",
     "token_logits",

@@ -1,4 +1,4 @@
-"""What the reference trainer's losses are made of, as ops: ratios, weights, divergences, advantages, DAPO's filter."""
+"""What the reference trainer's losses are made of, as ops: ratios and their statistics, weights, divergences, advantages, DAPO's filter."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ import numpy as np
 from gates.subjects.reference_rows import grid_of
 from reference.trainer import precise
 from reference.trainer.algorithms import advantages, corrections, dapo, kl, options, pairs, protocol, ratio, registry
+from reference.trainer.metrics import ratios
 
 Array = np.ndarray[Any, Any]
 
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    name: {"dtype": ("float32",)} for name in ("importance_ratio", "importance_weights", "token_kl", "group_advantages")
+    name: {"dtype": ("float32",)}
+    for name in (
+        "importance_ratio",
+        "importance_weights",
+        "token_kl",
+        "group_advantages",
+        "normalise_then_sum",
+        "ratio_statistics",
+    )
 }
 
 
@@ -112,6 +121,41 @@ def group_advantages(
     return {"advantages": advantages.grouped(np.asarray(rewards), group_size, settings)}
 
 
+def normalise_then_sum(
+    *,
+    rewards: Array,
+    weights: Array,
+    group_size: int,
+    group_ddof: int,
+    group_eps: float,
+    batch_ddof: int,
+    batch_eps: float,
+) -> dict[str, Any]:
+    """The advantages (B,) of several reward functions."""
+    found = advantages.normalised_then_summed(
+        rewards, weights, group_size, group=(group_ddof, group_eps), batch=(batch_ddof, batch_eps)
+    )
+    return {"advantages": found}
+
+
+def ratio_statistics(
+    *,
+    policy: Array,
+    behaviour: Array,
+    epsilon_low: float,
+    epsilon_high: float,
+    advantages: Array | None,
+    mask: Array | None = None,
+    lengths: Array | None = None,
+) -> dict[str, Any]:
+    """What the trainer's metrics say of ratios, under the same names."""
+    grid = grid_of(np.shape(policy), mask, lengths)
+    ours, theirs = (grid.wide(name, x).astype(np.float64) for name, x in (("policy", policy), ("behaviour", behaviour)))
+    signs = None if advantages is None else np.asarray(advantages, np.float64)
+    bounds = (epsilon_low, epsilon_high)
+    return dict(ratios.statistics(ours, theirs, grid.mask, bounds=bounds, advantages=signs))
+
+
 def keep_groups(
     *, rewards: Array, weights: Array, group_size: int, convention: str, accuracy: int | None
 ) -> dict[str, Any]:
@@ -130,6 +174,8 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "importance_weights": importance_weights,
     "token_kl": token_kl,
     "group_advantages": group_advantages,
+    "normalise_then_sum": normalise_then_sum,
+    "ratio_statistics": ratio_statistics,
     "keep_groups": keep_groups,
     "overlong_penalty": overlong_penalty,
 }

@@ -59,11 +59,23 @@ def used(model: Any, path: str, config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def write(folder: Path, facts: dict[str, Any], *, model: Any, rollout_paths: Iterable[str], resumed: list[int]) -> None:
-    """Write `used.json`: the facts, and what is known at the end only."""
+def write(
+    folder: Path,
+    facts: dict[str, Any],
+    *,
+    model: Any,
+    rollout_paths: Iterable[str],
+    head_calls: int,
+    resumed: list[int],
+) -> None:
+    """Write `used.json`: the facts, and what is known at the end only.
+
+    `head_calls` says in how many pieces the head ran in one forward pass of an update, at most; 0 if none was made.
+    """
     content = {
         **facts,
         "rollout_paths": sorted(rollout_paths),
+        "head_calls": head_calls,
         "resumed_at_steps": resumed,
         "end": {
             "base_digest": models.digest(models.base_parameters(model)),

@@ -67,6 +67,8 @@ class Engine:
     config: Config
     folder: Path
     clock: Clock
+    head_calls: int = 0
+    """In how many pieces the head ran in one forward pass of an update, at most; for the audit."""
 
     def generate(self, places: Callable[[int, int], Sequence[int]], round_: int) -> Generation:
         """Completions for one step, of the prompts that `places(offset, count)` names."""
@@ -128,18 +130,26 @@ class Engine:
         for part in (part for one in steps for part in one.parts):
             part.sampling = engine_parts.padded(sampled, part.rows, part.batch.width)
             part.old = engine_parts.padded(recorded, part.rows, part.batch.width) if stored else None
-        engine_scores.fill(self.model, steps, temperature, need)
+        engine_scores.fill(self.model, steps, temperature, need, head_rows=self._head_rows())
         old_kl = engine_scores.summed_difference(steps, len(generation.lengths)) if in_reward else None
         advantages = np.asarray(self.algorithm.advantages(generation.rewards, old_kl=old_kl), np.float32)
         for part in (part for one in steps for part in one.parts):
             part.advantages = mx.array(advantages[part.rows])
         return advantages
 
+    def _head_rows(self) -> int | None:
+        return self.config.loop.head_rows or None
+
     def _scored(self, part: Part, seen: dict[str, mx.array] | None = None) -> protocol.Scored:
         """A part with the policy's log-probs by a forward pass here and now; `seen` gets their values."""
         scores = logprobs.scored(
-            self.model, part.batch, self.config.scoring_temperature(), entropy=self.algorithm.needs_entropy
+            self.model,
+            part.batch,
+            self.config.scoring_temperature(),
+            entropy=self.algorithm.needs_entropy,
+            head_rows=self._head_rows(),
         )
+        self.head_calls = max(self.head_calls, scores.head_calls)
         if seen is not None:
             seen["policy"] = mx.stop_gradient(scores.values)
             if scores.entropy is not None:
@@ -167,7 +177,9 @@ class Engine:
         for each in steps:
             one = each
             if share < 1 and len(each.parts) > 1:
-                one = engine_scores.entropy_threshold(self.model, each, self.config.scoring_temperature(), share)
+                one = engine_scores.entropy_threshold(
+                    self.model, each, self.config.scoring_temperature(), share, head_rows=self._head_rows()
+                )
             gradient: Any = None
             sums = np.zeros(4)
             for part in one.parts:

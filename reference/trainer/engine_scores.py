@@ -19,19 +19,21 @@ class Constants:
     reference: bool
 
 
-def fill(model: Any, steps: list[Step], temperature: float, need: Constants) -> None:
-    """Run the constant passes of every part, before the first update."""
+def fill(model: Any, steps: list[Step], temperature: float, need: Constants, *, head_rows: int | None = None) -> None:
+    """Run the constant passes of every part, before the first update; `head_rows` as in `logprobs.scored`."""
     for step in steps:
         for part in step.parts:
             if need.old:
-                part.old = loop.old_logprobs(model, part.batch, temperature)
+                part.old = loop.old_logprobs(model, part.batch, temperature, head_rows=head_rows)
             if need.reference:
-                part.reference = loop.reference_logprobs(model, part.batch, temperature)
+                part.reference = loop.reference_logprobs(model, part.batch, temperature, head_rows=head_rows)
 
 
-def entropy_threshold(model: Any, step: Step, temperature: float, share: float) -> Step:
+def entropy_threshold(
+    model: Any, step: Step, temperature: float, share: float, *, head_rows: int | None = None
+) -> Step:
     """The step with the threshold of its top-entropy mask, over the entropies of all its parts under the model as it is."""
-    scores = [logprobs.scored(model, part.batch, temperature, entropy=True) for part in step.parts]
+    scores = [logprobs.scored(model, part.batch, temperature, entropy=True, head_rows=head_rows) for part in step.parts]
     entropies = np.concatenate([np.array(one.entropy) for one in scores])
     found = entropy.threshold(entropies, np.concatenate([np.array(one.mask) for one in scores]), share)
     whole = replace(step.whole, entropy_threshold=found.least, entropy_tokens=found.tokens)

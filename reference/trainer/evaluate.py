@@ -36,14 +36,17 @@ def numbers(made: Sequence[Generation], names: Sequence[str]) -> Mapping[str, fl
     }
 
 
-def margins(model: Any, made: Sequence[Generation], temperature: float) -> Mapping[str, float]:
+def margins(
+    model: Any, made: Sequence[Generation], temperature: float, *, head_rows: int | None = None
+) -> Mapping[str, float]:
     """How far the policy prefers the chosen completions of pairs (chosen first) over the reference, in nats, and how often."""
     found: list[np.ndarray[Any, Any]] = []
     for one in made:
         prompts = [one.prompts[row // 2].ids for row in range(len(one.lengths))]
         batch = logprobs.pack(prompts, one.tokens, one.lengths)
-        policy = np.array(loop.old_logprobs(model, batch, temperature), np.float64)
-        sums = (policy - np.array(loop.reference_logprobs(model, batch, temperature), np.float64)).sum(axis=1)
+        policy = np.array(loop.old_logprobs(model, batch, temperature, head_rows=head_rows), np.float64)
+        reference = np.array(loop.reference_logprobs(model, batch, temperature, head_rows=head_rows), np.float64)
+        sums = (policy - reference).sum(axis=1)
         found.append(sums[0::2] - sums[1::2])
     every = np.concatenate(found)
     return {

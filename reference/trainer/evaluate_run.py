@@ -19,5 +19,8 @@ def run(config: Config, adapter: Path | None, *, base: bool) -> dict[str, Any]:
         source = validation or train
         made = evaluate.generations(loaded.model, source, config.loop.prompts_per_step, 0)
         if config.data.offline:
-            return {"adapter": str(folder or ""), **evaluate.margins(loaded.model, made, config.scoring_temperature())}
+            found = evaluate.margins(
+                loaded.model, made, config.scoring_temperature(), head_rows=config.loop.head_rows or None
+            )
+            return {"adapter": str(folder or ""), **found}
     return {"adapter": str(folder or ""), **evaluate.numbers(made, names)}

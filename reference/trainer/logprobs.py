@@ -23,11 +23,15 @@ class Slots(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Completion log-probs (B, T) and, if asked for, entropies (B, T) in nats; both are 0 where the mask (B, T) is off."""
+    """Completion log-probs (B, T) and, if asked for, entropies (B, T) in nats; both are 0 where the mask (B, T) is off.
+
+    `head_calls` says in how many pieces the head ran.
+    """
 
     values: mx.array
     mask: mx.array
     entropy: mx.array | None
+    head_calls: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,20 +162,23 @@ def scored(
     row, step = np.nonzero(np.array(slots.mask))
     if not len(row):
         zeros = mx.zeros(slots.mask.shape)
-        return Scores(zeros, slots.mask, zeros if entropy else None)
+        return Scores(zeros, slots.mask, zeros if entropy else None, 0)
     rows, steps = mx.array(row), mx.array(step)
     ids = batch.ids[rows, slots.target[rows, steps]]
+    calls = -(-len(row) // head_rows) if head_rows else 1
     with heads.differentiable(model):
         states = heads.hidden(model, batch.ids)[rows, slots.source[rows, steps]]  # (N, D)
-        if head_rows and len(row) > head_rows:
+        if head_rows and calls > 1:
             found = _in_pieces(model, states, ids, temperature, entropy=entropy, rows=head_rows)
         else:
             found = _head_scores(model, states, ids, temperature, entropy=entropy)
     values, entropies = (in_table(x, slots.mask) for x in found)
-    return Scores(values, slots.mask, entropies if entropy else None)
+    return Scores(values, slots.mask, entropies if entropy else None, calls)
 
 
-def of_model(model: Any, batch: Batch, temperature: float) -> tuple[mx.array, mx.array]:
+def of_model(
+    model: Any, batch: Batch, temperature: float, *, head_rows: int | None = None
+) -> tuple[mx.array, mx.array]:
     """Completion log-probs (B, T) and the mask (B, T) by `scored`."""
-    scores = scored(model, batch, temperature)
+    scores = scored(model, batch, temperature, head_rows=head_rows)
     return scores.values, scores.mask

@@ -34,17 +34,19 @@ def group_advantages(rewards: NDArray[np.float64], group_size: int) -> NDArray[n
     return np.asarray(rlkernels.group_advantages(np.asarray(rewards, np.float64), group_size)).astype(np.float32)
 
 
-def old_logprobs(model: Any, batch: logprobs.Batch, temperature: float) -> mx.array:
+def old_logprobs(model: Any, batch: logprobs.Batch, temperature: float, *, head_rows: int | None = None) -> mx.array:
     """The behaviour policy's log-probs (B, T) by a full forward of the model as it is, a constant."""
-    values, _ = logprobs.of_model(model, batch, temperature)
+    values, _ = logprobs.of_model(model, batch, temperature, head_rows=head_rows)
     mx.eval(values)
     return mx.stop_gradient(values)
 
 
-def reference_logprobs(model: Any, batch: logprobs.Batch, temperature: float) -> mx.array:
+def reference_logprobs(
+    model: Any, batch: logprobs.Batch, temperature: float, *, head_rows: int | None = None
+) -> mx.array:
     """The reference policy's log-probs (B, T): the same model with its adapters off, a constant."""
     with lora.adapters_off(model):
-        values, _ = logprobs.of_model(model, batch, temperature)
+        values, _ = logprobs.of_model(model, batch, temperature, head_rows=head_rows)
         mx.eval(values)
     return mx.stop_gradient(values)
 

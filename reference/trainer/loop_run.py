@@ -29,13 +29,17 @@ FILES: Final = ("metrics", "evaluations", "completions", "timings")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Where a run ended: steps done, the last step's numbers, the digest of its adapters, and what was not as it should be."""
+    """Where a run ended: steps done, the last step's numbers, the digest of its adapters, and what was not as it should be.
+
+    `first` are the first step's numbers, whenever that was.
+    """
 
     folder: Path
     steps: int
     metrics: dict[str, Any]
     adapter_digest: str
     complaints: list[str] = field(default_factory=list)
+    first: dict[str, Any] = field(default_factory=dict)
 
 
 def load(config: Config) -> models.Loaded:
@@ -75,6 +79,7 @@ def attach(model: Any, config: Config) -> None:
     except (ValueError, NotImplementedError) as error:
         raise ConfigurationError(f"[adapter]: {error}") from None
     lora.freeze(model)
+    lora.require_only_adapters(model)
     if config.model.adapter_path is not None:
         layout.load(Path(config.model.adapter_path), model)
 
@@ -125,7 +130,7 @@ class Run:
         self.position, self.complaints = self._restore()
         self.resumed = [self.position.step] if resume else []
         self.last: dict[str, Any] = {}
-        self.bounds = numbers.bounds(algorithm)
+        self.clip = numbers.bounds(algorithm), numbers.level(algorithm)
         storage.write(self.folder / "config.json", json.dumps(self.settings, indent=2, sort_keys=True).encode() + b"\n")
         self.files = {name: lines.Lines(self.folder / f"{name}.jsonl") for name in FILES}
 
@@ -147,7 +152,8 @@ class Run:
                 self._step(callbacks)
         digest = models.digest(layout.parameters(self.model))
         self._finish()
-        return Summary(self.folder, self.position.step, self.last, digest, self.complaints)
+        first = lines.read(self.folder / "metrics.jsonl")[0]
+        return Summary(self.folder, self.position.step, self.last, digest, self.complaints, first)
 
     def _places(self, offset: int, count: int) -> list[int]:
         data = self.config.data
@@ -166,7 +172,7 @@ class Run:
         self.position = state.Position(
             number, self.position.taken + generation.taken, self.position.round + generation.rounds
         )
-        self.last = dict(lines.plain(numbers.of_step(generation, learned, self.names, rate, self.bounds)))
+        self.last = dict(lines.plain(numbers.of_step(generation, learned, self.names, rate, *self.clip)))
         self.files["metrics"].write({"step": number, **self.last})
         times = numbers.of_time(self.clock.read(), generation)
         self.files["timings"].write({"step": number, **times})
@@ -196,7 +202,9 @@ class Run:
         made = evaluate.generations(self.model, self.validation, self.config.loop.prompts_per_step, number)
         offline = self.config.data.offline
         found = (
-            evaluate.margins(self.model, made, self.config.scoring_temperature())
+            evaluate.margins(
+                self.model, made, self.config.scoring_temperature(), head_rows=self.config.loop.head_rows or None
+            )
             if offline
             else evaluate.numbers(made, self.names)
         )
@@ -220,7 +228,14 @@ class Run:
     def _finish(self) -> None:
         """Write what is known at the end only."""
         paths = self.source.paths | (self.validation.paths if self.validation else set())
-        audit.write(self.folder, self.facts, model=self.model, rollout_paths=paths, resumed=self.resumed)
+        audit.write(
+            self.folder,
+            self.facts,
+            model=self.model,
+            rollout_paths=paths,
+            head_calls=self.engine.head_calls,
+            resumed=self.resumed,
+        )
         if self.config.output.fused and not (self.folder / "fused").exists():
             export.fused(self.model, self.tokenizer, self.path, self.folder / "fused")
 

@@ -4,6 +4,11 @@ A step's peak is weights + adapters with their optimizer + the larger of rollout
 backward pass, logits). The terms are physical: shapes times bytes. Four counts of copies are not known from shapes; they were
 chosen once, as halves, so that the four peaks measured on an Apple M4 Max (semantics.md, "Memory preflight anchors") come out
 within 3%. A gigabyte is 1e9 bytes.
+
+With checkpointed layers the update holds the states between the layers, all that one layer keeps (computed again), and what that
+layer's backward pass works with, which is the largest of three, one after the other: the feed-forward part's `MLP_WORKING` arrays,
+attention's gradients of its scores and projections, and linear attention's states. Without checkpointing the half copy in
+`ACTIVATION_COPIES` covers the first two: of many layers that are kept one layer's working set is a small part.
 """
 
 import json
@@ -18,6 +23,14 @@ STATES_KEPT: Final = 2.0
 """States of linear attention that each token of each such layer keeps for the backward pass: before and after its decay."""
 STATES_WORKING: Final = 4.0
 """States per token that the one layer holds besides whose backward pass is running."""
+MLP_WORKING: Final = 12
+"""Arrays as wide as the feed-forward part that its backward pass holds besides what is kept. Of gate and of up each: the matrix's
+output, the low-rank product and the scaled one (6); the gradient of their product, by the matrix and by the adapter, and the
+sum (3); the gradients of gate, of its activation and of up (3)."""
+PROJECTION_WORKING: Final = 2
+"""Arrays as wide as each projection of attention that its backward pass holds: the low-rank product and the gradient."""
+SCORE_WORKING: Final = 2
+"""Float32 arrays of scores that it holds: the gradients of the probabilities and of the scores."""
 ACTIVATION_COPIES: Final = 1.5
 """Per activation of the forward pass: itself, and half for what adapters and casts add."""
 SCORE_COPIES: Final = 1.0
@@ -162,12 +175,24 @@ def _layer_bytes(m: Shape, sequence: int) -> tuple[float, float]:
     return scale * (attention + mlp) + SCORE_COPIES * 4 * m.heads * sequence, scale * (linear + mlp)
 
 
+def _working_bytes(m: Shape, sequence: int) -> tuple[float, float]:
+    """Bytes per token that the backward pass of one attention and of one feed-forward part holds besides what is kept."""
+    queries, keys = m.heads * m.head_dim, m.kv_heads * m.head_dim
+    projections = PROJECTION_WORKING * m.activation_bytes * (2 * queries + 2 * keys)
+    inner = m.active_experts * m.expert_intermediate or m.intermediate
+    return projections + SCORE_WORKING * 4 * m.heads * sequence, MLP_WORKING * m.activation_bytes * inner
+
+
 def _activations(m: Shape, plan: Plan) -> float:
     sequence = plan.prompt + plan.completion
     attention, linear = _layer_bytes(m, sequence)
     if plan.checkpoint:
-        working = linear + (STATES_KEPT + STATES_WORKING) * m.state_bytes if m.linear_layers else 0.0
-        token = max(attention, working) + m.layers * m.hidden * m.activation_bytes
+        of_attention, of_mlp = _working_bytes(m, sequence)
+        working = attention + max(of_attention, of_mlp)
+        if m.linear_layers:
+            of_states = max(STATES_WORKING * m.state_bytes, of_mlp)
+            working = max(working, linear + STATES_KEPT * m.state_bytes + of_states)
+        token = working + m.layers * m.hidden * m.activation_bytes
     else:
         token = (m.layers - m.linear_layers) * attention + m.linear_layers * (linear + STATES_KEPT * m.state_bytes)
         token += STATES_WORKING * m.state_bytes if m.linear_layers else 0.0

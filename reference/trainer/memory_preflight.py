@@ -43,7 +43,12 @@ KNOWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "quantization": {"bits": 4, "group_size": 64},
     },
 }
-"""What the config.json of the measured models says of their shape, so that a run can be planned before they are fetched."""
+"""What the config.json of the measured models says of their shape, so that a run can be planned before they are fetched.
+
+Sources: Qwen3-0.6B's and Qwen3.5-9B's model cards. The latter's: 32 layers of width 4096, three of gated delta net (32 value and
+16 key heads of 128) to one of gated attention (16 query and 4 key heads of 256), feed-forward 12288, vocabulary 248320. That
+its head is not tied follows from the 8.95e9 parameters: a tied one would make it 7.9e9.
+"""
 
 
 def shape(config: Config) -> memory.Shape:

@@ -1,10 +1,11 @@
-"""Models by spec: a recipe of `reference.tiny`, or a folder or Hugging Face id; loaded once in a process."""
+"""Models by spec: a recipe of `reference.tiny`, perhaps warmed up, or a folder or Hugging Face id; loaded once in a process."""
 
 import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -15,6 +16,7 @@ from mlx.utils import tree_flatten, tree_map, tree_unflatten
 from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
 
 from reference import tiny
+from reference.trainer import warmup
 from reference.trainer.adapters import layers
 
 
@@ -30,8 +32,10 @@ class Loaded:
 def load(spec: Mapping[str, Any]) -> Loaded:
     """The model of a spec, the same object for the same spec: `{"path": ...}` or a recipe of `reference.tiny`.
 
+    With a recipe, `warmup` is a table of `warmup.Recipe` without its model: the supervised steps that the model has behind it.
+
     Raises:
-        ValueError: the spec has `path` and other keys, or keys unknown to `reference.tiny`.
+        ValueError: the spec has `path` and other keys, or keys unknown to `reference.tiny` or `warmup.Recipe`.
     """
     return _load(json.dumps(dict(spec), sort_keys=True))
 
@@ -49,10 +53,18 @@ def forget() -> None:
 
 def _path(spec: Mapping[str, Any]) -> str:
     if "path" not in spec:
-        return str(tiny.build(spec))
+        return str(_warmed(spec) if "warmup" in spec else tiny.build(spec))
     if len(spec) > 1:
         raise ValueError(f"a model spec with 'path' has no other keys, found {sorted(spec)}")
     return str(spec["path"])
+
+
+def _warmed(spec: Mapping[str, Any]) -> Path:
+    recipe = {key: value for key, value in spec.items() if key != "warmup"}
+    known = {field.name for field in fields(warmup.Recipe)} - {"model"}
+    if unknown := sorted(set(spec["warmup"]) - known):
+        raise ValueError(f"unknown keys {unknown} in 'warmup', known are {sorted(known)}")
+    return warmup.build(warmup.Recipe(model=recipe, **spec["warmup"]))
 
 
 @functools.lru_cache(maxsize=4)

@@ -54,6 +54,11 @@ class TestMistakes:
             (["check", "--out", "/proc/nowhere"], "cannot write results"),
             (["check", "--out", "x", "--record"], "give one of them"),
             (["check", "--seed", "-1"], "--seed"),
+            (["check", "--shard", "6/5"], "must be INDEX/COUNT with 1 <= INDEX <= COUNT, such as 2/5"),
+            (["check", "--resume", "none.jsonl"], "cannot write results to none.jsonl: No such file"),
+            (["check", "--resume", "."], "Is a directory; name the file of an interrupted run"),
+            (["check", "--resume", "x.jsonl", "--out", "o"], "leave out --out and --record"),
+            (["merge", "none.jsonl"], "cannot read none.jsonl"),
             (["explain", "no-such-gate"], "no gate matches"),
             (["report"], "needs at least one"),
             (["report", "none.jsonl"], "cannot read none.jsonl"),
@@ -177,7 +182,9 @@ class TestOthers:
         for words in ("Question", "Schulman", "because k·2u·S", "kl.k3-expm1-minus-d", "seen in: rlox 1.2"):
             assert words in text
 
-    @pytest.mark.parametrize("verb", ["check", "list", "explain", "prove", "report", "replay", "ops", "init", "peers"])
+    @pytest.mark.parametrize(
+        "verb", ["check", "list", "explain", "prove", "report", "merge", "replay", "ops", "init", "peers"]
+    )
     def test_help_has_examples(self, tmp_path: Path, verb: str) -> None:
         """Every verb's help names its options, and shows examples."""
         verbs = [verb, "sync"] if verb == "peers" else [verb]

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from doubles import DOUBLE, make_gate
 
-from gates.model import Case, ConfigurationError, Evidence, Mutant, Subject, Trial
-from gates.proof import disturb, sensitivities, try_mutants
+from gates.model import Bound, Case, ConfigurationError, Evidence, Mutant, Subject, Trial
+from gates.proof import disturb, least, same, sensitivities, try_mutants
 from gates.protocol import Worker
 from gates.registry import FAMILIES, Registry, load
-from gates.runner import Options
+from gates.runner import Options, plan, run
 
 Maker = Callable[..., Subject]
 HEAD = """
@@ -52,10 +52,40 @@ class TestMutants:
         assert state == "caught"
         assert reason.startswith("y is 0.5, must be <= 1e-12")
 
-    def test_a_harmless_mistake_is_missed(self, subject: Maker) -> None:
-        """A mutant that the gate does not notice is missed, not caught."""
+    def test_a_mistake_that_changes_no_output_is_equivalent(self, subject: Maker) -> None:
+        """A mutant whose outputs are the host's own proves nothing of a gate, and the reason says so."""
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "same")
+        assert state == "equivalent"
+        assert "no output differs" in reason
+
+    def test_a_gate_that_cannot_fail_is_found_out(self, subject: Maker) -> None:
+        """A gate whose limit nothing exceeds misses a mutant that does change the output."""
+        blind = {"y": Bound("derived", "planted", 1e9)}
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", bounds=blind)
         assert (state, reason) == ("missed", "g does not fail: pass")
+
+    def test_a_gate_with_an_empty_denominator_is_found_out(self, subject: Maker) -> None:
+        """A mean over no elements is NaN, which no relation holds of: the truth fails, and no proof is begun."""
+
+        def check(t: Trial) -> Iterator[Evidence]:
+            wrong = np.abs(t.got(DOUBLE, **t.inputs)["y"] - 2 * t.inputs["x"])
+            chosen = wrong[np.zeros(len(wrong), bool)]
+            yield t.number("y", float(np.float64(chosen.sum()) / max(chosen.size, 0) if chosen.size else np.nan), "<=")
+
+        right = subject("return {'y': 2 * x}")
+        (judged,) = run(plan([make_gate(check=check)], [right], quick=False), Options())
+        assert (judged.verdict.status, judged.verdict.cause) == ("fail", "bound")
+
+    def test_a_gate_that_measures_nothing_is_an_error(self, subject: Maker) -> None:
+        """A gate that yields no claim errs on the truth and catches no mutant."""
+
+        def check(t: Trial) -> Iterator[Evidence]:
+            t.got(DOUBLE, **t.inputs)
+            yield t.signal("rows", 1.0, ">", 0)
+
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", check=check)
+        assert state == "missed"
+        assert "measured nothing" in reason
 
     def test_a_seam_that_never_ran_is_an_error(self, subject: Maker) -> None:
         """A mutant of a function that nobody calls proves nothing."""
@@ -78,8 +108,8 @@ class TestMutants:
 
     def test_an_error_is_no_catch(self, subject: Maker) -> None:
         """A gate that errs for want of a signal does not catch."""
-        zeros = Case("zeros", lambda rng: {"x": np.zeros(3)})
-        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", cases=(zeros,))
+        faint = Case("faint", lambda rng: {"x": np.full(3, 0.1)})
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", cases=(faint,))
         assert state == "missed"
         assert "error" in reason
 
@@ -95,7 +125,7 @@ class TestSensitivity:
     """The least relative error that a gate notices."""
 
     def test_it_is_the_step_above_the_limit(self, subject: Maker) -> None:
-        """A limit of 1e-5 notices 1e-4 and not 1e-6; at 1e-5 itself rounding decides."""
+        """A limit of 3e-5 notices 4e-5, which is the next step above it."""
         gate = make_gate()
         gate = replace(gate, bounds={"y": replace(gate.bounds["y"], limit=3e-5)})
         right = subject("return {'y': 2 * x}")
@@ -104,7 +134,35 @@ class TestSensitivity:
             (found,) = sensitivities(gate, right, Options(), worker)
         finally:
             worker.close()
-        assert found.noticed == pytest.approx(1e-4)
+        assert found.noticed is not None
+        assert 3e-5 < found.noticed < 4.1e-5
+
+    @pytest.mark.parametrize(
+        ("limit", "expected"), [(0.2, None), (0.05, 0.0667), (1e-30, 1e-10), (3e-7, 4e-7)], ids=str
+    )
+    def test_bisection(self, limit: float, expected: float | None) -> None:
+        """The least error is found to a third; none and all are said as such."""
+        found = least(lambda power: 10.0**power > limit)
+        assert found == (expected if expected is None else pytest.approx(expected, rel=0.34))
+        assert found is None or found > limit
+
+    @pytest.mark.parametrize(
+        ("a", "b", "expected"),
+        [
+            (np.array([np.nan]), np.array([np.nan]), True),
+            (np.array([0.0]), np.array([-0.0]), False),
+            (np.zeros(2), np.zeros(2, np.float32), False),
+            ({"y": [1, float("nan")]}, {"y": [1, float("nan")]}, True),
+            ({"y": 1}, {"x": 1}, False),
+            ([1, 2], [1], False),
+            ("a", "a", True),
+            (1, 1.0, False),
+        ],
+        ids=str,
+    )
+    def test_outcomes_are_compared_to_the_bit(self, a: Any, b: Any, expected: bool) -> None:
+        """NaN equals NaN, −0 is not 0, another dtype is another value."""
+        assert same(a, b) is expected
 
     @pytest.mark.parametrize(
         ("value", "expected"),

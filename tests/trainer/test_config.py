@@ -34,6 +34,10 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
         ({"data": {"path": "x"}}, "data of kind 'sums' has no path"),
         ({"data": {"system_prompt": "x"}}, "system_prompt needs chat = true"),
         ({"model": {"path": "a/b", "tiny": {"hidden": 8}}}, "both name a model"),
+        ({"model": {"path": "a/b", "warmup": {}}}, "'warmup' makes a tiny model; remove it, or 'path'"),
+        ({"model": {"warmup": {"step": 3}}}, "section [model.warmup] has no 'step', did you mean 'steps'"),
+        ({"model": {"warmup": {"wrong": 1.0}}}, "model.warmup.wrong: Input should be less than 1, found 1.0"),
+        ({"loop": {"head_rows": -1}}, "loop.head_rows: Input should be greater than or equal to 0, found -1"),
         ({"loop": {"minibatches": 9}}, "loop.minibatches is 9, must be at most loop.prompts_per_step = 4"),
         ({"loop": {"evaluate_every_steps": 2}}, "needs data.validation_rows >= 1"),
         (
@@ -42,6 +46,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
         ),
         ({"algorithm": {"old_logprobs": "stored"}, "rollout": {"temperature": 0.0}}, "needs rollout.temperature > 0"),
         ({"algorithm": {"old_logprobs": "stored"}, "rollout": {"kv_bits": 8}}, "remove rollout.kv_bits"),
+        ({"rollout": {"kv_bits": 8, "path": "batched"}}, "one of auto, cached, prefix, found 'batched'"),
     ],
     ids=lambda value: str(value)[:50] if isinstance(value, dict) else "",
 )

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import runs
+from pydantic import BaseModel
 
 from reference.trainer.config import functions, read, sections
 from reference.trainer.config.errors import TrainerError
@@ -41,11 +42,21 @@ SEEN: dict[str, Callable[[Path], Any]] = {
     "targets": lambda folder: json.loads((folder / "used.json").read_text())["adapter"]["targets"],
     "adapters": lambda folder: json.loads((folder / "used.json").read_text())["end"]["adapter_digest"],
     "start": lambda folder: json.loads((folder / "used.json").read_text())["adapter"]["start_digest"],
+    "base": lambda folder: json.loads((folder / "used.json").read_text())["model"]["base_digest"],
+    "head": lambda folder: json.loads((folder / "used.json").read_text())["head_calls"],
 }
 MORE = {"loop": {"steps": 3, "evaluate_every_steps": 0}}
-FILTERED = {"rollout": {"top_k": 5}}
+WARMED = {"model": {"warmup": {"problems": 6, "steps": 2, "rows": 3}}}
 KEYS = [
     Key("model.tiny", {"hidden": 32, "seed": 1}),
+    Key("model.warmup", {"problems": 6, "steps": 2, "rows": 3}, "base"),
+    Key("model.warmup.problems", 7, "base", with_=WARMED),
+    Key("model.warmup.steps", 3, "base", with_=WARMED),
+    Key("model.warmup.rows", 4, "base", with_=WARMED),
+    Key("model.warmup.learning_rate", 1e-3, "base", with_=WARMED),
+    Key("model.warmup.wrong", 0.0, "base", with_=WARMED),
+    Key("model.warmup.seed", 1, "base", with_=WARMED),
+    Key("model.warmup.data_seed", 1, "base", with_=WARMED),
     Key("adapter.kind", "dora", "targets_kind"),
     Key("adapter.rank", 3),
     Key("adapter.scale", 3.0),
@@ -107,6 +118,7 @@ KEYS = [
     Key("loop.prompts_per_step", 3),
     Key("loop.iterations", 2),
     Key("loop.minibatches", 2),
+    Key("loop.head_rows", 5, "head"),
     Key("loop.evaluate_every_steps", 1, "evaluations"),
     Key("rewards.functions", [{"name": "regex", "pattern": "[aeiou]"}]),
     Key("output.checkpoint_every_steps", 3, "files", with_=MORE),
@@ -146,8 +158,21 @@ def _run(folder: Path, extra: dict[str, dict[str, Any]]) -> None:
     runs.train(runs.config(folder, **joined))
 
 
-def _over(left: dict[str, dict[str, Any]], right: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {name: {**left.get(name, {}), **right.get(name, {})} for name in left | right}
+def _set(tables: dict[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """The tables with this value at this path, everything beside it kept."""
+    name, *rest = path
+    return {**tables, name: _set(tables.get(name, {}), rest, value) if rest else value}
+
+
+def _keys(section: type[BaseModel], prefix: str) -> set[str]:
+    """Every key of a section and, after another dot, of the sections inside it."""
+    found: set[str] = set()
+    for key, info in section.model_fields.items():
+        found.add(f"{prefix}.{key}")
+        for kind in (info.annotation, *get_args(info.annotation)):
+            if isinstance(kind, type) and issubclass(kind, sections.Section):
+                found |= _keys(kind, f"{prefix}.{key}")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -168,19 +193,18 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, dict[
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
 def test_a_key_has_an_effect(tmp_path: Path, plain: Callable[..., Path], key: Key) -> None:
     """The same run with this key alone changed shows something else."""
-    section, _, name = key.name.partition(".")
-    _run(tmp_path / "run", _over(key.with_, {section: {name: key.value}}))
+    _run(tmp_path / "run", _set(key.with_, key.name.split("."), key.value))
     before, after = SEEN[key.seen](plain(key.with_)), SEEN[key.seen](tmp_path / "run")
     assert before != after
 
 
 def test_no_key_is_forgotten() -> None:
     """Every key of every section is in the table above, or its test is named; and no entry is stale."""
-    every = {
-        f"{name}.{key}"
-        for name, info in read.Config.model_fields.items()
-        for key in info.annotation.model_fields  # type: ignore[union-attr]  # every section is a class
-    }
+    every: set[str] = set()
+    for name, info in read.Config.model_fields.items():
+        assert isinstance(info.annotation, type)
+        assert issubclass(info.annotation, sections.Section)
+        every |= _keys(info.annotation, name)
     assert every == {key.name for key in KEYS} | set(ELSEWHERE)
     assert issubclass(functions.Rewards, sections.Section)
 
@@ -201,6 +225,17 @@ def test_checkpointing_changes_no_number(tmp_path: Path, plain: Callable[..., Pa
     (once,), (twice,) = runs.lines(plain({})), runs.lines(tmp_path / "run")
     assert once["gradient_norm"] == pytest.approx(twice["gradient_norm"], rel=1e-4)
     assert once["gradient_norm"] > 1e-4
+
+
+def test_a_head_in_pieces_changes_no_number(tmp_path: Path, plain: Callable[..., Path]) -> None:
+    """Five scored tokens at a time, the last piece shorter: the loss and its gradient to rounding, in so many calls."""
+    _run(tmp_path / "run", {"loop": {"head_rows": 5}})
+    (whole,), (pieces,) = runs.lines(plain({})), runs.lines(tmp_path / "run")
+    for name in ("loss", "gradient_norm", "loss_kl"):
+        assert pieces[name] == pytest.approx(whole[name], rel=1e-4, abs=1e-7), name
+    tokens = round(whole["length_mean"] * 8)  # two prompts, four completions each
+    assert SEEN["head"](plain({})) == 1
+    assert SEEN["head"](tmp_path / "run") == -(-tokens // 5)
 
 
 def test_the_project_of_wandb_is_passed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -359,3 +359,17 @@ def test_a_model_is_left_as_it_was(tmp_path: Path) -> None:
     model = models.load({"hidden": 32}).model
     assert not lora.adapters(model)
     assert models.digest(models.base_parameters(model)) == before
+
+
+def test_a_stray_parameter_stops_a_run_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If freezing left a norm of the base trainable, no step is made, and the parameter is named."""
+    freeze = lora.freeze
+
+    def half(model: Any) -> None:
+        freeze(model)
+        model.layers[0].input_layernorm.unfreeze()
+
+    monkeypatch.setattr(lora, "freeze", half)
+    with pytest.raises(ValueError, match=r"only adapters may train, these would too: .*input_layernorm\.weight"):
+        runs.train(runs.config(tmp_path / "run", model={"tiny": {"hidden": 32, "seed": 77}}))
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()

@@ -1,6 +1,7 @@
 """Metrics: what the numbers of a step are, and where they go."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import runs
 
 from reference.oracle import ratio as oracle
-from reference.trainer.algorithms import protocol
+from reference.trainer.algorithms import protocol, registry
 from reference.trainer.config import sections
 from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.data.prompts import Prompt
@@ -103,6 +104,41 @@ def test_ratios_are_the_oracles() -> None:
     assert found["ratio_clipped_high"] == pytest.approx(float(((np.exp(d) > 1.3) & (gains > 0)).mean()))
     assert found["entropy_sampled"] == pytest.approx(-float(GENERATION.tempered[mask].mean()))
     assert oracle.__name__.endswith("ratio")
+
+
+@pytest.mark.parametrize(
+    ("name", "widths", "level"),
+    [
+        ("grpo", (0.2, 0.2), "token"),
+        ("gspo", (3e-4, 4e-4), "seq_mean"),
+        ("gspo-token", (3e-4, 4e-4), "seq_mean"),
+        ("luspo", (3e-4, 4e-4), "seq_mean"),
+        ("gmpo", (1 - math.exp(-0.4), math.exp(0.4) - 1), "token"),
+        ("cispo", (1.0, 0.28), "token"),
+        ("rloo", (0.2, 0.2), "token"),
+    ],
+)
+def test_the_clip_of_an_algorithm(name: str, widths: tuple[float, float], level: str) -> None:
+    """Shares are counted with the widths of the loss and at its level; GMPO's are in nats, CISPO has a cap only, RLOO nothing and gets 0.2."""
+    algorithm = registry.create(name, {})
+    assert numbers.bounds(algorithm) == pytest.approx(widths)
+    assert numbers.level(algorithm) == level
+
+
+def test_a_clip_of_completions_counts_their_mean_ratio() -> None:
+    """Log-ratios +1 and -1 in a row: its mean ratio is 1, so no clip acts; a row of +0.4 and 0 has exp(0.2), outside 10%."""
+    old = np.full((4, 3), -2.0, np.float32)
+    moved = np.array([[1, -1, 0], [0, 0, 0], [0.4, 0, 0], [0, 0, 0]], np.float32)
+    learned = Learned(np.array([1, -1, 1, -1], np.float32), policy=old + moved, old=old)
+    by_token = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.1, 0.1))
+    by_row = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.1, 0.1), "seq_mean")
+    # rows have 3, 1, 2 and 3 tokens
+    assert by_token["ratio_outside_high"] == pytest.approx(2 / 9)
+    assert by_token["ratio_outside_low"] == pytest.approx(1 / 9)
+    assert by_row["ratio_outside_high"] == pytest.approx(2 / 9)
+    assert by_row["ratio_clipped_high"] == pytest.approx(2 / 9)
+    assert by_row["ratio_outside_low"] == 0
+    assert by_row["ratio_mean"] == by_token["ratio_mean"]
 
 
 def test_a_clock_adds_up_and_starts_again() -> None:

@@ -191,6 +191,13 @@ class TestUser:
         with pytest.raises(ValueError, match=words):
             user.load(where)
 
+    def test_a_file_named_like_a_module_is_pointed_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A module of the current folder is not importable by the installed command; its file is."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "own_reward.py").write_text("")
+        with pytest.raises(ValueError, match=r"write '\./own_reward\.py:f'"):
+            user.load("own_reward:f")
+
 
 class TestCombination:
     """Columns, weights and blame."""

@@ -7,12 +7,25 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlx.utils import tree_map, tree_map_with_path
+from mlx_lm.models import cache as mlx_caches
 
 from reference import sums
 from reference.oracle import sampling as oracle
 from reference.trainer import lora, rollout, sampling
 from reference.trainer import model as models
-from reference.trainer.rollout import batched, cached, caches, compiled, decode, fixed, naive, prefix, sampler, table
+from reference.trainer.rollout import (
+    batched,
+    cached,
+    caches,
+    compiled,
+    decode,
+    fixed,
+    naive,
+    prefix,
+    quantised,
+    sampler,
+    table,
+)
 
 ADAPTER = {"rank": 2, "scale": 2.0, "seed": 1, "b_std": 0.1}
 EOS = np.arange(20, 44)
@@ -242,7 +255,7 @@ class TestWork:
         monkeypatch.setattr(decode.mx, "eval", lambda *_: pytest.fail("another evaluation"))
         run = path.rollout(_model(), _request(rows=np.array([[1, j] for j in range(4)]), record_logits=False))
         steps = int(run.lengths.max())
-        assert events == ["read", "send", "write"] * (steps - 1) + ["read", "write"]
+        assert events == ["send", *["read", "send", "write"] * (steps - 1), "read", "write"]
 
     def test_logits_are_read_where_they_lie(self) -> None:
         """The host's view of float32 logits owns no memory; bfloat16 is converted."""
@@ -256,6 +269,26 @@ class TestWork:
         sizes = [width(None, live) for live in range(1, 513)]  # type: ignore[arg-type]  # no state is read
         assert all(live <= size < 2 * live for live, size in enumerate(sizes, 1))
         assert sorted(set(sizes)) == [1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256, 512]
+
+    def test_a_step_is_built_before_its_tokens_are_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Every graph but those after a compaction is built ahead, and one that is dropped leaves no trace."""
+        model, request = _model(), _request()
+        prefilled = caches.together(model, request.prompts)
+        early, late = (compiled.Compiled(model, prefilled, np.array([0, 0, 1])) for _ in range(2))
+        built: list[int] = []
+        make = compiled.Compiled._built
+        monkeypatch.setattr(compiled.Compiled, "_built", lambda self: built.append(id(self)) or make(self))
+        for tokens in ([5, 6, 7], [8, 9, 10]):
+            early.ahead()
+            count = len(built)
+            ours = np.array(early.step(np.array(tokens, np.int32)))
+            assert len(built) == count
+            np.testing.assert_array_equal(ours, np.array(late.step(np.array(tokens, np.int32))))
+        early.ahead()
+        for steps in (early, late):
+            steps.keep(np.array([2, 0]))
+        last = [np.array(steps.step(np.array([1, 2], np.int32))) for steps in (early, late)]
+        np.testing.assert_array_equal(*last)
 
     def test_buffers_grow_when_they_are_full(self) -> None:
         """No column that attention pays for is more than a block beyond the last one that is written."""
@@ -325,14 +358,13 @@ class TestQuantised:
             ("naive", {"kv_bits": 8}, WIDE, NotImplementedError),
             ("batched", {"kv_bits": 8}, WIDE, NotImplementedError),
             ("prefix", {"kv_bits": 8}, {}, ValueError),
-            ("prefix", {"kv_bits": 8}, {"family": "gemma3_text", **WIDE}, NotImplementedError),
         ],
-        ids=["naive", "batched", "narrow-heads", "rotating"],
+        ids=["naive", "batched", "narrow-heads"],
     )
     def test_what_cannot_be_quantised_is_said(
         self, path: str, changes: dict[str, int], spec: dict[str, Any], error: type[Exception]
     ) -> None:
-        """Paths without quantised caches, heads that 32 does not divide, and windows."""
+        """Paths without quantised caches, and heads that 32 does not divide."""
         with pytest.raises(error, match=r"kv_bits|quantised"):
             rollout.run(_model(**spec), _request(**changes), path)
 
@@ -345,3 +377,17 @@ class TestQuantised:
         """A hybrid's attention is quantised, its recurrent state is not, and its tokens come out."""
         run = rollout.run(_model(family="qwen3_next", **WIDE), _request(kv_bits=8), "prefix")
         assert (run.lengths > 0).all()
+
+    def test_a_model_without_a_plain_cache_is_said(self) -> None:
+        """Where there are windows only, nothing would be in fewer bits."""
+        windows = caches.Prefilled([mlx_caches.RotatingKVCache(8)], mx.zeros((1, 2)), np.zeros(1, np.int64))
+        with pytest.raises(NotImplementedError, match="no plain KVCache"):
+            quantised.stored(windows, 8)
+
+    def test_windows_are_not_quantised(self) -> None:
+        """A sliding window's cache stays as it is; the full attention beside it is quantised, and ragged prompts come out."""
+        run = rollout.run(_model(family="gemma3_text", **WIDE), _request(kv_bits=8))
+        exact = rollout.run(_model(family="gemma3_text", **WIDE), _request(), "prefix")
+        assert (run.lengths > 0).all()
+        assert run.path == "prefix"
+        assert not np.array_equal(run.behaviour, exact.behaviour)

@@ -9,6 +9,7 @@ import mlx_lm
 import pytest
 
 from reference import tiny
+from reference.trainer import model as models
 from reference.trainer import warmup
 
 SHORT = warmup.Recipe(problems=8, steps=3, rows=4)
@@ -83,3 +84,10 @@ class TestBuild:
         """Refused with the value."""
         with pytest.raises(ValueError, match=words):
             warmup.Recipe(**wrong)  # type: ignore[arg-type]  # of the wrong value on purpose
+
+    def test_a_spec_with_a_warm_up_is_the_recipes_model(self) -> None:
+        """`model.load` builds it, from the same cache; a key that no recipe has is named."""
+        loaded = models.load({"warmup": {"problems": 8, "steps": 3, "rows": 4}, **warmup.MODEL})
+        assert loaded.path == str(warmup.build(SHORT))
+        with pytest.raises(ValueError, match=r"unknown keys \['step'\] in 'warmup', known are \['data_seed'"):
+            models.load({"warmup": {"step": 3}})

@@ -39,17 +39,17 @@ def rows():
             old=REFERENCE[None],
         ),
         _row("selective_log_softmax", "selective_log_softmax(logits, ids)", _logprobs, logits=LOGITS, ids=IDS),
-        _row("pack_sequences", "pack_sequences(lengths, 8)", _packed, goal=None, lengths=LENGTHS),
+        _row("pack_sequences", "pack_sequences(lengths, 8)", _packed, lengths=LENGTHS),
     ]
 
 
-def _row(function, statement, verify, goal=GOAL_US, **names):
+def _row(function, statement, verify, **names):
     def ours():
         import rlkernels
 
         return Side(statement, {function: getattr(rlkernels, function), **names}, verify)
 
-    return Row(OP, statement, "", ours, needs=(function,), goal=goal, quick=True)
+    return Row(OP, statement, "", ours, needs=(function,), goal=GOAL_US, quick=True)
 
 
 def _advantages(got):

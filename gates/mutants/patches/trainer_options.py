@@ -80,3 +80,21 @@ def without_buffer(original: Fn) -> Fn:
     return lambda lengths, limit, _: (
         np.where(np.asarray(lengths) >= limit, -1.0, 0.0) + 0.0 * original(lengths, limit, 1)
     )
+
+
+def swap_the_stages(original: Fn) -> Fn:
+    """Use the batch's ddof and epsilon in the groups, and the groups' over the batch."""
+
+    def mistaken(*arguments: Any, group: Any, batch: Any) -> Any:
+        return original(*arguments, group=batch, batch=group)
+
+    return mistaken
+
+
+def reverse_the_ratio(original: Fn) -> Fn:
+    """Report how far the old policy is from the new one."""
+
+    def mistaken(policy: Any, behaviour: Any, *rest: Any, **more: Any) -> Any:
+        return original(behaviour, policy, *rest, **more)
+
+    return mistaken

@@ -22,7 +22,14 @@ def of_rewards(rewards: Rewards, settings: Settings, *, old_kl: NDArray[np.float
         ValueError: the KL is in the reward and `old_kl` is missing, or belongs to a reward that is split into functions.
     """
     if settings.advantage == "normalise-then-sum":
-        return _normalised_then_summed(rewards, settings)
+        if settings.kl_in_reward and settings.beta > 0:
+            raise ValueError(
+                "kl_in_reward has no place among rewards that are normalised one by one; use advantage 'group'"
+            )
+        ddof, epsilon = settings.advantage_ddof, settings.advantage_epsilon
+        return normalised_then_summed(
+            rewards.values, rewards.weights, rewards.group_size, group=(ddof, epsilon), batch=(ddof, epsilon)
+        )
     return grouped(penalised(rewards.total(), settings, old_kl), rewards.group_size, settings)
 
 
@@ -51,21 +58,28 @@ def grouped(totals: NDArray[np.float64], group_size: int, settings: Settings) ->
     return np.asarray(values).astype(np.float32)
 
 
-def _normalised_then_summed(rewards: Rewards, settings: Settings) -> NDArray[np.float32]:
-    if settings.kl_in_reward and settings.beta > 0:
-        raise ValueError(
-            "kl_in_reward has no place among rewards that are normalised one by one; use advantage 'group'"
-        )
-    values = _kernels().normalise_then_sum(
-        np.ascontiguousarray(rewards.values, np.float64),
-        np.ascontiguousarray(rewards.weights, np.float64),
-        rewards.group_size,
-        group_ddof=settings.advantage_ddof,
-        group_eps=settings.advantage_epsilon,
-        batch_ddof=settings.advantage_ddof,
-        batch_eps=settings.advantage_epsilon,
+def normalised_then_summed(
+    values: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    group_size: int,
+    *,
+    group: tuple[int, float],
+    batch: tuple[int, float],
+) -> NDArray[np.float32]:
+    """The advantages (R,) of rewards (R, F): z-scores in each group, summed by weights (F,), z-scored over the batch.
+
+    `group` and `batch` are the (ddof, epsilon) of either stage; epsilon is added to the deviation.
+    """
+    found = _kernels().normalise_then_sum(
+        np.ascontiguousarray(values, np.float64),
+        np.ascontiguousarray(weights, np.float64),
+        group_size,
+        group_ddof=group[0],
+        group_eps=group[1],
+        batch_ddof=batch[0],
+        batch_eps=batch[1],
     )
-    return np.asarray(values).astype(np.float32)
+    return np.asarray(found).astype(np.float32)
 
 
 def _kernels() -> Any:

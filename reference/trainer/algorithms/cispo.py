@@ -37,6 +37,12 @@ class Cispo(objective.PolicyGradient):
     name = "cispo"
     settings: Settings
 
+    @property
+    def clip_widths(self) -> tuple[float, float]:
+        """No lower bound, for no ratio is below 0; a cap below 1 throttles from 1 on."""
+        s = self.settings
+        return 1.0, s.epsilon_high if s.bound == "relative" else max(s.epsilon_high - 1.0, 0.0)
+
     def surrogate(self, tokens: objective.Tokens) -> mx.array:
         """The loss of each token (B, T)."""
         s = self.settings

@@ -6,6 +6,8 @@ D = policy - old, and both widths are in log space. A clipped token keeps its pl
 its mean over the completion's tokens.
 """
 
+import math
+
 import mlx.core as mx
 from pydantic.dataclasses import dataclass
 
@@ -29,6 +31,11 @@ class Gmpo(objective.PolicyGradient):
     name = "gmpo"
     by_row = True
     settings: Settings
+
+    @property
+    def clip_widths(self) -> tuple[float, float]:
+        """The widths in nats as widths of the ratio."""
+        return -math.expm1(-self.settings.epsilon_low), math.expm1(self.settings.epsilon_high)
 
     def surrogate(self, tokens: objective.Tokens) -> mx.array:
         """The loss of each row (B, 1)."""

@@ -26,6 +26,7 @@ class Gspo(objective.PolicyGradient):
 
     name = "gspo"
     by_row = True
+    clip_level = "seq_mean"
     settings: options.Clipped
 
     def surrogate(self, tokens: objective.Tokens) -> mx.array:

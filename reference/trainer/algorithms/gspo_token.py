@@ -18,6 +18,7 @@ class GspoToken(objective.PolicyGradient):
     """The clipped surrogate of the completion's mean ratio, moved by each token alone."""
 
     name = "gspo-token"
+    clip_level = "seq_mean"
     settings: gspo.Settings
 
     def surrogate(self, tokens: objective.Tokens) -> mx.array:

@@ -7,13 +7,14 @@ that the top-entropy mask leaves out. Masked slots are selected away, never mult
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
 from reference.trainer.algorithms import advantages, aggregation, corrections, entropy, kl, pairs, ratio
-from reference.trainer.algorithms.options import Settings
+from reference.trainer.algorithms.options import Clipped, Settings
 from reference.trainer.algorithms.pairs import Pair
 from reference.trainer.algorithms.protocol import Loss, Rewards, Scored, Whole
 
@@ -39,6 +40,9 @@ class PolicyGradient:
     by_row = False
     """Whether a whole row has one ratio, one advantage and one off-policy weight; its loss stands once for each token."""
 
+    clip_level: Literal["token", "seq_mean"] = "token"
+    """Whose ratio a clip acts on, told to the metrics: the token's, or the mean one of its completion."""
+
     def __init__(self, settings: Settings) -> None:
         """Keep the settings; one weight for each token does not fit one ratio for a whole row."""
         self.settings = settings
@@ -46,6 +50,12 @@ class PolicyGradient:
             raise ValueError(
                 f"correction_level is 'token', must be 'seq_sum' for {self.name!r}: its rows have one ratio"
             )
+
+    @property
+    def clip_widths(self) -> tuple[float, float] | None:
+        """How far below and above 1 a ratio counts, told to the metrics; None where nothing is clipped."""
+        s = self.settings
+        return (s.epsilon_low, s.epsilon_high) if isinstance(s, Clipped) else None
 
     @property
     def needs_reference(self) -> bool:

@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
@@ -13,6 +13,9 @@ from pydantic import Field, ValidationError, model_validator
 from reference.trainer.algorithms import protocol
 from reference.trainer.config import errors, functions, sections
 from reference.trainer.config.errors import ConfigurationError
+
+QUANTISED: Final = ("auto", "cached", "prefix")
+"""Rollout paths whose keys and values may be in 8 or 4 bits; they hold one prompt's rows at a time."""
 
 
 class Config(sections.Section):
@@ -47,6 +50,11 @@ class Config(sections.Section):
             )
         if self.rollout.kv_bits is not None and self.algorithm.old_logprobs == "stored":
             raise ValueError("algorithm.old_logprobs = 'stored' needs exact log-probs; remove rollout.kv_bits")
+        if self.rollout.kv_bits is not None and self.rollout.path not in QUANTISED:
+            raise ValueError(
+                f"rollout.kv_bits needs rollout.path to be one of {', '.join(QUANTISED)}, found {self.rollout.path!r}: the "
+                "other paths have no quantised caches"
+            )
         if self.data.offline and (self.rollout.samples_per_prompt != 2 or self.algorithm.old_logprobs == "stored"):
             raise ValueError(
                 "data.chosen_column gives pairs that nobody sampled: set rollout.samples_per_prompt = 2 and "

@@ -18,11 +18,28 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+class Warmup(Section):
+    """Supervised steps on sums before a tiny model is used, as `reference.trainer.warmup` describes them: made once, then cached."""
+
+    problems: Number = 64
+    """The first different plain sums of the stream of `data_seed`, which `data.sums_seed` names too."""
+    steps: Number = 350
+    rows: Number = 64
+    """Sums that one step reads."""
+    learning_rate: Positive = 3e-3
+    wrong: Annotated[float, Field(ge=0, lt=1)] = 0.55
+    """The probability of reading a sum with a wrong answer: what is left for reinforcement learning to do."""
+    seed: Seed = 0
+    data_seed: Seed = 0
+
+
 class Model(Section):
     """Which model: `path`, a folder or Hugging Face id on this machine, or a recipe `tiny` of `reference.tiny`."""
 
     path: str | None = None
     tiny: dict[str, int | float | str] = Field(default_factory=dict)
+    warmup: Warmup | None = None
+    """Supervised steps of the tiny model before anything else, `{}` for the usual ones; none: random weights."""
     adapter_path: str | None = None
     checkpoint_layers: bool = False
     """Per-layer gradient checkpointing: activations are computed twice and kept for one layer at a time."""
@@ -31,11 +48,15 @@ class Model(Section):
     def _one_source(self) -> Self:
         if self.path is not None and self.tiny:
             raise ValueError("'path' and 'tiny' both name a model; give one of them")
+        if self.path is not None and self.warmup is not None:
+            raise ValueError("'warmup' makes a tiny model; remove it, or 'path'")
         return self
 
     def spec(self) -> dict[str, Any]:
         """The model as `reference.trainer.model.load` takes it."""
-        return {"path": self.path} if self.path is not None else dict(self.tiny)
+        if self.path is not None:
+            return {"path": self.path}
+        return dict(self.tiny) if self.warmup is None else {"warmup": self.warmup.model_dump(), **self.tiny}
 
 
 class Adapter(Section):
@@ -164,6 +185,9 @@ class Loop(Section):
     """Optimizer steps of one pass; prompts are dealt to them in order."""
     micro_batch_rows: Count = 0
     """Rows of one forward and backward pass; 0: all of an optimizer step. The result does not depend on it."""
+    head_rows: Count = 0
+    """Scored tokens whose logits exist at once; 0: all of a forward pass. Less memory where the vocabulary is large, for a
+    second run of the head in the backward pass; to rounding the result does not depend on it."""
     nonfinite: Literal["stop", "skip"] = "stop"
     evaluate_every_steps: Count = 0
 

@@ -1,6 +1,5 @@
 """The numbers of a step. Those of `of_step` are a function of the run's configuration; those of `of_time` are the machine's."""
 
-import importlib
 import resource
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from reference.trainer.engine import Learned
 from reference.trainer.engine_rollout import Generation
+from reference.trainer.metrics import ratios
 
 Numbers = dict[str, float]
 RATIO = ("mean", "max_abs", "p99_abs", "k3", "chi2", "ess_per_n", "mult_err")
@@ -19,16 +19,24 @@ SHARES = ("outside_low", "outside_high", "clipped_low", "clipped_high")
 
 
 def of_step(
-    generation: Generation, learned: Learned, names: Sequence[str], learning_rate: float, bounds: tuple[float, float]
+    generation: Generation,
+    learned: Learned,
+    names: Sequence[str],
+    learning_rate: float,
+    bounds: tuple[float, float],
+    level: str = "token",
 ) -> Numbers:
-    """Loss, rewards, advantages, ratios, lengths and groups of one step; `names` are the reward functions, `bounds` the clip's."""
+    """Loss, rewards, advantages, ratios, lengths and groups of one step; `names` are the reward functions, `bounds` the clip's.
+
+    `level` says what the clip acts on: the ratio of each "token", or the mean ratio of its completion ("seq_mean").
+    """
     return {
         "learning_rate": learning_rate,
         **_updates(learned),
         **_rewards(generation, names),
         **_advantages(generation, learned),
         **_lengths(generation),
-        **_distribution(generation, learned, bounds),
+        **_distribution(generation, learned, bounds, level),
         "rollouts": generation.rounds,
         "groups_kept": len(generation.prompts),
         "groups_dropped": generation.dropped,
@@ -98,11 +106,12 @@ def _lengths(generation: Generation) -> Numbers:
     }
 
 
-def _distribution(generation: Generation, learned: Learned, bounds: tuple[float, float]) -> Numbers:
+def _distribution(generation: Generation, learned: Learned, bounds: tuple[float, float], level: str) -> Numbers:
     """How far the policy is from the old one and from the sampler's, and its entropy, on completion tokens of the last pass.
 
     `entropy_sampled` is the mean of -log p of the sampled tokens, an estimate that needs no further pass; `entropy` is exact,
-    and there if the algorithm needs it.
+    and there if the algorithm needs it. The ratios are those of tokens; `outside_*` and `clipped_*` are the shares of tokens whose
+    ratio, of the level that the algorithm clips, is beyond its bounds.
     """
     if learned.policy is None or learned.old is None or not generation.lengths.sum():
         return {}
@@ -113,14 +122,25 @@ def _distribution(generation: Generation, learned: Learned, bounds: tuple[float,
     if learned.entropy is not None:
         numbers["entropy"] = float(learned.entropy[live].astype(np.float64).mean())
     policy = learned.policy.astype(np.float64)
-    ratio = _statistics(policy, learned.old.astype(np.float64), learned.advantages, generation.lengths, bounds)
-    numbers |= {f"ratio_{name}": ratio[name] for name in (*RATIO, *SHARES)}
+    gains = learned.advantages.astype(np.float64)
+    old = learned.old.astype(np.float64)
+    ratio = ratios.statistics(policy, old, live, bounds=bounds, advantages=gains)
+    clipped = ratio
+    if level == "seq_mean":
+        clipped = ratios.statistics(_of_rows(policy, old, live), old, live, bounds=bounds, advantages=gains)
+    numbers |= {f"ratio_{name}": ratio[name] for name in RATIO} | {f"ratio_{name}": clipped[name] for name in SHARES}
     numbers |= {f"ratio_{name}": ratio[name] for name in ("min_sequence_ratio", "max_sequence_ratio")}
     numbers |= _margins(learned, live)
     if not sampled:
         return numbers
-    sampler = _statistics(policy, generation.tempered[:, :width], learned.advantages, generation.lengths, bounds)
+    sampler = ratios.statistics(policy, generation.tempered[:, :width], live, bounds=bounds, advantages=gains)
     return numbers | {f"sampler_{name}": sampler[name] for name in RATIO}
+
+
+def _of_rows(policy: NDArray[np.float64], old: NDArray[np.float64], live: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Log-probs (R, T) whose log-ratio to `old` is its completion's mean in every token."""
+    moved = np.where(live, policy - old, 0.0).sum(axis=1) / np.maximum(live.sum(axis=1), 1)
+    return old + moved[:, None]
 
 
 def _margins(learned: Learned, live: NDArray[np.bool_]) -> Numbers:
@@ -134,25 +154,6 @@ def _margins(learned: Learned, live: NDArray[np.bool_]) -> Numbers:
     ratios = np.where(live, learned.policy.astype(np.float64) - learned.reference, 0.0).sum(axis=1)
     margins = (ratios * signs).reshape(-1, 2).sum(axis=1)[np.abs(signs).reshape(-1, 2).sum(axis=1) == 2]
     return {"margin_mean": _mean(margins), "margin_positive_share": _mean((margins > 0).astype(np.float64))}
-
-
-def _statistics(
-    policy: NDArray[np.float64],
-    other: NDArray[np.float64],
-    advantages: NDArray[np.float32],
-    lengths: NDArray[np.int64],
-    bounds: tuple[float, float],
-) -> Mapping[str, float]:
-    rlkernels = importlib.import_module("rlkernels")  # compiled; sampling and scoring do without it
-    statistics: Mapping[str, float] = rlkernels.ratio_statistics(
-        policy,
-        np.ascontiguousarray(other),
-        epsilon_low=bounds[0],
-        epsilon_high=bounds[1],
-        advantages=advantages.astype(np.float64),
-        lengths=lengths,
-    )
-    return statistics
 
 
 def of_time(seconds: Mapping[str, float], generation: Generation) -> Numbers:
@@ -170,6 +171,11 @@ def of_time(seconds: Mapping[str, float], generation: Generation) -> Numbers:
 
 
 def bounds(algorithm: Any) -> tuple[float, float]:
-    """The clip bounds of an algorithm that has some, else 0.2 on both sides: from where on a ratio is called outside."""
-    settings = getattr(algorithm, "settings", None)
-    return float(getattr(settings, "epsilon_low", 0.2)), float(getattr(settings, "epsilon_high", 0.2))
+    """The clip's widths of an algorithm that has some, else 0.2 on both sides: from where on a ratio is called outside."""
+    found: tuple[float, float] | None = getattr(algorithm, "clip_widths", None)
+    return (0.2, 0.2) if found is None else found
+
+
+def level(algorithm: Any) -> str:
+    """What the algorithm's clip acts on: "token" or "seq_mean"."""
+    return str(getattr(algorithm, "clip_level", "token"))

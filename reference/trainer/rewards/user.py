@@ -22,7 +22,11 @@ def load(where: str) -> Callable[..., Any]:
     try:
         module = _file(Path(module_name)) if module_name.endswith(".py") else importlib.import_module(module_name)
     except Exception as error:  # noqa: BLE001  importing somebody's code may raise anything
-        raise ValueError(f"reward function {where!r} cannot be imported: {type(error).__name__}: {error}") from None
+        file = Path(f"{module_name}.py")
+        hint = f"; for the file here write './{file}:{name}'" if file.is_file() else ""
+        raise ValueError(
+            f"reward function {where!r} cannot be imported: {type(error).__name__}: {error}{hint}"
+        ) from None
     function = getattr(module, name, None)
     if not callable(function):
         raise ValueError(f"reward function {where!r}: {module_name} has no function {name!r}")  # noqa: TRY004  every mistake of a name is one kind of error

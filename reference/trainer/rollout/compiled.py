@@ -6,7 +6,7 @@ path does, and the table says why.
 
 import os
 import shutil
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -36,12 +36,26 @@ def why_not(model: Any) -> str:
     return "" if kinds == {"KVCache"} else f"fixed buffers know KVCache, this model has {', '.join(sorted(kinds))}"
 
 
+class _Ahead(NamedTuple):
+    """A step that is not evaluated yet, and the array (B, 1) that it reads its tokens from."""
+
+    tokens: mx.array
+    logits: mx.array
+    keys: fixed.Arrays
+    values: fixed.Arrays
+
+
 class Compiled:
-    """Steps over fixed buffers by a compiled function."""
+    """Steps over fixed buffers by a compiled function.
+
+    A step's graph is built ahead of its tokens, around an array that they are written into when they are known: MLX reads
+    it when the graph is evaluated. What is built and not used costs nothing but the time to build it.
+    """
 
     def __init__(self, model: Any, prefilled: caches.Prefilled, source: Ints) -> None:
         """Copy each row's prompt from the prefill, `source` (B,) naming its row there, into buffers of its own."""
         self._step = fixed.compiled_step(model)
+        self._ahead: _Ahead | None = None
         pairs = [layer.keys_and_values() for layer in prefilled.cache]
         self.keys = [keys for keys, _ in pairs]
         self.values = [values for _, values in pairs]
@@ -56,22 +70,29 @@ class Compiled:
         self.keys = [mx.pad(x, room) for x in self.keys]
         self.values = [mx.pad(x, room) for x in self.values]
 
-    def step(self, tokens: NDArray[np.int32]) -> mx.array:
-        """The logits (B, V) after one more token of each row."""
+    def ahead(self) -> None:
+        """Build the next step's graph, while the one before it runs."""
+        self._ahead = self._built()
+
+    def _built(self) -> _Ahead:
         if self.position == self.keys[0].shape[2]:
             self._grow()
-        logits, self.keys, self.values = self._step(
-            mx.array(tokens[:, None]),
-            mx.array([self.position], mx.int32),
-            mx.array(self.padding.astype(np.int32)),
-            self.keys,
-            self.values,
-        )
+        tokens = mx.array(np.zeros((len(self.padding), 1), np.int32))
+        position = mx.array([self.position], mx.int32)
+        padding = mx.array(self.padding.astype(np.int32))
+        return _Ahead(tokens, *self._step(tokens, position, padding, self.keys, self.values))
+
+    def step(self, tokens: NDArray[np.int32]) -> mx.array:
+        """The logits (B, V) after one more token of each row."""
+        built, self._ahead = self._ahead or self._built(), None
+        np.array(built.tokens, copy=False)[:, 0] = tokens
+        self.keys, self.values = built.keys, built.values
         self.position += 1
-        return logits
+        return built.logits
 
     def keep(self, positions: Ints) -> None:
         """Go on with these rows; the columns stay as they are, and so does the shape in which they are compiled."""
+        self._ahead = None
         chosen = mx.array(positions.astype(np.int32))
         self.keys = [x[chosen] for x in self.keys]
         self.values = [x[chosen] for x in self.values]

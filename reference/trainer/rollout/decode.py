@@ -20,6 +20,9 @@ class Steps(Protocol):
     def step(self, tokens: NDArray[np.int32]) -> mx.array:
         """The logits (B, V) after one more token (B,) of each row, not evaluated yet."""
 
+    def ahead(self) -> None:
+        """Build what can be built of the next step before its tokens are known."""
+
     def keep(self, positions: Ints) -> None:
         """Go on with these rows, repeated where a position is."""
 
@@ -40,6 +43,9 @@ class Cached:
         """The logits (B, V) after one more token of each row."""
         return self.model(mx.array(tokens[:, None]), cache=self.cache)[:, -1, :]
 
+    def ahead(self) -> None:
+        """Build nothing: mlx-lm's caches move on while a graph is built, so it could not be dropped again."""
+
     def keep(self, positions: Ints) -> None:
         """Go on with these rows; columns that are padding in all of them go too."""
         padding = self.padding[positions]
@@ -59,6 +65,8 @@ def decode(steps: Steps, last: mx.array, request: table.Request, result: table.R
 
     The batch holds the rows `chosen[place]`; those that have ended stay in it, idle, until it is sparse.
     """
+    mx.async_eval(last)  # type: ignore[no-untyped-call]  # MLX's stub; the prefill runs while the draws are made
+    steps.ahead()
     draws = sampler.Sampler(request, result.rows[chosen])
     most = request.most()[chosen]
     place = np.arange(len(chosen))
@@ -84,7 +92,8 @@ def decode(steps: Steps, last: mx.array, request: table.Request, result: table.R
                 place, next_tokens = place[filled], next_tokens[filled]
                 live = np.arange(width) < len(going)
             last = steps.step(next_tokens)
-            mx.async_eval(last)  # type: ignore[no-untyped-call]  # MLX's stub; it runs while what was drawn is scored and written down
+            mx.async_eval(last)  # type: ignore[no-untyped-call]  # MLX's stub; while it runs, the next graph is built and what was drawn is written down
+            steps.ahead()
         u = draws.uniforms[drawn_by, t]
         result.record(written, t, read, u, draws.score(read, tokens, behaviour), keep=request.record_logits)
         result.lengths[written] = t + 1

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from mlx_lm.models import cache as mlx_caches
 
+from reference.trainer.config.errors import TrainerError
 from reference.trainer.rollout.caches import Prefilled
 
 BITS: Final = (None, 8, 4)
@@ -14,11 +15,12 @@ GROUPS: Final = (64, 32)
 def stored(prefilled: Prefilled, bits: int | None) -> Prefilled:
     """The same prefill with its keys and values in so many bits; None leaves them as they are.
 
-    Recurrent state is not quantised: it is small, and its error would add up.
+    Recurrent state is not quantised: it is small, and its error would add up. A sliding window's rotating cache is left as it is
+    too, for it never grows beyond its window and mlx-lm has no quantised one.
 
     Raises:
-        NotImplementedError: a cache that mlx-lm cannot quantise.
-        ValueError: a head that no group size divides.
+        NotImplementedError: no cache, or a kind of cache, that mlx-lm can quantise.
+        TrainerError: a head that no group size divides.
     """
     if bits is None:
         return prefilled
@@ -28,7 +30,7 @@ def stored(prefilled: Prefilled, bits: int | None) -> Prefilled:
 
 
 def _quantised(layer: Any, bits: int) -> Any:
-    if isinstance(layer, mlx_caches.ArraysCache):
+    if isinstance(layer, mlx_caches.ArraysCache | mlx_caches.RotatingKVCache):
         return layer
     if not isinstance(layer, mlx_caches.KVCache):
         raise NotImplementedError(f"a quantised {type(layer).__name__}; mlx-lm quantises KVCache only")
@@ -36,4 +38,7 @@ def _quantised(layer: Any, bits: int) -> Any:
     for size in GROUPS:
         if all(width % size == 0 for width in widths):
             return layer.to_quantized(group_size=size, bits=bits)
-    raise ValueError(f"kv_bits is {bits}, but heads have {sorted(widths)} columns; must be multiples of {GROUPS[-1]}")
+    raise TrainerError(
+        f"kv_bits is {bits}, but this model's heads have {sorted(widths)} columns, must be multiples of {GROUPS[-1]}; "
+        "remove rollout.kv_bits"
+    )

@@ -1,17 +1,16 @@
 //! `pack_sequences` for Python.
 
-use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use rlkernels::packing;
+use rlkernels::packing::Plan;
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{arguments, integers};
+use crate::input::{Output, arguments, integers};
 
 arguments! { whole max_length, text strategy, text over_long }
 
 /// Indices in the order of their bins, the offsets at which the bins start, and the efficiency.
-type Packed<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, f64);
+type Packed<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, f64);
 
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/pack_sequences"))]
 #[pyfunction]
@@ -27,13 +26,13 @@ pub(crate) fn pack_sequences<'py>(
     let over_long = over_long.parse().map_err(value_error)?;
     let lengths = integers("lengths", lengths)?.one_dimensional()?;
     let lengths = lengths.as_slice();
-    let packing = detach_if_large(py, lengths.len(), || {
-        packing::pack_sequences(lengths, max_length, strategy, over_long)
+    let plan = detach_if_large(py, lengths.len(), || {
+        Plan::new(lengths, max_length, strategy, over_long)
     })
     .map_err(value_error)?;
-    Ok((
-        packing.indices.into_pyarray(py),
-        packing.offsets.into_pyarray(py),
-        packing.efficiency,
-    ))
+    let mut indices = Output::new(py, &[plan.sequences()])?;
+    let mut offsets = Output::new(py, &[plan.bins() + 1])?;
+    let (to_indices, to_offsets) = (indices.as_mut_slice(), offsets.as_mut_slice());
+    detach_if_large(py, lengths.len(), || plan.write(to_indices, to_offsets));
+    Ok((indices.finish()?, offsets.finish()?, plan.efficiency()))
 }

@@ -6,13 +6,15 @@
 
 mod best_fit;
 mod bitmap;
+mod few;
 mod first_fit;
 mod order;
 
 use std::str::FromStr;
 
 use crate::{Error, Result};
-use order::Sorted;
+use few::{FEW, Few};
+use order::{Sorted, check};
 
 /// Which bin among those with room a sequence goes into; if there is none, a new bin is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,29 +104,122 @@ pub fn pack_sequences(
     strategy: Strategy,
     over_long: OverLong,
 ) -> Result<Packing> {
-    let sorted = Sorted::new(lengths, max_length, over_long)?;
-    let room = max_length as u64;
-    let mut placed = Placed::default();
-    match strategy {
-        Strategy::FirstFitDecreasing => first_fit::place(&sorted, room, &mut placed),
-        Strategy::BestFitDecreasing => best_fit::place(&sorted, room, &mut placed),
-    }
-    let (indices, offsets) = placed.by_bin(&sorted.order);
-    let bins = offsets.len() - 1;
-    let efficiency = if bins == 0 {
-        1.0
-    } else {
-        sorted.tokens as f64 / (bins as u128 * u128::from(room)) as f64
-    };
+    let plan = Plan::new(lengths, max_length, strategy, over_long)?;
+    let (mut indices, mut offsets) = (vec![0; plan.sequences()], vec![0; plan.bins() + 1]);
+    plan.write(&mut indices, &mut offsets);
     Ok(Packing {
         indices,
         offsets,
-        efficiency,
+        efficiency: plan.efficiency(),
     })
 }
 
+/// A packing that is decided and not yet written: for who has memory of their own for it.
+///
+/// ```
+/// use rlkernels::packing::{OverLong, Plan, Strategy};
+///
+/// let plan = Plan::new(&[5, 3, 3, 1], 7, Strategy::BestFitDecreasing, OverLong::Error)?;
+/// assert_eq!((plan.sequences(), plan.bins()), (4, 2));
+/// let (mut indices, mut offsets) = ([0; 4], [0; 3]);
+/// plan.write(&mut indices, &mut offsets);
+/// assert_eq!((indices, offsets), ([0, 1, 2, 3], [0, 1, 4]));
+/// # Ok::<(), rlkernels::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Plan {
+    decided: Decided,
+    efficiency: f64,
+}
+
+#[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant)] // the large one is the one whose memory must not come from the heap
+enum Decided {
+    Few(Few),
+    Many { order: Vec<u32>, placed: Placed },
+}
+
+impl Plan {
+    /// Decides which sequence goes where.
+    ///
+    /// # Errors
+    /// As [`pack_sequences`], whose arguments these are.
+    pub fn new(
+        lengths: &[i64],
+        max_length: i64,
+        strategy: Strategy,
+        over_long: OverLong,
+    ) -> Result<Self> {
+        let (decided, bins, tokens) = if lengths.len() <= FEW {
+            let few = Few::new(lengths, max_length, strategy, over_long)?;
+            let (bins, tokens) = (few.bins, few.tokens);
+            (Decided::Few(few), bins, tokens)
+        } else {
+            let sorted = Sorted::new(lengths, max_length, over_long)?;
+            let room = max_length as u64;
+            let mut placed = Placed::default();
+            match strategy {
+                Strategy::FirstFitDecreasing => first_fit::place(&sorted, room, &mut placed),
+                Strategy::BestFitDecreasing => best_fit::place(&sorted, room, &mut placed),
+            }
+            let (bins, tokens, order) = (placed.bins, sorted.tokens, sorted.order);
+            (Decided::Many { order, placed }, bins, tokens)
+        };
+        let efficiency = if bins == 0 {
+            1.0
+        } else {
+            tokens as f64 / (bins as u128 * u128::from(max_length as u64)) as f64
+        };
+        Ok(Self {
+            decided,
+            efficiency,
+        })
+    }
+
+    /// Number of sequences.
+    #[must_use]
+    pub fn sequences(&self) -> usize {
+        match &self.decided {
+            Decided::Few(few) => few.count,
+            Decided::Many { order, .. } => order.len(),
+        }
+    }
+
+    /// Number of bins.
+    #[must_use]
+    pub fn bins(&self) -> usize {
+        match &self.decided {
+            Decided::Few(few) => few.bins,
+            Decided::Many { placed, .. } => placed.bins,
+        }
+    }
+
+    /// [`Packing::efficiency`].
+    #[must_use]
+    pub fn efficiency(&self) -> f64 {
+        self.efficiency
+    }
+
+    /// Writes every element of [`Packing::indices`] and [`Packing::offsets`].
+    ///
+    /// # Panics
+    /// `indices` is not as long as there are sequences, or `offsets` has not one element more than there are bins.
+    pub fn write(&self, indices: &mut [i64], offsets: &mut [i64]) {
+        assert_eq!(indices.len(), self.sequences(), "one index per sequence");
+        assert_eq!(
+            offsets.len(),
+            self.bins() + 1,
+            "one offset per bin, and the end"
+        );
+        match &self.decided {
+            Decided::Few(few) => few.write(indices, offsets),
+            Decided::Many { order, placed } => placed.by_bin(order, indices, offsets),
+        }
+    }
+}
+
 /// How many sequences go into which bin, in the order of the sorted sequences.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 struct Placed {
     steps: Vec<(u32, u32)>, // (bin, number of sequences)
     bins: usize,
@@ -137,19 +232,17 @@ impl Placed {
     }
 
     /// Counting sort of the sequences by bin; stable, so a bin keeps the order of placement.
-    fn by_bin(&self, order: &[u32]) -> (Vec<i64>, Vec<i64>) {
+    fn by_bin(&self, order: &[u32], indices: &mut [i64], offsets: &mut [i64]) {
         let mut next = vec![0u32; self.bins];
         for &(bin, count) in &self.steps {
             next[bin as usize] += count;
         }
-        let mut offsets = Vec::with_capacity(self.bins + 1);
         let mut end = 0u32;
-        offsets.push(0);
-        for start in &mut next {
+        offsets[0] = 0;
+        for (start, offset) in next.iter_mut().zip(&mut offsets[1..]) {
             (*start, end) = (end, end + *start);
-            offsets.push(i64::from(end));
+            *offset = i64::from(end);
         }
-        let mut indices = vec![0i64; order.len()];
         let mut rest = order;
         for &(bin, count) in &self.steps {
             let (these, after) = rest.split_at(count as usize);
@@ -160,7 +253,6 @@ impl Placed {
                 *slot = i64::from(index);
             }
         }
-        (indices, offsets)
     }
 }
 

@@ -38,7 +38,8 @@ impl Sorted {
     }
 }
 
-fn check(lengths: &[i64], max_length: i64, over_long: OverLong) -> Result<()> {
+/// The errors of a packing's arguments.
+pub(super) fn check(lengths: &[i64], max_length: i64, over_long: OverLong) -> Result<()> {
     if max_length < 1 {
         return Err(Error::TooSmall {
             argument: "max_length",

@@ -2,6 +2,7 @@
 
 use super::logits::Value;
 use super::passes::Weight;
+use super::select::Candidate;
 use crate::isa::lanes::Mask;
 use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch};
 
@@ -94,6 +95,18 @@ impl List {
         self.clear(from.values.len());
         self.append(from, 0, last, AtLeast(cut.value));
         self.append(from, last, from.values.len(), Above(cut.value));
+    }
+
+    /// Takes over exactly these tokens of a source.
+    pub(super) fn take<E: Value>(&mut self, from: Source<'_, E>, candidates: &mut [Candidate]) {
+        candidates.sort_unstable_by_key(|candidate| candidate.position);
+        self.clear(candidates.len());
+        self.len = candidates.len();
+        let slots = self.values.iter_mut().zip(&mut self.ids);
+        for ((value, id), candidate) in slots.zip(candidates) {
+            *value = candidate.value;
+            *id = from.id(candidate.position as usize);
+        }
     }
 
     /// Takes over what stays.

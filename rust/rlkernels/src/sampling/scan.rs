@@ -1,5 +1,5 @@
-//! Passes over a row that only compare, in the lanes of its own type: its extent, and where something is above a
-//! threshold.
+//! Passes over a row that only compare, in the lanes of its own type: its extent, a bound of its k-th largest value, and
+//! where something is above a threshold.
 
 use super::logits::Value;
 use crate::isa::lanes::Mask;
@@ -17,9 +17,24 @@ pub(super) struct Extent {
 /// Tokens of a block of [`Scan::next_block_above`].
 pub(super) const SCAN: usize = 64;
 
+/// Most groups of [`Scan::below_kth`]: with one maximum per lane they are enough to choose from, and stay on the stack.
+const GROUPS: usize = 64;
+
+/// Fewest vectors of a group: with fewer, choosing among the maxima takes longer than the passes that it spares.
+const GROUP: usize = 16;
+
+/// The k-th largest of fewer than so many times k maxima is too low a bound to be worth a pass.
+const MAXIMA_PER_K: usize = 4;
+
 /// The passes, for each element type.
 pub(super) trait Scan: Value {
     fn extent(values: &[Self]) -> Extent;
+
+    /// A number that at least k values are above, so that the k largest are; −inf where no other is found cheaply.
+    ///
+    /// It is just below the k-th largest of the maxima of disjoint parts of the row: of those parts each holds a value
+    /// that is as large. Hardly more than k values are above where k is small beside the number of parts.
+    fn below_kth(values: &[Self], k: usize) -> Self;
 
     /// The first block from `from` on that holds a value above the threshold.
     fn next_block_above(values: &[Self], from: usize, threshold: Self) -> Option<usize>;
@@ -62,6 +77,43 @@ macro_rules! scan {
                 dispatch(Body(values))
             }
 
+            fn below_kth(values: &[Self], k: usize) -> Self {
+                struct Body<'a>(&'a [$float], &'a mut [[$float; $lanes]; GROUPS]);
+                impl Kernel for Body<'_> {
+                    type Output = usize;
+                    #[inline(always)]
+                    fn run<S: Simd>(self, s: S) -> usize {
+                        let Body(values, maxima) = self;
+                        let (chunks, rest) = values.as_chunks::<{ $lanes }>();
+                        let mut last = [$float::NEG_INFINITY; $lanes];
+                        last[..rest.len()].copy_from_slice(rest);
+                        let vectors = chunks.len() + 1;
+                        let group = vectors.div_ceil(GROUPS).max(GROUP);
+                        let groups = vectors.div_ceil(group);
+                        for (number, maxima) in maxima.iter_mut().take(groups).enumerate() {
+                            let mut most = s.$float($float::NEG_INFINITY);
+                            for index in number * group..vectors.min((number + 1) * group) {
+                                most = s.$load(chunks.get(index).unwrap_or(&last)).max(most);
+                            }
+                            *maxima = most.array();
+                        }
+                        groups
+                    }
+                }
+                let most = (values.len() / $lanes + 1).div_ceil(GROUP).min(GROUPS) * $lanes;
+                if k == 0 || k > most / MAXIMA_PER_K {
+                    return $float::NEG_INFINITY;
+                }
+                let mut maxima = [[$float::NEG_INFINITY; $lanes]; GROUPS];
+                let groups = dispatch(Body(values, &mut maxima));
+                let maxima = maxima[..groups].as_flattened_mut();
+                if k > maxima.len() {
+                    return $float::NEG_INFINITY;
+                }
+                let (_, kth, _) = maxima.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
+                kth.next_down() // −inf stays what it is
+            }
+
             fn next_block_above(values: &[Self], from: usize, threshold: Self) -> Option<usize> {
                 struct Body<'a>(&'a [$float], $float);
                 impl Kernel for Body<'_> {
@@ -95,3 +147,38 @@ macro_rules! scan {
 
 scan!(f32, F32_LANES, F32, load32, mask32);
 scan!(f64, F64_LANES, F64, load64, mask64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn at_least_k_values_are_above_the_bound(
+            steps in prop::collection::vec(-40i8..40, 1..3000), k in 1usize..200, impossible in -40i8..40,
+        ) {
+            let real = |&step: &i8| if step < impossible { f32::NEG_INFINITY } else { f32::from(step) / 4.0 };
+            let values: Vec<f32> = steps.iter().map(real).collect();
+            let bound = f32::below_kth(&values, k);
+            let above = values.iter().filter(|&&x| x > bound).count();
+            prop_assert!(bound == f32::NEG_INFINITY || above >= k, "{above} of {k} above {bound}");
+            let wide: Vec<f64> = values.iter().map(|&x| f64::from(x)).collect();
+            let bound = f64::below_kth(&wide, k);
+            let above = wide.iter().filter(|&&x| x > bound).count();
+            prop_assert!(bound == f64::NEG_INFINITY || above >= k, "{above} of {k} above {bound}");
+        }
+
+        #[test]
+        fn the_bound_of_a_long_row_leaves_little_more_than_k(seed: u64, k in 1usize..=64) {
+            let mut state = seed | 1;
+            let values: Vec<f32> = (0..100_000).map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 40) as f32
+            }).collect();
+            let bound = f32::below_kth(&values, k);
+            let above = values.iter().filter(|&&x| x > bound).count();
+            prop_assert!((k..=2 * k + 16).contains(&above), "{above} of {k}");
+        }
+    }
+}

@@ -16,9 +16,9 @@ const FEW: usize = 64;
 /// A token that may be the last to stay.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
-    value: f64,
+    pub(super) value: f64,
     weight: f64,
-    position: u32,
+    pub(super) position: u32,
 }
 
 impl Candidate {
@@ -37,17 +37,17 @@ fn order(a: &Candidate, b: &Candidate) -> Ordering {
     by_value.then(a.position.cmp(&b.position))
 }
 
-/// The k-th token of the row; `None` where no more than k can be drawn.
+/// The k-th token of the row, and in `best` the first k in any order; `None` where no more than k can be drawn.
 ///
-/// Values stream past the best k so far. A value equal to the worst of them has a higher position, so it is no better,
-/// and blocks without a greater one are skipped in lanes. O(V + k) whatever the order of the values: 2k candidates are
-/// cut down to k at a time.
+/// Values above a bound that k of them exceed stream past the best k so far. A value equal to the worst of these has a
+/// higher position, so it is no better, and blocks without a greater one are skipped in lanes. O(V + k) whatever the
+/// order of the values: 2k candidates are cut down to k at a time.
 pub(super) fn top_k<E: Scan>(values: &[E], k: usize, best: &mut Vec<Candidate>) -> Option<Cut> {
     if k >= values.len() {
         return None;
     }
     let most = (2 * k).max(BLOCK);
-    let mut threshold = E::NONE;
+    let mut threshold = E::below_kth(values, k);
     let mut next = 0;
     best.clear();
     while let Some(block) = E::next_block_above(values, next, threshold) {
@@ -68,11 +68,10 @@ pub(super) fn top_k<E: Scan>(values: &[E], k: usize, best: &mut Vec<Candidate>) 
         }
         next = block + 1;
     }
-    if best.len() > k {
-        cut_down(best, k);
-    } else if threshold == E::NONE {
+    if best.len() < k || (best.len() == k && threshold == E::NONE) {
         return None; // none was ever left out
     }
+    cut_down(best, k);
     best.get(k - 1).map(Candidate::cut)
 }
 

@@ -7,6 +7,9 @@ use super::row::Sink;
 use super::scan::{Extent, Scan};
 use super::select::{Candidate, top_k, top_p};
 
+/// Among so many tokens one that stays is rare: sorting the k best by their ids is cheaper than another pass over all.
+const FEW_OF: usize = 64;
+
 /// Memory of the filters, used again for every row of a thread.
 #[derive(Default)]
 pub(super) struct Work {
@@ -75,6 +78,9 @@ impl<'a, E: Scan> Survivors<'a, E> {
         }
         with_source!(self, source => {
             match top_k(source.values, k, &mut self.work.candidates) {
+                Some(_) if k <= source.values.len() / FEW_OF => {
+                    self.work.spare.take(source, &mut self.work.candidates);
+                }
                 Some(cut) => self.work.spare.cut(source, cut),
                 None => return,
             }

@@ -1,12 +1,8 @@
-"""Run by mlxrl's own Python: rolls one group out as often as it is asked to, with rows that end where they are told to.
+"""Rolls out as mlxrl does, by its prefix-cached group rollout, with rows that end where they are told to.
 
 mlxrl has no limit for a single row, so an end token is forced through the logits: +1e9 where a row is to end, -1e9 where
 not. It decodes a group together until the first early end, then starts again row by row; this file follows both.
 """
-
-import json
-import os
-import sys
 
 END = 2
 SURE = 1e9
@@ -61,25 +57,17 @@ class Tokenizer:
         return ""
 
 
-def main():
-    """Answer each line of the input with one line: an empty list for the set-up, lengths for every further one."""
-    import mlx.core as mx
-    from mlx_lm.models import qwen3
+def prepare(model, setup):
+    """Return the call; its result is the number of tokens of each row."""
     from mlxrl.rollout import naive, optimized
 
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else prints goes to stderr
-    setup = json.loads(sys.stdin.readline())
-    model = qwen3.Model(qwen3.ModelArgs(**setup["arguments"]))
-    model.load_weights(setup["weights"])
-    mx.eval(model.parameters())
     ending = Ending(model, setup["lengths"])
     ending.most = setup["tokens"]
     config = naive.SamplingConfig(
         max_tokens=setup["tokens"], temperature=setup["temperature"], top_p=setup["top_p"], min_p=0.0, top_k=0
     )
-    print(json.dumps([]), file=answers, flush=True)
-    for _ in sys.stdin:
+
+    def roll():
         ending.begin()
         ending.alone = False
         prefix = optimized.prefill_prompt_once(ending, setup["prompt"])
@@ -91,8 +79,6 @@ def main():
             config=config,
             eos_token_ids=frozenset((END,)),
         )
-        print(json.dumps([len(tokens) for tokens, _, _ in rows]), file=answers, flush=True)
+        return [len(tokens) for tokens, _, _ in rows]
 
-
-if __name__ == "__main__":
-    main()
+    return roll

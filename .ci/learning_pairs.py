@@ -1,0 +1,98 @@
+"""The preference runs of `learning.py`: DPO on pairs of right and wrong answers, Online DPO on its own samples, and the control.
+
+What is measured is the implicit reward margin beta ((policy - reference) of the right answer - (the same) of a wrong one), in nats
+summed over tokens (Rafailov et al. 2023, arXiv 2305.18290, section 5), of pairs of sums that no run trains on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reference.sums import Sum
+from reference.trainer import evaluate, loop_run
+from reference.trainer import model as models
+from reference.trainer.config import read
+
+CONTROL = "dpo, labels shuffled"
+NAMES = ("dpo", "online_dpo", CONTROL)
+BETA = 0.1
+HELD_OUT = 16
+"""Sums of the warm-up that are kept for measuring."""
+WRONG = 8
+"""Wrong answers of each sum, so as many pairs."""
+COLUMNS = {"chosen_column": "chosen", "rejected_column": "rejected"}
+
+
+def pairs(sums: Sequence[Sum], seed: int) -> list[dict[str, Any]]:
+    """Every sum with `WRONG` different wrong answers, drawn from the range of the warm-up's: right chosen, wrong rejected."""
+    generator = np.random.Generator(np.random.Philox(key=seed))
+    made: list[dict[str, Any]] = []
+    for one in sums:
+        others = [number for number in range(-98, 199) if number != one["answer"]]
+        chosen = generator.permutation(others)[:WRONG].tolist()
+        made += [{**one, "chosen": str(one["answer"]), "rejected": str(wrong)} for wrong in chosen]
+    return made
+
+
+def shuffled(rows: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
+    """The rows with half of every sum's labels swapped: as much is preferred as before, and nothing is meant by it."""
+    generator = np.random.Generator(np.random.Philox(key=seed))
+    made: list[dict[str, Any]] = []
+    for start in range(0, len(rows), WRONG):
+        swap = generator.permutation(WRONG) < WRONG // 2
+        for row, swapped in zip(rows[start : start + WRONG], swap.tolist(), strict=True):
+            other = {"chosen": row["rejected"], "rejected": row["chosen"]} if swapped else {}
+            made.append({**row, **other})
+    return made
+
+
+def tables(name: str, seed: int, steps: int, folder: Path, model: Path, sums: Sequence[Sum]) -> dict[str, Any]:
+    """The tables of one run; its data, pairs or bare sums, is written into the folder."""
+    held, trained = sums[:HELD_OUT], sums[HELD_OUT:]
+    rows: Sequence[Mapping[str, Any]] = trained if name == "online_dpo" else pairs(trained, seed)
+    if name == CONTROL:
+        rows = shuffled(rows, seed)
+    write(folder / "held-out.jsonl", pairs(held, seed))
+    write(folder / "sums.jsonl", rows)
+    columns = {} if name == "online_dpo" else COLUMNS
+    return {
+        "model": {"path": str(model)},
+        "adapter": {"rank": 8, "seed": seed},
+        "data": {"kind": "jsonl", "path": str(folder / "sums.jsonl"), "seed": seed, **columns},
+        "rollout": {"samples_per_prompt": 2, "max_tokens": 6, "seed": seed},
+        "algorithm": {"name": "dpo" if name == CONTROL else name, "settings": {"beta": BETA}},
+        "optimizer": {"learning_rate": 1e-3},
+        "loop": {"steps": steps, "prompts_per_step": 48},
+        "rewards": {"functions": [{"name": "accuracy"}]},
+        "output": {
+            "folder": str(folder / "run"),
+            "console": False,
+            "checkpoint_every_steps": 0,
+            "completions_every_steps": 0,
+        },
+    }
+
+
+def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """One JSON object a line."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def margins(run: Mapping[str, Any]) -> Callable[[int], dict[str, float]]:
+    """What scores the held-out pairs by the model that the run trains; `preferred` is the share of margins above 0."""
+    path = Path(run["data"]["path"]).with_name("held-out.jsonl")
+    config = read.validate({**run, "data": {"kind": "jsonl", "path": str(path), "shuffle": False, **COLUMNS}})
+    loaded = models.load(config.model.spec())
+    source = loop_run.sources(config, loaded.tokenizer)[0]
+
+    def measure(step: int) -> dict[str, float]:
+        made = evaluate.generations(loaded.model, source, len(source.prompts), step)
+        found = evaluate.margins(loaded.model, made, config.scoring_temperature())
+        return {"margin": BETA * found["margin_mean"], "preferred": found["margin_positive_share"]}
+
+    return measure

@@ -1,0 +1,61 @@
+"""What the programs that record long proofs share: a command's output, the numbers in it, a file of one line a proof."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from gates.machine import cpu
+
+ROOT = Path(__file__).parents[1]
+
+
+def output(command: list[str], **environment: str) -> str:
+    """What a command prints; it must succeed."""
+    print("==", *command, flush=True)
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    if done.returncode:
+        print(done.stdout)
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}, must be 0")
+    return done.stdout
+
+
+def numbers(pattern: str, text: str) -> list[float]:
+    """The groups of the one place where the pattern matches."""
+    match = re.search(pattern, text)
+    if match is None:
+        raise SystemExit(f"no line matches {pattern!r} in:\n{text}")
+    return [float(group) for group in match.groups()]
+
+
+def circumstances() -> dict[str, Any]:
+    """When, of which commit and on which processor."""
+    commit = output(["git", "rev-parse", "HEAD"]).strip()
+    return {"date": datetime.now(UTC).date().isoformat(), "commit": commit, "cpu": cpu()[0], "features": cpu()[1]}
+
+
+def record(path: Path, line: dict[str, Any]) -> None:
+    """Put the line in the place of the last one of its proof; the file is replaced in one piece."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    kept = [old for old in lines if json.loads(old)["proof"] != line["proof"]]
+    draft = path.with_suffix(".part")
+    draft.write_text("\n".join(sorted([*kept, json.dumps(line, sort_keys=True)])) + "\n", encoding="utf-8")
+    draft.replace(path)
+    print(f"{line['proof']}: recorded in {path.relative_to(ROOT)}")

@@ -1,0 +1,51 @@
+"""A run killed at 100 random moments ends with the bytes of an uninterrupted one: run by `make record`, recorded, read by a test.
+
+    .venv/bin/python .ci/resume_proof.py          # a quarter of an hour; results/trainer/proofs.jsonl
+    .venv/bin/python .ci/resume_proof.py 3        # a look at it: three kills, nothing is recorded
+
+The short form, ten kills, is a test of `make test`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+from typing import Any
+
+import proofs
+
+RECORD = proofs.ROOT / "results" / "trainer" / "proofs.jsonl"
+KILLS = 100
+TEST = "tests/trainer/test_checkpoint.py::test_killed_at_random_moments"
+SAID = r"(\d+) kills, (\d+) of them behind an end that is identical, (\d+) ends"
+PACKAGES = ("rl-gates", "mlx", "mlx-lm", "numpy", "safetensors")
+
+
+def resume(kills: int) -> dict[str, Any]:
+    """SIGKILL at this many random moments of one run after another, each resumed to its end and compared."""
+    command = ["python", "-m", "pytest", "-s", TEST]
+    text = proofs.output([sys.executable, *command[1:]], KILLS=str(kills))
+    killed, identical, ends = map(int, proofs.numbers(SAID, text))
+    return {
+        "proof": "resume",
+        "command": f"KILLS={kills} " + " ".join(command),
+        "found": {"kills": killed, "identical": identical, "ends": ends},
+        "versions": {name: importlib.metadata.version(name) for name in PACKAGES}
+        | {"python": platform.python_version()},
+    }
+
+
+def main() -> None:
+    """Run it; record it if it was run in full."""
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
+    shared = proofs.circumstances()  # of the tree that runs, whatever is committed meanwhile
+    line = {**resume(kills), **shared}
+    if kills < KILLS:
+        print(line["found"])
+    else:
+        proofs.record(RECORD, line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""`gates merge`: the shards of a CI matrix become one results file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """Examples:
+
+gates merge shards/*.jsonl · gates merge shards/*.jsonl --out results/runs/whole.jsonl"""
+
+
+def merge(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE.jsonl...", help="The files of all shards of one plan.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write there; it must be new. Default: a new file in results/runs."),
+    ] = None,
+) -> None:
+    """Join the files of `gates check --shard 1/N` … `N/N` into the one run that they are parts of.
+
+    Refused are other plans, commits, seeds or versions, missing and unfinished shards, and cells judged twice. The
+    exit code is that of the whole run.
+    """
+    from collections import Counter
+
+    from gates import merging, session
+    from gates.model import ConfigurationError
+    from gates.report.jsonl import as_line, file_name, read
+    from gates.report.records import SummaryRecord
+    from gates.report.whole import write_new
+
+    records = merging.merge([read(path) for path in files])
+    target = out or Path("results", "runs", file_name("check"))
+    if target.exists():
+        raise ConfigurationError(f"--out {target}: exists already; results are never overwritten")
+    write_new(target, "".join(as_line(record) for record in records))
+    summary = records[-1]
+    if not isinstance(summary, SummaryRecord):
+        raise TypeError("the last line of a merged run is its summary")
+    typer.echo(f"results: {target} ({len(files)} shards)")
+    typer.echo(session.Tally(Counter(summary.counts)).line())
+    raise typer.Exit(summary.exit_code)

@@ -1,0 +1,1 @@
+"""Where cells are judged: on this machine's workers, or on other machines."""

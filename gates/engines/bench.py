@@ -1,0 +1,92 @@
+"""A place where cells are judged one after another, with a worker of its own for each subject it meets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gates import runner
+from gates.model import Outcome, Recipe, Status, Subject, Verdict, Wire
+from gates.protocol import Worker, WorkerError
+from gates.runner import Job, Judged, Options
+
+MODEL_HASH = "model_hash"  # an op that has no gate: it only says which bytes were judged
+REAL_MODEL_PATIENCE = 30.0  # times the limits of a case, when a real model replaces the tiny one
+
+
+class Bench:
+    """Judges cells. Close it in the end, from any thread, whatever happened."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.workers: dict[str, Worker] = {}
+        self._failures: dict[str, WorkerError] = {}
+        self._models: dict[str, Mapping[str, Wire]] = {}
+        self._hashed: set[str] = set()
+
+    def judge(self, job: Job) -> Judged:
+        """Reach the verdict of one cell; a subject that does not start, or ends, is a verdict too."""
+        try:
+            worker = self._worker(job.subject)
+        except WorkerError as error:
+            return Judged(self._not_started(job, error))
+        before = {id(worker): (worker, worker.patched_calls)}  # and every worker that takes over after a crash
+        patience = REAL_MODEL_PATIENCE if self.options.model else 1.0
+
+        def caller(
+            op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
+        ) -> Outcome:
+            limit_s = job.case.limit_s * patience if kill_after_s is None else kill_after_s
+            serving = self._worker(job.subject)
+            before.setdefault(id(serving), (serving, 0))
+            try:
+                return serving.call(op, inputs, limit_s=limit_s, layout=layout)
+            except BaseException:  # pytest's own timeout, Ctrl-C: a late answer must not be taken for the next call's
+                serving.close()
+                raise
+
+        verdict = runner.judge(job, caller, worker.hello, self.options)
+        self._note_models(job)
+        calls = sum(used.patched_calls - count for used, count in before.values())
+        return Judged(verdict, worker.hello, calls, dict(self._models))
+
+    def close(self) -> None:
+        """End the workers, in the middle of a call if need be."""
+        for worker in list(self.workers.values()):
+            worker.close()
+
+    def _not_started(self, job: Job, error: WorkerError) -> Verdict:
+        status: Status = "skipped" if error.kind == "absent" else "fail"
+        cause = "absent" if error.kind == "absent" else "start"
+        seed = runner.case_seed(job.gate, job.case, self.options.seed)
+        reason = f"subject did not start: {error}" if cause == "start" else str(error)
+        if cause == "absent" and job.subject.remedy:
+            reason = f"{reason}; {job.subject.remedy}"
+        return Verdict(job.gate.id, job.subject.name, job.case.name, seed, status, cause, reason)
+
+    def _note_models(self, job: Job) -> None:
+        """Ask for the content hash of every model that a verdict rests on, once."""
+        worker = self.workers[job.subject.name]
+        if MODEL_HASH not in worker.hello.provides or not worker.alive:
+            return
+        made = runner.with_model(job.case.make(np.random.default_rng(0)), self.options.model)
+        for recipe in made.values():
+            if isinstance(recipe, Recipe) and recipe.kind == "model" and repr(recipe.spec) not in self._hashed:
+                self._hashed.add(repr(recipe.spec))
+                answer = worker.call(MODEL_HASH, {"model": recipe}, limit_s=60.0)
+                if answer.kind == "value":
+                    self._models[str(answer.value["hash"])] = recipe.spec
+
+    def _worker(self, subject: Subject) -> Worker:
+        if subject.name in self._failures:
+            raise self._failures[subject.name]
+        worker = self.workers.get(subject.name)
+        if worker is None or not worker.alive:
+            try:
+                worker = Worker.start(subject, threads=self.options.threads, mutant=self.options.mutant)
+            except WorkerError as error:
+                self._failures[subject.name] = error
+                raise
+            self.workers[subject.name] = worker
+        return worker

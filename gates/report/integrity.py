@@ -1,0 +1,65 @@
+"""Whether the lines of a results file can be those of one run: what a run never writes is refused, with its line."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gates.model import STATUSES, ConfigurationError, Evidence
+from gates.report.records import EvidenceRecord, HeaderRecord, Record, SummaryRecord, VerdictRecord
+
+Key = tuple[str, str, str, int, str | None]
+
+
+class Integrity:
+    """Looks at every line after the header, in order."""
+
+    def __init__(self, header: HeaderRecord) -> None:
+        self._header = header
+        self._judged: dict[Key, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._ended = ""
+
+    def see(self, record: Record, place: str) -> None:
+        """Raise a ConfigurationError if this line cannot follow the ones before."""
+        if isinstance(record, HeaderRecord):
+            raise ConfigurationError(f"{place} is a second header; one file holds one run")
+        if self._ended:
+            raise ConfigurationError(f"{place} follows the summary in {self._ended}; a run writes that last")
+        if isinstance(record, VerdictRecord):
+            self._verdict(record, place)
+        if isinstance(record, SummaryRecord):
+            self._summary(record, place)
+            self._ended = place
+
+    def _verdict(self, record: VerdictRecord, place: str) -> None:
+        key = (record.gate, record.subject, record.case, record.seed, record.mutant)
+        if key in self._judged:
+            raise ConfigurationError(
+                f"{place} judges {record.subject} · {record.gate} · {record.case} again, after {self._judged[key]}"
+            )
+        self._judged[key] = place
+        self._counts[record.status] += 1
+        if len(self._judged) > self._header.planned:
+            raise ConfigurationError(f"{place} is a verdict more than the {self._header.planned} of the header's plan")
+        for item in record.evidence:
+            if item.holds != _holds(item):
+                raise ConfigurationError(
+                    f"{place} says of {item.quantity} that {item.observed:g} {item.relation} {item.limit:g} "
+                    f"{'holds' if item.holds else 'does not hold'}; the numbers say otherwise"
+                )
+
+    def _summary(self, record: SummaryRecord, place: str) -> None:
+        if self._header.verb != "check":  # a proof's summary counts the truth's verdicts only
+            return
+        if len(self._judged) != self._header.planned:
+            raise ConfigurationError(
+                f"{place} ends a run of {self._header.planned} verdicts after {len(self._judged)} of them"
+            )
+        for status in STATUSES:
+            said, counted = record.counts.get(status, 0), self._counts[status]
+            if said != counted:
+                raise ConfigurationError(f"{place} counts {said} {status}, the lines before it have {counted}")
+
+
+def _holds(item: EvidenceRecord) -> bool:
+    return Evidence(item.quantity, item.observed, item.relation, item.limit, item.because).holds

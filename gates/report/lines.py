@@ -1,0 +1,56 @@
+"""The lines of a file that anybody may have written: a regular file, whole lines, none of them huge, strict JSON."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from gates.model import ConfigurationError
+
+LINE_LIMIT = 16 << 20  # bytes: a hundred times the longest line of a run
+CONSTANTS = (b"NaN", b"Infinity")  # words that lenient parsers take for numbers
+
+
+def whole_lines(path: Path, *, torn: bool = False) -> Iterator[tuple[int, bytes]]:
+    """Yield the number and the bytes of each whole line, and with `torn` of what follows the last newline too."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device would make us wait for ever
+            raise ConfigurationError(f"cannot read {path}: is no regular file")
+        with path.open("rb") as file:
+            number = 0
+            while line := file.readline(LINE_LIMIT + 1):
+                number += 1
+                if len(line) > LINE_LIMIT:
+                    raise ConfigurationError(f"{path}:{number} has more than {LINE_LIMIT} bytes, so it is no record")
+                if torn or line.endswith(b"\n"):
+                    yield number, line.removesuffix(b"\n")
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+
+
+def first_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in the first line, or an empty one: the reader that is then tried says what is wrong."""
+    try:
+        _, line = next(whole_lines(path))
+        found = json.loads(line)
+    except (StopIteration, ConfigurationError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def strict(line: bytes) -> str:
+    """Return what is wrong with a line that has NaN or Infinity as a number, which is no JSON; or nothing."""
+    if not any(word in line for word in CONSTANTS):  # in a text they are as good as any word
+        return ""
+    try:
+        json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return ""
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f'{name} is no JSON; numbers that are not finite are the texts "nan", "inf" and "-inf"')

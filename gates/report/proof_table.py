@@ -1,0 +1,98 @@
+"""What a proof shows of each gate, from its records alone: who catches what, and how far noise is from the limit.
+
+The margin of a gate has three numbers on one scale, the limit being 1: its noise, the largest share of a limit that a
+correct subject used; the least share that a caught mutant took; and between them the limit. Only claims of the form
+`observed <= limit` with a limit above 0 have such shares: a gate that counts (limit 0) has no noise, and the effect of a
+mutant on it is the count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gates.report.records import EvidenceRecord, MutantRecord, SensitivityRecord, VerdictRecord
+
+LOST = ("crashed", "raised", "shape", "timeout")  # causes of a failure that left no number
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Of the mutants that a family of gates declares: how many ran to the end, and how many were caught."""
+
+    family: str
+    declared: int
+    caught: int
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """How a gate separates right from wrong, as shares of its limits; None: no claim that has a share."""
+
+    gate: str
+    noise: float | None
+    noisiest: str  # subject and case
+    effect: float | None
+    weakest: str  # the mutant of the least effect
+    noticed: float | None  # the least relative error of the outputs that it notices, in its worst case
+
+
+def scores(mutants: Iterable[MutantRecord]) -> list[Score]:
+    """Return the mutation score of each family, the family being that of the first gate that must catch a mutant."""
+    found: dict[str, list[bool]] = defaultdict(list)
+    for mutant in mutants:
+        found[mutant.caught_by[0].partition(".")[0]].append(mutant.state == "caught")
+    return [Score(family, len(caught), sum(caught)) for family, caught in sorted(found.items())]
+
+
+def margins(
+    verdicts: Iterable[VerdictRecord], sensitivities: Iterable[SensitivityRecord], gates: Iterable[str]
+) -> list[Margin]:
+    """Return the margin of each gate."""
+    noise: dict[str, tuple[float, str]] = {}
+    effects: dict[tuple[str, str], float] = {}
+    for v in verdicts:
+        if v.mutant is None and v.status == "pass":
+            worst = max(_shares(v.evidence), default=None)
+            if worst is not None and worst >= noise.get(v.gate, (-1.0, ""))[0]:
+                noise[v.gate] = (worst, f"{v.subject}, {v.case}")
+        elif v.mutant is not None and v.status == "fail":
+            worst = math.inf if v.cause in LOST else max(_effects(v.evidence), default=math.inf)
+            effects[v.gate, v.mutant] = max(worst, effects.get((v.gate, v.mutant), 0.0))
+    noticed: dict[str, list[float | None]] = defaultdict(list)
+    for s in sensitivities:
+        noticed[s.gate].append(s.noticed)
+    result = []
+    for gate in gates:
+        share, where = noise.get(gate, (None, ""))
+        effect, weakest = min(((e, m) for (g, m), e in effects.items() if g == gate), default=(None, ""))
+        seen = noticed.get(gate, [])
+        worst_seen = None if not seen or None in seen else max(x for x in seen if x is not None)
+        result.append(Margin(gate, share, where, effect, weakest, worst_seen))
+    return result
+
+
+def _shares(evidence: Iterable[EvidenceRecord]) -> Iterator[float]:
+    """Shares of a limit above 0 that claims used; exact claims that hold used nothing."""
+    for item in evidence:
+        if item.role == "claim" and item.relation == "<=" and math.isfinite(item.limit):
+            yield item.observed / item.limit if item.limit > 0 else 0.0
+
+
+def _effects(evidence: Iterable[EvidenceRecord]) -> Iterator[float]:
+    """How far beyond its limit each broken claim is: a share of the limit, or the count where the limit is 0."""
+    for item in evidence:
+        if item.role == "claim" and not item.holds:
+            if item.relation == "<=" and math.isfinite(item.observed):
+                yield item.observed / item.limit if item.limit > 0 else item.observed
+            else:
+                yield math.inf
+
+
+def share(value: float | None) -> str:
+    """Return a share of a limit in words."""
+    if value is None:
+        return "–"
+    return "∞" if math.isinf(value) else f"{value:.2g}"
