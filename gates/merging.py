@@ -28,7 +28,9 @@ def merge(runs: Sequence[Results]) -> list[Record]:
         _alike(parts[0], run)
     _every_shard_once(parts)
     _every_cell_once(parts)
-    return [_header(parts), *_distinct(parts), *(v for run in parts for v in run.verdicts), _summary(parts)]
+    verdicts = [verdict for run in parts for verdict in run.verdicts]
+    small = [found for run in parts for found in run.counterexamples]  # their files stay where the shards wrote them
+    return [_header(parts), *_distinct(parts), *verdicts, *small, _summary(parts)]
 
 
 def _plan(run: Results) -> PlanRecord:

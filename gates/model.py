@@ -118,6 +118,12 @@ class Subject:
         default_factory=dict
     )  # variables of its worker, beside those of every worker
     ops: tuple[str, ...] | None = None  # what it is planned for; None: everything, and what it lacks is unsupported
+    memory_limit: int | None = None  # bytes of its worker and the processes that it starts; None: not watched
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the entry is a program that speaks the protocol itself, and not a Python file."""
+        return self.entry.suffix != ".py"
 
 
 @dataclass(frozen=True, slots=True)

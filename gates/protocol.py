@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import selectors
@@ -18,9 +19,14 @@ from typing import Any
 
 from gates import worker
 from gates.model import Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
+from gates.watch import TICK_S, Watch
 
+PROTOCOL = 1  # what docs/protocol.md describes
 START_LIMIT_S = 120.0  # a cold import of a framework on a busy machine takes tens of seconds
 CHUNK = 1 << 20  # bytes per read: the largest pipe that Linux grants without privilege
+ANSWER_LIMIT = (
+    1 << 30
+)  # bytes of arrays in one answer: the judge holds them, and recorded logits of a batch are a third
 LOG_TAIL = 600  # characters of a dead worker's last words
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "GATES_CACHE_DIR", "XDG_CACHE_HOME", "HF_HOME", "CC", "CXX")
@@ -31,7 +37,7 @@ class WorkerError(Exception):
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
-        self.kind = kind  # absent · broken · crashed · timeout
+        self.kind = kind  # absent · broken · crashed · timeout · limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,11 @@ class Worker:
     log: Any
     hello: Hello = field(default_factory=lambda: Hello({}, {}, {}))
     patched_calls: int = 0
+    calls: int = 0
+    watch: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.process.pid, self.log.fileno(), self.subject.memory_limit)
 
     @classmethod
     def start(cls, subject: Subject, *, threads: int, mutant: Mapping[str, str] | None = None) -> Worker:
@@ -63,8 +74,13 @@ class Worker:
         theirs_in, to_worker = os.pipe()
         from_worker, theirs_out = os.pipe()
         log = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the worker
-        script = str(Path(worker.__file__).resolve())
-        command = [subject.python or sys.executable, "-I", script, "--read", str(theirs_in), "--write", str(theirs_out)]
+        _append_only(log.fileno())
+        if subject.is_program:  # another language: frames on its standard streams
+            command = [str(subject.entry)]
+        else:
+            script = str(Path(worker.__file__).resolve())
+            pipes = ["--read", str(theirs_in), "--write", str(theirs_out)]
+            command = [subject.python or sys.executable, "-I", script, *pipes]
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         environment |= dict.fromkeys(THREAD_VARIABLES, str(threads))
         environment |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONHASHSEED": "0"}
@@ -72,10 +88,10 @@ class Worker:
         try:
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdin=theirs_in if subject.is_program else subprocess.DEVNULL,
+                stdout=theirs_out if subject.is_program else log,
                 stderr=log,
-                pass_fds=(theirs_in, theirs_out),
+                pass_fds=() if subject.is_program else (theirs_in, theirs_out),
                 env=environment,
                 start_new_session=True,
             )
@@ -83,7 +99,7 @@ class Worker:
             for fd in (to_worker, from_worker):
                 os.close(fd)
             log.close()
-            raise WorkerError("absent", f"cannot start {command[0]}: {error.strerror}") from None
+            raise WorkerError("absent", f"cannot start {command[0]}: {_why_not(error, subject)}") from None
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
@@ -106,14 +122,22 @@ class Worker:
             "settings": dict(self.subject.settings),
             "mutant": dict(mutant) if mutant else None,
         }
-        hello = self._exchange(start, START_LIMIT_S)
+        try:
+            hello = self._exchange({"protocol": PROTOCOL, **start}, START_LIMIT_S)
+        except WorkerError as error:
+            if self.subject.python and error.kind == "crashed":
+                words = (
+                    f"{self.subject.python} did not run the worker; it must be Python 3.10 or newer with NumPy: {error}"
+                )
+                raise WorkerError("crashed", words) from None
+            raise
         if hello.get("kind") != "ready":
-            raise WorkerError(str(hello.get("kind")), str(hello.get("error")))
-        provides = {
-            op: Provided(op, {name: tuple(values) for name, values in conventions.items()})
-            for op, conventions in hello["provides"].items()
-        }
-        self.hello = Hello(provides, hello["documented"], hello["versions"])
+            kind = "absent" if hello.get("kind") == "absent" else "broken"
+            raise WorkerError(kind, str(hello.get("error") or f"it answered {_short(hello)}, must be ready"))
+        try:
+            self.hello = _hello(hello)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise WorkerError("broken", f"its first answer is not what docs/protocol.md says: {error!r}") from None
 
     def call(
         self, op: str, inputs: Mapping[str, Wire | Recipe], *, limit_s: float, layout: Mapping[str, str] | None = None
@@ -121,17 +145,34 @@ class Worker:
         """Run one op. A crash or a hang ends this worker and is told as such."""
         plain = {name: dict(v.spec) if isinstance(v, Recipe) else v for name, v in inputs.items()}
         start = time.monotonic()
+        self.calls += 1
+        request = {"id": self.calls, "op": op, "inputs": plain, "layout": dict(layout or {})}
         try:
-            answer = self._exchange({"op": op, "inputs": plain, "layout": dict(layout or {})}, limit_s)
+            outcome = self._outcome(self._exchange(request, limit_s), start)
         except WorkerError as error:
             self.close()
             ended: OutcomeKind = "timeout" if error.kind == "timeout" else "crashed"
             return Outcome(ended, error=str(error), seconds=time.monotonic() - start)
-        self.patched_calls = int(answer.get("patched_calls", 0))
-        if answer["kind"] == "value":
-            return Outcome("value", answer["value"], seconds=float(answer["seconds"]))
-        kind: OutcomeKind = "unsupported" if answer["kind"] == "unsupported" else "raised"
-        return Outcome(kind, error=str(answer["error"]), seconds=time.monotonic() - start)
+        return outcome
+
+    def _outcome(self, answer: Mapping[str, Any], start: float) -> Outcome:
+        """Return what an answer says; one to another call, such as a forked child's second, ends the worker."""
+        if answer.get("id") != self.calls:
+            raise WorkerError("crashed", f"it answered call {answer.get('id')!r}, must answer call {self.calls}")
+        kind, value, seconds = answer.get("kind"), answer.get("value"), answer.get("seconds")
+        patched = answer.get("patched_calls", 0)
+        self.patched_calls = patched if isinstance(patched, int) else 0
+        if kind == "value":
+            if not isinstance(value, dict) or not isinstance(seconds, int | float):
+                raise WorkerError("crashed", f"the answer is no value with seconds: {_short(answer)}")
+            return Outcome("value", value, seconds=float(seconds))
+        if kind not in {"raised", "unsupported"}:
+            raise WorkerError("crashed", f"the answer is of kind {kind!r}, must be value, raised or unsupported")
+        return Outcome(
+            "unsupported" if kind == "unsupported" else "raised",
+            error=str(answer.get("error"))[: worker.ERROR_LIMIT],
+            seconds=time.monotonic() - start,
+        )
 
     @property
     def alive(self) -> bool:
@@ -139,12 +180,14 @@ class Worker:
         return not self.log.closed and self.process.poll() is None
 
     def close(self) -> None:
-        """End the whole process group and release the pipes."""
+        """End the whole process group, and what was seen to leave it, and release the pipes."""
         if self.log.closed:
             return
+        self.watch.find()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        self.watch.end()
         for fd in (self.to_worker, self.from_worker):
             os.close(fd)
         self.log.close()
@@ -161,7 +204,12 @@ class Worker:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise WorkerError("timeout", f"no answer within {limit_s:g} s; {self._last_words()}")
-                for key, _ in ready.select(left):
+                found = ready.select(min(left, TICK_S))
+                if reason := self.watch.look():
+                    raise WorkerError("limit", f"{reason}; {self._last_words()}")
+                if not found and self.process.poll() is not None:  # a child that it left holds the pipe open
+                    raise WorkerError("crashed", self._how_it_ended())
+                for key, _ in found:
                     if key.fd == self.to_worker:
                         if not self._push(parts):
                             ready.unregister(self.to_worker)
@@ -185,8 +233,8 @@ class Worker:
             raise WorkerError("crashed", self._how_it_ended())
         try:
             answer = inbox.feed(data)
-        except worker.FrameError as error:
-            raise WorkerError("crashed", f"the answer is no frame: {error}") from None
+        except (ValueError, KeyError, IndexError, TypeError, RecursionError, MemoryError) as error:
+            raise WorkerError("crashed", f"the answer is no frame: {error}; {self._last_words()}") from None
         if answer is not None and not isinstance(answer, dict):
             raise WorkerError("crashed", "the answer is no object")
         return answer
@@ -199,13 +247,44 @@ class Worker:
             name = signal.Signals(-code).name
             memory = ", possibly out of memory" if name == "SIGKILL" else ""
             return f"the process was killed by {name}{memory}; {self._last_words()}"
+        if code is None:
+            return f"the process closed its pipe and went on; {self._last_words()}"
         return f"the process ended with status {code}; {self._last_words()}"
 
     def _last_words(self) -> str:
-        size = self.log.seek(0, os.SEEK_END)
-        self.log.seek(max(0, size - LOG_TAIL))
-        words = " ".join(self.log.read().decode(errors="replace").split())
+        fd = self.log.fileno()
+        tail = os.pread(fd, LOG_TAIL, max(0, os.fstat(fd).st_size - LOG_TAIL)).decode(errors="replace")
+        words = " ".join("".join(c if c.isprintable() else " " for c in tail).split())  # no terminal's escapes
         return f"its last words: {words}" if words else "it said nothing"
+
+
+def _hello(answer: Mapping[str, Any]) -> Hello:
+    provides = {
+        op: Provided(op, {name: tuple(values) for name, values in conventions.items()})
+        for op, conventions in answer["provides"].items()
+    }
+    documented, versions = answer.get("documented", {}), answer.get("versions", {})
+    for name, texts in (("documented", documented), ("versions", versions)):
+        if not all(isinstance(text, str) for text in texts.values()):
+            raise TypeError(f"`{name}` must hold text")
+    return Hello(provides, documented, versions)
+
+
+def _short(answer: Mapping[str, Any]) -> str:
+    return f"{ {key: type(value).__name__ for key, value in answer.items()} }"
+
+
+def _why_not(error: OSError, subject: Subject) -> str:
+    if error.errno == errno.ENOEXEC:
+        return "it is no program of this machine and does not start with #!"
+    if error.errno == errno.ENOENT and subject.is_program:
+        return "the interpreter that its first line names is not here"
+    return str(error.strerror)
+
+
+def _append_only(fd: int) -> None:
+    """Let what a subject prints go to the end, so that a log which is cut stays short."""
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
 
 
 def _widen(pipe: int) -> None:
@@ -231,6 +310,8 @@ class _Inbox:
             self.total = self.start
             if len(self.data) >= self.start:
                 self.header, sizes = worker.parse_header(self.data[worker.PREFIX.size : self.start])
+                if sum(sizes) > ANSWER_LIMIT:
+                    raise worker.FrameError(f"its arrays have {sum(sizes)} bytes, must be at most {ANSWER_LIMIT}")
                 self.total = self.start + sum(sizes)
         if self.header is None or len(self.data) < self.total:
             return None

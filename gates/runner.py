@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,8 +97,8 @@ def judge(
     """Reach the verdict of one cell, from what the check yields and what went wrong on the way."""
     seed = case_seed(job.gate, job.case, options.seed)
     base = Verdict(job.gate.id, job.subject.name, job.case.name, seed, "error", "nothing", "the gate measured nothing")
-    if lacking := _lacking(job, hello):
-        return replace(base, status="unsupported", cause="lacking", reason=lacking)
+    if missing := lacking(job, hello):
+        return replace(base, status="unsupported", cause="lacking", reason=missing)
     start = time.monotonic()
     evidence: list[Evidence] = []
     status: Status
@@ -140,11 +141,15 @@ def _decide(evidence: list[Evidence]) -> tuple[Status, str, str]:
     return "pass", "held", ""
 
 
-def _lacking(job: Job, hello: Hello) -> str:
+def lacking(job: Job, hello: Hello) -> str:
+    """Return what a subject does not have of what a cell asks, or nothing."""
     for op in job.gate.ops:
         provided = hello.provides.get(op.name)
         if provided is None:
-            return f"{op.name} is not defined by {job.subject.name}"
+            near = get_close_matches(op.name, hello.provides, 1, 0.8)
+            known = {other.name for other in job.gate.ops}
+            hint = f"; it defines {near[0]}" if near and near[0] not in known else ""
+            return f"{op.name} is not defined by {job.subject.name}{hint}"
         for name, value in job.case.conventions.items():
             choices = provided.conventions.get(name)
             if choices is not None and value not in choices:

@@ -160,7 +160,7 @@ class _Log:
         self._writer.write(verdict_record(judged.verdict))
 
 
-def check(
+def check(  # noqa: PLR0913, PLR0917  a run has that many parts, and one caller
     jobs: list[Job],
     options: Options,
     writer: Writer | None,
@@ -169,10 +169,12 @@ def check(
     engine: Engine | None = None,
     resumed: Resumed | None = None,
     waivers: Waivers | None = None,
+    before_summary: Callable[[], None] = lambda: None,
 ) -> Tally:
     """Judge the plan and write every verdict before it is shown. Ctrl-C leaves what was written.
 
     Of a run that is resumed `jobs` are those that were left; the tally counts the earlier verdicts too.
+    `before_summary` runs when all is judged, for lines that stand before the last one.
     """
     tally = Tally()
     waivers = waivers or Waivers()
@@ -194,6 +196,7 @@ def check(
         count(judged.verdict)
         on_verdict(judged.verdict)
     tally.stale = waivers.problems()
+    before_summary()
     if writer:
         finish(writer, tally, time.monotonic() - start)
     return tally

@@ -31,6 +31,16 @@ class OracleError(Exception):
     """The definition itself raised: an error of ours."""
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What one elementwise comparison was made of."""
+
+    evidence: Evidence
+    got: Wire
+    want: Wire
+    scale: Wire
+
+
 @dataclass(slots=True)
 class RunningTrial:
     """The `Trial` of one gate × subject × case."""
@@ -42,6 +52,7 @@ class RunningTrial:
     folder: Path
     quick: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
+    comparisons: list[Comparison] = field(default_factory=list)
 
     def call(
         self,
@@ -82,11 +93,15 @@ class RunningTrial:
     ) -> Evidence:
         """Compare elementwise with the limit of `bounds[quantity]`."""
         bound = self.gate.bounds[quantity]
+        if np.asarray(got).dtype.kind not in "fiub":
+            raise SubjectFaultError("shape", f"{quantity}: dtype {np.asarray(got).dtype}, must hold numbers")
         if np.shape(got) != np.shape(want):
             raise SubjectFaultError("shape", f"{quantity}: shape {np.shape(got)}, must be {np.shape(want)}")
         observed, place = worst(got, want, scale)
         where = ", ".join(part for part in (where, place) if part)
-        return Evidence(quantity, observed, "<=", self._limit(bound), f"{bound.kind}: {bound.because}", where, role)
+        found = Evidence(quantity, observed, "<=", self._limit(bound), f"{bound.kind}: {bound.because}", where, role)
+        self.comparisons.append(Comparison(found, got, want, scale))
+        return found
 
     def number(self, quantity: str, value: float, relation: Relation, *, where: str = "") -> Evidence:
         """Hold one number against the limit of `bounds[quantity]`."""
@@ -111,7 +126,10 @@ def _misfit(value: Wire, output: Output, inputs: Mapping[str, Wire]) -> str:
         return "" if isinstance(value, str) else f"is a {type(value).__name__}, must be text"
     if output.kind == "any" and not output.like:
         return ""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return "is a nested list whose rows differ in length, must be an array"
     if output.like:
         model = np.asarray(inputs[output.like])
         shape, dtype = f"{array.dtype}{list(array.shape)}", f"{model.dtype}{list(model.shape)}"

@@ -1,8 +1,8 @@
-"""One subject in a process of its own: reads requests from a pipe, answers on another, stdlib and NumPy only.
+"""One subject in a process of its own (docs/protocol.md); standard library and NumPy only.
 
 The judge runs this file by path with `python -I`, in the subject's interpreter, so that nothing of the judge's
 environment shadows the subject's. A frame is the magic, the header's length, a JSON header, then raw little-endian
-C-order buffers. Never pickle: neither side runs what the other sends.
+C-order buffers. Neither side runs what the other sends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if sys.version_info < (3, 10):  # noqa: UP036  a subject's interpreter may be older than the judge's
+    sys.exit(f"this interpreter is Python {platform.python_version()}, must be 3.10 or newer")
+try:
+    import numpy as np
+except ModuleNotFoundError:
+    sys.exit(f"{sys.executable} has no NumPy, which every Python subject needs: install it there")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,6 +58,8 @@ def encode(tree: Any) -> list[bytes | memoryview]:
     header = json.dumps({"body": body, "buffers": buffers}, allow_nan=False).encode()
     if len(header) > HEADER_LIMIT:
         raise FrameError(f"header has {len(header)} bytes, must be at most {HEADER_LIMIT}; send long lists as arrays")
+    if (size := sum(array.nbytes for array in arrays)) > PAYLOAD_LIMIT:
+        raise FrameError(f"arrays have {size} bytes, must be at most {PAYLOAD_LIMIT}")
     return [PREFIX.pack(MAGIC, len(header)) + header, *(_raw(array) for array in arrays)]
 
 
@@ -72,7 +79,7 @@ def parse_header(data: bytes | bytearray) -> tuple[dict[str, Any], list[int]]:
         header = json.loads(data)
         buffers = header["buffers"]
         sizes = [_buffer_size(b["dtype"], b["shape"]) for b in buffers]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FrameError(f"header is not what a frame has: {error}") from None
     if sum(sizes) > PAYLOAD_LIMIT:
         raise FrameError(f"buffers have {sum(sizes)} bytes, must be at most {PAYLOAD_LIMIT}")
@@ -283,6 +290,8 @@ def _operations(module: ModuleType) -> dict[str, Callable[..., Any]]:
     operations: Any = getattr(module, "OPS", None)
     if not isinstance(operations, dict) or not all(callable(op) for op in operations.values()):
         raise TypeError(f"{module.__name__} must define OPS, a dict from the name of an op to a function")
+    if not all(isinstance(name, str) for name in operations):
+        raise TypeError(f"the keys of OPS are {list(operations)}, must be names of ops")
     own: dict[str, Callable[..., Any]] = {}
     for name, op in operations.items():
         inside = getattr(op, "__module__", "") == module.__name__
@@ -291,11 +300,25 @@ def _operations(module: ModuleType) -> dict[str, Callable[..., Any]]:
     return own
 
 
+def _conventions(module: ModuleType, operations: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
+    """Return what CONVENTIONS says; a text where choices should be would read as its letters, and nothing be judged."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for op, conventions in dict(getattr(module, "CONVENTIONS", {})).items():
+        if op not in operations:
+            raise TypeError(f"CONVENTIONS names {op!r}, which OPS does not define")
+        found[op] = {}
+        for name, choices in dict(conventions).items():
+            if not isinstance(choices, list | tuple | set | frozenset):
+                raise TypeError(f"CONVENTIONS[{op!r}][{name!r}] is {choices!r}, must be a tuple of the choices")
+            found[op][name] = list(choices)
+    return found
+
+
 def _hello(module: ModuleType, operations: Mapping[str, Any], preloaded: list[str]) -> dict[str, Any]:
-    conventions = getattr(module, "CONVENTIONS", {})
+    conventions = _conventions(module, operations)
     return {
         "kind": "ready",
-        "provides": {name: {k: list(v) for k, v in conventions.get(name, {}).items()} for name in operations},
+        "provides": {name: conventions.get(name, {}) for name in operations},
         "documented": dict(getattr(module, "DEPARTURES_DOCUMENTED", {})),
         "versions": {
             "python": platform.python_version(),
@@ -316,25 +339,41 @@ def _answer(operation: Callable[..., Any] | None, request: Mapping[str, Any]) ->
         }
     except NotImplementedError as error:
         return {"kind": "unsupported", "error": str(error)}
+    return _run(request["op"], operation, inputs)
+
+
+def _run(name: str, operation: Callable[..., Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what came of one call. The inputs belong to the caller: a subject that writes into them has raised."""
+    before = {key: value.tobytes() for key, value in inputs.items() if isinstance(value, np.ndarray)}
     start = time.perf_counter()
     try:
         value = operation(**inputs)
         seconds = time.perf_counter() - start
         if not isinstance(value, dict):
-            return {"kind": "raised", "error": f"{request['op']} returned a {type(value).__name__}, must be a dict"}
+            return {"kind": "raised", "error": f"{name} returned a {type(value).__name__}, must be a dict"}
         encode(value)  # what cannot cross the wire is the subject's error, not the worker's end
     except NotImplementedError as error:
-        return {"kind": "unsupported", "error": str(error)[:ERROR_LIMIT]}
-    except KeyboardInterrupt:
-        raise
+        return {"kind": "unsupported", "error": _words(error)}
     except BaseException as error:  # a subject may raise anything, SystemExit and Rust panics included
-        return {"kind": "raised", "error": f"{type(error).__name__}: {error}"[:ERROR_LIMIT]}
+        return {"kind": "raised", "error": _words(error)}
+    if changed := [key for key, data in before.items() if inputs[key].tobytes() != data]:
+        return {"kind": "raised", "error": f"{name} changed its input {', '.join(changed)} in place"}
     return {"kind": "value", "value": value, "seconds": seconds}
+
+
+def _words(error: BaseException) -> str:
+    """Return what an exception says, whose own words may raise too."""
+    try:
+        words = str(error)
+    except BaseException:
+        words = "(its text raises)"
+    said_plainly = isinstance(error, NotImplementedError) and words
+    return (words if said_plainly else f"{type(error).__name__}: {words}")[:ERROR_LIMIT]
 
 
 def main() -> None:
     """Serve one subject until the judge closes the pipe."""
-    parser = argparse.ArgumentParser(description="Serves one subject of Gates over two pipes; started by the judge.")
+    parser = argparse.ArgumentParser(description="Serves one subject of Gates; started by the judge.")
     parser.add_argument("--read", type=int, required=True)
     parser.add_argument("--write", type=int, required=True)
     arguments = parser.parse_args()
@@ -348,15 +387,14 @@ def main() -> None:
         _write(writer, _hello(module, operations, preloaded))
     except BaseException as error:
         absent = isinstance(error, ModuleNotFoundError | OSError)
-        message = f"{type(error).__name__}: {error}"[:ERROR_LIMIT]
-        _write(writer, {"kind": "absent" if absent else "broken", "error": message})
+        _write(writer, {"kind": "absent" if absent else "broken", "error": _words(error)})
         return
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(reader, inbox), daemon=True).start()
     while True:
         request = inbox.get()
         answer = _answer(operations.get(request["op"]), request)
-        _write(writer, {**answer, "patched_calls": planted.calls if planted else 0})
+        _write(writer, {**answer, "id": request["id"], "patched_calls": planted.calls if planted else 0})
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ ENCODE_PROMPTS = Op(
 )
 DECODE_TOKENS = Op(
     name="decode_tokens",
-    outputs={},  # texts: list of str
+    outputs={"texts": Output(kind="any")},  # a list of str
     inputs={"model": "as encode_prompts", "ids": "(N,) of all texts", "lengths": "(B,)"},
     source="the inverse of encode_prompts without the template, special tokens included",
 )

@@ -12,12 +12,15 @@ from gates.cli import (
     evaluate,
     explain,
     generate,
+    init,
     listing,
     memory,
     merge,
     mutants,
+    ops,
     peers,
     prove,
+    replay,
     report,
     smoke,
     train,
@@ -37,8 +40,11 @@ app.command("check", epilog=check.EXAMPLES)(check.check)
 app.command("list", epilog=listing.EXAMPLES)(listing.list_)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("mutants", epilog=mutants.EXAMPLES)(mutants.mutants)
+app.command("ops", epilog=ops.EXAMPLES)(ops.ops)
+app.command("init", epilog=init.EXAMPLES)(init.init)
 app.command("prove", epilog=prove.EXAMPLES)(prove.prove)
 app.command("report", epilog=report.EXAMPLES)(report.report)
+app.command("replay", epilog=replay.EXAMPLES)(replay.replay)
 app.command("merge", epilog=merge.EXAMPLES)(merge.merge)
 app.command("smoke", epilog=smoke.EXAMPLES)(smoke.smoke)
 app.command("train", epilog=train.EXAMPLES)(train.train)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -70,13 +71,20 @@ def check(
         typer.Option("--format", help="What is printed. Default: text; under GitHub Actions github: annotations too."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
+    memory_limit: Annotated[
+        float | None,
+        typer.Option(min=0.05, metavar="GIB", help="Memory of each worker. Default: three quarters of the machine's."),
+    ] = None,
+    minimise: Annotated[
+        bool, typer.Option(help="Make the inputs of the first few failures as small as they go; `gates replay`.")
+    ] = True,
 ) -> None:
     """Run gates on subjects; print each verdict, what failed and why, and a full count as the last line.
 
     A project's own defaults stand in its pyproject.toml, in the table tool.gates: subjects, select, require, model, python, jobs, seed, out, format, waivers. What the command line says wins.
     """
     from gates import resuming, session, shards
-    from gates.cli import output, project, setup
+    from gates.cli import counterexamples, output, project, setup
     from gates.model import ConfigurationError
     from gates.report.text import Screen
     from gates.runner import Options, plan
@@ -85,8 +93,11 @@ def check(
         raise ConfigurationError("--quick and --full exclude each other")
     if resume and (out or record):
         raise ConfigurationError("--resume goes on in its own file; leave out --out and --record")
-    asked = project.asked(setup.registry(), select, subject, require, python, waivers, quick=quick)
-    told, gates, subjects = asked.told, asked.gates, asked.subjects
+    registry = setup.registry()
+    asked = project.asked(registry, select, subject, require, python, waivers, quick=quick)
+    memory = setup.memory(memory_limit)
+    told, gates = asked.told, asked.gates
+    subjects = [replace(s, memory_limit=memory) for s in asked.subjects]
     shown = output.chosen(form or (None if as_json else told.format), as_json=as_json)
     before = output.since(baseline, shown)
     jobs_count = setup.jobs(told.jobs if jobs is None else jobs)
@@ -114,10 +125,20 @@ def check(
     else:
         writer.write(header)
     log = None if resumed and resumed.complete else writer
+    small = counterexamples.Found(
+        cells, options, registry.subjects, writer, silent=shown not in {"text", "github"}, wanted=minimise
+    )
     try:
         with screen:
             tally = session.check(
-                cells, options, log, asked.requirements, screen.verdict, resumed=resumed, waivers=asked.waivers
+                cells,
+                options,
+                log,
+                asked.requirements,
+                small.watching(screen.verdict),
+                resumed=resumed,
+                waivers=asked.waivers,
+                before_summary=small.record,
             )
     except KeyboardInterrupt:
         screen.interrupted(writer.path)
@@ -125,5 +146,6 @@ def check(
         raise typer.Exit(session.INTERRUPTED) from None
     finally:
         writer.close()
+    small.show()
     output.end(screen, writer.path, tally, before)
     raise typer.Exit(tally.exit_code())

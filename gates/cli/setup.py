@@ -32,9 +32,20 @@ def interpreter(python: str | None) -> str | None:
     if python is None:
         return None
     found = shutil.which(python)
+    if found is None and Path(python).exists():
+        raise ConfigurationError(f"--python {python}: is not executable; name an interpreter such as .venv/bin/python")
     if found is None:
         raise ConfigurationError(f"--python {python}: there is no such program")
     return str(Path(found).absolute())
+
+
+def memory(limit_gib: float | None) -> int:
+    """Return the bytes that each worker may use: the limit, else three quarters of the machine's memory."""
+    import psutil
+
+    if limit_gib is None:
+        return int(psutil.virtual_memory().total * 0.75)
+    return int(limit_gib * (1 << 30))
 
 
 def model(name: str | None) -> str | None:

@@ -20,6 +20,7 @@ from gates.report.integrity import Integrity
 from gates.report.records import (
     FORMAT,
     RECORD,
+    CounterexampleRecord,
     HeaderRecord,
     ModelRecord,
     MutantRecord,
@@ -108,6 +109,7 @@ class Results:
     verdicts: list[VerdictRecord] = field(default_factory=list)
     mutants: list[MutantRecord] = field(default_factory=list)
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
+    counterexamples: list[CounterexampleRecord] = field(default_factory=list)
     resumes: list[ResumeRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
 
@@ -192,5 +194,7 @@ def _add(results: Results, record: Record) -> None:
             results.resumes.append(record)
         case SensitivityRecord():
             results.sensitivities.append(record)
+        case CounterexampleRecord():
+            results.counterexamples.append(record)
         case SummaryRecord():
             results.summary = record

@@ -201,6 +201,21 @@ class SensitivityRecord(StrictRecord):
     noticed: Number | None = Field(description="null: no disturbance that was tried is noticed, or none applies")
 
 
+class CounterexampleRecord(StrictRecord):
+    """The smallest input found on which a failing gate still fails, or why there is none."""
+
+    record: Literal["counterexample"] = "counterexample"
+    gate: str
+    subject: str
+    case: str
+    seed: int
+    file: str | None = Field(description="beside the results file; null: none was made")
+    words: str = Field(description="the failure on that input in words; without a file, why there is none")
+    elements_before: int | None
+    elements_after: int | None
+    finished: bool | None = Field(description="nothing that was tried makes it smaller; false: the time was over")
+
+
 class ResumeRecord(StrictRecord):
     """Where an interrupted run went on; what follows was judged then."""
 
@@ -227,6 +242,7 @@ Record = Annotated[
     | MutantRecord
     | SensitivityRecord
     | ResumeRecord
+    | CounterexampleRecord
     | SummaryRecord,
     Field(discriminator="record"),
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import platform
 import sys
 from dataclasses import replace
@@ -139,13 +141,31 @@ def _offers(isa: str) -> bool:
 
 
 def from_file(path: str, python: str | None) -> Subject:
-    """Return the subject in a user's file, to be loaded in its worker only."""
-    file = Path(path).resolve()
+    """Return the subject in a user's file, to be loaded in its worker only.
+
+    A `.py` file is loaded by the worker. Any other file must be executable and speak the protocol on its standard
+    streams (docs/protocol.md).
+    """
+    try:
+        file = Path(path).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a loop of links, before Python 3.13
+        looped = isinstance(error, RuntimeError) or getattr(error, "errno", None) == errno.ELOOP
+        why = "it is a loop of links" if looped else "there is no such file"
+        raise ConfigurationError(f"--subject {path}: {why}") from None
+    if file.is_dir():
+        raise ConfigurationError(f"--subject {path}: is a folder; name the file in it that defines OPS")
     if not file.is_file():
-        raise ConfigurationError(f"--subject {path}: there is no such file")
-    if file.suffix != ".py":
-        raise ConfigurationError(f"--subject {path}: must be a Python file (.py) that defines OPS")
-    return Subject(file.stem, file, f"gates_subject_{file.stem}", python=python)
+        raise ConfigurationError(f"--subject {path}: is no regular file")
+    if file.suffix == ".py":
+        return Subject(file.stem, file, f"gates_subject_{file.stem}", python=python)
+    if not os.access(file, os.X_OK):
+        raise ConfigurationError(
+            f"--subject {path}: must be a Python file (.py) that defines OPS, or an executable (chmod +x) that speaks "
+            "the protocol of docs/protocol.md"
+        )
+    if python is not None:
+        raise ConfigurationError(f"--python {python}: is for Python files; {path} is a program by itself")
+    return Subject(file.stem, file, "")
 
 
 def choose(registry: Registry, names: tuple[str, ...], python: str | None) -> list[Subject]:
@@ -164,7 +184,7 @@ def choose(registry: Registry, names: tuple[str, ...], python: str | None) -> li
             subject = replace(registry.subjects[name], ops=None)
         else:
             known = ", ".join(registry.subjects)
-            raise ConfigurationError(f"--subject {name}: must be one of {known}, or a Python file")
+            raise ConfigurationError(f"--subject {name}: must be one of {known}, or a file (./mine.py)")
         if subject.name in chosen or (subject.name in registry.subjects and "." in name):
             raise ConfigurationError(f"--subject {name}: the name {subject.name!r} is taken; rename the file")
         chosen[subject.name] = subject

@@ -235,7 +235,10 @@ class TestOthers:
         ):
             assert words in text
 
-    @pytest.mark.parametrize("verb", ["check", "list", "explain", "mutants", "prove", "report", "merge", "peers"])
+    @pytest.mark.parametrize(
+        "verb",
+        ["check", "list", "explain", "mutants", "prove", "report", "merge", "replay", "ops", "init", "peers"],
+    )
     def test_help_has_examples(self, tmp_path: Path, verb: str) -> None:
         """Every verb's help names its options, and shows examples."""
         verbs = [verb, "sync"] if verb == "peers" else [verb]

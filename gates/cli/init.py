@@ -1,0 +1,43 @@
+"""`gates init`: start a subject file for one's own library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """Examples:
+
+gates init mylib · gates init mylib --op policy_loss --op token_kl --folder tests · gates init mylib --op all"""
+
+
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The library; the file is NAME_gates.py.")],
+    op: Annotated[
+        list[str] | None,
+        typer.Option("--op", metavar="OP", help="An op to fill in, or `all`. Default: the usual five."),
+    ] = None,
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Where the file goes.")] = Path(),
+) -> None:
+    """Write a commented subject file that runs at once; what is not filled in is `unsupported`, never a pass."""
+    from gates import scaffold
+    from gates.cli import setup
+    from gates.model import ConfigurationError
+    from gates.report.ops import conventions_of, ops_of
+
+    path = scaffold.path_for(name, folder)
+    gates = list(setup.registry().gates.values())
+    known = ops_of(gates)
+    wanted = list(known) if op == ["all"] else list(dict.fromkeys(op or scaffold.FIRST))
+    if unknown := [item for item in wanted if item not in known]:
+        raise ConfigurationError(f"--op {unknown[0]}: no op is called so; `gates ops` lists them")
+    text = scaffold.scaffold(name, path.name, known, {item: conventions_of(item, gates) for item in wanted})
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
+    shown = path if path.is_absolute() else f"./{path}"
+    typer.echo(f"wrote {path} with {len(wanted)} functions to fill in; judge it with: gates check --subject {shown}")

@@ -1,0 +1,56 @@
+"""`gates replay`: judge a recorded counterexample again, or turn it into a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """Examples:
+
+gates replay results/runs/check-….counterexamples/loss.grpo.matches-definition-mine.safetensors
+
+gates replay bug.safetensors --subject ./mine.py · gates replay bug.safetensors --emit-test --out tests/test_bug.py"""
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A counterexample that `gates check` wrote.")],
+    subject: Annotated[
+        str | None, typer.Option("--subject", metavar="NAME|FILE", help="Who is judged. Default: who failed.")
+    ] = None,
+    python: Annotated[str | None, typer.Option(metavar="PATH", help="The interpreter for a subject FILE.")] = None,
+    emit_test: Annotated[
+        bool, typer.Option("--emit-test", help="Write a pytest file that fails as long as the bug is there.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the test goes. Default: test_<name>.py here.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Judge a counterexample again: exit code 1 while it fails, 0 when it holds, 3 where the subject lacks the op."""
+    import json
+
+    from gates.cli import setup
+    from gates.counterexample import emitting, replaying
+    from gates.counterexample.file import read, summary
+    from gates.counterexample.words import describe
+    from gates.model import ConfigurationError
+
+    if out is not None and not emit_test:
+        raise ConfigurationError("--out says where --emit-test writes; give both")
+    found, registry = read(file), setup.registry()
+    who = replaying.subject_of(found, registry, subject, setup.interpreter(python))
+    answer = replaying.replay(found, registry, who)
+    if emit_test:
+        path = emitting.emit(file, found, answer, who, registry, out)
+        typer.echo(f"wrote {path}; run it with: pytest {path}")
+        return
+    words = describe(answer, registry.gates[found.gate].ops, found.inputs) if answer.state == "fails" else answer.reason
+    if as_json:
+        typer.echo(
+            json.dumps({**summary(found), "now": answer.state, "now_words": words}, indent=2, ensure_ascii=False)
+        )
+    else:
+        typer.echo(f"{answer.state}: {who.name} · {found.gate} · {found.case}{f': {words}' if words else ''}")
+    raise typer.Exit({"holds": 0, "fails": 1, "unclear": 1, "unsupported": 3}[answer.state])

@@ -1,0 +1,119 @@
+"""The file that `gates init` writes: a subject in which nothing is filled in yet, and everything is explained."""
+
+from __future__ import annotations
+
+import keyword
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gates.model import ConfigurationError, Op
+from gates.report.ops import output_words
+
+FIRST = ("group_advantages", "token_kl", "importance_ratio", "selective_log_softmax", "policy_loss")
+HEAD = '''"""{name} as a subject of Gates.
+
+    gates check --subject ./{file}
+
+Gates loads this file in a process of its own, in this interpreter or in the one that `--python` names. Nothing of Gates
+is needed there: only NumPy and your library. Fill in what your library has, by calling it; repair nothing here, or the
+repair is judged. What still raises NotImplementedError is `unsupported`, never a pass. `gates ops` lists every op.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# import {name}
+
+VERSIONS: dict[str, str] = {{"numpy": np.__version__}}  # shown in the results; add your library's
+DEPARTURES_DOCUMENTED: dict[str, str] = {{}}  # "policy_loss[grpo]": "where your documentation says that yours differs"
+OPS: dict[str, Any] = {{}}
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {{}}
+
+
+def provides(op: str, **conventions: tuple[Any, ...]) -> Any:
+    """Declare that a function is an op, with the choices that it has; a convention not named has all of them.
+
+    A case that needs another choice is `unsupported`. For one call, `raise NotImplementedError("why")` says the same.
+    """
+
+    def register(function: Any) -> Any:
+        if op in OPS:
+            raise ValueError(f"{{op}} is provided twice")
+        OPS[op], CONVENTIONS[op] = function, conventions
+        return function
+
+    return register
+'''
+FUNCTION = '''
+
+@provides(
+    "{op}",
+{choices}
+)
+def {op}({signature}):
+    """{formula}.
+
+{inputs}
+
+{outputs}
+    """
+    raise NotImplementedError("{op} is not filled in yet")
+    # return {{{returned}}}
+'''
+TAIL = """
+
+# More ops; `gates init {name} --op NAME` writes the function, `gates ops NAME` says what it is given:
+# {others}
+"""
+
+
+def scaffold(name: str, file: str, ops: Mapping[str, Op], conventions: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the text of a subject file with a function for each chosen op (those that `conventions` names)."""
+    chosen = [ops[op] for op in conventions]
+    others = [op for op in ops if op not in conventions]
+    parts = [HEAD.format(name=name, file=file), *(_function(op, conventions[op.name]) for op in chosen)]
+    if others:
+        listed = textwrap.fill(", ".join(others), 116, subsequent_indent="# ", break_on_hyphens=False)
+        parts.append(TAIL.format(name=name, others=listed))
+    return "".join(parts)
+
+
+def _function(op: Op, conventions: Mapping[str, Any]) -> str:
+    choices = [f"    # {key}={tuple(values)!r}," for key, values in conventions.items()]
+    arguments = [name for name in op.inputs if name.isidentifier() and not keyword.iskeyword(name)]
+    return FUNCTION.format(
+        op=op.name,
+        choices="\n".join(choices) if choices else "    # every case",
+        signature="*, " + ", ".join(arguments) if len(arguments) == len(op.inputs) else "**inputs",
+        formula=_plain(op.formula or op.source),
+        inputs="\n".join(_item(name, words) for name, words in op.inputs.items()),
+        outputs="\n".join(_item(f"returns {name}", output_words(output)) for name, output in op.outputs.items()),
+        returned=", ".join(f'"{name}": …' for name in op.outputs),
+    )
+
+
+def _item(name: str, words: str) -> str:
+    return textwrap.fill(f"{name}: {_plain(words)}", 116, initial_indent="    ", subsequent_indent="        ")
+
+
+def _plain(words: str) -> str:
+    return words.replace("\\", "/").replace('"""', "'''").rstrip(".")
+
+
+def path_for(name: str, folder: Path) -> Path:
+    """Return where a subject's file goes.
+
+    Raises:
+        ConfigurationError: the name is no name of a module, or the file is there already.
+    """
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ConfigurationError(f"{name!r} cannot be the name of a subject; take letters, digits and _, such as mylib")
+    path = folder / f"{name}_gates.py"
+    if path.exists() or path.is_symlink():
+        raise ConfigurationError(f"{path} exists and is not overwritten; name another folder with --folder")
+    return path

@@ -1,0 +1,68 @@
+"""What a worker's processes use while they are waited for: memory, number, and what they print."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+
+import psutil
+
+TICK_S = 0.25  # between looks: a process fills about a GiB in that time, a look takes a few milliseconds
+PROCESSES = 256  # that one subject may have at once; a fork bomb passes it within a look or two
+LOG_LIMIT = 64 << 20  # bytes of output, after which it is thrown away: only the last words are ever shown
+MIB = 1 << 20
+
+
+@dataclass(slots=True)
+class Watch:
+    """Looks after one worker from the judge: macOS does not enforce RLIMIT_AS, and address space is not memory.
+
+    What leaves the worker's process group is remembered as long as it has been seen, so that it ends with the worker.
+    """
+
+    pid: int
+    log: int
+    memory_limit: int | None
+    seen: dict[int, psutil.Process] = field(default_factory=dict)
+    last: float = field(default_factory=time.monotonic)
+
+    def look(self) -> str:
+        """Return which limit is passed, or nothing. Most calls return at once: a look is due every `TICK_S`."""
+        if time.monotonic() - self.last < TICK_S:
+            return ""
+        self.last = time.monotonic()
+        if os.fstat(self.log).st_size > LOG_LIMIT:
+            os.ftruncate(self.log, 0)
+        alive = self.find()
+        if len(alive) > PROCESSES:
+            return f"it has {len(alive)} processes, must be at most {PROCESSES}"
+        if self.memory_limit is None:
+            return ""
+        used = sum(_memory(process) for process in alive)
+        if used <= self.memory_limit:
+            return ""
+        return f"it uses {used / MIB:.0f} MiB, must be at most {self.memory_limit / MIB:.0f} (--memory-limit)"
+
+    def find(self) -> list[psutil.Process]:
+        """Return the worker and what it started, as far as that is still there; remember it."""
+        found: list[psutil.Process] = []
+        with contextlib.suppress(psutil.Error):
+            worker = psutil.Process(self.pid)
+            found = [worker, *worker.children(recursive=True)]
+        self.seen |= {process.pid: process for process in found[1:]}
+        return found
+
+    def end(self) -> None:
+        """Kill what the worker left behind; a process of another that has got the same number is not touched."""
+        for process in self.seen.values():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
+def _memory(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.Error:  # it ended meanwhile
+        return 0
