@@ -13,6 +13,7 @@ from gates.model import Bound, Case, ConfigurationError, Evidence, Gate, Mutant,
 
 FAMILIES = (
     "advantages",
+    "advantage_laws",
     "kl",
     "logprobs",
     "sampling",
@@ -22,6 +23,8 @@ FAMILIES = (
     "loss",
     "loss_parts",
     "loss_options",
+    "reductions",
+    "invariance",
     "preference",
     "gradient",
     "rollout",
