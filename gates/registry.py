@@ -25,6 +25,7 @@ FAMILIES = (
     "loss_options",
     "reductions",
     "invariance",
+    "settings",
     "preference",
     "gradient",
     "rollout",

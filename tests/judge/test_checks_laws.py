@@ -59,6 +59,15 @@ LOSS_LAWS = (
             'found["advantages"] = found["advantages"] * np.nan',
             "not finite",
         ),
+        ("loss.settings-act", "policy_loss", ZERO, "as a share"),
+        (
+            "loss.settings-act",
+            "policy_loss",
+            'found["gradient"] = found["gradient"] * np.float32(1 + 1e-3 * np.random.random())',
+            "change without",
+        ),
+        ("loss.extreme-ratios-stay-numbers", "policy_loss", 'found["loss"] = np.nan', "NaN among"),
+        ("loss.extreme-ratios-stay-numbers", "policy_loss", 'found["gradient"] *= np.float32(1.01)', "error of finite"),
         (
             "advantages.normalise-then-sum.ignores-units",
             "normalise_then_sum",
