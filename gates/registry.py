@@ -28,6 +28,7 @@ FAMILIES = (
     "settings",
     "preference",
     "gradient",
+    "detach",
     "rollout",
     "ratio",
     "ratios",
@@ -35,6 +36,7 @@ FAMILIES = (
     "trainer",
     "tokenizer",
     "training",
+    "config",
 )
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
 

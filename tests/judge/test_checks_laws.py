@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.checks import advantage_laws, invariance, loss_laws, reductions
+from gates.checks import advantage_laws, config, invariance, loss_laws, reductions
 from gates.model import Subject
 from gates.registry import load
 from gates.runner import Options, plan, run
@@ -59,6 +59,7 @@ LOSS_LAWS = (
             'found["advantages"] = found["advantages"] * np.nan',
             "not finite",
         ),
+        ("loss.old-is-a-constant", "policy_loss", ZERO, "where the law is broken"),
         ("loss.settings-act", "policy_loss", ZERO, "as a share"),
         (
             "loss.settings-act",
@@ -116,6 +117,21 @@ class TestLaw:
             apart.append(loss_laws._of_oracle(law, sides).apart(with_loss=law.with_loss))
         assert apart[0] < 0.5
         assert apart[1] > 1e3
+
+
+class TestRobustZ:
+    """How far a step of a run stands out."""
+
+    def test_by_hand(self) -> None:
+        """Of 1 to 7 the median is 4 and the MAD 2: 34 in the place of 7 is 30 / 2.9652 above, and moves neither."""
+        values = np.array([1.0, 2, 3, 4, 5, 6, 34])
+        assert config.robust_z(values)[-1] == pytest.approx(30 / (1.4826 * 2))
+        assert config.robust_z(values)[0] == pytest.approx(-3 / (1.4826 * 2))
+
+    def test_sections_are_merged(self) -> None:
+        """A change keeps the other keys of its section and the other sections."""
+        merged = config._merged({"loop": {"steps": 3, "iterations": 2}, "data": {"seed": 1}}, {"loop": {"steps": 2}})
+        assert merged == {"loop": {"steps": 2, "iterations": 2}, "data": {"seed": 1}}
 
 
 class TestAdvantageLaws:
