@@ -33,6 +33,13 @@ OPS = {{**whole.OPS, "{op}": broken}}
             "that change",
         ),
         ("loss.prompt-does-not-matter", "loss_from_logits", 'found["gradient"] = found["gradient"] * 0', "last prompt"),
+        (
+            "ratio.sampler-and-scorer-agree",
+            "rollout",
+            'found["tempered_logprobs"] = found["model_logprobs"]',
+            "Δ log-prob",
+        ),
+        ("rollout.early-ends-save-time", "rollout", "__import__('time').sleep(0.5)", "as a share"),
         ("trainer.configuration-applies", "train_run", 'found["digest"] = "same"', "change nothing"),
         ("trainer.configuration-applies", "train_run", 'found["digest"] = inputs["folder"]', "a second run"),
     ],
@@ -42,7 +49,7 @@ def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, 
     (tmp_path / "broken.py").write_text(BROKEN.format(op=op, damage=damage))
     subject = Subject("broken", tmp_path / "broken.py", "subject_broken")
     chosen = load().gates[gate]
-    first = plan([chosen], [subject], quick=True)[:2]
+    first = plan([chosen], [subject], quick=True)[:1]
     found = [judged.verdict for judged in run(first, Options(quick=True))]
     assert {verdict.status for verdict in found} == {"fail"}
     assert all(words in verdict.reason for verdict in found), {verdict.reason for verdict in found}
