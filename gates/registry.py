@@ -13,6 +13,7 @@ from gates.model import THEMES, Bound, Case, ConfigurationError, Evidence, Gate,
 
 FAMILIES = (
     "advantages",
+    "advantage_laws",
     "kl",
     "logprobs",
     "sampling",
@@ -22,15 +23,22 @@ FAMILIES = (
     "loss",
     "loss_parts",
     "loss_options",
+    "reductions",
+    "invariance",
+    "settings",
     "preference",
     "gradient",
+    "detach",
     "rollout",
+    "endings",
     "ratio",
     "ratios",
     "scoring",
+    "agreement",
     "trainer",
     "tokenizer",
     "training",
+    "config",
 )
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
 

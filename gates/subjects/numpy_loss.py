@@ -226,7 +226,10 @@ def estimate(d: Array, lost: Array, estimator: str) -> tuple[Array, Array]:
         return -d, np.ones(d.shape)
     if estimator == "k2":
         return 0.5 * d * d + d * lost, -d
-    return terms.k3(d) + np.expm1(d) * lost, -(np.expm1(d) + np.exp(d) * lost)
+    rise = np.expm1(d)
+    kept = np.where(np.isfinite(rise), lost, 0.0)  # where exp overflows, inf · 0 would be NaN
+    bounded = np.where(np.isfinite(rise), rise, 0.0)
+    return terms.k3(d) + bounded * kept, -(rise + (bounded + 1.0) * kept)
 
 
 SURROGATES: dict[str, Callable[[Step, dict[str, Any]], tuple[Array, Array]]] = {

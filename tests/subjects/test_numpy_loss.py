@@ -276,3 +276,12 @@ class TestDoor:
         before = answers()
         monkeypatch.setattr(module, seam, mistake)
         assert answers() != before
+
+
+def test_an_overflowing_kl_is_infinite_and_never_nan() -> None:
+    """At d = 1000 k3 is +inf and its slope -inf, with an exact difference and with one that lost something."""
+    for lost in (0.0, 1e-14):
+        with np.errstate(over="ignore"):
+            value, slope = subject.estimate(np.array([1000.0]), np.array([lost]), "k3")
+        assert value.tolist() == [INF]
+        assert slope.tolist() == [-INF]

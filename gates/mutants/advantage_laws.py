@@ -1,0 +1,39 @@
+"""Mistakes that break a law of advantages."""
+
+from gates.mutants.planting import in_family, in_numpy
+
+LAWS = ("advantages.laws-hold",)
+
+in_numpy(
+    "advantage-laws.no-baseline-below-zero",
+    "group_advantages",
+    "advantage_laws:baseline_at_least_zero",
+    mistake="the baseline is at least 0, so rewards that are all negative push every completion down",
+    arises="max(0, mean), a guard for an empty group",
+    caught_by=LAWS,
+)
+in_numpy(
+    "advantage-laws.own-reward-in-others",
+    "group_advantages",
+    "advantage_laws:divided_by_all",
+    mistake="leave-one-out sums the others and divides by G",
+    arises="(sum - reward) / group_size",
+    caught_by=LAWS,
+)
+in_numpy(
+    "advantage-laws.clipped-rewards",
+    "group_advantages",
+    "advantage_laws:clipped",
+    mistake="rewards are clipped to [-10, 10] before they are compared",
+    arises="PPO's reward clipping, right for one game's scores",
+    caught_by=LAWS,
+)
+in_family(
+    "rewards",
+    "advantage-laws.units-decide",
+    "first_stage",
+    "largest_unit",
+    mistake="each reward function is centred, and then divided by the largest deviation of all functions",
+    arises="one std over the whole table instead of one for each column",
+    caught_by=("advantages.normalise-then-sum.ignores-units",),
+)

@@ -1,0 +1,36 @@
+"""Mistakes between a configuration and its run."""
+
+from gates.mutants.planting import in_trainer
+
+in_trainer(
+    "config.betas-not-passed-on",
+    "loop_optimizer:make",
+    "config:own_betas",
+    mistake="the optimizer is made with its own betas, whatever the configuration says",
+    arises="Adam(learning_rate), and the rest of the section left out",
+    caught_by=("trainer.configuration-applies",),
+)
+in_trainer(
+    "config.gradient-never-clipped",
+    "loop_optimizer:clipped",
+    "config:unclipped",
+    mistake="the gradient's norm is measured and reported, and the gradient is not clipped",
+    arises="clip_grad_norm returns a new tree in MLX, and its result is dropped",
+    caught_by=("trainer.configuration-applies",),
+)
+in_trainer(
+    "config.loss-scale-not-undone",
+    "loop:loss_and_grad",
+    "config:scaled_now_and_then",
+    mistake="every 13th gradient keeps its loss scale of 1024",
+    arises="unscaling inside a branch that a skipped step does not take",
+    caught_by=("trainer.no-spikes",),
+)
+in_trainer(
+    "config.scored-at-one",
+    "logprobs:scored",
+    "config:untempered",
+    mistake="tokens are drawn at the configured temperature and scored at 1",
+    arises="log_softmax(logits) where log_softmax(logits / temperature) was sampled from",
+    caught_by=("trainer.scores-at-the-temperature-of-sampling",),
+)

@@ -1,0 +1,12 @@
+"""Mistakes that let rows run on after their end."""
+
+from gates.mutants.planting import in_trainer
+
+in_trainer(
+    "endings.loop-runs-to-the-limit",
+    "rollout.decode:decode",
+    "endings:to_the_limit",
+    mistake="the loop takes every step to max_tokens, and cuts at the first EOS afterwards",
+    arises="a for loop over max_tokens without `if done.all(): break`",
+    caught_by=("rollout.early-ends-save-time",),
+)

@@ -1,0 +1,36 @@
+"""Mistakes that show when rows are moved, copied, padded or split."""
+
+from gates.mutants.planting import in_numpy
+
+in_numpy(
+    "invariance.advantages-by-group-position",
+    "numpy_loss:policy_loss",
+    "invariance:advantage_of_the_first",
+    mistake="the first row's advantage is taken for its whole group of four",
+    arises="advantages[::group_size] repeated, where rewards were one per prompt",
+    caught_by=("loss.order-does-not-matter", "loss.splits-add-up"),
+)
+in_numpy(
+    "invariance.late-tokens-count-less",
+    "numpy_terms:select",
+    "invariance:discounted",
+    mistake="what stands later in a row counts less",
+    arises="a discount factor γ below 1, left over from PPO's return",
+    caught_by=("loss.order-does-not-matter",),
+)
+in_numpy(
+    "invariance.sum-for-mean",
+    "numpy_loss:policy_loss",
+    "invariance:summed_rows",
+    mistake="the rows of a step are summed, so the step grows with the batch",
+    arises="reduction='sum', tuned for one batch size",
+    caught_by=("loss.copies-do-not-matter", "loss.splits-add-up"),
+)
+in_numpy(
+    "invariance.mean-over-width",
+    "numpy_loss:policy_loss",
+    "invariance:width_for_length",
+    mistake="a row is divided by the padded width and not by its own tokens",
+    arises="(loss * mask).mean()",
+    caught_by=("loss.wider-padding-does-not-matter",),
+)

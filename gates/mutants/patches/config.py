@@ -1,0 +1,37 @@
+"""Mistakes between a configuration and its run. Loaded in a worker only; each returns the mistaken function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from mlx.utils import tree_map
+
+Fn = Callable[..., Any]
+
+
+def own_betas(original: Fn) -> Fn:
+    """Leave the betas at their defaults."""
+    return lambda settings: original(settings.model_copy(update={"betas": (0.9, 0.999)}))
+
+
+def unclipped(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+    """Return the gradient as it is."""
+    return lambda gradient, *_: gradient
+
+
+def scaled_now_and_then(original: Fn) -> Fn:
+    """Leave a loss scale of 1024 in every 13th gradient."""
+    calls = count(1)
+
+    def mistaken(*arguments: Any) -> Any:
+        value, gradient = original(*arguments)
+        return value, tree_map(lambda x: x * 1024, gradient) if next(calls) % 13 == 0 else gradient
+
+    return mistaken
+
+
+def untempered(original: Fn) -> Fn:
+    """Score at temperature 1."""
+    return lambda model, batch, temperature, **rest: original(model, batch, temperature and 1.0, **rest)

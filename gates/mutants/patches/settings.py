@@ -1,0 +1,46 @@
+"""Mistakes in how settings and overflows are handled. Loaded in a worker only; each returns the mistaken function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Fn = Callable[..., Any]
+
+
+def one_epsilon(original: Fn) -> Fn:
+    """Bound above by ε_low too, where that is a legal bound."""
+
+    def mistaken(settings: dict[str, Any]) -> Any:
+        return original({**settings, "epsilon_high": settings["epsilon_low"]})
+
+    return mistaken
+
+
+def kl_without_ratio(original: Fn) -> Fn:
+    """Leave the KL's ratio out."""
+    return lambda step, reference, estimator, kl_ratio: original(step, reference, estimator, kl_ratio and "none")
+
+
+def remembered(original: Fn) -> Fn:
+    """Keep what the first call of a shape gave."""
+    kept: dict[bytes, Any] = {}
+
+    def mistaken(mask: Any, max_length: int) -> Any:
+        return kept.setdefault(np.asarray(mask).tobytes(), original(mask, max_length))
+
+    return mistaken
+
+
+def clamped(original: Fn) -> Fn:
+    """Clamp the log-ratio."""
+    return lambda policy, old, *rest: original(old + np.clip(policy - old, -20.0, 20.0), old, *rest)
+
+
+def where_multiplies(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+    """Select with MLX's own `where`."""
+    import mlx.core as mx  # noqa: PLC0415  this file also serves a host without MLX
+
+    return lambda mask, values: mx.where(mask, values, mx.zeros((), values.dtype))
