@@ -8,6 +8,8 @@ in_trainer(
     "agreement:untempered",
     mistake="tokens are drawn at a temperature and scored at 1",
     arises="log_softmax(logits) in the trainer, logits / temperature in the sampler",
+    theme="ratio and rollout",
+    symptom="The ratio of fresh samples is not 1 from the first step, and clip fractions are high whatever the learning rate.",
     caught_by=("ratio.sampler-and-scorer-agree",),
 )
 in_trainer(
@@ -16,5 +18,7 @@ in_trainer(
     "agreement:shared_prompt_length",
     mistake="completions are looked for where the shortest prompt of the batch ends",
     arises="logits[:, prompt_length - 1 : -1] with one number for the batch",
+    theme="masks and shifts",
+    symptom="Nothing while prompts have one length; with ragged prompts the ratio of fresh samples scatters and learning is slow.",
     caught_by=("scoring.rows-do-not-see-each-other",),
 )

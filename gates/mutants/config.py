@@ -8,6 +8,8 @@ in_trainer(
     "config:own_betas",
     mistake="the optimizer is made with its own betas, whatever the configuration says",
     arises="Adam(learning_rate), and the rest of the section left out",
+    theme="configuration",
+    symptom="Nothing to see: the curve is that of other betas, and a sweep over them is flat.",
     caught_by=("trainer.configuration-applies",),
 )
 in_trainer(
@@ -16,6 +18,8 @@ in_trainer(
     "config:unclipped",
     mistake="the gradient's norm is measured and reported, and the gradient is not clipped",
     arises="clip_grad_norm returns a new tree in MLX, and its result is dropped",
+    theme="configuration",
+    symptom="The logged norm is far above the bound now and then, followed by a step from which the reward takes long to recover.",
     caught_by=("trainer.configuration-applies",),
 )
 in_trainer(
@@ -24,6 +28,8 @@ in_trainer(
     "config:scaled_now_and_then",
     mistake="every 13th gradient keeps its loss scale of 1024",
     arises="unscaling inside a branch that a skipped step does not take",
+    theme="precision",
+    symptom="Rare spikes of the gradient norm by a fixed power of two, each with a fall of the reward.",
     caught_by=("trainer.no-spikes",),
 )
 in_trainer(
@@ -32,5 +38,7 @@ in_trainer(
     "config:untempered",
     mistake="tokens are drawn at the configured temperature and scored at 1",
     arises="log_softmax(logits) where log_softmax(logits / temperature) was sampled from",
+    theme="configuration",
+    symptom="The curve is that of another temperature: entropy falls faster than it should, ratios are off from the first step.",
     caught_by=("trainer.scores-at-the-temperature-of-sampling",),
 )
