@@ -102,6 +102,7 @@ class Subject:
         default_factory=dict
     )  # variables of its worker, beside those of every worker
     ops: tuple[str, ...] | None = None  # what it is planned for; None: everything, and what it lacks is unsupported
+    needs: Mapping[str, float] = field(default_factory=dict)  # of a cluster's node: metal, cuda, memory in bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ def header(
     options: Options,
     planned: int,
     part: PlanRecord | None = None,
+    engine: str = "local",
 ) -> HeaderRecord:
     """Return the first line of a results file."""
     cpu, features = machine.cpu()
@@ -122,6 +123,7 @@ def header(
         gates=[gate.id for gate in gates],
         subjects=[subject.name for subject in subjects],
         planned=planned,
+        engine=engine,
         plan=part,
     )
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from gates.cli import engines
+
 EXAMPLES = """Examples:
 
 gates check --quick · gates check kl loss.grpo · gates check rollout --full · gates check --subject ./mine.py ·
@@ -37,6 +39,7 @@ def check(
     resume: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Go on in the file of an interrupted run of the same command.")
     ] = None,
+    engine: engines.Name = "local",
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
     ] = None,
@@ -75,7 +78,7 @@ def check(
     whole = plan(gates, subjects, quick=quick)
     part = shards.Shard.parse(shard)
     cells = part.take(whole)
-    header = session.header("check", sys.argv[1:], gates, subjects, options, len(cells), part.record(whole))
+    header = session.header("check", sys.argv[1:], gates, subjects, options, len(cells), part.record(whole), engine)
     resumed = resuming.resume(resume, header, cells) if resume else None
     writer = resumed.writer if resumed else setup.writer("check", out, record=record)
     screen = Screen(len(cells), as_json=as_json)
@@ -86,8 +89,8 @@ def check(
         writer.write(header)
     log = None if resumed and resumed.complete else writer
     try:
-        with screen:
-            tally = session.check(cells, options, log, requirements, screen.verdict, resumed=resumed)
+        with engines.opened(engine, registry) as executors, screen:
+            tally = session.check(cells, options, log, requirements, screen.verdict, executors, resumed)
     except KeyboardInterrupt:
         screen.interrupted(writer.path)
         typer.echo(f"go on with: {resuming.command(header.command, writer.path)}", err=True)
