@@ -94,6 +94,8 @@ class ClusterExecutor:
                 done, _ = self._cluster.ray.wait(list(self._running), num_returns=1, timeout=PATIENCE_S)
                 for reference in done:
                     yield from self._collect(reference)
+                if not done:
+                    yield from self._give_up()
 
     def close(self) -> None:
         """Take back what was sent."""
@@ -111,6 +113,15 @@ class ClusterExecutor:
             options["memory"] = wants.pop("memory")
         text = Unit.of(job, self._options, self._cluster.registry).text()
         self._running[self._cluster.judge.options(**options, resources=wants).remote(text)] = (job, before)
+
+    def _give_up(self) -> Iterator[Judged]:
+        """Take back what no living node can judge any more; Ray would keep it for a node that may never come."""
+        nodes = self._cluster.nodes()
+        for reference, (job, _) in list(self._running.items()):
+            if missing := _unmet(needs(job), nodes):
+                del self._running[reference]
+                self._cluster.ray.cancel(reference, force=True)
+                yield Judged(_unplaced(job, self._options, missing))
 
     def _collect(self, reference: Any) -> Iterator[Judged]:
         job, before = self._running.pop(reference)
@@ -135,10 +146,11 @@ def needs(job: Job) -> dict[str, float]:
 
 def _unmet(wants: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
     """Return in words what no single node has, or nothing; Ray would wait for such a node for ever."""
-    names = {"cuda": "GPU", "memory": "memory"}
-    if any(all(found.get(names.get(name, name), 0.0) >= wanted for name, wanted in wants.items()) for found in nodes):
+    names = {"cuda": "GPU"}  # what Ray calls it; other names are its own or the cluster's
+    wanted = {"CPU": 1.0} | {names.get(name, name): amount for name, amount in wants.items()}
+    if any(all(found.get(name, 0.0) >= amount for name, amount in wanted.items()) for found in nodes):
         return ""
-    return ", ".join(f"{name} {wanted:g}" for name, wanted in sorted(wants.items())) or "a processor"
+    return ", ".join(f"{name} {amount:g}" for name, amount in sorted(wants.items())) or "a processor"
 
 
 def _unplaced(job: Job, options: Options, missing: str) -> Verdict:

@@ -160,7 +160,7 @@ class TestCluster:
 
         def lose(verdict: Any) -> None:
             both = len(set((tmp_path / "judges").read_text().split())) > 1
-            if both and three.test_nodes:
+            if both and len(three.test_nodes) == 2:
                 three.remove_node(three.test_nodes.pop(), allow_graceful=False)
 
         try:
@@ -203,6 +203,24 @@ class TestCluster:
             cluster.close()
         assert (judged.verdict.status, judged.verdict.cause) == ("error", "engine")
         assert judged.verdict.reason.startswith("the cluster lost this cell 5 times")
+
+    def test_a_cluster_without_nodes_ends_the_run(
+        self, three: Any, slow: Subject, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where every node that could judge is gone, what was sent and what was not ends with a reason."""
+        monkeypatch.setattr(engine, "PATIENCE_S", 2.0)
+        cluster = engine.Cluster(load(), three.address)
+        running = run(packing(slow), Options(), cluster)
+        found = [next(running).verdict]
+        while three.test_nodes:
+            three.remove_node(three.test_nodes.pop(), allow_graceful=False)
+        try:
+            found += [judged.verdict for judged in running]
+        finally:
+            cluster.close()
+        assert sorted(v.case for v in found) == sorted(job.case.name for job in packing(slow))
+        assert "no node of the cluster has a processor" in found[-1].reason
+        assert {v.status for v in found} == {"unsupported", "skipped"}
 
     def test_mutants_are_caught_by_a_cluster_too(self, three: Any) -> None:
         """A planted mistake runs on the nodes, and is caught with as many verdicts as here."""
