@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,7 +46,7 @@ def pack_sequences(**inputs):
     end = time.monotonic() + 15.0
     while JUDGES.with_name("wait").exists() and len(set(JUDGES.read_text().split())) < 2 and time.monotonic() < end:
         time.sleep(0.05)  # until another process judges too
-    time.sleep(0.3)
+    time.sleep(1.0)
     raise NotImplementedError("it only takes its time")
 
 OPS = {"pack_sequences": pack_sequences}
@@ -54,7 +55,7 @@ OPS = {"pack_sequences": pack_sequences}
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Subject:
-    """A subject in a file, which takes a third of a second for each cell, and writes down who judges."""
+    """A subject in a file, which takes a second for each cell, and writes down who judges."""
     (tmp_path / "slow.py").write_text(SLOW)
     return catalogue.from_file(str(tmp_path / "slow.py"), None)
 
@@ -139,6 +140,16 @@ def three(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     local.shutdown()
 
 
+def other(three: Any) -> Any:
+    """Take the node that this process is not connected to: Ray forbids to remove that one."""
+    import ray  # noqa: PLC0415  the extra
+
+    mine = ray._private.worker._global_node._raylet_socket_name
+    victim = next(node for node in three.test_nodes if node._raylet_socket_name != mine)
+    three.test_nodes.remove(victim)
+    return victim
+
+
 @needs_ray
 @pytest.mark.slow
 @pytest.mark.timeout(600)
@@ -161,7 +172,8 @@ class TestCluster:
         def lose(verdict: Any) -> None:
             both = len(set((tmp_path / "judges").read_text().split())) > 1
             if both and len(three.test_nodes) == 2:
-                three.remove_node(three.test_nodes.pop(), allow_graceful=False)
+                time.sleep(0.4)  # into the middle of the other node's cell
+                three.remove_node(other(three), allow_graceful=False)
 
         try:
             tally = session.check(jobs, Options(), writer, (), lose, cluster)
@@ -176,7 +188,7 @@ class TestCluster:
         sys.stdout.write(json.dumps({"cells": len(jobs), "again": cluster.again, **tally.counts}) + "\n")
 
     def test_units_go_where_their_needs_are_met(self, three: Any, slow: Subject) -> None:
-        """What needs Metal is judged on the node that has it, and skipped with a reason after that is gone; so is CUDA."""
+        """What needs Metal is judged on the node that has it; what needs CUDA is skipped with a reason, for no node has."""
         cluster = engine.Cluster(load(), three.address)
         metal = replace(slow, needs={"metal": 1, "memory": 1e6})
         try:
@@ -185,9 +197,6 @@ class TestCluster:
             (cuda,) = run(packing(replace(slow, needs={"cuda": 1}))[:1], Options(), cluster)
             assert (cuda.verdict.status, cuda.verdict.cause) == ("skipped", "absent")
             assert "no node of the cluster has cuda 1" in cuda.verdict.reason
-            three.remove_node(three.test_nodes[0], allow_graceful=False)
-            (gone,) = run(packing(metal)[:1], Options(), cluster)
-            assert "no node of the cluster has memory 1e+06, metal 1" in gone.verdict.reason
         finally:
             cluster.close()
 
@@ -212,14 +221,14 @@ class TestCluster:
         cluster = engine.Cluster(load(), three.address)
         running = run(packing(slow), Options(), cluster)
         found = [next(running).verdict]
-        while three.test_nodes:
-            three.remove_node(three.test_nodes.pop(), allow_graceful=False)
+        monkeypatch.setattr(engine.Cluster, "nodes", lambda self: [])  # Ray forbids to remove the driver's own
         try:
             found += [judged.verdict for judged in running]
         finally:
             cluster.close()
         assert sorted(v.case for v in found) == sorted(job.case.name for job in packing(slow))
-        assert "no node of the cluster has a processor" in found[-1].reason
+        reasons = {v.reason for v in found if v.status == "skipped"}
+        assert reasons == {"no node of the cluster has a processor; add one that does (ray start --resources)"}
         assert {v.status for v in found} == {"unsupported", "skipped"}
 
     def test_mutants_are_caught_by_a_cluster_too(self, three: Any) -> None:
