@@ -40,7 +40,7 @@ def demonstrate(
         len(plan([chosen[g] for g in m.caught_by if g in chosen], [registry.subjects[m.host]], quick=options.quick))
         for m in mutants
     )
-    writer.write(session.header("prove", command, gates, truth, options, planned))
+    writer.write(session.header("prove", command, gates, truth, options, planned, engine="ray" if engine else "local"))
     say(f"truth: {len(cells)} verdicts on {', '.join(subject.name for subject in truth)}")
     with Bar("truth", len(cells)) as bar:
 

@@ -119,6 +119,7 @@ class Subject:
     )  # variables of its worker, beside those of every worker
     ops: tuple[str, ...] | None = None  # what it is planned for; None: everything, and what it lacks is unsupported
     memory_limit: int | None = None  # bytes of its worker and the processes that it starts; None: not watched
+    needs: Mapping[str, float] = field(default_factory=dict)  # of a cluster's node: metal, cuda, memory in bytes
 
     @property
     def is_program(self) -> bool:

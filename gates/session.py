@@ -97,7 +97,7 @@ def tool_version() -> str:
         return "rl-gates (not installed)"
 
 
-def header(
+def header(  # noqa: PLR0913, PLR0917  the first line says all that a run is
     verb: Literal["check", "prove"],
     command: list[str],
     gates: Iterable[Gate],
@@ -106,6 +106,7 @@ def header(
     planned: int,
     part: PlanRecord | None = None,
     waivers: Waivers | None = None,
+    engine: str = "local",
 ) -> HeaderRecord:
     """Return the first line of a results file."""
     cpu, features = machine.cpu()
@@ -130,6 +131,7 @@ def header(
         gates=[gate.id for gate in gates],
         subjects=[subject.name for subject in subjects],
         planned=planned,
+        engine=engine,
         plan=part,
         waivers=list(waivers.entries) if waivers else [],
     )

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from gates.cli import engines
 from gates.report.format_names import CheckFormat
 
 EXAMPLES = """Examples:
@@ -43,6 +44,7 @@ def check(
     resume: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Go on in the file of an interrupted run of the same command.")
     ] = None,
+    engine: engines.Name = "local",
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
     ] = None,
@@ -113,8 +115,9 @@ def check(
     part = shards.Shard.parse(shard)
     cells = part.take(whole)
     asked.waivers.partial = part.count > 1
-    command = sys.argv[1:]
-    header = session.header("check", command, gates, subjects, options, len(cells), part.record(whole), asked.waivers)
+    header = session.header(
+        "check", sys.argv[1:], gates, subjects, options, len(cells), part.record(whole), asked.waivers, engine
+    )
     resumed = resuming.resume(resume, header, cells) if resume else None
     folder = out or (Path(told.out) if told.out and not record else None)
     writer = resumed.writer if resumed else setup.writer("check", folder, record=record)
@@ -129,13 +132,14 @@ def check(
         cells, options, registry.subjects, writer, silent=shown not in {"text", "github"}, wanted=minimise
     )
     try:
-        with screen:
+        with engines.opened(engine, registry) as executors, screen:
             tally = session.check(
                 cells,
                 options,
                 log,
                 asked.requirements,
                 small.watching(screen.verdict),
+                executors,
                 resumed=resumed,
                 waivers=asked.waivers,
                 before_summary=small.record,

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from gates.cli import engines
+
 EXAMPLES = """Examples:
 
 gates prove · gates prove kl · gates prove --full --record"""
@@ -18,6 +20,7 @@ def prove(
     select: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates. Default: all.")] = None,
     full: Annotated[bool, typer.Option("--full", help="All cases and draws instead of the quick ones.")] = False,
     jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
+    engine: engines.Name = "local",
     seed: Annotated[int, typer.Option(min=0, help="Seed of all cases.")] = 0,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
@@ -38,7 +41,8 @@ def prove(
     options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)
     writer = setup.writer("prove", out, record=record)
     try:
-        code = demonstrate(registry, gates, options, writer, sys.argv[1:], typer.echo)
+        with engines.opened(engine, registry) as executors:
+            code = demonstrate(registry, gates, options, writer, sys.argv[1:], typer.echo, executors)
     except KeyboardInterrupt:
         writer.close()
         typer.echo(f"interrupted; what was proved up to here is in {writer.path}", err=True)

@@ -122,6 +122,7 @@ class HeaderRecord(StrictRecord):
     gates: list[str]
     subjects: list[str]
     planned: int = Field(ge=0)
+    engine: str = "local"
     plan: PlanRecord | None = Field(default=None, description="null: a proof, or a file from before there were shards")
     merged: list[PartRecord] = Field(default=[], description="the shards that `gates merge` joined, in order")
     waivers: list[WaiverRecord] = []
