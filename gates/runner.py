@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import tempfile
 import threading
@@ -13,12 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
+from gates.calibration_limits import Place
 from gates.model import Case, Evidence, Gate, Outcome, Recipe, Status, Subject, Verdict, Wire
 from gates.protocol import Hello, Worker, WorkerError
 from gates.trial import Caller, OracleError, RunningTrial, SubjectFaultError, UnsupportedError
 
 MODEL_HASH = "model_hash"  # an op that has no gate: it only says which bytes were judged
 IN_PART = "in part: "  # how a subject says that its documentation explains a departure only partly: still a failure
+UNCALIBRATED = "uncalibrated"  # the cause of an error: the limit of a claim is recorded for other backends only
 REAL_MODEL_PATIENCE = 30.0  # times the limits of a case, when a real model replaces the tiny one
 
 
@@ -220,7 +223,9 @@ def judge(
     try:
         inputs = _with_model(job.case.make(np.random.default_rng(seed)), options.model)
         with tempfile.TemporaryDirectory(prefix="gates-") as folder:
-            trial = RunningTrial(job.gate, job.case, inputs, caller, Path(folder), not options.full)
+            trial = RunningTrial(
+                job.gate, job.case, inputs, caller, Path(folder), not options.full, place=Place.of(hello.versions)
+            )
             for item in job.gate.check(trial):
                 evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
         status, cause, reason = _decide(evidence)
@@ -248,6 +253,9 @@ def _decide(evidence: list[Evidence]) -> tuple[Status, str, str]:
     for item in evidence:
         if item.role == "signal" and not item.holds:
             return "error", "signal", f"no signal: {item.sentence()}"
+    for item in evidence:
+        if math.isnan(item.limit):  # nobody has measured what the limit is here, so nothing can be said
+            return "error", UNCALIBRATED, item.because
     for item in evidence:
         if not item.holds:
             return "fail", "bound" if item.role == "claim" else "control", item.sentence()

@@ -88,12 +88,13 @@ def tool_version() -> str:
 
 
 def header(
-    verb: Literal["check", "prove"],
+    verb: Literal["check", "prove", "calibrate"],
     command: list[str],
     gates: Iterable[Gate],
     subjects: Iterable[Subject],
     options: Options,
     planned: int,
+    seeds: int | None = None,
 ) -> HeaderRecord:
     """Return the first line of a results file."""
     cpu, features = machine.cpu()
@@ -118,6 +119,7 @@ def header(
         gates=[gate.id for gate in gates],
         subjects=[subject.name for subject in subjects],
         planned=planned,
+        seeds=seeds,
     )
 
 

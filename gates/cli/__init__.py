@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gates.cli import check, evaluate, explain, generate, listing, memory, peers, prove, report, smoke, train
+from gates.cli import calibrate, check, evaluate, explain, generate, listing, memory, peers, prove, report, smoke, train
 
 EPILOG = (
     "Exit codes: 0 all held · 1 a gate failed or errored, or a requirement is not met · 2 usage · 3 nothing measured."
@@ -25,6 +25,7 @@ app.command("check", epilog=check.EXAMPLES)(check.check)
 app.command("list", epilog=listing.EXAMPLES)(listing.list_)
 app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
 app.command("prove", epilog=prove.EXAMPLES)(prove.prove)
+app.command("calibrate", epilog=calibrate.EXAMPLES)(calibrate.calibrate)
 app.command("report", epilog=report.EXAMPLES)(report.report)
 app.command("smoke", epilog=smoke.EXAMPLES)(smoke.smoke)
 app.command("train", epilog=train.EXAMPLES)(train.train)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from gates.model import ConfigurationError
 from gates.report.records import (
     RECORD,
+    BlockRecord,
     HeaderRecord,
     ModelRecord,
     MutantRecord,
@@ -61,6 +62,7 @@ class Results:
     verdicts: list[VerdictRecord] = field(default_factory=list)
     mutants: list[MutantRecord] = field(default_factory=list)
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
+    blocks: list[BlockRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
 
     @property
@@ -68,7 +70,8 @@ class Results:
         """Return `complete`, or how far the run came: `incomplete: 12 of 40`."""
         if self.summary is not None:
             return "complete"
-        return f"incomplete: {len(self.verdicts)} of {self.header.planned}"
+        judged = len(self.verdicts) + sum(block.seeds for block in self.blocks)
+        return f"incomplete: {judged} of {self.header.planned}"
 
 
 def file_name(verb: str, now: datetime | None = None) -> str:
@@ -117,6 +120,8 @@ def _add(results: Results, record: Record, place: str) -> None:
             results.mutants.append(record)
         case SensitivityRecord():
             results.sensitivities.append(record)
+        case BlockRecord():
+            results.blocks.append(record)
         case SummaryRecord():
             results.summary = record
         case HeaderRecord():

@@ -48,7 +48,7 @@ class HeaderRecord(StrictRecord):
 
     record: Literal["header"] = "header"
     format: int = FORMAT
-    verb: Literal["check", "prove"]
+    verb: Literal["check", "prove", "calibrate"]
     command: list[str]
     started: str
     tool: str
@@ -67,6 +67,7 @@ class HeaderRecord(StrictRecord):
     gates: list[str]
     subjects: list[str]
     planned: int
+    seeds: int | None = Field(None, description="of a calibration: how many, from `seed` on")
 
 
 class SubjectRecord(StrictRecord):
@@ -140,6 +141,40 @@ class SensitivityRecord(StrictRecord):
     noticed: Number | None = Field(description="null: no disturbance that was tried is noticed, or none applies")
 
 
+class ShareRecord(StrictRecord):
+    """The claim of one quantity that came nearest to its limit, over the seeds of a block."""
+
+    quantity: str
+    share: Number | None = Field(description="observed / limit; null where no limit is recorded yet")
+    observed: Number
+    limit: Number
+    seed: int
+
+
+class AlarmRecord(StrictRecord):
+    """A seed at which a gate did not pass a correct subject."""
+
+    seed: int
+    status: Status
+    cause: str
+    reason: str
+
+
+class BlockRecord(StrictRecord):
+    """One gate × subject × case over a block of seeds: how often each status came, every alarm, and how near it was."""
+
+    record: Literal["block"] = "block"
+    gate: str
+    subject: str
+    case: str
+    first_seed: int
+    seeds: int = Field(description="judged, without a gap, from first_seed on")
+    counts: dict[Status, int]
+    alarms: list[AlarmRecord]
+    shares: list[ShareRecord] = Field(description="claims `observed <= limit` with a limit above 0")
+    seconds: Number
+
+
 class SummaryRecord(StrictRecord):
     """The last line. A file without it is incomplete."""
 
@@ -150,7 +185,14 @@ class SummaryRecord(StrictRecord):
 
 
 Record = Annotated[
-    HeaderRecord | SubjectRecord | ModelRecord | VerdictRecord | MutantRecord | SensitivityRecord | SummaryRecord,
+    HeaderRecord
+    | SubjectRecord
+    | ModelRecord
+    | VerdictRecord
+    | MutantRecord
+    | SensitivityRecord
+    | BlockRecord
+    | SummaryRecord,
     Field(discriminator="record"),
 ]
 RECORD: TypeAdapter[Record] = TypeAdapter(Record)

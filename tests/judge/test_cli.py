@@ -60,6 +60,11 @@ class TestMistakes:
             (["report", "."], "cannot read ."),
             (["report", "--schema", "--out", "."], "cannot write ."),
             (["prove", "nothing"], "no gate matches"),
+            (["calibrate", "nothing"], "no gate matches"),
+            (["calibrate", "kl", "--only", "models"], "none of the 5 chosen gates is of that kind"),
+            (["calibrate", "kl", "--seeds", "0"], "--seeds"),
+            (["calibrate", "kl", "--resume", "none.jsonl"], "cannot go on with none.jsonl"),
+            (["calibrate", "kl", "--resume", "x", "--record"], "leave out --out and --record"),
             (["peers", "sync", "nobody"], "nobody"),
             (["nonsense"], "No such command"),
         ],
@@ -177,7 +182,7 @@ class TestOthers:
         for words in ("Question", "Schulman", "because k·2u·S", "kl.k3-expm1-minus-d", "seen in: rlox 1.2"):
             assert words in text
 
-    @pytest.mark.parametrize("verb", ["check", "list", "explain", "prove", "report", "peers"])
+    @pytest.mark.parametrize("verb", ["check", "list", "explain", "prove", "calibrate", "report", "peers"])
     def test_help_has_examples(self, tmp_path: Path, verb: str) -> None:
         """Every verb's help names its options, and shows examples."""
         verbs = [verb, "sync"] if verb == "peers" else [verb]
