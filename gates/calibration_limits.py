@@ -87,7 +87,7 @@ class Entry(Measured):
         if self.noise_floor is not None and self.limit < CLEARANCE * self.noise_floor:
             return f"{where}: limit {self.limit:.3g} is nearer than {CLEARANCE} times to noise {self.noise_floor:.3g}"
         if self.smallest_effect is None:
-            return f"{where}: no mutant gives more than the noise, so the limit {self.limit:.3g} catches nothing"
+            return f"{where}: no recorded proof has a mutant beyond the noise, so nobody knows what {self.limit:.3g} catches"
         if self.smallest_effect < CLEARANCE * self.limit:
             return (
                 f"{where}: {self.mutant} gives {self.smallest_effect:.3g}, nearer than {CLEARANCE} times to the limit "
@@ -136,6 +136,12 @@ def _table(path: Path) -> dict[tuple[str, str, str, str, str], Entry]:
 def find(gate: str, quantity: str, case: str, place: Place) -> Entry | None:
     """Return what is recorded of a quantity in a place."""
     return _table(FILE).get((gate, quantity, case, place.backend, place.blas))
+
+
+def find_elsewhere(gate: str, quantity: str, case: str) -> Entry | None:
+    """Return the entry with the largest limit that any place has."""
+    found = [entry for key, entry in _table(FILE).items() if key[:3] == (gate, quantity, case)]
+    return max(found, key=lambda entry: entry.limit, default=None)
 
 
 def limit_of(noise: float, effect: float | None, times: float) -> float:

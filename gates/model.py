@@ -118,12 +118,13 @@ class Outcome:
 class Recorded:
     """A limit that stands in gates/calibrated.json, for each case, backend and BLAS; `gates calibrate` writes it there.
 
-    `times` the noise floor over the seeds is what it is made of. On a backend without an entry `derived` holds, and the
-    verdict says so; without a derived one it is an error.
+    `times` the noise floor over the seeds is what it is made of. On a backend without an entry that of another one holds
+    where `portable` says why it may, else `derived` does, and the verdict says so; without either it is an error.
     """
 
     times: float
     derived: float | Callable[[Trial], float] | None = None
+    portable: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,9 @@ class RunningTrial:
             if entry is not None:
                 return entry.limit, f"{because}; {entry.sentence()}"
             missing = f"no limit is recorded for {self.case.name} on {self.place}"
+            other = calibration_limits.find_elsewhere(self.gate.id, quantity, self.case.name)
+            if limit.portable and other is not None:
+                return other.limit, f"{because}; {other.sentence()}; {missing}, but {limit.portable}"
             if limit.derived is None:
                 remedy = f"`gates calibrate {self.gate.id} --write-limits` records one"
                 return float("nan"), f"{quantity}: {missing}; {remedy}"
