@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gates.model import ConfigurationError
+from gates.report.whole import write_whole
 
 FILE = Path(__file__).with_name("calibrated.json")
 CLEARANCE = 1.25  # a limit nearer than this to the noise, or a mutant nearer to the limit, is no separation
@@ -126,6 +127,12 @@ def load(path: Path | None = None) -> Limits:
             f"{path} is no file of calibrated limits: {first['msg']} ({place}); `git checkout` it, or "
             "`gates calibrate --write-limits` after deleting it"
         ) from None
+
+
+def write(limits: Limits) -> None:
+    """Replace the file in one step."""
+    write_whole(FILE, limits.text())
+    _table.cache_clear()
 
 
 @cache

@@ -15,7 +15,6 @@ from gates.report.calibration import flaky, rates, reproduces
 from gates.report.jsonl import Results, read
 from gates.report.progress import Bar, console
 from gates.report.records import HeaderRecord, SummaryRecord
-from gates.report.whole import write_whole
 from gates.runner import Job, Options
 
 
@@ -79,7 +78,7 @@ def _limits(request: Request, results: Results) -> list[str]:
     if request.write_limits:
         proved = calibration_renewal.proofs(request.proofs)
         limits = calibration_limits.renewed(limits, calibration_renewal.entries(request.gates, results, proved))
-        write_whole(calibration_limits.FILE, limits.text())
+        calibration_limits.write(limits)
     ids = {gate.id for gate in request.gates}
     return [defect for entry in limits.limits if entry.gate in ids and (defect := entry.defect())]
 

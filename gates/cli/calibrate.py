@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -78,6 +79,8 @@ def calibrate(
         writer = setup.writer("calibrate", out, record=record)
         writer.close()
         resume = writer.path
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what CI sends loses no more than Ctrl-C does
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is started without it
     try:
         code = conduct(request, resume, as_json=as_json)
     except KeyboardInterrupt:
