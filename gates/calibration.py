@@ -13,10 +13,11 @@ import numpy as np
 from gates.model import STATUSES, Gate, Recipe, Status, Verdict
 from gates.report.jsonl import Results, Writer
 from gates.report.records import AlarmRecord, BlockRecord, ModelRecord, ShareRecord
-from gates.runner import UNCALIBRATED, Job, Options, run
+from gates.runner import UNCALIBRATED, Job, Judged, Options, run
 from gates.session import FAILED, HELD, NOTHING, subject_record
 
 Key = tuple[str, str, str]  # gate, subject, case
+TIMEOUT = "timeout"  # the cause of a verdict that ran out of time
 ALARMS: tuple[Status, ...] = ("fail", "error")
 
 
@@ -54,6 +55,7 @@ class Block:
     counts: Counter[Status] = field(default_factory=Counter)
     alarms: list[AlarmRecord] = field(default_factory=list)
     worst: dict[str, ShareRecord] = field(default_factory=dict)
+    retried: int = 0
     seconds: float = 0.0
 
     def add(self, seed: int, verdict: Verdict) -> None:
@@ -80,6 +82,7 @@ class Block:
             seeds=self.seeds,
             counts={status: self.counts[status] for status in STATUSES if self.counts[status]},
             alarms=self.alarms,
+            retried=self.retried,
             shares=list(self.worst.values()),
             seconds=round(self.seconds, 3),
         )
@@ -130,7 +133,7 @@ def calibrate(
         try:
             for seed in seeds[start : start + size]:
                 todo = [job for job in cells if seed not in done.get(key(job), ())]
-                for found in run(todo, replace(options, seed=seed)):
+                for found, retried in _judge(todo, replace(options, seed=seed)):
                     verdict = found.verdict
                     if found.hello and verdict.subject not in greeted:
                         writer.write(subject_record(verdict.subject, found.hello))
@@ -140,7 +143,9 @@ def calibrate(
                             writer.write(ModelRecord(spec=dict(spec), hash=digest))
                             models.add(digest)
                     of = (verdict.gate, verdict.subject, verdict.case)
-                    blocks.setdefault(of, Block(seed)).add(seed, verdict)
+                    block = blocks.setdefault(of, Block(seed))
+                    block.add(seed, verdict)
+                    block.retried += retried
                     verdicts += 1
                     alarms += is_alarm(verdict)
                     tell(Progress(seed, verdicts, alarms), False)
@@ -148,6 +153,23 @@ def calibrate(
         finally:  # Ctrl-C too: a seed that was judged is not judged again
             for of, block in sorted(blocks.items()):
                 writer.write(block.record(of))
+
+
+def _judge(cells: Sequence[Job], options: Options) -> Iterator[tuple[Judged, bool]]:
+    """Yield each verdict; one that ran out of time is reached again when the others are done, and then it counts.
+
+    A machine that stood still for a minute says nothing of a gate; a subject that hangs does so twice.
+    """
+    late: set[Key] = set()
+    for found in run(list(cells), options):
+        verdict = found.verdict
+        if verdict.cause == TIMEOUT:
+            late.add((verdict.gate, verdict.subject, verdict.case))
+        else:
+            yield found, False
+    again = [job for job in cells if key(job) in late]
+    for found in run(again, replace(options, jobs=1)) if again else ():
+        yield found, True
 
 
 def totals(blocks: Iterable[BlockRecord]) -> Counter[Status]:

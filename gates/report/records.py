@@ -171,6 +171,7 @@ class BlockRecord(StrictRecord):
     seeds: int = Field(description="judged, without a gap, from first_seed on")
     counts: dict[Status, int]
     alarms: list[AlarmRecord]
+    retried: int = Field(description="verdicts that ran out of time and were reached once more; the second one counts")
     shares: list[ShareRecord] = Field(description="claims `observed <= limit` with a limit above 0")
     seconds: Number
 

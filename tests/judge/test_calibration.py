@@ -105,6 +105,25 @@ class TestCounts:
         assert "unsupported: tried: 1 cells" in render([read(file)])
 
 
+class TestTime:
+    """A time limit that a correct subject passes."""
+
+    @pytest.mark.parametrize(("always", "code"), [(False, 0), (True, 1)], ids=["once", "always"])
+    def test_what_ran_out_of_time_is_judged_once_more(
+        self, tmp_path: Path, file: Path, subject: Maker, always: bool, code: int
+    ) -> None:
+        """A pause of the machine is no alarm and is counted; a hang is an alarm."""
+        stamp = tmp_path / "stamp"
+        slow = subject(
+            f"import pathlib, time\nfile = pathlib.Path({str(stamp)!r})\n"
+            f"if {always} or not file.exists():\n    file.touch()\n    time.sleep(30)\n{RIGHT}"
+        )
+        case = replace(make_gate().cases[0], limit_s=1.0)
+        assert conduct(request(tmp_path, make_gate(cases=(case,)), slow, 1), file, as_json=False) == code
+        (block,) = read(file).blocks
+        assert (block.retried, [alarm.cause for alarm in block.alarms]) == (1, ["timeout"] * code)
+
+
 class TestResume:
     """A calibration that was stopped goes on where it was."""
 
