@@ -118,11 +118,11 @@ def calibrate(
     options: Options,
     writer: Writer,
     before: Results,
-    tell: Callable[[Progress, bool], None],
+    tell: Callable[[Progress, Verdict | None], None],
 ) -> None:
     """Judge every cell at every seed that is not in `before`; write a block as its last seed ends, or as the run is stopped.
 
-    `tell` hears of every verdict, and with True of every seed that ended.
+    `tell` hears of every verdict, and without one of every seed that ended.
     """
     done = judged(before.blocks)
     greeted = {subject.subject for subject in before.subjects}
@@ -148,8 +148,8 @@ def calibrate(
                     block.retried += retried
                     verdicts += 1
                     alarms += is_alarm(verdict)
-                    tell(Progress(seed, verdicts, alarms), False)
-                tell(Progress(seed, verdicts, alarms), True)
+                    tell(Progress(seed, verdicts, alarms), verdict)
+                tell(Progress(seed, verdicts, alarms), None)
         finally:  # Ctrl-C too: a seed that was judged is not judged again
             for of, block in sorted(blocks.items()):
                 writer.write(block.record(of))

@@ -10,7 +10,7 @@ from pathlib import Path
 from gates import calibration, calibration_limits, calibration_renewal
 from gates.calibration import Clock, Progress
 from gates.calibration_file import Appender, resumed
-from gates.model import STATUSES, Gate
+from gates.model import STATUSES, Gate, Verdict
 from gates.report.calibration import flaky, rates, reproduces
 from gates.report.jsonl import Results, read
 from gates.report.progress import Bar, console
@@ -61,9 +61,11 @@ def _judge(request: Request, writer: Appender, before: Results, *, quiet: bool) 
     clock = Clock(left)
     with Bar("calibrating", left) as bar:
 
-        def tell(progress: Progress, ended: bool) -> None:  # noqa: FBT001  a callback of two positions
+        def tell(progress: Progress, verdict: Verdict | None) -> None:
             words = f"seed {progress.seed}, {progress.alarms} alarms, {clock.left(progress.verdicts)} left"
-            if not ended:
+            if verdict is not None:
+                if calibration.is_alarm(verdict) and not quiet:
+                    bar.say(f"FALSE ALARM at seed {progress.seed}: {verdict.where}: {verdict.reason}")
                 bar.advance(words)
             elif not bar.live and not quiet:
                 bar.say(f"{words}: {progress.verdicts} of {left} verdicts")
