@@ -10,7 +10,7 @@ from gates.model import ConfigurationError
 from gates.report.jsonl import Results, Writer, read
 from gates.report.records import HeaderRecord
 
-SAME = ("verb", "commit", "seed", "seeds", "quick", "full", "gates", "subjects", "planned")
+SAME = ("verb", "seed", "seeds", "quick", "full", "gates", "subjects", "planned")
 
 
 class Appender(Writer):
@@ -35,17 +35,18 @@ def resumed(path: Path, header: HeaderRecord) -> Results:
     """Return what a file holds of the run that is asked for.
 
     Raises:
-        ConfigurationError: if it is another run, or one of another commit or machine: the seeds would not be comparable.
+        ConfigurationError: if it is another run; or, unless it is complete, one of another commit or machine, for then the
+            seeds that are left would be of other gates than those that are there.
     """
     results = read(path)
-    for name in SAME:
+    for name in SAME if results.summary else (*SAME, "commit"):
         old, new = getattr(results.header, name), getattr(header, name)
         if old != new:
             raise ConfigurationError(
                 f"--resume {path}: its {name} is {_short(old)}, and this command's {_short(new)}; "
                 "repeat the command of the file, or begin a new one"
             )
-    if results.header.machine.cpu != header.machine.cpu:
+    if results.summary is None and results.header.machine.cpu != header.machine.cpu:
         raise ConfigurationError(
             f"--resume {path}: it began on {results.header.machine.cpu}, this is {header.machine.cpu}; begin a new file"
         )

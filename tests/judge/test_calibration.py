@@ -175,6 +175,18 @@ class TestResume:
         with pytest.raises(ConfigurationError, match="its seeds is 2, and this command's 3"):
             conduct(request(tmp_path, gate, right, 3), file, as_json=False)
 
+    def test_another_commit_is_refused_unless_nothing_is_left(
+        self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A file that was cut is of its commit; a complete one may be read by any, to write limits from it."""
+        asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 2)
+        other = replace(asked, header=asked.header.model_copy(update={"commit": "0" * 40}))
+        file.write_text(asked.header.model_dump_json() + "\n")
+        with pytest.raises(ConfigurationError, match="its commit is"):
+            conduct(other, file, as_json=False)
+        conduct(asked, file, as_json=False)
+        assert conduct(other, file, as_json=False) == 0
+
     def test_two_at_once_on_one_file_are_refused(self, tmp_path: Path, file: Path, subject: Maker) -> None:
         """Whoever comes second is told, and the file keeps its lines."""
         first = Appender(file)
