@@ -10,12 +10,13 @@ BIN := .venv/bin
 CARGO := PYO3_PYTHON="$(CURDIR)/$(BIN)/python" cargo
 MANIFEST := --manifest-path rust/Cargo.toml --locked
 VERSUS_RUN = PYTHONPATH=.gates/versus/site "$$(cat .gates/versus/python)" -m benches.versus --roofline .gates/versus/roofline
+CALIBRATE = nice $(BIN)/gates calibrate
 
-.PHONY: help setup check test lint bench versus prove report record
+.PHONY: help setup check test lint bench versus prove calibrate report record
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 check: setup ## judge our own subjects: every gate, every case
 	@$(BIN)/gates check
@@ -41,12 +42,17 @@ versus: .gates/versus/ready ## time HEAD against the peers, in one interleaved r
 prove: setup ## show that every gate catches its mutants
 	@$(BIN)/gates prove
 
+calibrate: setup ## false alarms of the gates of pure ops on one subject over 20 seeds; a minute
+	@$(CALIBRATE) --only pure --subject numpy --seeds 20 --block 20
+
 report: setup ## render the reports, tables and pictures again from the recorded results
 	@$(BIN)/gates report results/gates/*.jsonl --out results/REPORT.md
 	@if ls results/bench/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md; fi
 	@if ls results/learning/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/learning/curves.jsonl --out results/learning/curves.svg; fi
 
-record: setup .gates/versus/ready ## check, judge the peers, prove in full, time, and record it all on purpose
+# The calibrations at its end take a night: a seed is 20 s of pure ops and 4 minutes of models. One that is stopped goes on
+# with its own command and --resume results/gates/calibrate-….jsonl.
+record: setup .gates/versus/ready ## check, judge the peers, prove in full, time, calibrate, and record it all on purpose
 	@$(BIN)/python .ci/kernel_proofs.py
 	@$(BIN)/python .ci/resume_proof.py
 	@$(BIN)/gates check --full --record
@@ -56,6 +62,8 @@ record: setup .gates/versus/ready ## check, judge the peers, prove in full, time
 	@$(BIN)/python .ci/learning.py
 	@$(VERSUS_RUN) --out results/bench
 	@if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then $(VERSUS_RUN) --out results/bench --isa avx2; fi
+	@$(CALIBRATE) --only pure --seeds 1000 --block 100 --record
+	@$(CALIBRATE) --only models --seeds 100 --block 10 --record --write-limits
 	@$(BIN)/gates report results/gates/*.jsonl --out results/REPORT.md
 	@$(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md
 

@@ -138,12 +138,25 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Recorded:
+    """A limit that stands in gates/calibrated.json, for each case, backend and BLAS; `gates calibrate` writes it there.
+
+    `times` the noise floor over the seeds is what it is made of. On a backend without an entry that of another one holds
+    where `portable` says why it may, else `derived` does, and the verdict says so; without either it is an error.
+    """
+
+    times: float
+    derived: float | Callable[[Trial], float] | None = None
+    portable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Bound:
-    """A limit with its argument. `limit` is a number, or a function of what the trial has measured."""
+    """A limit with its argument: a number, a function of what the trial has measured, or one that is recorded."""
 
     kind: Literal["exact", "derived", "calibrated"]
     because: str
-    limit: float | Callable[[Trial], float]
+    limit: float | Callable[[Trial], float] | Recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 import zlib
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gates.calibration_limits import Place
 from gates.model import Case, Evidence, Gate, Recipe, Status, Subject, Verdict, Wire
 from gates.protocol import Hello, WorkerError
 from gates.trial import Caller, OracleError, RunningTrial, SubjectFaultError, UnsupportedError
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from gates.engines.interface import Engine
 
 IN_PART = "in part: "  # how a subject says that its documentation explains a departure only partly: still a failure
+UNCALIBRATED = "uncalibrated"  # the cause of an error: the limit of a claim is recorded for other backends only
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,9 @@ def judge(
     try:
         inputs = with_model(job.case.make(np.random.default_rng(seed)), options.model)
         with tempfile.TemporaryDirectory(prefix="gates-") as folder:
-            trial = RunningTrial(job.gate, job.case, inputs, caller, Path(folder), not options.full)
+            trial = RunningTrial(
+                job.gate, job.case, inputs, caller, Path(folder), not options.full, place=Place.of(hello.versions)
+            )
             for item in job.gate.check(trial):
                 evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
         status, cause, reason = _decide(evidence)
@@ -133,6 +138,9 @@ def _decide(evidence: list[Evidence]) -> tuple[Status, str, str]:
     for item in evidence:
         if item.role == "signal" and not item.holds:
             return "error", "signal", f"no signal: {item.sentence()}"
+    for item in evidence:
+        if math.isnan(item.limit):  # nobody has measured what the limit is here, so nothing can be said
+            return "error", UNCALIBRATED, item.because
     for item in evidence:
         if not item.holds:
             return "fail", "bound" if item.role == "claim" else "control", item.sentence()

@@ -98,7 +98,7 @@ def tool_version() -> str:
 
 
 def header(  # noqa: PLR0913, PLR0917  the first line says all that a run is
-    verb: Literal["check", "prove"],
+    verb: Literal["check", "prove", "calibrate"],
     command: list[str],
     gates: Iterable[Gate],
     subjects: Iterable[Subject],
@@ -107,6 +107,7 @@ def header(  # noqa: PLR0913, PLR0917  the first line says all that a run is
     part: PlanRecord | None = None,
     waivers: Waivers | None = None,
     engine: str = "local",
+    seeds: int | None = None,
 ) -> HeaderRecord:
     """Return the first line of a results file."""
     cpu, features = machine.cpu()
@@ -134,6 +135,7 @@ def header(  # noqa: PLR0913, PLR0917  the first line says all that a run is
         engine=engine,
         plan=part,
         waivers=list(waivers.entries) if waivers else [],
+        seeds=seeds,
     )
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from gates import calibration_limits
+from gates.calibration_limits import NOWHERE, Place
 from gates.compare import worst
-from gates.model import Bound, Case, Evidence, Gate, Op, Outcome, Output, Recipe, Relation, Role, Wire
+from gates.model import Case, Evidence, Gate, Op, Outcome, Output, Recipe, Recorded, Relation, Role, Wire
 
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
 
@@ -53,6 +55,7 @@ class RunningTrial:
     quick: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
+    place: Place = NOWHERE  # where the subject computes, for limits that are recorded
 
     def call(
         self,
@@ -92,21 +95,21 @@ class RunningTrial:
         self, quantity: str, got: Wire, want: Wire, *, scale: Wire = 1.0, role: Role = "claim", where: str = ""
     ) -> Evidence:
         """Compare elementwise with the limit of `bounds[quantity]`."""
-        bound = self.gate.bounds[quantity]
         if np.asarray(got).dtype.kind not in "fiub":
             raise SubjectFaultError("shape", f"{quantity}: dtype {np.asarray(got).dtype}, must hold numbers")
         if np.shape(got) != np.shape(want):
             raise SubjectFaultError("shape", f"{quantity}: shape {np.shape(got)}, must be {np.shape(want)}")
         observed, place = worst(got, want, scale)
         where = ", ".join(part for part in (where, place) if part)
-        found = Evidence(quantity, observed, "<=", self._limit(bound), f"{bound.kind}: {bound.because}", where, role)
+        limit, because = self._limit(quantity)
+        found = Evidence(quantity, observed, "<=", limit, because, where, role)
         self.comparisons.append(Comparison(found, got, want, scale))
         return found
 
     def number(self, quantity: str, value: float, relation: Relation, *, where: str = "") -> Evidence:
         """Hold one number against the limit of `bounds[quantity]`."""
-        bound = self.gate.bounds[quantity]
-        return Evidence(quantity, float(value), relation, self._limit(bound), f"{bound.kind}: {bound.because}", where)
+        limit, because = self._limit(quantity)
+        return Evidence(quantity, float(value), relation, limit, because, where)
 
     def signal(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
         """State what makes the question meaningful."""
@@ -116,8 +119,23 @@ class RunningTrial:
         """State that what is claimed constant moves when it should."""
         return Evidence(name, float(value), relation, float(limit), because, role="control")
 
-    def _limit(self, bound: Bound) -> float:
-        return float(bound.limit(self) if callable(bound.limit) else bound.limit)
+    def _limit(self, quantity: str) -> tuple[float, str]:
+        """Return a limit and its argument; a limit that is recorded nowhere is NaN, which makes the verdict an error."""
+        bound = self.gate.bounds[quantity]
+        limit, because = bound.limit, f"{bound.kind}: {bound.because}"
+        if isinstance(limit, Recorded):
+            entry = calibration_limits.find(self.gate.id, quantity, self.case.name, self.place)
+            if entry is not None:
+                return entry.limit, f"{because}; {entry.sentence()}"
+            missing = f"no limit is recorded for {self.case.name} on {self.place}"
+            other = calibration_limits.find_elsewhere(self.gate.id, quantity, self.case.name)
+            if limit.portable and other is not None:
+                return other.limit, f"{because}; {other.sentence()}; {missing}, but {limit.portable}"
+            if limit.derived is None:
+                remedy = f"`gates calibrate {self.gate.id} --write-limits` records one"
+                return float("nan"), f"{quantity}: {missing}; {remedy}"
+            limit, because = limit.derived, f"derived: {bound.because}; {missing}"
+        return float(limit(self) if callable(limit) else limit), because
 
 
 def _misfit(value: Wire, output: Output, inputs: Mapping[str, Wire]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TARGETS = ("check", "test", "lint", "bench", "versus", "prove", "report", "record", "help")
+TARGETS = ("check", "test", "lint", "bench", "versus", "prove", "calibrate", "report", "record", "help")
 TOOLS = ("sh", "find", "awk", "env", "touch", "make")
 
 
@@ -61,7 +61,9 @@ def test_help_lists_every_target(checkout: Path, programs: Path) -> None:
         assert all(len(line.split()) > 3 for line in lines)
 
 
-@pytest.mark.parametrize("target", ["check", "test", "lint", "bench", "versus", "prove", "report", "record"])
+@pytest.mark.parametrize(
+    "target", ["check", "test", "lint", "bench", "versus", "prove", "calibrate", "report", "record"]
+)
 def test_missing_cargo(checkout: Path, programs: Path, target: str) -> None:
     """Without cargo every target that needs it says so and ends with 2."""
     (programs / "cargo").unlink()

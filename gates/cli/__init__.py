@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gates.cli import (
+    calibrate,
     check,
     evaluate,
     explain,
@@ -43,6 +44,7 @@ app.command("mutants", epilog=mutants.EXAMPLES)(mutants.mutants)
 app.command("ops", epilog=ops.EXAMPLES)(ops.ops)
 app.command("init", epilog=init.EXAMPLES)(init.init)
 app.command("prove", epilog=prove.EXAMPLES)(prove.prove)
+app.command("calibrate", epilog=calibrate.EXAMPLES)(calibrate.calibrate)
 app.command("report", epilog=report.EXAMPLES)(report.report)
 app.command("replay", epilog=replay.EXAMPLES)(replay.replay)
 app.command("merge", epilog=merge.EXAMPLES)(merge.merge)

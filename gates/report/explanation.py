@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from gates.model import Gate, Output
+from gates.model import Bound, Gate, Output, Recorded
 from gates.registry import Registry
 
 
@@ -29,7 +29,7 @@ def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
             {
                 "quantity": quantity,
                 "kind": bound.kind,
-                "limit": "computed in the run" if callable(bound.limit) else bound.limit,
+                "limit": _limit(bound),
                 "because": bound.because,
             }
             for quantity, bound in gate.bounds.items()
@@ -50,6 +50,12 @@ def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
             if gate.id in m.caught_by
         ],
     }
+
+
+def _limit(bound: Bound) -> str | float:
+    if isinstance(bound.limit, Recorded):
+        return "recorded in gates/calibrated.json"
+    return "computed in the run" if callable(bound.limit) else bound.limit
 
 
 def _output(output: Output) -> str:

@@ -20,6 +20,7 @@ from gates.report.integrity import Integrity
 from gates.report.records import (
     FORMAT,
     RECORD,
+    BlockRecord,
     CounterexampleRecord,
     HeaderRecord,
     ModelRecord,
@@ -111,6 +112,7 @@ class Results:
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
     counterexamples: list[CounterexampleRecord] = field(default_factory=list)
     resumes: list[ResumeRecord] = field(default_factory=list)
+    blocks: list[BlockRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
 
     @property
@@ -123,7 +125,8 @@ class Results:
         """Return `complete`, or how far the run came: `incomplete: 12 of 40`."""
         if self.summary is not None:
             return "complete"
-        return f"incomplete: {len(self.verdicts)} of {self.header.planned}"
+        judged = len(self.verdicts) + sum(block.seeds for block in self.blocks)
+        return f"incomplete: {judged} of {self.header.planned}"
 
 
 def file_name(verb: str, now: datetime | None = None) -> str:
@@ -196,5 +199,7 @@ def _add(results: Results, record: Record) -> None:
             results.sensitivities.append(record)
         case CounterexampleRecord():
             results.counterexamples.append(record)
+        case BlockRecord():
+            results.blocks.append(record)
         case SummaryRecord():
             results.summary = record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from gates.report import proof_table
+from gates.report import calibration, proof_table
 from gates.report.jsonl import Results
 from gates.report.labels import shown
 from gates.report.records import EvidenceRecord, VerdictRecord
@@ -20,7 +20,10 @@ def render(runs: Iterable[Results]) -> str:
         "",
     ]
     for run in runs:
-        parts += _check(run) if run.header.verb == "check" else _proof(run)
+        if run.header.verb == "calibrate":
+            parts += [*_head(run), *calibration.lines(run)]
+        else:
+            parts += _check(run) if run.header.verb == "check" else _proof(run)
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -103,7 +103,7 @@ class HeaderRecord(StrictRecord):
 
     record: Literal["header"] = "header"
     format: int = FORMAT
-    verb: Literal["check", "prove"]
+    verb: Literal["check", "prove", "calibrate"]
     command: list[str]
     started: str
     tool: str
@@ -126,6 +126,7 @@ class HeaderRecord(StrictRecord):
     plan: PlanRecord | None = Field(default=None, description="null: a proof, or a file from before there were shards")
     merged: list[PartRecord] = Field(default=[], description="the shards that `gates merge` joined, in order")
     waivers: list[WaiverRecord] = []
+    seeds: int | None = Field(None, description="of a calibration: how many, from `seed` on")
 
 
 class SubjectRecord(StrictRecord):
@@ -225,6 +226,41 @@ class ResumeRecord(StrictRecord):
     judged: int = Field(description="verdicts before this line")
 
 
+class ShareRecord(StrictRecord):
+    """The claim of one quantity that came nearest to its limit, over the seeds of a block."""
+
+    quantity: str
+    share: Number | None = Field(description="observed / limit; null where no limit is recorded yet")
+    observed: Number
+    limit: Number
+    seed: int
+
+
+class AlarmRecord(StrictRecord):
+    """A seed at which a gate did not pass a correct subject."""
+
+    seed: int
+    status: Status
+    cause: str
+    reason: str
+
+
+class BlockRecord(StrictRecord):
+    """One gate × subject × case over a block of seeds: how often each status came, every alarm, and how near it was."""
+
+    record: Literal["block"] = "block"
+    gate: str
+    subject: str
+    case: str
+    first_seed: int
+    seeds: int = Field(description="judged, without a gap, from first_seed on")
+    counts: dict[Status, int]
+    alarms: list[AlarmRecord]
+    retried: int = Field(description="verdicts that ran out of time and were reached once more; the second one counts")
+    shares: list[ShareRecord] = Field(description="claims `observed <= limit` with a limit above 0")
+    seconds: Number
+
+
 class SummaryRecord(StrictRecord):
     """The last line. A file without it is incomplete."""
 
@@ -244,6 +280,7 @@ Record = Annotated[
     | SensitivityRecord
     | ResumeRecord
     | CounterexampleRecord
+    | BlockRecord
     | SummaryRecord,
     Field(discriminator="record"),
 ]

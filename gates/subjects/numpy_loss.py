@@ -184,8 +184,9 @@ def _sapo(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
 
 def gate(ratio: Array, excess: Array, temperature: Array) -> tuple[Array, Array]:
     """Return (4/τ)·σ(τ(r - 1)) and its slope 4·σ·(1 - σ)·r, 0 where the gate is wide open."""
-    shut = 1.0 / (1.0 + np.exp(temperature * excess))
-    opened = 1.0 / (1.0 + np.exp(-temperature * excess))
+    small = np.exp(-np.abs(temperature * excess))  # exp of the positive side is infinite before this is 0
+    opened = np.where(excess < 0, small, 1.0) / (1.0 + small)
+    shut = np.where(excess < 0, 1.0, small) / (1.0 + small)
     return 4.0 / temperature * opened, np.where(shut > 0.0, 4.0 * opened * shut * np.where(shut > 0.0, ratio, 0.0), 0.0)
 
 

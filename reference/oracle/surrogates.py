@@ -171,7 +171,8 @@ def _truncated(batch: Batch, settings: Settings) -> Surrogate:
 def _soft(batch: Batch, settings: Settings) -> Surrogate:
     """The loss l = -(4 / tau) sigma(tau (r - 1)) A with a temperature of its own for A > 0; the slope is -4 sigma' r A.
 
-    Near r = 1 the gate is -(2 / tau) A and its slope -A. An error of r stands in the slope 1 + tau r times.
+    Near r = 1 the gate is -(2 / tau) A and its slope -A. An error of r stands in the slope 1 + tau r times. Where sigma'
+    is below the least normal number of the dtype it has fewer bits: its error is one of that number, and stands there r times.
     """
     up = positive("sapo_temperature_positive", settings.temperature_positive)
     down = positive("sapo_temperature_negative", settings.temperature_negative)
@@ -180,9 +181,11 @@ def _soft(batch: Batch, settings: Settings) -> Surrogate:
     ratio = exponential(batch.difference, batch.lost)
     with np.errstate(over="ignore", invalid="ignore"):
         x = tau * (np.expm1(batch.difference) + np.where(np.isfinite(ratio), ratio, 0.0) * batch.lost)
-        open_, closed = 1.0 / (1.0 + np.exp(-x)), 1.0 / (1.0 + np.exp(x))
+        small = np.exp(-np.abs(x))  # exp(x) is infinite from 710 on, and exp(-x) above 0 until 745
+        open_, closed = np.where(x >= 0, 1.0, small) / (1.0 + small), np.where(x >= 0, small, 1.0) / (1.0 + small)
         gate = np.where(closed == 0.0, 0.0, 4.0 * open_ * closed * ratio)  # sigma' falls faster than r grows
-        condition = np.where(closed == 0.0, 0.0, gate * (1.0 + tau * ratio))
+        fewer_bits = np.where(np.isfinite(ratio), 4.0 * np.finfo(batch.dtype).tiny * ratio, 0.0)
+        condition = np.where(closed == 0.0, 0.0, gate * (1.0 + tau * ratio)) + fewer_bits
     slope = -times(gate, constant)
     found = _smooth(-times(4.0 / tau * open_, constant), slope)
     return found._replace(scale=np.abs(times(condition, constant)))

@@ -69,6 +69,11 @@ class TestMistakes:
             (["report", "."], "cannot read ."),
             (["report", "--schema", "--out", "."], "cannot write ."),
             (["prove", "nothing"], "no gate matches"),
+            (["calibrate", "nothing"], "no gate matches"),
+            (["calibrate", "kl", "--only", "models"], "none of the 5 chosen gates is of that kind"),
+            (["calibrate", "kl", "--seeds", "0"], "--seeds"),
+            (["calibrate", "kl", "--resume", "none.jsonl"], "cannot go on with none.jsonl"),
+            (["calibrate", "kl", "--resume", "x", "--record"], "leave out --out and --record"),
             (["peers", "sync", "nobody"], "nobody"),
             (["nonsense"], "No such command"),
         ],
@@ -237,7 +242,20 @@ class TestOthers:
 
     @pytest.mark.parametrize(
         "verb",
-        ["check", "list", "explain", "mutants", "prove", "report", "merge", "replay", "ops", "init", "peers"],
+        [
+            "check",
+            "list",
+            "explain",
+            "mutants",
+            "prove",
+            "calibrate",
+            "report",
+            "merge",
+            "replay",
+            "ops",
+            "init",
+            "peers",
+        ],
     )
     def test_help_has_examples(self, tmp_path: Path, verb: str) -> None:
         """Every verb's help names its options, and shows examples."""

@@ -1,0 +1,174 @@
+"""Limits that were calibrated: gates/calibrated.json, what stands in it, and how it is made anew.
+
+An entry belongs to a gate, a quantity, a case (whose name holds the dtype), a backend and a BLAS. Its limit is so many
+times the noise floor, the largest value that a correct subject gave over all seeds; but where that would reach more than
+half of the way (on a logarithmic scale) to the least that a mutant gave, it is that middle instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gates.model import ConfigurationError
+from gates.report.whole import write_whole
+
+FILE = Path(__file__).with_name("calibrated.json")
+CLEARANCE = 1.25  # a limit nearer than this to the noise, or a mutant nearer to the limit, is no separation
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a subject computes: the backend and its BLAS."""
+
+    backend: str
+    blas: str
+
+    @classmethod
+    def of(cls, versions: Mapping[str, str]) -> Place:
+        """Read it from what a worker says of itself: MLX's device, and the BLAS that was loaded before it."""
+        if "mlx" in versions:
+            device = "gpu" if "gpu" in versions.get("device", "") else "cpu"
+            preloaded = versions.get("preloaded", "").lower()
+            return cls(f"mlx-{device}", "openblas" if "openblas" in preloaded else "own")
+        return cls("rlkernels" if "rlkernels" in versions else "numpy", "own")
+
+    def __str__(self) -> str:
+        return f"{self.backend} with {self.blas} BLAS"
+
+
+NOWHERE = Place("unknown", "unknown")
+
+
+class Measured(BaseModel):
+    """A limit, what it was made of, and when."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: float
+    noise_floor: float | None  # the largest value of a correct subject
+    noise_seed: int | None
+    smallest_effect: float | None  # the least value above the noise floor that a caught mutant gave; null: none did
+    mutant: str
+    seeds: int
+    commit: str | None
+    date: str
+    source: str  # the results files, or what was done before there were any
+
+
+class Entry(Measured):
+    """The limit of one quantity in one place, and those that it had before."""
+
+    gate: str
+    quantity: str
+    case: str
+    backend: str
+    blas: str
+    history: list[Measured]
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """Return what an entry belongs to."""
+        return self.gate, self.quantity, self.case, self.backend, self.blas
+
+    def sentence(self) -> str:
+        """Say what the limit rests on."""
+        effect = "no mutant shows here" if self.smallest_effect is None else f"{self.mutant} {self.smallest_effect:.3g}"
+        noise = "not recorded" if self.noise_floor is None else f"{self.noise_floor:.3g}"
+        return f"noise floor {noise} over {self.seeds} seeds, smallest mutant effect: {effect} ({self.date})"
+
+    def defect(self) -> str:
+        """Return how the limit fails to separate noise from the smallest mutant, or nothing."""
+        where = f"{self.gate}, {self.quantity}, {self.case}, {self.backend} with {self.blas} BLAS"
+        if self.noise_floor is not None and self.limit < CLEARANCE * self.noise_floor:
+            return f"{where}: limit {self.limit:.3g} is nearer than {CLEARANCE} times to noise {self.noise_floor:.3g}"
+        if self.smallest_effect is None:
+            return f"{where}: no recorded proof has a mutant beyond the noise, so nobody knows what {self.limit:.3g} catches"
+        if self.smallest_effect < CLEARANCE * self.limit:
+            return (
+                f"{where}: {self.mutant} gives {self.smallest_effect:.3g}, nearer than {CLEARANCE} times to the limit "
+                f"{self.limit:.3g}"
+            )
+        return ""
+
+
+class Limits(BaseModel):
+    """The whole file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: int = 1
+    limits: list[Entry] = []
+
+    def text(self) -> str:
+        """Return the file's text, entries in order."""
+        ordered = Limits(limits=sorted(self.limits, key=lambda entry: entry.key))
+        return ordered.model_dump_json(indent=2) + "\n"
+
+
+def load(path: Path | None = None) -> Limits:
+    """Read the file; none is no limit."""
+    path = path or FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Limits()
+    try:
+        return Limits.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(
+            f"{path} is no file of calibrated limits: {first['msg']} ({place}); `git checkout` it, or "
+            "`gates calibrate --write-limits` after deleting it"
+        ) from None
+
+
+def write(limits: Limits) -> None:
+    """Replace the file in one step."""
+    write_whole(FILE, limits.text())
+    _table.cache_clear()
+
+
+@cache
+def _table(path: Path) -> dict[tuple[str, str, str, str, str], Entry]:
+    return {entry.key: entry for entry in load(path).limits}
+
+
+def find(gate: str, quantity: str, case: str, place: Place) -> Entry | None:
+    """Return what is recorded of a quantity in a place."""
+    return _table(FILE).get((gate, quantity, case, place.backend, place.blas))
+
+
+def find_elsewhere(gate: str, quantity: str, case: str) -> Entry | None:
+    """Return the entry with the largest limit that any place has."""
+    found = [entry for key, entry in _table(FILE).items() if key[:3] == (gate, quantity, case)]
+    return max(found, key=lambda entry: entry.limit, default=None)
+
+
+def limit_of(noise: float, effect: float | None, times: float) -> float:
+    """Return the limit between the noise floor and the smallest mutant effect, rounded up to three digits."""
+    limit = times * noise if effect is None else min(times * noise, math.sqrt(noise * effect))
+    if limit == 0.0:
+        return 0.0
+    unit = 10.0 ** (math.floor(math.log10(limit)) - 2)
+    return float(f"{math.ceil(limit / unit) * unit:.6g}")
+
+
+def renewed(old: Limits, new: Iterable[Entry]) -> Limits:
+    """Return the file with new entries in the place of old ones, whose numbers become history."""
+    table = {entry.key: entry for entry in old.limits}
+    for entry in new:
+        before = table.get(entry.key)
+        history = [] if before is None else [*before.history, _measured(before)]
+        table[entry.key] = entry.model_copy(update={"history": history})
+    return Limits(limits=list(table.values()))
+
+
+def _measured(entry: Entry) -> Measured:
+    return Measured.model_validate(entry.model_dump(include=set(Measured.model_fields)))

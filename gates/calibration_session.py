@@ -1,0 +1,106 @@
+"""One calibration from its first line to its last, new or resumed, and what is said of it meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gates import calibration, calibration_limits, calibration_renewal
+from gates.calibration import Clock, Progress
+from gates.calibration_file import Appender, resumed
+from gates.model import STATUSES, Gate, Verdict
+from gates.report.calibration import flaky, rates, reproduces
+from gates.report.jsonl import Results, read
+from gates.report.progress import Bar, console
+from gates.report.records import HeaderRecord, SummaryRecord
+from gates.runner import Job, Options
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for."""
+
+    gates: Sequence[Gate]
+    cells: Sequence[Job]
+    options: Options
+    seeds: range
+    block: int
+    header: HeaderRecord
+    write_limits: bool
+    proofs: Path
+
+
+def conduct(request: Request, path: Path, *, as_json: bool) -> int:
+    """Judge what the file lacks, say what was found, and return the exit code."""
+    start = time.monotonic()
+    writer = Appender(path)
+    try:
+        if path.stat().st_size == 0:
+            writer.write(request.header)
+        before = resumed(path, request.header)
+        if before.summary is None:
+            _judge(request, writer, before, quiet=as_json)
+        results = read(path)
+        defects = _limits(request, results)
+        code = calibration.exit_code(results.blocks, defects, writes_limits=request.write_limits)
+        if before.summary is None:
+            counts = {status: calibration.totals(results.blocks)[status] for status in STATUSES}
+            writer.write(SummaryRecord(counts=counts, seconds=round(time.monotonic() - start, 3), exit_code=code))
+    finally:
+        writer.close()
+    show = console()
+    for line in path.read_text(encoding="utf-8").splitlines() if as_json else _words(results, defects):
+        show.print(line, markup=False)
+    return code
+
+
+def _judge(request: Request, writer: Appender, before: Results, *, quiet: bool) -> None:
+    left = len(request.cells) * len(request.seeds) - sum(block.seeds for block in before.blocks)
+    clock = Clock(left)
+    with Bar("calibrating", left) as bar:
+
+        def tell(progress: Progress, verdict: Verdict | None) -> None:
+            words = f"seed {progress.seed}, {progress.alarms} alarms, {clock.left(progress.verdicts)} left"
+            if verdict is not None:
+                if calibration.is_alarm(verdict) and not quiet:
+                    bar.say(f"FALSE ALARM at seed {progress.seed}: {verdict.where}: {verdict.reason}")
+                bar.advance(words)
+            elif not bar.live and not quiet:
+                bar.say(f"{words}: {progress.verdicts} of {left} verdicts")
+
+        args = (request.cells, request.seeds, request.block, request.options)
+        calibration.calibrate(*args, writer, before, tell)
+
+
+def _limits(request: Request, results: Results) -> list[str]:
+    """Write the limits if that was asked for, and return what is wrong with those that these gates have."""
+    limits = calibration_limits.load()
+    if request.write_limits:
+        proved = calibration_renewal.proofs(request.proofs)
+        limits = calibration_limits.renewed(limits, calibration_renewal.entries(request.gates, results, proved))
+        calibration_limits.write(limits)
+    ids = {gate.id for gate in request.gates}
+    return [defect for entry in limits.limits if entry.gate in ids and (defect := entry.defect())]
+
+
+def _words(results: Results, defects: Sequence[str]) -> list[str]:
+    lines = [
+        "",
+        *(f"{_bound(rate.name, rate.seeds, rate.alarms, rate.bound)}" for rate in rates(results.blocks, families=True)),
+    ]
+    for block, alarm in flaky(results.blocks):
+        again = reproduces(block, alarm, full=results.header.full)
+        lines.append(f"FALSE ALARM {block.subject} · {block.gate} · {block.case}: {alarm.reason}; {again}")
+    lines += [f"NO SEPARATION {defect}" for defect in defects]
+    counts = calibration.totals(results.blocks)
+    said = [f"{counts['pass']} passed, {counts['fail']} failed"]
+    said += [f"{counts[status]} {status}" for status in STATUSES if status not in {"pass", "fail"} and counts[status]]
+    return [*lines, "", f"results: {results.path}", ", ".join(said)]
+
+
+def _bound(name: str, seeds: int, alarms: int, bound: float | None) -> str:
+    if bound is None:
+        return f"{name:12} nothing was judged"
+    return f"{name:12} {alarms} of {seeds} seeds with a false alarm: a rate of at most {bound:.2g} (95%)"

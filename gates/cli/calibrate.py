@@ -1,0 +1,89 @@
+"""`gates calibrate`: how often each gate refuses a correct subject, and the limits that are measured so."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """Examples:
+
+gates calibrate --only pure · gates calibrate kl advantages --seeds 100 · gates calibrate --only models --seeds 100 --record ·
+gates calibrate --only pure --resume results/runs/calibrate-….jsonl · gates calibrate rollout.quantised --write-limits"""
+
+
+class Only(StrEnum):
+    """Which gates, by what a seed of them costs."""
+
+    pure = "pure"
+    models = "models"
+
+
+def calibrate(
+    select: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates. Default: all.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=100_000, help="How many seeds.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
+    subject: Annotated[
+        list[str] | None, typer.Option("--subject", metavar="NAME|FILE", help="A correct subject; may be repeated.")
+    ] = None,
+    only: Annotated[
+        Only | None, typer.Option(help="Gates of pure ops, or those that run a model; a seed of these takes minutes.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="All cases and draws instead of the quick ones.")] = False,
+    block: Annotated[int, typer.Option(min=1, help="Seeds of one line; what a SIGKILL loses.")] = 10,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Go on with the file of a run of this same command.")
+    ] = None,
+    write_limits: Annotated[
+        bool, typer.Option("--write-limits", help="Renew gates/calibrated.json from this run and the recorded proofs.")
+    ] = False,
+    proofs: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where recorded proofs are, for the smallest effect of a mutant.")
+    ] = Path("results/gates"),
+    jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
+    ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Keep the JSONL under results/gates, to be committed.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSONL lines instead of text.")] = False,
+) -> None:
+    """Judge correct subjects at many seeds: every failure is a false alarm of its gate, named with the seed that shows it again."""
+    from gates import session
+    from gates.calibration import runs_a_model
+    from gates.calibration_session import Request, conduct
+    from gates.cli import setup
+    from gates.model import ConfigurationError
+    from gates.runner import Options, plan
+    from gates.subjects import catalogue
+
+    if resume is not None and (out is not None or record):
+        raise ConfigurationError("--resume names the file that is gone on with; leave out --out and --record")
+    registry = setup.registry()
+    chosen = registry.select(tuple(select or ()))
+    gates = tuple(gate for gate in chosen if only is None or runs_a_model(gate) == (only is Only.models))
+    if not gates:
+        raise ConfigurationError(f"--only {only}: none of the {len(chosen)} chosen gates is of that kind")
+    subjects = catalogue.choose(registry, tuple(subject or ()), None)
+    count = setup.jobs(jobs)
+    options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)
+    cells = plan(gates, subjects, quick=not full)
+    header = session.header("calibrate", sys.argv[1:], gates, subjects, options, len(cells) * seeds, seeds=seeds)
+    request = Request(gates, cells, options, range(seed, seed + seeds), block, header, write_limits, proofs)
+    if resume is None:
+        writer = setup.writer("calibrate", out, record=record)
+        writer.close()
+        resume = writer.path
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what CI sends loses no more than Ctrl-C does
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is started without it
+    try:
+        code = conduct(request, resume, as_json=as_json)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; nothing that was judged is lost: repeat the command with --resume {resume}", err=True)
+        raise typer.Exit(session.INTERRUPTED) from None
+    raise typer.Exit(code)

@@ -1,0 +1,167 @@
+"""A calibration as tables: pure functions of its blocks."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gates.calibration_rate import upper_bound
+from gates.report.jsonl import Results
+from gates.report.records import AlarmRecord, BlockRecord, ShareRecord
+
+MEASURED = ("pass", "fail", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How often a gate, or a family of gates, refused a correct subject.
+
+    A seed counts once, however many of its cells raised an alarm: cells of one seed share their inputs, seeds share nothing.
+    """
+
+    name: str
+    seeds: int  # at which every cell was judged
+    verdicts: int
+    alarms: int  # seeds with one at least
+    bound: float | None  # of the rate, with 95% confidence; None: nothing was judged
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a plot shows of one claim: the largest share of its limit over the seeds of a cell."""
+
+    gate: str
+    subject: str
+    case: str
+    quantity: str
+    share: float
+    seed: int
+    seeds: int
+
+
+def rates(blocks: Iterable[BlockRecord], *, families: bool = False) -> list[Rate]:
+    """Return the rate of each gate, or of each family, in the order of their names."""
+    cells: dict[str, dict[tuple[str, str, str], int]] = defaultdict(lambda: defaultdict(int))
+    verdicts: dict[str, int] = defaultdict(int)
+    alarms: dict[str, set[int]] = defaultdict(set)
+    for block in blocks:
+        name = block.gate.partition(".")[0] if families else block.gate
+        count = sum(number for status, number in block.counts.items() if status in MEASURED)
+        verdicts[name] += count
+        if count:
+            cells[name][block.gate, block.subject, block.case] += count
+        alarms[name].update(alarm.seed for alarm in block.alarms)
+    found = []
+    for name in sorted(verdicts):
+        seeds = min(cells[name].values(), default=0)
+        seen = len(alarms[name])
+        bound = upper_bound(seen, max(seeds, seen)) if seeds else None
+        found.append(Rate(name, seeds, verdicts[name], seen, bound))
+    return found
+
+
+def points(blocks: Iterable[BlockRecord]) -> list[Point]:
+    """Return every claim of every cell with its largest share, blocks of one cell together."""
+    worst: dict[tuple[str, str, str, str], tuple[float, int]] = {}
+    seeds: dict[tuple[str, str, str], int] = defaultdict(int)
+    for block in blocks:
+        seeds[block.gate, block.subject, block.case] += block.seeds
+        for item in block.shares:
+            key = (block.gate, block.subject, block.case, item.quantity)
+            share = math.nan if item.share is None else item.share
+            if key not in worst or not share <= worst[key][0]:  # a NaN takes the place of every number
+                worst[key] = (share, item.seed)
+    return [Point(g, s, c, q, share, seed, seeds[g, s, c]) for (g, s, c, q), (share, seed) in sorted(worst.items())]
+
+
+def flaky(blocks: Iterable[BlockRecord]) -> list[tuple[BlockRecord, AlarmRecord]]:
+    """Return every false alarm with its block, by gate, subject, case and seed."""
+    found = [(block, alarm) for block in blocks for alarm in block.alarms]
+    return sorted(found, key=lambda pair: (pair[0].gate, pair[0].subject, pair[0].case, pair[1].seed))
+
+
+def reproduces(block: BlockRecord, alarm: AlarmRecord, *, full: bool) -> str:
+    """Return the command that shows an alarm again."""
+    return f"gates check {block.gate} --seed {alarm.seed} --subject {block.subject}{' --full' if full else ' --quick'}"
+
+
+def lines(run: Results) -> list[str]:
+    """Return the tables of one calibration: alarms, families, gates."""
+    result = []
+    if alarms := flaky(run.blocks):
+        result += ["### False alarms", ""]
+        for block, alarm in alarms:
+            result.append(
+                f"- **`{block.gate}`** {block.subject} {block.case}, seed {alarm.seed}: {alarm.status} ({alarm.cause}): "
+                f"{_escape(alarm.reason)}; `{reproduces(block, alarm, full=run.header.full)}`"
+            )
+        result.append("")
+    result += [
+        "A seed with an alarm counts once, however many cells it touches. The bound is the exact 95% upper bound of the",
+        "rate per seed (Clopper and Pearson); without an alarm it is 1 − 0.05^(1/n), just below the rule of three, 3/n.",
+        "",
+        "| family | seeds | verdicts | seeds with an alarm | rate at most (95%) |",
+        "|---|---|---|---|---|",
+        *(f"| {_counts(rate)} |" for rate in rates(run.blocks, families=True)),
+        "",
+        "| gate | seeds | verdicts | seeds with an alarm | rate at most (95%) | largest share of a limit | where |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    worst = _worst(points(run.blocks))
+    for rate in rates(run.blocks):
+        point = worst.get(rate.name)
+        share = "exact" if point is None else f"{point.share:.2g}"
+        where = (
+            ""
+            if point is None
+            else f"{_escape(point.quantity)}: {point.subject}, {_escape(point.case)}, seed {point.seed}"
+        )
+        result.append(f"| {_counts(rate, code=True)} | {share} | {where} |")
+    result.append("")
+    if unlimited := _unlimited(run.blocks):
+        result += ["### Claims without a recorded limit", ""]
+        result += [f"- `{gate}` {subject} {case}: {quantity}" for gate, subject, case, quantity in unlimited] + [""]
+    holes = _holes(run.blocks)
+    if holes:
+        result += ["### Not judged", "", *holes, ""]
+    if run.summary:
+        counts = ", ".join(f"{n} {status}" for status, n in run.summary.counts.items() if n)
+        result += [f"{counts}; exit code {run.summary.exit_code}.", ""]
+    return result
+
+
+def _counts(rate: Rate, *, code: bool = False) -> str:
+    name = f"`{rate.name}`" if code else rate.name
+    bound = "nothing was judged" if rate.bound is None else f"{rate.bound:.2g}"
+    alarms = f"**{rate.alarms}**" if rate.alarms else "0"
+    return f"{name} | {rate.seeds} | {rate.verdicts} | {alarms} | {bound}"
+
+
+def _worst(found: Sequence[Point]) -> dict[str, Point]:
+    worst: dict[str, Point] = {}
+    for point in found:
+        if not math.isnan(point.share) and (point.gate not in worst or point.share > worst[point.gate].share):
+            worst[point.gate] = point
+    return worst
+
+
+def _unlimited(blocks: Iterable[BlockRecord]) -> list[tuple[str, str, str, str]]:
+    def bare(block: BlockRecord) -> list[ShareRecord]:
+        return [item for item in block.shares if item.share is None]
+
+    return sorted({(b.gate, b.subject, b.case, item.quantity) for b in blocks for item in bare(b)})
+
+
+def _holes(blocks: Iterable[BlockRecord]) -> list[str]:
+    cells: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+    for block in blocks:
+        for status in block.counts:
+            if status in {"skipped", "unsupported"}:
+                cells[status, block.subject].add((block.gate, block.case))
+    return [f"- {status}: {subject}: {len(found)} cells" for (status, subject), found in sorted(cells.items())]
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,232 @@
+"""False alarms over seeds: what is counted, what a killed run loses, and how a rate is bounded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from doubles import DOUBLE, make_gate
+
+from gates import calibration_session, session
+from gates.calibration_file import Appender
+from gates.calibration_rate import upper_bound
+from gates.calibration_session import Request, conduct
+from gates.model import Bound, Case, ConfigurationError, Evidence, Gate, Subject, Trial
+from gates.report.calibration import flaky, points, rates, reproduces
+from gates.report.jsonl import read
+from gates.report.markdown import render
+from gates.runner import Options, plan
+
+Maker = Callable[..., Subject]
+RIGHT = "return {'y': 2 * x}"
+
+
+def request(tmp_path: Path, gate: Gate, subject: Subject, seeds: int, block: int = 10, **changes: Any) -> Request:
+    options = Options(seed=0, quick=True)
+    cells = plan([gate], [subject], quick=True)
+    header = session.header("calibrate", ["calibrate"], [gate], [subject], options, len(cells) * seeds, seeds)
+    asked = Request([gate], cells, options, range(seeds), block, header, write_limits=False, proofs=tmp_path)
+    return replace(asked, **changes)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "calibrate.jsonl"
+    path.touch()
+    return path
+
+
+def flaky_gate(bad: tuple[int, ...]) -> Gate:
+    """A gate whose limit is too narrow at some of the seeds that its case is made of, whatever the subject does."""
+
+    def check(t: Trial) -> Iterator[Evidence]:
+        got = t.got(DOUBLE, **t.inputs)["y"]
+        nth = int(t.inputs["x"][0] * 1e6) % 5
+        yield t.number("y", 2.0 if nth in bad else 0.25 + float(np.isnan(got).any()), "<=")
+
+    return make_gate(check, bounds={"y": Bound("derived", "a test", 1.0)})
+
+
+class TestCounts:
+    """What a calibration says of its gates."""
+
+    def test_a_sound_gate_raises_no_alarm(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """Every seed passes: exit code 0, one line for each block, and the largest share of the limit."""
+        assert conduct(request(tmp_path, flaky_gate(()), subject(RIGHT), 5, block=2), file, as_json=False) == 0
+        found = read(file)
+        assert found.state == "complete"
+        assert [(b.first_seed, b.seeds, b.counts) for b in found.blocks] == [
+            (0, 2, {"pass": 2}),
+            (2, 2, {"pass": 2}),
+            (4, 1, {"pass": 1}),
+        ]
+        (rate,) = rates(found.blocks)
+        assert (rate.seeds, rate.alarms) == (5, 0)
+        assert rate.bound == pytest.approx(1 - 0.05**0.2)
+        (point,) = points(found.blocks)
+        assert (point.quantity, point.share, point.seeds) == ("y", 0.25, 5)
+
+    def test_a_flaky_gate_is_named_with_the_seed_that_shows_it_again(
+        self, tmp_path: Path, file: Path, subject: Maker, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The alarm's own seed fails again by itself, a seed without an alarm passes; exit code 1."""
+        gate, right = flaky_gate((0, 1, 2)), subject(RIGHT)
+        assert conduct(request(tmp_path, gate, right, 12), file, as_json=False) == 1
+        alarms = flaky(read(file).blocks)
+        bad = {alarm.seed for _, alarm in alarms}
+        assert 0 < len(bad) < 12
+        for seed in range(12):
+            (judged,) = calibration_session.calibration.run(plan([gate], [right], quick=True), Options(seed=seed))
+            assert (judged.verdict.status == "fail") is (seed in bad), seed
+        block, alarm = alarms[0]
+        again = f"gates check double.matches-definition --seed {alarm.seed} --subject tried --quick"
+        assert reproduces(block, alarm, full=False) == again
+        assert again in " ".join(capsys.readouterr().out.split())
+        text = render([read(file)])
+        assert text.index("### False alarms") < text.index("| family |")
+        assert again in text
+
+    def test_an_error_is_an_alarm_too(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """A case whose signal fails at a seed is no pass."""
+        case = Case("zeros", lambda rng: {"x": np.zeros(4)}, quick=True)
+        assert conduct(request(tmp_path, make_gate(cases=(case,)), subject(RIGHT), 2), file, as_json=False) == 1
+        assert [alarm.cause for _, alarm in flaky(read(file).blocks)] == ["signal", "signal"]
+
+    def test_what_nobody_provides_measures_nothing(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """Unsupported everywhere is exit code 3, and a rate without a bound."""
+        lacking = subject("raise NotImplementedError('no')")
+        assert conduct(request(tmp_path, make_gate(), lacking, 2), file, as_json=False) == 3
+        assert [rate.bound for rate in rates(read(file).blocks)] == [None]
+        assert "unsupported: tried: 1 cells" in render([read(file)])
+
+
+class TestTime:
+    """A time limit that a correct subject passes."""
+
+    @pytest.mark.parametrize(("always", "code"), [(False, 0), (True, 1)], ids=["once", "always"])
+    def test_what_ran_out_of_time_is_judged_once_more(
+        self, tmp_path: Path, file: Path, subject: Maker, always: bool, code: int
+    ) -> None:
+        """A pause of the machine is no alarm and is counted; a hang is an alarm."""
+        stamp = tmp_path / "stamp"
+        slow = subject(
+            f"import pathlib, time\nfile = pathlib.Path({str(stamp)!r})\n"
+            f"if {always} or not file.exists():\n    file.touch()\n    time.sleep(30)\n{RIGHT}"
+        )
+        case = replace(make_gate().cases[0], limit_s=1.0)
+        assert conduct(request(tmp_path, make_gate(cases=(case,)), slow, 1), file, as_json=False) == code
+        (block,) = read(file).blocks
+        assert (block.retried, [alarm.cause for alarm in block.alarms]) == (1, ["timeout"] * code)
+
+
+class TestResume:
+    """A calibration that was stopped goes on where it was."""
+
+    def test_an_interrupt_loses_nothing_and_no_seed_is_judged_twice(
+        self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Stopped in the third of five seeds, the file has two; resumed, it has each seed once and equals a whole run."""
+        asked = request(tmp_path, flaky_gate((1,)), subject(RIGHT), 5)
+        original = calibration_session.calibration.run
+
+        def stopped(jobs: Any, options: Options) -> Any:
+            if options.seed == 2:
+                raise KeyboardInterrupt
+            return original(jobs, options)
+
+        monkeypatch.setattr(calibration_session.calibration, "run", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            conduct(asked, file, as_json=False)
+        assert read(file).state == "incomplete: 2 of 5"
+        with file.open("ab") as torn:
+            torn.write(b'{"record": "block", "gate": "dou')
+        monkeypatch.setattr(calibration_session.calibration, "run", original)
+        code = conduct(asked, file, as_json=False)
+        found = read(file)
+        assert found.state == "complete"
+        assert [(b.first_seed, b.seeds) for b in found.blocks] == [(0, 2), (2, 3)]
+        whole = tmp_path / "whole.jsonl"
+        whole.touch()
+        assert conduct(asked, whole, as_json=False) == code
+        assert points(found.blocks) == points(read(whole).blocks)
+        assert rates(found.blocks) == rates(read(whole).blocks)
+        assert len(found.subjects) == 1
+
+    def test_a_finished_file_is_not_judged_again(
+        self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Going on with a complete file says what it holds, and appends nothing."""
+        asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 2)
+        conduct(asked, file, as_json=False)
+        before = file.read_bytes()
+        monkeypatch.setattr(calibration_session.calibration, "run", lambda jobs, options: pytest.fail("judged again"))
+        assert conduct(asked, file, as_json=False) == 0
+        assert file.read_bytes() == before
+
+    def test_another_run_is_refused(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """A file of other seeds is not gone on with, and what differs is said."""
+        gate, right = flaky_gate(()), subject(RIGHT)
+        conduct(request(tmp_path, gate, right, 2), file, as_json=False)
+        with pytest.raises(ConfigurationError, match="its seeds is 2, and this command's 3"):
+            conduct(request(tmp_path, gate, right, 3), file, as_json=False)
+
+    def test_another_commit_is_refused_unless_nothing_is_left(
+        self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A file that was cut is of its commit; a complete one may be read by any, to write limits from it."""
+        asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 2)
+        other = replace(asked, header=asked.header.model_copy(update={"commit": "0" * 40}))
+        file.write_text(asked.header.model_dump_json() + "\n")
+        with pytest.raises(ConfigurationError, match="its commit is"):
+            conduct(other, file, as_json=False)
+        conduct(asked, file, as_json=False)
+        assert conduct(other, file, as_json=False) == 0
+
+    def test_two_at_once_on_one_file_are_refused(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """Whoever comes second is told, and the file keeps its lines."""
+        first = Appender(file)
+        with pytest.raises(ConfigurationError, match="another `gates calibrate` does so now"):
+            conduct(request(tmp_path, flaky_gate(()), subject(RIGHT), 2), file, as_json=False)
+        first.close()
+
+
+class TestRate:
+    """The exact upper bound of a rate."""
+
+    @pytest.mark.parametrize(
+        ("alarms", "seeds", "bound"),
+        [
+            (0, 20, 0.139108),  # the published one-sided 95% limits of Clopper and Pearson
+            (0, 1000, 0.00299125),
+            (1, 10, 0.394163),
+            (2, 20, 0.282619),
+            (5, 5, 1.0),
+        ],
+    )
+    def test_known_values(self, alarms: int, seeds: int, bound: float) -> None:
+        """Tabled values, to their digits."""
+        assert upper_bound(alarms, seeds) == pytest.approx(bound, rel=1e-5)
+
+    @pytest.mark.parametrize("seeds", [1, 7, 100, 1000])
+    def test_it_solves_its_own_definition(self, seeds: int) -> None:
+        """At the bound, so few alarms have a chance of 5%, summed here by exact binomials."""
+        for alarms in {0, seeds // 3, seeds - 1}:
+            rate = upper_bound(alarms, seeds)
+            chance = sum(math.comb(seeds, k) * rate**k * (1 - rate) ** (seeds - k) for k in range(alarms + 1))
+            assert chance == pytest.approx(0.05, rel=1e-6)
+            assert rate >= alarms / seeds
+
+    def test_without_alarms_it_is_just_below_the_rule_of_three(self) -> None:
+        """3/n bounds it from above, within 5% at 100 seeds."""
+        assert 0.95 * 0.03 < upper_bound(0, 100) < 0.03
+
+    @pytest.mark.parametrize(("alarms", "seeds"), [(0, 0), (-1, 5), (6, 5)])
+    def test_nonsense_is_refused(self, alarms: int, seeds: int) -> None:
+        """No seeds, or more alarms than seeds."""
+        with pytest.raises(ValueError, match="there must be seeds"):
+            upper_bound(alarms, seeds)

@@ -1,0 +1,66 @@
+"""The recorded calibrations hold what the issue promises: no gate refused a correct subject at any seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gates.calibration_limits import FILE, load
+from gates.report.calibration import flaky, points, rates
+from gates.report.jsonl import Results, read
+from gates.report.markdown import render
+
+FOLDER = Path(__file__).resolve().parents[2] / "results" / "gates"
+RECORDS = sorted(FOLDER.glob("calibrate-*.jsonl"))
+
+
+@pytest.fixture(params=RECORDS, ids=lambda path: path.stem)
+def run(request: pytest.FixtureRequest) -> Results:
+    return read(request.param)
+
+
+def test_there_are_some() -> None:
+    """What is read below exists."""
+    assert RECORDS
+
+
+def test_no_gate_raised_a_false_alarm(run: Results) -> None:
+    """Every verdict of every seed is a pass, or of an op that the subject does not provide."""
+    assert flaky(run.blocks) == []
+    assert {status for block in run.blocks for status in block.counts} <= {"pass", "unsupported"}
+
+
+def test_every_cell_was_judged_at_every_seed(run: Results) -> None:
+    """No seed is missing and none was counted twice."""
+    assert run.header.seeds
+    assert sum(block.seeds for block in run.blocks) == run.header.planned
+    seeds = {rate.seeds for rate in rates(run.blocks) if rate.bound is not None}
+    assert seeds == {run.header.seeds}
+
+
+def test_each_bound_of_a_rate_is_that_of_its_seeds(run: Results) -> None:
+    """Without an alarm the 95% bound is 1 − 0.05^(1/n)."""
+    for rate in rates(run.blocks):
+        if rate.bound is not None:
+            assert rate.bound == pytest.approx(1 - 0.05 ** (1 / rate.seeds), rel=1e-9)
+
+
+def test_no_claim_is_beyond_its_limit(run: Results) -> None:
+    """The largest share of every claim is a number, and at most 1."""
+    assert all(0.0 <= point.share <= 1.0 for point in points(run.blocks))
+
+
+def test_its_page_is_a_function_of_the_file(run: Results) -> None:
+    """Rendering twice gives the same text, and it names every gate."""
+    text = render([run])
+    assert text == render([read(run.path)])
+    assert all(f"| `{gate}` |" in text for gate in run.header.gates)
+
+
+def test_every_limit_separates_noise_from_the_smallest_mutant() -> None:
+    """What is shipped as calibrated lies clear of both sides, and its sources are recorded."""
+    for entry in load(FILE).limits:
+        assert entry.defect() == ""
+        assert all((FOLDER / name).is_file() for name in entry.source.split(", ")), entry.source
+        assert entry.history
