@@ -67,6 +67,33 @@ fn the_ends_of_the_unit_interval_draw_possible_tokens() {
     );
 }
 
+/// The blocks' sums, one after the other, may stay below a total that was summed in another order.
+#[test]
+fn nothing_but_rounding_stands_behind_the_last_token_that_is_drawn() {
+    let below_one = 1.0 - f64::EPSILON / 2.0;
+    let off = Filters::off(Order::Hf);
+    let mut state = 1_u64;
+    for row in 0..60 {
+        let logits: Vec<f64> = (0..1_000 + 257 * row)
+            .map(|_| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                (state >> 40) as f64 * 1e-6 - 8.0
+            })
+            .collect();
+        let drawn = samples(&batch(&logits, logits.len()), &off, &[below_one]).0[0] as usize;
+        let weights: Vec<f64> = logits.iter().map(|logit| logit.exp()).collect();
+        let behind: f64 = weights[drawn + 1..].iter().sum();
+        let total: f64 = weights.iter().sum();
+        assert!(
+            behind <= total * 2.0_f64.powi(-40),
+            "row {row}: {drawn} of {} with {behind} of {total} behind it",
+            logits.len()
+        );
+    }
+}
+
 #[test]
 fn temperatures_of_every_size() {
     let row = [1.0, 3.0, 3.0, -INF, 2.0];

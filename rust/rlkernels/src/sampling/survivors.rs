@@ -166,8 +166,11 @@ fn draw<E: Value>(values: &[E], weight: Weight, sums: &[f64], target: f64) -> us
         }
         reached
     });
-    let fallback = || sums.iter().rposition(|&sum| sum > 0.0).unwrap_or(0);
-    let start = reached.unwrap_or_else(fallback) * BLOCK;
+    // No block reaches it: the last weight is drawn, whatever the sum before it has become.
+    let last_block = || sums.iter().rposition(|&sum| sum > 0.0).unwrap_or(0);
+    let (block, target) =
+        reached.map_or_else(|| (last_block(), f64::INFINITY), |block| (block, target));
+    let start = block * BLOCK;
     let end = values.len().min(start + BLOCK);
     weight.of_block(&values[start..end], &mut weights);
     let mut last = start;
