@@ -29,7 +29,7 @@ RIGHT = "return {'y': 2 * x}"
 def request(tmp_path: Path, gate: Gate, subject: Subject, seeds: int, block: int = 10, **changes: Any) -> Request:
     options = Options(seed=0, quick=True)
     cells = plan([gate], [subject], quick=True)
-    header = session.header("calibrate", ["calibrate"], [gate], [subject], options, len(cells) * seeds, seeds)
+    header = session.header("calibrate", ["calibrate"], [gate], [subject], options, len(cells) * seeds, seeds=seeds)
     asked = Request([gate], cells, options, range(seeds), block, header, write_limits=False, proofs=tmp_path)
     return replace(asked, **changes)
 
