@@ -62,6 +62,8 @@ record: setup .gates/versus/ready ## check, judge the peers, prove in full, time
 	@$(BIN)/python .ci/learning.py
 	@$(VERSUS_RUN) --out results/bench
 	@if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then $(VERSUS_RUN) --out results/bench --isa avx2; fi
+	@for peer in mlx-lm-lora mlx-tune; do $(BIN)/gates peers sync $$peer; done
+	@$(BIN)/python -m benches.rollout --out results/bench
 	@$(CALIBRATE) --only pure --seeds 1000 --block 100 --record
 	@$(CALIBRATE) --only models --seeds 100 --block 10 --record --write-limits
 	@$(BIN)/gates report results/gates/*.jsonl --out results/REPORT.md

@@ -173,7 +173,7 @@ class TestMaking:
         file = limits()
         gate, right = gate_of(Recorded(2.0)), subject("return {'y': np.sign(x)}")
         proof = Writer(tmp_path / "prove-1.jsonl")
-        proof.write(request(tmp_path, gate, right, 1).header.model_copy(update={"verb": "prove"}))
+        proof.write(request(tmp_path, gate, right, 1).header.model_copy(update={"verb": "prove", "planned": 2}))
         broken = Evidence("y", mutant_gives, "<=", 1.1, "because")
         blind = Evidence("y", 1.0, "<=", 1.1, "because")
         for name, item in (("wrong", broken), ("blind", blind)):
