@@ -324,7 +324,8 @@ def test_a_hundred_thousand_verdicts(tmp_path: Path, form: str, least: float) ->
             subject, gate = divmod(rest, 100)
             item = {**text["evidence"][0], "because": because}
             items = [
-                {**item, "observed": item["limit"] / (number + 7.0 + k), "where": f"at [{number}, {k}]: got 1.5"} for k in range(6)
+                {**item, "observed": item["limit"] / (number + 7.0 + k), "where": f"at [{number}, {k}]: got 1.5"}
+                for k in range(6)
             ]
             names = {"gate": f"family{gate % 10}.gate-{gate}", "subject": f"subject-{subject}", "case": f"case-{case}"}
             file.write(json.dumps({**text, **names, "evidence": items}) + "\n")
