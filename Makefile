@@ -22,7 +22,8 @@ check: setup ## judge our own subjects: every gate, every case
 	@$(BIN)/gates check
 
 test: setup ## test the tool itself: pytest and cargo test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 -m "not alone"
+	@$(BIN)/python -m pytest -m alone
 	@cargo test --quiet $(MANIFEST) --package rlkernels
 
 lint: setup ## format, lint and types, in Python and Rust

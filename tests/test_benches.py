@@ -79,6 +79,7 @@ def test_a_wrong_answer_is_not_timed(got: list[float]) -> None:
         candidates.verify(np.array(got), np.array([1.0, 2.0]), 0.01)
 
 
+@pytest.mark.alone
 def test_the_ratio_sees_a_factor() -> None:
     """A twentieth of the work is well below a third of the time, on a busy machine too."""
     short, long = (lambda n=n: sum(range(n)) for n in (2_000, 40_000))

@@ -132,6 +132,7 @@ class TestTiming:
         sides = timing.in_turns(["1", "2"], [{}, {}], rounds=50, budget_s=0.0, fewest=4, sample_s=1e-5)
         assert [s.seconds.size for s in sides] == [4, 4]
 
+    @pytest.mark.alone
     def test_a_slow_side_leaves_and_the_others_go_on(self) -> None:
         """Each side has the budget to itself; ours and its control are in every round, and the fewest rounds are kept."""
         names = {"sleep": time.sleep}

@@ -150,6 +150,7 @@ print(json.dumps([tally.counts["pass"], sorted(name for name in sys.modules)]))
         assert "typer" in modules
         assert not modules & {"numpy", "pydantic", "scipy", "filelock", "psutil", *FRAMEWORKS}
 
+    @pytest.mark.alone
     def test_import_of_the_command_line_is_quick(self) -> None:
         """`import gates.cli` takes at most 0.3 s, the best of five."""
         code = "import time; t = time.perf_counter(); import gates.cli; print(time.perf_counter() - t)"
