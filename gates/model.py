@@ -192,6 +192,11 @@ def _number(value: float) -> str:
     return f"{value:.6g}"
 
 
+def signal(name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
+    """State what makes a question meaningful."""
+    return Evidence(name, float(value), relation, float(limit), because or "signal", role="signal")
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """Which outputs `gates prove` disturbs to find the least relative error that a gate notices."""

@@ -12,7 +12,7 @@ import numpy as np
 from gates import calibration_limits
 from gates.calibration_limits import NOWHERE, Place
 from gates.compare import worst
-from gates.model import Case, Evidence, Gate, Op, Outcome, Output, Recipe, Recorded, Relation, Role, Wire
+from gates.model import Case, Evidence, Gate, Op, Outcome, Output, Recipe, Recorded, Relation, Role, Wire, signal
 
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
 
@@ -113,7 +113,7 @@ class RunningTrial:
 
     def signal(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
         """State what makes the question meaningful."""
-        return Evidence(name, float(value), relation, float(limit), because or "signal", role="signal")
+        return signal(name, value, relation, limit, because)
 
     def control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
         """State that what is claimed constant moves when it should."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gates import cases
 from gates.checks import gradient, loss_cases, loss_laws
 from gates.checks.ops import LOSS_FROM_LOGITS, POLICY_LOSS, UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
@@ -32,7 +33,8 @@ def _cases() -> Iterator[Case]:
             name = f"{algorithm}-{'kl' if beta else 'plain'}"
             changes: dict[str, Any] = {"beta": beta} if beta else {}
             conventions = loss_cases.case(algorithm, name, **changes).conventions
-            made = partial(_on_policy, algorithm=algorithm, beta=beta)
+            on_policy = partial(_on_policy, algorithm=algorithm, beta=beta)
+            made = partial(cases.with_signal, make=on_policy, signals=loss_laws.signals)
             yield Case(name, made, quick=not beta, conventions=conventions)
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from gates import cases
 from gates.checks import loss_cases, loss_laws
 from gates.checks.ops import POLICY_LOSS, UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial, signal
 from gates.registry import gate
+from reference.oracle.losses import PolicyLoss
 
 WIDER = 5  # columns of padding that are added
 SPLIT = (5, 3)  # rows of the two calls; of 24 rows (15, 9)
+EVEN = [0.5, 0.5]  # shares that are wrong
 PLAIN: dict[str, Any] = {}
 KL: dict[str, Any] = {"beta": 0.3}
 BY_TOKENS = ("dapo", "cispo")  # whose share of a step is their tokens; elsewhere it is their rows
@@ -92,7 +96,7 @@ def _wider(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any])
     return {"left": left, "right": right, "take": place, "broken": {"right": filled}}
 
 
-def _cases(make: Any, *, without: tuple[str, ...] = ()) -> Iterator[Case]:
+def _cases(make: Callable[..., Mapping[str, Any]], *, without: tuple[str, ...] = ()) -> Iterator[Case]:
     for algorithm in loss_cases.ALGORITHMS:
         if algorithm in without:
             continue
@@ -100,7 +104,8 @@ def _cases(make: Any, *, without: tuple[str, ...] = ()) -> Iterator[Case]:
             if name == "kl" and algorithm == "rloo":
                 continue
             whole = loss_cases.case(algorithm, f"{algorithm}-{name}", **changes)
-            made = partial(make, algorithm=algorithm, changes=changes)
+            of_algorithm = partial(make, algorithm=algorithm, changes=changes)
+            made = partial(cases.with_signal, make=of_algorithm, signals=loss_laws.signals)
             quick = algorithm in {"grpo", "gspo", "dapo"} if name == "kl" else True
             yield Case(whole.name, made, quick=quick, conventions=whole.conventions)
 
@@ -166,9 +171,47 @@ def _split_cases() -> Iterator[Case]:
             continue  # by definition its value depends on the split
         changes = PLAIN if algorithm == "rloo" else KL
         whole = loss_cases.case(algorithm, algorithm, **changes)
-        yield Case(
-            algorithm, partial(_data, algorithm=algorithm, changes=changes), quick=True, conventions=whole.conventions
-        )
+        of_algorithm = partial(_data, algorithm=algorithm, changes=changes)
+        made = partial(cases.with_signal, make=of_algorithm, signals=_split_signals)
+        yield Case(algorithm, made, quick=True, conventions=whole.conventions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A step, its two uneven parts with their shares of it, and what the definition says of the step and the parts."""
+
+    whole: Mapping[str, Any]
+    parts: list[dict[str, Any]]
+    shares: list[float]
+    wanted: PolicyLoss
+    of_parts: list[PolicyLoss]
+
+    @property
+    def unit(self) -> float:
+        return 2 * UNIT[str(self.whole["policy"].dtype)]
+
+    @property
+    def scale(self) -> float:
+        return self.unit * float(self.wanted.gradient_scale.max())
+
+    def signals(self) -> Iterator[Evidence]:
+        far = _joined([x.gradient for x in self.of_parts], EVEN) - self.wanted.gradient
+        yield signal("largest |∂loss/∂policy| of the definition", np.abs(self.wanted.gradient).max(), ">", 1e-3)
+        yield signal("distance of parts weighed alike in 2u·S", float(np.abs(far).max()) / self.scale, ">=", 1e4)
+        yield signal("share of elements at a clip bound", self.wanted.near_branch.mean(), "<=", 0.0)
+
+
+def _split_signals(inputs: Mapping[str, Any]) -> Iterator[Evidence]:
+    return _split(inputs).signals()
+
+
+def _split(inputs: Mapping[str, Any], want: Callable[..., Any] = loss_laws.oracle) -> _Split:
+    rows = len(inputs["mask"])
+    parts = [_of_rows(inputs, some) for some in np.split(np.arange(rows), [rows * SPLIT[0] // sum(SPLIT)])]
+    by_tokens = inputs["algorithm"] in BY_TOKENS
+    sizes = [float(part["mask"].sum()) if by_tokens else float(len(part["mask"])) for part in parts]
+    whole, *of_parts = (want(POLICY_LOSS, **loss_cases.rounded(x)) for x in (inputs, *parts))
+    return _Split(inputs, parts, [size / sum(sizes) for size in sizes], whole, of_parts)
 
 
 SPLIT_BECAUSE = "each of the three calls errs by at most k·2u·S of its own, and the parts' shares of S add up to S: 2k"
@@ -190,30 +233,18 @@ SPLIT_BECAUSE = "each of the three calls errs by at most k·2u·S of its own, an
 )
 def splits_add_up(t: Trial) -> Iterator[Evidence]:
     """Call with all rows and with two uneven parts; weighed alike, the parts must not add up."""
-    inputs = dict(t.inputs)
-    rows = len(inputs["mask"])
-    parts = [_of_rows(inputs, some) for some in np.split(np.arange(rows), [rows * SPLIT[0] // sum(SPLIT)])]
-    by_tokens = inputs["algorithm"] in BY_TOKENS
-    sizes = [float(part["mask"].sum()) if by_tokens else float(len(part["mask"])) for part in parts]
-    shares = [size / sum(sizes) for size in sizes]
-    wanted = t.want(POLICY_LOSS, **loss_cases.rounded(inputs))
-    t.facts["limit"] = 2.0 * loss_laws.roundings(inputs)
-    unit = 2 * UNIT[str(inputs["policy"].dtype)]
-    scale = unit * float(wanted.gradient_scale.max())
-    even = [0.5, 0.5]
-    exact = [t.want(POLICY_LOSS, **loss_cases.rounded(part)) for part in parts]
-    far = _joined([x.gradient for x in exact], even) - wanted.gradient
-    yield t.signal("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
-    yield t.signal("distance of parts weighed alike in 2u·S", float(np.abs(far).max()) / scale, ">=", 1e4)
-    yield t.signal("share of elements at a clip bound", wanted.near_branch.mean(), "<=", 0.0)
-    one, some = t.got(POLICY_LOSS, **inputs), [t.got(POLICY_LOSS, **part) for part in parts]
+    split = _split(t.inputs, t.want)
+    t.facts["limit"] = 2.0 * loss_laws.roundings(t.inputs)
+    yield from split.signals()
+    one, some = t.got(POLICY_LOSS, **t.inputs), [t.got(POLICY_LOSS, **part) for part in split.parts]
     numbers = [x[name] for x in (one, *some) for name in ("loss", "gradient")]
     yield t.number(loss_laws.NOT_FINITE, loss_laws.not_finite(*numbers), "<=")
-    loss = sum(share * float(x["loss"]) for share, x in zip(shares, some, strict=True))
-    yield t.within("distance of the losses in 2u·S", loss, float(one["loss"]), scale=unit * wanted.loss_scale)
-    joined = _joined([x["gradient"] for x in some], shares)
-    yield t.within("distance of the gradients in 2u·S", joined, one["gradient"], scale=scale)
-    moved = float(np.abs(_joined([x["gradient"] for x in some], even) - one["gradient"]).max()) / scale
+    loss = sum(share * float(x["loss"]) for share, x in zip(split.shares, some, strict=True))
+    scale = split.unit * split.wanted.loss_scale
+    yield t.within("distance of the losses in 2u·S", loss, float(one["loss"]), scale=scale)
+    joined = _joined([x["gradient"] for x in some], split.shares)
+    yield t.within("distance of the gradients in 2u·S", joined, one["gradient"], scale=split.scale)
+    moved = float(np.abs(_joined([x["gradient"] for x in some], EVEN) - one["gradient"]).max()) / split.scale
     yield t.control(
         "distance of its parts weighed alike in 2u·S", moved, ">=", 5e3, "half of the definition's, at least"
     )

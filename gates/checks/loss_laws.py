@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from gates.checks import loss_cases
 from gates.checks.ops import POLICY_LOSS, UNIT
-from gates.model import Array, Bound, Evidence, Trial
+from gates.model import Array, Bound, Evidence, Op, Trial, signal
 from reference.oracle.losses import PolicyLoss
 
 LAW_BECAUSE = (
@@ -71,19 +71,9 @@ def law_of(inputs: Mapping[str, Any], broken: str = "") -> Law:
 def hold(t: Trial) -> Iterator[Evidence]:
     """Yield signals from the oracle, the law's claims, and the control that a broken pair is told apart."""
     law, broken = law_of(t.inputs), law_of(t.inputs, "broken")
-    sides = [t.want(POLICY_LOSS, **loss_cases.rounded(side)) for side in (law.left, law.right)]
-    wrong = [t.want(POLICY_LOSS, **loss_cases.rounded(side)) for side in (broken.left, broken.right)]
-    t.facts["roundings"] = max(roundings(x) for side in (law, broken) for x in (side.left, side.right))
-    least = APART * t.facts["roundings"]
-    exact, off = _of_oracle(law, sides), _of_oracle(broken, wrong)
-    yield t.signal("largest |∂loss/∂policy| of the definition", np.abs(sides[0].gradient).max(), ">", 1e-3)
-    near = max(float(side.near_branch.mean()) for side in sides)
-    yield t.signal("share of elements at a clip bound", near, "<=", 0.0, "there two branches are right")
-    kept = exact.apart(with_loss=law.with_loss)
-    yield t.signal("distance of the definition's own two sides in 2u·S", kept, "<=", t.facts["roundings"])
-    yield t.signal(
-        "distance of the definition where the law is broken", off.apart(with_loss=law.with_loss), ">=", least
-    )
+    sides, wrong = _wanted(law, t.want), _wanted(broken, t.want)
+    t.facts["roundings"] = _roundings(law, broken)
+    yield from _signals(law, broken, sides, wrong)
     got = _measured(t, law, sides)
     yield t.number(NOT_FINITE, not_finite(*got.losses, *got.gradients), "<=")
     if law.with_loss:
@@ -91,7 +81,41 @@ def hold(t: Trial) -> Iterator[Evidence]:
     yield t.within("distance of the gradients in 2u·S", got.gradients[1], got.gradients[0], scale=got.gradient_unit)
     moved = _measured(t, broken, wrong).apart(with_loss=law.with_loss)
     because = "a law that also holds where it must not says nothing: half of the definition's own distance"
-    yield t.control("distance where the law is broken in 2u·S", moved, ">=", least / 2, because)
+    least = APART * t.facts["roundings"] / 2
+    yield t.control("distance where the law is broken in 2u·S", moved, ">=", least, because)
+
+
+def signals(inputs: Mapping[str, Any]) -> Iterator[Evidence]:
+    """Yield the signals of a case of `hold`, from the oracle."""
+    law, broken = law_of(inputs), law_of(inputs, "broken")
+    yield from _signals(law, broken, _wanted(law, oracle), _wanted(broken, oracle))
+
+
+def oracle(op: Op, **inputs: Any) -> Any:
+    """Ask the oracle outside a trial, as `Trial.want` does in one."""
+    if op.oracle is None:
+        raise ValueError(f"{op.name} has no oracle")
+    return op.oracle(**inputs)
+
+
+def _wanted(law: Law, want: Callable[..., Any]) -> list[PolicyLoss]:
+    return [want(POLICY_LOSS, **loss_cases.rounded(side)) for side in (law.left, law.right)]
+
+
+def _roundings(law: Law, broken: Law) -> float:
+    return max(roundings(x) for side in (law, broken) for x in (side.left, side.right))
+
+
+def _signals(law: Law, broken: Law, sides: list[PolicyLoss], wrong: list[PolicyLoss]) -> Iterator[Evidence]:
+    exact, off = _of_oracle(law, sides), _of_oracle(broken, wrong)
+    yield signal("largest |∂loss/∂policy| of the definition", np.abs(sides[0].gradient).max(), ">", 1e-3)
+    near = max(float(side.near_branch.mean()) for side in sides)
+    yield signal("share of elements at a clip bound", near, "<=", 0.0, "there two branches are right")
+    rounded = _roundings(law, broken)
+    kept = exact.apart(with_loss=law.with_loss)
+    yield signal("distance of the definition's own two sides in 2u·S", kept, "<=", rounded)
+    apart = off.apart(with_loss=law.with_loss)
+    yield signal("distance of the definition where the law is broken", apart, ">=", APART * rounded)
 
 
 def not_finite(*values: Any) -> int:

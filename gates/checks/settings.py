@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from gates import cases
 from gates.checks import loss_cases, loss_laws
 from gates.checks.ops import POLICY_LOSS, UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial, signal
 from gates.registry import gate
 
 Changes = Mapping[str, Any]
@@ -47,11 +49,38 @@ def _make(rng: np.random.Generator, algorithm: str, before: Changes, after: Chan
     return {"before": given, "after": {**given, **after}}
 
 
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """How far the definition's gradient moves from one setting to the other, and in which unit a call errs."""
+
+    exact: float
+    unit: float
+    roundings: float
+
+    def signals(self) -> Iterator[Evidence]:
+        yield signal("the definition's change of the gradient in 2u·S", self.exact / self.unit, ">=", LEAST)
+        share = 2 * self.roundings * self.unit / max(self.exact, self.unit)
+        yield signal("its share that rounding could explain", share, "<=", 0.25)
+
+
+def _change_signals(inputs: Mapping[str, Any]) -> Iterator[Evidence]:
+    return _change(inputs).signals()
+
+
+def _change(inputs: Mapping[str, Any], want: Callable[..., Any] = loss_laws.oracle) -> _Change:
+    sides = (inputs["before"], inputs["after"])
+    wanted = [want(POLICY_LOSS, **loss_cases.rounded(side)) for side in sides]
+    unit = 2 * UNIT[str(sides[0]["policy"].dtype)] * max(float(x.gradient_scale.max()) for x in wanted)
+    exact = float(np.abs(wanted[0].gradient - wanted[1].gradient).max())
+    return _Change(exact, unit, max(loss_laws.roundings(side) for side in sides))
+
+
 def _cases() -> Iterator[Case]:
     for name, (algorithms, before, after) in SETTINGS.items():
         for algorithm in algorithms:
             conventions = loss_cases.case(algorithm, name, **{**before, **after}).conventions
-            made = partial(_make, algorithm=algorithm, before=before, after=after)
+            of_algorithm = partial(_make, algorithm=algorithm, before=before, after=after)
+            made = partial(cases.with_signal, make=of_algorithm, signals=_change_signals)
             quick = algorithm in {"grpo", "dr_grpo", "bnpo-trl", "cispo", "sapo"}
             yield Case(f"{algorithm}-{name}", made, quick=quick, conventions=conventions)
 
@@ -77,16 +106,13 @@ def _cases() -> Iterator[Case]:
 def settings_act(t: Trial) -> Iterator[Evidence]:
     """Call with the one setting, with the other, and with the first again: the gradient must move, and move back."""
     before, after = t.inputs["before"], t.inputs["after"]
-    wanted = [t.want(POLICY_LOSS, **loss_cases.rounded(side)) for side in (before, after)]
-    unit = 2 * UNIT[str(before["policy"].dtype)] * max(float(x.gradient_scale.max()) for x in wanted)
-    exact = float(np.abs(wanted[0].gradient - wanted[1].gradient).max())
-    roundings = max(loss_laws.roundings(side) for side in (before, after))
-    yield t.signal("the definition's change of the gradient in 2u·S", exact / unit, ">=", LEAST)
-    share = 2 * roundings * unit / max(exact, unit)
-    yield t.signal("its share that rounding could explain", share, "<=", 0.25)
+    wanted = _change(t.inputs, t.want)
+    yield from wanted.signals()
     got, other, again = (t.got(POLICY_LOSS, **side)["gradient"] for side in (before, after, before))
     change = float(np.abs(got.astype(np.float64) - other).max())
-    yield t.number("change of the gradient, as a share of the definition's", change / exact, ">=")
+    yield t.number(
+        "change of the gradient, as a share of the definition's", change / max(wanted.exact, wanted.unit), ">="
+    )
     moved = int(np.sum(got != again))
     yield t.number("elements that change without a change of settings", moved, "<=")
 
