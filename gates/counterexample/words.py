@@ -68,8 +68,10 @@ def _remarks(inputs: Mapping[str, Any], place: tuple[int, ...]) -> Iterator[str]
     distance = float(pair[0]) - float(pair[1])
     ratio = math.exp(distance) if abs(distance) < 700 else math.inf
     yield f"ratio exp(policy − old) {ratio:.6g}"
-    low, high = inputs.get("epsilon_low"), inputs.get("epsilon_high")
-    if isinstance(high, float) and ratio > 1.0 + high:
+    low, high, delta = (inputs.get(name) for name in ("epsilon_low", "epsilon_high", "delta"))
+    if isinstance(delta, float) and ratio > delta:
+        yield f"above δ = {delta:.6g}"
+    elif isinstance(high, float) and ratio > 1.0 + high:
         yield f"above 1 + ε_high = {1.0 + high:.6g}"
     elif isinstance(low, float) and ratio < 1.0 - low:
         yield f"below 1 − ε_low = {1.0 - low:.6g}"
