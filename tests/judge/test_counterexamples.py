@@ -379,6 +379,27 @@ class TestCommands:
         assert run_test(tmp_path / "test_bug.py") == 1
         assert run_test(tmp_path / "test_bug.py", "numpy") == 0
 
+    def test_a_library_that_is_not_installed_here_is_told(self, tmp_path: Path) -> None:
+        """The subject is skipped, and the line says which interpreter runs the file and what to do."""
+        (tmp_path / "mine.py").write_text("import no_such_library\nOPS = {}\n")
+        done = gates("check", "kl.k1*", "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+        assert done.returncode == 3
+        assert f"{sys.executable} runs the file: install what it imports there" in " ".join(done.stdout.split())
+
+    def test_the_command_to_replay_names_the_interpreter(self, tmp_path: Path) -> None:
+        """As it stands it runs, and so does the emitted test, which finds the subject beside itself."""
+        (tmp_path / "mine.py").write_text(POISONED)
+        python = ["--python", sys.executable]
+        options = ["loss.padding-is-inert", "--quick", "--subject", "./mine.py", "--out", "o", *python]
+        done = gates("check", *options, cwd=tmp_path)
+        (line,) = (line for line in done.stdout.splitlines() if line.startswith("  gates replay "))
+        assert line.endswith(f" --python {sys.executable}")
+        file = line.split()[2]
+        assert gates("replay", file, *python, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path).returncode == 0
+        text = (tmp_path / "tests" / "test_bug.py").read_text()
+        assert "Path(__file__).parent / '../mine.py'" in text
+        assert str(tmp_path) not in text
+
     def test_nothing_is_minimised_unless_wanted(self, tmp_path: Path) -> None:
         """`--no-minimise` writes no file and no line."""
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
