@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-# import {name}
+# import {name}  # as installed: the folder of this file is not on the path
 
 VERSIONS: dict[str, str] = {{"numpy": np.__version__}}  # shown in the results; add your library's
 DEPARTURES_DOCUMENTED: dict[str, str] = {{}}  # "policy_loss[grpo]": "where your documentation says that yours differs"

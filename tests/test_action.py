@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,17 @@ ACTION: dict[str, Any] = yaml.safe_load(TEXT)
 STEPS: list[dict[str, Any]] = ACTION["runs"]["steps"]
 (CHECK,) = (step for step in STEPS if step.get("id") == "check")
 STUB = '#!/bin/sh\nprintf "%s\\n" "$@" >"$RUNNER_TEMP/arguments"\nexit "${CODE:-0}"\n'
+WRONG = """
+import numpy as np
+
+def token_kl(policy, reference, estimator, mask, lengths, reduction, old, kl_ratio):
+    if lengths is not None or old is not None or reduction != "none":
+        raise NotImplementedError("only per token")
+    kl = reference - policy
+    return {"kl": kl if mask is None else np.where(mask, kl, 0)}
+
+OPS = {"token_kl": token_kl}
+"""
 DEFAULTS = {name: entry["default"] for name, entry in ACTION["inputs"].items()}
 
 
@@ -85,6 +98,50 @@ def test_the_step_ends_as_gates_does(tmp_path: Path) -> None:
     assert ran(tmp_path, code=1)[1] == 1
     told = dict(line.split("=", 1) for line in (tmp_path / "output").read_text().splitlines())
     assert Path(told["results"]).name == told["name"]
+
+
+@pytest.mark.slow
+def test_a_failing_library_on_a_runner(tmp_path: Path) -> None:
+    """With the real program: the step fails, annotates, fills the summary and leaves counterexample and JSONL."""
+    program = tmp_path / "gates" / "bin" / "gates"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gates "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "mine.py").write_text(WRONG)
+    files = {name: str(tmp_path / name) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+    inputs = {"SUBJECT": "./mine.py", "SELECT": "kl.k1*", "PYTHON": "", "FORMAT": "github", "ARGS": "--quick"}
+    script = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", CHECK["run"]]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "GITHUB_ACTIONS": "true",
+        "RUNNER_TEMP": str(tmp_path),
+        **files,
+        **inputs,
+    }
+    done = subprocess.run(script, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "::error title=mine · kl.k1.matches-definition::" in done.stdout
+    assert "**fail" in (tmp_path / "GITHUB_STEP_SUMMARY").read_text()
+    told = dict(line.split("=", 1) for line in (tmp_path / "GITHUB_OUTPUT").read_text().splitlines())
+    assert {path.suffix for path in Path(told["results"]).rglob("*") if path.is_file()} == {".jsonl", ".safetensors"}
+
+
+def test_all_that_a_run_leaves_is_kept() -> None:
+    """The artifact is the whole folder, so that `gates replay` has its counterexamples."""
+    (kept,) = (step["with"]["path"] for step in STEPS if "upload-artifact" in step.get("uses", ""))
+    assert kept == "${{ steps.check.outputs.results }}"
+
+
+def test_a_runner_without_cargo_is_told(tmp_path: Path) -> None:
+    """The install step ends at once, with the remedy as an annotation."""
+    (install,) = (step["run"] for step in STEPS if "pip install" in step.get("run", ""))
+    bash = shutil.which("bash")
+    assert bash
+    environment = {"PATH": str(tmp_path), "GITHUB_ACTION_PATH": str(FOLDER), "RUNNER_TEMP": str(tmp_path)}
+    script = [bash, "--noprofile", "--norc", "-eo", "pipefail", "-c", install]
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "::error title=Gates::cargo is not on the PATH" in done.stdout
 
 
 def test_every_input_and_output_is_used() -> None:

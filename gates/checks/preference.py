@@ -117,7 +117,7 @@ def _check(t: Trial) -> Iterator[Evidence]:
 
 def _signals(t: Trial, inputs: Mapping[str, Any], wanted: Any) -> Iterator[Evidence]:
     unit = 2 * UNIT[str(inputs["policy"].dtype)] * wanted.loss_scale
-    order = np.arange(2 * PAIRS).reshape(-1, 2)[:, ::-1].reshape(-1)
+    order = np.arange(len(inputs["policy"])).reshape(-1, 2)[:, ::-1].reshape(-1)
     swapped = {name: None if inputs[name] is None else inputs[name][order] for name in ("policy", "reference", "mask")}
     shift = abs(t.want(PREFERENCE_LOSS, **_rounded({**inputs, **swapped})).loss - wanted.loss)
     yield t.signal("change of the loss when the sides are swapped, in 2u·S", shift / unit, ">=", 1e2)

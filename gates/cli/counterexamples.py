@@ -68,7 +68,9 @@ class Found:
                 continue
             cut = "" if found.finished else ", when the time was over"
             size = f"{found.elements_before} → {found.elements_after} numbers{cut}"
-            self.lines.append(f"smallest input: {verdict.where} ({size}): {found.words}\n  gates replay {path}")
+            python = next((job.subject.python for job in self.jobs if job.subject.name == verdict.subject), None)
+            command = f"gates replay {path}{f' --python {python}' if python else ''}"
+            self.lines.append(f"smallest input: {verdict.where} ({size}): {found.words}\n  {command}")
 
     def show(self) -> None:
         """Print a line for each, with the command that judges it again."""

@@ -81,12 +81,13 @@ from pathlib import Path
 from gates.counterexample.replaying import judge_file
 
 FILE = Path(__file__).parent / {file!r}
-SUBJECT = {subject!r}
+SUBJECT = {subject}
+PYTHON = os.environ.get("GATES_PYTHON") or {python!r}  # the interpreter that has the library; None: this one
 
 
 def test_{name}():
     """{gate} holds on this input."""
-    answer = judge_file(FILE, os.environ.get("GATES_SUBJECT") or SUBJECT, {python!r})
+    answer = judge_file(FILE, os.environ.get("GATES_SUBJECT") or SUBJECT, PYTHON)
     assert answer.state == "holds", answer.reason
 '''
 
@@ -107,8 +108,8 @@ def emit(
         "name": name,
     }
     plain = _plain(found, answer, subject, registry)
+    entry = os.path.relpath(subject.entry, path.resolve().parent)
     if plain:
-        entry = os.path.relpath(subject.entry, path.resolve().parent)
         text = PLAIN.format(**common, **plain, entry=entry)
     else:
         beside = path.with_suffix(".safetensors")
@@ -117,7 +118,7 @@ def emit(
             **common,
             gate=found.gate,
             file=beside.name,
-            subject=subject.name if shipped else str(subject.entry),
+            subject=repr(subject.name) if shipped else f"str(Path(__file__).parent / {entry!r})",
             python=None if shipped else subject.python,
         )
         if beside.resolve() != file.resolve():

@@ -14,6 +14,7 @@ import numpy as np
 from gates.counterexample.asking import Answer, Asker
 from gates.counterexample.file import Counterexample, write
 from gates.counterexample.moves import elements
+from gates.counterexample.nesting import flat
 from gates.counterexample.shrinking import shrink
 from gates.counterexample.words import describe
 from gates.model import Case, Gate, Recipe, Subject, Verdict
@@ -35,17 +36,12 @@ def reason_against(job: Job, verdict: Verdict) -> str:
     if verdict.cause not in CAUSES:
         return f"a failure by {verdict.cause} is not tried again and again"
     inputs = job.case.make(np.random.default_rng(verdict.seed))
-    if any(_has_model(value) for value in inputs.values()):
+    table = flat(inputs)
+    if any(isinstance(value, Recipe) for value in table.values()):
         return "its inputs are a model or a data set, not arrays"
-    if not any(isinstance(value, np.ndarray) for value in inputs.values()):
+    if not any(isinstance(value, np.ndarray) for value in table.values()):
         return "its inputs hold no arrays"
     return ""
-
-
-def _has_model(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(_has_model(item) for item in value)
-    return isinstance(value, Recipe | dict)
 
 
 def minimise(
@@ -76,7 +72,13 @@ def minimise(
         def fails(candidate: dict[str, Any]) -> bool:
             return _fails(job.gate, case, candidate, asker, witness, first)
 
-        found = shrink(inputs, fails, budget_s - (time.monotonic() - start))
+        found = shrink(
+            inputs,
+            fails,
+            budget_s - (time.monotonic() - start),
+            settled=frozenset(case.conventions),
+            optional=frozenset(name for op in job.gate.ops for name, words in op.inputs.items() if "None" in words),
+        )
         last = asker.ask(job.gate, case, found.inputs)
     except WorkerError as error:
         raise CannotMinimiseError(str(error)) from None

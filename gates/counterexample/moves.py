@@ -11,24 +11,28 @@ from typing import Any
 
 import numpy as np
 
+from gates.counterexample.nesting import flat, last
+from gates.counterexample.pairs import both
+from gates.counterexample.scalars import cost
 from gates.model import Array
 
 Inputs = Mapping[str, Any]
 EACH = 64  # elements of an array up to which they are tried one by one
 WHOLE = 4096  # elements up to which numbers are made simpler at all
 DECIMALS = (0, 1, 2, 3)
+NOWHERE = -1  # an id that stands for none
 
 
 def elements(inputs: Inputs) -> int:
-    """Return how many numbers the arrays hold."""
-    return sum(value.size for value in inputs.values() if isinstance(value, np.ndarray))
+    """Return how many numbers the arrays hold, those of inputs in inputs too."""
+    return sum(value.size for value in flat(inputs).values() if isinstance(value, np.ndarray))
 
 
 def measure(inputs: Inputs) -> tuple[int, int]:
     """Return the size by which a candidate must be smaller: elements first, then what their digits take to write."""
     digits = sum(_digits(v) for v in inputs.values() if isinstance(v, np.ndarray) and v.size <= WHOLE)
     lists = sum(len(v) for v in inputs.values() if isinstance(v, list))
-    return elements(inputs) + lists, digits
+    return elements(inputs) + lists, digits + sum(cost(name, value) for name, value in inputs.items())
 
 
 def _digits(array: Array) -> int:
@@ -56,7 +60,7 @@ def shorter(inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 
 def _axes(inputs: Inputs) -> Iterator[tuple[tuple[str, int], ...]]:
-    """Yield axes that may be one: those of one length, and those of one length at one position."""
+    """Yield axes that may be one: those of one length, those of one length at one position, and each alone."""
     found = [
         (value.shape[axis], axis, name)
         for name, value in inputs.items()
@@ -68,7 +72,8 @@ def _axes(inputs: Inputs) -> Iterator[tuple[tuple[str, int], ...]]:
     for size in sorted({size for size, _, _ in found}, reverse=True):
         together = tuple((name, axis) for n, axis, name in found if n == size)
         positions = sorted({axis for _, axis in together})
-        for group in (together, *(tuple((n, a) for n, a in together if a == p) for p in positions)):
+        placed = (tuple((n, a) for n, a in together if a == p) for p in positions)
+        for group in (together, *placed, *((one,) for one in together)):
             distinct = {name for name, _ in group}
             if group not in seen and len(distinct) == len(group):
                 seen.add(group)
@@ -84,11 +89,35 @@ def _without(inputs: Inputs, group: tuple[tuple[str, int], ...], gone: Array) ->
         for name, value in {**inputs, **cut}.items()
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size and left <= value.max() <= size
     }
-    if clipped:  # lengths of what is now shorter, ids of a smaller vocabulary
+    if clipped:  # lengths of what is now shorter
         yield {**inputs, **cut, **clipped}
+    for lost in (NOWHERE, None):
+        renumbered = {
+            name: _renumbered(value, gone, lost)
+            for name, value in {**inputs, **cut}.items()
+            if _may_point(value, size) and np.any(gone[: int(value.max()) + 1])
+        }
+        if renumbered:  # ids of a smaller vocabulary, indexes of rows
+            yield {**inputs, **cut, **renumbered}
     counted = {name: _counts(inputs[name], gone) for name in inputs if _parts(inputs[name], size)}
     if counted:
         yield {**inputs, **cut, **counted}
+
+
+def _may_point(value: Any, size: int) -> bool:
+    """Whether a value may hold indexes into an axis of this size, NOWHERE among them."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu" or not value.size:
+        return False
+    return int(value.min()) >= NOWHERE and int(value.max()) < size
+
+
+def _renumbered(value: Array, gone: Array, lost: int | None) -> Array:
+    """Return indexes into what is left of an axis; one that pointed to what is gone becomes `lost`, None: its neighbour."""
+    place = np.minimum(np.cumsum(~gone) - ~gone, int((~gone).sum()) - 1)
+    if lost is not None:
+        place = np.where(gone, lost, place)
+    place = np.append(place, NOWHERE)  # where NOWHERE points to
+    return place[value.astype(np.int64)].astype(value.dtype)
 
 
 def _parts(value: Any, size: int) -> bool:
@@ -128,34 +157,65 @@ def smaller_groups(inputs: Inputs) -> Iterator[dict[str, Any]]:
     for name, group in inputs.items():
         if not isinstance(group, int) or isinstance(group, bool) or group < 2:
             continue
+        named = [other for other in inputs if last(other) == last(name) and inputs[other] == group]  # of both calls
         for size in (n for n in rows if n % group == 0):
-            index = np.arange(size)
-            keeps = [(index // group != k, group) for k in range(size // group)] if size > group else []
-            keeps += [(index % group < less, less) for less in range(1, group)]
-            keeps += [(index % group != k, group - 1) for k in range(group - 1)]
-            for keep, value in keeps:
+            for keep, value in _groups(size, group):
                 cut = {
                     key: v[keep]
                     for key, v in inputs.items()
                     if isinstance(v, np.ndarray) and v.ndim and v.shape[0] == size
                 }
                 parts = {key: _counts(v, ~keep) for key, v in inputs.items() if _parts(v, size)}
-                yield {**inputs, **cut, **parts, name: value}
+                yield {**inputs, **cut, **parts, **dict.fromkeys(named, value)}
+
+
+def _groups(size: int, group: int) -> Iterator[tuple[Array, int]]:
+    """Yield which rows stay, and how many each group then has: blocks of groups, then members of every group."""
+    index = np.arange(size)
+    block = size // group // 2
+    while block:
+        for start in range(0, size // group, block):
+            if block < size // group:
+                yield (index // group < start) | (index // group >= start + block), group
+        block //= 2
+    for less in range(1, group):
+        yield index % group < less, less
+    for member in range(group - 1):
+        yield index % group != member, group - 1
 
 
 def simpler(inputs: Inputs) -> Iterator[dict[str, Any]]:
     """Write simpler numbers: everything valid, zeros, round numbers; first whole arrays, then element by element."""
-    for name, value in inputs.items():
-        if isinstance(value, np.ndarray) and 0 < value.size <= WHOLE:
-            for plain in _plain(value):
-                yield {**inputs, name: plain}
-    for name, value in inputs.items():
-        if isinstance(value, np.ndarray) and 0 < value.size <= EACH:
-            for place in np.ndindex(value.shape):
-                for plain in _plain(value[place]):
-                    changed = value.copy()
-                    changed[place] = plain
-                    yield {**inputs, name: changed}
+    for names in _of_one_name(inputs):
+        for changed in zip(*(_plain(inputs[name]) for name in names), strict=True):
+            yield {**inputs, **dict(zip(names, changed, strict=True))}
+    for names in _alike(inputs):
+        value = inputs[names[0]]
+        for place in np.ndindex(value.shape):
+            for plain in _plain(value[place]):
+                array = value.copy()
+                array[place] = plain
+                yield {**inputs, **dict.fromkeys(names, array)}
+
+
+def _of_one_name(inputs: Inputs) -> Iterator[list[str]]:
+    """Yield arrays that two calls have under one name, then each array alone."""
+    arrays = [name for name, v in inputs.items() if isinstance(v, np.ndarray) and 0 < v.size <= WHOLE]
+    kinds = {(last(name), inputs[name].dtype.str) for name in arrays}
+    for name, dtype in sorted(kinds):
+        if len(together := [n for n in arrays if last(n) == name and inputs[n].dtype.str == dtype]) > 1:
+            yield together
+    yield from ([name] for name in arrays)
+
+
+def _alike(inputs: Inputs) -> Iterator[list[str]]:
+    """Yield arrays that two calls have under one name with the same numbers, then each array alone; small ones only."""
+    arrays = {name: v for name, v in inputs.items() if isinstance(v, np.ndarray) and 0 < v.size <= EACH}
+    for name, value in arrays.items():
+        equal = [n for n, v in arrays.items() if last(n) == last(name) and np.array_equal(v, value)]
+        if len(equal) > 1 and equal[0] == name:
+            yield equal
+    yield from ([name] for name in arrays)
 
 
 def _plain(value: Any) -> Iterator[Array]:
@@ -175,6 +235,7 @@ def _plain(value: Any) -> Iterator[Array]:
 
 
 MOVES: tuple[Callable[[Inputs], Iterator[dict[str, Any]]], ...] = (
+    both,
     shorter,
     fewer_sequences,
     smaller_groups,

@@ -34,7 +34,8 @@ def replay(found: Counterexample, registry: Registry, subject: Subject) -> Answe
         return asker.ask(gate, case, found.inputs)
     except WorkerError as error:
         if error.kind == "absent":
-            raise ConfigurationError(f"{subject.name} is not here: {error}") from None
+            remedy = f"; {subject.remedy}" if subject.remedy else ""
+            raise ConfigurationError(f"{subject.name} is not here: {error}{remedy}") from None
         return Answer("fails", "start", f"subject did not start: {error}")
     finally:
         asker.close()

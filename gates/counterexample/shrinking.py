@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from typing import Any
 
 from gates.counterexample.moves import MOVES, Inputs, measure
+from gates.counterexample.nesting import flat, nested
+from gates.counterexample.scalars import nothing, simpler_scalars
+
+NONE: frozenset[str] = frozenset()
+Move = Callable[[Inputs], Iterator[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,25 +26,75 @@ class Shrunk:
     finished: bool
 
 
-def shrink(inputs: Inputs, fails: Callable[[dict[str, Any]], bool], budget_s: float) -> Shrunk:
-    """Return smaller inputs for which `fails` is true; the given ones are taken to fail, and are not changed."""
-    deadline = time.monotonic() + budget_s
-    best, size, tries = dict(inputs), measure(inputs), 0
-    moved = True
-    while moved:
-        moved = False
-        for move in MOVES:
-            again = True
-            while again:  # a move that made progress starts over on what it made
-                again = False
-                for candidate in move(best):
-                    if time.monotonic() > deadline:
-                        return Shrunk(best, tries, finished=False)
-                    smaller = measure(candidate)
-                    if smaller >= size:
-                        continue
-                    tries += 1
-                    if fails(candidate):
-                        best, size, again, moved = candidate, smaller, True, True
-                        break
-    return Shrunk(best, tries, finished=True)
+@dataclass(slots=True)
+class _Search:
+    best: dict[str, Any]
+    fails: Callable[[dict[str, Any]], bool]
+    deadline: float
+    tries: int = 0
+    size: tuple[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = measure(self.best)
+
+    def exhaust(self, move: Move) -> bool:
+        """Take what a move offers until a whole round of it offers nothing; return whether anything was taken.
+
+        After a success the round goes on where it was, for what came before has just been refused on inputs that differ
+        little; a round counts as whole only when all of it was refused on the same inputs.
+
+        Raises:
+            TimeoutError: the time is over.
+        """
+        moved, start = False, 0
+        while True:
+            place = self._take(move, start, None)
+            if place is None and start:
+                place = self._take(move, 0, start)
+            if place is None:
+                return moved
+            moved, start = True, place
+
+    def _take(self, move: Move, start: int, stop: int | None) -> int | None:
+        candidates = move(self.best)
+        for place in count():
+            if time.monotonic() > self.deadline:
+                raise TimeoutError
+            if place == stop or (candidate := next(candidates, None)) is None:
+                return None
+            if place < start or (size := measure(candidate)) >= self.size:
+                continue
+            self.tries += 1
+            if self.fails(nested(candidate)):
+                self.best, self.size = candidate, size
+                return place
+        raise AssertionError("count ends")  # pragma: no cover  it does not
+
+
+def shrink(
+    inputs: Inputs,
+    fails: Callable[[dict[str, Any]], bool],
+    budget_s: float,
+    *,
+    settled: frozenset[str] = NONE,
+    optional: frozenset[str] = NONE,
+) -> Shrunk:
+    """Return smaller inputs for which `fails` is true; the given ones are taken to fail, and are not changed.
+
+    `settled` names the scalars that keep their value, `optional` what may be None instead.
+    """
+    search = _Search(flat(inputs), fails, time.monotonic() + budget_s)
+    moves: tuple[Move, ...] = (
+        partial(nothing, optional=optional),
+        *MOVES,
+        partial(simpler_scalars, settled=settled),
+    )
+    try:
+        moved = True
+        while moved:  # one move may open the way for another
+            moved = False
+            for move in moves:
+                moved |= search.exhaust(move)
+    except TimeoutError:
+        return Shrunk(nested(search.best), search.tries, finished=False)
+    return Shrunk(nested(search.best), search.tries, finished=True)

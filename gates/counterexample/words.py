@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,73 +9,75 @@ from typing import Any
 import numpy as np
 
 from gates.counterexample.asking import Answer
-from gates.model import Op
+from gates.counterexample.nesting import flat, last
+from gates.counterexample.places import against_definition, named
+from gates.counterexample.regimes import Place, remarks
+from gates.counterexample.scalars import DEFAULTS
+from gates.model import Evidence, Op
 
 PLACE = re.compile(r"at \[([\d, ]+)\]: got (\S+), want (\S+)")  # the grammar of gates.compare.worst
-AXES = re.compile(r"\(([A-Z](?:, [A-Z])*),?\)")  # how the tables of ops write shapes
-NAMES = {"B": "completion", "R": "completion", "T": "token", "N": "token", "V": "vocabulary id", "F": "reward function"}
 FEW = 12  # numbers of an array that are shown whole
 
 
 def describe(answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any]) -> str:
     """Return one sentence about the first claim that fails, or about the exception."""
     if answer.failing is None:
-        return f"{answer.reason}; inputs: {_shown(inputs)}"
-    found = PLACE.search(answer.failing.where)
-    if found is None:
-        remark = ""
-        if isinstance(policy := inputs.get("policy"), np.ndarray) and policy.size == 1:
-            remark = "".join(f"; {text}" for text in _remarks(inputs, (0,) * policy.ndim))
-        return f"{answer.failing.sentence()}; inputs: {_shown(inputs)}{remark}"
-    place = tuple(int(i) for i in found[1].split(","))
-    where = ", ".join(_axis(ops, inputs, place, axis) for axis in range(len(place)))
-    numbers = f"got {found[2]}, want {found[3]}"
-    there = ", ".join(f"{name} {value}" for name, value in _there(inputs, place))
-    remark = "".join(f"; {text}" for text in _remarks(inputs, place))
-    return f"{answer.failing.quantity}: {where}: {numbers}{f'; inputs there: {there}' if there else ''}{remark}"
+        return f"{answer.reason}; inputs: {_shown(inputs)}{_after(inputs, None)}"
+    claim, plain = answer.failing, _plain(inputs)
+    found = PLACE.search(claim.where)
+    shape = _shape(answer, claim)
+    if found is not None and shape:
+        place = tuple(int(i) for i in found[1].split(","))
+        there = ", ".join(f"{name} {value}" for name, value in _there(plain, place, shape))
+        words = f"{claim.quantity}: {named(ops, plain, place, shape)}: got {found[2]}, want {found[3]}"
+        return f"{words}{f'; inputs there: {there}' if there else ''}{_after(plain, place)}"
+    if "got " not in claim.where or found is not None:
+        for name, place, whole, numbers, given in against_definition(answer, ops):
+            where = f"{name}: {named(ops, given, place, whole)}" if place else name
+            return f"{claim.sentence()}; {where}: {numbers}; inputs: {_shown(inputs)}{_after(given, place or None)}"
+    return f"{claim.sentence()}; inputs: {_shown(inputs)}{_after(plain, None)}"
 
 
-def _axis(ops: tuple[Op, ...], inputs: Mapping[str, Any], place: tuple[int, ...], axis: int) -> str:
-    """Return `completion 3 of 4`: the name of an axis is that of an input that has it, with as few axes as may be."""
-    arrays = {name: value for name, value in inputs.items() if isinstance(value, np.ndarray)}
-    for name, value in sorted(arrays.items(), key=lambda item: item[1].ndim):
-        if value.ndim < len(place) or value.shape[axis] <= place[axis]:
-            continue
-        for op in ops:
-            letters = AXES.match(op.inputs.get(name, ""))
-            named = letters[1].split(", ") if letters else []
-            if len(named) == value.ndim:
-                return f"{NAMES.get(named[axis], 'element')} {place[axis] + 1} of {value.shape[axis]}"
-        word = "element" if len(place) == 1 else ("row", "column", "layer")[min(axis, 2)]
-        return f"{word} {place[axis] + 1} of {value.shape[axis]}"
-    return f"element {place[axis] + 1}" if len(place) == 1 else f"axis {axis}, element {place[axis] + 1}"
+def _shape(answer: Answer, claim: Evidence) -> tuple[int, ...]:
+    """Return the shape of what was compared where it is that of an output, so that its places are those of the inputs."""
+    outputs = {np.shape(v) for call in answer.calls for v in call.outcome.value.values() if isinstance(v, np.ndarray)}
+    shapes = [np.shape(c.got) for c in answer.comparisons if c.evidence is claim]
+    return next((shape for shape in shapes if shape in outputs), ())
 
 
-def _there(inputs: Mapping[str, Any], place: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+def _plain(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the inputs of one call: those of the first where a law holds two side by side."""
+    for value in inputs.values():
+        if isinstance(value, dict) and any(isinstance(item, np.ndarray) for item in value.values()):
+            return value
+    return inputs
+
+
+def _there(inputs: Mapping[str, Any], place: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[tuple[str, str]]:
     for name, value in inputs.items():
-        if isinstance(value, np.ndarray) and 0 < value.ndim <= len(place):
-            here = place[: value.ndim]
-            if all(i < n for i, n in zip(here, value.shape, strict=True)):
-                yield name, _number(value[here])
+        if isinstance(value, np.ndarray) and value.ndim and value.shape == shape[: value.ndim]:
+            yield name, _number(value[place[: value.ndim]])
 
 
-def _remarks(inputs: Mapping[str, Any], place: tuple[int, ...]) -> Iterator[str]:
-    policy, old = inputs.get("policy"), inputs.get("old")
-    pair = [x[place] for x in (policy, old) if isinstance(x, np.ndarray) and x.ndim == len(place)]
-    if len(pair) != 2:
-        return
-    distance = float(pair[0]) - float(pair[1])
-    ratio = math.exp(distance) if abs(distance) < 700 else math.inf
-    yield f"ratio exp(policy − old) {ratio:.6g}"
-    low, high = inputs.get("epsilon_low"), inputs.get("epsilon_high")
-    if isinstance(high, float) and ratio > 1.0 + high:
-        yield f"above 1 + ε_high = {1.0 + high:.6g}"
-    elif isinstance(low, float) and ratio < 1.0 - low:
-        yield f"below 1 − ε_low = {1.0 - low:.6g}"
+def _after(inputs: Mapping[str, Any], place: Place) -> str:
+    return "".join(f"; {text}" for text in remarks(inputs, place))
 
 
 def _shown(inputs: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_value(value)}" for name, value in inputs.items() if value is not None)
+    """Return the inputs without what is None or at its default, and of two calls the second where it differs."""
+    seen: dict[str, str] = {}
+    words = []
+    for path, value in flat(inputs).items():
+        name, text = last(path), _value(value)
+        if value is None or seen.get(name) == text or (_is_number(value) and value == DEFAULTS.get(name)):
+            continue
+        seen.setdefault(name, text)
+        words.append(f"{path} {text}")
+    return ", ".join(words)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _value(value: Any) -> str:

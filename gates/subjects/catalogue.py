@@ -157,7 +157,10 @@ def from_file(path: str, python: str | None) -> Subject:
     if not file.is_file():
         raise ConfigurationError(f"--subject {path}: is no regular file")
     if file.suffix == ".py":
-        return Subject(file.stem, file, f"gates_subject_{file.stem}", python=python)
+        remedy = (
+            f"{python or sys.executable} runs the file: install what it imports there, or name another with --python"
+        )
+        return Subject(file.stem, file, f"gates_subject_{file.stem}", python=python, remedy=remedy)
     if not os.access(file, os.X_OK):
         raise ConfigurationError(
             f"--subject {path}: must be a Python file (.py) that defines OPS, or an executable (chmod +x) that speaks "

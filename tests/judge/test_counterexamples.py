@@ -96,6 +96,8 @@ def batch(rows: int, width: int) -> Inputs:
 
 
 def grouped(inputs: Inputs) -> bool:
+    if inputs["group_size"] < 1:
+        return False
     return inputs["policy"].shape[0] % inputs["group_size"] == 0 and len(inputs["rewards"]) == len(inputs["policy"])
 
 
@@ -145,6 +147,71 @@ class TestShrinking:
         assert (found.inputs["x"] > limit).any()
         assert measure(found.inputs) <= measure(inputs)
         assert found.inputs["x"].size == 1
+
+    @pytest.mark.parametrize(
+        ("inputs", "fails", "wanted"),
+        [
+            ({"epsilon_high": 0.28, "beta": 0.3}, lambda x: x["beta"] > 0.0, {"epsilon_high": 0.2, "beta": 1.0}),
+            ({"scale": 0.4375, "on": True}, lambda x: 0.0 < x["scale"] < 1.0, {"scale": 0.4, "on": True}),
+            ({"seed": 987654321}, lambda x: x["seed"] % 3 == 2, {"seed": 2}),
+            ({"seed": 987654321}, lambda x: x["seed"] > 20, {"seed": 987654321}),
+            ({"top_k": 40}, lambda x: x["top_k"] > 5, {"top_k": 6}),
+            ({"ddof": 1, "eps": float("inf")}, lambda x: x["eps"] > 0, {"ddof": 1, "eps": 1.0}),
+            ({"delta": 1.7, "old": np.ones(3)}, lambda x: True, {"delta": None, "old": None}),
+            ({"left": {"beta": 0.7}, "right": {"beta": 0.7}},
+             lambda x: x["left"]["beta"] == x["right"]["beta"] > 0.5, {"left": {"beta": 1.0}, "right": {"beta": 1.0}}),
+        ],
+        ids=["defaults", "digits", "first seed", "no small seed", "integer", "declared stays", "nothing", "both calls"],
+    )  # fmt: skip
+    def test_numbers_beside_the_arrays_become_plain(
+        self, inputs: Inputs, fails: Callable[[Inputs], bool], wanted: Inputs
+    ) -> None:
+        """The default before 0 and 1 and fewer digits, the first seeds, None where it may be; what is declared stays."""
+        found = shrink(inputs, fails, 20.0, settled=frozenset({"ddof"}), optional=frozenset({"delta", "old"}))
+        assert found.inputs == wanted
+        assert found.finished
+
+    @pytest.mark.parametrize("row", [0, 2])
+    def test_ids_follow_the_vocabulary(self, row: int) -> None:
+        """What points into an axis is renumbered when the axis is cut: the row with the token left is found again."""
+        logits = np.random.default_rng(1).normal(size=(3, 400))
+        logits[row, 321] = 50.0
+        history = np.array([[7, 40, -1], [321, 399, 5], [8, 321, 321]])
+        history[row, 1] = 321
+
+        def fails(x: Inputs) -> bool:
+            ids = x["history"]
+            if ids.max() >= x["logits"].shape[1] or len(ids) != len(x["logits"]):
+                return False
+            return bool((np.take_along_axis(x["logits"], np.maximum(ids, 0), 1)[ids >= 0] >= 50.0).any())
+
+        found = shrink({"logits": logits, "history": history}, fails, 20.0)
+        assert fails(found.inputs)
+        assert found.inputs["logits"].shape == found.inputs["history"].shape == (1, 1)
+
+    @pytest.mark.parametrize("kind", ["same", "shuffled", "twice", "wider"])
+    def test_two_calls_shrink_together(self, kind: str) -> None:
+        """Rows and columns go from both calls of a law, and what points from one to the other still does."""
+        rng = np.random.default_rng(3)
+        left, take = rng.normal(size=(6, 5)), np.arange(30)
+        left[4, 3] = 9.0
+        right = left
+        if kind == "shuffled":
+            order = rng.permutation(6)
+            right, take = left[order], np.arange(30).reshape(6, 5)[np.argsort(order)].reshape(-1)
+        elif kind == "twice":
+            right = np.concatenate([left, left])
+        elif kind == "wider":
+            right, take = np.pad(left, ((0, 0), (0, 2))), (np.arange(6)[:, None] * 7 + np.arange(5)).reshape(-1)
+
+        def fails(x: Inputs) -> bool:
+            a, b = x["left"]["x"], x["right"]["x"].reshape(-1)
+            whole = len(x["take"]) == a.size and x["take"].max() < b.size
+            return bool(whole and (b[x["take"]] == a.reshape(-1)).all() and (a > 5).any() and a.shape[1] > 1)
+
+        found = shrink({"left": {"x": left}, "right": {"x": right}, "take": take}, fails, 20.0)
+        assert found.inputs["left"]["x"].shape == (1, 2)
+        assert found.inputs["right"]["x"].size <= (4 if kind == "twice" else 2)
 
     def test_it_stops_when_the_time_is_over(self) -> None:
         """Without time the inputs come back as they were, and are said to be unfinished."""
@@ -223,7 +290,7 @@ class TestMinimising:
         ("mutant", "case", "most", "words"),
         [
             ("loss.ratio-constant", "ragged", 4, "got"),
-            ("loss.delta-forgotten", "two-sided-clip", 4, "want 1.5"),
+            ("loss.delta-forgotten", "two-sided-clip", 4, "above δ = 2"),
             ("loss.clip-never-acts", "ragged", 4, "below 1 − ε_low = 0.8"),
             ("loss.lengths-off-by-one", "ragged", 4, "got 0"),
             ("kl.k3-expm1-minus-d", "masked-none-float64", 3, "completion 1 of 1, token 1 of 1: got"),
@@ -311,6 +378,27 @@ class TestCommands:
         assert (tmp_path / "test_bug.safetensors").is_file()
         assert run_test(tmp_path / "test_bug.py") == 1
         assert run_test(tmp_path / "test_bug.py", "numpy") == 0
+
+    def test_a_library_that_is_not_installed_here_is_told(self, tmp_path: Path) -> None:
+        """The subject is skipped, and the line says which interpreter runs the file and what to do."""
+        (tmp_path / "mine.py").write_text("import no_such_library\nOPS = {}\n")
+        done = gates("check", "kl.k1*", "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+        assert done.returncode == 3
+        assert f"{sys.executable} runs the file: install what it imports there" in " ".join(done.stdout.split())
+
+    def test_the_command_to_replay_names_the_interpreter(self, tmp_path: Path) -> None:
+        """As it stands it runs, and so does the emitted test, which finds the subject beside itself."""
+        (tmp_path / "mine.py").write_text(POISONED)
+        python = ["--python", sys.executable]
+        options = ["loss.padding-is-inert", "--quick", "--subject", "./mine.py", "--out", "o", *python]
+        done = gates("check", *options, cwd=tmp_path)
+        (line,) = (line for line in done.stdout.splitlines() if line.startswith("  gates replay "))
+        assert line.endswith(f" --python {sys.executable}")
+        file = line.split()[2]
+        assert gates("replay", file, *python, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path).returncode == 0
+        text = (tmp_path / "tests" / "test_bug.py").read_text()
+        assert "Path(__file__).parent / '../mine.py'" in text
+        assert str(tmp_path) not in text
 
     def test_nothing_is_minimised_unless_wanted(self, tmp_path: Path) -> None:
         """`--no-minimise` writes no file and no line."""

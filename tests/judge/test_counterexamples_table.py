@@ -1,0 +1,61 @@
+"""Mistakes of every family end as a handful of numbers that fail again, and that a right subject passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gates.counterexample.asking import Asker
+from gates.counterexample.file import read, write
+from gates.counterexample.minimising import minimise
+from gates.registry import load
+from gates.runner import Job, Options
+
+#: The most numbers that may be left: two calls of a loss on one row and one token (or two rows of one token in one call),
+#: with their arrays and what maps one to the other, are 13; a step of four rows with five arrays would be 20.
+MOST = 16
+TABLE = [  # mutant, a case in which it shows, words that name the place or the regime
+    ("advantages.ddof-always-0", "group-ddof1-add-mean-float32", "completion 1 of 2: got"),
+    ("advantage-laws.clipped-rewards", "shifted-trl-float32", "distance of the two sides"),
+    ("kl.full-reversed", "near-float32", "row 1 of 1: got"),
+    ("ratios.swapped", "token-holes-far-float32", "ratio exp(policy − old)"),
+    ("logprobs.backward-sign", "normal-float16", "vocabulary id 1 of 2: got 0.5, want -0.5"),
+    ("loss.clip-never-acts", "ragged", "below 1 − ε_low = 0.8"),
+    ("loss.delta-forgotten", "two-sided-clip", "above δ = 2"),
+    ("loss.bnpo-one-micro-batch", "ragged", " is empty"),
+    ("invariance.sum-for-mean", "grpo-plain", "want 2"),
+    ("invariance.late-tokens-count-less", "grpo-plain", "token 2 of 2"),
+    ("settings.upper-clip-is-the-lower", "grpo-epsilon-high", "change of the gradient"),
+    ("sampling.penalty-per-occurrence", "penalty-hf-float32", "vocabulary id"),
+    ("sampling.penalty-of-padding", "penalty-hf-float32", "vocabulary id"),
+    ("sampling.top-k-keeps-the-tied", "top-k-hf-lower-id", "share the largest logit"),
+    ("sampling.draw-reaches", "none-hf", "u = 0: the first token that has mass"),
+    ("packing.best-fit-is-first-fit", "ties-best-fit-decreasing-error", "indices: sequence"),
+    ("preference.beta-outside", "plain-near-float32", "want 0.693147"),
+    ("preference.tie-prefers-second", "finite", "tie: all scores of the group are equal"),
+    ("philox.seed-halves-swapped", "grid", "seed 1"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mutant", "case", "words"), TABLE, ids=[name for name, _, _ in TABLE])
+def test_a_mistake_ends_as_a_handful(mutant: str, case: str, words: str, tmp_path: Path) -> None:
+    """From the file: the planted mistake fails, the subject without it holds, and the words say where."""
+    registry = load()
+    planted = registry.mutants[mutant]
+    gate, host = registry.gates[planted.caught_by[0]], registry.subjects[planted.host]
+    job = Job(gate, host, next(c for c in gate.cases if c.name == case))
+    options = Options(mutant={"target": planted.target, "patch": planted.patch}, quick=True)
+    write(tmp_path / "c.safetensors", minimise(job, options, registry.subjects, budget_s=120.0))
+    found = read(tmp_path / "c.safetensors")
+    assert found.finished
+    assert found.elements_after <= MOST < found.elements_before
+    assert words in found.words
+    for mistake, wanted in ((options.mutant, "fails"), (None, "holds")):
+        asker = Asker(replace(host, ops=None), mutant=mistake, quick=found.quick)
+        try:
+            assert asker.ask(gate, job.case, found.inputs).state == wanted
+        finally:
+            asker.close()
