@@ -412,6 +412,23 @@ def xtc_coins(
         ValueError: a number outside its range, or shapes that do not broadcast.
     """
 
+@overload
+def filtered_logprobs(
+    logits: NDArray[np.floating],
+    *,
+    order: Literal["hf", "mlx-lm"],
+    temperature: float,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    xtc_probability: float = 0.0,
+    xtc_threshold: float = 0.1,
+    xtc_coin: NDArray[np.floating] | None = None,
+    repetition_penalty: float = 1.0,
+    history: NDArray[np.integer] | None = None,
+    out: NDArray[np.float32],
+) -> NDArray[np.float32]: ...
+@overload
 def filtered_logprobs(
     logits: NDArray[np.floating],
     *,
@@ -450,10 +467,10 @@ def filtered_logprobs(
         repetition_penalty: divides the logit of a token of `history` if positive, else multiplies it; above 0, 1.0
             disables. Keskar et al., arXiv 1909.05858, section 4.1.
         history: shape (B, H), ids of earlier tokens, -1 for none; an id that is there twice counts once.
-        out: where the result goes.
+        out: where the result goes, float64 or float32: half the memory, the nearest float32 of what float64 holds.
 
     Returns:
-        Shape (B, V), normalised; -inf for removed tokens.
+        `out`, else float64: shape (B, V), normalised; -inf for removed tokens.
 
     Raises:
         TypeError: arrays of other types.

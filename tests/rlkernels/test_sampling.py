@@ -96,6 +96,8 @@ class TestOracle:
         got, want = rlkernels.filtered_logprobs(logits, **filters), filtered_logprobs(logits, **filters)
         assert np.array_equal(np.isfinite(got), np.isfinite(want))
         np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-13)
+        singles = rlkernels.filtered_logprobs(logits, **filters, out=np.full(logits.shape, np.nan, np.float32))
+        assert np.array_equal(singles, got.astype(np.float32))
         tokens, behaviour = rlkernels.sample_tokens(logits, u, **filters)
         assert tokens.tolist() == draw(want, u).tolist()
         assert np.array_equal(behaviour, got[[0, 1], tokens])

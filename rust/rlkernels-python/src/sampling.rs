@@ -3,12 +3,14 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rlkernels::Error;
 use rlkernels::sampling::{self, Batch, Filters};
+use rlkernels::{Error, Float};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{Array, Floats, Logits, Output, Reads, Shape, arguments, integers, shown};
+use crate::input::{
+    Array, Element, Floats, Logits, Output, Reads, Shape, arguments, integers, is_array_of, shown,
+};
 
 arguments! {
     text order, number temperature, whole top_k, number top_p, number min_p, number xtc_probability,
@@ -48,10 +50,22 @@ pub(crate) fn filtered_logprobs<'py>(
         repetition_penalty,
     };
     let rows = Rows::extract(logits, xtc_coin, history)?;
-    let mut out = Output::<f64>::new_or(py, out, rows.shape(), &rows.reads())?;
+    match out.filter(|&out| is_array_of::<f32>(out)) {
+        Some(out) => filtered::<f32>(py, &rows, &filters, Some(out)),
+        None => filtered::<f64>(py, &rows, &filters, out),
+    }
+}
+
+fn filtered<'py, T: Element + Float>(
+    py: Python<'py>,
+    rows: &Rows<'py>,
+    filters: &Filters,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut out = Output::<T>::new_or(py, out, rows.shape(), &rows.reads())?;
     let (batch, to) = (rows.batch(), out.as_mut_slice());
     detach_if_large(py, to.len(), || {
-        sampling::filtered_logprobs(&batch, &filters, to)
+        sampling::filtered_logprobs(&batch, filters, to)
     })
     .map_err(value_error)?;
     out.finish()

@@ -54,6 +54,41 @@ fn every_element_type_gives_what_its_numbers_give() {
 }
 
 #[test]
+fn single_precision_holds_the_nearest_of_what_double_precision_holds() {
+    let mut numbers = Numbers::new(7);
+    // the last vocabulary is written past the caches, in both types
+    for vocabulary in [1, 6, 300, 140_001] {
+        let logits: Vec<f64> = (0..2 * vocabulary)
+            .map(|_| (numbers.word() % 4096) as f64 / 256.0)
+            .collect();
+        for filters in [
+            Filters::off(Order::Hf),
+            Filters {
+                top_k: 5,
+                ..Filters::off(Order::Hf)
+            },
+            Filters {
+                top_p: 0.7,
+                ..Filters::off(Order::MlxLm)
+            },
+            Filters {
+                temperature: 0.0,
+                ..Filters::off(Order::Hf)
+            },
+        ] {
+            let batch = batch(&logits, vocabulary);
+            let want: Vec<f32> = logprobs(&batch, &filters)
+                .iter()
+                .map(|&x| x as f32)
+                .collect();
+            let mut got = vec![f32::NAN; logits.len()];
+            filtered_logprobs(&batch, &filters, &mut got).unwrap();
+            assert_eq!(got, want, "{vocabulary} {filters:?}");
+        }
+    }
+}
+
+#[test]
 fn the_ends_of_the_unit_interval_draw_possible_tokens() {
     let row = [-INF, 0.0, 1.0, -INF, 0.0, -INF];
     let below_one = 1.0 - f64::EPSILON / 2.0;
@@ -285,7 +320,7 @@ fn no_rows_are_no_error() {
         vocabulary: 0,
         ..none
     };
-    let error = filtered_logprobs(&empty, &Filters::off(Order::Hf), &mut []).unwrap_err();
+    let error = filtered_logprobs::<f64>(&empty, &Filters::off(Order::Hf), &mut []).unwrap_err();
     assert_eq!(
         error.to_string(),
         "`logits` is empty, must hold at least one element"

@@ -37,7 +37,7 @@ pub(crate) use floats::{Floats, Logits};
 pub(crate) use integers::{integers, unsigned};
 pub(crate) use layout::Layout;
 pub(crate) use message::shown;
-pub(crate) use output::Output;
+pub(crate) use output::{Output, is_array_of};
 pub(crate) use raw::Shape;
 pub(crate) use scalars::arguments;
 pub(crate) use span::Reads;

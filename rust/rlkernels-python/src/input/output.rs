@@ -114,6 +114,12 @@ impl<'py, T: Element> Output<'py, T> {
     }
 }
 
+/// Whether this is a NumPy array of `T`, so that [`Output::new_or`] would not refuse its type.
+pub(crate) fn is_array_of<T: Element>(out: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a plain array, asked for first.
+    raw::is_plain(out) && unsafe { raw::facts("out", out) }.is_ok_and(|facts| facts.kind == T::KIND)
+}
+
 fn wrong_type<T: Element>(out: &Bound<'_, PyAny>, shape: &[usize]) -> PyErr {
     PyTypeError::new_err(format!(
         "`out` is {}, must be a NumPy array of {} like the result; make it with numpy.empty({}, numpy.{})",

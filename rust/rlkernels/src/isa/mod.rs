@@ -12,6 +12,7 @@ pub(crate) mod lanes;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
+mod scatter;
 mod wide;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::{Error, Result};
 pub(crate) use lanes::{F32_LANES, F64_LANES, Lanes, Mask, Simd};
+pub(crate) use scatter::scatter;
 
 /// The environment variable that forces an instruction set.
 pub const VARIABLE: &str = "RLKERNELS_ISA";

@@ -21,7 +21,7 @@ mod survivors;
 use std::sync::{Mutex, PoisonError};
 
 use crate::rows::same_length;
-use crate::{Error, Result, parallel};
+use crate::{Error, Float, Result, parallel};
 pub use filters::{Filters, Order};
 pub use logits::Logits;
 use row::{Scratch, Sink, with_scratch};
@@ -47,10 +47,16 @@ pub struct Batch<'a> {
 
 /// The log-probabilities (rows × vocabulary) that the filters leave, normalised; −inf for removed tokens.
 ///
+/// All is computed in `f64`; an `f32` is the nearest to that.
+///
 /// # Errors
 /// A parameter outside its range, or one that an active filter needs and is missing; a NaN or +inf logit or a row
 /// without a finite one, with its place; lengths that do not fit.
-pub fn filtered_logprobs(batch: &Batch<'_>, filters: &Filters, out: &mut [f64]) -> Result<()> {
+pub fn filtered_logprobs<T: Float>(
+    batch: &Batch<'_>,
+    filters: &Filters,
+    out: &mut [T],
+) -> Result<()> {
     batch.check(filters)?;
     let slots = batch.rows.saturating_mul(batch.vocabulary);
     same_length("out", out.len(), slots, "`logits`")?;
@@ -106,12 +112,12 @@ pub fn sample_tokens(
         tokens,
         logprobs,
     });
-    batch.for_each_row(filters, parts)
+    batch.for_each_row::<f64>(filters, parts)
 }
 
 /// What becomes of some rows that one thread works on.
-enum Part<'a> {
-    Logprobs(&'a mut [f64]),
+enum Part<'a, T> {
+    Logprobs(&'a mut [T]),
     Draws {
         uniforms: &'a [f64],
         tokens: &'a mut [i64],
@@ -119,7 +125,7 @@ enum Part<'a> {
     },
 }
 
-impl Part<'_> {
+impl<T: Float> Part<'_, T> {
     fn rows(&self, vocabulary: usize) -> usize {
         match self {
             Self::Logprobs(out) => out.len() / vocabulary,
@@ -128,7 +134,7 @@ impl Part<'_> {
     }
 
     /// Where the row of this number within the part goes.
-    fn sink(&mut self, row: usize, vocabulary: usize) -> Sink<'_> {
+    fn sink(&mut self, row: usize, vocabulary: usize) -> Sink<'_, T> {
         match self {
             Self::Logprobs(out) => Sink::Logprobs(&mut out[row * vocabulary..][..vocabulary]),
             Self::Draws {
@@ -208,10 +214,10 @@ impl<'a> Batch<'a> {
     }
 
     /// Runs the rows of every part into their sinks; of several wrong rows the first is reported.
-    fn for_each_row<'s>(
+    fn for_each_row<'s, T: Float>(
         &self,
         filters: &Filters,
-        parts: impl Iterator<Item = Part<'s>>,
+        parts: impl Iterator<Item = Part<'s, T>>,
     ) -> Result<()> {
         let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
         let several = self.rows > self.rows_per_part();
@@ -237,12 +243,12 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn row(
+    fn row<T: Float>(
         &self,
         row: usize,
         filters: &Filters,
         scratch: &mut Scratch,
-        sink: Sink<'_>,
+        sink: Sink<'_, T>,
     ) -> Result<()> {
         let from = row * self.vocabulary;
         let logits = self.logits.slice(from..from + self.vocabulary);

@@ -6,12 +6,12 @@ use super::filters::{Filters, Order};
 use super::logits::{Logits, Value, bfloat, half};
 use super::scan::{Extent, Scan};
 use super::survivors::{Survivors, Work};
-use crate::{Error, Result};
+use crate::{Error, Float, Result};
 
 /// What becomes of a row.
-pub(super) enum Sink<'a> {
+pub(super) enum Sink<'a, T> {
     /// The log-probabilities of all tokens.
-    Logprobs(&'a mut [f64]),
+    Logprobs(&'a mut [T]),
     /// One token and its log-probability.
     Draw {
         uniform: f64,
@@ -39,14 +39,14 @@ pub(super) fn with_scratch<T>(body: impl FnOnce(&mut Scratch) -> T) -> T {
     })
 }
 
-pub(super) fn run(
+pub(super) fn run<T: Float>(
     row: usize,
     logits: Logits<'_>,
     history: &[i64],
     filters: &Filters,
     xtc_acts: bool,
     scratch: &mut Scratch,
-    sink: Sink<'_>,
+    sink: Sink<'_, T>,
 ) -> Result<()> {
     let Scratch {
         singles,
@@ -92,13 +92,13 @@ fn penalise(values: &mut [f64], logits: Logits<'_>, history: &[i64], penalty: f6
     }
 }
 
-fn process<E: Scan>(
+fn process<E: Scan, T: Float>(
     row: usize,
     values: &[E],
     filters: &Filters,
     xtc_acts: bool,
     work: &mut Work,
-    sink: Sink<'_>,
+    sink: Sink<'_, T>,
 ) -> Result<()> {
     let extent = E::extent(values);
     check(row, values, &extent)?;
@@ -151,15 +151,15 @@ fn check<E: Value>(row: usize, values: &[E], extent: &Extent) -> Result<()> {
 }
 
 /// All mass on the first of the largest.
-fn greedy<E: Value>(values: &[E], most: f64, sink: Sink<'_>) {
+fn greedy<E: Value, T: Float>(values: &[E], most: f64, sink: Sink<'_, T>) {
     let first = values
         .iter()
         .position(|value| value.widen() == most)
         .unwrap_or(0);
     match sink {
         Sink::Logprobs(out) => {
-            out.fill(f64::NEG_INFINITY);
-            out[first] = 0.0;
+            out.fill(T::narrow(f64::NEG_INFINITY));
+            out[first] = T::narrow(0.0);
         }
         Sink::Draw { token, logprob, .. } => (*token, *logprob) = (first as i64, 0.0),
     }

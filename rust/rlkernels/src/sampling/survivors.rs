@@ -6,6 +6,8 @@ use super::passes::{BLOCK, Weight, ln};
 use super::row::Sink;
 use super::scan::{Extent, Scan};
 use super::select::{Candidate, top_k, top_p};
+use crate::float::Float;
+use crate::isa::scatter;
 
 /// Among so many tokens one that stays is rare: sorting the k best by their ids is cheaper than another pass over all.
 const FEW_OF: usize = 64;
@@ -129,25 +131,23 @@ impl<'a, E: Scan> Survivors<'a, E> {
         self.extent = f64::extent(self.work.list.values());
     }
 
-    pub(super) fn finish(self, temperature: f64, sink: Sink<'_>) {
+    pub(super) fn finish<T: Float>(self, temperature: f64, sink: Sink<'_, T>) {
         let weight = self.weight(temperature);
         with_source!(self, source => {
             let total = weight.block_sums(source.values, &mut self.work.sums);
             let log_total = ln(total);
             match sink {
                 Sink::Logprobs(out) => {
-                    if source.ids.is_some() {
-                        out.fill(f64::NEG_INFINITY);
-                    }
-                    for (position, value) in source.values.iter().enumerate() {
-                        let id = source.id(position) as usize;
-                        out[id] = weight.exponent_of(value.widen()) - log_total;
-                    }
+                    let tokens = source.values.iter().enumerate();
+                    scatter(out, T::narrow(f64::NEG_INFINITY), tokens.map(|(position, value)| {
+                        let logprob = weight.exponent_of(Value::widen(*value)) - log_total;
+                        (source.id(position) as usize, T::narrow(logprob))
+                    }));
                 }
                 Sink::Draw { uniform, token, logprob } => {
                     let position = draw(source.values, weight, &self.work.sums, uniform * total);
                     *token = i64::from(source.id(position));
-                    *logprob = weight.exponent_of(source.values[position].widen()) - log_total;
+                    *logprob = weight.exponent_of(Value::widen(source.values[position])) - log_total;
                 }
             }
         });
