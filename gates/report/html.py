@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from gates.report.page_data import STATUSES, Page, gather
 from gates.report.sensitivity_plot import plot
+from gates.report.visible import visible
 
 FOLDER = Path(__file__).parent / "page"
 MOST_REASONS = 300  # the matrix has the rest; a page of a hundred thousand reasons is read by nobody
@@ -28,7 +29,7 @@ def render_html(paths: Iterable[Path]) -> str:
     environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
     style, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
-    return environment.get_template("page.html.j2").render(
+    text = environment.get_template("page.html.j2").render(
         page=page,
         style=Markup(style),  # noqa: S704  our own file
         style_hash=_hash(style),
@@ -41,6 +42,7 @@ def render_html(paths: Iterable[Path]) -> str:
         most=MOST_REASONS,
         plot=plot(page.sensitivities),
     )
+    return visible(text)
 
 
 def _reasons(page: Page) -> list[tuple[str, str, str, int, str]]:

@@ -22,6 +22,7 @@ from gates.report.records import (
     SummaryRecord,
     VerdictRecord,
 )
+from gates.report.visible import visible
 
 STATUSES = ("pass", "fail", "departs", "error", "skipped", "unsupported", "waived")
 
@@ -117,7 +118,7 @@ class Page:
 
     def _evidence(self, item: EvidenceRecord) -> list[Any]:
         number = self.strings.number
-        said = [number(item.quantity), f"{item.observed:.6g}", item.relation, f"{item.limit:.6g}", item.where]
+        said = [number(item.quantity), f"{item.observed:.6g}", item.relation, f"{item.limit:.6g}", visible(item.where)]
         return [*said, item.role, int(item.holds), number(item.because)]
 
     @property
@@ -155,7 +156,11 @@ class Page:
             for (gate, subject), rows in sorted(self.rows.items())
         )
         named = json.dumps(
-            {"statuses": STATUSES, "strings": list(self.strings.numbers), "runs": [run.name for run in self.runs]},
+            {
+                "statuses": STATUSES,
+                "strings": [*map(visible, self.strings.numbers)],
+                "runs": [visible(run.name) for run in self.runs],
+            },
             ensure_ascii=False,
             separators=(",", ":"),
         )
