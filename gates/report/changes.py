@@ -14,9 +14,9 @@ IN_FULL = ("new failure", "fixed", "changed")  # the others are counted by subje
 
 def changes_text(found: Changes) -> str:
     """Return lines for a terminal; the last one counts."""
-    lines = [one_line(f"changes since {found.since} ({_when(found)}):")]
+    lines = [one_line(f"changes since {found.since} ({when(found)}):")]
     lines += [one_line(f"  {name} was {then}, is {now}") for name, then, now in found.settings]
-    lines += [f"  {words}" for words in _listed(found)]
+    lines += [f"  {words}" for words in listed(found)]
     return "\n".join([*lines, f"  {count(found)}"])
 
 
@@ -25,10 +25,10 @@ def changes_markdown(found: Changes) -> str:
     lines = [
         f"## Changes since `{one_line(found.since)}`",
         "",
-        f"Recorded {_when(found)}. {count(found).capitalize()}.",
+        f"Recorded {when(found)}. {count(found).capitalize()}.",
         "",
     ]
-    told = [f"{name} was {then}, is {now}" for name, then, now in found.settings] + _listed(found)
+    told = [f"{name} was {then}, is {now}" for name, then, now in found.settings] + listed(found)
     return "\n".join([*lines, *(f"- {in_table(words)}" for words in told), ""] if told else lines)
 
 
@@ -46,7 +46,8 @@ def count(found: Changes) -> str:
     return f"{', '.join(words) or 'no changes'}, {found.same} as before{beside}"
 
 
-def _listed(found: Changes) -> list[str]:
+def listed(found: Changes) -> list[str]:
+    """Return a line for each change that matters by itself, and for each group of the others."""
     lines = []
     groups: dict[tuple[str, str, str], list[Change]] = defaultdict(list)
     for change in found.changes:
@@ -63,5 +64,6 @@ def _listed(found: Changes) -> list[str]:
     return lines
 
 
-def _when(found: Changes) -> str:
+def when(found: Changes) -> str:
+    """Return when the baseline was recorded, and of which commit."""
     return found.started + (f", commit {found.commit[:12]}" if found.commit else "")

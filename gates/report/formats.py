@@ -14,7 +14,7 @@ from gates.report.jsonl import Results, as_line
 from gates.report.records import Record
 from gates.report.visible import visible
 
-WITHOUT_CHANGES = ("jsonl", "junit", "html")
+WITHOUT_CHANGES = ("jsonl", "junit")
 OF_CHECKS = ("junit", "github")  # a mutant's failure is what a proof wants, which these cannot say
 
 
@@ -50,13 +50,13 @@ def _pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None
             yield from (f"{line}\n" for line in github.commands(runs))
             yield from _pieces("text", runs, changes)
         case "html":
-            yield html.render_html([run.path for run in runs])
+            yield html.render_html([run.path for run in runs], changes)
 
 
 def refuse(form: ReportFormat, *, changed: bool) -> None:
     """Say which forms have no place for changes since a baseline."""
     if changed and form in WITHOUT_CHANGES:
-        raise ConfigurationError(f"--format {form} has no place for --baseline; text, md, json and github have")
+        raise ConfigurationError(f"--format {form} has no place for --baseline; text, md, json, github and html have")
 
 
 def _document(runs: Sequence[Results], changes: Changes | None) -> Iterator[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from gates.report import calibration, proof_table
 from gates.report.jsonl import Results
 from gates.report.labels import shown
-from gates.report.records import EvidenceRecord, VerdictRecord
+from gates.report.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
 from gates.report.visible import in_table, one_line
 
 
@@ -65,6 +66,7 @@ def _check(run: Results) -> list[str]:
             lines += [f"### {title}", ""]
             lines += [in_table(f"- **{v.subject}** `{v.gate}` {v.case}: {v.reason}") for v in sorted(found, key=_order)]
             lines.append("")
+    lines += _smallest(run.counterexamples)
     lines += _waived(run.verdicts)
     if run.summary and run.summary.problems:
         lines += ["### What else fails the run", "", *(f"- {in_table(words)}" for words in run.summary.problems), ""]
@@ -80,6 +82,20 @@ def _check(run: Results) -> list[str]:
         counts = ", ".join(f"{n} {status}" for status, n in run.summary.counts.items() if n)
         lines += [f"{counts}; exit code {run.summary.exit_code}.", ""]
     return lines
+
+
+def _smallest(found: list[CounterexampleRecord]) -> list[str]:
+    """Return each failure on its smallest input, and the command that judges it again from the folder of the results."""
+    lines = []
+    for item in sorted(found, key=lambda item: (item.subject, item.gate, item.case)):
+        where = f"- **{item.subject}** `{item.gate}` {item.case}"
+        if item.file is None:
+            lines.append(in_table(f"{where}: not made smaller: {item.words}"))
+            continue
+        cut = "" if item.finished else ", when the time was over"
+        size = f"{item.elements_before} → {item.elements_after} numbers{cut}"
+        lines.append(in_table(f"{where} ({size}): {item.words}; `gates replay {shlex.quote(item.file)}`"))
+    return ["### Smallest inputs that still fail", "", *lines, ""] if lines else []
 
 
 def _waived(verdicts: list[VerdictRecord]) -> list[str]:

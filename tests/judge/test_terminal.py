@@ -6,7 +6,7 @@ import json
 import sys
 import unicodedata
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -76,7 +76,14 @@ def check(tmp_path: Path) -> Path:
         elements_after=1,
         finished=True,
     )
-    named = {"command": [ATTACK], "tool": ATTACK, "python": ATTACK, "numpy": ATTACK, "blas": ATTACK, "commit": ATTACK}
+    named: dict[str, Any] = {
+        "command": [ATTACK],
+        "tool": ATTACK,
+        "python": ATTACK,
+        "numpy": ATTACK,
+        "blas": ATTACK,
+        "commit": ATTACK,
+    }
     path = tmp_path / "a\x1b[2Jb\x9b.jsonl"
     write(path, cells, problems=[ATTACK], also=[told, small], **named)
     return path
