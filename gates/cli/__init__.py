@@ -79,8 +79,9 @@ def main() -> None:
         app()
     except Exception as error:
         from gates.model import ConfigurationError
+        from gates.report.visible import visible
 
         if not isinstance(error, ConfigurationError):
             raise
-        typer.echo(f"gates: {error}", err=True)
+        typer.echo(visible(f"gates: {error}"), err=True)
         sys.exit(2)

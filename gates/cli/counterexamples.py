@@ -11,6 +11,7 @@ from gates.counterexample.minimising import Minimiser
 from gates.model import Subject, Verdict
 from gates.report.jsonl import Writer
 from gates.report.records import CounterexampleRecord
+from gates.report.visible import visible
 from gates.runner import Job, Options
 from gates.session import tool_version
 
@@ -77,4 +78,4 @@ class Found:
         if self.silent:
             return
         for line in self.lines:
-            typer.echo(line)
+            typer.echo(visible(line))

@@ -41,14 +41,15 @@ def end(screen: Screen, path: Path, tally: Tally, before: Results | None) -> Non
     from gates.baseline import compare
     from gates.report import github
     from gates.report.changes import changes_text
-    from gates.report.formats import render
+    from gates.report.formats import pieces, render
     from gates.report.jsonl import read
 
     screen.summary(tally)
     runs = [] if screen.form == "jsonl" or (screen.form == "text" and before is None) else [read(path)]
     changes = compare(before, runs[0]) if before else None
     if screen.form in {"md", "json", "junit"}:
-        typer.echo(render(screen.form, runs, changes), nl=False)
+        for piece in pieces(screen.form, runs, changes):
+            typer.echo(piece, nl=False)
     elif changes:
         typer.echo(f"\n{changes_text(changes)}")
     if screen.form == "github":

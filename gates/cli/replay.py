@@ -36,6 +36,7 @@ def replay(
     from gates.counterexample.file import read, summary
     from gates.counterexample.words import describe
     from gates.model import ConfigurationError
+    from gates.report.visible import visible
 
     if out is not None and not emit_test:
         raise ConfigurationError("--out says where --emit-test writes; give both")
@@ -48,9 +49,9 @@ def replay(
         return
     words = describe(answer, registry.gates[found.gate].ops, found.inputs) if answer.state == "fails" else answer.reason
     if as_json:
-        typer.echo(
-            json.dumps({**summary(found), "now": answer.state, "now_words": words}, indent=2, ensure_ascii=False)
-        )
+        known = {**summary(found), "now": answer.state, "now_words": words}
+        text = json.dumps(known, indent=2, ensure_ascii=False)
     else:
-        typer.echo(f"{answer.state}: {who.name} · {found.gate} · {found.case}{f': {words}' if words else ''}")
+        text = f"{answer.state}: {who.name} · {found.gate} · {found.case}{f': {words}' if words else ''}"
+    typer.echo(visible(text))
     raise typer.Exit({"holds": 0, "fails": 1, "unclear": 1, "unsupported": 3}[answer.state])

@@ -38,12 +38,15 @@ def report(
     from gates.report.whole import write_whole
 
     if schema or speed_schema:
-        text = json.dumps(json_schema() if schema else json_speed_schema(), indent=2, ensure_ascii=False) + "\n"
+        pieces = iter(
+            [json.dumps(json_schema() if schema else json_speed_schema(), indent=2, ensure_ascii=False), "\n"]
+        )
     elif files:
-        text = render_files(files, form, baseline)
+        pieces = render_files(files, form, baseline)
     else:
         raise ConfigurationError("report needs at least one FILE.jsonl; a run prints its path at the end")
     if out is None:
-        typer.echo(text, nl=False)
+        for piece in pieces:
+            typer.echo(piece, nl=False)
     else:
-        write_whole(out, text)
+        write_whole(out, pieces)

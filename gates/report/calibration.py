@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gates.calibration_rate import upper_bound
 from gates.report.jsonl import Results
 from gates.report.records import AlarmRecord, BlockRecord, ShareRecord
+from gates.report.visible import in_table
 
 MEASURED = ("pass", "fail", "error")
 
@@ -93,10 +94,11 @@ def lines(run: Results) -> list[str]:
     if alarms := flaky(run.blocks):
         result += ["### False alarms", ""]
         for block, alarm in alarms:
-            result.append(
+            words = (
                 f"- **`{block.gate}`** {block.subject} {block.case}, seed {alarm.seed}: {alarm.status} ({alarm.cause}): "
-                f"{_escape(alarm.reason)}; `{reproduces(block, alarm, full=run.header.full)}`"
+                f"{alarm.reason}; `{reproduces(block, alarm, full=run.header.full)}`"
             )
+            result.append(in_table(words))
         result.append("")
     result += [
         "A seed with an alarm counts once, however many cells it touches. The bound is the exact 95% upper bound of the",
@@ -116,13 +118,15 @@ def lines(run: Results) -> list[str]:
         where = (
             ""
             if point is None
-            else f"{_escape(point.quantity)}: {point.subject}, {_escape(point.case)}, seed {point.seed}"
+            else f"{in_table(f'{point.quantity}: {point.subject}, {point.case}')}, seed {point.seed}"
         )
         result.append(f"| {_counts(rate, code=True)} | {share} | {where} |")
     result.append("")
     if unlimited := _unlimited(run.blocks):
         result += ["### Claims without a recorded limit", ""]
-        result += [f"- `{gate}` {subject} {case}: {quantity}" for gate, subject, case, quantity in unlimited] + [""]
+        result += [
+            in_table(f"- `{gate}` {subject} {case}: {quantity}") for gate, subject, case, quantity in unlimited
+        ] + [""]
     holes = _holes(run.blocks)
     if holes:
         result += ["### Not judged", "", *holes, ""]
@@ -133,7 +137,7 @@ def lines(run: Results) -> list[str]:
 
 
 def _counts(rate: Rate, *, code: bool = False) -> str:
-    name = f"`{rate.name}`" if code else rate.name
+    name = f"`{in_table(rate.name)}`" if code else in_table(rate.name)
     bound = "nothing was judged" if rate.bound is None else f"{rate.bound:.2g}"
     alarms = f"**{rate.alarms}**" if rate.alarms else "0"
     return f"{name} | {rate.seeds} | {rate.verdicts} | {alarms} | {bound}"
@@ -160,8 +164,6 @@ def _holes(blocks: Iterable[BlockRecord]) -> list[str]:
         for status in block.counts:
             if status in {"skipped", "unsupported"}:
                 cells[status, block.subject].add((block.gate, block.case))
-    return [f"- {status}: {subject}: {len(found)} cells" for (status, subject), found in sorted(cells.items())]
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return [
+        in_table(f"- {status}: {subject}: {len(found)} cells") for (status, subject), found in sorted(cells.items())
+    ]

@@ -7,24 +7,29 @@ from dataclasses import asdict
 from typing import Any
 
 from gates.baseline import KINDS, Change, Changes
-from gates.report.labels import one_line
+from gates.report.visible import in_table, one_line
 
 IN_FULL = ("new failure", "fixed", "changed")  # the others are counted by subject and gate: they come in hundreds
 
 
 def changes_text(found: Changes) -> str:
     """Return lines for a terminal; the last one counts."""
-    lines = [f"changes since {found.since} ({_when(found)}):"]
-    lines += [f"  {name} was {then}, is {now}" for name, then, now in found.settings]
-    lines += [f"  {words}" for words in _listed(found)]
+    lines = [one_line(f"changes since {found.since} ({when(found)}):")]
+    lines += [one_line(f"  {name} was {then}, is {now}") for name, then, now in found.settings]
+    lines += [f"  {words}" for words in listed(found)]
     return "\n".join([*lines, f"  {count(found)}"])
 
 
 def changes_markdown(found: Changes) -> str:
     """Return a section of a document."""
-    lines = [f"## Changes since `{found.since}`", "", f"Recorded {_when(found)}. {count(found).capitalize()}.", ""]
-    told = [f"{name} was {then}, is {now}" for name, then, now in found.settings] + _listed(found)
-    return "\n".join([*lines, *(f"- {words.replace('|', chr(92) + '|')}" for words in told), ""] if told else lines)
+    lines = [
+        f"## Changes since `{one_line(found.since)}`",
+        "",
+        f"Recorded {when(found)}. {count(found).capitalize()}.",
+        "",
+    ]
+    told = [f"{name} was {then}, is {now}" for name, then, now in found.settings] + listed(found)
+    return "\n".join([*lines, *(f"- {in_table(words)}" for words in told), ""] if told else lines)
 
 
 def changes_document(found: Changes) -> dict[str, Any]:
@@ -41,22 +46,24 @@ def count(found: Changes) -> str:
     return f"{', '.join(words) or 'no changes'}, {found.same} as before{beside}"
 
 
-def _listed(found: Changes) -> list[str]:
+def listed(found: Changes) -> list[str]:
+    """Return a line for each change that matters by itself, and for each group of the others."""
     lines = []
     groups: dict[tuple[str, str, str], list[Change]] = defaultdict(list)
     for change in found.changes:
         if change.kind in IN_FULL:
-            reason = f": {one_line(change.reason)}" if change.reason else ""
+            reason = f": {change.reason}" if change.reason else ""
             turned = f"{change.before or 'not judged'} → {change.after}"
-            lines.append(f"{change.kind}: {change.subject} · {change.gate} · {change.case}: {turned}{reason}")
+            lines.append(one_line(f"{change.kind}: {change.subject} · {change.gate} · {change.case}: {turned}{reason}"))
         else:
             groups[change.kind, change.subject, change.gate].append(change)
     for (kind, subject, gate), changes in groups.items():
         statuses = Counter(change.after or change.before for change in changes)
         counts = ", ".join(f"{number} {status}" for status, number in sorted(statuses.items()))
-        lines.append(f"{kind}: {subject} · {gate}: {counts}")
+        lines.append(one_line(f"{kind}: {subject} · {gate}: {counts}"))
     return lines
 
 
-def _when(found: Changes) -> str:
+def when(found: Changes) -> str:
+    """Return when the baseline was recorded, and of which commit."""
     return found.started + (f", commit {found.commit[:12]}" if found.commit else "")

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gates.baseline import compare
 from gates.model import ConfigurationError
 from gates.report import github
 from gates.report.format_names import ReportFormat
-from gates.report.formats import render
+from gates.report.formats import pieces, render
 from gates.report.html import render_html
 from gates.report.jsonl import read
 from gates.report.learning import is_learning_file, read_curves, render_curves
 from gates.report.speed import render_speed
 from gates.report.speed_file import is_speed_file, read_speed
+from gates.report.visible import visible
 
 
-def render_files(files: Sequence[Path], form: ReportFormat, baseline: Path | None) -> str:
-    """Return one document over the files, which must be of one kind."""
+def render_files(files: Sequence[Path], form: ReportFormat, baseline: Path | None) -> Iterator[str]:
+    """Give one document over the files, which must be of one kind, piece by piece."""
     curves = [path for path in files if is_learning_file(path)]
     speeds = [path for path in files if is_speed_file(path)]
     if curves and len(curves) < len(files):
@@ -26,23 +27,25 @@ def render_files(files: Sequence[Path], form: ReportFormat, baseline: Path | Non
     if speeds and len(speeds) < len(files):
         raise ConfigurationError(f"{speeds[0]} holds speeds and another file verdicts: render them apart")
     if not curves and not speeds:
-        return _verdicts(files, form, baseline)
+        yield from _verdicts(files, form, baseline)
+        return
     if form != "md" or baseline:
         asked = f"--format {form}" if form != "md" else "--baseline"
         raise ConfigurationError(f"{files[0]} holds no verdicts, so it has no {asked}")
     if curves:
-        return render_curves(curve for path in curves for curve in read_curves(path))
-    return render_speed(map(read_speed, speeds))
+        yield visible(render_curves(curve for path in curves for curve in read_curves(path)))
+    else:
+        yield visible(render_speed(map(read_speed, speeds)))
 
 
-def _verdicts(files: Sequence[Path], form: ReportFormat, baseline: Path | None) -> str:
+def _verdicts(files: Sequence[Path], form: ReportFormat, baseline: Path | None) -> Iterator[str]:
     if baseline and len(files) > 1:
         raise ConfigurationError("--baseline compares with one run: give one FILE.jsonl")
     if form == "html" and not baseline:
-        return render_html(files)  # line by line: a hundred thousand verdicts need not be held
+        yield render_html(files)  # line by line: a hundred thousand verdicts need not be held
+        return
     runs = [read(path) for path in files]
     changes = compare(read(baseline), runs[0]) if baseline else None
-    text = render(form, runs, changes)
+    yield from pieces(form, runs, changes)
     if form == "github":
         github.append_summary(render("md", runs, changes))
-    return text

@@ -3,67 +3,84 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from gates.baseline import Changes
 from gates.model import ConfigurationError
 from gates.report import github, html, junit, markdown, plain
 from gates.report.changes import changes_document, changes_markdown, changes_text
 from gates.report.format_names import ReportFormat
-from gates.report.jsonl import Results
-from gates.report.records import StrictRecord
+from gates.report.jsonl import Results, as_line
+from gates.report.records import Record
+from gates.report.visible import visible
 
-WITHOUT_CHANGES = ("jsonl", "junit", "html")
+WITHOUT_CHANGES = ("jsonl", "junit")
 OF_CHECKS = ("junit", "github")  # a mutant's failure is what a proof wants, which these cannot say
 
 
 def render(form: ReportFormat, runs: Sequence[Results], changes: Changes | None = None) -> str:
     """Return the text of one or more runs, and of what changed since a baseline."""
+    return "".join(pieces(form, runs, changes))
+
+
+def pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None = None) -> Iterator[str]:
+    """Give that text piece by piece, for it may be larger than the memory; no terminal obeys a word of it."""
+    return map(visible, _pieces(form, runs, changes))
+
+
+def _pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None) -> Iterator[str]:
     refuse(form, changed=changes is not None)
     for run in runs:
         if form in OF_CHECKS and run.header.verb != "check":
             raise ConfigurationError(f"{run.path} is a run of `gates {run.header.verb}`: --format {form} shows checks")
     match form:
         case "text":
-            told = f"{changes_text(changes)}\n\n" if changes else ""
-            text = told + plain.render_text(runs)
+            yield f"{changes_text(changes)}\n\n" if changes else ""
+            yield plain.render_text(runs)
         case "md":
-            text = markdown.render(runs) + (f"\n{changes_markdown(changes).rstrip()}\n" if changes else "")
+            yield markdown.render(runs)
+            yield f"\n{changes_markdown(changes).rstrip()}\n" if changes else ""
         case "json":
-            whole: dict[str, Any] = {"runs": [document(run) for run in runs]}
-            whole |= {"changes": changes_document(changes)} if changes else {}
-            text = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+            yield from _document(runs, changes)
         case "jsonl":
-            verdicts = (verdict.model_dump(mode="json") for run in runs for verdict in run.verdicts)
-            text = "".join(json.dumps(verdict, ensure_ascii=False) + "\n" for verdict in verdicts)
+            yield from (as_line(verdict) for run in runs for verdict in run.verdicts)
         case "junit":
-            text = junit.render_junit(runs)
+            yield from junit.junit_pieces(runs)
         case "github":
-            text = "".join(f"{line}\n" for line in github.commands(runs)) + render("text", runs, changes)
+            yield from (f"{line}\n" for line in github.commands(runs))
+            yield from _pieces("text", runs, changes)
         case "html":
-            text = html.render_html([run.path for run in runs])
-    return text
+            yield html.render_html([run.path for run in runs], changes)
 
 
 def refuse(form: ReportFormat, *, changed: bool) -> None:
     """Say which forms have no place for changes since a baseline."""
     if changed and form in WITHOUT_CHANGES:
-        raise ConfigurationError(f"--format {form} has no place for --baseline; text, md, json and github have")
+        raise ConfigurationError(f"--format {form} has no place for --baseline; text, md, json, github and html have")
 
 
-def document(run: Results) -> dict[str, Any]:
-    """Return a run as one JSON value: its records by kind."""
-    records: dict[str, Sequence[StrictRecord]] = {
-        "subjects": run.subjects,
-        "models": run.models,
-        "verdicts": run.verdicts,
-        "sensitivities": run.sensitivities,
-    }
-    return {
-        "file": run.path.name,
-        "state": run.state,
-        "header": run.header.model_dump(mode="json"),
-        **{name: [record.model_dump(mode="json") for record in found] for name, found in records.items()},
-        "summary": run.summary.model_dump(mode="json") if run.summary else None,
-    }
+def _document(runs: Sequence[Results], changes: Changes | None) -> Iterator[str]:
+    """Give one JSON value: the records of each run by their kind, a line each."""
+    yield '{"runs": ['
+    for number, run in enumerate(runs):
+        name, state = (json.dumps(words, ensure_ascii=False) for words in (run.path.name, run.state))
+        yield f'{"," if number else ""}\n{{"file": {name}, "state": {state},\n"header": {as_line(run.header).rstrip()}'
+        records: dict[str, Sequence[Record]] = {
+            "subjects": run.subjects,
+            "models": run.models,
+            "verdicts": run.verdicts,
+            "mutants": run.mutants,
+            "sensitivities": run.sensitivities,
+            "counterexamples": run.counterexamples,
+            "resumes": run.resumes,
+            "blocks": run.blocks,
+        }
+        for kind, found in records.items():
+            yield f',\n"{kind}": ['
+            yield from (f"{',' if place else ''}\n{as_line(record).rstrip()}" for place, record in enumerate(found))
+            yield "]"
+        yield f',\n"summary": {as_line(run.summary).rstrip() if run.summary else "null"}}}'
+    yield "]"
+    if changes:
+        yield f',\n"changes": {json.dumps(changes_document(changes), ensure_ascii=False)}'
+    yield "}\n"

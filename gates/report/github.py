@@ -11,6 +11,7 @@ from pathlib import Path
 from gates.report.jsonl import Results
 from gates.report.labels import shown
 from gates.report.records import VerdictRecord
+from gates.report.visible import visible
 
 SUMMARY_LIMIT = 1024 * 1024  # bytes of one step's summary; GitHub drops a larger one
 SUMMARY_FILE = "GITHUB_STEP_SUMMARY"
@@ -46,7 +47,7 @@ def _command(kind: str, title: str, message: str) -> str:
     """Return one workflow command, escaped as GitHub's own toolkit does (`command.ts`)."""
     data = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     named = title.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A").replace(":", "%3A").replace(",", "%2C")
-    return f"::{kind} title={named}::{data}"
+    return visible(f"::{kind} title={named}::{data}")
 
 
 def cut(text: str, room: int) -> str:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from gates.baseline import Changes
+from gates.report import calibration_plot, changes
 from gates.report.page_data import STATUSES, Page, gather
 from gates.report.sensitivity_plot import plot
+from gates.report.visible import visible
 
 FOLDER = Path(__file__).parent / "page"
 MOST_REASONS = 300  # the matrix has the rest; a page of a hundred thousand reasons is read by nobody
 SYMBOLS = {"pass": "✓", "fail": "✗", "departs": "≠", "error": "!", "skipped": "–", "unsupported": "·", "waived": "⚑"}
 
 
-def render_html(paths: Iterable[Path]) -> str:
-    """Return the page of one or more files.
+def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
+    """Return the page of one or more files, and of what changed since a baseline.
 
     Whatever comes from a subject is text: the template escapes it, the script sets it as text content, and the policy
     lets nothing run but our own script, known by its hash.
@@ -28,7 +32,7 @@ def render_html(paths: Iterable[Path]) -> str:
     environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
     style, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
-    return environment.get_template("page.html.j2").render(
+    text = environment.get_template("page.html.j2").render(
         page=page,
         style=Markup(style),  # noqa: S704  our own file
         style_hash=_hash(style),
@@ -39,8 +43,13 @@ def render_html(paths: Iterable[Path]) -> str:
         symbols=SYMBOLS,
         reasons=_reasons(page),
         most=MOST_REASONS,
+        changed=_changed(changed) if changed else None,
+        counterexamples=[(run.name, found) for run in page.runs for found in run.counterexamples],
+        quote=shlex.quote,
+        calibrations=_calibrations(page),
         plot=plot(page.sensitivities),
     )
+    return visible(text)
 
 
 def _reasons(page: Page) -> list[tuple[str, str, str, int, str]]:
@@ -51,6 +60,22 @@ def _reasons(page: Page) -> list[tuple[str, str, str, int, str]]:
         (subject, gate, status, page.counts[gate, subject][status], page.first[subject, gate, status])
         for subject, gate, status in keys
     ]
+
+
+def _changed(found: Changes) -> dict[str, object]:
+    return {
+        "since": found.since,
+        "when": changes.when(found),
+        "count": changes.count(found),
+        "settings": found.settings,
+        "lines": [line.partition(": ")[::2] for line in changes.listed(found)],
+    }
+
+
+def _calibrations(page: Page) -> list[tuple[str, calibration_plot.Plot]]:
+    """Return the picture of each run that calibrated, with the run's file."""
+    found = [(run.name, calibration_plot.plot(run.blocks, full=run.header.full)) for run in page.runs if run.blocks]
+    return [(name, picture) for name, picture in found if picture]
 
 
 def _hash(text: str) -> str:

@@ -1,74 +1,96 @@
-"""A recorded run as JUnit XML: a test suite per subject, a test case per gate × case, the evidence as properties."""
+"""A recorded run as JUnit XML: a test suite per subject, a test case per gate × case, the evidence as properties.
+
+Written as text, for a tree of a hundred thousand cases takes 2 GB.
+"""
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable
-from xml.etree import ElementTree as ET
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from gates.report.jsonl import Results
 from gates.report.labels import sentence, shown
 from gates.report.records import VerdictRecord
+from gates.report.visible import OBEYED, visible
 
 ELEMENTS = {"fail": "failure", "error": "error", "skipped": "skipped", "unsupported": "skipped", "waived": "skipped"}
-NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0 §2.2, production Char
+MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;"}
+# what XML 1.0 (§2.2, production Char) cannot hold, beside what `visible` writes out, is U+FFFE and U+FFFF
+WRITTEN = re.compile(f"[{''.join(MARKUP)}\ufffe\uffff]|{OBEYED.pattern}")
 
 
-def render_junit(runs: Iterable[Results]) -> str:
-    """Return one document over the runs; an unfinished run, and what fails a run beside its verdicts, are errors in it."""
-    top = ET.Element("testsuites", name="gates")
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test case: its element, which of the suite's counters it adds to, and what it took in seconds."""
+
+    text: str
+    counter: str = ""
+    seconds: float = 0.0
+
+
+def junit_pieces(runs: Iterable[Results]) -> Iterator[str]:
+    """Give one document over the runs; an unfinished run, and what fails a run beside its verdicts, are errors in it."""
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="gates">\n'
     for run in runs:
         by_subject: dict[str, list[VerdictRecord]] = defaultdict(list)
         for verdict in run.verdicts:
             by_subject[verdict.subject].append(verdict)
         for subject, verdicts in sorted(by_subject.items()):
-            _suite(top, run, subject, [_case(v) for v in sorted(verdicts, key=lambda v: (v.gate, v.case))])
+            yield from _suite(run, subject, [_case(v) for v in sorted(verdicts, key=lambda v: (v.gate, v.case))])
         beside = [*run.summary.problems] if run.summary else [run.state]
         if beside:
-            _suite(top, run, "gates", [_problem(words) for words in beside])
-    ET.indent(top)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(top, encoding="unicode") + "\n"
+            yield from _suite(run, "gates", [_problem(words) for words in beside])
+    yield "</testsuites>\n"
 
 
-def _suite(top: ET.Element, run: Results, name: str, cases: list[ET.Element]) -> None:
-    kinds = Counter(child.tag for case in cases for child in case)
-    suite = ET.SubElement(
-        top,
-        "testsuite",
-        name=_legal(name),
+def _suite(run: Results, name: str, cases: Sequence[Case]) -> Iterator[str]:
+    counts = {kind: str(sum(case.counter == kind for case in cases)) for kind in ("failure", "error", "skipped")}
+    told = _attributes(
+        name=name,
         tests=str(len(cases)),
-        failures=str(kinds["failure"]),
-        errors=str(kinds["error"]),
-        skipped=str(kinds["skipped"]),
-        time=f"{sum(float(case.get('time', 0)) for case in cases):.4f}",
+        failures=counts["failure"],
+        errors=counts["error"],
+        skipped=counts["skipped"],
+        time=f"{sum(case.seconds for case in cases):.4f}",
         timestamp=run.header.started.partition("+")[0],
     )
-    suite.extend(cases)
+    yield f"  <testsuite{told}>\n"
+    yield from (case.text for case in cases)
+    yield "  </testsuite>\n"
 
 
-def _case(verdict: VerdictRecord) -> ET.Element:
-    case = ET.Element(
-        "testcase", classname=_legal(verdict.gate), name=_legal(verdict.case), time=f"{verdict.seconds:.4f}"
-    )
-    properties = ET.SubElement(case, "properties")
+def _case(verdict: VerdictRecord) -> Case:
+    head = _attributes(classname=verdict.gate, name=verdict.case, time=f"{verdict.seconds:.4f}")
     said = [("subject", verdict.subject), ("seed", str(verdict.seed)), ("status", shown(verdict))]
-    for name, value in [*said, *((item.quantity, sentence(item)) for item in verdict.evidence)]:
-        ET.SubElement(properties, "property", name=_legal(name), value=_legal(value))
-    if verdict.status in ELEMENTS:
-        kind = ELEMENTS[verdict.status]
-        said_of_skips = f"{verdict.status}: " if kind == "skipped" else ""
-        words = _legal(f"{said_of_skips}{verdict.reason}")
-        ET.SubElement(case, kind, message=words, type=_legal(verdict.cause)).text = words
-    return case
+    said += [(item.quantity, sentence(item)) for item in verdict.evidence]
+    lines = [f"    <testcase{head}>", "      <properties>"]
+    lines += [f'        <property name="{_legal(name)}" value="{_legal(value)}" />' for name, value in said]
+    lines.append("      </properties>")
+    kind = ELEMENTS.get(verdict.status, "")
+    if kind:
+        words = f"{verdict.status}: {verdict.reason}" if kind == "skipped" else verdict.reason
+        lines.append(f"      <{kind}{_attributes(message=words, type=verdict.cause)}>{_legal(words)}</{kind}>")
+    return Case("\n".join([*lines, "    </testcase>\n"]), kind, verdict.seconds)
 
 
-def _problem(words: str) -> ET.Element:
-    case = ET.Element("testcase", classname="gates", name=_legal(words), time="0.0000")
-    ET.SubElement(case, "error", message=_legal(words), type="run")
-    return case
+def _problem(words: str) -> Case:
+    head = _attributes(classname="gates", name=words, time="0.0000")
+    said = _attributes(message=words, type="run")
+    return Case(f"    <testcase{head}>\n      <error{said} />\n    </testcase>\n", "error")
+
+
+def _attributes(**values: str) -> str:
+    return "".join(f' {name}="{_legal(value)}"' for name, value in values.items())
 
 
 def _legal(text: str) -> str:
-    """Return the text with what XML cannot hold, such as control characters, as U+FFFD."""
-    return NOT_XML.sub("\ufffd", text)
+    """Return the text as XML holds it: markup escaped, control characters made visible, what is no character U+FFFD."""
+    return WRITTEN.sub(_written, text)
+
+
+def _written(found: re.Match[str]) -> str:
+    character = found[0]
+    shown_as = MARKUP.get(character) or visible(character)
+    return "\ufffd" if shown_as == character else shown_as

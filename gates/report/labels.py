@@ -16,8 +16,3 @@ def shown(verdict: Verdict | VerdictRecord) -> str:
 def sentence(item: EvidenceRecord) -> str:
     """Return recorded evidence as the one sentence in which every number of the judge is reported."""
     return Evidence(item.quantity, item.observed, item.relation, item.limit, item.because, item.where).sentence()
-
-
-def one_line(text: str) -> str:
-    """Return a subject's words on one line, so that in a log of GitHub none of them starts one and is a command."""
-    return " ".join(text.splitlines())

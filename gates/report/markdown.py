@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from gates.report import calibration, proof_table
 from gates.report.jsonl import Results
 from gates.report.labels import shown
-from gates.report.records import EvidenceRecord, VerdictRecord
+from gates.report.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
+from gates.report.visible import in_table, one_line
 
 
 def render(runs: Iterable[Results]) -> str:
@@ -46,7 +48,14 @@ def _head(run: Results) -> list[str]:
         (f"subject {s.subject}", ", ".join(f"{k} {v}" for k, v in sorted(s.versions.items()))) for s in run.subjects
     ]
     rows += [(f"model {m.hash[:12]}", ", ".join(f"{k} {v}" for k, v in sorted(m.spec.items()))) for m in run.models]
-    return [f"## {h.verb} {run.path.stem}", "", "| | |", "|---|---|", *(f"| {k} | {_escape(v)} |" for k, v in rows), ""]
+    return [
+        f"## {h.verb} {one_line(run.path.stem)}",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {in_table(k)} | {in_table(v)} |" for k, v in rows),
+        "",
+    ]
 
 
 def _check(run: Results) -> list[str]:
@@ -55,16 +64,17 @@ def _check(run: Results) -> list[str]:
         found = [v for v in run.verdicts if v.status == status]
         if found:
             lines += [f"### {title}", ""]
-            lines += [f"- **{v.subject}** `{v.gate}` {v.case}: {_escape(v.reason)}" for v in sorted(found, key=_order)]
+            lines += [in_table(f"- **{v.subject}** `{v.gate}` {v.case}: {v.reason}") for v in sorted(found, key=_order)]
             lines.append("")
+    lines += _smallest(run.counterexamples)
     lines += _waived(run.verdicts)
     if run.summary and run.summary.problems:
-        lines += ["### What else fails the run", "", *(f"- {_escape(words)}" for words in run.summary.problems), ""]
+        lines += ["### What else fails the run", "", *(f"- {in_table(words)}" for words in run.summary.problems), ""]
     holes = Counter((v.subject, v.status, v.reason) for v in run.verdicts if v.status in {"skipped", "unsupported"})
     if holes:
         lines += ["### Not judged", ""]
         lines += [
-            f"- {status}: {subject}: {_escape(reason)} ({n})" for (subject, status, reason), n in sorted(holes.items())
+            in_table(f"- {status}: {subject}: {reason} ({n})") for (subject, status, reason), n in sorted(holes.items())
         ]
         lines.append("")
     lines += _closest(run.verdicts)
@@ -74,11 +84,27 @@ def _check(run: Results) -> list[str]:
     return lines
 
 
+def _smallest(found: list[CounterexampleRecord]) -> list[str]:
+    """Return each failure on its smallest input, and the command that judges it again from the folder of the results."""
+    lines = []
+    for item in sorted(found, key=lambda item: (item.subject, item.gate, item.case)):
+        where = f"- **{item.subject}** `{item.gate}` {item.case}"
+        if item.file is None:
+            lines.append(in_table(f"{where}: not made smaller: {item.words}"))
+            continue
+        cut = "" if item.finished else ", when the time was over"
+        size = f"{item.elements_before} → {item.elements_after} numbers{cut}"
+        lines.append(in_table(f"{where} ({size}): {item.words}; `gates replay {shlex.quote(item.file)}`"))
+    return ["### Smallest inputs that still fail", "", *lines, ""] if lines else []
+
+
 def _waived(verdicts: list[VerdictRecord]) -> list[str]:
     """Return who answers for what until when, and the reason that each verdict has all the same."""
     lines = [
-        f"- **{v.subject}** `{v.gate}` {v.case}: {_escape(v.reason)}; {v.waived.status} waived until {v.waived.expires} "
-        f"by {_escape(v.waived.owner)}, {_escape(v.waived.issue)}: {_escape(v.waived.reason)}"
+        in_table(
+            f"- **{v.subject}** `{v.gate}` {v.case}: {v.reason}; {v.waived.status} waived until {v.waived.expires} "
+            f"by {v.waived.owner}, {v.waived.issue}: {v.waived.reason}"
+        )
         for v in sorted(verdicts, key=_order)
         if v.waived
     ]
@@ -89,7 +115,7 @@ def matrix(verdicts: list[VerdictRecord]) -> list[str]:
     """Return the table of gates and subjects over verdicts, one run's or several."""
     cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for v in verdicts:
-        cells[v.gate, v.subject][shown(v)] += 1
+        cells[in_table(v.gate), in_table(v.subject)][shown(v)] += 1
     gates = sorted({gate for gate, _ in cells})
     subjects = sorted({subject for _, subject in cells})
     lines = ["| gate | " + " | ".join(subjects) + " |", "|---|" + "---|" * len(subjects)]
@@ -131,7 +157,8 @@ def _closest(verdicts: list[VerdictRecord]) -> list[str]:
     ]
     for (gate, subject), (_, item, case) in sorted(best.items()):
         lines.append(
-            f"| `{gate}` | {subject} | {_escape(item.quantity)} | {item.observed:.3g} | {item.limit:.3g} | {case} |"
+            f"| `{in_table(gate)}` | {in_table(subject)} | {in_table(item.quantity)} | {item.observed:.3g} | {item.limit:.3g} "
+            f"| {in_table(case)} |"
         )
     return [*lines, ""]
 
@@ -145,18 +172,19 @@ def _proof(run: Results) -> list[str]:
     if run.mutants:
         lines += ["| family | mutants | caught | score |", "|---|---|---|---|"]
         for s in proof_table.scores(run.mutants):
-            lines.append(f"| {s.family} | {s.declared} | {s.caught} | {s.caught / s.declared:.0%} |")
+            lines.append(f"| {in_table(s.family)} | {s.declared} | {s.caught} | {s.caught / s.declared:.0%} |")
         lines.append("")
         if wrong := [m for m in run.mutants if m.state != "caught"]:
             lines += ["### Mutants that were not caught", ""]
-            lines += [f"- {m.state}: **{m.mutant}** in {m.host}: {_escape(m.reason)}" for m in wrong] + [""]
+            lines += [in_table(f"- {m.state}: **{m.mutant}** in {m.host}: {m.reason}") for m in wrong] + [""]
     lines += ["| mutant | host | gate | caught | by |", "|---|---|---|---|---|"]
     for name, verdicts in sorted(by_mutant.items()):
         for gate in sorted({v.gate for v in verdicts}):
             here = [v for v in verdicts if v.gate == gate]
             failed = [v for v in here if v.status == "fail"]
-            words = _escape(failed[0].reason) if failed else "nothing"
-            lines.append(f"| {name} | {here[0].subject} | `{gate}` | {len(failed)} of {len(here)} cases | {words} |")
+            words = in_table(failed[0].reason) if failed else "nothing"
+            names = f"{in_table(name)} | {in_table(here[0].subject)} | `{in_table(gate)}`"
+            lines.append(f"| {names} | {len(failed)} of {len(here)} cases | {words} |")
     lines += [
         "",
         "Noise and effect are shares of a gate's limit: what a correct subject used of it at most, and what the least",
@@ -168,15 +196,11 @@ def _proof(run: Results) -> list[str]:
     for m in proof_table.margins(run.verdicts, run.sensitivities, run.header.gates):
         noticed = f"{m.noticed:.1e}" if m.noticed is not None else "–"
         lines.append(
-            f"| `{m.gate}` | {proof_table.share(m.noise)} | {_escape(m.noisiest)} | {proof_table.share(m.effect)} "
-            f"| {m.weakest} | {noticed} |"
+            f"| `{in_table(m.gate)}` | {proof_table.share(m.noise)} | {in_table(m.noisiest)} | {proof_table.share(m.effect)} "
+            f"| {in_table(m.weakest)} | {noticed} |"
         )
     return [*lines, ""]
 
 
 def _order(v: VerdictRecord) -> tuple[str, str, str]:
     return v.subject, v.gate, v.case
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

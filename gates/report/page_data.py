@@ -13,6 +13,8 @@ from gates.report.jsonl import records
 from gates.report.labels import shown
 from gates.report.plain import cell
 from gates.report.records import (
+    BlockRecord,
+    CounterexampleRecord,
     EvidenceRecord,
     HeaderRecord,
     ModelRecord,
@@ -22,6 +24,7 @@ from gates.report.records import (
     SummaryRecord,
     VerdictRecord,
 )
+from gates.report.visible import visible
 
 STATUSES = ("pass", "fail", "departs", "error", "skipped", "unsupported", "waived")
 
@@ -34,13 +37,15 @@ class Run:
     header: HeaderRecord
     subjects: list[SubjectRecord] = field(default_factory=list)
     models: list[ModelRecord] = field(default_factory=list)
-    verdicts: int = 0
+    judged: int = 0
+    blocks: list[BlockRecord] = field(default_factory=list)
+    counterexamples: list[CounterexampleRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
 
     @property
     def state(self) -> str:
         """Return `complete`, or how far the run came."""
-        return "complete" if self.summary else f"incomplete: {self.verdicts} of {self.header.planned}"
+        return "complete" if self.summary else f"incomplete: {self.judged} of {self.header.planned}"
 
 
 @dataclass(slots=True)
@@ -81,7 +86,7 @@ class Page:
     def _take(self, run: Run, record: Record) -> None:
         match record:
             case VerdictRecord():
-                run.verdicts += 1
+                run.judged += 1
                 self._verdict(len(self.runs) - 1, record)
             case SubjectRecord():
                 run.subjects.append(record)
@@ -89,6 +94,11 @@ class Page:
                 run.models.append(record)
             case SensitivityRecord():
                 self.sensitivities.append(record)
+            case CounterexampleRecord():
+                run.counterexamples.append(record)
+            case BlockRecord():
+                run.judged += record.seeds
+                run.blocks.append(record)
             case SummaryRecord():
                 run.summary = record
             case _:
@@ -117,7 +127,7 @@ class Page:
 
     def _evidence(self, item: EvidenceRecord) -> list[Any]:
         number = self.strings.number
-        said = [number(item.quantity), f"{item.observed:.6g}", item.relation, f"{item.limit:.6g}", item.where]
+        said = [number(item.quantity), f"{item.observed:.6g}", item.relation, f"{item.limit:.6g}", visible(item.where)]
         return [*said, item.role, int(item.holds), number(item.because)]
 
     @property
@@ -155,7 +165,11 @@ class Page:
             for (gate, subject), rows in sorted(self.rows.items())
         )
         named = json.dumps(
-            {"statuses": STATUSES, "strings": list(self.strings.numbers), "runs": [run.name for run in self.runs]},
+            {
+                "statuses": STATUSES,
+                "strings": [*map(visible, self.strings.numbers)],
+                "runs": [visible(run.name) for run in self.runs],
+            },
             ensure_ascii=False,
             separators=(",", ":"),
         )

@@ -9,8 +9,9 @@ from rich.text import Text
 
 from gates.model import STATUSES, Verdict
 from gates.report.jsonl import Results
-from gates.report.labels import one_line, shown
+from gates.report.labels import shown
 from gates.report.records import VerdictRecord
+from gates.report.visible import one_line
 from gates.session import Tally
 
 STYLES = {
@@ -37,7 +38,7 @@ def _run(run: Results) -> list[str]:
     lines += ["", *(line.plain.rstrip() for line in table(verdicts)), *holes(verdicts)]
     lines += map(one_line, run.summary.problems) if run.summary else [run.state]
     tally = Tally(Counter(v.status for v in verdicts))
-    return [*lines, "", f"results: {run.path}", tally.line()]
+    return [*lines, "", one_line(f"results: {run.path}"), tally.line()]
 
 
 def _mutants(run: Results) -> list[str]:
@@ -46,7 +47,7 @@ def _mutants(run: Results) -> list[str]:
         if v.mutant:
             caught[v.mutant, v.gate][v.status == "fail"] += 1
     return [
-        f"{'CAUGHT' if counts[True] else 'MISSED':11} {mutant} by {gate}: {counts[True]} of {counts.total()} cases"
+        f"{'CAUGHT' if counts[True] else 'MISSED':11} {one_line(mutant)} by {one_line(gate)}: {counts[True]} of {counts.total()} cases"
         for (mutant, gate), counts in sorted(caught.items())
     ]
 
@@ -54,27 +55,26 @@ def _mutants(run: Results) -> list[str]:
 def verdict_line(verdict: AnyVerdict) -> Text:
     """Return one verdict: its status, where, and the reason if it did not hold."""
     line = Text(f"{shown(verdict).upper():11} ", style=STYLES[shown(verdict)])
-    line.append(f"{verdict.subject} · {verdict.gate} · {verdict.case}", style="default")
+    line.append(" · ".join(map(one_line, (verdict.subject, verdict.gate, verdict.case))), style="default")
     if verdict.reason and verdict.status != "pass":
         line.append(f": {one_line(verdict.reason)}", style="default")
     if why := verdict.waived:
-        line.append(
-            f" (waived until {why.expires} by {why.owner}, {why.issue}: {one_line(why.reason)})", style="default"
-        )
+        words = f" (waived until {why.expires} by {why.owner}, {why.issue}: {why.reason})"
+        line.append(one_line(words), style="default")
     return line
 
 
 def holes(verdicts: Iterable[AnyVerdict]) -> list[str]:
     """List skips and unsupported ops with their cause, once each: silence is never success."""
     found = Counter((v.status, v.subject, v.reason) for v in verdicts if v.status in {"skipped", "unsupported"})
-    return [f"{status}: {subject}: {one_line(reason)} ({count})" for (status, subject, reason), count in found.items()]
+    return [one_line(f"{status}: {subject}: {reason} ({count})") for (status, subject, reason), count in found.items()]
 
 
 def table(verdicts: Sequence[AnyVerdict]) -> list[Text]:
     """Return a line per gate with the counts of each subject."""
     cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for verdict in verdicts:
-        cells[verdict.gate, verdict.subject][shown(verdict)] += 1
+        cells[one_line(verdict.gate), one_line(verdict.subject)][shown(verdict)] += 1
     gates = sorted({gate for gate, _ in cells})
     subjects = list(dict.fromkeys(subject for _, subject in sorted(cells)))
     width = max((len(gate) for gate in gates), default=4)

@@ -9,6 +9,7 @@ from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
+from pydantic.dataclasses import dataclass
 
 from gates.model import Relation, Role, Status, Verdict
 
@@ -35,10 +36,13 @@ Repeated = Annotated[str, AfterValidator(sys.intern)]
 """A string that comes again in most lines: a large file is held in half the memory."""
 
 
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=True)
+
+
 class StrictRecord(BaseModel):
     """A record has the fields that it declares and no others."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=True)
+    model_config = {**STRICT, "frozen": True}
 
 
 class Machine(StrictRecord):
@@ -146,7 +150,10 @@ class ModelRecord(StrictRecord):
     hash: str
 
 
-class EvidenceRecord(StrictRecord):
+# A large run has a million of these: as a model, with a dictionary and a set of its fields each, they take three times
+# the memory.
+@dataclass(frozen=True, slots=True, config=STRICT)
+class EvidenceRecord:
     """One number beside its limit."""
 
     quantity: Repeated

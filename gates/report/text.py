@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -10,10 +9,11 @@ from typing import Self
 
 from gates.model import Verdict
 from gates.report.format_names import CheckFormat
-from gates.report.labels import one_line
+from gates.report.jsonl import as_line
 from gates.report.plain import holes, table, verdict_line
 from gates.report.progress import Bar, console
 from gates.report.records import verdict_record
+from gates.report.visible import one_line, visible
 from gates.session import Tally
 
 LIVE = (
@@ -49,7 +49,7 @@ class Screen:
         """Show one verdict."""
         self.verdicts.append(verdict)
         if self.form == "jsonl":
-            sys.stdout.write(json.dumps(verdict_record(verdict).model_dump(mode="json"), ensure_ascii=False) + "\n")
+            sys.stdout.write(visible(as_line(verdict_record(verdict))))
         if self.form not in LIVE:
             return
         if verdict.cause == "start":
@@ -59,7 +59,7 @@ class Screen:
         elif verdict.status in {"fail", "error", "waived"}:
             self.console.print(verdict_line(verdict))
         if self.live:
-            self.bar.advance(verdict.where)
+            self.bar.advance(one_line(verdict.where))
         elif verdict.status == "pass":  # skips and the unsupported are listed with their cause in the end
             self.console.print(verdict_line(verdict))
 

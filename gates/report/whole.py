@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gates.model import ConfigurationError
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file's text in one step, whatever kills the process meanwhile."""
+def write_whole(path: Path, text: str | Iterable[str]) -> None:
+    """Replace a file's text, given whole or in pieces, in one step, whatever kills the process meanwhile."""
     _write(path, text, Path.replace)
 
 
@@ -25,7 +25,7 @@ def write_new(path: Path, text: str) -> None:
     _write(path, text, link)
 
 
-def _write(path: Path, text: str, put: Callable[[Path, Path], object]) -> None:
+def _write(path: Path, text: str | Iterable[str], put: Callable[[Path, Path], object]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -33,7 +33,7 @@ def _write(path: Path, text: str, put: Callable[[Path, Path], object]) -> None:
         raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
     try:
         with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o644)

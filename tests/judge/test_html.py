@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import itertools
 import json
+import math
 import re
 import subprocess
 import sys
@@ -16,13 +18,25 @@ from typing import Any
 
 import pytest
 from chromium import PROGRAM, Browser, browser
-from runs_on_file import HOSTILE, verdict, write
+from runs_on_file import HOSTILE, header, verdict, write
 
 from gates.model import Evidence, Verdict, Waived
+from gates.report.files import render_files
+from gates.report.format_names import ReportFormat
 from gates.report.html import render_html
-from gates.report.records import SensitivityRecord, SubjectRecord, verdict_record
+from gates.report.jsonl import Writer
+from gates.report.records import (
+    AlarmRecord,
+    BlockRecord,
+    CounterexampleRecord,
+    SensitivityRecord,
+    ShareRecord,
+    SubjectRecord,
+    verdict_record,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
+SEEN = HOSTILE.replace("\x1b", "\\u001b")  # how its control character is shown
 CSS = (ROOT / "gates" / "report" / "page" / "style.css").read_text()
 
 
@@ -94,6 +108,37 @@ def hostile(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def calibrated(tmp_path: Path) -> Path:
+    """A calibration of five gates over 20 seeds: exact, near, nearer in a second block, two with alarms."""
+    writer = Writer(tmp_path / "calibrate.jsonl")
+    names = list("abcde")
+    writer.write(header(verb="calibrate", gates=names, subjects=["mine"], planned=120, seeds=20))
+
+    def block(gate: str, first: int, share: float | None, alarms: tuple[int, ...] = ()) -> None:
+        told = [AlarmRecord(seed=s, status="fail", cause="bound", reason="kl is 5, must be <= 4") for s in alarms]
+        near = ShareRecord(quantity="kl", share=share, observed=1.0, limit=2.0, seed=first + 3 if first == 0 else 15)
+        record = BlockRecord(
+            gate=gate,
+            subject="mine",
+            case="some",
+            first_seed=first,
+            seeds=10,
+            counts={"pass": 10 - len(alarms), "fail": len(alarms)},
+            alarms=told,
+            retried=0,
+            shares=[] if gate == "a" else [near],
+            seconds=1.0,
+        )
+        writer.write(record)
+
+    for gate, early, late in (("a", 0, 0), ("b", 0.3, 0.1), ("c", 0.2, 0.9), ("d", 1.7, None), ("e", math.nan, 0.1)):
+        block(gate, 0, early, {"d": (4, 9), "e": (5,)}.get(gate, ()))
+        block(gate, 10, late)
+    writer.close()
+    return tmp_path / "calibrate.jsonl"
+
+
 class TestFile:
     """What is in the file."""
 
@@ -103,7 +148,7 @@ class TestFile:
         addresses = [
             value for _, attributes in page.found for name, value in attributes.items() if name in {"src", "href"}
         ]
-        assert addresses == ["#matrix"]
+        assert addresses == ["#main"]
         (policy,) = (
             a["content"] for t, a in page.found if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
         )
@@ -120,15 +165,15 @@ class TestFile:
             assert f"{tag}-src 'sha256-{digest}'" in text
 
     def test_hostile_words_are_text(self, hostile: Path) -> None:
-        """Names, reasons, versions and commands that hold markup make no element, and are read back as they were."""
+        """Names, reasons, versions and commands that hold markup make no element, and are read back as they are shown."""
         page = Elements(render_html([hostile]))
         assert [tag for tag, _ in page.found].count("script") == 2
         assert not [name for _, attributes in page.found for name in attributes if name.startswith("on")]
         data = json.loads(page.text("script").partition('"use strict"')[0])
-        assert HOSTILE in data["strings"]
-        assert f"gates {HOSTILE}" in page.text("code")
+        assert SEEN in data["strings"]
+        assert f"gates {SEEN}" in page.text("code")
         shown = " ".join(page.text("th").split())
-        assert " ".join(HOSTILE.split()) in shown
+        assert " ".join(SEEN.split()) in shown
 
     def test_every_header_cell_says_what_it_heads(self, files: list[Path]) -> None:
         """Each `th` has a scope, each control a label, each section a heading, and the language is named."""
@@ -138,7 +183,8 @@ class TestFile:
         assert {"lang": "en"} in [attributes for tag, attributes in page.found if tag == "html"]
         (picture,) = (attributes for tag, attributes in page.found if tag == "svg")
         assert picture["role"] == "img"
-        assert picture["aria-label"]
+        named = [attributes.get("id") for tag, attributes in page.found if tag in {"title", "desc"}]
+        assert str(picture["aria-labelledby"]).split() == [name for name in named if name]
 
     def test_status_is_never_by_colour_alone(self, files: list[Path]) -> None:
         """Each cell of the table has its status in words."""
@@ -161,6 +207,74 @@ class TestFile:
         assert "caught in 1 of 1 cases" in page.text("td")
         assert "missed in 0 of 1 cases" in page.text("td")
         assert "2 fail" not in page.text("li")
+
+    def test_changes_since_a_baseline(self, tmp_path: Path) -> None:
+        """`--baseline`: what was not asked the same, and each change with its kind in words."""
+        old = [verdict(), verdict(case="other"), verdict("fail", gate="packing")]
+        write(tmp_path / "old.jsonl", old, seed=3)
+        write(tmp_path / "new.jsonl", [verdict(), verdict("fail", case="other"), verdict(gate="packing")])
+        once, again = ("".join(render_files([tmp_path / "new.jsonl"], "html", tmp_path / "old.jsonl")) for _ in "12")
+        assert once == again
+        said = Elements(once)
+        assert "Changes since old.jsonl" in said.text("h2")
+        assert "seed was 3, is 0" in said.text("li")
+        assert "1 new failure, 1 fixed, 1 as before" in said.text("p")
+        assert "mine · kl.k3 · other: pass → fail: kl error in 2u·S is nan" in said.text("li")
+        assert {"new failure", "fixed"} <= {words for tag, words in said.texts if tag == "span"}
+
+    @pytest.mark.parametrize("form", ["html", "md"])
+    def test_the_smallest_inputs_are_told(self, tmp_path: Path, form: ReportFormat) -> None:
+        """In words, with the command that judges them again; its file's name is quoted for a shell."""
+        file = "check.counterexamples/a b;rm.safetensors"
+        shared: dict[str, Any] = {"gate": "kl.k3", "subject": "mine", "case": "other", "seed": 7}
+        found = CounterexampleRecord(
+            **shared, file=file, words="token 2 of 2: got 0", elements_before=900, elements_after=6, finished=False
+        )
+        none = CounterexampleRecord(
+            **shared, file=None, words="a whole model", elements_before=None, elements_after=None, finished=None
+        )
+        write(tmp_path / "run.jsonl", [verdict("fail", case="other")], also=[found, none])
+        text = html.unescape("".join(render_files([tmp_path / "run.jsonl"], form, None)))
+        assert "gates replay 'check.counterexamples/a b;rm.safetensors'" in text
+        assert "900 → 6 numbers, when the time was over" in text
+        assert "token 2 of 2: got 0" in text
+        assert "not made smaller: a whole model" in text
+
+    def test_a_calibration_is_drawn_and_told(self, calibrated: Path) -> None:
+        """A disc at each gate's worst share, a cross at one with false alarms, seeds and alarms in words and in a table."""
+        text = render_html([calibrated])
+        said = Elements(text)
+        drawn = {a["class"]: 0 for tag, a in said.found if tag in {"circle", "path"}}
+        for tag, attributes in said.found:
+            if tag in {"circle", "path"}:
+                drawn[attributes["class"]] += 1
+        assert drawn == {"worst": 2, "alarmed": 2, "alarm": 2}
+        left = next(float(str(a["x1"])) for tag, a in said.found if tag == "line" and a["class"] == "base")
+        limit = next(float(str(a["x1"])) for tag, a in said.found if tag == "line" and a["class"] == "limit")
+        places = [float(str(a["cx"])) for tag, a in said.found if tag == "circle"]
+        shares = [round((x - left) / (limit - left), 2) for x in places]
+        assert shares == [0.3, 0.9, 1.25, 1.25]  # of b, c, d (1.7) and e (no number): what is beyond stands at the edge
+        assert "20 seeds, 2 with a false alarm" in said.text("text")
+        assert "gates check d --seed 4 --subject mine --quick" in said.text("code")
+        cells = re.findall(r"<tr><th scope=\"row\">(\w)</th>(.*?)</tr>", text)
+        told = {name: re.findall(r"<td>(.*?)</td>", row) for name, row in cells}
+        # the exact 95% bound is 1 − 0.05^(1/n) without an alarm, 0.139 for n = 20
+        assert told["a"] == ["20", "20", "0", "0.14", "none", ""]
+        assert told["c"] == ["20", "20", "0", "0.14", "0.9", "kl: mine, some, seed 15"]
+        assert told["d"][2:] == ["2", "0.28", "1.7", "kl: mine, some, seed 3"]
+        assert told["e"][4] == "not finite"
+        assert "incomplete: 100 of 120" in said.text("summary")
+
+    def test_a_page_of_a_calibration_alone(self, calibrated: Path) -> None:
+        """It has no table of verdicts, no count of them, and every picture has a title and a description."""
+        page = Elements(render_html([calibrated, calibrated]))
+        names = [attributes.get("id") for _, attributes in page.found if attributes.get("id")]
+        assert len(names) == len(set(names))
+        for tag, attributes in page.found:
+            for name in str(attributes.get("aria-labelledby", "")).split() if tag in {"svg", "section"} else ():
+                assert name in names
+        assert [tag for tag, _ in page.found].count("desc") == 2
+        assert "counts" not in [attributes.get("class") for _, attributes in page.found]
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_colours_have_contrast(self, scheme: str) -> None:
@@ -284,6 +398,23 @@ class TestBrowser:
             assert all(names), role
         assert ("button", "FAIL 1 of 2") in [(role, name.strip()) for role, name in named]
 
+    def test_a_calibration_and_its_numbers(
+        self, chromium: Browser, files: list[Path], calibrated: Path, tmp_path: Path
+    ) -> None:
+        """A screen reader gets the picture as one image with name and description; Enter opens the table of numbers."""
+        page = self.page(chromium, [*files, calibrated], tmp_path)
+        nodes = page.send("Accessibility.getFullAXTree")["nodes"]
+        images = [node for node in nodes if not node["ignored"] and node["role"]["value"] == "image"]
+        assert len(images) == 2
+        for image in images:
+            assert "the table below has the numbers" in image["name"]["value"]
+        numbers = "document.querySelector('section[aria-labelledby=calibration-1] details')"
+        page.value(f"{numbers}.querySelector('summary').focus()")
+        page.press("Enter")
+        assert page.value(f"{numbers}.open")
+        assert page.value(f"{numbers}.querySelectorAll('tbody tr').length") == 5
+        assert self.wrong(page) == []
+
     def test_dark_and_light(self, chromium: Browser, files: list[Path], tmp_path: Path) -> None:
         """The page follows what the reader prefers."""
         ground = "getComputedStyle(document.body).backgroundColor"
@@ -302,21 +433,18 @@ class TestBrowser:
         page = self.page(chromium, [hostile], tmp_path)
         page.value("document.querySelector('td.fail button').click()")
         assert page.value("document.querySelectorAll('script').length") == 2
-        assert HOSTILE in page.value("document.getElementById('cases').textContent")
+        assert SEEN in page.value("document.getElementById('cases').textContent")
         assert not [event for event in page.events if event["method"] == "Page.javascriptDialogOpening"]
         assert self.wrong(page) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("form", "least"), [("html", 1e7), ("md", 1e4)])
-def test_a_hundred_thousand_verdicts(tmp_path: Path, form: str, least: float) -> None:
-    """With six pieces of evidence each, as in recorded runs: at most 10 s of processor time and 1 GiB of memory.
-
-    Processor time, for other programs may be running; it is that of the whole command, start included.
-    """
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a hundred thousand verdicts with six pieces of evidence each, as in recorded runs: 240 MB."""
+    folder = tmp_path_factory.mktemp("large")
     text = verdict("pass").model_dump(mode="json")
-    with (tmp_path / "large.jsonl").open("w") as file:
-        whole = write(tmp_path / "small.jsonl", [verdict()], complete=False, planned=100_000)
+    with (folder / "large.jsonl").open("w") as file:
+        whole = write(folder / "small.jsonl", [verdict()], complete=False, planned=100_000)
         file.write(whole.header.model_dump_json() + "\n")
         because = "one rounding of every operation, times the condition of the sum, as derived in the text " * 2
         for number in range(100_000):
@@ -329,14 +457,28 @@ def test_a_hundred_thousand_verdicts(tmp_path: Path, form: str, least: float) ->
             ]
             names = {"gate": f"family{gate % 10}.gate-{gate}", "subject": f"subject-{subject}", "case": f"case-{case}"}
             file.write(json.dumps({**text, **names, "evidence": items}) + "\n")
+    return folder / "large.jsonl"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("form", "least"),
+    [("text", 1e4), ("github", 1e4), ("md", 5e4), ("html", 1e7), ("junit", 5e7), ("json", 2e8), ("jsonl", 2e8)],
+)
+def test_a_hundred_thousand_verdicts(large: Path, tmp_path: Path, form: str, least: float) -> None:
+    """At most 10 s of processor time and 1 GiB of memory in every form.
+
+    Processor time, for other programs may be running; it is that of the whole command, start included.
+    """
     code = (
-        "import resource, sys\nfrom pathlib import Path\nfrom gates.report.files import render_files\n"
-        "text = render_files([Path(sys.argv[1])], sys.argv[2], None)\nused = resource.getrusage(resource.RUSAGE_SELF)\n"
-        "print(len(text), used.ru_utime + used.ru_stime, used.ru_maxrss * (1 if sys.platform == 'darwin' else 1024))\n"
+        "import resource, sys\nfrom gates import cli\ntry:\n    cli.main()\nexcept SystemExit as ended:\n"
+        "    assert not ended.code\nused = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "print(used.ru_utime + used.ru_stime, used.ru_maxrss * (1 if sys.platform == 'darwin' else 1024))\n"
     )
-    command = [sys.executable, "-c", code, str(tmp_path / "large.jsonl"), form]
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", code, "report", str(large), "--format", form, "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    size, seconds, memory = map(float, done.stdout.split())
-    assert size > least
+    seconds, memory = map(float, done.stdout.split())
+    assert out.stat().st_size > least
     assert seconds < 10.0
     assert memory < 2.0**30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ class TestMargins:
     )
     def test_without_a_share_the_effect_is_infinite(self, broken: VerdictRecord) -> None:
         """A crash, NaN and a lower bound have no share of a limit."""
-        items = [item.model_copy(update={"holds": False}) for item in broken.evidence]
+        items = [replace(item, holds=False) for item in broken.evidence]
         (found,) = margins([broken.model_copy(update={"evidence": items})], [], ["g.x"])
         assert found.effect == math.inf
 

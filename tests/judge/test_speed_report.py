@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ ROOFLINE = RooflineRecord(
 RIGHT = EvidenceRecord(
     quantity="error", observed=0.5, relation="<=", limit=1.0, because="derived", where="", role="claim", holds=True
 )
-WRONG = RIGHT.model_copy(update={"quantity": "k3 | inverted", "observed": float("inf"), "holds": False})
+WRONG = replace(RIGHT, quantity="k3 | inverted", observed=float("inf"), holds=False)
 
 
 def timed(**changes: Any) -> SpeedRecord:
