@@ -31,9 +31,10 @@ BUILDER_VERSION: Final = 1
 # F, the largest |log-softmax in float32 - in float64|:
 #   gain 2: 5.13, 4.55, 22 (11), 6e-6    gain 3: 4.45, 3.48, 21 (5), 1e-5     gain 4: 3.68, 2.59, 19 (7), 2e-5
 #   gain 5: 3.02, 1.98, 20 (9), 3e-5     gain 6: 2.44, 1.58, 21 (7), 3e-5
-DEFAULTS: Final[Mapping[str, int | float]] = {
+DEFAULTS: Final[Mapping[str, int | float | str]] = {
     "seed": 0,
     "bits": 32,
+    "dtype": "float32",
     "hidden": 32,
     "layers": 2,
     "heads": 4,
@@ -44,6 +45,8 @@ DEFAULTS: Final[Mapping[str, int | float]] = {
     "gain": 4.0,
 }
 
+DTYPES: Final = ("float32", "bfloat16", "float16")
+"""Of the weights, and so of all that a model computes, its logits among them."""
 
 FAMILY: Final = "qwen3"
 """The family of a spec that names none."""
@@ -65,6 +68,10 @@ def complete(spec: Mapping[str, Any]) -> dict[str, Any]:
     full = {"family": name, **{key: type(default)(spec.get(key, default)) for key, default in defaults.items()}}
     if full["bits"] not in {4, 32}:
         raise ValueError(f"bits is {full['bits']}, must be 32 (float32) or 4 (quantised)")
+    if full["dtype"] not in DTYPES:
+        raise ValueError(f"dtype is {full['dtype']!r}, must be one of {list(DTYPES)}")
+    if full["bits"] == 4 and full["dtype"] != DTYPES[0]:
+        raise ValueError(f"dtype is {full['dtype']!r}, must be 'float32' with 4 bits")
     if full["heads"] % full["kv_heads"]:
         raise ValueError(f"heads is {full['heads']}, must be a multiple of kv_heads = {full['kv_heads']}")
     if full["vocab"] < tiny_tokenizer.SMALLEST:
@@ -82,8 +89,9 @@ def complete(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _key(full: Mapping[str, Any]) -> str:
-    """The folder's name. Qwen3's leaves the family out: it is older than the others, and its folders keep their names."""
-    named = {key: value for key, value in full.items() if key != "family" or value != FAMILY}
+    """The folder's name. It leaves out Qwen3 and float32, which are older than their keys: those folders keep their names."""
+    older = {"family": FAMILY, "dtype": DTYPES[0]}
+    named = {key: value for key, value in full.items() if older.get(key) != value}
     recipe = json.dumps({"version": BUILDER_VERSION, **named}, sort_keys=True)
     return hashlib.sha256(recipe.encode()).hexdigest()[:32]
 
@@ -151,7 +159,19 @@ def _weights(full: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 def _config(full: Mapping[str, Any]) -> dict[str, Any]:
     family = tiny_families.FAMILIES[full["family"]]
-    return {"architectures": [family.architecture], "model_type": full["family"], **family.config(full)}
+    own = {**family.config(full), "torch_dtype": full["dtype"]}
+    return {"architectures": [family.architecture], "model_type": full["family"], **own}
+
+
+def _save(weights: Mapping[str, np.ndarray], dtype: str, path: Path) -> None:
+    """Write float32 weights in a dtype, rounded to the nearest, to even between two."""
+    if dtype == DTYPES[0]:
+        save_file(dict(weights), path, metadata={"format": "mlx"})
+        return
+    import mlx.core as mx  # noqa: PLC0415 - NumPy has no bfloat16
+
+    rounded = {name: mx.array(values).astype(getattr(mx, dtype)) for name, values in weights.items()}
+    mx.save_safetensors(str(path), rounded, {"format": "mlx"})
 
 
 def _quantise(folder: Path, full: Mapping[str, Any], config: dict[str, Any]) -> dict[str, Any]:
@@ -186,7 +206,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def _write(full: Mapping[str, Any], folder: Path) -> None:
     config = _config(full)
-    save_file(_weights(full), folder / "model.safetensors", metadata={"format": "mlx"})
+    _save(_weights(full), full["dtype"], folder / "model.safetensors")
     _write_json(folder / "config.json", config)
     if full["bits"] == 4:
         config = _quantise(folder, full, config)

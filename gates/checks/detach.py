@@ -10,6 +10,7 @@ import numpy as np
 
 from gates import cases
 from gates.checks import gradient, loss_cases, loss_laws
+from gates.checks.loss_ops import LOSS_CONSTANTS
 from gates.checks.ops import LOSS_FROM_LOGITS, POLICY_LOSS, UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
@@ -51,6 +52,70 @@ def _cases() -> Iterator[Case]:
 def old_is_a_constant(t: Trial) -> Iterator[Evidence]:
     """Compare `old` left to the subject with `old` given as numbers; another policy's numbers must differ."""
     yield from loss_laws.hold(t)
+
+
+TOKEN = {"correction_level": "token", "correction_low": 0.5, "correction_high": 1.5}
+ROW = {"correction_level": "seq_sum", "correction_low": 0.3, "correction_high": 2.0}
+HELD: dict[str, dict[str, Any]] = {
+    "grpo-tis": {"algorithm": "grpo", "correction": "tis", **TOKEN},
+    "grpo-mis-sequence": {"algorithm": "grpo", "correction": "mis", **ROW},
+    "dapo-kl-of-token": {"algorithm": "dapo", "correction": "tis", "kl_ratio": "token", **TOKEN},
+    "gspo-kl-of-sequence": {"algorithm": "gspo", "correction": "tis", "kl_ratio": "sequence", **ROW},
+    "cispo": {"algorithm": "cispo", "correction": "tis", **TOKEN},
+    "sapo-k2": {"algorithm": "sapo", "kl_estimator": "k2"},
+    "gmpo": {"algorithm": "gmpo"},
+    "on-policy-tis": {"algorithm": "grpo", "correction": "tis", "on_policy": True, **TOKEN},
+    "on-policy-mis-sequence": {"algorithm": "dapo", "correction": "mis", "on_policy": True, **ROW},
+}
+
+
+def _held(rng: np.random.Generator, name: str) -> dict[str, Any]:
+    changes = {"beta": 0.3, **HELD[name]}
+    on_policy = changes.pop("on_policy", False)
+    inputs = cases.loss_inputs(rng, rows=12, spread=0.02 if changes["algorithm"] == "gspo" else 0.3)
+    near = inputs["policy"] if on_policy else inputs["old"]
+    sampling = (near + rng.normal(0.0, 0.12, near.shape)).astype(np.float32)
+    return {**inputs, **({"old": None} if on_policy else {}), "sampling": sampling, **changes}
+
+
+@gate(
+    "loss.constants-get-no-gradient",
+    name="policy_loss[constants]",
+    question="Do old, reference and sampling log-probs get no gradient, and off-policy weights none through the policy?",
+    why="A reference or a weight that keeps its graph pulls on the policy by itself; the loss's value is right all the while.",
+    ops=(LOSS_CONSTANTS,),
+    cases=tuple(Case(name, partial(_held, name=name), quick=True, conventions={"dtype": "float32"}) for name in HELD),
+    bounds={
+        "elements of old with a gradient": Bound("exact", "the old policy is a constant", 0),
+        "elements of the reference with a gradient": Bound("exact", "the reference is a constant", 0),
+        "elements of the sampler's log-probs with a gradient": Bound("exact", "weights are constants", 0),
+        "on-policy gradient in 2u·S": Bound(
+            "derived", "one number by definition, and each errs by k·2u·S, k = 4; S the largest element", 8.0
+        ),
+    },
+)
+def constants_get_no_gradient(t: Trial) -> Iterator[Evidence]:
+    """Differentiate in every input; without old, the gradient is that of old given as the policy's numbers."""
+    x = dict(t.inputs)
+    got = t.got(LOSS_CONSTANTS, **x)
+    gradient = np.asarray(got["gradient"])
+    yield t.signal("largest |∂loss/∂policy|", float(np.abs(gradient).max()), ">", 1e-3)
+    for name, words in (
+        ("old", "old"),
+        ("reference", "the reference"),
+        ("sampling", "the sampler's log-probs"),
+    ):
+        slope = np.asarray(got[f"{name}_gradient"])
+        yield t.number(f"elements of {words} with a gradient", int(np.sum(slope != 0)), "<=")  # NaN is not 0
+    shifted = {**x, "reference": (x["reference"] + np.float32(0.25)).astype(np.float32)}
+    moved = float(np.abs(np.asarray(t.got(LOSS_CONSTANTS, **shifted)["gradient"]) - gradient).max())
+    yield t.control(
+        "change of the gradient by another reference", moved, ">", 1e-4, "a reference that is not read has none"
+    )
+    if x["old"] is None:
+        wanted = np.asarray(t.got(LOSS_CONSTANTS, **{**x, "old": x["policy"].copy()})["gradient"])
+        scale = 2 * UNIT["float32"] * float(np.abs(wanted).max())
+        yield t.within("on-policy gradient in 2u·S", gradient, wanted, scale=scale)
 
 
 def _poisoned(rng: np.random.Generator, temperature: float, beta: float) -> dict[str, Any]:

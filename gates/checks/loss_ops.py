@@ -62,6 +62,27 @@ LOSS_WITH_OPTIONS = Op(
     source="TIS and MIS: Yao et al. 2025; top-entropy mask: arXiv 2506.01939; TRL for the denominators",
     formula="l·w·e + β·KL aggregated as the algorithm says − c·Σ H e / Σ e, e = [H ≥ quantile_{1−ρ} of the step]",
 )
+LOSS_CONSTANTS = Op(
+    name="loss_constants",
+    outputs={
+        "loss": Output(kind="scalar"),
+        "gradient": Output(like="policy"),
+        "old_gradient": Output(like="policy"),
+        "reference_gradient": Output(like="policy"),
+        "sampling_gradient": Output(like="policy"),
+    },
+    inputs={
+        name: words
+        for name, words in LOSS_WITH_OPTIONS.inputs.items()
+        if name not in {"entropy", "parts", "entropy_share", "entropy_bonus", "algorithm"}
+    }
+    | {
+        "old": "behaviour log-probs of the same shape, or None: on-policy, and weights are those of the policy itself",
+        "algorithm": "any policy loss",
+    },
+    source="PPO, arXiv 1707.06347: the old policy is a constant; so are a reference and the weights of Yao et al. 2025",
+    formula="`gradient` ∂loss/∂policy; `old_gradient`, `reference_gradient`, `sampling_gradient` in the other log-probs",
+)
 KEEP_GROUPS = Op(
     name="keep_groups",
     outputs={"keep": Output(kind="b", ndim=1)},

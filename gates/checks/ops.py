@@ -336,7 +336,11 @@ ROLLOUT = Op(
 TOKEN_LOGITS = Op(
     name="token_logits",
     outputs={"logits": Output(kind="f", ndim=3)},
-    inputs={**MODEL_INPUTS, **BATCH_INPUTS, "dtype": '"float32" or "float64": in which the forward runs'},
+    inputs={
+        **MODEL_INPUTS,
+        **BATCH_INPUTS,
+        "dtype": '"float32": the model as it is, its logits as float32; "float64": all of it in float64',
+    },
     source="one full forward of prompt and completion",
 )
 COMPLETION_LOGPROBS = Op(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.checks import rollout_draws, rollout_paths, rollout_quantised, rollout_updates, runs
+from gates.checks import rollout_draws, rollout_paths, rollout_quantised, rollout_settings, rollout_updates, runs
 from gates.checks.equivalence import Comparison
 from gates.checks.ops import ROLLOUT, TOKEN_LOGITS
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
@@ -19,6 +19,7 @@ TOPICS = (
     rollout_draws,
     rollout_updates,
     rollout_quantised,
+    rollout_settings,
 )  # their gates are registered by importing them
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from gates.checks import runs
-from gates.checks.ops import COMPLETION_ENTROPIES, COMPLETION_LOGPROBS, ROLLOUT, TOKEN_LOGITS
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.checks.logprobs import rounded
+from gates.checks.ops import COMPLETION_ENTROPIES, COMPLETION_LOGPROBS, ROLLOUT, TOKEN_LOGITS, UNIT
+from gates.model import Array, Bound, Case, Evidence, Probe, Recipe, Trial
 from gates.registry import gate
 from reference.oracle import logprobs
 
@@ -102,3 +103,67 @@ def entropies_match_logits(t: Trial) -> Iterator[Evidence]:
     yield t.signal("mean entropy", float(want[t.facts["inside"]].mean()), ">=", 0.5)
     got = t.got(COMPLETION_ENTROPIES, **_batch(t))["entropies"]
     yield t.within("entropies", got, _table(t, want))
+
+
+UPCAST = (
+    "k·2u·S, k = 4, u of float32, S = |x_id − M|/τ + max(1, log Σ exp((x − M)/τ)): a logit in half precision is a float32 "
+    "number as it stands, so what follows it owes no more than for float32 logits"
+)
+UPCAST_ENTROPY = "k·2u·S, k = 4, u of float32, S = max(1, H), as for float32 logits"
+EXACT = 0.75  # a temperature that every dtype holds
+
+
+def _half(rng: np.random.Generator, dtype: str, temperature: float) -> dict[str, Any]:
+    lengths = np.array([12, 7, 10, 3, 12, 5], np.int64)
+    tokens = rng.integers(3, 272, (len(lengths), 12)).astype(np.int32)
+    return {
+        "model": Recipe("model", {"seed": 11, "vocab": 272, "dtype": dtype}),
+        "prompt_tokens": [rng.integers(3, 272, int(n)).astype(np.int32) for n in rng.integers(4, 14, len(lengths))],
+        "tokens": tokens,
+        "lengths": lengths,
+        "adapter": ADAPTER,
+        "temperature": temperature,
+        "dtype": dtype,
+    }
+
+
+@gate(
+    "scoring.half-logits.upcast",
+    name="completion_logprobs[half precision]",
+    question="Of a model in bfloat16 or float16, are log-probs and entropies those of its own logits, in float32?",
+    why="A log-softmax in the logits' dtype is off by percents: the ratio of a fresh batch scatters, and the clip acts on noise.",
+    ops=(TOKEN_LOGITS, COMPLETION_LOGPROBS, COMPLETION_ENTROPIES),
+    cases=(
+        Case("bfloat16", partial(_half, dtype="bfloat16", temperature=1.0), quick=True),
+        Case("bfloat16-tempered", partial(_half, dtype="bfloat16", temperature=EXACT), quick=True),
+        Case("float16", partial(_half, dtype="float16", temperature=1.0), quick=True),
+    ),
+    bounds={
+        "log-prob error in 2u·S": Bound("derived", UPCAST, 4.0),
+        "entropy error in 2u·S": Bound("derived", UPCAST_ENTROPY, 4.0),
+        "log-probs that are not float32": Bound("exact", "the result of half logits is float32", 0),
+    },
+    probes=(Probe("completion_logprobs", ("logprobs",)), Probe("completion_entropies", ("entropies",))),
+)
+def half_logits_upcast(t: Trial) -> Iterator[Evidence]:
+    """Work both out in float64 from the logits that the model gave in its own dtype, adapters on."""
+    x = t.inputs
+    dtype, temperature, tokens = x["dtype"], x["temperature"], x["tokens"]
+    inside = np.arange(tokens.shape[1]) < x["lengths"][:, None]
+    batch = {name: x[name] for name in ("model", "prompt_tokens", "tokens", "lengths", "adapter")}
+    logits = np.asarray(t.got(TOKEN_LOGITS, **batch, dtype="float32")["logits"])[inside]
+    ids = tokens[inside]
+    if "path" not in x["model"].spec:  # what --model names may be of another dtype
+        yield t.signal(f"logits that are no {dtype}", int(np.sum(rounded(logits, dtype) != logits)), "<=", 0)
+    want = logprobs.selective_log_softmax(logits, ids, temperature=temperature)
+    scale = 2 * UNIT["float32"] * logprobs.logprob_scale(logits, ids, temperature=temperature)
+    lost = np.abs(rounded(want, dtype).astype(np.float64) - want) / scale
+    yield t.signal(f"error of the definition rounded to {dtype} in 2u·S", float(lost.max()), ">=", 100.0)
+    got = np.asarray(t.got(COMPLETION_LOGPROBS, **batch, temperature=temperature, adapters_on=True)["logprobs"])
+    yield t.number("log-probs that are not float32", int(got.dtype != np.float32), "<=", where=str(got.dtype))
+    yield t.within("log-prob error in 2u·S", got[inside], want, scale=scale)
+    entropy = logprobs.entropy(logits, temperature=temperature)
+    found = np.asarray(t.got(COMPLETION_ENTROPIES, **batch, temperature=temperature)["entropies"])
+    yield t.within(
+        "entropy error in 2u·S", found[inside], entropy, scale=2 * UNIT["float32"] * np.maximum(1.0, entropy)
+    )

@@ -45,6 +45,17 @@ in_numpy(
     caught_by=("advantages.unscored-rewards",),
 )
 in_numpy(
+    "advantages.partial-groups-by-stride",
+    "group_advantages",
+    "regrouped_by_stride",
+    mistake="rows that failed are dropped, and the rest is cut into groups of the configured size",
+    arises="a rollout that keeps the survivors of a group, and a normalisation that counts in strides of n_samples",
+    source="areal-project/AReaL#1419: partial groups shift every later group",
+    theme="advantages",
+    symptom="After each failed sample all later answers of the batch are compared with another prompt's; reward is noisy, then flat.",
+    caught_by=("advantages.unscored-rewards",),
+)
+in_numpy(
     "advantages.ddof-always-0",
     "scale_divisor",
     "always_ddof_0",

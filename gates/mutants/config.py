@@ -33,6 +33,17 @@ in_trainer(
     caught_by=("trainer.no-spikes",),
 )
 in_trainer(
+    "config.old-of-the-base-now-and-then",
+    "loop:old_logprobs",
+    "config:base_now_and_then",
+    mistake="the old log-probs of every 19th batch are the base's: the adapters are still off",
+    arises="a reference pass that raised, or returned early, between switching the adapters off and on",
+    source="Alibaba-Quark/SSP#13: old log-probs of other weights",
+    theme="ratio and rollout",
+    symptom="The KL to the old policy jumps by orders of magnitude at one step and is back at the next; the reward hardly moves.",
+    caught_by=("trainer.no-spikes",),
+)
+in_trainer(
     "config.scored-at-one",
     "logprobs:scored",
     "config:untempered",

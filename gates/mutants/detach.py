@@ -22,3 +22,33 @@ in_trainer(
     symptom="Learning is slow and noisy: each token is credited for its neighbour, most visibly for the first one of a completion.",
     caught_by=("loss.prompt-does-not-matter",),
 )
+in_trainer(
+    "detach.reference-keeps-its-graph",
+    "algorithms.kl:token_kl",
+    "detach:live_reference",
+    mistake="the reference's log-probs keep their graph, so the KL pulls on the reference too",
+    arises="a reference pass inside the loss, with weights that it shares with the policy",
+    theme="KL",
+    symptom="The KL has its usual value and falls more slowly, or not at all: half of its pull goes into the reference.",
+    caught_by=("loss.constants-get-no-gradient",),
+)
+in_trainer(
+    "detach.given-old-keeps-its-graph",
+    "algorithms.ratio:token",
+    "detach:live_given_old",
+    mistake="old log-probs that are given keep their graph",
+    arises="old log-probs computed in the pass of the loss, and never detached",
+    theme="lost gradients",
+    symptom="The loss has its usual value; where old shares weights with the policy, its gradient cancels the policy's.",
+    caught_by=("loss.constants-get-no-gradient",),
+)
+in_trainer(
+    "detach.weights-keep-their-graph",
+    "algorithms.corrections:weights",
+    "detach:live_weights",
+    mistake="off-policy weights keep their graph, on-policy that of the policy itself",
+    arises="weights from the log-probs of the loss's own forward pass where there are no old ones",
+    theme="lost gradients",
+    symptom="Nothing while the sampler agrees; with a mismatch tokens are pushed for their weight, not for their advantage, and reward is noisy.",
+    caught_by=("loss.constants-get-no-gradient",),
+)

@@ -134,6 +134,20 @@ in_numpy(
     caught_by=("loss.dapo.matches-definition", "loss.cispo.matches-definition"),
 )
 in_numpy(
+    "loss.dapo-counts-dropped-rows",
+    "numpy_loss:_block_mean",
+    "loss:dropped_rows_count",
+    mistake="rows that the mask leaves out whole, as truncated ones, still count in the denominator",
+    arises="tokens counted when they are generated, and masked afterwards",
+    source=(
+        "huggingface/trl#6369: denominator ignores mask_truncated_completions; huggingface/trl#6439: truncated tokens "
+        "counted in the denominator"
+    ),
+    theme="normalisation",
+    symptom="The more completions are cut off, the smaller the step; it looks like a learning rate that falls with length.",
+    caught_by=("loss.dapo.matches-definition", "loss.cispo.matches-definition"),
+)
+in_numpy(
     "loss.dapo-window-forgotten",
     "numpy_loss:policy_loss",
     "loss:window_forgotten",

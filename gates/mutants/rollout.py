@@ -203,3 +203,23 @@ _in_rollout(
     symptom="Samples are worse than the model; the ratio of sampler and trainer scatters, most in long answers.",
     caught_by=("rollout.quantised.within-ratio",),
 )
+
+for _setting, _words, _seen in (
+    ("temperature", "the temperature", ""),
+    ("top_k", "top-k", "huggingface/AnyLanguageModel#165: topK hardcoded, options never read"),
+    ("top_p", "top-p", "huggingface/AnyLanguageModel#165: topP hardcoded, options never read"),
+    ("min_p", "min-p", "lablup/mlxcel#1391: min-p silently inert"),
+    ("xtc", "XTC", ""),
+    ("penalty", "the repetition penalty", "waybarrios/vllm-mlx#258: repetition penalty ignored by one path"),
+):
+    _in_rollout(
+        f"{_setting.replace('_', '-')}-inert",
+        "sampler:keywords",
+        f"{_setting}_inert",
+        mistake=f"the fast sampler is never told {_words}",
+        arises="a list of keywords that was written before the setting",
+        source=_seen,
+        theme="configuration",
+        symptom="A sweep over the setting is flat: samples, lengths and rewards are those without it.",
+        caught_by=("rollout.settings-act",),
+    )

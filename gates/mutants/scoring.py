@@ -37,3 +37,17 @@ in_trainer(
     symptom="The entropy curve is that of another temperature: it looks healthy while what is sampled has collapsed.",
     caught_by=("scoring.entropies.match-logits",),
 )
+in_trainer(
+    "scoring.half-logits-not-upcast",
+    "logprobs:_head_scores",
+    "scoring:without_upcast",
+    mistake="the log-softmax of a bfloat16 model's logits is taken in bfloat16",
+    arises="log_softmax(logits) where a float32 model was tested",
+    source=(
+        "huggingface/trl#7084: selective log-softmax skips float32 upcast; genlm/genlm-backend#66: log-softmax in the "
+        "logits' half precision"
+    ),
+    theme="precision",
+    symptom="With a model in half precision the ratio of a fresh batch scatters by some percent; float32 models are fine.",
+    caught_by=("scoring.half-logits.upcast",),
+)

@@ -41,6 +41,7 @@ TRAINER = (
     "policy_loss_in_parts",
     "rewarded_loss",
     "loss_with_options",
+    "loss_constants",
     "keep_groups",
     "overlong_penalty",
     "importance_ratio",

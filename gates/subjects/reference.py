@@ -15,6 +15,7 @@ from mlx import optimizers
 from mlx.utils import tree_flatten
 
 from gates.subjects import (
+    reference_constants,
     reference_loss,
     reference_preference,
     reference_rollout,
@@ -165,6 +166,7 @@ def model_hash(*, model: Spec) -> dict[str, Any]:
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "model_hash": model_hash,
     **reference_loss.OPS,
+    **reference_constants.OPS,
     **reference_preference.OPS,
     **reference_terms.OPS,
     "rollout": rollout,

@@ -130,6 +130,15 @@ class TestRobustZ:
         assert config.robust_z(values)[-1] == pytest.approx(30 / (1.4826 * 2))
         assert config.robust_z(values)[0] == pytest.approx(-3 / (1.4826 * 2))
 
+    def test_the_limit_is_that_of_normal_values(self) -> None:
+        """Of 200,000 runs of normal values, some 20 pass the limit: 4 standard deviations of a count of 20 either way."""
+        values = np.random.default_rng(0).normal(size=(200_000, config.LENGTH))
+        largest = [config.robust_z(run).max() for run in values[:200]]
+        off = values - np.median(values, axis=1, keepdims=True)
+        scores = (off / (1.4826 * np.median(np.abs(off), axis=1, keepdims=True))).max(axis=1)
+        assert scores[:200].tolist() == pytest.approx(largest)
+        assert 2 <= np.sum(scores > config.SPIKE) <= 38
+
     def test_sections_are_merged(self) -> None:
         """A change keeps the other keys of its section and the other sections."""
         merged = config._merged({"loop": {"steps": 3, "iterations": 2}, "data": {"seed": 1}}, {"loop": {"steps": 2}})

@@ -36,6 +36,25 @@ class TestBuild:
         assert all(hash_.strip() for hash_ in hashes)
         assert [path.suffix for path in sorted((tmp_path / "one" / "models").iterdir())] == ["", ".lock"]
 
+    @pytest.mark.parametrize(("dtype", "kept", "least"), [("bfloat16", 8, -125), ("float16", 11, -13)])
+    def test_half_weights_are_rounded_ones(self, dtype: str, kept: int, least: int) -> None:
+        """Each weight is the float32 one, cut to the dtype's significant bits by ties to even; the configuration says which."""
+        whole = load_file(tiny.build({"seed": 3}) / "model.safetensors")
+        folder = tiny.build({"seed": 3, "dtype": dtype})
+        found = mx.load(str(folder / "model.safetensors"))
+        assert isinstance(found, dict)
+        assert {str(x.dtype) for x in found.values()} == {f"mlx.core.{dtype}"}
+        for name, x in whole.items():
+            exponent = np.maximum(np.frexp(x.astype(np.float64))[1], least)  # below it, units no longer shrink
+            unit = np.ldexp(1.0, exponent - kept)
+            assert np.array_equal(np.array(found[name].astype(mx.float32)), np.rint(x / unit) * unit), name
+        assert json.loads((folder / "config.json").read_text())["torch_dtype"] == dtype
+        assert mlx_lm.load(str(folder))[0].parameters()["lm_head"]["weight"].dtype == getattr(mx, dtype)
+
+    def test_a_float32_folder_keeps_its_name(self) -> None:
+        """The dtype that was the only one is no part of the key: a cache from before is not built again."""
+        assert tiny.build({"dtype": "float32"}) == tiny.build({})
+
     def test_a_failed_build_leaves_no_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """An exception in the middle of a build leaves neither the model nor the half of it."""
         monkeypatch.setenv("GATES_CACHE_DIR", str(tmp_path))
@@ -69,10 +88,12 @@ class TestBuild:
             ({"bits": 8}, "bits is 8"),
             ({"vocab": 100}, "vocab is 100"),
             ({"kv_heads": 3}, "kv_heads"),
+            ({"dtype": "float64"}, "dtype is 'float64'"),
+            ({"dtype": "bfloat16", "bits": 4}, "with 4 bits"),
         ],
-        ids=["unknown-key", "bits", "vocab", "heads"],
+        ids=["unknown-key", "bits", "vocab", "heads", "dtype", "dtype-of-4-bits"],
     )
-    def test_an_impossible_spec_is_an_error(self, spec: dict[str, int], message: str) -> None:
+    def test_an_impossible_spec_is_an_error(self, spec: dict[str, int | str], message: str) -> None:
         """The message names the key and the value."""
         with pytest.raises(ValueError, match=message):
             tiny.build(spec)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
 from mlx.utils import tree_map
+
+from reference.trainer import lora
 
 Fn = Callable[..., Any]
 
@@ -28,6 +31,17 @@ def scaled_now_and_then(original: Fn) -> Fn:
     def mistaken(*arguments: Any) -> Any:
         value, gradient = original(*arguments)
         return value, tree_map(lambda x: x * 1024, gradient) if next(calls) % 13 == 0 else gradient
+
+    return mistaken
+
+
+def base_now_and_then(original: Fn) -> Fn:
+    """Take the old log-probs of every 19th batch with the adapters still off, as a reference pass had left them."""
+    calls = count(1)
+
+    def mistaken(model: Any, *arguments: Any, **options: Any) -> Any:
+        with lora.adapters_off(model) if next(calls) % 19 == 0 else nullcontext():
+            return original(model, *arguments, **options)
 
     return mistaken
 

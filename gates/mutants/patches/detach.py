@@ -32,3 +32,44 @@ def last_prompt_token_too(original: Fn) -> Fn:
         return slots._replace(source=mx.where(slots.mask, mx.maximum(slots.source - 1, 0), slots.source))
 
     return mistaken
+
+
+def _alive(value: Any, live: Any) -> Any:
+    """Return a value with the gradient of `live`, and its own."""
+    import mlx.core as mx  # noqa: PLC0415  as above
+
+    return value + (live - mx.stop_gradient(live))
+
+
+def live_reference(original: Fn) -> Fn:
+    """Keep the reference's graph in the KL: its value, and ∂k3/∂reference besides."""
+    import mlx.core as mx  # noqa: PLC0415  as above
+
+    def mistaken(policy: Any, reference: Any, *estimator: Any) -> Any:
+        d = reference - mx.stop_gradient(policy)
+        return _alive(original(policy, reference, *estimator), mx.exp(d) - d)
+
+    return mistaken
+
+
+def live_given_old(original: Fn) -> Fn:
+    """Keep the graph of old log-probs that are given."""
+
+    def mistaken(policy: Any, old: Any) -> Any:
+        pair = original(policy, old)
+        return pair if old is None else pair._replace(high=_alive(pair.high, -old))
+
+    return mistaken
+
+
+def live_weights(original: Fn) -> Fn:
+    """Keep the graph of the log-probs in the off-policy weights, on-policy that of the policy itself."""
+    import mlx.core as mx  # noqa: PLC0415  as above
+
+    def mistaken(old: Any, sampling: Any, mask: Any, *, level: str, **bounds: Any) -> Any:
+        weights = original(old, sampling, mask, level=level, **bounds)
+        delta = mx.where(mask, old - mx.where(mx.isnan(sampling), old, sampling), 0.0)
+        own = delta if level == "token" else delta.sum(axis=1, keepdims=True)
+        return _alive(weights, mx.stop_gradient(weights) * own)
+
+    return mistaken

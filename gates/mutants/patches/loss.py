@@ -25,6 +25,16 @@ def denominators_swapped(original: Fn) -> Fn:
     return mistaken
 
 
+def dropped_rows_count(original: Fn) -> Fn:
+    """Count the whole width of a row that the mask leaves out, in DAPO's and CISPO's denominators."""
+
+    def mistaken(mask: Any, name: str, sizes: Any) -> Any:
+        counted = np.where(mask.any(axis=1, keepdims=True), mask, True) if name == "group_size" else mask
+        return original(counted, name, sizes)
+
+    return mistaken
+
+
 def window_forgotten(original: Fn) -> Fn:
     """Divide by the window's own tokens."""
 

@@ -227,3 +227,16 @@ def padded_mean(original: Fn) -> Fn:
         return original(policy, old, np.ones_like(valid), *rest)
 
     return mistaken
+
+
+def regrouped_by_stride(original: Fn) -> Fn:
+    """Drop the rows that were not scored, and cut what is left into groups of the configured size."""
+
+    def mistaken(rewards: Any, group_size: int, **choice: Any) -> Any:
+        kept = ~np.isnan(rewards)
+        found = np.zeros_like(rewards)
+        missing = np.full(int((~kept).sum()), np.nan, rewards.dtype)
+        found[kept] = original(np.concatenate([rewards[kept], missing]), group_size, **choice)[: int(kept.sum())]
+        return found
+
+    return mistaken

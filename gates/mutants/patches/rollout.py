@@ -111,3 +111,16 @@ def more_noise(original: Fn) -> Fn:
         return original(prefilled, 2 if bits else bits)
 
     return mistaken
+
+
+def _inert(**off: float) -> Callable[[Fn], Fn]:
+    """Return a patch that reads a setting and passes on the value at which it does nothing."""
+    return lambda original: lambda settings: original(settings) | off
+
+
+temperature_inert = _inert(temperature=1.0)
+top_k_inert = _inert(top_k=0)
+top_p_inert = _inert(top_p=1.0)
+min_p_inert = _inert(min_p=0.0)
+xtc_inert = _inert(xtc_probability=0.0)
+penalty_inert = _inert(repetition_penalty=1.0)

@@ -7,6 +7,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from reference.trainer import heads, logprobs
+
 Fn = Callable[..., Any]
 
 
@@ -39,3 +41,15 @@ def column_by_column(original: Fn) -> Fn:
 def untempered_entropy(original: Fn) -> Fn:
     """Forget the temperature."""
     return lambda logits, temperature: original(logits, temperature / temperature)
+
+
+def without_upcast(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+    """Take the log-softmax in the dtype that the logits came in."""
+
+    def mistaken(model: Any, states: Any, ids: Any, temperature: float, *, entropy: bool) -> Any:
+        logits = heads.logits(model, states[None])[0]
+        values = logprobs.token_logprobs(logits, ids, temperature)
+        found = values, logprobs.token_entropy(logits, temperature) if entropy else values
+        return tuple(x.astype(mx.float32) for x in found)
+
+    return mistaken
