@@ -56,6 +56,7 @@ report: setup ## render the reports, tables and pictures again from the recorded
 record: setup .gates/versus/ready ## check, judge the peers, prove in full, time, calibrate, and record it all on purpose
 	@$(BIN)/python .ci/kernel_proofs.py
 	@$(BIN)/python .ci/resume_proof.py
+	@nice $(BIN)/python .ci/judge_proofs.py
 	@$(BIN)/gates check --full --record
 	@$(BIN)/gates peers sync mlxrl
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded

@@ -10,6 +10,7 @@ from pathlib import Path
 from gates import calibration, calibration_limits, calibration_renewal
 from gates.calibration import Clock, Progress
 from gates.calibration_file import Appender, resumed
+from gates.engines.interface import Engine
 from gates.model import STATUSES, Gate, Verdict
 from gates.report.calibration import flaky, rates, reproduces
 from gates.report.jsonl import Results, read
@@ -30,6 +31,7 @@ class Request:
     header: HeaderRecord
     write_limits: bool
     proofs: Path
+    engine: Engine | None = None  # None: this machine's workers
 
 
 def conduct(request: Request, path: Path, *, as_json: bool) -> int:
@@ -70,8 +72,9 @@ def _judge(request: Request, writer: Appender, before: Results, *, quiet: bool) 
             elif not bar.live and not quiet:
                 bar.say(f"{words}: {progress.verdicts} of {left} verdicts")
 
+        log, done = calibration.Log(writer, before), calibration.judged(before.blocks)
         args = (request.cells, request.seeds, request.block, request.options)
-        calibration.calibrate(*args, writer, before, tell)
+        calibration.calibrate(*args, log, done, tell, request.engine)
 
 
 def _limits(request: Request, results: Results) -> list[str]:

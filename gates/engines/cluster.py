@@ -10,13 +10,14 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gates.engines import node
 from gates.engines.units import Unit, read_judged
 from gates.model import ConfigurationError, Verdict
 from gates.registry import Registry
-from gates.runner import Job, Judged, Options, case_seed
+from gates.runner import Job, Judged, Options, seed_of
 
 ATTEMPTS = 5  # that a unit is sent: a cluster that loses its node five times is not the subject's fault, nor ours
 AHEAD = 2  # units waiting for each processor of the cluster, so that none waits for the driver
@@ -87,7 +88,7 @@ class ClusterExecutor:
             while self._waiting and len(self._running) < room:
                 job, before = self._waiting.popleft()
                 if missing := _unmet(needs(job), nodes):
-                    yield Judged(_unplaced(job, self._options, missing))
+                    yield Judged(_unplaced(job, self._options, missing), seed=job.seed)
                 else:
                     self._send(job, before)
             if self._running:
@@ -121,7 +122,7 @@ class ClusterExecutor:
             if missing := _unmet(needs(job), nodes):
                 del self._running[reference]
                 self._cluster.ray.cancel(reference, force=True)
-                yield Judged(_unplaced(job, self._options, missing))
+                yield Judged(_unplaced(job, self._options, missing), seed=job.seed)
 
     def _collect(self, reference: Any) -> Iterator[Judged]:
         job, before = self._running.pop(reference)
@@ -132,11 +133,11 @@ class ClusterExecutor:
                 self._cluster.again += 1
                 self._waiting.appendleft((job, before + 1))
                 return
-            yield Judged(_lost(job, self._options, error))
+            yield Judged(_lost(job, self._options, error), seed=job.seed)
             return
         if "refused" in answer:
             raise ConfigurationError(f"--engine ray: {answer['refused']}")
-        yield read_judged(answer["judged"])
+        yield replace(read_judged(answer["judged"]), seed=job.seed)
 
 
 def needs(job: Job) -> dict[str, float]:
@@ -155,12 +156,12 @@ def _unmet(wants: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> 
 
 def _unplaced(job: Job, options: Options, missing: str) -> Verdict:
     reason = f"no node of the cluster has {missing}; add one that does (ray start --resources)"
-    seed = case_seed(job.gate, job.case, options.seed)
+    seed = seed_of(job, options)
     return Verdict(job.gate.id, job.subject.name, job.case.name, seed, "skipped", "absent", reason)
 
 
 def _lost(job: Job, options: Options, error: BaseException) -> Verdict:
     what = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
     reason = f"the cluster lost this cell {ATTEMPTS} times, the last by {what}"
-    seed = case_seed(job.gate, job.case, options.seed)
+    seed = seed_of(job, options)
     return Verdict(job.gate.id, job.subject.name, job.case.name, seed, "error", "engine", reason)

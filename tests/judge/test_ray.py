@@ -168,6 +168,7 @@ class TestCluster:
         writer = Writer(tmp_path / "r.jsonl")
         writer.write(head)
         (tmp_path / "wait").touch()
+        nodes = len(cluster.nodes())
 
         def lose(verdict: Any) -> None:
             both = len(set((tmp_path / "judges").read_text().split())) > 1
@@ -185,7 +186,9 @@ class TestCluster:
         assert sorted((v.gate, v.subject, v.case) for v in found.verdicts) == sorted(map(cell, jobs))
         assert tally.counts == {"unsupported": len(jobs)}
         assert cluster.again >= 1
-        sys.stdout.write(json.dumps({"cells": len(jobs), "again": cluster.again, **tally.counts}) + "\n")
+        sys.stdout.write(
+            json.dumps({"cells": len(jobs), "again": cluster.again, "nodes": nodes, **tally.counts}) + "\n"
+        )
 
     def test_units_go_where_their_needs_are_met(self, three: Any, slow: Subject) -> None:
         """What needs Metal is judged on the node that has it; what needs CUDA is skipped with a reason, for no node has."""
