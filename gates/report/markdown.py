@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from gates.report import calibration, proof_table
+from gates.report import calibration, calibration_sum, proof_table
 from gates.report.jsonl import Results
 from gates.report.labels import shown
 from gates.report.records import EvidenceRecord, VerdictRecord
 
 
 def render(runs: Iterable[Results]) -> str:
-    """Return one document over all runs, in the order given."""
+    """Return one document over all runs, in the order given; in its end what all calibrations say together."""
+    runs = list(runs)
     parts = [
         "# Gates: recorded results",
         "",
@@ -24,6 +25,7 @@ def render(runs: Iterable[Results]) -> str:
             parts += [*_head(run), *calibration.lines(run)]
         else:
             parts += _check(run) if run.header.verb == "check" else _proof(run)
+    parts += calibration_sum.lines(runs)
     return "\n".join(parts).rstrip() + "\n"
 
 
