@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from gates.engines import node
+from gates.engines.needs import needs, unmet
 from gates.engines.units import Unit, read_judged
 from gates.model import ConfigurationError, Verdict
 from gates.registry import Registry
@@ -87,7 +88,7 @@ class ClusterExecutor:
             room = AHEAD * max(1, int(sum(found.get("CPU", 0) for found in nodes)))
             while self._waiting and len(self._running) < room:
                 job, before = self._waiting.popleft()
-                if missing := _unmet(needs(job), nodes):
+                if missing := unmet(needs(job, self._options), nodes):
                     yield Judged(_unplaced(job, self._options, missing), seed=job.seed)
                 else:
                     self._send(job, before)
@@ -106,7 +107,7 @@ class ClusterExecutor:
         self._waiting.clear()
 
     def _send(self, job: Job, before: int) -> None:
-        wants = needs(job)
+        wants = needs(job, self._options)
         options: dict[str, Any] = {"num_cpus": 1, "max_retries": 0}  # whoever counts the attempts must be one: we do
         if "cuda" in wants:
             options["num_gpus"] = wants.pop("cuda")
@@ -119,7 +120,7 @@ class ClusterExecutor:
         """Take back what no living node can judge any more; Ray would keep it for a node that may never come."""
         nodes = self._cluster.nodes()
         for reference, (job, _) in list(self._running.items()):
-            if missing := _unmet(needs(job), nodes):
+            if missing := unmet(needs(job, self._options), nodes):
                 del self._running[reference]
                 self._cluster.ray.cancel(reference, force=True)
                 yield Judged(_unplaced(job, self._options, missing), seed=job.seed)
@@ -138,20 +139,6 @@ class ClusterExecutor:
         if "refused" in answer:
             raise ConfigurationError(f"--engine ray: {answer['refused']}")
         yield replace(read_judged(answer["judged"]), seed=job.seed)
-
-
-def needs(job: Job) -> dict[str, float]:
-    """Return what a node must have for a cell, beside a processor: `metal`, `cuda`, `memory` in bytes, or any name."""
-    return dict(job.subject.needs)
-
-
-def _unmet(wants: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
-    """Return in words what no single node has, or nothing; Ray would wait for such a node for ever."""
-    names = {"cuda": "GPU"}  # what Ray calls it; other names are its own or the cluster's
-    wanted = {"CPU": 1.0} | {names.get(name, name): amount for name, amount in wants.items()}
-    if any(all(found.get(name, 0.0) >= amount for name, amount in wanted.items()) for found in nodes):
-        return ""
-    return ", ".join(f"{name} {amount:g}" for name, amount in sorted(wants.items())) or "a processor"
 
 
 def _unplaced(job: Job, options: Options, missing: str) -> Verdict:

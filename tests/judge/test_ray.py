@@ -190,6 +190,34 @@ class TestCluster:
             json.dumps({"cells": len(jobs), "again": cluster.again, "nodes": nodes, **tally.counts}) + "\n"
         )
 
+    @pytest.mark.parametrize("verb", ["check", "calibrate"])
+    def test_the_command_as_it_is_typed(self, three: Any, tmp_path: Path, verb: str) -> None:
+        """`--engine ray` from the command line: the same statuses as here, each cell once, and the header says who judged."""
+        environment = {**os.environ, "RAY_ADDRESS": three.address}
+        options = ["--seeds", "3"] if verb == "calibrate" else ["--quick"]
+        runs = []
+        for name in ("ray", "local"):
+            command = [sys.executable, "-m", "gates", verb, "philox", "--subject", "numpy", *options]
+            done = subprocess.run(
+                [*command, "--engine", name, "--out", str(tmp_path / name)],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            (file,) = (tmp_path / name).glob("*.jsonl")
+            runs.append(read(file))
+        there, here = runs
+        assert (there.header.engine, here.header.engine, there.state) == ("ray", "local", "complete")
+        assert sorted((v.gate, v.case, v.status) for v in there.verdicts) == sorted(
+            (v.gate, v.case, v.status) for v in here.verdicts
+        )
+        blocks = [[b.model_copy(update={"seconds": 0.0}) for b in found.blocks] for found in runs]
+        assert blocks[0] == blocks[1]
+        assert there.verdicts or there.blocks
+
     def test_units_go_where_their_needs_are_met(self, three: Any, slow: Subject) -> None:
         """What needs Metal is judged on the node that has it; what needs CUDA is skipped with a reason, for no node has."""
         cluster = engine.Cluster(load(), three.address)
