@@ -51,11 +51,12 @@ report: setup ## render the reports, tables and pictures again from the recorded
 	@if ls results/bench/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md; fi
 	@if ls results/learning/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/learning/curves.jsonl --out results/learning/curves.svg; fi
 
-# The calibrations at its end take a night: a seed is 20 s of pure ops and 4 minutes of models. One that is stopped goes on
-# with its own command and --resume results/gates/calibrate-….jsonl.
+# The calibrations at its end take a night where no file has seeds of these gates' code yet: they begin where the recorded
+# files end. One that is stopped goes on with its own command and --resume results/gates/calibrate-….jsonl.
 record: setup .gates/versus/ready ## check, judge the peers, prove in full, time, calibrate, and record it all on purpose
 	@$(BIN)/python .ci/kernel_proofs.py
 	@$(BIN)/python .ci/resume_proof.py
+	@nice $(BIN)/python .ci/judge_proofs.py
 	@$(BIN)/gates check --full --record
 	@$(BIN)/gates peers sync mlxrl
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded
@@ -65,8 +66,9 @@ record: setup .gates/versus/ready ## check, judge the peers, prove in full, time
 	@if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then $(VERSUS_RUN) --out results/bench --isa avx2; fi
 	@for peer in mlx-lm-lora mlx-tune; do $(BIN)/gates peers sync $$peer; done
 	@$(BIN)/python -m benches.rollout --out results/bench
-	@$(CALIBRATE) --only pure --seeds 1000 --block 100 --record
-	@$(CALIBRATE) --only models --seeds 100 --block 10 --record --write-limits
+	@$(CALIBRATE) rollout.quantised --seeds 10 --record --write-limits
+	@$(CALIBRATE) --only pure --seeds-up-to 1000 --block 100 --record
+	@$(CALIBRATE) --only models --seeds-up-to 100 --block 10 --record
 	@$(BIN)/gates report results/gates/*.jsonl --out results/REPORT.md
 	@$(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from gates import runner
+from gates.engines.interface import Engine, Executor
 from gates.model import STATUSES, Gate, Recipe, Status, Verdict
 from gates.report.jsonl import Results, Writer
 from gates.report.records import AlarmRecord, BlockRecord, ModelRecord, ShareRecord
-from gates.runner import UNCALIBRATED, Job, Judged, Options, run
+from gates.runner import UNCALIBRATED, Job, Judged, Options
 from gates.session import FAILED, HELD, NOTHING, subject_record
 
 Key = tuple[str, str, str]  # gate, subject, case
@@ -116,59 +118,107 @@ def calibrate(
     seeds: range,
     size: int,
     options: Options,
-    writer: Writer,
-    before: Results,
+    log: Log,
+    done: Mapping[Key, Container[int]],
     tell: Callable[[Progress, Verdict | None], None],
+    engine: Engine | None = None,
 ) -> None:
-    """Judge every cell at every seed that is not in `before`; write a block as its last seed ends, or as the run is stopped.
+    """Judge every cell at every seed that is not done; write a block as its last seed ends, or as the run is stopped.
 
-    `tell` hears of every verdict, and without one of every seed that ended.
+    One executor judges all of it, so that a worker serves several seeds. This machine's workers judge one seed after the
+    other; another engine is given a block at once, for it may have more processors than a seed has cells.
+    `tell` hears of every verdict, and without one whenever all that was handed in is judged.
     """
-    done = judged(before.blocks)
-    greeted = {subject.subject for subject in before.subjects}
-    models = {model.hash for model in before.models}
     verdicts = alarms = 0
-    for start in range(0, len(seeds), size):
-        blocks: dict[Key, Block] = {}
-        try:
-            for seed in seeds[start : start + size]:
-                todo = [job for job in cells if seed not in done.get(key(job), ())]
-                for found, retried in _judge(todo, replace(options, seed=seed)):
-                    verdict = found.verdict
-                    if found.hello and verdict.subject not in greeted:
-                        writer.write(subject_record(verdict.subject, found.hello))
-                        greeted.add(verdict.subject)
-                    for digest, spec in found.models.items():
-                        if digest not in models:
-                            writer.write(ModelRecord(spec=dict(spec), hash=digest))
-                            models.add(digest)
-                    of = (verdict.gate, verdict.subject, verdict.case)
-                    block = blocks.setdefault(of, Block(seed))
-                    block.add(seed, verdict)
-                    block.retried += retried
-                    verdicts += 1
-                    alarms += is_alarm(verdict)
-                    tell(Progress(seed, verdicts, alarms), verdict)
-                tell(Progress(seed, verdicts, alarms), None)
-        finally:  # Ctrl-C too: a seed that was judged is not judged again
-            for of, block in sorted(blocks.items()):
-                writer.write(block.record(of))
+    with runner.opened(options, engine) as executor:
+        for start in range(0, len(seeds), size):
+            blocks: dict[Key, Block] = {}
+            block = seeds[start : start + size]
+            try:
+                for first in range(0, len(block), 1 if engine is None else size):
+                    together = block[first : first + (1 if engine is None else size)]
+                    todo = [
+                        replace(job, seed=seed)
+                        for seed in together
+                        for job in cells
+                        if seed not in done.get(key(job), ())
+                    ]
+                    for seed, found, retried in in_order(todo, _judge(executor, todo, options, engine)):
+                        verdict = found.verdict
+                        log.note(found)
+                        counted = blocks.setdefault((verdict.gate, verdict.subject, verdict.case), Block(seed))
+                        counted.add(seed, verdict)
+                        counted.retried += retried
+                        verdicts += 1
+                        alarms += is_alarm(verdict)
+                        tell(Progress(seed, verdicts, alarms), verdict)
+                    if todo:
+                        tell(Progress(together[-1], verdicts, alarms), None)
+            finally:  # Ctrl-C too: a seed that was judged is not judged again
+                for of, counted in sorted(blocks.items()):
+                    log.writer.write(counted.record(of))
 
 
-def _judge(cells: Sequence[Job], options: Options) -> Iterator[tuple[Judged, bool]]:
+class Log:
+    """A results file to which what a subject says of itself, and each model's hash, is written once."""
+
+    def __init__(self, writer: Writer, before: Results) -> None:
+        self.writer = writer
+        self._greeted = {subject.subject for subject in before.subjects}
+        self._models = {model.hash for model in before.models}
+
+    def note(self, found: Judged) -> None:
+        """Write what is new of a verdict's subject and its models."""
+        name = found.verdict.subject
+        if found.hello and name not in self._greeted:
+            self.writer.write(subject_record(name, found.hello))
+            self._greeted.add(name)
+        for digest, spec in found.models.items():
+            if digest not in self._models:
+                self.writer.write(ModelRecord(spec=dict(spec), hash=digest))
+                self._models.add(digest)
+
+
+def in_order(todo: Sequence[Job], found: Iterable[tuple[Judged, bool]]) -> Iterator[tuple[int, Judged, bool]]:
+    """Yield each cell's verdicts in the order of its seeds, whatever the order in which they are reached.
+
+    A block holds seeds without a gap, so a verdict waits until those before it are there.
+    """
+    wanted: dict[Key, deque[int]] = {}
+    for job in todo:
+        wanted.setdefault(key(job), deque()).append(_seed(job.seed))
+    early: dict[Key, dict[int, tuple[Judged, bool]]] = {}
+    for one, retried in found:
+        of = (one.verdict.gate, one.verdict.subject, one.verdict.case)
+        early.setdefault(of, {})[_seed(one.seed)] = (one, retried)
+        while wanted[of] and wanted[of][0] in early[of]:
+            seed = wanted[of].popleft()
+            yield seed, *early[of].pop(seed)
+
+
+def _seed(seed: int | None) -> int:
+    if seed is None:
+        raise TypeError("the cells of a calibration bring their seeds, and an executor returns them")
+    return seed
+
+
+def _judge(
+    executor: Executor, cells: Sequence[Job], options: Options, engine: Engine | None
+) -> Iterator[tuple[Judged, bool]]:
     """Yield each verdict; one that ran out of time is reached again when the others are done, and then it counts.
 
     A machine that stood still for a minute says nothing of a gate; a subject that hangs does so twice.
     """
-    late: set[Key] = set()
-    for found in run(list(cells), options):
+    late: set[tuple[Key, int | None]] = set()
+    executor.submit(cells)
+    for found in executor.judged():
         verdict = found.verdict
         if verdict.cause == TIMEOUT:
-            late.add((verdict.gate, verdict.subject, verdict.case))
+            late.add(((verdict.gate, verdict.subject, verdict.case), found.seed))
         else:
             yield found, False
-    again = [job for job in cells if key(job) in late]
-    for found in run(again, replace(options, jobs=1)) if again else ():
+    again = [job for job in cells if (key(job), job.seed) in late]
+    for found in runner.run(again, replace(options, jobs=1), engine) if again else ():
         yield found, True
 
 

@@ -10,7 +10,7 @@ from gates.model import ConfigurationError
 from gates.report.jsonl import Results, Writer, read
 from gates.report.records import HeaderRecord
 
-SAME = ("verb", "seed", "seeds", "quick", "full", "gates", "subjects", "planned")
+SAME = ("verb", "seed", "seeds", "quick", "full", "gates", "subjects", "planned", "beside")
 
 
 class Appender(Writer):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gates import calibration, calibration_limits, calibration_renewal
 from gates.calibration import Clock, Progress
 from gates.calibration_file import Appender, resumed
+from gates.calibration_past import Past
+from gates.engines.interface import Engine
 from gates.model import STATUSES, Gate, Verdict
 from gates.report.calibration import flaky, rates, reproduces
 from gates.report.jsonl import Results, read
@@ -30,6 +32,8 @@ class Request:
     header: HeaderRecord
     write_limits: bool
     proofs: Path
+    engine: Engine | None = None  # None: this machine's workers
+    past: Past = field(default_factory=Past)  # what other files hold
 
 
 def conduct(request: Request, path: Path, *, as_json: bool) -> int:
@@ -57,7 +61,7 @@ def conduct(request: Request, path: Path, *, as_json: bool) -> int:
 
 
 def _judge(request: Request, writer: Appender, before: Results, *, quiet: bool) -> None:
-    left = len(request.cells) * len(request.seeds) - sum(block.seeds for block in before.blocks)
+    left = request.header.planned - sum(block.seeds for block in before.blocks)
     clock = Clock(left)
     with Bar("calibrating", left) as bar:
 
@@ -70,8 +74,13 @@ def _judge(request: Request, writer: Appender, before: Results, *, quiet: bool) 
             elif not bar.live and not quiet:
                 bar.say(f"{words}: {progress.verdicts} of {left} verdicts")
 
+        log, own = calibration.Log(writer, before), calibration.judged(before.blocks)
+        done = {
+            key: own.get(key, set()) | request.past.seeds.get(key, frozenset())
+            for key in map(calibration.key, request.cells)
+        }
         args = (request.cells, request.seeds, request.block, request.options)
-        calibration.calibrate(*args, writer, before, tell)
+        calibration.calibrate(*args, log, done, tell, request.engine)
 
 
 def _limits(request: Request, results: Results) -> list[str]:

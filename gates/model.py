@@ -219,6 +219,7 @@ class Gate:
     check: Callable[[Trial], Iterator[Evidence]]
     name: str = ""  # the field's name that is judged, such as policy_loss[grpo]
     probes: tuple[Probe, ...] = ()
+    needs: Mapping[str, float] = field(default_factory=dict)  # of a cluster's node, beside those of the subject
 
 
 @dataclass(frozen=True, slots=True)

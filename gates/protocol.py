@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gates import worker
+from gates import frames, worker
 from gates.model import Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
 from gates.watch import TICK_S, Watch
 
@@ -170,7 +170,7 @@ class Worker:
             raise WorkerError("crashed", f"the answer is of kind {kind!r}, must be value, raised or unsupported")
         return Outcome(
             "unsupported" if kind == "unsupported" else "raised",
-            error=str(answer.get("error"))[: worker.ERROR_LIMIT],
+            error=str(answer.get("error"))[: frames.ERROR_LIMIT],
             seconds=time.monotonic() - start,
         )
 
@@ -194,12 +194,13 @@ class Worker:
 
     def _exchange(self, tree: Any, limit_s: float) -> dict[str, Any]:
         """Write a frame while reading the answer, so that two full pipes never wait for each other."""
-        parts = [memoryview(part).cast("B") for part in worker.encode(tree)]
+        parts = [memoryview(part).cast("B") for part in frames.encode(tree)]
         inbox = _Inbox()
         deadline = time.monotonic() + limit_s
-        with selectors.DefaultSelector() as ready:
+        with selectors.PollSelector() as ready:  # two pipes: what epoll needs to be set up costs more than it saves
             ready.register(self.from_worker, selectors.EVENT_READ)
-            ready.register(self.to_worker, selectors.EVENT_WRITE)
+            if self._push(parts):
+                ready.register(self.to_worker, selectors.EVENT_WRITE)
             while True:
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -217,14 +218,13 @@ class Worker:
                         return answer
 
     def _push(self, parts: list[memoryview]) -> bool:
+        """Write what the pipe takes, and return whether there is more."""
         try:
-            parts[0] = parts[0][os.write(self.to_worker, parts[0][:CHUNK]) :]
+            frames.drop(parts, os.writev(self.to_worker, frames.batch(parts)))
         except BlockingIOError:
             return True
         except BrokenPipeError:
             return False  # the read end will tell why
-        while parts and not parts[0]:
-            parts.pop(0)
         return bool(parts)
 
     def _pull(self, inbox: _Inbox) -> dict[str, Any] | None:
@@ -301,20 +301,20 @@ class _Inbox:
     data: bytearray = field(default_factory=bytearray)
     header: dict[str, Any] | None = None
     start: int = 0
-    total: int = worker.PREFIX.size
+    total: int = frames.PREFIX.size
 
     def feed(self, data: bytes) -> Any | None:
         self.data += data
-        if self.header is None and len(self.data) >= worker.PREFIX.size:
-            self.start = worker.PREFIX.size + worker.header_size(bytes(self.data[: worker.PREFIX.size]))
+        if self.header is None and len(self.data) >= frames.PREFIX.size:
+            self.start = frames.PREFIX.size + frames.header_size(bytes(self.data[: frames.PREFIX.size]))
             self.total = self.start
             if len(self.data) >= self.start:
-                self.header, sizes = worker.parse_header(self.data[worker.PREFIX.size : self.start])
+                self.header, sizes = frames.parse_header(self.data[frames.PREFIX.size : self.start])
                 if sum(sizes) > ANSWER_LIMIT:
-                    raise worker.FrameError(f"its arrays have {sum(sizes)} bytes, must be at most {ANSWER_LIMIT}")
+                    raise frames.FrameError(f"its arrays have {sum(sizes)} bytes, must be at most {ANSWER_LIMIT}")
                 self.total = self.start + sum(sizes)
         if self.header is None or len(self.data) < self.total:
             return None
         if len(self.data) > self.total:
-            raise worker.FrameError(f"{len(self.data) - self.total} bytes follow the frame")
-        return worker.decode(self.header, memoryview(self.data)[self.start : self.total])
+            raise frames.FrameError(f"{len(self.data) - self.total} bytes follow the frame")
+        return frames.decode(self.header, memoryview(self.data)[self.start : self.total])

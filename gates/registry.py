@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.metadata import entry_points
+from types import MappingProxyType
 
 from gates.model import THEMES, Bound, Case, ConfigurationError, Evidence, Gate, Mutant, Op, Probe, Subject, Trial
 
@@ -53,7 +54,7 @@ class Registry:
     mutants: dict[str, Mutant] = field(default_factory=dict)
     subjects: dict[str, Subject] = field(default_factory=dict)
 
-    def gate(
+    def gate(  # noqa: PLR0913  a gate is declared in one place
         self,
         id_: str,
         *,
@@ -64,11 +65,12 @@ class Registry:
         bounds: Mapping[str, Bound],
         name: str = "",
         probes: tuple[Probe, ...] = (),
+        needs: Mapping[str, float] = MappingProxyType({}),
     ) -> Callable[[Check], Check]:
         """Register the decorated check as a gate."""
 
         def register(check: Check) -> Check:
-            self.add_gate(Gate(id_, question, why, ops, cases, bounds, check, name, probes))
+            self.add_gate(Gate(id_, question, why, ops, cases, bounds, check, name, probes, needs))
             return check
 
         return register

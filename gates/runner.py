@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from gates.answers import Answers
 from gates.calibration_limits import Place
 from gates.model import Case, Evidence, Gate, Recipe, Status, Subject, Verdict, Wire
 from gates.protocol import Hello, WorkerError
-from gates.trial import Caller, OracleError, RunningTrial, SubjectFaultError, UnsupportedError
+from gates.trial import Caller, OracleError, RunningTrial, Scratch, SubjectFaultError, UnsupportedError
 
 if TYPE_CHECKING:
-    from gates.engines.interface import Engine
+    from gates.engines.interface import Engine, Executor
 
 IN_PART = "in part: "  # how a subject says that its documentation explains a departure only partly: still a failure
 UNCALIBRATED = "uncalibrated"  # the cause of an error: the limit of a claim is recorded for other backends only
@@ -33,6 +31,7 @@ class Job:
     gate: Gate
     subject: Subject
     case: Case
+    seed: int | None = None  # instead of the run's
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,7 @@ class Judged:
     hello: Hello | None = None
     patched_calls: int = 0
     models: Mapping[str, Mapping[str, Wire]] = field(default_factory=dict)  # content hash → spec
+    seed: int | None = None  # the job's own
 
 
 def plan(gates: Iterable[Gate], subjects: Iterable[Subject], *, quick: bool) -> list[Job]:
@@ -76,17 +76,29 @@ def case_seed(gate: Gate, case: Case, seed: int) -> int:
     return zlib.crc32(f"{gate.id}/{case.name}/{seed}".encode())
 
 
+def seed_of(job: Job, options: Options) -> int:
+    """Return the seed of a cell's case: of the run, unless the cell brings another."""
+    return case_seed(job.gate, job.case, options.seed if job.seed is None else job.seed)
+
+
 def run(jobs: list[Job], options: Options, engine: Engine | None = None) -> Iterator[Judged]:
     """Judge every cell and yield each verdict as it is reached. Closing the iterator ends all workers.
 
     `engine` makes the executor that judges; without one it is this machine's pool of workers.
     """
+    with opened(options, engine) as executor:
+        executor.submit(jobs)
+        yield from executor.judged()
+
+
+@contextmanager
+def opened(options: Options, engine: Engine | None = None) -> Generator[Executor]:
+    """Give an executor to which cells may be submitted again and again, and close it in the end."""
     from gates.engines.local import Pool  # noqa: PLC0415  the pool judges by this module, which cannot import it first
 
     executor = (engine or Pool)(options)
     try:
-        executor.submit(jobs)
-        yield from executor.judged()
+        yield executor
     finally:
         executor.close()
 
@@ -96,9 +108,10 @@ def judge(
     caller: Caller,
     hello: Hello,
     options: Options,
+    answers: Answers | None = None,
 ) -> Verdict:
     """Reach the verdict of one cell, from what the check yields and what went wrong on the way."""
-    seed = case_seed(job.gate, job.case, options.seed)
+    seed = seed_of(job, options)
     base = Verdict(job.gate.id, job.subject.name, job.case.name, seed, "error", "nothing", "the gate measured nothing")
     if missing := lacking(job, hello):
         return replace(base, status="unsupported", cause="lacking", reason=missing)
@@ -106,10 +119,18 @@ def judge(
     evidence: list[Evidence] = []
     status: Status
     try:
-        inputs = with_model(job.case.make(np.random.default_rng(seed)), options.model)
-        with tempfile.TemporaryDirectory(prefix="gates-") as folder:
+        answers = answers or Answers()
+        inputs = with_model(answers.inputs(job.gate, job.case, seed), options.model)
+        with Scratch() as scratch:
             trial = RunningTrial(
-                job.gate, job.case, inputs, caller, Path(folder), not options.full, place=Place.of(hello.versions)
+                job.gate,
+                job.case,
+                inputs,
+                caller,
+                scratch,
+                not options.full,
+                place=Place.of(hello.versions),
+                answers=answers,
             )
             for item in job.gate.check(trial):
                 evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept

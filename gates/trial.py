@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from gates import calibration_limits
+from gates.answers import Answers
 from gates.calibration_limits import NOWHERE, Place
 from gates.compare import worst
 from gates.model import Case, Evidence, Gate, Op, Outcome, Output, Recipe, Recorded, Relation, Role, Wire, signal
@@ -43,6 +45,27 @@ class Comparison:
     scale: Wire
 
 
+class Scratch:
+    """A folder that is there from when a check first asks for it, which few do, until the trial's end."""
+
+    def __init__(self) -> None:
+        self._made: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._made is not None:
+            self._made.cleanup()
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        if self._made is None:
+            self._made = tempfile.TemporaryDirectory(prefix="gates-")
+        return Path(self._made.name)
+
+
 @dataclass(slots=True)
 class RunningTrial:
     """The `Trial` of one gate × subject × case."""
@@ -51,11 +74,17 @@ class RunningTrial:
     case: Case
     inputs: Mapping[str, Any]
     caller: Caller
-    folder: Path
+    scratch: Scratch
     quick: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
     place: Place = NOWHERE  # where the subject computes, for limits that are recorded
+    answers: Answers = field(default_factory=Answers)
+
+    @property
+    def folder(self) -> Path:
+        """A scratch folder of this trial."""
+        return self.scratch.path
 
     def call(
         self,
@@ -87,7 +116,7 @@ class RunningTrial:
         if op.oracle is None:
             raise OracleError(f"{op.name} has no oracle")
         try:
-            return op.oracle(**inputs)
+            return self.answers.ask(op, inputs)
         except Exception as error:
             raise OracleError(f"the oracle of {op.name} raised {type(error).__name__}: {error}") from error
 

@@ -1,8 +1,7 @@
 """One subject in a process of its own (docs/protocol.md); standard library and NumPy only.
 
 The judge runs this file by path with `python -I`, in the subject's interpreter, so that nothing of the judge's
-environment shadows the subject's. A frame is the magic, the header's length, a JSON header, then raw little-endian
-C-order buffers. Neither side runs what the other sends.
+environment shadows the subject's. Frames are in the file beside it, which is loaded by path too.
 """
 
 from __future__ import annotations
@@ -13,15 +12,13 @@ import functools
 import importlib
 import importlib.util
 import io
-import json
-import math
 import os
 import platform
 import queue
-import struct
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if sys.version_info < (3, 10):  # noqa: UP036  a subject's interpreter may be older than the judge's
@@ -35,130 +32,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-MAGIC = b"GATE"
-PREFIX = struct.Struct("<4sI")
-HEADER_LIMIT = 1 << 20  # bytes of JSON
-PAYLOAD_LIMIT = 4 << 30  # bytes of buffers: above any case, below a runaway length
-ERROR_LIMIT = 2000  # characters of an error message that cross the wire
-DTYPES = frozenset(("<f2", "<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1", "bfloat16"))
+    from gates import frames
 
 
-class FrameError(ValueError):
-    """The bytes on the pipe are no frame."""
+def _beside(name: str) -> ModuleType:
+    """Load a file of this folder: `-I` hides the folder, and the package may not be in the subject's interpreter."""
+    spec = importlib.util.spec_from_file_location(f"gates_{name}", Path(__file__).with_name(f"{name}.py"))
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{name}.py is not beside {__file__}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-# ---------------------------------------------------------------- frames
+if not TYPE_CHECKING:
+    frames = _beside("frames")
 
-
-def encode(tree: Any) -> list[bytes | memoryview]:
-    """Return a tree of wire values as the parts of one frame."""
-    arrays: list[np.ndarray[Any, Any]] = []
-    body = _lower(tree, arrays)
-    buffers = [{"dtype": _tag(array), "shape": list(array.shape)} for array in arrays]
-    header = json.dumps({"body": body, "buffers": buffers}, allow_nan=False).encode()
-    if len(header) > HEADER_LIMIT:
-        raise FrameError(f"header has {len(header)} bytes, must be at most {HEADER_LIMIT}; send long lists as arrays")
-    if (size := sum(array.nbytes for array in arrays)) > PAYLOAD_LIMIT:
-        raise FrameError(f"arrays have {size} bytes, must be at most {PAYLOAD_LIMIT}")
-    return [PREFIX.pack(MAGIC, len(header)) + header, *(_raw(array) for array in arrays)]
-
-
-def header_size(prefix: bytes) -> int:
-    """Return the header's length from the first bytes of a frame."""
-    magic, size = PREFIX.unpack(prefix)
-    if magic != MAGIC:
-        raise FrameError(f"frame starts with {magic!r}, must start with {MAGIC!r}")
-    if size > HEADER_LIMIT:
-        raise FrameError(f"header has {size} bytes, must be at most {HEADER_LIMIT}")
-    return int(size)
-
-
-def parse_header(data: bytes | bytearray) -> tuple[dict[str, Any], list[int]]:
-    """Return the header and the byte size of each buffer that follows; nothing is allocated before this check."""
-    try:
-        header = json.loads(data)
-        buffers = header["buffers"]
-        sizes = [_buffer_size(b["dtype"], b["shape"]) for b in buffers]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FrameError(f"header is not what a frame has: {error}") from None
-    if sum(sizes) > PAYLOAD_LIMIT:
-        raise FrameError(f"buffers have {sum(sizes)} bytes, must be at most {PAYLOAD_LIMIT}")
-    return header, sizes
-
-
-def decode(header: Mapping[str, Any], payload: memoryview) -> Any:
-    """Return the tree of wire values of one frame; arrays are views of `payload`."""
-    arrays, start = [], 0
-    for buffer in header["buffers"]:
-        size = _buffer_size(buffer["dtype"], buffer["shape"])
-        arrays.append(_array(payload[start : start + size], buffer["dtype"], tuple(buffer["shape"])))
-        start += size
-    return _raise(header["body"], arrays)
-
-
-def _buffer_size(dtype: str, shape: list[int]) -> int:
-    if dtype not in DTYPES:
-        raise FrameError(f"dtype {dtype!r} does not cross the wire")
-    if not all(isinstance(n, int) and n >= 0 for n in shape):
-        raise FrameError(f"shape {shape!r} must be of integers that are not negative")
-    return math.prod(shape) * (2 if dtype == "bfloat16" else np.dtype(dtype).itemsize)
-
-
-def _tag(array: np.ndarray[Any, Any]) -> str:
-    if array.dtype.name == "bfloat16":
-        return "bfloat16"
-    tag = str(array.dtype.newbyteorder("<").str)
-    if tag not in DTYPES:
-        raise FrameError(f"an array of dtype {array.dtype} does not cross the wire")
-    return tag
-
-
-def _raw(array: np.ndarray[Any, Any]) -> memoryview:
-    if array.dtype.name == "bfloat16":
-        array = array.view(np.uint16)
-    plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    return memoryview(plain.reshape(-1).view(np.uint8).data)
-
-
-def _array(data: memoryview, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    if dtype == "bfloat16":  # exact in float32: the upper half of its bits
-        return (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
-    return np.frombuffer(data, dtype).reshape(shape)
-
-
-def _lower(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"$float": repr(value)}
-    if isinstance(value, dict):
-        if bad := [key for key in value if not isinstance(key, str) or key.startswith("$")]:
-            raise FrameError(f"keys {bad} do not cross the wire: they must be text that does not start with '$'")
-        return {key: _lower(item, arrays) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_lower(item, arrays) for item in value]
-    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
-        arrays.append(np.asarray(value))
-        return {"$array": len(arrays) - 1}
-    raise FrameError(f"a {type(value).__name__} does not cross the wire")
-
-
-def _raise(body: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
-    if isinstance(body, dict):
-        if "$array" in body:
-            return arrays[body["$array"]]
-        if "$float" in body:
-            return float(body["$float"])
-        return {key: _raise(item, arrays) for key, item in body.items()}
-    if isinstance(body, list):
-        return [_raise(item, arrays) for item in body]
-    return body
-
+READ_AHEAD = 1 << 16  # bytes: a small request is read by one call of the system instead of three
 
 # ---------------------------------------------------------------- pipes
 
 
-def _fill(stream: io.FileIO, size: int) -> memoryview:
+def _fill(stream: io.BufferedReader[io.FileIO], size: int) -> memoryview:
     data = memoryview(bytearray(size))
     done = 0
     while done < size:
@@ -169,20 +64,19 @@ def _fill(stream: io.FileIO, size: int) -> memoryview:
     return data
 
 
-def _read(stream: io.FileIO) -> Any:
-    size = header_size(bytes(_fill(stream, PREFIX.size)))
-    header, sizes = parse_header(bytes(_fill(stream, size)))
-    return decode(header, _fill(stream, sum(sizes)))
+def _read(stream: io.BufferedReader[io.FileIO]) -> Any:
+    size = frames.header_size(bytes(_fill(stream, frames.PREFIX.size)))
+    header, sizes = frames.parse_header(bytes(_fill(stream, size)))
+    return frames.decode(header, _fill(stream, sum(sizes)))
 
 
-def _write(stream: io.FileIO, tree: Any) -> None:
-    for part in encode(tree):
-        view = memoryview(part)
-        while view:
-            view = view[stream.write(view) :]
+def _write(pipe: int, tree: Any) -> None:
+    parts = [memoryview(part) for part in frames.encode(tree)]
+    while parts:
+        frames.drop(parts, os.writev(pipe, frames.batch(parts)))
 
 
-def _listen(stream: io.FileIO, inbox: queue.SimpleQueue[Any]) -> None:
+def _listen(stream: io.BufferedReader[io.FileIO], inbox: queue.SimpleQueue[Any]) -> None:
     """Pass requests on. The end of the pipe means that the judge is gone: leave at once, even in the middle of a call."""
     try:
         while True:
@@ -351,7 +245,7 @@ def _run(name: str, operation: Callable[..., Any], inputs: Mapping[str, Any]) ->
         seconds = time.perf_counter() - start
         if not isinstance(value, dict):
             return {"kind": "raised", "error": f"{name} returned a {type(value).__name__}, must be a dict"}
-        encode(value)  # what cannot cross the wire is the subject's error, not the worker's end
+        frames.encode(value)  # what cannot cross the wire is the subject's error, not the worker's end
     except NotImplementedError as error:
         return {"kind": "unsupported", "error": _words(error)}
     except BaseException as error:  # a subject may raise anything, SystemExit and Rust panics included
@@ -368,7 +262,7 @@ def _words(error: BaseException) -> str:
     except BaseException:
         words = "(its text raises)"
     said_plainly = isinstance(error, NotImplementedError) and words
-    return (words if said_plainly else f"{type(error).__name__}: {words}")[:ERROR_LIMIT]
+    return (words if said_plainly else f"{type(error).__name__}: {words}")[: frames.ERROR_LIMIT]
 
 
 def main() -> None:
@@ -377,7 +271,7 @@ def main() -> None:
     parser.add_argument("--read", type=int, required=True)
     parser.add_argument("--write", type=int, required=True)
     arguments = parser.parse_args()
-    reader, writer = io.FileIO(arguments.read, "r"), io.FileIO(arguments.write, "w")
+    reader, writer = io.BufferedReader(io.FileIO(arguments.read, "r"), READ_AHEAD), arguments.write
     os.dup2(2, 1)  # whatever a subject prints is no part of the protocol
     start = _read(reader)
     try:

@@ -10,10 +10,16 @@ from typing import Annotated
 
 import typer
 
+from gates.cli import engines
+
 EXAMPLES = """Examples:
 
 gates calibrate --only pure · gates calibrate kl advantages --seeds 100 · gates calibrate --only models --seeds 100 --record ·
-gates calibrate --only pure --resume results/runs/calibrate-….jsonl · gates calibrate rollout.quantised --write-limits"""
+gates calibrate --only pure --resume results/runs/calibrate-….jsonl · gates calibrate rollout.quantised --write-limits ·
+gates calibrate --seed 200 --seeds 100 --record · gates calibrate --only pure --seeds-up-to 1000 --record
+
+What is recorded adds up over sessions: `gates report results/gates/*.jsonl` sums all files over their seeds for each gate,
+backend, BLAS and dtype, a seed that two files have once, and names the commits."""
 
 
 class Only(StrEnum):
@@ -25,7 +31,17 @@ class Only(StrEnum):
 
 def calibrate(
     select: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates. Default: all.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, max=100_000, help="How many seeds.")] = 20,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=100_000, help="How many seeds. Default: 20.", show_default=False)
+    ] = None,
+    seeds_up_to: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=100_000,
+            help="Judge the seeds below this one that no recorded file of the same code of a gate has.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
     subject: Annotated[
         list[str] | None, typer.Option("--subject", metavar="NAME|FILE", help="A correct subject; may be repeated.")
@@ -42,8 +58,9 @@ def calibrate(
         bool, typer.Option("--write-limits", help="Renew gates/calibrated.json from this run and the recorded proofs.")
     ] = False,
     proofs: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where recorded proofs are, for the smallest effect of a mutant.")
+        Path, typer.Option(metavar="DIR", help="Where runs are recorded: proofs, and calibrations for --seeds-up-to.")
     ] = Path("results/gates"),
+    engine: engines.Name = "local",
     jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
@@ -54,14 +71,16 @@ def calibrate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSONL lines instead of text.")] = False,
 ) -> None:
     """Judge correct subjects at many seeds: every failure is a false alarm of its gate, named with the seed that shows it again."""
-    from gates import session
-    from gates.calibration import runs_a_model
+    from gates import calibration_past, session
+    from gates.calibration import key, runs_a_model
     from gates.calibration_session import Request, conduct
     from gates.cli import setup
     from gates.model import ConfigurationError
+    from gates.report.jsonl import read
     from gates.runner import Options, plan
     from gates.subjects import catalogue
 
+    asked = _asked(seed, seeds, seeds_up_to, write_limits)
     if resume is not None and (out is not None or record):
         raise ConfigurationError("--resume names the file that is gone on with; leave out --out and --record")
     registry = setup.registry()
@@ -73,8 +92,20 @@ def calibrate(
     count = setup.jobs(jobs)
     options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)
     cells = plan(gates, subjects, quick=not full)
-    header = session.header("calibrate", sys.argv[1:], gates, subjects, options, len(cells) * seeds, seeds=seeds)
-    request = Request(gates, cells, options, range(seed, seed + seeds), block, header, write_limits, proofs)
+    header = session.header(
+        "calibrate", sys.argv[1:], gates, subjects, options, len(cells) * len(asked), engine=engine, seeds=len(asked)
+    ).model_copy(update={"codes": calibration_past.codes(gates)})
+    past = calibration_past.Past()
+    if seeds_up_to is not None:
+        began_with = read(resume).header.beside if resume is not None else None
+        past = calibration_past.past(proofs, header, began_with)
+        left = past.lacking(map(key, cells), asked)
+        header = header.model_copy(update={"planned": left, "beside": list(past.files)})
+        if not left:
+            typer.echo(
+                f"nothing is left: {', '.join(past.files)} in {proofs} have seeds {seed} to {asked[-1]} of all cells"
+            )
+            raise typer.Exit(session.HELD)
     if resume is None:
         writer = setup.writer("calibrate", out, record=record)
         writer.close()
@@ -82,8 +113,27 @@ def calibrate(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what CI sends loses no more than Ctrl-C does
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is started without it
     try:
-        code = conduct(request, resume, as_json=as_json)
+        with engines.opened(engine, registry) as executors:
+            request = Request(gates, cells, options, asked, block, header, write_limits, proofs, executors, past)
+            code = conduct(request, resume, as_json=as_json)
     except KeyboardInterrupt:
         typer.echo(f"interrupted; nothing that was judged is lost: repeat the command with --resume {resume}", err=True)
         raise typer.Exit(session.INTERRUPTED) from None
     raise typer.Exit(code)
+
+
+def _asked(first: int, count: int | None, end: int | None, write_limits: bool) -> range:
+    """Return the seeds that were asked for."""
+    from gates.model import ConfigurationError
+
+    if end is None:
+        return range(first, first + (count or 20))
+    if count is not None:
+        raise ConfigurationError("--seeds says how many and --seeds-up-to which is the end; give one of them")
+    if write_limits:
+        raise ConfigurationError(
+            "--write-limits measures over the seeds of its own run; give --seeds, not --seeds-up-to"
+        )
+    if end <= first:
+        raise ConfigurationError(f"--seeds-up-to {end}: must be more than --seed, which is {first}")
+    return range(first, end)

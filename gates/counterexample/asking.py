@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +12,7 @@ import numpy as np
 from gates.model import Case, Evidence, Gate, Outcome, Recipe, Subject, Wire
 from gates.protocol import Worker, WorkerError
 from gates.runner import Job, lacking
-from gates.trial import Comparison, OracleError, RunningTrial, SubjectFaultError, UnsupportedError
+from gates.trial import Comparison, OracleError, RunningTrial, Scratch, SubjectFaultError, UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +74,8 @@ class Asker:
             return outcome
 
         evidence: list[Evidence] = []
-        with tempfile.TemporaryDirectory(prefix="gates-") as folder:
-            trial = RunningTrial(gate, case, inputs, caller, Path(folder), self.quick)
+        with Scratch() as scratch:
+            trial = RunningTrial(gate, case, inputs, caller, scratch, self.quick)
             found = _run(gate, trial, evidence)
         signals = all(item.holds for item in evidence if item.role == "signal")
         state, kind, reason, failing = found

@@ -10,13 +10,15 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gates.engines import node
+from gates.engines.needs import needs, unmet
 from gates.engines.units import Unit, read_judged
 from gates.model import ConfigurationError, Verdict
 from gates.registry import Registry
-from gates.runner import Job, Judged, Options, case_seed
+from gates.runner import Job, Judged, Options, seed_of
 
 ATTEMPTS = 5  # that a unit is sent: a cluster that loses its node five times is not the subject's fault, nor ours
 AHEAD = 2  # units waiting for each processor of the cluster, so that none waits for the driver
@@ -86,8 +88,8 @@ class ClusterExecutor:
             room = AHEAD * max(1, int(sum(found.get("CPU", 0) for found in nodes)))
             while self._waiting and len(self._running) < room:
                 job, before = self._waiting.popleft()
-                if missing := _unmet(needs(job), nodes):
-                    yield Judged(_unplaced(job, self._options, missing))
+                if missing := unmet(needs(job, self._options), nodes):
+                    yield Judged(_unplaced(job, self._options, missing), seed=job.seed)
                 else:
                     self._send(job, before)
             if self._running:
@@ -105,7 +107,7 @@ class ClusterExecutor:
         self._waiting.clear()
 
     def _send(self, job: Job, before: int) -> None:
-        wants = needs(job)
+        wants = needs(job, self._options)
         options: dict[str, Any] = {"num_cpus": 1, "max_retries": 0}  # whoever counts the attempts must be one: we do
         if "cuda" in wants:
             options["num_gpus"] = wants.pop("cuda")
@@ -118,10 +120,10 @@ class ClusterExecutor:
         """Take back what no living node can judge any more; Ray would keep it for a node that may never come."""
         nodes = self._cluster.nodes()
         for reference, (job, _) in list(self._running.items()):
-            if missing := _unmet(needs(job), nodes):
+            if missing := unmet(needs(job, self._options), nodes):
                 del self._running[reference]
                 self._cluster.ray.cancel(reference, force=True)
-                yield Judged(_unplaced(job, self._options, missing))
+                yield Judged(_unplaced(job, self._options, missing), seed=job.seed)
 
     def _collect(self, reference: Any) -> Iterator[Judged]:
         job, before = self._running.pop(reference)
@@ -132,35 +134,21 @@ class ClusterExecutor:
                 self._cluster.again += 1
                 self._waiting.appendleft((job, before + 1))
                 return
-            yield Judged(_lost(job, self._options, error))
+            yield Judged(_lost(job, self._options, error), seed=job.seed)
             return
         if "refused" in answer:
             raise ConfigurationError(f"--engine ray: {answer['refused']}")
-        yield read_judged(answer["judged"])
-
-
-def needs(job: Job) -> dict[str, float]:
-    """Return what a node must have for a cell, beside a processor: `metal`, `cuda`, `memory` in bytes, or any name."""
-    return dict(job.subject.needs)
-
-
-def _unmet(wants: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
-    """Return in words what no single node has, or nothing; Ray would wait for such a node for ever."""
-    names = {"cuda": "GPU"}  # what Ray calls it; other names are its own or the cluster's
-    wanted = {"CPU": 1.0} | {names.get(name, name): amount for name, amount in wants.items()}
-    if any(all(found.get(name, 0.0) >= amount for name, amount in wanted.items()) for found in nodes):
-        return ""
-    return ", ".join(f"{name} {amount:g}" for name, amount in sorted(wants.items())) or "a processor"
+        yield replace(read_judged(answer["judged"]), seed=job.seed)
 
 
 def _unplaced(job: Job, options: Options, missing: str) -> Verdict:
     reason = f"no node of the cluster has {missing}; add one that does (ray start --resources)"
-    seed = case_seed(job.gate, job.case, options.seed)
+    seed = seed_of(job, options)
     return Verdict(job.gate.id, job.subject.name, job.case.name, seed, "skipped", "absent", reason)
 
 
 def _lost(job: Job, options: Options, error: BaseException) -> Verdict:
     what = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
     reason = f"the cluster lost this cell {ATTEMPTS} times, the last by {what}"
-    seed = case_seed(job.gate, job.case, options.seed)
+    seed = seed_of(job, options)
     return Verdict(job.gate.id, job.subject.name, job.case.name, seed, "error", "engine", reason)

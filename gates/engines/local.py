@@ -5,7 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 
+from gates.answers import Answers
 from gates.engines.bench import Bench
 from gates.runner import Job, Judged, Options
 
@@ -16,6 +18,7 @@ class Pool:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._pending = _Pending()
+        self._answers = Answers()
         self._done: queue.SimpleQueue[Judged | BaseException] = queue.SimpleQueue()
         self._benches: list[tuple[Bench, threading.Thread]] = []
         self._submitted = 0
@@ -26,7 +29,7 @@ class Pool:
         self._submitted += len(jobs)
         self._pending.add(jobs)
         while len(self._benches) < min(max(1, self._options.jobs), self._submitted):
-            bench = Bench(self._options)
+            bench = Bench(self._options, self._answers)
             thread = threading.Thread(target=self._serve, args=(bench,), daemon=True)
             self._benches.append((bench, thread))
             thread.start()
@@ -50,7 +53,7 @@ class Pool:
     def _serve(self, bench: Bench) -> None:
         while (job := self._pending.take(bench.workers)) is not None:
             try:
-                self._done.put(bench.judge(job))
+                self._done.put(replace(bench.judge(job), seed=job.seed))
             except BaseException as error:  # noqa: BLE001  handed to the main thread, which raises it
                 if not self._pending.closed:
                     self._done.put(error)

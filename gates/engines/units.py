@@ -28,6 +28,7 @@ class Unit:
     python: str | None
     options: Options
     version: str
+    seed: int | None = None
 
     def text(self) -> str:
         """Return it as JSON."""
@@ -39,7 +40,7 @@ class Unit:
         known = registry.subjects.get(job.subject.name)
         file = None if known is not None and known.entry == job.subject.entry else str(job.subject.entry)
         names = (job.gate.id, job.subject.name, job.case.name)
-        return cls(*names, file, job.subject.python if file else None, options, version())
+        return cls(*names, file, job.subject.python if file else None, options, version(), job.seed)
 
     @classmethod
     def read(cls, text: str) -> Unit:
@@ -54,7 +55,7 @@ class Unit:
         gate = registry.gates.get(self.gate)
         if gate is None or self.case not in (cases := {case.name: case for case in gate.cases}):
             raise ConfigurationError(f"a node has no {self.gate} · {self.case}; install the same plugins on every node")
-        return Job(gate, self._subject(registry), cases[self.case])
+        return Job(gate, self._subject(registry), cases[self.case], self.seed)
 
     def _subject(self, registry: Registry) -> Subject:
         if self.file is not None:

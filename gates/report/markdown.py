@@ -6,7 +6,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from gates.report import calibration, proof_table
+from gates.report import calibration, calibration_sum, proof_table
 from gates.report.jsonl import Results
 from gates.report.labels import shown
 from gates.report.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
@@ -14,7 +14,8 @@ from gates.report.visible import in_table, one_line
 
 
 def render(runs: Iterable[Results]) -> str:
-    """Return one document over all runs, in the order given."""
+    """Return one document over all runs, in the order given; in its end what all calibrations say together."""
+    runs = list(runs)
     parts = [
         "# Gates: recorded results",
         "",
@@ -26,6 +27,7 @@ def render(runs: Iterable[Results]) -> str:
             parts += [*_head(run), *calibration.lines(run)]
         else:
             parts += _check(run) if run.header.verb == "check" else _proof(run)
+    parts += calibration_sum.lines(runs)
     return "\n".join(parts).rstrip() + "\n"
 
 

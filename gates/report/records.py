@@ -131,6 +131,12 @@ class HeaderRecord(StrictRecord):
     merged: list[PartRecord] = Field(default=[], description="the shards that `gates merge` joined, in order")
     waivers: list[WaiverRecord] = []
     seeds: int | None = Field(None, description="of a calibration: how many, from `seed` on")
+    codes: dict[str, str] = Field(
+        default={}, description="of a calibration: a digest of what decides each gate's verdicts"
+    )
+    beside: list[str] = Field(
+        default=[], description="recorded calibrations whose seeds are not judged again, so not planned"
+    )
 
 
 class SubjectRecord(StrictRecord):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 from doubles import DOUBLE, make_gate
 
-from gates import calibration_session, session
+from gates import session
 from gates.calibration_file import Appender
 from gates.calibration_rate import upper_bound
 from gates.calibration_session import Request, conduct
+from gates.engines import bench
+from gates.engines.local import Pool
 from gates.model import Bound, Case, ConfigurationError, Evidence, Gate, Subject, Trial
 from gates.report.calibration import flaky, points, rates, reproduces
 from gates.report.jsonl import read
 from gates.report.markdown import render
-from gates.runner import Options, plan
+from gates.runner import Job, Judged, Options, plan, run
 
 Maker = Callable[..., Subject]
 RIGHT = "return {'y': 2 * x}"
@@ -81,7 +83,7 @@ class TestCounts:
         bad = {alarm.seed for _, alarm in alarms}
         assert 0 < len(bad) < 12
         for seed in range(12):
-            (judged,) = calibration_session.calibration.run(plan([gate], [right], quick=True), Options(seed=seed))
+            (judged,) = run(plan([gate], [right], quick=True), Options(seed=seed))
             assert (judged.verdict.status == "fail") is (seed in bad), seed
         block, alarm = alarms[0]
         again = f"gates check double.matches-definition --seed {alarm.seed} --subject tried --quick"
@@ -103,6 +105,62 @@ class TestCounts:
         assert conduct(request(tmp_path, make_gate(), lacking, 2), file, as_json=False) == 3
         assert [rate.bound for rate in rates(read(file).blocks)] == [None]
         assert "unsupported: tried: 1 cells" in render([read(file)])
+
+
+class TestWorkers:
+    """A worker serves several seeds."""
+
+    HEAD = "import os, pathlib\nCOUNT = [0]"
+
+    def body(self, log: Path, then: str = "") -> str:
+        return f"with open({str(log)!r}, 'a') as file:\n    file.write(f'{{os.getpid()}}\\n')\nCOUNT[0] += 1\n{then}{RIGHT}"
+
+    @pytest.mark.parametrize(("seeds", "workers"), [(3, 1), (bench.SEEDS, 1), (bench.SEEDS + 1, 2)])
+    def test_one_serves_so_many_seeds_and_is_relieved(
+        self, tmp_path: Path, file: Path, subject: Maker, seeds: int, workers: int
+    ) -> None:
+        """Start-up is paid once for some seeds, and what a subject leaks does not add up over all."""
+        log = tmp_path / "log"
+        asked = request(tmp_path, flaky_gate(()), subject(self.body(log), self.HEAD), seeds, block=4)
+        assert conduct(asked, file, as_json=False) == 0
+        assert len(set(log.read_text().split())) == workers
+        assert len(log.read_text().split()) == seeds
+
+    def test_one_that_crashed_or_ran_out_of_time_is_replaced(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """A crash at the second call of a worker is an alarm of its seed alone; the next seed has another worker."""
+        log = tmp_path / "log"
+        dies = subject(self.body(log, "if COUNT[0] == 2:\n    os._exit(9)\n"), self.HEAD)
+        assert conduct(request(tmp_path, flaky_gate(()), dies, 4), file, as_json=False) == 1
+        assert [(alarm.seed, alarm.cause) for _, alarm in flaky(read(file).blocks)] == [(1, "crashed"), (3, "crashed")]
+        assert len(set(log.read_text().split())) == 2
+
+    def test_one_that_did_not_start_is_tried_again_at_the_next_seed(
+        self, tmp_path: Path, file: Path, subject: Maker
+    ) -> None:
+        """A failure to start is an alarm of one seed, not of all that follow."""
+        stamp = tmp_path / "stamp"
+        head = f"import pathlib\nif not pathlib.Path({str(stamp)!r}).exists():\n    pathlib.Path({str(stamp)!r}).touch()\n    raise ValueError('once')"
+        assert conduct(request(tmp_path, flaky_gate(()), subject(RIGHT, head), 3), file, as_json=False) == 1
+        assert [(alarm.seed, alarm.cause) for _, alarm in flaky(read(file).blocks)] == [(0, "start")]
+
+    def test_other_engines_may_end_seeds_in_any_order(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """All seeds of a block are handed in together, come back in reverse, and make the lines of this machine's pool."""
+        asked = request(tmp_path, flaky_gate((1,)), subject(RIGHT), 7, block=5)
+        handed: list[int] = []
+
+        class Backwards(Pool):
+            def judged(self) -> Iterator[Judged]:
+                found = list(super().judged())
+                handed.append(len(found))
+                yield from reversed(found)
+
+        conduct(replace(asked, engine=Backwards), file, as_json=False)
+        here = tmp_path / "here.jsonl"
+        here.touch()
+        conduct(asked, here, as_json=False)
+        assert handed == [5, 2]
+        lines = [[b.model_copy(update={"seconds": 0.0}) for b in read(path).blocks] for path in (file, here)]
+        assert lines[0] == lines[1]
 
 
 class TestTime:
@@ -132,20 +190,20 @@ class TestResume:
     ) -> None:
         """Stopped in the third of five seeds, the file has two; resumed, it has each seed once and equals a whole run."""
         asked = request(tmp_path, flaky_gate((1,)), subject(RIGHT), 5)
-        original = calibration_session.calibration.run
+        original = Pool.submit
 
-        def stopped(jobs: Any, options: Options) -> Any:
-            if options.seed == 2:
+        def stopped(self: Pool, jobs: Sequence[Job]) -> None:
+            if any(job.seed == 2 for job in jobs):
                 raise KeyboardInterrupt
-            return original(jobs, options)
+            original(self, jobs)
 
-        monkeypatch.setattr(calibration_session.calibration, "run", stopped)
+        monkeypatch.setattr(Pool, "submit", stopped)
         with pytest.raises(KeyboardInterrupt):
             conduct(asked, file, as_json=False)
         assert read(file).state == "incomplete: 2 of 5"
         with file.open("ab") as torn:
             torn.write(b'{"record": "block", "gate": "dou')
-        monkeypatch.setattr(calibration_session.calibration, "run", original)
+        monkeypatch.setattr(Pool, "submit", original)
         code = conduct(asked, file, as_json=False)
         found = read(file)
         assert found.state == "complete"
@@ -164,7 +222,7 @@ class TestResume:
         asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 2)
         conduct(asked, file, as_json=False)
         before = file.read_bytes()
-        monkeypatch.setattr(calibration_session.calibration, "run", lambda jobs, options: pytest.fail("judged again"))
+        monkeypatch.setattr(Pool, "submit", lambda self, jobs: pytest.fail("judged again") if jobs else None)
         assert conduct(asked, file, as_json=False) == 0
         assert file.read_bytes() == before
 

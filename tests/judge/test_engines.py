@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
+import pytest
 from doubles import make_gate
 
 from gates.engines.interface import Executor
 from gates.engines.local import Pool
-from gates.model import Case, Subject, Verdict
+from gates.engines.needs import needs, unmet
+from gates.model import Case, Recipe, Subject, Verdict
 from gates.runner import Job, Judged, Options, plan, run
 
 Maker = Callable[..., Subject]
@@ -45,6 +48,57 @@ class TestPool:
         pool = Pool(Options())
         assert list(pool.judged()) == []
         pool.close()
+
+
+class TestNeeds:
+    """What a node of a cluster must have for a cell."""
+
+    NODES = ({"CPU": 2.0, "memory": 4e9}, {"CPU": 1.0, "memory": 8e9, "metal": 1.0})
+
+    @pytest.mark.parametrize(
+        ("subject", "gate", "wanted"),
+        [
+            ({}, {}, {}),
+            ({"metal": 1.0}, {"memory": 2e9}, {"metal": 1.0, "memory": 2e9}),
+            ({"memory": 1e9}, {"memory": 2e9}, {"memory": 2e9}),
+            ({"memory": 3e9}, {"memory": 2e9}, {"memory": 3e9}),
+        ],
+        ids=["none", "both", "the gate's is more", "the subject's is more"],
+    )
+    def test_subject_and_gate_ask_together(
+        self, subject: dict[str, float], gate: dict[str, float], wanted: dict[str, float]
+    ) -> None:
+        """Of the same resource the most counts."""
+        job = Job(make_gate(needs=gate), Subject("s", Path("s.py"), "s", needs=subject), Case("c", lambda rng: {}))
+        assert needs(job, Options()) == wanted
+
+    def test_the_users_model_asks_for_its_memory_where_it_is_run(self, tmp_path: Path) -> None:
+        """Twice the bytes of its weights, in gates whose cases have a model; a model that is not here asks for nothing."""
+        (tmp_path / "a.safetensors").write_bytes(bytes(3000))
+        (tmp_path / "b.safetensors").write_bytes(bytes(1000))
+        with_model = Case("c", lambda rng: {"model": Recipe("model", {})})
+        subject = Subject("s", Path("s.py"), "s", needs={"memory": 10.0})
+        job = Job(make_gate(cases=(with_model,)), subject, with_model)
+        assert needs(job, Options(model=str(tmp_path))) == {"memory": 8000.0}
+        assert needs(job, Options(model="owner/name")) == {"memory": 10.0}
+        assert needs(job, Options()) == {"memory": 10.0}
+        pure = Job(make_gate(), subject, make_gate().cases[0])
+        assert needs(pure, Options(model=str(tmp_path))) == {"memory": 10.0}
+
+    @pytest.mark.parametrize(
+        ("wants", "words"),
+        [
+            ({}, ""),
+            ({"memory": 8e9}, ""),
+            ({"metal": 1.0, "memory": 4e9}, ""),
+            ({"metal": 1.0, "memory": 9e9}, "memory 9e+09, metal 1"),
+            ({"cuda": 1.0}, "cuda 1"),
+        ],
+        ids=["nothing", "one has it", "one has both", "no single one has both", "none"],
+    )
+    def test_one_node_must_have_all_of_it(self, wants: dict[str, float], words: str) -> None:
+        """What two nodes have between them is no place for a cell."""
+        assert unmet(wants, self.NODES) == words
 
 
 class TestRun:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gates import protocol, worker
+from gates import frames, protocol
 from gates.protocol import Worker, WorkerError
 from gates.subjects import catalogue
 
@@ -89,12 +89,12 @@ class TestPage:
 
     def test_numbers_and_names(self) -> None:
         """Limits, dtypes, magic and version are those of the code."""
-        assert all(f"`{dtype}`" in PAGE for dtype in worker.DTYPES)
-        assert f"({worker.HEADER_LIMIT})" in PAGE
-        assert worker.PAYLOAD_LIMIT == 4 << 30
+        assert all(f"`{dtype}`" in PAGE for dtype in frames.DTYPES)
+        assert f"({frames.HEADER_LIMIT})" in PAGE
+        assert frames.PAYLOAD_LIMIT == 4 << 30
         assert "at most 4 GiB, those of an answer at most 1 GiB" in PAGE
         assert protocol.ANSWER_LIMIT == 1 << 30
-        assert f"`{worker.MAGIC.decode()}`" in PAGE
+        assert f"`{frames.MAGIC.decode()}`" in PAGE
         assert f"This is protocol {protocol.PROTOCOL}." in PAGE
         assert f"It has {protocol.START_LIMIT_S:.0f} s" in PAGE
 
@@ -193,7 +193,7 @@ class TestBadTalkers:
 
 def test_a_frame_is_what_the_page_says() -> None:
     """Prefix, header and bytes of one array, by hand."""
-    data = b"".join(bytes(part) for part in worker.encode({"a": np.array([1.0, 2.0], "<f4")}))
+    data = b"".join(bytes(part) for part in frames.encode({"a": np.array([1.0, 2.0], "<f4")}))
     size = struct.unpack("<I", data[4:8])[0]
     assert data[:4] == b"GATE"
     assert json.loads(data[8 : 8 + size]) == {

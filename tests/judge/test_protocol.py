@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from gates import worker
+from gates import frames, worker
 from gates.model import Outcome, Subject
 from gates.protocol import Worker, WorkerError
 
@@ -35,11 +35,11 @@ TREES = st.recursive(
 
 
 def round_trip(tree: Any) -> Any:
-    data = b"".join(bytes(part) for part in worker.encode(tree))
-    size = worker.header_size(data[:8])
-    header, sizes = worker.parse_header(data[8 : 8 + size])
+    data = b"".join(bytes(part) for part in frames.encode(tree))
+    size = frames.header_size(data[:8])
+    header, sizes = frames.parse_header(data[8 : 8 + size])
     assert len(data) == 8 + size + sum(sizes)
-    return worker.decode(header, memoryview(data)[8 + size :])
+    return frames.decode(header, memoryview(data)[8 + size :])
 
 
 def equal(a: Any, b: Any) -> bool:
@@ -80,8 +80,8 @@ class TestFrames:
     @pytest.mark.parametrize("value", [b"bytes", {1, 2}, 1j, {"$array": 0}, {1: 2}, np.array(["a"]), np.array([None])])
     def test_what_is_no_wire_value_is_refused(self, value: Any) -> None:
         """Bytes, sets, complex numbers, reserved or non-text keys and object arrays do not cross."""
-        with pytest.raises(worker.FrameError):
-            worker.encode({"v": value})
+        with pytest.raises(frames.FrameError):
+            frames.encode({"v": value})
 
     @pytest.mark.parametrize(
         "buffers",
@@ -96,15 +96,33 @@ class TestFrames:
     )
     def test_a_lying_header_is_refused_before_anything_is_allocated(self, buffers: Any) -> None:
         """Sizes, shapes and dtypes are checked from the header alone."""
-        with pytest.raises(worker.FrameError):
-            worker.parse_header(json.dumps({"body": None, "buffers": buffers}).encode())
+        with pytest.raises(frames.FrameError):
+            frames.parse_header(json.dumps({"body": None, "buffers": buffers}).encode())
 
     def test_a_wrong_magic_or_length_is_refused(self) -> None:
         """Text on the pipe, or a header longer than a MiB, is no frame."""
-        with pytest.raises(worker.FrameError, match="must start with"):
-            worker.header_size(b"Hello, w")
-        with pytest.raises(worker.FrameError, match="at most"):
-            worker.header_size(worker.PREFIX.pack(worker.MAGIC, worker.HEADER_LIMIT + 1))
+        with pytest.raises(frames.FrameError, match="must start with"):
+            frames.header_size(b"Hello, w")
+        with pytest.raises(frames.FrameError, match="at most"):
+            frames.header_size(frames.PREFIX.pack(frames.MAGIC, frames.HEADER_LIMIT + 1))
+
+    @given(tree=TREES, step=st.integers(1, 40), room=st.integers(1, 64), most=st.integers(1, 4))
+    def test_a_frame_is_whole_however_little_a_pipe_takes_at_once(
+        self, tree: Any, step: int, room: int, most: int
+    ) -> None:
+        """Batches of few parts and bytes, taken a few bytes at a time, add up to the frame."""
+        parts = [memoryview(part).cast("B") for part in frames.encode(tree)]
+        whole, sent = b"".join(map(bytes, parts)), b""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(frames, "BATCH", room)
+            patch.setattr(frames, "PARTS", most)
+            while parts:
+                given_to_it = b"".join(map(bytes, frames.batch(parts)))
+                assert len(frames.batch(parts)) <= most
+                assert len(given_to_it) <= room
+                sent += given_to_it[:step]
+                frames.drop(parts, min(step, len(given_to_it)))
+        assert sent == whole
 
     @pytest.mark.parametrize("layout", ["strided", "read-only", "big-endian", "misaligned"])
     def test_a_layout_changes_the_memory_and_not_the_values(self, layout: str) -> None:
@@ -177,7 +195,7 @@ class TestWorker:
     def test_a_worker_leaves_when_the_judge_is_gone(self, subject: Maker) -> None:
         """The end of the request pipe ends a worker, even in the middle of a call."""
         running = Worker.start(subject("import time\ntime.sleep(60)"), threads=1)
-        for part in worker.encode({"op": "double", "inputs": {"x": np.ones(1)}, "layout": {}}):
+        for part in frames.encode({"op": "double", "inputs": {"x": np.ones(1)}, "layout": {}}):
             os.write(running.to_worker, part)
         os.close(running.to_worker)
         running.to_worker = os.dup(running.from_worker)  # something for close() to close

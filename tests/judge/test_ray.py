@@ -168,6 +168,7 @@ class TestCluster:
         writer = Writer(tmp_path / "r.jsonl")
         writer.write(head)
         (tmp_path / "wait").touch()
+        nodes = len(cluster.nodes())
 
         def lose(verdict: Any) -> None:
             both = len(set((tmp_path / "judges").read_text().split())) > 1
@@ -185,7 +186,37 @@ class TestCluster:
         assert sorted((v.gate, v.subject, v.case) for v in found.verdicts) == sorted(map(cell, jobs))
         assert tally.counts == {"unsupported": len(jobs)}
         assert cluster.again >= 1
-        sys.stdout.write(json.dumps({"cells": len(jobs), "again": cluster.again, **tally.counts}) + "\n")
+        sys.stdout.write(
+            json.dumps({"cells": len(jobs), "again": cluster.again, "nodes": nodes, **tally.counts}) + "\n"
+        )
+
+    @pytest.mark.parametrize("verb", ["check", "calibrate"])
+    def test_the_command_as_it_is_typed(self, three: Any, tmp_path: Path, verb: str) -> None:
+        """`--engine ray` from the command line: the same statuses as here, each cell once, and the header says who judged."""
+        environment = {**os.environ, "RAY_ADDRESS": three.address}
+        options = ["--seeds", "3"] if verb == "calibrate" else ["--quick"]
+        runs = []
+        for name in ("ray", "local"):
+            command = [sys.executable, "-m", "gates", verb, "philox", "--subject", "numpy", *options]
+            done = subprocess.run(
+                [*command, "--engine", name, "--out", str(tmp_path / name)],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            (file,) = (tmp_path / name).glob("*.jsonl")
+            runs.append(read(file))
+        there, here = runs
+        assert (there.header.engine, here.header.engine, there.state) == ("ray", "local", "complete")
+        assert sorted((v.gate, v.case, v.status) for v in there.verdicts) == sorted(
+            (v.gate, v.case, v.status) for v in here.verdicts
+        )
+        blocks = [[b.model_copy(update={"seconds": 0.0}) for b in found.blocks] for found in runs]
+        assert blocks[0] == blocks[1]
+        assert there.verdicts or there.blocks
 
     def test_units_go_where_their_needs_are_met(self, three: Any, slow: Subject) -> None:
         """What needs Metal is judged on the node that has it; what needs CUDA is skipped with a reason, for no node has."""

@@ -249,6 +249,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         file, before = None, set()
     assert kills == KILLS
     assert rounds >= 1
+    sys.stdout.write(f"{kills} kills, {rounds} whole runs of 22 cells each judged once\n")
 
 
 def test_two_runs_at_once_in_one_folder_do_not_collide(tmp_path: Path) -> None:
