@@ -69,8 +69,19 @@ HELD: dict[str, dict[str, Any]] = {
 }
 
 
+WITHOUT: dict[str, Any] = {  # what a case does not name
+    "beta": 0.3,
+    "kl_estimator": "k3",
+    "kl_ratio": "none",
+    "correction": None,
+    "correction_level": None,
+    "correction_low": None,
+    "correction_high": None,
+}
+
+
 def _held(rng: np.random.Generator, name: str) -> dict[str, Any]:
-    changes = {"beta": 0.3, **HELD[name]}
+    changes = {**WITHOUT, **HELD[name]}
     on_policy = changes.pop("on_policy", False)
     inputs = cases.loss_inputs(rng, rows=12, spread=0.02 if changes["algorithm"] == "gspo" else 0.3)
     near = inputs["policy"] if on_policy else inputs["old"]

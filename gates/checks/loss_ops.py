@@ -79,6 +79,10 @@ LOSS_CONSTANTS = Op(
     | {
         "old": "behaviour log-probs of the same shape, or None: on-policy, and weights are those of the policy itself",
         "algorithm": "any policy loss",
+        "kl_estimator": '"k3" or "k2"',
+        "kl_ratio": 'by which ratio the KL is weighed: "none", "token" or "sequence"',
+        "correction_level": '"token" or "seq_sum"; None without a correction',
+        "correction_high": "c_max, or None",
     },
     source="PPO, arXiv 1707.06347: the old policy is a constant; so are a reference and the weights of Yao et al. 2025",
     formula="`gradient` ∂loss/∂policy; `old_gradient`, `reference_gradient`, `sampling_gradient` in the other log-probs",
