@@ -17,6 +17,7 @@ from gates.report.calibration import flaky, rates, reproduces
 from gates.report.jsonl import Results, read
 from gates.report.progress import Bar, console
 from gates.report.records import HeaderRecord, SummaryRecord
+from gates.report.visible import one_line, visible
 from gates.runner import Job, Options
 
 
@@ -56,7 +57,7 @@ def conduct(request: Request, path: Path, *, as_json: bool) -> int:
         writer.close()
     show = console()
     for line in path.read_text(encoding="utf-8").splitlines() if as_json else _words(results, defects):
-        show.print(line, markup=False)
+        show.print(visible(line), markup=False)
     return code
 
 
@@ -69,7 +70,7 @@ def _judge(request: Request, writer: Appender, before: Results, *, quiet: bool) 
             words = f"seed {progress.seed}, {progress.alarms} alarms, {clock.left(progress.verdicts)} left"
             if verdict is not None:
                 if calibration.is_alarm(verdict) and not quiet:
-                    bar.say(f"FALSE ALARM at seed {progress.seed}: {verdict.where}: {verdict.reason}")
+                    bar.say(one_line(f"FALSE ALARM at seed {progress.seed}: {verdict.where}: {verdict.reason}"))
                 bar.advance(words)
             elif not bar.live and not quiet:
                 bar.say(f"{words}: {progress.verdicts} of {left} verdicts")

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from gates.cli import setup
+from gates.cli.project import asked
 from gates.engines.bench import Bench
 from gates.model import ConfigurationError, Verdict
 from gates.registry import load
 from gates.report.labels import shown
+from gates.report.visible import one_line
 from gates.runner import Job, Options, plan
-from gates.subjects import catalogue
 
 NAME = "gates"  # the first part of every item's id: gates::numpy::kl.k3.matches-definition[small]
 NOT_JUDGED = frozenset(("skipped", "unsupported"))
@@ -27,9 +27,9 @@ class NotHeldError(Exception):
 
 def message(verdict: Verdict) -> str:
     """Return a verdict's sentence, and under it everything that was measured, what does not hold first."""
-    lines = [f"{shown(verdict).upper()} {verdict.where}: {verdict.reason} (seed {verdict.seed})"]
+    lines = [one_line(f"{shown(verdict).upper()} {verdict.where}: {verdict.reason} (seed {verdict.seed})")]
     for item in sorted(verdict.evidence, key=lambda item: item.holds):
-        lines += [f"  {item.role}: {item.sentence()}", f"    because {item.because}"]
+        lines += [one_line(f"  {item.role}: {item.sentence()}"), one_line(f"    because {item.because}")]
     return "\n".join(lines)
 
 
@@ -39,7 +39,7 @@ def properties(verdict: Verdict) -> list[tuple[str, object]]:
     for item in verdict.evidence:
         place = f" ({item.where})" if item.where else ""
         words = f"{item.observed!r} {item.relation} {item.limit!r} {'holds' if item.holds else 'does not hold'}{place}"
-        found.append((f"{item.role}: {item.quantity}", words))
+        found.append((one_line(f"{item.role}: {item.quantity}"), one_line(words)))
     return found
 
 
@@ -49,15 +49,21 @@ class Judge:
     def __init__(self, config: pytest.Config) -> None:
         option = config.getoption
         try:
-            registry = load()
-            gates = registry.select(tuple(option("--gates-select")))
-            python = setup.interpreter(option("--gates-python"))
-            subjects = catalogue.choose(registry, tuple(option("--gates-subject")), python)
+            found = asked(
+                load(),
+                option("--gates-select"),
+                option("--gates-subject"),
+                None,
+                option("--gates-python"),
+                None,
+                quick=bool(option("--gates-quick")),
+            )
         except ConfigurationError as error:
             raise pytest.UsageError(f"--gates: {error}") from None
         quick = bool(option("--gates-quick"))
-        order = {subject.name: place for place, subject in enumerate(subjects)}
-        self.jobs = sorted(plan(gates, subjects, quick=quick), key=lambda job: order[job.subject.name])
+        order = {subject.name: place for place, subject in enumerate(found.subjects)}
+        self.waivers = found.waivers
+        self.jobs = sorted(plan(found.gates, found.subjects, quick=quick), key=lambda job: order[job.subject.name])
         self.bench = Bench(Options(seed=option("--gates-seed"), quick=quick))
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
             config.args = []  # no path was named: testpaths and the working directory are not what is asked for
@@ -87,40 +93,43 @@ class PlanNode(pytest.Collector):
     def collect(self) -> Iterator[pytest.Collector]:
         """Yield the subjects."""
         for subject, jobs in groupby(self._judge.jobs, key=lambda job: job.subject.name):
-            yield SubjectNode.from_parent(self, name=subject, jobs=list(jobs), bench=self._judge.bench)
+            yield SubjectNode.from_parent(self, name=subject, jobs=list(jobs), judge=self._judge)
 
 
 class SubjectNode(pytest.Collector):
     """One subject."""
 
-    def __init__(self, *, jobs: list[Job], bench: Bench, **rest: Any) -> None:
+    def __init__(self, *, jobs: list[Job], judge: Judge, **rest: Any) -> None:
         super().__init__(**rest)
         self._jobs = jobs
-        self._bench = bench
+        self._judge = judge
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield an item for each gate and case."""
         for job in self._jobs:
             name = f"{job.gate.id}[{job.case.name}]"
             whole = f"{self.nodeid}::{name}"  # said in full: `--lf` compares it with what it parses from its cache
-            yield GateItem.from_parent(self, name=name, nodeid=whole, job=job, bench=self._bench)
+            yield GateItem.from_parent(self, name=name, nodeid=whole, job=job, judge=self._judge)
 
 
 class GateItem(pytest.Item):
     """One gate, subject and case."""
 
-    def __init__(self, *, job: Job, bench: Bench, **rest: Any) -> None:
+    def __init__(self, *, job: Job, judge: Judge, **rest: Any) -> None:
         super().__init__(**rest)
         self._job = job
-        self._bench = bench
+        self._judge = judge
         self.add_marker("gates")
 
     def runtest(self) -> None:
-        """Judge; what is no pass is a failure, and what could not be judged is a skip with its reason."""
-        verdict = self._bench.judge(self._job).verdict
+        """Judge; what is no pass is a failure, a waived one an expected failure, and what was not judged is skipped."""
+        verdict = self._judge.waivers.apply(self._judge.bench.judge(self._job).verdict)
         self.user_properties += properties(verdict)
         if verdict.status in NOT_JUDGED:
-            pytest.skip(f"{verdict.status}: {verdict.reason}")
+            pytest.skip(one_line(f"{verdict.status}: {verdict.reason}"))
+        if verdict.waived:
+            who = f"waived until {verdict.waived.expires} by {verdict.waived.owner}: {verdict.waived.reason}"
+            pytest.xfail(one_line(f"{who}; {verdict.reason}"))
         if verdict.status != "pass":
             raise NotHeldError(message(verdict))
 

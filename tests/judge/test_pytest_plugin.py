@@ -108,6 +108,36 @@ class TestOutcomes:
         )
         assert "pytest_items.py" not in result.stdout.str()
 
+    @pytest.mark.parametrize(
+        ("expires", "outcome", "words"),
+        [
+            ("2999-01-31", {"xfailed": 2, "skipped": 2}, "*waived until 2999-01-31 by ada: a known bug;*"),
+            ("2001-01-31", {"failed": 2, "skipped": 2}, "*FAIL mine*"),
+        ],
+        ids=["waived", "expired"],
+    )
+    def test_a_waiver_of_the_project(
+        self, mine: pytest.Pytester, expires: str, outcome: dict[str, int], words: str
+    ) -> None:
+        """As in `gates check`: what gates.toml waives is an expected failure with its owner, until the waiver expires."""
+        mine.path.joinpath("mine.py").write_text(WRONG)
+        mine.path.joinpath("gates.toml").write_text(
+            '[[waivers]]\nid = "advantages.*"\nsubject = "mine"\nreason = "a known bug"\n'
+            f'issue = "https://example.org/1"\nowner = "ada"\nexpires = {expires}\n'
+        )
+        result = mine.runpytest(*LOADED, *MINE, "-rx")
+        result.assert_outcomes(**outcome)
+        result.stdout.fnmatch_lines([words])
+
+    def test_words_of_a_subject_are_shown_not_obeyed(self, mine: pytest.Pytester) -> None:
+        """An escape sequence in an error message reaches no terminal."""
+        mine.path.joinpath("mine.py").write_text(
+            RIGHT.replace("groups = ", "raise ValueError('\\x1b[2J')\n    groups = ")
+        )
+        result = mine.runpytest(*LOADED, *MINE, "--color=no")
+        assert "\x1b" not in result.stdout.str()
+        result.stdout.fnmatch_lines(["*\\u001b*"])
+
     def test_an_error_of_the_judge_is_a_failure(self, mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
         """A gate that raises is our fault, and no pass."""
         mine.makeconftest(
