@@ -281,7 +281,10 @@ def _first_right(row):
 
 
 def _lines(evidence):
-    return [{**dataclasses.asdict(item), "where": "", "role": "claim", "holds": item.holds} for item in evidence]
+    from gates.report.records import EvidenceRecord
+
+    rest = {"where": "", "role": "claim"}
+    return [EvidenceRecord(**dataclasses.asdict(item), **rest, holds=item.holds) for item in evidence]
 
 
 def _times(side, samples):
