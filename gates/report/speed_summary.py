@@ -1,19 +1,25 @@
-"""A recorded run of speeds in a few lines: each op against each peer, over all shapes."""
+"""Recorded runs of speeds in a few lines: each op against each peer, over all shapes."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from gates.report.speed_file import SpeedResults
 from gates.report.speed_records import SpeedRecord
 
 
-def speed_summary(run: SpeedResults) -> str:
-    """Return a markdown table: the least and the greatest ratio of medians over the shapes, and how many goals were met."""
+def speed_summary(runs: Iterable[SpeedResults]) -> str:
+    """Return a markdown table: the least and the greatest ratio of medians over the shapes, and how many goals were met.
+
+    Of a row that several runs have the newest counts; runs on an instruction set that is not the machine's best do not.
+    """
+    newest: dict[tuple[str, str, str], SpeedRecord] = {}
+    for run in sorted((run for run in runs if not run.header.isa), key=lambda run: run.header.started):
+        newest |= {(row.op, row.shape, row.baseline): row for row in run.rows if row.baseline}
     rows: dict[tuple[str, str], list[SpeedRecord]] = defaultdict(list)
-    for row in run.rows:
-        if row.baseline:
-            rows[row.op, row.baseline].append(row)
+    for row in newest.values():
+        rows[row.op, row.baseline].append(row)
     lines = ["| op | against | shapes | times faster | goals |", "|---|---|---|---|---|"]
     for (op, baseline), found in rows.items():
         lines.append(f"| {op} | {baseline} | {len(found)} | {_range(found)} | {_goals(found)} |")

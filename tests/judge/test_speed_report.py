@@ -247,7 +247,7 @@ class TestSummary:
             timed(shape="8x8", ratio=Interval(value=2.0, low=1.9, high=2.1), goal_met="missed"),
             timed(shape="9x9", goal=None, goal_met=None, ratio=Interval(value=70.0, low=69, high=71)),
         ]
-        assert speed_summary(run).splitlines()[2:] == [
+        assert speed_summary([run]).splitlines()[2:] == [
             "| op | peer | 3 | 2 – 70 | 1 met, 1 missed (8x8 wants 4) |",
         ]
 
@@ -255,4 +255,16 @@ class TestSummary:
         """Its outcome stands in the place of one."""
         run = read_speed(file)
         run.rows = [REFUSED]
-        assert speed_summary(run).splitlines()[2:] == ["| op | peer | 1 | **baseline wrong** at 4x4 |  |"]
+        assert speed_summary([run]).splitlines()[2:] == ["| op | peer | 1 | **baseline wrong** at 4x4 |  |"]
+
+    def test_of_a_row_the_newest_run_counts(self, file: Path) -> None:
+        """Whatever the order in which runs are read; and a run on a slower instruction set never does."""
+        ratios = {"2026-11-20T10:00:00+00:00": 5.0, "2026-11-21T10:00:00+00:00": 7.0, "2026-11-22T10:00:00+00:00": 3.0}
+        runs = []
+        for started, value in reversed(ratios.items()):
+            run = read_speed(file)
+            isa = "avx2" if value == 3.0 else None
+            run.header = run.header.model_copy(update={"started": started, "isa": isa})
+            run.rows = [timed(ratio=Interval(value=value, low=value, high=value))]
+            runs.append(run)
+        assert speed_summary(runs).splitlines()[2:] == ["| op | peer | 1 | 7 | 1 met |"]
