@@ -263,7 +263,7 @@ class TestSummary:
         runs = []
         for started, value in reversed(ratios.items()):
             run = read_speed(file)
-            isa = "avx2" if value == 3.0 else None
+            isa = "avx2" if value == 3.0 else ""
             run.header = run.header.model_copy(update={"started": started, "isa": isa})
             run.rows = [timed(ratio=Interval(value=value, low=value, high=value))]
             runs.append(run)
