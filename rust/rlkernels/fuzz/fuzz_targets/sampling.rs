@@ -69,8 +69,14 @@ fuzz_target!(|input: Input| {
         xtc_coins: Some(&coins),
     };
     everywhere(|| {
-        let mut out = vec![7.0; length];
+        let mut out = vec![7.0_f64; length];
         let result = filtered_logprobs(&batch, &filters, &mut out);
+        let mut single = vec![7.0_f32; length];
+        let same = filtered_logprobs(&batch, &filters, &mut single);
+        assert_eq!(result.is_ok(), same.is_ok());
+        if result.is_ok() {
+            assert!(single.iter().zip(&out).all(|(&x, &y)| x == y as f32));
+        }
         let (mut tokens, mut behaviour) = (vec![-1; rows], vec![7.0; rows]);
         let drawn = sample_tokens(&batch, &filters, &uniforms, &mut tokens, &mut behaviour);
         for row in 0..if result.is_ok() { rows } else { 0 } {
