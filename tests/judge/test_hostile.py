@@ -171,7 +171,8 @@ class TestInACall:
 
         (found,) = run(plan([make_gate(check=twice)], [subject], quick=True), Options())
         assert (found.verdict.status, found.verdict.cause) == ("fail", "crashed")
-        assert "it answered call 1, must answer call" in found.verdict.reason
+        # whichever comes first: the late answer alone, or behind the right one
+        assert re.search("it answered call 1, must answer call|bytes follow the frame", found.verdict.reason)
 
 
 class TestLimits:
