@@ -26,7 +26,7 @@ def test_a_hundred_kills_lost_nothing() -> None:
     """SIGKILL at 100 random moments of `gates check`; every run that was resumed is whole, each cell once."""
     recorded = found("resume")
     assert recorded["kills"] == 100
-    assert recorded["whole_runs"] >= 1  # on a busy machine all kills fall into one run: its short form asks no more
+    assert recorded["whole_runs"] >= 10  # with all kills in one run most of them hit its start
 
 
 def test_a_lost_node_lost_nothing() -> None:

@@ -76,9 +76,8 @@ pub fn set_threads(count: usize) -> Result<usize> {
 /// Calls `body` for every part: on the calling thread and in order where `parallel` is false or one thread is allowed,
 /// else on the pool too and in any order. A part carries where its results go, so the order leaves no trace.
 ///
-/// The calling thread takes parts like every other, and waits for the last ones awake. Had it to be woken, Linux would
-/// often put two threads on one processor for a whole call: a call of 550 µs took 1000 in most rounds of a benchmark on
-/// two processors, now in few.
+/// The calling thread takes parts like every other, and waits for the last ones awake. Where it slept and had to be woken,
+/// Linux at times left two threads on one processor for a whole call, which then took as long as without threads.
 pub(crate) fn for_each<P: Send>(
     parallel: bool,
     parts: impl Iterator<Item = P>,
