@@ -118,7 +118,8 @@ def settings_act(t: Trial) -> Iterator[Evidence]:
 
 
 FAR = {"beyond-float32": 95.0, "beyond-float64": 1000.0}  # nats: exp of them overflows
-WHICH = "overflow and its sign are those of the definition, rounded to the data's dtype"
+WHICH = "overflow and its sign are those of the definition, rounded to the data's dtype; either is right of an element whose ratio that dtype does not hold"
+SMALLEST = 0.3  # what a ratio is multiplied by: |advantage| of the rows with an extreme one, 0.5 or more, or beta
 EXTREME = {
     "NaN among loss and gradient": Bound("exact", "an overflowing exp gives +inf, never NaN", 0.0),
     "infinite where the definition is finite, or the other way round": Bound("exact", WHICH, 0.0),
@@ -194,16 +195,23 @@ def extreme_ratios_stay_numbers(t: Trial) -> Iterator[Evidence]:
     with np.errstate(over="ignore"):
         exact = wanted.gradient.astype(dtype).astype(np.float64)
         limit = float(np.finfo(dtype).max)
-    otherwise = (np.isfinite(exact) != np.isfinite(gradient)) | (
-        np.isinf(exact) & (np.sign(exact) != np.sign(gradient))
-    )
+    shares = valid.shape[0] * max(valid.shape[1], int(inputs.get("max_length") or 0)) / SMALLEST  # the largest divisor
+    early = (
+        np.isinf(gradient) & np.isfinite(exact) & (np.abs(wanted.gradient) > limit / shares)
+    )  # in dtype: its ratio is
+    otherwise = (np.isfinite(exact) != np.isfinite(gradient)) & ~early
+    otherwise |= (np.isinf(exact) | early) & (np.sign(exact) != np.sign(gradient))
     too_large = abs(wanted.loss) > limit  # of float32 data it may have been added up in float64
     loss = float(got["loss"])
-    off = abs(loss) < limit or np.sign(loss) != np.sign(wanted.loss) if too_large else not np.isfinite(loss)
+    wrong_end = np.sign(loss) != np.sign(wanted.loss)
+    if too_large:
+        off = abs(loss) < limit or wrong_end
+    else:
+        off = not np.isfinite(loss) and (abs(wanted.loss) <= limit / shares or wrong_end)
     which = "infinite where the definition is finite, or the other way round"
     yield t.number(which, int(otherwise.sum()) + int(off), "<=", where=_first(otherwise) or f"loss {loss:.6g}")
     yield t.number("largest |gradient| in masked slots", float(np.abs(gradient[~valid]).max()), "<=")
-    finite = valid & np.isfinite(exact) & np.isfinite(wanted.gradient_scale) & (wanted.gradient_scale < limit)
+    finite = valid & np.isfinite(exact) & ~early & np.isfinite(wanted.gradient_scale) & (wanted.gradient_scale < limit)
     scale = 2 * UNIT[str(dtype)] * float(wanted.gradient_scale[finite].max())
     yield t.within("error of finite gradients in 2u·S", gradient[finite], wanted.gradient[finite], scale=scale)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -74,7 +75,13 @@ def gates(
 
 
 def main() -> None:
-    """Run a command; what the user got wrong is one sentence and exit code 2, never a traceback."""
+    """Run a command; what the user got wrong is one sentence and exit code 2, never a traceback.
+
+    SIGTERM, which CI sends, ends a command as Ctrl-C does: in order, with all that was judged kept. SIGINT is set too, for
+    the background job of a script is started with it ignored.
+    """
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.default_int_handler)
     try:
         app()
     except Exception as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -110,8 +109,6 @@ def calibrate(
         writer = setup.writer("calibrate", out, record=record)
         writer.close()
         resume = writer.path
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what CI sends loses no more than Ctrl-C does
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is started without it
     try:
         with engines.opened(engine, registry) as executors:
             request = Request(gates, cells, options, asked, block, header, write_limits, proofs, executors, past)

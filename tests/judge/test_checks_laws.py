@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,22 @@ def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, 
     found = [judged.verdict for judged in run(plan([load().gates[gate]], [subject], quick=True), Options(quick=True))]
     assert {verdict.status for verdict in found} == {"fail"}
     assert all(words in verdict.reason for verdict in found), {verdict.reason for verdict in found}
+
+
+EARLY = """
+    big = np.abs(found["gradient"]) > np.finfo(np.float32).max / 16
+    found["gradient"] = np.where(big, {sign} * np.copysign(np.float32(np.inf), found["gradient"]), found["gradient"])"""
+
+
+@pytest.mark.parametrize(("sign", "status"), [("1", "pass"), ("-1", "fail")])
+def test_an_element_may_overflow_on_its_way(tmp_path: Path, sign: str, status: str) -> None:
+    """At this seed e^(1000/11) / 8 is an element that float32 holds and its ratio e^(1000/11) is not: ∞ is right, −∞ is not."""
+    (tmp_path / "early.py").write_text(BROKEN.format(op="policy_loss", damage=EARLY.format(sign=sign)))
+    gate = load().gates["loss.extreme-ratios-stay-numbers"]
+    case = next(case for case in gate.cases if case.name == "luspo-kl-beyond-float64-loss-float32")
+    cells = plan([replace(gate, cases=(case,))], [Subject("early", tmp_path / "early.py", "early")], quick=True)
+    found = [judged.verdict for judged in run(cells, Options(quick=True, seed=1))]
+    assert [verdict.status for verdict in found] == [status], found
 
 
 class TestLaw:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,9 +202,14 @@ def only(folder: Path) -> Path:
     return file
 
 
-def grown(process: subprocess.Popen[bytes], size: Callable[[], int], beyond: int) -> None:
-    """Wait until the file is longer: the process has loaded everything and judges."""
-    while process.poll() is None and size() <= beyond:
+def written(folder: Path, kind: str) -> int:
+    """How many lines of a kind the files of a folder hold."""
+    return sum(path.read_bytes().count(f'"record": "{kind}"'.encode()) for path in folder.glob("*.jsonl"))
+
+
+def grown(process: subprocess.Popen[bytes], lines: Callable[[], int], beyond: int) -> None:
+    """Wait until there are more lines: of verdicts, the process has loaded everything and judges."""
+    while process.poll() is None and lines() <= beyond:
         time.sleep(0.002)
 
 
@@ -212,7 +218,8 @@ def grown(process: subprocess.Popen[bytes], size: Callable[[], int], beyond: int
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     """SIGKILL at random moments of one run after another: every line is valid each time, and the end is complete.
 
-    `KILLS=100` is the record's number. A moment is drawn from the time in which a third of the plan is judged.
+    `KILLS=100` is the record's number. A moment is drawn from the time in which a third of the plan is judged, after the
+    run's first verdict; every fourth, for a run that dies before it has judged, after its first line of any kind.
     """
     (tmp_path / "slow.py").write_text(SLOW)
     out = tmp_path / "out"
@@ -220,15 +227,13 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     kills = rounds = 0
     file: Path | None = None
     before: set[tuple[str, str, str]] = set()
-
-    def size() -> int:
-        return sum(path.stat().st_size for path in out.glob("*.jsonl"))
-
     while True:
-        beyond = size() if file else 0
+        first = "verdict" if kills % 4 else "resume" if file else "header"
+        lines = partial(written, out, first)
+        beyond = lines()
         process = start(tmp_path, *(["--resume", str(file)] if file else ["--out", str(out)]))
         try:
-            grown(process, size, beyond)
+            grown(process, lines, beyond)
             process.wait(timeout=moments.uniform(0.0, 0.4) if kills < KILLS else 60.0)
         except subprocess.TimeoutExpired:
             process.kill()
@@ -265,7 +270,7 @@ def test_the_command_as_it_is_typed(tmp_path: Path) -> None:
     """A killed run goes on with `--resume FILE`, shows the whole in the end, and ends as it would have."""
     (tmp_path / "slow.py").write_text(SLOW)
     process = start(tmp_path, "--out", "out")
-    grown(process, lambda: sum(p.stat().st_size for p in (tmp_path / "out").glob("*.jsonl")), 3000)
+    grown(process, partial(written, tmp_path / "out", "verdict"), 2)
     process.kill()
     process.wait()
     file = only(tmp_path / "out")
