@@ -1,6 +1,6 @@
 """Long proofs of the judge itself, run by `make record` and recorded in results/judge/proofs.jsonl, which a test reads.
 
-    .venv/bin/python .ci/judge_proofs.py                # all: half an hour
+    .venv/bin/python .ci/judge_proofs.py                # all: ten minutes
     .venv/bin/python .ci/judge_proofs.py resume         # one of them: resume, cluster
     .venv/bin/python .ci/judge_proofs.py resume 3       # a look at it: three kills, nothing is recorded
 
