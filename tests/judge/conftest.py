@@ -1,10 +1,11 @@
-"""Small subjects in files of their own."""
+"""Small subjects in files of their own, and recorded runs to make pages of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+import pages
 import pytest
 
 from gates.model import Subject
@@ -21,3 +22,21 @@ def subject(tmp_path: Path) -> Callable[[str], Subject]:
         return Subject(name, file, f"subject_{name}")
 
     return make
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> list[Path]:
+    """A check with one verdict of each status, and a proof with sensitivities and mutants."""
+    return pages.mixed(tmp_path)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A run in which every word of a subject tries to be markup."""
+    return pages.hostile(tmp_path)
+
+
+@pytest.fixture
+def calibrated(tmp_path: Path) -> Path:
+    """A calibration of five gates over 20 seeds: exact, near, nearer in a second block, two with alarms."""
+    return pages.calibrated(tmp_path)
