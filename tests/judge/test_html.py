@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pages import SEEN, Elements
 from runs_on_file import verdict, write
 
 from gates.report.files import render_files
-from gates.report.format_names import ReportFormat
 from gates.report.html import render_html
-from gates.report.records import CounterexampleRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 CSS = (ROOT / "gates" / "report" / "page" / "style.css").read_text()
@@ -105,24 +101,6 @@ class TestFile:
         assert "1 new failure, 1 fixed, 1 as before" in said.text("p")
         assert "mine · kl.k3 · other: pass → fail: kl error in 2u·S is nan" in said.text("li")
         assert {"new failure", "fixed"} <= {words for tag, words in said.texts if tag == "span"}
-
-    @pytest.mark.parametrize("form", ["html", "md"])
-    def test_the_smallest_inputs_are_told(self, tmp_path: Path, form: ReportFormat) -> None:
-        """In words, with the command that judges them again; its file's name is quoted for a shell."""
-        file = "check.counterexamples/a b;rm.safetensors"
-        shared: dict[str, Any] = {"gate": "kl.k3", "subject": "mine", "case": "other", "seed": 7}
-        found = CounterexampleRecord(
-            **shared, file=file, words="token 2 of 2: got 0", elements_before=900, elements_after=6, finished=False
-        )
-        none = CounterexampleRecord(
-            **shared, file=None, words="a whole model", elements_before=None, elements_after=None, finished=None
-        )
-        write(tmp_path / "run.jsonl", [verdict("fail", case="other")], also=[found, none])
-        text = html.unescape("".join(render_files([tmp_path / "run.jsonl"], form, None)))
-        assert "gates replay 'check.counterexamples/a b;rm.safetensors'" in text
-        assert "900 → 6 numbers, when the time was over" in text
-        assert "token 2 of 2: got 0" in text
-        assert "not made smaller: a whole model" in text
 
     def test_a_calibration_is_drawn_and_told(self, calibrated: Path) -> None:
         """A disc at each gate's worst share, a cross at one with false alarms, seeds and alarms in words and in a table."""
