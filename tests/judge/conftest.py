@@ -1,12 +1,13 @@
-"""Small subjects in files of their own, and recorded runs to make pages of."""
+"""Small subjects in files of their own, recorded runs to make pages of, and a browser to look at them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pages
 import pytest
+from chromium import PROGRAM, Browser, browser
 
 from gates.model import Subject
 
@@ -40,3 +41,12 @@ def hostile(tmp_path: Path) -> Path:
 def calibrated(tmp_path: Path) -> Path:
     """A calibration of five gates over 20 seeds: exact, near, nearer in a second block, two with alarms."""
     return pages.calibrated(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A headless Chromium."""
+    if PROGRAM is None:
+        pytest.skip("chromium is not installed: Debian's package chromium")
+    with browser(tmp_path_factory.mktemp("profile")) as found:
+        yield found

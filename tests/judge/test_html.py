@@ -12,8 +12,10 @@ import pytest
 from pages import SEEN, Elements
 from runs_on_file import verdict, write
 
+from gates.model import Evidence, Verdict
 from gates.report.files import render_files
 from gates.report.html import render_html
+from gates.report.records import verdict_record
 
 ROOT = Path(__file__).resolve().parents[2]
 CSS = (ROOT / "gates" / "report" / "page" / "style.css").read_text()
@@ -28,7 +30,9 @@ class TestFile:
         addresses = [
             value for _, attributes in page.found for name, value in attributes.items() if name in {"src", "href"}
         ]
-        assert addresses == ["#main"]
+        names = {f"#{attributes['id']}" for _, attributes in page.found if "id" in attributes}
+        assert addresses[0] == "#main"
+        assert set(addresses) <= names
         (policy,) = (
             a["content"] for t, a in page.found if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
         )
@@ -72,6 +76,30 @@ class TestFile:
         words = page.text("button").split("Close")[0].lower()
         for status in ("pass", "fail", "departs", "error", "waived", "unsupported", "skipped"):
             assert status in words
+
+    def test_each_subject_has_a_line(self, mixed: list[Path]) -> None:
+        """How many gates fail, hold and so on, and how many cases ran."""
+        rows = re.findall(
+            r"<tr><th scope=\"row\">(\w+)</th>(.*?)</tr>", render_html(mixed).partition('id="verdicts"')[0]
+        )
+        told = {name: re.findall(r"(?:>|</span> )([\d a-z]+)</td>", row) for name, row in rows}
+        assert told == {
+            "mine": ["1", "1", "1", "1", "1", "0", "6 of 6"],
+            "peer": ["0", "0", "0", "0", "0", "3", "0 of 3"],
+        }
+
+    def test_the_worst_case_is_told(self, tmp_path: Path) -> None:
+        """Of a gate that fails in three of four cases, one reason: that of the case furthest beyond its limit."""
+        failing = [Evidence("kl", value, "<=", 4.0, "x") for value in (8.0, 400.0, 40.0)]
+        records = [
+            verdict_record(Verdict("kl.k3", "mine", f"case-{n}", 7, "fail", "bound", item.sentence(), (item,)))
+            for n, item in enumerate(failing)
+        ]
+        write(tmp_path / "run.jsonl", [*records, verdict(), verdict("unsupported", case="other")])
+        said = " ".join(Elements(render_html([tmp_path / "run.jsonl"])).text("li").split())
+        assert "kl.k3, 3 of 4 cases" in said
+        assert "case-1: kl is 400, must be <= 4" in said
+        assert "case-0" not in said
 
     def test_sensitivities_are_drawn_and_told(self, mixed: list[Path]) -> None:
         """A mark per distinct value, the numbers in a table, and a gate that notices nothing says so."""
@@ -152,6 +180,7 @@ class TestFile:
 
         pairs = [(name, f"{name}-ground") for name in ("pass", "fail", "departs", "error", "waived")]
         pairs += [(name, ground) for name in ("text", "quiet") for ground in ("ground", "raised")]
+        pairs += [("quiet", f"{name}-ground") for name in ("fail", "departs", "error", "waived")]
         pairs += [(name, "ground") for name, _ in pairs[:5]] + [("text", "fail-ground"), ("accent", "ground")]
         for front, back in pairs:
             low, high = sorted((luminance(colours[front]), luminance(colours[back])))

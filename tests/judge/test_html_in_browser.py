@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import PROGRAM, Browser, browser
+from chromium import Browser, shown, wrong
 from pages import SEEN
-
-from gates.report.html import render_html
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A headless Chromium."""
-    if PROGRAM is None:
-        pytest.skip("chromium is not installed: Debian's package chromium")
-    with browser(tmp_path_factory.mktemp("profile")) as found:
-        yield found
 
 
 class TestBrowser:
     """What a reader gets."""
 
-    def page(self, chromium: Browser, paths: list[Path], folder: Path, **how: Any) -> Browser:
-        (folder / "page.html").write_text(render_html(paths), encoding="utf-8")
-        chromium.open(folder / "page.html", **how)
-        return chromium
-
-    def wrong(self, chromium: Browser) -> list[Any]:
-        """What the console says, exceptions and broken policies included, and requests beside the file itself."""
-        chromium.value("1")
-        said = [e["params"] for e in chromium.events if e["method"] in {"Log.entryAdded", "Runtime.exceptionThrown"}]
-        asked = [e["params"]["request"]["url"] for e in chromium.events if e["method"] == "Network.requestWillBeSent"]
-        return [*said, *asked[1:]]
-
     def test_the_keyboard_is_enough(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
         """Arrows move between cells, Enter shows the evidence, Escape leaves it where one was."""
-        page = self.page(chromium, mixed, tmp_path)
+        page = shown(chromium, mixed, tmp_path)
         page.value("document.querySelector('#matrix button[tabindex=\"0\"]').focus()")
         where = "document.activeElement.dataset.cell"
         visited = [page.value(where)]
@@ -58,11 +34,11 @@ class TestBrowser:
         page.press("Escape")
         assert not page.value("document.querySelector('dialog').open")
         assert page.value(where) == "1/0"
-        assert self.wrong(page) == []
+        assert wrong(page) == []
 
     def test_tab_reaches_the_table_once(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
         """One stop for all cells; the focus is seen."""
-        page = self.page(chromium, mixed, tmp_path)
+        page = shown(chromium, mixed, tmp_path)
         stops: list[Any] = []
         for _ in range(40):
             page.press("Tab")
@@ -92,18 +68,19 @@ class TestBrowser:
         columns: list[str],
     ) -> None:
         """By family, by subject, and what failed; the number of gates is told to screen readers."""
-        page = self.page(chromium, mixed, tmp_path)
+        page = shown(chromium, mixed, tmp_path)
         page.value(f"{action}; document.getElementById('filters').dispatchEvent(new Event('input'))")
         seen = "[...document.querySelectorAll('{}')].filter(e => e.offsetParent).map(e => e.textContent)"
         found = page.value(seen.format("#matrix th[scope=row]"))
         assert found == (gates or ["kl.k1", "kl.k3", "loss.grpo", "packing", "ratio", "weights"])
         assert page.value(seen.format("#matrix thead th[data-column]")) == columns
-        assert page.value("shown.textContent") == f"{len(found)} of 6 gates, {len(columns)} subjects"
+        subjects = f"{len(columns)} {'subject' if len(columns) == 1 else 'subjects'}"
+        assert page.value("shown.textContent") == f"{len(found)} of 6 gates, {subjects}"
         assert page.value("shown.getAttribute('role')") == "status"
 
     def test_a_screen_reader_gets_names(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
         """Every control has a name, and the table has row and column headers."""
-        page = self.page(chromium, mixed, tmp_path)
+        page = shown(chromium, mixed, tmp_path)
         nodes = page.send("Accessibility.getFullAXTree")["nodes"]
         named = [
             (str(node["role"]["value"]), str(node.get("name", {}).get("value", "")))
@@ -120,7 +97,7 @@ class TestBrowser:
         self, chromium: Browser, mixed: list[Path], calibrated: Path, tmp_path: Path
     ) -> None:
         """A screen reader gets the picture as one image with name and description; Enter opens the table of numbers."""
-        page = self.page(chromium, [*mixed, calibrated], tmp_path)
+        page = shown(chromium, [*mixed, calibrated], tmp_path)
         nodes = page.send("Accessibility.getFullAXTree")["nodes"]
         images = [node for node in nodes if not node["ignored"] and node["role"]["value"] == "image"]
         assert len(images) == 2
@@ -131,26 +108,26 @@ class TestBrowser:
         page.press("Enter")
         assert page.value(f"{numbers}.open")
         assert page.value(f"{numbers}.querySelectorAll('tbody tr').length") == 5
-        assert self.wrong(page) == []
+        assert wrong(page) == []
 
     def test_dark_and_light(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
         """The page follows what the reader prefers."""
         ground = "getComputedStyle(document.body).backgroundColor"
-        assert self.page(chromium, mixed, tmp_path).value(ground) == "rgb(255, 255, 255)"
-        assert self.page(chromium, mixed, tmp_path, dark=True).value(ground) == "rgb(20, 23, 28)"
+        assert shown(chromium, mixed, tmp_path).value(ground) == "rgb(255, 255, 255)"
+        assert shown(chromium, mixed, tmp_path, dark=True).value(ground) == "rgb(20, 23, 28)"
 
     def test_a_narrow_window_scrolls_the_tables_only(
         self, chromium: Browser, mixed: list[Path], tmp_path: Path
     ) -> None:
         """At 400 pixels the page itself is no wider (WCAG 2.2, 1.4.10)."""
-        page = self.page(chromium, mixed, tmp_path, width=400)
+        page = shown(chromium, mixed, tmp_path, width=400)
         assert page.value("document.documentElement.scrollWidth") <= 400
 
     def test_hostile_words_run_nothing(self, chromium: Browser, hostile: Path, tmp_path: Path) -> None:
         """No dialog of a planted script, no broken policy, and the evidence shows the words as they are."""
-        page = self.page(chromium, [hostile], tmp_path)
+        page = shown(chromium, [hostile], tmp_path)
         page.value("document.querySelector('td.fail button').click()")
         assert page.value("document.querySelectorAll('script').length") == 2
         assert SEEN in page.value("document.getElementById('cases').textContent")
         assert not [event for event in page.events if event["method"] == "Page.javascriptDialogOpening"]
-        assert self.wrong(page) == []
+        assert wrong(page) == []

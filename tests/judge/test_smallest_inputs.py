@@ -5,35 +5,17 @@ from __future__ import annotations
 import html
 import shlex
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from markdown_it import MarkdownIt
-from runs_on_file import HOSTILE, verdict, write
+from runs_on_file import FILE, HOSTILE, WORDS, none, smallest, verdict, write
 
 from gates.report import github
 from gates.report.format_names import ReportFormat
 from gates.report.formats import render
 from gates.report.jsonl import Results
-from gates.report.records import CounterexampleRecord
 from gates.report.smallest import sentence
-
-WORDS = "completion 3 of 4, token 7: got 0, want -0.03125; ratio just above 1 + ε_high"
-FILE = "run.counterexamples/a b;rm.safetensors"
-
-
-def smallest(case: str = "other", **more: Any) -> CounterexampleRecord:
-    """Return the record of one that became 6 numbers of 900 before the time was over."""
-    values: dict[str, Any] = {"gate": "kl.k3", "subject": "mine", "case": case, "seed": 7, "file": FILE, "words": WORDS}
-    return CounterexampleRecord(**{**values, "elements_before": 900, "elements_after": 6, "finished": False, **more})
-
-
-def none(gate: str) -> CounterexampleRecord:
-    """Return the record of a failure that was not made smaller."""
-    return smallest(
-        gate=gate, file=None, words="a whole model", elements_before=None, elements_after=None, finished=None
-    )
 
 
 @pytest.fixture
