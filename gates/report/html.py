@@ -16,7 +16,7 @@ from gates.baseline import Changes
 from gates.report import calibration_plot, changes, smallest
 from gates.report.failures import ORDER
 from gates.report.holes import condensed
-from gates.report.labels import NOT_JUDGED, meaning
+from gates.report.labels import NOT_JUDGED
 from gates.report.page_data import STATUSES, Page, gather
 from gates.report.page_smallest import Entry
 from gates.report.plain import MOST_IDLE
@@ -56,7 +56,7 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
         standings=standings(page.counts),
         columns=[(status, COLUMNS[status]) for status in columns(standings(page.counts))],
         holes=condensed(page.holes),
-        meaning=meaning,
+        missed=[mutant for run in page.runs for mutant in run.mutants if mutant.state != "caught"],
         versions=versions,
         fold=len(page.idle) > MOST_IDLE,
         calibrations=_calibrations(page),

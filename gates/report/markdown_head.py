@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
-from gates.report.calibration import flaky
+from gates.report import outcome
 from gates.report.jsonl import Results
-from gates.report.labels import DEPARTS, meaning, shown
 from gates.report.subjects import versions
 from gates.report.visible import code, in_table, one_line
-
-FAILED = 1
-DOCUMENTED = "departs as documented"
-STATUSES = ("fail", "error", DEPARTS, "waived", "pass", "skipped", "unsupported")
 
 
 def overview(runs: Sequence[Results]) -> list[str]:
@@ -21,36 +15,16 @@ def overview(runs: Sequence[Results]) -> list[str]:
     if len(runs) < 2:
         return []
     rows = [
-        f"| {code(run.path.name, cell=True)} | {in_table(', '.join(run.header.subjects))} | {outcome(run)} |"
+        f"| {code(run.path.name, cell=True)} | {in_table(', '.join(run.header.subjects))} | {sentence(run)} |"
         for run in runs
     ]
     return ["| run | subjects | what came out |", "|---|---|---|", *rows, ""]
 
 
-def outcome(run: Results) -> str:
-    """Return what came out of a run, in one sentence."""
-    words = counts(run)
-    if run.header.verb == "prove":
-        caught = sum(mutant.state == "caught" for mutant in run.mutants)
-        words = f"{caught} of {len(run.mutants)} mutants caught; without them {words}"
-    if run.header.verb == "calibrate":
-        alarms = {alarm.seed for _, alarm in flaky(run.blocks)}
-        words = f"{len(alarms)} of {run.header.seeds or 0} seeds with a false alarm; {words}"
-        if run.summary and run.summary.exit_code == FAILED and not alarms and not run.summary.problems:
-            words = f"{words}; a recorded limit was too near to noise or mutants"
-    if run.summary is None:
-        return f"**{run.state}**; {words}"
-    said = meaning(run.header.verb, run.summary.exit_code)
-    return f"{f'**{said}**' if run.summary.exit_code else said}: {words}; exit code {run.summary.exit_code}"
-
-
-def counts(run: Results) -> str:
-    """Return how many verdicts of each status there are on subjects as they are, what is wrong first."""
-    found: Counter[str] = Counter(shown(verdict) for verdict in run.judged)
-    for block in run.blocks:
-        found.update(block.counts)
-    told = ((found[status], DOCUMENTED if status == DEPARTS else status) for status in STATUSES if found[status])
-    return ", ".join(f"{number} {words}" for number, words in told) or "no verdict"
+def sentence(run: Results) -> str:
+    """Return what came out of a run, in bold where it is not good."""
+    found = outcome.of(run)
+    return f"{found.meaning if found.good else f'**{found.meaning}**'}: {found.words}"
 
 
 def lines(run: Results) -> list[str]:
@@ -69,7 +43,7 @@ def lines(run: Results) -> list[str]:
         *((f"model {in_table(m.hash[:12])}", in_table(_named(m.spec))) for m in run.models),
     ]
     table = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
-    return [f"## {h.verb} {one_line(run.path.stem)}", "", f"{outcome(run)}.", "", *table]
+    return [f"## {h.verb} {one_line(run.path.stem)}", "", f"{sentence(run)}.", "", *table]
 
 
 def _named(values: dict[str, str]) -> str:

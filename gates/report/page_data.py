@@ -10,8 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from gates.report import outcome
 from gates.report.jsonl import records
 from gates.report.labels import NOT_JUDGED, shown
+from gates.report.outcome import Outcome
 from gates.report.page_smallest import Entry, entries
 from gates.report.plain import judged, left
 from gates.report.records import (
@@ -20,6 +22,7 @@ from gates.report.records import (
     EvidenceRecord,
     HeaderRecord,
     ModelRecord,
+    MutantRecord,
     Record,
     SensitivityRecord,
     SubjectRecord,
@@ -41,6 +44,8 @@ class Run:
     subjects: list[SubjectRecord] = field(default_factory=list)
     models: list[ModelRecord] = field(default_factory=list)
     judged: int = 0
+    counts: Counter[str] = field(default_factory=Counter)  # of verdicts on subjects as they are
+    mutants: list[MutantRecord] = field(default_factory=list)
     blocks: list[BlockRecord] = field(default_factory=list)
     counterexamples: list[CounterexampleRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
@@ -49,6 +54,11 @@ class Run:
     def state(self) -> str:
         """Return `complete`, or how far the run came."""
         return "complete" if self.summary else f"incomplete: {self.judged} of {self.header.planned}"
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return what came out of it."""
+        return outcome.made(self.header, self.summary, self.state, self.counts, self.mutants, self.blocks)
 
 
 @dataclass(slots=True)
@@ -97,6 +107,8 @@ class Page:
                 run.models.append(record)
             case SensitivityRecord():
                 self.sensitivities.append(record)
+            case MutantRecord():
+                run.mutants.append(record)
             case CounterexampleRecord():
                 run.counterexamples.append(record)
             case BlockRecord():
@@ -111,9 +123,10 @@ class Page:
         if v.mutant:
             self.mutants[v.mutant, v.subject, v.gate][v.status == "fail"] += 1
             return
+        status = shown(v)
+        self.runs[run].counts[status] += 1
         if self.runs[run].header.verb != "check" and v.status not in {"fail", "error"}:
             return  # of the truth that a proof starts from the page shows what is not green; the rest is in its summary
-        status = shown(v)
         self.counts[v.gate, v.subject][status] += 1
         if status in {"skipped", "unsupported"}:
             self.holes[v.subject, status, v.reason] += 1

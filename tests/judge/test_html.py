@@ -153,7 +153,7 @@ class TestFile:
         assert told["c"] == ["20", "20", "0", "0.14", "0.9", "kl: mine, some, seed 15"]
         assert told["d"][2:] == ["2", "0.28", "1.7", "kl: mine, some, seed 3"]
         assert told["e"][4] == "not finite"
-        assert "incomplete: 100 of 120" in said.text("summary")
+        assert "incomplete: 100 of 120" in said.text("span")
 
     def test_a_page_of_a_calibration_alone(self, calibrated: Path) -> None:
         """It has no table of verdicts, no count of them, and every picture has a title and a description."""
@@ -180,6 +180,7 @@ class TestFile:
 
         pairs = [(name, f"{name}-ground") for name in ("pass", "fail", "departs", "error", "waived")]
         pairs += [(name, ground) for name in ("text", "quiet") for ground in ("ground", "raised")]
+        pairs += [("pass", "raised"), ("fail", "raised")]
         pairs += [("quiet", f"{name}-ground") for name in ("fail", "departs", "error", "waived")]
         pairs += [(name, "ground") for name, _ in pairs[:5]] + [("text", "fail-ground"), ("accent", "ground")]
         for front, back in pairs:

@@ -92,7 +92,7 @@ def test_several_runs_have_an_overview(tmp_path: Path) -> None:
     cut = write(tmp_path / "b.jsonl", [verdict(subject="peer")], complete=False, planned=9)
     lines = render([first, cut]).splitlines()
     assert lines[6] == "| `a.jsonl` | mine | All that was judged held: 1 pass; exit code 0 |"
-    assert lines[7] == "| `b.jsonl` | peer | **incomplete: 1 of 9**; 1 pass |"
+    assert lines[7] == "| `b.jsonl` | peer | **incomplete: 1 of 9**: 1 pass |"
 
 
 def test_a_subject_that_does_not_start_is_told_once(tmp_path: Path) -> None:
