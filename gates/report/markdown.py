@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
+from gates.baseline import Changes
 from gates.report import calibration, calibration_sum, markdown_head, markdown_proof, smallest
+from gates.report.changes import changes_markdown
 from gates.report.failures import Failure, failures
 from gates.report.holes import condensed
 from gates.report.jsonl import Results
@@ -23,31 +25,33 @@ TITLES = {
 MOST_CASES = 12  # names of further cases of one failure
 
 
-def render(runs: Iterable[Results]) -> str:
-    """Return one document over all runs, in the order given; in its end what all calibrations say together."""
+def render(runs: Iterable[Results], changed: Changes | None = None) -> str:
+    """Return one document: what changed since a baseline, all runs in the order given, what all calibrations say together."""
     runs = list(runs)
     parts = [
         "# Gates: recorded results",
         "",
         "Rendered by `gates report`; every number below is in the JSONL it names.",
         "",
+        *(changes_markdown(changed).splitlines() if changed else ()),
+        *([""] if changed else ()),
         *markdown_head.overview(runs),
     ]
     for run in runs:
-        parts += markdown_head.lines(run)
+        parts += markdown_head.title(run)
         match run.header.verb:
             case "check":
-                parts += _check(run)
+                parts += [*_subjects(run.verdicts), *markdown_head.table(run), *_check(run)]
             case "prove":
-                parts += markdown_proof.lines(run)
+                parts += [*markdown_head.table(run), *markdown_proof.lines(run)]
             case "calibrate":
-                parts += calibration.lines(run)
+                parts += [*markdown_head.table(run), *calibration.lines(run)]
     parts += calibration_sum.lines(runs)
     return "\n".join(parts).rstrip() + "\n"
 
 
 def _check(run: Results) -> list[str]:
-    lines = _subjects(run.verdicts)
+    lines = []
     found = failures(run)
     for status, title in TITLES.items():
         here = [failure for failure in found if failure.status == status]

@@ -27,8 +27,13 @@ def sentence(run: Results) -> str:
     return f"{found.meaning if found.good else f'**{found.meaning}**'}: {found.words}"
 
 
-def lines(run: Results) -> list[str]:
-    """Return the heading, the sentence, and the table of what was asked."""
+def title(run: Results) -> list[str]:
+    """Return the heading and the sentence."""
+    return [f"## {run.header.verb} {one_line(run.path.stem)}", "", f"{sentence(run)}.", ""]
+
+
+def table(run: Results) -> list[str]:
+    """Return what was asked, of which judge and subjects, on which machine."""
     h = run.header
     commit = f"{h.commit[:12]}{' (dirty)' if h.dirty else ''}" if h.commit else "no checkout"
     rows = [
@@ -40,10 +45,11 @@ def lines(run: Results) -> list[str]:
         ("features", in_table(" ".join(h.machine.features) or "not told")),
         ("run", f"seed {h.seed}, {h.jobs} workers × {h.threads} threads{', quick' * h.quick}{', all draws' * h.full}"),
         *((f"subject {in_table(names)}", in_table(told)) for names, told in versions(run.subjects)),
-        *((f"model {in_table(m.hash[:12])}", in_table(_named(m.spec))) for m in run.models),
     ]
-    table = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
-    return [f"## {h.verb} {one_line(run.path.stem)}", "", f"{sentence(run)}.", "", *table]
+    if run.models:
+        models = (f"{m.hash[:12]} ({_named(m.spec)})" for m in run.models)
+        rows.append(("models", in_table("; ".join(models))))
+    return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
 
 
 def _named(values: dict[str, str]) -> str:

@@ -38,7 +38,7 @@ def _scores(run: Results) -> list[str]:
         f"| {in_table(s.family)} | {s.declared} | {s.caught} | {s.caught / s.declared:.0%} |"
         for s in proof_table.scores(run.mutants)
     ]
-    return ["| family | mutants | caught | score |", "|---|---|---|---|", *rows, ""]
+    return ["### Score of each family", "", "| family | mutants | caught | score |", "|---|---|---|---|", *rows, ""]
 
 
 def _mutants(run: Results) -> list[str]:

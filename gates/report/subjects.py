@@ -11,12 +11,12 @@ from gates.report.plain import judged
 from gates.report.records import SubjectRecord
 
 COLUMNS = {  # by the worst status that a gate has
-    "fail": "gates that fail",
-    "error": "in error",
-    "departs": "that depart as documented",
-    "waived": "waived",
-    "pass": "that hold",
-    "not judged": "not judged",
+    "fail": "gates failing",
+    "error": "gates in error",
+    "departs": "gates departing as documented",
+    "waived": "gates waived",
+    "pass": "gates holding",
+    "not judged": "gates not judged",
 }
 
 

@@ -14,6 +14,10 @@ from gates.report.html import render_html
 
 COMMAND = f"gates replay '{FILE}'"
 FOCUSED = "document.activeElement.{}"
+NOT_COVERED = """(() => {
+  const box = document.activeElement.getBoundingClientRect();
+  return document.elementFromPoint(box.x + 5, box.y + 5).closest("summary") === document.activeElement;
+})()"""
 SMALL = "document.querySelector('#cases .small')"
 
 
@@ -111,14 +115,15 @@ class TestBrowser:
     def test_from_a_list_to_the_case(
         self, chromium: Browser, run: list[Path], tmp_path: Path, button: str, case: str
     ) -> None:
-        """Enter opens the evidence at the case; Escape comes back to the button."""
-        page = shown(chromium, run, tmp_path)
+        """Enter opens the evidence at the case, not covered by the bar (WCAG 2.2, 2.4.11); Escape comes back to the button."""
+        page = shown(chromium, run, tmp_path, width=400, height=500)
         page.value(f"document.querySelector('{button}').focus()")
         before = page.value(FOCUSED.format("getAttribute('aria-label')"))
         page.press("Enter")
         assert page.value("document.querySelector('dialog').open")
         assert page.value(FOCUSED.format("innerText")) == case
         assert page.value(FOCUSED.format("parentElement.open"))
+        assert page.value(NOT_COVERED)
         page.press("Escape")
         assert page.value(FOCUSED.format("getAttribute('aria-label')")) == before
         assert wrong(page) == []

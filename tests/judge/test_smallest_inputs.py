@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from markdown_it import MarkdownIt
+from markdown_it import MarkdownIt  # rich brings it
 from runs_on_file import FILE, HOSTILE, WORDS, none, smallest, verdict, write
 
 from gates.report import github

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
+from markdown_it import MarkdownIt  # rich brings it
 
 from gates.report.visible import code, in_table, one_line
 

@@ -134,8 +134,8 @@ function open(place, wanted) {
     return;
   }
   cases[at].open = true;
-  cases[at].querySelector("summary").focus();
-  cases[at].scrollIntoView({ block: "nearest" });
+  cases[at].querySelector("summary").focus({ preventScroll: true });
+  cases[at].scrollIntoView(); // its margin keeps it below the bar
 }
 
 for (const button of document.querySelectorAll("button.goes")) {
