@@ -40,7 +40,7 @@ def _run(run: Results) -> list[str]:
         return [*state, *calibration_text.lines(run, run.summary.problems if run.summary else ())]
     verdicts = sorted(run.judged, key=lambda v: (v.subject, v.gate, v.case))
     lines = [verdict_line(v).plain for v in verdicts if v.status in {"fail", "error", "waived"}]
-    lines += [*_smallest(run), *_mutants(run)]
+    lines += [*smallest.lines(run.counterexamples, run.path.parent), *_mutants(run)]
     lines += ["", *(line.plain.rstrip() for line in table(verdicts)), *holes(verdicts)]
     lines += map(one_line, run.summary.problems) if run.summary else [run.state]
     if run.mutants:
@@ -48,19 +48,6 @@ def _run(run: Results) -> list[str]:
         lines += ["", f"{caught} of {len(run.mutants)} mutants caught"]
     tally = Tally(Counter(v.status for v in verdicts))
     return [*lines, "", one_line(f"results: {run.path}"), tally.line()]
-
-
-def _smallest(run: Results) -> list[str]:
-    """Return each smallest input with its command, as `gates check` prints them, and once why others have none."""
-    lines = []
-    for found in smallest.by_gate(run.counterexamples).values():
-        for item in found:
-            where = f"{item.subject} · {item.gate} · {item.case} ({smallest.size(item)})"
-            lines.append(one_line(f"smallest input: {where}: {item.words}"))
-            lines.append(one_line(f"  {smallest.command(item.file or '', run.path.parent)}"))
-    for reason, items in smallest.not_made(run.counterexamples):
-        lines.append(one_line(f"not minimised: {reason} ({len(items)} failures)"))
-    return lines
 
 
 def _mutants(run: Results) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gates.report.records import CounterexampleRecord
+from gates.report.visible import one_line
 
 Cell = tuple[str, str, str, int]
 """Gate, subject, case and seed."""
@@ -55,3 +56,24 @@ def sentence(found: CounterexampleRecord, folder: Path | None = None) -> str:
     """Return size, words and command of one that has a file."""
     words = f"smallest input that still fails ({found.case}, {size(found)}): {found.words}"
     return f"{words}; {command(found.file, folder)}" if found.file else words
+
+
+def lines(
+    found: Iterable[CounterexampleRecord], folder: Path, pythons: Mapping[str, str | None] | None = None
+) -> list[str]:
+    """Return each in two lines of text, words and command, and once why others have none.
+
+    `pythons` are the interpreters of subjects that have one of their own.
+    """
+    found = list(found)
+    said = []
+    for items in by_gate(found).values():
+        for item in items:
+            python = (pythons or {}).get(item.subject)
+            where = f"{item.subject} · {item.gate} · {item.case} ({size(item)})"
+            said.append(one_line(f"smallest input: {where}: {item.words}"))
+            asked = f" --python {shlex.quote(python)}" if python else ""
+            said.append(one_line(f"  {command(item.file or '', folder)}{asked}"))
+    for reason, items in not_made(found):
+        said.append(one_line(f"not minimised: {reason} ({len(items)} {'failure' if len(items) == 1 else 'failures'})"))
+    return said

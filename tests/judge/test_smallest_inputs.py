@@ -15,7 +15,7 @@ from gates.report import github
 from gates.report.format_names import ReportFormat
 from gates.report.formats import render
 from gates.report.jsonl import Results
-from gates.report.smallest import sentence
+from gates.report.smallest import lines, sentence
 
 
 @pytest.fixture
@@ -48,6 +48,16 @@ def test_why_there_is_none_is_told_once(run: Results, form: ReportFormat, words:
     """A reason that many failures share stands once, with those that it holds for."""
     text = html.unescape(render(form, [run]))
     assert text.count(words) == 1
+
+
+def test_the_lines_of_a_terminal() -> None:
+    """Two for each, the command with the subject's own interpreter; why others have none stands once."""
+    found = [none("loss"), smallest(elements_after=1, finished=True), none("ratio")]
+    assert lines(found, Path("results/my runs"), {"mine": "/opt/my env/python"}) == [
+        f"smallest input: mine · kl.k3 · other (900 → 1 number): {WORDS}",
+        f"  gates replay 'results/my runs/{FILE}' --python '/opt/my env/python'",
+        "not minimised: a whole model (2 failures)",
+    ]
 
 
 def test_an_annotation_has_the_words(run: Results) -> None:
