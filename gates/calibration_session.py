@@ -13,7 +13,7 @@ from gates.calibration_file import Appender, resumed
 from gates.calibration_past import Past
 from gates.engines.interface import Engine
 from gates.model import STATUSES, Gate, Verdict
-from gates.report.calibration import flaky, rates, reproduces
+from gates.report import calibration_text
 from gates.report.jsonl import Results, read
 from gates.report.progress import Bar, console
 from gates.report.records import HeaderRecord, SummaryRecord
@@ -52,11 +52,12 @@ def conduct(request: Request, path: Path, *, as_json: bool) -> int:
         code = calibration.exit_code(results.blocks, defects, writes_limits=request.write_limits)
         if before.summary is None:
             counts = {status: calibration.totals(results.blocks)[status] for status in STATUSES}
-            writer.write(SummaryRecord(counts=counts, seconds=round(time.monotonic() - start, 3), exit_code=code))
+            seconds = round(time.monotonic() - start, 3)
+            writer.write(SummaryRecord(counts=counts, seconds=seconds, exit_code=code, problems=list(defects)))
     finally:
         writer.close()
     show = console()
-    for line in path.read_text(encoding="utf-8").splitlines() if as_json else _words(results, defects):
+    for line in path.read_text(encoding="utf-8").splitlines() if as_json else calibration_text.lines(results, defects):
         show.print(visible(line), markup=False)
     return code
 
@@ -93,24 +94,3 @@ def _limits(request: Request, results: Results) -> list[str]:
         calibration_limits.write(limits)
     ids = {gate.id for gate in request.gates}
     return [defect for entry in limits.limits if entry.gate in ids and (defect := entry.defect())]
-
-
-def _words(results: Results, defects: Sequence[str]) -> list[str]:
-    lines = [
-        "",
-        *(f"{_bound(rate.name, rate.seeds, rate.alarms, rate.bound)}" for rate in rates(results.blocks, families=True)),
-    ]
-    for block, alarm in flaky(results.blocks):
-        again = reproduces(block, alarm, full=results.header.full)
-        lines.append(f"FALSE ALARM {block.subject} · {block.gate} · {block.case}: {alarm.reason}; {again}")
-    lines += [f"NO SEPARATION {defect}" for defect in defects]
-    counts = calibration.totals(results.blocks)
-    said = [f"{counts['pass']} passed, {counts['fail']} failed"]
-    said += [f"{counts[status]} {status}" for status in STATUSES if status not in {"pass", "fail"} and counts[status]]
-    return [*lines, "", f"results: {results.path}", ", ".join(said)]
-
-
-def _bound(name: str, seeds: int, alarms: int, bound: float | None) -> str:
-    if bound is None:
-        return f"{name:12} nothing was judged"
-    return f"{name:12} {alarms} of {seeds} seeds with a false alarm: a rate of at most {bound:.2g} (95%)"

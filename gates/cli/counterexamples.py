@@ -9,6 +9,7 @@ import typer
 
 from gates.counterexample.minimising import Minimiser
 from gates.model import Subject, Verdict
+from gates.report import smallest
 from gates.report.jsonl import Writer
 from gates.report.records import CounterexampleRecord
 from gates.report.visible import visible
@@ -49,32 +50,26 @@ class Found:
             minimiser.note(verdict)
         if minimiser.failures and not self.silent:
             typer.echo("making the first failures small; --no-minimise leaves it out", err=True)
+        made = []
         for verdict, found, path, reason in minimiser.run():
-            name = f"{path.parent.name}/{path.name}" if path else None
-            self.writer.write(
-                CounterexampleRecord(
-                    gate=verdict.gate,
-                    subject=verdict.subject,
-                    case=verdict.case,
-                    seed=verdict.seed,
-                    file=name,
-                    words=found.words if found else reason,
-                    elements_before=found.elements_before if found else None,
-                    elements_after=found.elements_after if found else None,
-                    finished=found.finished if found else None,
-                )
+            record = CounterexampleRecord(
+                gate=verdict.gate,
+                subject=verdict.subject,
+                case=verdict.case,
+                seed=verdict.seed,
+                file=f"{path.parent.name}/{path.name}" if path else None,
+                words=found.words if found else reason,
+                elements_before=found.elements_before if found else None,
+                elements_after=found.elements_after if found else None,
+                finished=found.finished if found else None,
             )
-            if found is None:
-                self.lines.append(f"not minimised: {verdict.where}: {reason}")
-                continue
-            cut = "" if found.finished else ", when the time was over"
-            size = f"{found.elements_before} → {found.elements_after} numbers{cut}"
-            python = next((job.subject.python for job in self.jobs if job.subject.name == verdict.subject), None)
-            command = f"gates replay {path}{f' --python {python}' if python else ''}"
-            self.lines.append(f"smallest input: {verdict.where} ({size}): {found.words}\n  {command}")
+            self.writer.write(record)
+            made.append(record)
+        pythons = {job.subject.name: job.subject.python for job in self.jobs}
+        self.lines += smallest.lines(made, self.writer.path.parent, pythons)
 
     def show(self) -> None:
-        """Print a line for each, with the command that judges it again."""
+        """Print each, with the command that judges it again."""
         if self.silent:
             return
         for line in self.lines:

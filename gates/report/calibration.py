@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gates.calibration_rate import upper_bound
 from gates.report.jsonl import Results
 from gates.report.records import AlarmRecord, BlockRecord, ShareRecord
-from gates.report.visible import in_table
+from gates.report.visible import code, in_table
 
 MEASURED = ("pass", "fail", "error")
 
@@ -91,22 +91,26 @@ def reproduces(block: BlockRecord, alarm: AlarmRecord, *, full: bool) -> str:
 def lines(run: Results) -> list[str]:
     """Return the tables of one calibration: alarms, families, gates."""
     result = []
+    if run.summary and run.summary.problems:
+        result += ["### What else fails the run", "", *(f"- {in_table(words)}" for words in run.summary.problems), ""]
     if alarms := flaky(run.blocks):
         result += ["### False alarms", ""]
         for block, alarm in alarms:
-            words = (
-                f"- **`{block.gate}`** {block.subject} {block.case}, seed {alarm.seed}: {alarm.status} ({alarm.cause}): "
-                f"{alarm.reason}; `{reproduces(block, alarm, full=run.header.full)}`"
-            )
-            result.append(in_table(words))
+            words = f"{block.subject} {block.case}, seed {alarm.seed}: {alarm.status} ({alarm.cause}): {alarm.reason}"
+            again = code(reproduces(block, alarm, full=run.header.full))
+            result.append(f"- **{code(block.gate)}** {in_table(words)}; {again}")
         result.append("")
     result += [
         "A seed with an alarm counts once, however many cells it touches. The bound is the exact 95% upper bound of the",
         "rate per seed (Clopper and Pearson); without an alarm it is 1 − 0.05^(1/n), just below the rule of three, 3/n.",
         "",
+        "### False alarms by family",
+        "",
         "| family | seeds | verdicts | seeds with an alarm | rate at most (95%) |",
         "|---|---|---|---|---|",
         *(f"| {_counts(rate)} |" for rate in rates(run.blocks, families=True)),
+        "",
+        "### False alarms by gate",
         "",
         "| gate | seeds | verdicts | seeds with an alarm | rate at most (95%) | largest share of a limit | where |",
         "|---|---|---|---|---|---|---|",
@@ -120,24 +124,21 @@ def lines(run: Results) -> list[str]:
             if point is None
             else f"{in_table(f'{point.quantity}: {point.subject}, {point.case}')}, seed {point.seed}"
         )
-        result.append(f"| {_counts(rate, code=True)} | {share} | {where} |")
+        result.append(f"| {_counts(rate, gate=True)} | {share} | {where} |")
     result.append("")
     if unlimited := _unlimited(run.blocks):
         result += ["### Claims without a recorded limit", ""]
         result += [
-            in_table(f"- `{gate}` {subject} {case}: {quantity}") for gate, subject, case, quantity in unlimited
+            f"- {code(gate)} {in_table(f'{subject} {case}: {quantity}')}" for gate, subject, case, quantity in unlimited
         ] + [""]
     holes = _holes(run.blocks)
     if holes:
         result += ["### Not judged", "", *holes, ""]
-    if run.summary:
-        counts = ", ".join(f"{n} {status}" for status, n in run.summary.counts.items() if n)
-        result += [f"{counts}; exit code {run.summary.exit_code}.", ""]
     return result
 
 
-def _counts(rate: Rate, *, code: bool = False) -> str:
-    name = f"`{in_table(rate.name)}`" if code else in_table(rate.name)
+def _counts(rate: Rate, *, gate: bool = False) -> str:
+    name = code(rate.name, cell=True) if gate else in_table(rate.name)
     bound = "nothing was judged" if rate.bound is None else f"{rate.bound:.2g}"
     alarms = f"**{rate.alarms}**" if rate.alarms else "0"
     return f"{name} | {rate.seeds} | {rate.verdicts} | {alarms} | {bound}"
@@ -165,5 +166,6 @@ def _holes(blocks: Iterable[BlockRecord]) -> list[str]:
             if status in {"skipped", "unsupported"}:
                 cells[status, block.subject].add((block.gate, block.case))
     return [
-        in_table(f"- {status}: {subject}: {len(found)} cells") for (status, subject), found in sorted(cells.items())
+        f"- {in_table(f'{status}: {subject}: {len(found)} cells')}"
+        for (status, subject), found in sorted(cells.items())
     ]

@@ -15,6 +15,7 @@ from gates.calibration_limits import NOWHERE, Place
 from gates.calibration_rate import upper_bound
 from gates.report.jsonl import Results
 from gates.report.records import BlockRecord
+from gates.report.visible import code, in_table
 
 DTYPES = re.compile(r"(?:^|-)(float64|float32|float16|bfloat16|uint32|int32)(?:-|$)")
 MEASURED = {"pass", "fail", "error"}
@@ -112,9 +113,10 @@ def _table(rows: dict[Row, Sum]) -> Iterator[str]:
         bound = "nothing was judged" if whole.bound is None else f"{whole.bound:.2g}"
         alarms = f"**{len(whole.alarms)}**" if whole.alarms else "0"
         commits = ", ".join(f"{name}: {len(seeds)}" for name, seeds in whole.commits.items())
-        name = f"`{row.gate}`{' (all draws)' if row.full else ''}"
+        name = f"{code(row.gate, cell=True)}{' (all draws)' if row.full else ''}"
         yield (
-            f"| {name} | {row.backend} | {row.blas} | {row.dtype or '–'} | {whole.seeds} | {whole.seeds_of_newest} "
+            f"| {name} | {in_table(row.backend)} | {in_table(row.blas)} | {row.dtype or '–'} | {whole.seeds} "
+            f"| {whole.seeds_of_newest} "
             f"| {alarms} | {bound} | {commits} |"
         )
 

@@ -7,9 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from gates.baseline import KINDS, Change, Changes
-from gates.report.visible import in_table, one_line
+from gates.report.visible import code, in_table, one_line
 
 IN_FULL = ("new failure", "fixed", "changed")  # the others are counted by subject and gate: they come in hundreds
+
+MOST = 100  # lines of a document that stand before what came out of the run itself
 
 
 def changes_text(found: Changes) -> str:
@@ -23,13 +25,14 @@ def changes_text(found: Changes) -> str:
 def changes_markdown(found: Changes) -> str:
     """Return a section of a document."""
     lines = [
-        f"## Changes since `{one_line(found.since)}`",
+        f"## Changes since {code(found.since)}",
         "",
         f"Recorded {when(found)}. {count(found).capitalize()}.",
         "",
     ]
     told = [f"{name} was {then}, is {now}" for name, then, now in found.settings] + listed(found)
-    return "\n".join([*lines, *(f"- {in_table(words)}" for words in told), ""] if told else lines)
+    more = [f"- {len(told) - MOST} more are in the JSON form"] if len(told) > MOST else []
+    return "\n".join([*lines, *(f"- {in_table(words)}" for words in told[:MOST]), *more, ""] if told else lines)
 
 
 def changes_document(found: Changes) -> dict[str, Any]:

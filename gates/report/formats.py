@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gates.baseline import Changes
 from gates.model import ConfigurationError
 from gates.report import github, html, junit, markdown, plain
-from gates.report.changes import changes_document, changes_markdown, changes_text
+from gates.report.changes import changes_document, changes_text
 from gates.report.format_names import ReportFormat
 from gates.report.jsonl import Results, as_line
 from gates.report.records import Record
@@ -38,8 +38,7 @@ def _pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None
             yield f"{changes_text(changes)}\n\n" if changes else ""
             yield plain.render_text(runs)
         case "md":
-            yield markdown.render(runs)
-            yield f"\n{changes_markdown(changes).rstrip()}\n" if changes else ""
+            yield markdown.render(runs, changes)
         case "json":
             yield from _document(runs, changes)
         case "jsonl":

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from gates.report import smallest
+from gates.report.failures import Failure, failures
 from gates.report.jsonl import Results
-from gates.report.labels import shown
-from gates.report.records import VerdictRecord
 from gates.report.visible import visible
 
 SUMMARY_LIMIT = 1024 * 1024  # bytes of one step's summary; GitHub drops a larger one
 SUMMARY_FILE = "GITHUB_STEP_SUMMARY"
 ERRORS = ("fail", "departs", "error")
-WARNINGS = ("waived", "skipped")
 
 
 def commands(runs: Iterable[Results]) -> list[str]:
@@ -24,23 +23,26 @@ def commands(runs: Iterable[Results]) -> list[str]:
     errors: list[str] = []
     warnings: list[str] = []
     for run in runs:
-        groups: dict[tuple[str, str, str], list[VerdictRecord]] = defaultdict(list)
-        for verdict in sorted(run.verdicts, key=lambda v: (v.subject, v.gate, v.case)):
-            whole = verdict.status == "skipped" or verdict.cause == "start"  # one line says what each case would repeat
-            groups[verdict.subject, verdict.reason if whole else verdict.gate, shown(verdict)].append(verdict)
         problems = run.summary.problems if run.summary else [run.state]
         errors += [_command("error", "gates", words) for words in problems]
-        for (subject, where, status), found in groups.items():
-            first = found[0]
-            if status not in (*ERRORS, *WARNINGS):
-                continue
-            kind, said = ("error", errors) if status in ERRORS else ("warning", warnings)
-            if where == first.gate:
-                words = f"{status} in {len(found)} of its cases; {first.case}: {first.reason}"
-                said.append(_command(kind, f"{subject} · {where}", words))
-            else:
-                said.append(_command(kind, f"{subject} · {status}", f"{where} ({len(found)} cases)"))
+        for found in failures(run):
+            kind, said = ("error", errors) if found.status in ERRORS else ("warning", warnings)
+            said.append(
+                _command(kind, f"{found.subject} · {found.gate or found.status}", _words(found, run.path.parent))
+            )
+        skipped = Counter((v.subject, v.reason) for v in run.verdicts if v.status == "skipped")
+        for (subject, reason), count in sorted(skipped.items()):
+            warnings.append(_command("warning", f"{subject} · skipped", f"{reason} ({count} cases)"))
     return [*errors, *warnings]
+
+
+def _words(found: Failure, folder: Path) -> str:
+    """Return the worst case, and the smallest input on which the gate still fails, each on a line."""
+    if not found.gate:
+        return f"{found.worst.reason} ({len(found.verdicts)} cases)"
+    worst = "worst " if len(found.verdicts) > 1 else ""
+    lines = [f"{found.status} in {found.count}; {worst}{found.worst.case}: {found.worst.reason}"]
+    return "\n".join([*lines, *(smallest.sentence(item, folder) for item in found.smallest)])
 
 
 def _command(kind: str, title: str, message: str) -> str:

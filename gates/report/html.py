@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import shlex
+import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from gates.baseline import Changes
-from gates.report import calibration_plot, changes
+from gates.report import calibration_plot, changes, smallest
+from gates.report.failures import ORDER
+from gates.report.holes import condensed
+from gates.report.labels import NOT_JUDGED
 from gates.report.page_data import STATUSES, Page, gather
+from gates.report.page_smallest import Entry
+from gates.report.plain import MOST_IDLE
 from gates.report.sensitivity_plot import plot
+from gates.report.subjects import COLUMNS, columns, standings, versions
 from gates.report.visible import visible
 
 FOLDER = Path(__file__).parent / "page"
@@ -44,22 +51,47 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
         reasons=_reasons(page),
         most=MOST_REASONS,
         changed=_changed(changed) if changed else None,
-        counterexamples=[(run.name, found) for run in page.runs for found in run.counterexamples],
-        quote=shlex.quote,
+        smallest=[entry for entry in page.smallest if entry.found.file],
+        not_made=smallest.not_made(entry.found for entry in page.smallest),
+        standings=standings(page.counts),
+        columns=[(status, COLUMNS[status]) for status in columns(standings(page.counts))],
+        holes=condensed(page.holes),
+        missed=[mutant for run in page.runs for mutant in run.mutants if mutant.state != "caught"],
+        versions=versions,
+        fold=len(page.idle) > MOST_IDLE,
         calibrations=_calibrations(page),
         plot=plot(page.sensitivities),
     )
     return visible(text)
 
 
-def _reasons(page: Page) -> list[tuple[str, str, str, int, str]]:
-    """Return subject, gate, status, number of cases and first reason of what did not hold, failures first."""
-    order = {status: place for place, status in enumerate(("error", "fail", "departs", "waived"))}
-    keys = sorted(page.first, key=lambda key: (order[key[2]], key))
-    return [
-        (subject, gate, status, page.counts[gate, subject][status], page.first[subject, gate, status])
-        for subject, gate, status in keys
-    ]
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What did not hold: a gate for a subject, with its worst case."""
+
+    subject: str
+    gate: str
+    status: str
+    count: str
+    place: str  # of the cell
+    row: str  # run, case and seed of the worst case, by which the script finds it
+    words: str
+    smallest: Entry | None
+
+
+def _reasons(page: Page) -> list[Reason]:
+    """Return what did not hold, errors and failures first."""
+    small = {(entry.found.subject, entry.found.gate): entry for entry in page.smallest[::-1] if entry.found.file}
+    found = []
+    for subject, gate, status in sorted(page.worst, key=lambda key: (ORDER.index(key[2]), key)):
+        _, case, seed, run, reason = page.worst[subject, gate, status]
+        counts = page.counts[gate, subject]
+        judged = sum(count for name, count in counts.items() if name not in NOT_JUDGED)
+        count = f"{counts[status]} of {judged} {'case' if judged == 1 else 'cases'}"
+        row = json.dumps([run, case, seed])
+        first = small.get((subject, gate)) if status == "fail" else None
+        found.append(Reason(subject, gate, status, count, page.place(gate, subject), row, f"{case}: {reason}", first))
+    return found
 
 
 def _changed(found: Changes) -> dict[str, object]:

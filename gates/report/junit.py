@@ -10,9 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gates.report import smallest
 from gates.report.jsonl import Results
 from gates.report.labels import sentence, shown
-from gates.report.records import VerdictRecord
+from gates.report.records import CounterexampleRecord, VerdictRecord
 from gates.report.visible import OBEYED, visible
 
 ELEMENTS = {"fail": "failure", "error": "error", "skipped": "skipped", "unsupported": "skipped", "waived": "skipped"}
@@ -37,8 +38,10 @@ def junit_pieces(runs: Iterable[Results]) -> Iterator[str]:
         by_subject: dict[str, list[VerdictRecord]] = defaultdict(list)
         for verdict in run.verdicts:
             by_subject[verdict.subject].append(verdict)
+        small = {smallest.cell(item): item for item in run.counterexamples if item.file}
         for subject, verdicts in sorted(by_subject.items()):
-            yield from _suite(run, subject, [_case(v) for v in sorted(verdicts, key=lambda v: (v.gate, v.case))])
+            ordered = sorted(verdicts, key=lambda v: (v.gate, v.case))
+            yield from _suite(run, subject, [_case(v, small.get((v.gate, subject, v.case, v.seed))) for v in ordered])
         beside = [*run.summary.problems] if run.summary else [run.state]
         if beside:
             yield from _suite(run, "gates", [_problem(words) for words in beside])
@@ -61,17 +64,20 @@ def _suite(run: Results, name: str, cases: Sequence[Case]) -> Iterator[str]:
     yield "  </testsuite>\n"
 
 
-def _case(verdict: VerdictRecord) -> Case:
+def _case(verdict: VerdictRecord, small: CounterexampleRecord | None) -> Case:
     head = _attributes(classname=verdict.gate, name=verdict.case, time=f"{verdict.seconds:.4f}")
     said = [("subject", verdict.subject), ("seed", str(verdict.seed)), ("status", shown(verdict))]
     said += [(item.quantity, sentence(item)) for item in verdict.evidence]
+    if small:
+        said += [("smallest input", small.file or ""), ("smallest input in words", small.words)]
     lines = [f"    <testcase{head}>", "      <properties>"]
     lines += [f'        <property name="{_legal(name)}" value="{_legal(value)}" />' for name, value in said]
     lines.append("      </properties>")
     kind = ELEMENTS.get(verdict.status, "")
     if kind:
         words = f"{verdict.status}: {verdict.reason}" if kind == "skipped" else verdict.reason
-        lines.append(f"      <{kind}{_attributes(message=words, type=verdict.cause)}>{_legal(words)}</{kind}>")
+        whole = f"{words}\n{smallest.sentence(small)}" if small else words
+        lines.append(f"      <{kind}{_attributes(message=words, type=verdict.cause)}>{_legal(whole)}</{kind}>")
     return Case("\n".join([*lines, "    </testcase>\n"]), kind, verdict.seconds)
 
 

@@ -6,6 +6,21 @@ from gates.model import Evidence, Verdict
 from gates.report.records import EvidenceRecord, VerdictRecord
 
 DEPARTS = "departs"
+MEANING = {  # of a run's verb and exit code
+    ("check", 0): "All that was judged held",
+    ("check", 1): "Not all held",
+    ("prove", 0): "Every mutant is caught",
+    ("prove", 1): "Not proved",
+    ("calibrate", 0): "No false alarm",
+    ("calibrate", 1): "Not in order",
+}
+NOTHING = 3
+NOT_JUDGED = ("skipped", "unsupported")
+
+
+def meaning(verb: str, exit_code: int) -> str:
+    """Return what a run's exit code says of those that it judged."""
+    return MEANING.get((verb, exit_code), "Nothing was measured" if exit_code == NOTHING else f"Exit code {exit_code}")
 
 
 def shown(verdict: Verdict | VerdictRecord) -> str:

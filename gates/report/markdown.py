@@ -1,208 +1,184 @@
-"""Recorded results as markdown: a pure function of the files."""
+"""Recorded results as markdown: a pure function of the files. What fails comes first, what was not judged last."""
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from gates.report import calibration, calibration_sum, proof_table
+from gates.baseline import Changes
+from gates.report import calibration, calibration_sum, markdown_head, markdown_proof, smallest
+from gates.report.changes import changes_markdown
+from gates.report.failures import Failure, failures
+from gates.report.holes import condensed
 from gates.report.jsonl import Results
-from gates.report.labels import shown
+from gates.report.labels import NOT_JUDGED, shown
 from gates.report.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
-from gates.report.visible import in_table, one_line
+from gates.report.subjects import COLUMNS, columns, standings
+from gates.report.visible import code, in_table
+
+TITLES = {
+    "error": "Errors of the judge",
+    "fail": "Failures",
+    "departs": "Departures from the definition that the subject documents",
+    "waived": "Waived",
+}
+MOST_CASES = 12  # names of further cases of one failure
 
 
-def render(runs: Iterable[Results]) -> str:
-    """Return one document over all runs, in the order given; in its end what all calibrations say together."""
+def render(runs: Iterable[Results], changed: Changes | None = None) -> str:
+    """Return one document: what changed since a baseline, all runs in the order given, what all calibrations say together."""
     runs = list(runs)
     parts = [
         "# Gates: recorded results",
         "",
         "Rendered by `gates report`; every number below is in the JSONL it names.",
         "",
+        *(changes_markdown(changed).splitlines() if changed else ()),
+        *([""] if changed else ()),
+        *markdown_head.overview(runs),
     ]
     for run in runs:
-        if run.header.verb == "calibrate":
-            parts += [*_head(run), *calibration.lines(run)]
-        else:
-            parts += _check(run) if run.header.verb == "check" else _proof(run)
+        parts += markdown_head.title(run)
+        match run.header.verb:
+            case "check":
+                parts += [*_subjects(run.verdicts), *markdown_head.table(run), *_check(run)]
+            case "prove":
+                parts += [*markdown_head.table(run), *markdown_proof.lines(run)]
+            case "calibrate":
+                parts += [*markdown_head.table(run), *calibration.lines(run)]
     parts += calibration_sum.lines(runs)
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _head(run: Results) -> list[str]:
-    h = run.header
-    commit = f"{h.commit[:12]}{' (dirty)' if h.dirty else ''}" if h.commit else "no checkout"
-    rows = [
-        ("state", run.state),
-        ("command", f"`gates {' '.join(h.command)}`"),
-        ("started", h.started),
-        ("judge", f"{h.tool}, commit {commit}, Python {h.python}, NumPy {h.numpy} ({h.blas})"),
-        ("machine", f"{h.machine.cpu}, {h.machine.cores} cores, {h.machine.system}"),
-        ("features", " ".join(h.machine.features) or "not told"),
-        (
-            "run",
-            f"seed {h.seed}, {h.jobs} workers × {h.threads} threads{', quick' if h.quick else ''}{', all draws' if h.full else ''}",
-        ),
-    ]
-    rows += [
-        (f"subject {s.subject}", ", ".join(f"{k} {v}" for k, v in sorted(s.versions.items()))) for s in run.subjects
-    ]
-    rows += [(f"model {m.hash[:12]}", ", ".join(f"{k} {v}" for k, v in sorted(m.spec.items()))) for m in run.models]
-    return [
-        f"## {h.verb} {one_line(run.path.stem)}",
-        "",
-        "| | |",
-        "|---|---|",
-        *(f"| {in_table(k)} | {in_table(v)} |" for k, v in rows),
-        "",
-    ]
-
-
 def _check(run: Results) -> list[str]:
-    lines = [*_head(run), *matrix(run.verdicts)]
-    for status, title in (("fail", "Failures"), ("error", "Errors of the judge")):
-        found = [v for v in run.verdicts if v.status == status]
-        if found:
-            lines += [f"### {title}", ""]
-            lines += [in_table(f"- **{v.subject}** `{v.gate}` {v.case}: {v.reason}") for v in sorted(found, key=_order)]
-            lines.append("")
-    lines += _smallest(run.counterexamples)
-    lines += _waived(run.verdicts)
+    lines = []
+    found = failures(run)
+    for status, title in TITLES.items():
+        here = [failure for failure in found if failure.status == status]
+        if here:
+            lines += [f"### {title}", "", *(line for failure in here for line in _failure(failure)), ""]
+    lines += _not_made(run.counterexamples)
     if run.summary and run.summary.problems:
         lines += ["### What else fails the run", "", *(f"- {in_table(words)}" for words in run.summary.problems), ""]
-    holes = Counter((v.subject, v.status, v.reason) for v in run.verdicts if v.status in {"skipped", "unsupported"})
-    if holes:
-        lines += ["### Not judged", ""]
-        lines += [
-            in_table(f"- {status}: {subject}: {reason} ({n})") for (subject, status, reason), n in sorted(holes.items())
-        ]
-        lines.append("")
-    lines += _closest(run.verdicts)
-    if run.summary:
-        counts = ", ".join(f"{n} {status}" for status, n in run.summary.counts.items() if n)
-        lines += [f"{counts}; exit code {run.summary.exit_code}.", ""]
+    return [*lines, *_gates(run.verdicts), *_closest(run.verdicts), *_holes(run.verdicts)]
+
+
+def _subjects(verdicts: Iterable[VerdictRecord]) -> list[str]:
+    """Return how many gates hold and fail for each subject."""
+    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for v in verdicts:
+        cells[v.gate, v.subject][shown(v)] += 1
+    found = standings(cells)
+    shown_columns = columns(found)
+    lines = [f"| subject | {' | '.join(COLUMNS[name] for name in shown_columns)} | cases judged |"]
+    lines.append("|---" * (len(shown_columns) + 2) + "|")
+    for item in found:
+        numbers = ((name, item.gates.get(name, 0)) for name in shown_columns)
+        told = (f"**{count}**" if count and name in {"fail", "error"} else str(count) for name, count in numbers)
+        lines.append(f"| {in_table(item.subject)} | {' | '.join(told)} | {item.ran} of {item.cases} |")
+    return [*lines, ""] if found else []
+
+
+def _failure(found: Failure) -> list[str]:
+    """Return the worst case with its evidence, who else fails, and the smallest input with its command."""
+    worst, more = found.worst, len(found.verdicts) > 1
+    gate = code(found.gate) if found.gate else "every gate"
+    place = f"{'worst ' if more else ''}{in_table(worst.case)}: " if found.gate else ""
+    lines = [f"- **{in_table(found.subject)}** {gate}, {found.count}; {place}{in_table(worst.reason)}"]
+    if w := worst.waived:
+        words = f"{w.status}, waived until {w.expires} by {w.owner}, {w.issue}: {w.reason}"
+        lines.append(f"  - {in_table(words)}")
+    if more and found.gate:
+        others = [v.case for v in found.verdicts[1:]]
+        beyond = f", and {len(others) - MOST_CASES} more" if len(others) > MOST_CASES else ""
+        lines.append(f"  - also {in_table(', '.join(others[:MOST_CASES]))}{beyond}")
+    return [*lines, *(f"  - {_smallest(item)}" for item in found.smallest)]
+
+
+def _smallest(item: CounterexampleRecord) -> str:
+    size = f"{in_table(item.case)}, {smallest.size(item)}"
+    return (
+        f"smallest input that still fails ({size}): {in_table(item.words)}; {code(smallest.command(item.file or ''))}"
+    )
+
+
+def _not_made(found: Iterable[CounterexampleRecord]) -> list[str]:
+    """Return why failures have no smaller input, and the command's sentence where others have one."""
+    found = list(found)
+    lines = []
+    if any(item.file for item in found):
+        lines.append("`gates replay` judges a smallest input again; its path is that from the folder of the results.")
+    for reason, items in smallest.not_made(found):
+        places = sorted({f"{item.subject} {item.gate}" for item in items})
+        beyond = f", and {len(places) - MOST_CASES} more" if len(places) > MOST_CASES else ""
+        told = f"{in_table(', '.join(places[:MOST_CASES]))}{beyond}"
+        lines.append(f"Not made smaller ({in_table(reason)}): {told}.")
+    return [line for words in lines for line in (words, "")]
+
+
+def _gates(verdicts: Sequence[VerdictRecord]) -> list[str]:
+    """Return the table of the gates that judged anything; the others in a line, for a reader looks for what was."""
+    ran = {v.gate for v in verdicts if v.status not in NOT_JUDGED}
+    never = sorted({v.gate for v in verdicts} - ran)
+    lines = ["### Every gate", "", *matrix([v for v in verdicts if v.gate in ran])] if ran else []
+    if never:
+        lines += [f"Not judged for any subject ({len(never)} gates): {', '.join(map(code, never))}.", ""]
     return lines
 
 
-def _smallest(found: list[CounterexampleRecord]) -> list[str]:
-    """Return each failure on its smallest input, and the command that judges it again from the folder of the results."""
-    lines = []
-    for item in sorted(found, key=lambda item: (item.subject, item.gate, item.case)):
-        where = f"- **{item.subject}** `{item.gate}` {item.case}"
-        if item.file is None:
-            lines.append(in_table(f"{where}: not made smaller: {item.words}"))
-            continue
-        cut = "" if item.finished else ", when the time was over"
-        size = f"{item.elements_before} → {item.elements_after} numbers{cut}"
-        lines.append(in_table(f"{where} ({size}): {item.words}; `gates replay {shlex.quote(item.file)}`"))
-    return ["### Smallest inputs that still fail", "", *lines, ""] if lines else []
-
-
-def _waived(verdicts: list[VerdictRecord]) -> list[str]:
-    """Return who answers for what until when, and the reason that each verdict has all the same."""
-    lines = [
-        in_table(
-            f"- **{v.subject}** `{v.gate}` {v.case}: {v.reason}; {v.waived.status} waived until {v.waived.expires} "
-            f"by {v.waived.owner}, {v.waived.issue}: {v.waived.reason}"
-        )
-        for v in sorted(verdicts, key=_order)
-        if v.waived
-    ]
-    return ["### Waived", "", *lines, ""] if lines else []
-
-
-def matrix(verdicts: list[VerdictRecord]) -> list[str]:
+def matrix(verdicts: Iterable[VerdictRecord]) -> list[str]:
     """Return the table of gates and subjects over verdicts, one run's or several."""
     cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for v in verdicts:
-        cells[in_table(v.gate), in_table(v.subject)][shown(v)] += 1
+        cells[v.gate, v.subject][shown(v)] += 1
     gates = sorted({gate for gate, _ in cells})
     subjects = sorted({subject for _, subject in cells})
-    lines = ["| gate | " + " | ".join(subjects) + " |", "|---|" + "---|" * len(subjects)]
+    lines = ["| gate | " + " | ".join(map(in_table, subjects)) + " |", "|---|" + "---|" * len(subjects)]
     rows = ((gate, [_cell(cells.get((gate, s), Counter())) for s in subjects]) for gate in gates)
-    lines += [f"| `{gate}` | " + " | ".join(row) + " |" for gate, row in rows]
+    lines += [f"| {code(gate, cell=True)} | " + " | ".join(row) + " |" for gate, row in rows]
     return [*lines, ""]
 
 
 def _cell(counts: Counter[str]) -> str:
-    total = sum(counts.values())
-    if not total:
-        return ""
-    shown = [
-        f"{'**' if s in {'fail', 'error'} else ''}{s} {n}{'**' if s in {'fail', 'error'} else ''}"
-        for s, n in counts.items()
-    ]
-    return ", ".join(sorted(shown))
+    words = (f"**{s} {n}**" if s in {"fail", "error"} else f"{s} {n}" for s, n in counts.items())
+    return ", ".join(sorted(words))
 
 
-def _closest(verdicts: list[VerdictRecord]) -> list[str]:
-    """Return, for each gate and subject that passed, the evidence that came nearest to its limit."""
-    best: dict[tuple[str, str], tuple[float, EvidenceRecord, str]] = {}
+def _closest(verdicts: Iterable[VerdictRecord]) -> list[str]:
+    """Return the evidence of each gate that came nearest to its limit and still passed, the nearest gate first."""
+    best: dict[str, tuple[float, EvidenceRecord, VerdictRecord]] = {}
+    exact = set()
     for v in verdicts:
         if v.status != "pass":
             continue
         for item in v.evidence:
             if item.role != "claim" or item.relation != "<=":
                 continue
+            exact.add(v.gate)
             share = item.observed / item.limit if item.limit else 0.0
-            if (v.gate, v.subject) not in best or share > best[v.gate, v.subject][0]:
-                best[v.gate, v.subject] = (share, item, v.case)
-    if not best:
-        return []
-    lines = [
-        "### Nearest to the limit, of what passed",
-        "",
-        "| gate | subject | quantity | observed | limit | case |",
-        "|---|---|---|---|---|---|",
-    ]
-    for (gate, subject), (_, item, case) in sorted(best.items()):
+            if share > 0 and (v.gate not in best or share > best[v.gate][0]):
+                best[v.gate] = (share, item, v)
+    exact -= best.keys()
+    lines = ["### Nearest to the limit, of what passed", ""] if best or exact else []
+    if best:
+        lines += [
+            "| gate | share of the limit | quantity | observed | limit | subject and case |",
+            "|---|---|---|---|---|---|",
+        ]
+    for gate, (share, item, v) in sorted(best.items(), key=lambda entry: (-entry[1][0], entry[0])):
         lines.append(
-            f"| `{in_table(gate)}` | {in_table(subject)} | {in_table(item.quantity)} | {item.observed:.3g} | {item.limit:.3g} "
-            f"| {in_table(case)} |"
+            f"| {code(gate, cell=True)} | {share:.2g} | {in_table(item.quantity)} | {item.observed:.3g} | {item.limit:.3g} "
+            f"| {in_table(v.subject)}, {in_table(v.case)} |"
         )
-    return [*lines, ""]
+    if exact:
+        lines += [""] if best else []
+        lines.append(f"At 0, the best there is ({len(exact)} gates): {', '.join(map(code, sorted(exact)))}.")
+    return [*lines, ""] if lines else []
 
 
-def _proof(run: Results) -> list[str]:
-    lines = _head(run)
-    by_mutant: dict[str, list[VerdictRecord]] = defaultdict(list)
-    for v in run.verdicts:
-        if v.mutant:
-            by_mutant[v.mutant].append(v)
-    if run.mutants:
-        lines += ["| family | mutants | caught | score |", "|---|---|---|---|"]
-        for s in proof_table.scores(run.mutants):
-            lines.append(f"| {in_table(s.family)} | {s.declared} | {s.caught} | {s.caught / s.declared:.0%} |")
-        lines.append("")
-        if wrong := [m for m in run.mutants if m.state != "caught"]:
-            lines += ["### Mutants that were not caught", ""]
-            lines += [in_table(f"- {m.state}: **{m.mutant}** in {m.host}: {m.reason}") for m in wrong] + [""]
-    lines += ["| mutant | host | gate | caught | by |", "|---|---|---|---|---|"]
-    for name, verdicts in sorted(by_mutant.items()):
-        for gate in sorted({v.gate for v in verdicts}):
-            here = [v for v in verdicts if v.gate == gate]
-            failed = [v for v in here if v.status == "fail"]
-            words = in_table(failed[0].reason) if failed else "nothing"
-            names = f"{in_table(name)} | {in_table(here[0].subject)} | `{in_table(gate)}`"
-            lines.append(f"| {names} | {len(failed)} of {len(here)} cases | {words} |")
-    lines += [
-        "",
-        "Noise and effect are shares of a gate's limit: what a correct subject used of it at most, and what the least",
-        "mutant that it caught took (∞: no number, or not a finite one). A gate separates them by their quotient.",
-        "",
-        "| gate | noise | by | least effect | of mutant | least relative error noticed |",
-        "|---|---|---|---|---|---|",
-    ]
-    for m in proof_table.margins(run.verdicts, run.sensitivities, run.header.gates):
-        noticed = f"{m.noticed:.1e}" if m.noticed is not None else "–"
-        lines.append(
-            f"| `{in_table(m.gate)}` | {proof_table.share(m.noise)} | {in_table(m.noisiest)} | {proof_table.share(m.effect)} "
-            f"| {in_table(m.weakest)} | {noticed} |"
-        )
-    return [*lines, ""]
-
-
-def _order(v: VerdictRecord) -> tuple[str, str, str]:
-    return v.subject, v.gate, v.case
+def _holes(verdicts: Iterable[VerdictRecord]) -> list[str]:
+    found: Counter[tuple[str, str, str]] = Counter(
+        (v.subject, v.status, v.reason) for v in verdicts if v.status in NOT_JUDGED
+    )
+    lines = [in_table(f"{status}: {subject}: {words}") for status, subject, words in condensed(found)]
+    return ["### Not judged", "", *(f"- {line}" for line in lines), ""] if lines else []

@@ -6,24 +6,30 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from gates.report import outcome
 from gates.report.jsonl import records
-from gates.report.labels import shown
-from gates.report.plain import cell
+from gates.report.labels import NOT_JUDGED, shown
+from gates.report.outcome import Outcome
+from gates.report.page_smallest import Entry, entries
+from gates.report.plain import judged, left
 from gates.report.records import (
     BlockRecord,
     CounterexampleRecord,
     EvidenceRecord,
     HeaderRecord,
     ModelRecord,
+    MutantRecord,
     Record,
     SensitivityRecord,
     SubjectRecord,
     SummaryRecord,
     VerdictRecord,
 )
+from gates.report.severity import severity
 from gates.report.visible import visible
 
 STATUSES = ("pass", "fail", "departs", "error", "skipped", "unsupported", "waived")
@@ -38,6 +44,8 @@ class Run:
     subjects: list[SubjectRecord] = field(default_factory=list)
     models: list[ModelRecord] = field(default_factory=list)
     judged: int = 0
+    counts: Counter[str] = field(default_factory=Counter)  # of verdicts on subjects as they are
+    mutants: list[MutantRecord] = field(default_factory=list)
     blocks: list[BlockRecord] = field(default_factory=list)
     counterexamples: list[CounterexampleRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
@@ -46,6 +54,11 @@ class Run:
     def state(self) -> str:
         """Return `complete`, or how far the run came."""
         return "complete" if self.summary else f"incomplete: {self.judged} of {self.header.planned}"
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return what came out of it."""
+        return outcome.made(self.header, self.summary, self.state, self.counts, self.mutants, self.blocks)
 
 
 @dataclass(slots=True)
@@ -59,7 +72,7 @@ class Strings:
         return self.numbers.setdefault(text, len(self.numbers))
 
 
-@dataclass(slots=True)
+@dataclass
 class Page:
     """Everything that the page shows."""
 
@@ -71,7 +84,7 @@ class Page:
     holes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     mutants: dict[tuple[str, str, str], Counter[bool]] = field(default_factory=lambda: defaultdict(Counter))
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
-    first: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    worst: dict[tuple[str, str, str], tuple[float, str, int, int, str]] = field(default_factory=dict)
 
     def add(self, path: Path) -> None:
         """Take in one file."""
@@ -94,6 +107,8 @@ class Page:
                 run.models.append(record)
             case SensitivityRecord():
                 self.sensitivities.append(record)
+            case MutantRecord():
+                run.mutants.append(record)
             case CounterexampleRecord():
                 run.counterexamples.append(record)
             case BlockRecord():
@@ -108,15 +123,17 @@ class Page:
         if v.mutant:
             self.mutants[v.mutant, v.subject, v.gate][v.status == "fail"] += 1
             return
+        status = shown(v)
+        self.runs[run].counts[status] += 1
         if self.runs[run].header.verb != "check" and v.status not in {"fail", "error"}:
             return  # of the truth that a proof starts from the page shows what is not green; the rest is in its summary
-        status = shown(v)
         self.counts[v.gate, v.subject][status] += 1
         if status in {"skipped", "unsupported"}:
             self.holes[v.subject, status, v.reason] += 1
         elif status != "pass":
             key = (v.subject, v.gate, status)
-            self.first[key] = min(self.first.get(key, f"{v.case}: {v.reason}"), f"{v.case}: {v.reason}")
+            told = (-severity(v), v.case, v.seed, run, v.reason)
+            self.worst[key] = min(self.worst.get(key, told), told)
         number = self.strings.number
         row: list[Any] = [number(v.case), STATUSES.index(status), number(v.reason), v.seed, v.seconds, run]
         row.append([self._evidence(item) for item in v.evidence])
@@ -148,10 +165,31 @@ class Page:
             found[gate.partition(".")[0]].append(gate)
         return dict(found)
 
-    def cell(self, gate: str, subject: str) -> tuple[str, str]:
-        """Return the worst status of a gate for a subject, and its words; both empty where nothing was judged."""
-        worst, words = cell(self.counts.get((gate, subject), Counter()))
-        return (worst, words) if worst else ("", "")
+    @property
+    def idle(self) -> set[str]:
+        """Return the gates that judged nothing."""
+        return set(self.gates) - {gate for (gate, _), counts in self.counts.items() if counts.keys() - {*NOT_JUDGED}}
+
+    def cell(self, gate: str, subject: str) -> tuple[str, str, int]:
+        """Return the worst status of a gate for a subject, its words, and how many more cases were not judged."""
+        counts = self.counts.get((gate, subject), Counter())
+        worst, words = judged(counts)
+        return (worst, words, left(counts)) if worst else ("", "", 0)
+
+    def place(self, gate: str, subject: str) -> str:
+        """Return row and column of a cell that has verdicts."""
+        return self.places.get((gate, subject), "")
+
+    @cached_property
+    def places(self) -> dict[tuple[str, str], str]:
+        """Return row and column of each cell, when all files are taken in."""
+        rows, columns = ({name: str(at) for at, name in enumerate(names)} for names in (self.gates, self.subjects))
+        return {(gate, subject): f"{rows[gate]}/{columns[subject]}" for gate, subject in self.counts}
+
+    @cached_property
+    def smallest(self) -> list[Entry]:
+        """Return the smallest inputs of all files, when all are taken in."""
+        return entries([run.counterexamples for run in self.runs], self.places)
 
     def counted(self) -> Counter[str]:
         """Return how many verdicts there are of each status."""
@@ -159,16 +197,18 @@ class Page:
 
     def as_json(self) -> str:
         """Return the evidence of every cell as JSON that cannot end the script element which holds it."""
-        gates, subjects = self.gates, self.subjects
         cells = (
-            f'"{gates.index(gate)}/{subjects.index(subject)}":[{",".join(row for _, _, row in sorted(rows))}]'
-            for (gate, subject), rows in sorted(self.rows.items())
+            f'"{self.places[key]}":[{",".join(row for _, _, row in sorted(rows))}]'
+            for key, rows in sorted(self.rows.items())
         )
         named = json.dumps(
             {
                 "statuses": STATUSES,
                 "strings": [*map(visible, self.strings.numbers)],
                 "runs": [visible(run.name) for run in self.runs],
+                "gates": [*map(visible, self.gates)],
+                "subjects": [*map(visible, self.subjects)],
+                "smallest": [entry.as_row() for entry in self.smallest],
             },
             ensure_ascii=False,
             separators=(",", ":"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
-from gates.model import STATUSES, Verdict
+from gates.model import Verdict
+from gates.report import calibration_text, smallest
+from gates.report.holes import condensed
 from gates.report.jsonl import Results
-from gates.report.labels import shown
+from gates.report.labels import NOT_JUDGED, shown
 from gates.report.records import VerdictRecord
 from gates.report.visible import one_line
 from gates.session import Tally
@@ -23,6 +25,7 @@ STYLES = {
     "unsupported": "dim",
     "waived": "yellow",
 }
+MOST_IDLE = 10  # gates that judged nothing and still have a line each
 AnyVerdict = Verdict | VerdictRecord
 
 
@@ -32,11 +35,17 @@ def render_text(runs: Iterable[Results]) -> str:
 
 
 def _run(run: Results) -> list[str]:
+    if run.header.verb == "calibrate":
+        state = [run.state] if run.summary is None else []
+        return [*state, *calibration_text.lines(run, run.summary.problems if run.summary else ())]
     verdicts = sorted(run.judged, key=lambda v: (v.subject, v.gate, v.case))
     lines = [verdict_line(v).plain for v in verdicts if v.status in {"fail", "error", "waived"}]
-    lines += _mutants(run)
+    lines += [*smallest.lines(run.counterexamples, run.path.parent), *_mutants(run)]
     lines += ["", *(line.plain.rstrip() for line in table(verdicts)), *holes(verdicts)]
     lines += map(one_line, run.summary.problems) if run.summary else [run.state]
+    if run.mutants:
+        caught = sum(mutant.state == "caught" for mutant in run.mutants)
+        lines += ["", f"{caught} of {len(run.mutants)} mutants caught"]
     tally = Tally(Counter(v.status for v in verdicts))
     return [*lines, "", one_line(f"results: {run.path}"), tally.line()]
 
@@ -66,19 +75,27 @@ def verdict_line(verdict: AnyVerdict) -> Text:
 
 def holes(verdicts: Iterable[AnyVerdict]) -> list[str]:
     """List skips and unsupported ops with their cause, once each: silence is never success."""
-    found = Counter((v.status, v.subject, v.reason) for v in verdicts if v.status in {"skipped", "unsupported"})
-    return [one_line(f"{status}: {subject}: {reason} ({count})") for (status, subject, reason), count in found.items()]
+    found: Counter[tuple[str, str, str]] = Counter(
+        (v.subject, v.status, v.reason) for v in verdicts if v.status in NOT_JUDGED
+    )
+    return [one_line(f"{status}: {subject}: {words}") for status, subject, words in condensed(found)]
 
 
 def table(verdicts: Sequence[AnyVerdict]) -> list[Text]:
-    """Return a line per gate with the counts of each subject."""
+    """Return a line per gate with the counts of each subject; of many gates that judged nothing the names only."""
     cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for verdict in verdicts:
         cells[one_line(verdict.gate), one_line(verdict.subject)][shown(verdict)] += 1
-    gates = sorted({gate for gate, _ in cells})
+    ran = {gate for (gate, _), counts in cells.items() if any(status not in NOT_JUDGED for status in counts)}
+    never = sorted({gate for gate, _ in cells} - ran)
+    folded = bool(ran) and len(never) > MOST_IDLE
+    gates = sorted(ran) if folded else sorted({gate for gate, _ in cells})
     subjects = list(dict.fromkeys(subject for _, subject in sorted(cells)))
     width = max((len(gate) for gate in gates), default=4)
-    widths = {subject: max(len(subject), 14) for subject in subjects}
+    widths = {
+        subject: max(14, len(subject), *(len(cell(cells.get((gate, subject), Counter()))[1]) for gate in gates))
+        for subject in subjects
+    }
     lines = [Text(f"{'gate':{width}}  " + "  ".join(f"{s:{widths[s]}}" for s in subjects), style="bold")]
     for gate in gates:
         line = Text(f"{gate:{width}}")
@@ -87,19 +104,35 @@ def table(verdicts: Sequence[AnyVerdict]) -> list[Text]:
             line.append("  ")
             line.append(f"{words:{widths[subject]}}", style=STYLES[worst] if worst else "dim")
         lines.append(line)
+    if folded:
+        lines.append(Text(f"not judged for any subject ({len(never)} gates): {', '.join(never)}", style="dim"))
+    if any(left(counts) for counts in cells.values()):
+        lines.append(Text("(+n): n more cases were not judged, see below", style="dim"))
     return lines
 
 
-def cell(counts: Counter[str]) -> tuple[str | None, str]:
-    """Return the worst status of a gate for a subject, and its words: `pass 12`, `FAIL 3 of 12`."""
-    total = sum(counts.values())
-    if not total:
+def cell(counts: Mapping[str, int]) -> tuple[str | None, str]:
+    """Return the worst status of a gate for a subject, and its words: `pass 12`, `FAIL 3 of 12`, `pass 2 (+10)`."""
+    worst, words = judged(counts)
+    return worst, words + (f" (+{more})" if (more := left(counts)) else "")
+
+
+def judged(counts: Mapping[str, int]) -> tuple[str | None, str]:
+    """Return the worst status of a gate for a subject, and its words: how many of the cases that were judged have it."""
+    if not any(counts.values()):
         return None, "·"
+    total = sum(count for status, count in counts.items() if status not in NOT_JUDGED)
     for status in ("error", "fail", "departs"):
-        if counts[status]:
+        if counts.get(status):
             return status, f"{status.upper()} {counts[status]} of {total}"
     for status in ("waived", "pass"):
-        if counts[status]:
+        if counts.get(status):
             return status, f"{status} {counts[status]}" + ("" if counts[status] == total else f" of {total}")
-    worst = next(status for status in STATUSES if counts[status])
+    worst = next(status for status in NOT_JUDGED if counts.get(status))
     return worst, worst
+
+
+def left(counts: Mapping[str, int]) -> int:
+    """Return how many cases were not judged, of a gate that judged others."""
+    more = sum(counts.get(status, 0) for status in NOT_JUDGED)
+    return more if more < sum(counts.values()) else 0

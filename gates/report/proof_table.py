@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gates.report.records import EvidenceRecord, MutantRecord, SensitivityRecord, VerdictRecord
-
-LOST = ("crashed", "raised", "shape", "timeout")  # causes of a failure that left no number
+from gates.report.severity import largest_effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def margins(
             if worst is not None and worst >= noise.get(v.gate, (-1.0, ""))[0]:
                 noise[v.gate] = (worst, f"{v.subject}, {v.case}")
         elif v.mutant is not None and v.status == "fail":
-            worst = math.inf if v.cause in LOST else max(_effects(v.evidence), default=math.inf)
+            worst = largest_effect(v)
             effects[v.gate, v.mutant] = max(worst, effects.get((v.gate, v.mutant), 0.0))
     noticed: dict[str, list[float | None]] = defaultdict(list)
     for s in sensitivities:
@@ -79,16 +78,6 @@ def _shares(evidence: Iterable[EvidenceRecord]) -> Iterator[float]:
     for item in evidence:
         if item.role == "claim" and item.relation == "<=" and math.isfinite(item.limit):
             yield item.observed / item.limit if item.limit > 0 else 0.0
-
-
-def _effects(evidence: Iterable[EvidenceRecord]) -> Iterator[float]:
-    """How far beyond its limit each broken claim is: a share of the limit, or the count where the limit is 0."""
-    for item in evidence:
-        if item.role == "claim" and not item.holds:
-            if item.relation == "<=" and math.isfinite(item.observed):
-                yield item.observed / item.limit if item.limit > 0 else item.observed
-            else:
-                yield math.inf
 
 
 def share(value: float | None) -> str:

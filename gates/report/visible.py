@@ -8,6 +8,12 @@ import re
 # show words in another order than they have (Unicode 9, table 4), and the halves of a surrogate pair, which no UTF-8 has
 OBEYED = re.compile("[\0-\b\v-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+# what markdown takes for markup (CommonMark 0.31, GitHub's tables, strikethrough and formulas): a backslash before it shows
+# it. Underscores inside a word, `<` before a number and the like are none
+MARKS = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~])|[|`*~$]|<(?=[A-Za-z/!?])|\](?=[(\[])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])|^>|^[#+-](?=[\s#-]|$)"
+)
+
 
 def visible(text: str) -> str:
     r"""Return the text with such characters as `\u001b`, which in a string of JSON is the same character."""
@@ -20,5 +26,14 @@ def one_line(text: str) -> str:
 
 
 def in_table(text: str) -> str:
-    """Return a subject's words for a row of a table in markdown, or a line of a list."""
-    return one_line(text).replace("|", "\\|")
+    """Return others' words for a cell or a line of a list in markdown: read as they are written, and no markup."""
+    return MARKS.sub(r"\\\g<0>", one_line(text))
+
+
+def code(text: str, *, cell: bool = False) -> str:
+    """Return others' words as code in markdown, between more backticks than they have; in a table a `|` is escaped."""
+    words = one_line(text)
+    longest = max((len(found) for found in re.findall("`+", words)), default=0)
+    fence, room = "`" * (longest + 1), " " if longest else ""
+    shown = words.replace("|", "\\|") if cell else words
+    return f"{fence}{room}{shown}{room}{fence}"

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gates.report.html import render_html
+
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
     "--headless",
@@ -72,9 +74,9 @@ class Browser:
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self._next()
 
-    def value(self, expression: str) -> Any:
-        """Return what an expression of the page is."""
-        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+    def value(self, expression: str, *, wait: bool = False) -> Any:
+        """Return what an expression of the page is, or will be where it is a promise to wait for."""
+        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=wait)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
@@ -87,6 +89,21 @@ class Browser:
     def shoot(self, file: Path) -> None:
         """Save what is seen as a PNG."""
         file.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+
+
+def shown(chromium: Browser, paths: list[Path], folder: Path, **how: Any) -> Browser:
+    """Open the page of these files."""
+    (folder / "page.html").write_text(render_html(paths), encoding="utf-8")
+    chromium.open(folder / "page.html", **how)
+    return chromium
+
+
+def wrong(chromium: Browser) -> list[Any]:
+    """Return what the console says, exceptions and broken policies included, and requests beside the file itself."""
+    chromium.value("1")
+    said = [e["params"] for e in chromium.events if e["method"] in {"Log.entryAdded", "Runtime.exceptionThrown"}]
+    asked = [e["params"]["request"]["url"] for e in chromium.events if e["method"] == "Network.requestWillBeSent"]
+    return [*said, *asked[1:]]
 
 
 @contextmanager

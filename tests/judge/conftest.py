@@ -1,11 +1,13 @@
-"""Small subjects in files of their own."""
+"""Small subjects in files of their own, recorded runs to make pages of, and a browser to look at them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pages
 import pytest
+from chromium import PROGRAM, Browser, browser
 
 from gates.model import Subject
 
@@ -21,3 +23,30 @@ def subject(tmp_path: Path) -> Callable[[str], Subject]:
         return Subject(name, file, f"subject_{name}")
 
     return make
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> list[Path]:
+    """A check with one verdict of each status, and a proof with sensitivities and mutants."""
+    return pages.mixed(tmp_path)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A run in which every word of a subject tries to be markup."""
+    return pages.hostile(tmp_path)
+
+
+@pytest.fixture
+def calibrated(tmp_path: Path) -> Path:
+    """A calibration of five gates over 20 seeds: exact, near, nearer in a second block, two with alarms."""
+    return pages.calibrated(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A headless Chromium."""
+    if PROGRAM is None:
+        pytest.skip("chromium is not installed: Debian's package chromium")
+    with browser(tmp_path_factory.mktemp("profile")) as found:
+        yield found

@@ -9,11 +9,22 @@ from typing import Any
 
 from gates.model import STATUSES, Evidence, Status, Verdict
 from gates.report.jsonl import Results, Writer, read
-from gates.report.records import HeaderRecord, Machine, Record, SummaryRecord, VerdictRecord, verdict_record
+from gates.report.records import (
+    CounterexampleRecord,
+    HeaderRecord,
+    Machine,
+    Record,
+    SummaryRecord,
+    VerdictRecord,
+    verdict_record,
+)
 
 HELD = Evidence("kl error in 2u·S", 1.5, "<=", 4.0, "rounding", "at [0]")
 BROKEN = Evidence("kl error in 2u·S", float("nan"), "<=", 4.0, "rounding", "at [1]")
 HOSTILE = "</script><script>alert(1)</script>\n::error::x\x1b[31m [/red] & \"quoted\" 'x' | %0A"
+
+WORDS = "completion 3 of 4, token 7: got 0, want -0.03125; ratio just above 1 + ε_high"
+FILE = "run.counterexamples/a b;rm.safetensors"
 
 
 def header(**changes: Any) -> HeaderRecord:
@@ -54,6 +65,19 @@ def verdict(
     cause = more.pop("cause", {"pass": "held", "fail": "bound"}.get(status, status))
     mutant = more.pop("mutant", None)
     return verdict_record(Verdict(gate, subject, case, 7, status, cause, words, evidence, 0.25, **more), mutant)
+
+
+def smallest(case: str = "other", **more: Any) -> CounterexampleRecord:
+    """Return the record of one that became 6 numbers of 900 before the time was over."""
+    values: dict[str, Any] = {"gate": "kl.k3", "subject": "mine", "case": case, "seed": 7, "file": FILE, "words": WORDS}
+    return CounterexampleRecord(**{**values, "elements_before": 900, "elements_after": 6, "finished": False, **more})
+
+
+def none(gate: str) -> CounterexampleRecord:
+    """Return the record of a failure that was not made smaller."""
+    return smallest(
+        gate=gate, file=None, words="a whole model", elements_before=None, elements_after=None, finished=None
+    )
 
 
 def write(

@@ -73,13 +73,14 @@ class TestRequirement:
     ("counts", "words"),
     [
         ({"pass": 3}, "pass 3"),
-        ({"pass": 2, "unsupported": 1}, "pass 2 of 3"),
+        ({"pass": 2, "unsupported": 1}, "pass 2 (+1)"),
         ({"pass": 2, "fail": 1}, "FAIL 1 of 3"),
         ({"fail": 2, "error": 1}, "ERROR 1 of 3"),
+        ({"fail": 3, "pass": 1, "unsupported": 7, "skipped": 1}, "FAIL 3 of 4 (+8)"),
         ({"skipped": 2}, "skipped"),
         ({}, "·"),
     ],
 )
 def test_a_cell_of_the_table_shows_the_worst(counts: dict[Status, int], words: str) -> None:
-    """A table cell never hides a failure or an error behind passes."""
+    """A table cell never hides a failure or an error behind passes, and what was not judged is no part of the count."""
     assert cell(Counter(counts))[1] == words

@@ -32,7 +32,63 @@ function evidenceTable(items) {
   return table;
 }
 
-function caseOf([name, status, reason, seed, seconds, run, evidence, waived]) {
+// a smallest input by its number; those of one verdict have its place, run, case and seed
+const smallest = data.smallest.map(([number, place, run, seed, name, words, size, file, command]) => (
+  { number, place, run, seed, name, words, size, file, command }));
+
+function copying(command, label) {
+  const line = made("span", "", "copies");
+  const button = made("button", "Copy", "copy");
+  button.type = "button";
+  button.setAttribute("aria-label", label);
+  line.append(made("code", command), " ", button);
+  button.addEventListener("click", copy);
+  return line;
+}
+
+async function copy(event) {
+  const button = event.currentTarget;
+  const code = button.parentElement.querySelector("code");
+  let done = true;
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+  } catch {
+    getSelection().selectAllChildren(code); // no clipboard for us: the reader's own copy takes what is selected
+    done = false;
+  }
+  const words = done ? "Copied" : "Selected: copy it with the keyboard";
+  const said = button.closest("dialog") ? document.getElementById("said-here") : document.getElementById("said");
+  said.textContent = words;
+  button.textContent = done ? "Copied" : "Selected";
+  setTimeout(() => { button.textContent = "Copy"; said.textContent = ""; }, 2000);
+}
+
+function smallestOf(found) {
+  const part = made("section", "", "small");
+  if (!found.file) {
+    part.append(made("p", `Not made smaller: ${found.words}`));
+    return part;
+  }
+  part.append(made("h3", `Smallest input that still fails: ${found.size}`), made("p", found.words));
+  const line = made("p");
+  line.append(copying(found.command, `Copy the command for ${found.name}`));
+  part.append(line);
+  const file = made("p", `${found.file}, from the folder of the results`, "file");
+  const item = document.getElementById(`smallest-${found.number}`);
+  if (item) {
+    const link = made("a", "All smallest inputs");
+    link.href = `#${item.id}`;
+    link.addEventListener("click", () => {
+      dialog.close();
+      item.focus();
+    });
+    file.append(" · ", link);
+  }
+  part.append(file);
+  return part;
+}
+
+function caseOf([name, status, reason, seed, seconds, run, evidence, waived], place) {
   const word = data.statuses[status];
   const details = made("details", "", word);
   const summary = made("summary");
@@ -42,6 +98,10 @@ function caseOf([name, status, reason, seed, seconds, run, evidence, waived]) {
     if (details.childElementCount > 1) return;
     if (data.strings[reason]) details.append(made("p", data.strings[reason], "reason"));
     if (waived !== undefined) details.append(made("p", data.strings[waived]));
+    for (const found of smallest) {
+      const same = found.place === place && found.run === run && found.seed === seed;
+      if (same && found.name === data.strings[name]) details.append(smallestOf(found));
+    }
     if (evidence.length) {
       const scroll = made("div", "", "scroll");
       scroll.append(evidenceTable(evidence));
@@ -59,22 +119,41 @@ function caseOf([name, status, reason, seed, seconds, run, evidence, waived]) {
   return details;
 }
 
-function open(button) {
-  const rows = data.cells[button.dataset.cell];
-  const gate = button.closest("tr").querySelector("th").textContent;
-  const column = button.closest("td").dataset.column;
-  const subject = document.querySelector(`thead th[data-column="${column}"]`).textContent;
-  document.getElementById("evidence-of").textContent = `${subject} · ${gate}`;
+function open(place, wanted) {
+  const [row, column] = place.split("/").map(Number);
+  document.getElementById("evidence-of").textContent = `${data.subjects[column]} · ${data.gates[row]}`;
   const order = ["error", "fail", "departs", "waived", "pass", "skipped", "unsupported"];
-  const rank = (row) => order.indexOf(data.statuses[row[1]]);
-  const cases = [...rows].sort((a, b) => rank(a) - rank(b)).map(caseOf);
+  const rank = (one) => order.indexOf(data.statuses[one[1]]);
+  const sorted = [...data.cells[place]].sort((a, b) => rank(a) - rank(b));
+  const cases = sorted.map((one) => caseOf(one, place));
   document.getElementById("cases").replaceChildren(...cases);
   dialog.showModal();
-  document.getElementById("evidence-of").focus();
+  const at = wanted ? sorted.findIndex((one) => one[5] === wanted.run && one[3] === wanted.seed && data.strings[one[0]] === wanted.name) : -1;
+  if (at < 0) {
+    document.getElementById("evidence-of").focus();
+    return;
+  }
+  cases[at].open = true;
+  cases[at].querySelector("summary").focus({ preventScroll: true });
+  cases[at].scrollIntoView(); // its margin keeps it below the bar
+}
+
+for (const button of document.querySelectorAll("button.goes")) {
+  const wanted = () => {
+    if (button.dataset.smallest) return smallest[button.dataset.smallest];
+    const [run, name, seed] = JSON.parse(button.dataset.row);
+    return { run, name, seed };
+  };
+  button.hidden = false;
+  button.addEventListener("click", () => open(button.dataset.goes, wanted()));
+}
+for (const button of document.querySelectorAll("button.copy")) {
+  button.hidden = false;
+  button.addEventListener("click", copy);
 }
 
 const buttons = [...document.querySelectorAll("button[data-cell]")];
-for (const button of buttons) button.addEventListener("click", () => open(button));
+for (const button of buttons) button.addEventListener("click", () => open(button.dataset.cell));
 document.getElementById("close").addEventListener("click", () => dialog.close());
 dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
 
@@ -121,6 +200,7 @@ if (matrix) {
 function filter() {
   const family = document.getElementById("family").value;
   const failing = document.getElementById("failing").checked;
+  const busy = document.getElementById("judged")?.checked ?? false;
   const chosen = new Set([...document.querySelectorAll("input[name=subject]:checked")].map((box) => box.value));
   for (const cell of document.querySelectorAll("#matrix [data-column]")) cell.hidden = !chosen.has(cell.dataset.column);
   let count = 0;
@@ -129,13 +209,13 @@ function filter() {
     let kept = 0;
     for (const row of body.querySelectorAll("tr:not(.family)")) {
       const fails = [...row.cells].some((cell) => !cell.hidden && broken.test(cell.className));
-      row.hidden = failing && !fails;
+      row.hidden = (failing && !fails) || (busy && row.classList.contains("idle"));
       kept += row.hidden ? 0 : 1;
       of += 1;
     }
     body.hidden = kept === 0 || (family !== "" && body.dataset.family !== family);
     count += body.hidden ? 0 : kept;
   }
-  document.getElementById("shown").textContent = `${count} of ${of} gates, ${chosen.size} subjects`;
+  document.getElementById("shown").textContent = `${count} of ${of} gates, ${chosen.size} ${chosen.size === 1 ? "subject" : "subjects"}`;
   enter(buttons.find(visible));
 }

@@ -1,0 +1,56 @@
+"""The head of a run in markdown: what came out of it in one sentence, and what was asked of which judge, where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gates.report import outcome
+from gates.report.jsonl import Results
+from gates.report.subjects import versions
+from gates.report.visible import code, in_table, one_line
+
+
+def overview(runs: Sequence[Results]) -> list[str]:
+    """Return a line for each of several runs."""
+    if len(runs) < 2:
+        return []
+    rows = [
+        f"| {code(run.path.name, cell=True)} | {in_table(', '.join(run.header.subjects))} | {sentence(run)} |"
+        for run in runs
+    ]
+    return ["| run | subjects | what came out |", "|---|---|---|", *rows, ""]
+
+
+def sentence(run: Results) -> str:
+    """Return what came out of a run, in bold where it is not good."""
+    found = outcome.of(run)
+    return f"{found.meaning if found.good else f'**{found.meaning}**'}: {found.words}"
+
+
+def title(run: Results) -> list[str]:
+    """Return the heading and the sentence."""
+    return [f"## {run.header.verb} {one_line(run.path.stem)}", "", f"{sentence(run)}.", ""]
+
+
+def table(run: Results) -> list[str]:
+    """Return what was asked, of which judge and subjects, on which machine."""
+    h = run.header
+    commit = f"{h.commit[:12]}{' (dirty)' if h.dirty else ''}" if h.commit else "no checkout"
+    rows = [
+        ("state", in_table(run.state)),
+        ("command", code(f"gates {' '.join(h.command)}", cell=True)),
+        ("started", in_table(h.started)),
+        ("judge", in_table(f"{h.tool}, commit {commit}, Python {h.python}, NumPy {h.numpy} ({h.blas})")),
+        ("machine", in_table(f"{h.machine.cpu}, {h.machine.cores} cores, {h.machine.system}")),
+        ("features", in_table(" ".join(h.machine.features) or "not told")),
+        ("run", f"seed {h.seed}, {h.jobs} workers × {h.threads} threads{', quick' * h.quick}{', all draws' * h.full}"),
+        *((f"subject {in_table(names)}", in_table(told)) for names, told in versions(run.subjects)),
+    ]
+    if run.models:
+        models = (f"{m.hash[:12]} ({_named(m.spec)})" for m in run.models)
+        rows.append(("models", in_table("; ".join(models))))
+    return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
+
+
+def _named(values: dict[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted(values.items()))

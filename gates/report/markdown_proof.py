@@ -1,0 +1,75 @@
+"""A proof in markdown: what was not caught, the score of each family, every mutant, and the margin of each gate."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from gates.report import proof_table
+from gates.report.jsonl import Results
+from gates.report.records import VerdictRecord
+from gates.report.visible import code, in_table
+
+
+def lines(run: Results) -> list[str]:
+    """Return the sections of one proof."""
+    return [*_truth(run), *_missed(run), *_scores(run), *_mutants(run), *_margins(run)]
+
+
+def _truth(run: Results) -> list[str]:
+    """Return what did not hold without a mutant: a proof starts from green."""
+    found = sorted(
+        f"- **{in_table(v.subject)}** {code(v.gate)} {in_table(v.case)}: {v.status}: {in_table(v.reason)}"
+        for v in run.judged
+        if v.status in {"fail", "error"}
+    )
+    return ["### What fails without a mutant", "", *found, ""] if found else []
+
+
+def _missed(run: Results) -> list[str]:
+    wrong = [m for m in run.mutants if m.state != "caught"]
+    told = [f"- {m.state}: **{in_table(m.mutant)}** in {in_table(m.host)}: {in_table(m.reason)}" for m in wrong]
+    return ["### Mutants that were not caught", "", *told, ""] if told else []
+
+
+def _scores(run: Results) -> list[str]:
+    if not run.mutants:
+        return []
+    rows = [
+        f"| {in_table(s.family)} | {s.declared} | {s.caught} | {s.caught / s.declared:.0%} |"
+        for s in proof_table.scores(run.mutants)
+    ]
+    return ["### Score of each family", "", "| family | mutants | caught | score |", "|---|---|---|---|", *rows, ""]
+
+
+def _mutants(run: Results) -> list[str]:
+    by_mutant: dict[str, dict[str, list[VerdictRecord]]] = defaultdict(lambda: defaultdict(list))
+    for v in run.verdicts:
+        if v.mutant:
+            by_mutant[v.mutant][v.gate].append(v)
+    rows = []
+    for name, gates in sorted(by_mutant.items()):
+        for gate, here in sorted(gates.items()):
+            failed = [v for v in here if v.status == "fail"]
+            words = in_table(failed[0].reason) if failed else "nothing"
+            names = f"{in_table(name)} | {in_table(here[0].subject)} | {code(gate, cell=True)}"
+            rows.append(f"| {names} | {len(failed)} of {len(here)} cases | {words} |")
+    return ["### Every mutant", "", "| mutant | host | gate | caught | by |", "|---|---|---|---|---|", *rows, ""]
+
+
+def _margins(run: Results) -> list[str]:
+    found = [
+        "### The margin of each gate",
+        "",
+        "Noise and effect are shares of a gate's limit: what a correct subject used of it at most, and what the least",
+        "mutant that it caught took (∞: no number, or not a finite one). A gate separates them by their quotient.",
+        "",
+        "| gate | noise | by | least effect | of mutant | least relative error noticed |",
+        "|---|---|---|---|---|---|",
+    ]
+    for m in proof_table.margins(run.verdicts, run.sensitivities, run.header.gates):
+        noticed = f"{m.noticed:.1e}" if m.noticed is not None else "–"
+        found.append(
+            f"| {code(m.gate, cell=True)} | {proof_table.share(m.noise)} | {in_table(m.noisiest)} "
+            f"| {proof_table.share(m.effect)} | {in_table(m.weakest)} | {noticed} |"
+        )
+    return [*found, ""]

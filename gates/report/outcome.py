@@ -1,0 +1,80 @@
+"""What came out of a run, in one sentence for every kind of run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gates.report.jsonl import Results
+from gates.report.labels import DEPARTS, meaning, shown
+from gates.report.records import BlockRecord, HeaderRecord, MutantRecord, SummaryRecord
+
+FAILED = 1
+STATUSES = ("fail", "error", DEPARTS, "waived", "pass", "skipped", "unsupported")
+DOCUMENTED = "departs as documented"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The numbers of a run that its sentence is made of."""
+
+    header: HeaderRecord
+    summary: SummaryRecord | None
+    state: str
+    counts: Mapping[str, int]  # of verdicts on subjects as they are, by what is shown of them
+    mutants: int
+    caught: int
+    alarms: int  # seeds
+
+    @property
+    def good(self) -> bool:
+        """Return whether the run came to its end and nothing is wrong."""
+        return self.summary is not None and self.summary.exit_code == 0
+
+    @property
+    def meaning(self) -> str:
+        """Return what the exit code says, or how far the run came."""
+        return meaning(self.header.verb, self.summary.exit_code) if self.summary else self.state
+
+    @property
+    def words(self) -> str:
+        """Return the numbers, and the exit code of a run that came to its end."""
+        told = ((self.counts.get(s, 0), DOCUMENTED if s == DEPARTS else s) for s in STATUSES)
+        words = ", ".join(f"{number} {status}" for number, status in told if number) or "no verdict"
+        if self.header.verb == "prove":
+            words = f"{self.caught} of {self.mutants} mutants caught; without them {words}"
+        if self.header.verb == "calibrate":
+            words = f"{self.alarms} of {self.header.seeds or 0} seeds with a false alarm; {words}{self._unsaid}"
+        return f"{words}; exit code {self.summary.exit_code}" if self.summary else words
+
+    @property
+    def _unsaid(self) -> str:
+        """Return why a calibration without an alarm failed, where its record (of before it had a place) does not say."""
+        failed = self.summary is not None and self.summary.exit_code == FAILED and not self.summary.problems
+        silent = failed and not self.alarms and not self.counts.get("error")
+        return "; a recorded limit was too near to noise or mutants" if silent else ""
+
+
+def of(run: Results) -> Outcome:
+    """Return the outcome of a run that was read whole."""
+    found = Counter(shown(verdict) for verdict in run.judged)
+    return made(run.header, run.summary, run.state, found, run.mutants, run.blocks)
+
+
+def made(
+    header: HeaderRecord,
+    summary: SummaryRecord | None,
+    state: str,
+    counts: Mapping[str, int],
+    mutants: Iterable[MutantRecord],
+    blocks: Iterable[BlockRecord],
+) -> Outcome:
+    """Return an outcome from counted verdicts and the records of a proof or a calibration."""
+    found: Counter[str] = Counter(counts)
+    alarms: set[int] = set()
+    for block in blocks:
+        found.update(block.counts)
+        alarms.update(alarm.seed for alarm in block.alarms)
+    caught = Counter(mutant.state == "caught" for mutant in mutants)
+    return Outcome(header, summary, state, found, caught.total(), caught[True], len(alarms))

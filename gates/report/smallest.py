@@ -1,0 +1,79 @@
+"""The smallest inputs that still fail, in words: one grammar for every form of a report."""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from gates.report.records import CounterexampleRecord
+from gates.report.visible import one_line
+
+Cell = tuple[str, str, str, int]
+"""Gate, subject, case and seed."""
+
+
+def cell(found: CounterexampleRecord) -> Cell:
+    """Return which verdict it belongs to."""
+    return found.gate, found.subject, found.case, found.seed
+
+
+def by_gate(found: Iterable[CounterexampleRecord]) -> dict[tuple[str, str], list[CounterexampleRecord]]:
+    """Return those that have a file by subject and gate, in the order of their cases."""
+    result: dict[tuple[str, str], list[CounterexampleRecord]] = defaultdict(list)
+    for item in sorted(found, key=lambda item: (item.case, item.seed)):
+        if item.file is not None:
+            result[item.subject, item.gate].append(item)
+    return result
+
+
+def not_made(found: Iterable[CounterexampleRecord]) -> list[tuple[str, list[CounterexampleRecord]]]:
+    """Return why failures have no smaller input, each reason once with those that it holds for."""
+    result: dict[str, list[CounterexampleRecord]] = defaultdict(list)
+    for item in sorted(found, key=lambda item: (item.subject, item.gate, item.case, item.seed)):
+        if item.file is None:
+            result[item.words].append(item)
+    return sorted(result.items())
+
+
+def size(found: CounterexampleRecord) -> str:
+    """Return how much smaller it became: `70 → 6 numbers`."""
+    if found.elements_after is None:
+        return ""
+    numbers = "number" if found.elements_after == 1 else "numbers"
+    cut = "" if found.finished else ", when the time was over"
+    return f"{found.elements_before} → {found.elements_after} {numbers}{cut}"
+
+
+def command(file: str, folder: Path | None = None) -> str:
+    """Return what judges it again, from the folder of the results or, where that is given, from here."""
+    path = str(folder / file) if folder else file
+    return f"gates replay {shlex.quote(path)}"
+
+
+def sentence(found: CounterexampleRecord, folder: Path | None = None) -> str:
+    """Return size, words and command of one that has a file."""
+    words = f"smallest input that still fails ({found.case}, {size(found)}): {found.words}"
+    return f"{words}; {command(found.file, folder)}" if found.file else words
+
+
+def lines(
+    found: Iterable[CounterexampleRecord], folder: Path, pythons: Mapping[str, str | None] | None = None
+) -> list[str]:
+    """Return each in two lines of text, words and command, and once why others have none.
+
+    `pythons` are the interpreters of subjects that have one of their own.
+    """
+    found = list(found)
+    said = []
+    for items in by_gate(found).values():
+        for item in items:
+            python = (pythons or {}).get(item.subject)
+            where = f"{item.subject} · {item.gate} · {item.case} ({size(item)})"
+            said.append(one_line(f"smallest input: {where}: {item.words}"))
+            asked = f" --python {shlex.quote(python)}" if python else ""
+            said.append(one_line(f"  {command(item.file or '', folder)}{asked}"))
+    for reason, items in not_made(found):
+        said.append(one_line(f"not minimised: {reason} ({len(items)} {'failure' if len(items) == 1 else 'failures'})"))
+    return said

@@ -1,0 +1,133 @@
+"""The HTML page in a headless Chromium: usable without a mouse, told to screen readers, and nothing hostile runs."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import Browser, shown, wrong
+from pages import SEEN
+
+
+class TestBrowser:
+    """What a reader gets."""
+
+    def test_the_keyboard_is_enough(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
+        """Arrows move between cells, Enter shows the evidence, Escape leaves it where one was."""
+        page = shown(chromium, mixed, tmp_path)
+        page.value("document.querySelector('#matrix button[tabindex=\"0\"]').focus()")
+        where = "document.activeElement.dataset.cell"
+        visited = [page.value(where)]
+        for key in ("ArrowDown", "ArrowLeft", "ArrowUp", "ArrowDown"):
+            page.press(key)
+            visited.append(page.value(where))
+        assert visited == ["0/1", "1/1", "1/0", "1/0", "2/0"]
+        page.press("ArrowUp")
+        page.press("Enter")
+        assert page.value("document.querySelector('dialog').open")
+        assert page.value("document.getElementById('evidence-of').textContent") == "mine · kl.k3"
+        first = page.value("document.querySelector('#cases details').textContent")
+        assert "✗ fail other" in first
+        assert "kl error in 2u·S is nan, must be <= 4 (at [1])" in first
+        page.press("Escape")
+        assert not page.value("document.querySelector('dialog').open")
+        assert page.value(where) == "1/0"
+        assert wrong(page) == []
+
+    def test_tab_reaches_the_table_once(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
+        """One stop for all cells; the focus is seen."""
+        page = shown(chromium, mixed, tmp_path)
+        stops: list[Any] = []
+        for _ in range(40):
+            page.press("Tab")
+            stops.append(page.value("document.activeElement.dataset.cell ?? ''"))
+            if stops[-1]:
+                assert page.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        assert len(set(stops)) == 2
+        assert not any(one and other for one, other in itertools.pairwise(stops))
+
+    @pytest.mark.parametrize(
+        ("action", "gates", "columns"),
+        [
+            ("", ["kl.k1", "kl.k3", "loss.grpo", "packing", "ratio", "weights"], ["mine", "peer"]),
+            ("family.value = 'kl'", ["kl.k1", "kl.k3"], ["mine", "peer"]),
+            ("failing.checked = true", ["kl.k3", "loss.grpo", "packing", "ratio"], ["mine", "peer"]),
+            ("document.querySelector('input[name=subject][value=\"0\"]').checked = false", None, ["peer"]),
+        ],
+        ids=["all", "family", "failing", "subject"],
+    )
+    def test_filters(
+        self,
+        chromium: Browser,
+        mixed: list[Path],
+        tmp_path: Path,
+        action: str,
+        gates: list[str] | None,
+        columns: list[str],
+    ) -> None:
+        """By family, by subject, and what failed; the number of gates is told to screen readers."""
+        page = shown(chromium, mixed, tmp_path)
+        page.value(f"{action}; document.getElementById('filters').dispatchEvent(new Event('input'))")
+        seen = "[...document.querySelectorAll('{}')].filter(e => e.offsetParent).map(e => e.textContent)"
+        found = page.value(seen.format("#matrix th[scope=row]"))
+        assert found == (gates or ["kl.k1", "kl.k3", "loss.grpo", "packing", "ratio", "weights"])
+        assert page.value(seen.format("#matrix thead th[data-column]")) == columns
+        subjects = f"{len(columns)} {'subject' if len(columns) == 1 else 'subjects'}"
+        assert page.value("shown.textContent") == f"{len(found)} of 6 gates, {subjects}"
+        assert page.value("shown.getAttribute('role')") == "status"
+
+    def test_a_screen_reader_gets_names(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
+        """Every control has a name, and the table has row and column headers."""
+        page = shown(chromium, mixed, tmp_path)
+        nodes = page.send("Accessibility.getFullAXTree")["nodes"]
+        named = [
+            (str(node["role"]["value"]), str(node.get("name", {}).get("value", "")))
+            for node in nodes
+            if not node["ignored"]
+        ]
+        for role in ("button", "checkbox", "combobox", "columnheader", "rowheader", "heading", "table"):
+            names = [name for kind, name in named if kind == role]
+            assert names, role
+            assert all(names), role
+        assert ("button", "FAIL 1 of 2") in [(role, name.strip()) for role, name in named]
+
+    def test_a_calibration_and_its_numbers(
+        self, chromium: Browser, mixed: list[Path], calibrated: Path, tmp_path: Path
+    ) -> None:
+        """A screen reader gets the picture as one image with name and description; Enter opens the table of numbers."""
+        page = shown(chromium, [*mixed, calibrated], tmp_path)
+        nodes = page.send("Accessibility.getFullAXTree")["nodes"]
+        images = [node for node in nodes if not node["ignored"] and node["role"]["value"] == "image"]
+        assert len(images) == 2
+        for image in images:
+            assert "the table below has the numbers" in image["name"]["value"]
+        numbers = "document.querySelector('section[aria-labelledby=calibration-1] details')"
+        page.value(f"{numbers}.querySelector('summary').focus()")
+        page.press("Enter")
+        assert page.value(f"{numbers}.open")
+        assert page.value(f"{numbers}.querySelectorAll('tbody tr').length") == 5
+        assert wrong(page) == []
+
+    def test_dark_and_light(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
+        """The page follows what the reader prefers."""
+        ground = "getComputedStyle(document.body).backgroundColor"
+        assert shown(chromium, mixed, tmp_path).value(ground) == "rgb(255, 255, 255)"
+        assert shown(chromium, mixed, tmp_path, dark=True).value(ground) == "rgb(20, 23, 28)"
+
+    def test_a_narrow_window_scrolls_the_tables_only(
+        self, chromium: Browser, mixed: list[Path], tmp_path: Path
+    ) -> None:
+        """At 400 pixels the page itself is no wider (WCAG 2.2, 1.4.10)."""
+        page = shown(chromium, mixed, tmp_path, width=400)
+        assert page.value("document.documentElement.scrollWidth") <= 400
+
+    def test_hostile_words_run_nothing(self, chromium: Browser, hostile: Path, tmp_path: Path) -> None:
+        """No dialog of a planted script, no broken policy, and the evidence shows the words as they are."""
+        page = shown(chromium, [hostile], tmp_path)
+        page.value("document.querySelector('td.fail button').click()")
+        assert page.value("document.querySelectorAll('script').length") == 2
+        assert SEEN in page.value("document.getElementById('cases').textContent")
+        assert not [event for event in page.events if event["method"] == "Page.javascriptDialogOpening"]
+        assert wrong(page) == []
