@@ -161,9 +161,11 @@ def prompt_does_not_matter(t: Trial) -> Iterator[Evidence]:
     changed = int(not _same(clean["loss"], moved["loss"])) + int(np.sum(~_same(clean["gradient"], moved["gradient"])))
     where = f"loss {float(moved['loss']):.6g} instead of {float(clean['loss']):.6g}"
     yield t.number("elements of loss and gradient that change", changed, "<=", where=where)
-    last = int(x["prompt_lengths"][0]) - 1  # its logits score the first completion token of row 0
+    rows, last = np.arange(len(x["ids"])), np.asarray(x["prompt_lengths"]) - 1  # their logits score the first tokens
+    pulled = np.abs(np.asarray(clean["gradient"]))[rows, last].max(axis=-1)
+    row = int(np.argmax(pulled))  # any that is not clipped
     counted = x["logits"].copy()
-    counted[0, last] = counted[0, last, ::-1]
+    counted[row, last[row]] = counted[row, last[row], ::-1]
     found = t.got(LOSS_FROM_LOGITS, **{**x, "logits": counted})
     step = float(np.abs(found["gradient"] - clean["gradient"]).max()) / float(UNIT["float32"])
     yield t.control("change of the gradient by the last prompt position in u", step, ">=", 1e3, "it scores a token")

@@ -119,6 +119,7 @@ def settings_act(t: Trial) -> Iterator[Evidence]:
 
 FAR = {"beyond-float32": 95.0, "beyond-float64": 1000.0}  # nats: exp of them overflows
 WHICH = "overflow and its sign are those of the definition, rounded to the data's dtype; either is right of an element whose ratio that dtype does not hold"
+HELD = 0.7  # nats: no clip leaves such a log-ratio its gradient, where the advantage has its sign
 SMALLEST = 0.3  # what a ratio is multiplied by: |advantage| of the rows with an extreme one, 0.5 or more, or beta
 EXTREME = {
     "NaN among loss and gradient": Bound("exact", "an overflowing exp gives +inf, never NaN", 0.0),
@@ -135,7 +136,8 @@ def _extreme(
 ) -> dict[str, Any]:
     """Return a step in which a token of row 0 has a log-ratio of +size and one of row 2 of −size.
 
-    `sign` is that of these rows' advantages. With a KL the reference leaves the policy as far in rows 4 and 6.
+    `sign` is that of these rows' advantages. The next token of row 0 is one that every clip holds. With a KL the reference
+    leaves the policy as far in rows 4 and 6.
     """
     given = loss_cases.make(rng, algorithm, {"dtype": dtype, "spread": 0.1, "rows": 8}, changes)
     for low, high, rows in (("old", "policy", (0, 2)), ("policy", "reference", (4, 6))):
@@ -146,6 +148,8 @@ def _extreme(
             given[lowered][row, 0] -= size
         if high == "reference":
             given["old"] = np.where(given["policy"] < -size / 2, given["policy"], given["old"])
+    given["old"] = given["old"].copy()
+    given["old"][0, 1] = given["policy"][0, 1] - np.copysign(HELD, sign)
     advantages = np.array(given["advantages"])
     advantages[[0, 2]] = sign * (np.abs(advantages[[0, 2]]) + 0.5)
     return {**given, "advantages": advantages}

@@ -54,3 +54,13 @@ in_trainer(
     symptom="One NaN gradient after many good steps, always with a long completion in the batch; the adapter is NaN from then on.",
     caught_by=EXTREME,
 )
+in_trainer(
+    "extremes.held-token-of-an-infinite-row",
+    "algorithms.gmpo:hold",
+    "settings:held_by_where",
+    mistake="a token that GMPO's clip holds gets a NaN gradient when another token makes its row's ratio overflow",
+    source="MLX 0.32: the gradient of mx.where is the cotangent times the mask, and inf · 0 is NaN; found here by `gates calibrate` at seed 7",
+    theme="precision",
+    symptom="One NaN gradient after many good steps, only where a clipped and a runaway token meet in one completion.",
+    caught_by=EXTREME,
+)

@@ -44,3 +44,17 @@ def where_multiplies(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces 
     import mlx.core as mx  # noqa: PLC0415  this file also serves a host without MLX
 
     return lambda mask, values: mx.where(mask, values, mx.zeros((), values.dtype))
+
+
+def held_by_where(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+    """Hold with MLX's own `where`."""
+    import mlx.core as mx  # noqa: PLC0415  this file also serves a host without MLX
+
+    from reference.trainer.algorithms.pairs import Pair  # noqa: PLC0415  as above
+
+    def hold(log_ratio: Any, gains: Any, epsilon_low: float, epsilon_high: float) -> Any:
+        outside = mx.where(gains > 0, log_ratio.high > epsilon_high, log_ratio.high < -epsilon_low)
+        bound = mx.where(gains > 0, epsilon_high, -epsilon_low)
+        return Pair(mx.where(outside, bound, log_ratio.high), mx.where(outside, 0.0, log_ratio.low))
+
+    return hold

@@ -45,7 +45,12 @@ class Gmpo(objective.PolicyGradient):
 
 
 def hold(log_ratio: Pair, gains: mx.array, epsilon_low: float, epsilon_high: float) -> Pair:
-    """The log-ratios (B, T), held at the bound on the side that the sign of A (B, 1) names; a bound acts outside itself."""
+    """The log-ratios (B, T), held at the bound on the side that the sign of A (B, 1) names; a bound acts outside itself.
+
+    Where A is 0 they are held at 0. What is held has no gradient, also where the row's ratio overflows.
+    """
     outside = mx.where(gains > 0, log_ratio.high > epsilon_high, log_ratio.high < -epsilon_low)
     bound = mx.where(gains > 0, epsilon_high, -epsilon_low)
-    return Pair(mx.where(outside, bound, log_ratio.high), mx.where(outside, 0.0, log_ratio.low))
+    free = ~outside & (gains != 0)
+    high, low = (ratio.select(free, part) for part in log_ratio)
+    return Pair(high + mx.where(outside & (gains != 0), bound, 0.0), low)
