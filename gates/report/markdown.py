@@ -91,12 +91,13 @@ def _smallest(found: list[CounterexampleRecord]) -> list[str]:
     lines = []
     for item in sorted(found, key=lambda item: (item.subject, item.gate, item.case)):
         where = f"- **{item.subject}** `{item.gate}` {item.case}"
-        if item.file is None:
-            lines.append(in_table(f"{where}: not made smaller: {item.words}"))
+        again = f"; `gates replay {shlex.quote(item.file)}`" if item.file else ""
+        if item.elements_after is None:
+            lines.append(in_table(f"{where}: not made smaller: {item.words}{again}"))
             continue
         cut = "" if item.finished else ", when the time was over"
-        size = f"{item.elements_before} → {item.elements_after} numbers{cut}"
-        lines.append(in_table(f"{where} ({size}): {item.words}; `gates replay {shlex.quote(item.file)}`"))
+        size = f"{item.elements_before} → {item.elements_after} {item.unit}{cut}"
+        lines.append(in_table(f"{where} ({size}): {item.words}{again}"))
     return ["### Smallest inputs that still fail", "", *lines, ""] if lines else []
 
 
