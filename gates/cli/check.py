@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -150,7 +151,7 @@ def check(
                 executors,
                 resumed=resumed,
                 waivers=asked.waivers,
-                before_summary=small.record,
+                before_summary=partial(small.record, screen.all_judged),
             )
     except KeyboardInterrupt:
         screen.interrupted(writer.path)

@@ -41,8 +41,8 @@ class Found:
 
         return on_verdict
 
-    def record(self) -> None:
-        """Make the failures small and write a line for each that was looked at."""
+    def record(self, all_judged: Callable[[], None]) -> None:
+        """Make the failures small and write a line for each; `all_judged` is called before anything is shown."""
         if not self.budget_s or not self.failures:
             return
         folder = self.writer.path.with_suffix(".counterexamples")
@@ -51,20 +51,21 @@ class Found:
             minimiser.note(verdict)
         if not minimiser.failures:
             return
+        all_judged()
         if not self.silent:
             number = min(MOST, len(minimiser.failures))
             what = "the failure" if number == 1 else f"{number} failures"
             words = f"making {what} small, at most {self.budget_s:g} s each; Ctrl-C keeps the smallest so far"
             typer.echo(words, err=True)
-        with Elapsed(console(stderr=True)) as elapsed:
+        with Elapsed(console(stderr=True), wanted=not self.silent) as elapsed:
             kept = []
             for one in minimiser.run(_Shown(elapsed)):
                 self._write(one)
                 kept.append(one)
-        self.lines += [line for one in kept[:MOST] for line in self._told(one)]
-        if len(kept) > MOST:
-            rest = f"{len(kept) - MOST} more are kept as they were drawn in {folder}; "
-            self.lines.append(f"{rest}`gates check GATE` makes the failure of one gate small")
+        self.lines += [line for one in kept if one.tried for line in self._told(one)]
+        if left := sum(not one.tried for one in kept):
+            rest = f"{left} more {'is' if left == 1 else 'are'} kept as drawn in {folder}"
+            self.lines.append(f"{rest}; `gates check GATE` makes the failure of one gate small")
 
     def _write(self, one: Kept) -> None:
         small = None if one.reason else one.found
@@ -117,5 +118,5 @@ class _Shown(Progress):
         self._where = one_line(where)
         self._elapsed.start(self._where)
 
-    def smaller(self, before: str, after: str) -> None:
-        self._elapsed.now(f"{self._where}: {before} → {after}")
+    def smaller(self, words: str) -> None:
+        self._elapsed.now(f"{self._where}: {words}")

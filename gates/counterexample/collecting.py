@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gates.counterexample.file import Counterexample, write
@@ -25,12 +25,13 @@ NOT_CHASED = frozenset(("start", "departs"))  # there are no inputs, or a choice
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A failure of a run and its counterexample; `reason` says why it is no smaller than it was drawn."""
+    """A failure of a run and its counterexample; `reason` says why that is no smaller than it was drawn."""
 
     verdict: Verdict
     found: Counterexample | None
     path: Path | None
     reason: str = ""
+    tried: bool = True  # false: there were enough before it
 
 
 @dataclass(slots=True)
@@ -61,10 +62,11 @@ class Minimiser:
         progress = progress or Progress()
         tried = 0
         for verdict in sorted(self.failures.values(), key=self._place):
-            if tried == MOST:
-                yield self._as_drawn(verdict, f"only the first {MOST} failures of a run are made small")
-            elif verdict.cause not in CAUSES:  # each try would take the whole limit
-                yield self._as_drawn(verdict, f"a failure by {verdict.cause} is not tried again and again")
+            if verdict.cause not in CAUSES:
+                yield self._as_drawn(verdict, f"a failure by {verdict.cause} takes its whole limit at each try")
+            elif tried == MOST:
+                left_out = self._as_drawn(verdict, f"only the first {MOST} failures of a run are made small")
+                yield replace(left_out, tried=False)
             elif progress.stopped:
                 yield self._as_drawn(verdict, "the search was stopped")
             else:

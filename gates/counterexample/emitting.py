@@ -105,6 +105,8 @@ def emit(
     """Write the test, and beside it the counterexample where the test needs it; an existing file is never replaced."""
     name = re.sub(r"\W+", "_", f"{found.gate}_{found.subject}").strip("_").lower()
     path = out or Path(f"test_{name}.py")
+    if path.suffix != ".py" or not path.stem.isidentifier():
+        raise ConfigurationError(f"--out {path}: pytest imports a test by its name; name it like test_bug.py")
     common = {
         "title": _inert(f"{found.subject} fails {found.gate}."),
         "words": _inert(found.words),

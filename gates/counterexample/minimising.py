@@ -49,8 +49,8 @@ class Progress:
     def start(self, where: str) -> None:
         """Hear which failure is made small now."""
 
-    def smaller(self, before: str, after: str) -> None:
-        """Hear of a smaller input that fails."""
+    def smaller(self, words: str) -> None:
+        """Hear of a smaller input that fails: `500 → 12 tokens`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,6 @@ class Size:
         if texts := sum(map(len, items(inputs))):
             return cls(texts, "texts")
         return cls(elements(inputs), "numbers")
-
-    def __str__(self) -> str:
-        return f"{self.number} {self.unit}"
 
 
 def minimise(
@@ -94,7 +91,9 @@ def minimise(
     asker = Asker(job.subject, options.threads, options.mutant, quick=not options.full, deadline=deadline)
     witness: Asker | None = None
     try:
+        start = time.monotonic()
         first = asker.ask(job.gate, job.case, inputs)
+        once = time.monotonic() - start
         if time.monotonic() >= deadline:
             raise CannotMinimiseError(f"to ask once takes longer than the {budget_s:g} s that there are")
         if first.state != "fails":
@@ -107,7 +106,7 @@ def minimise(
         found = shrink(
             {**inputs, amounts.CUT: cut} if cut else inputs,
             search,
-            deadline - time.monotonic(),
+            deadline - time.monotonic() - once,  # for what is found is asked once more
             settled=frozenset(job.case.conventions),
             optional=frozenset(name for op in job.gate.ops for name, words in op.inputs.items() if "None" in words),
         )
@@ -134,7 +133,7 @@ def minimise(
         entry=str(job.subject.entry),
         kind=last.kind,
         reason=last.reason,
-        words=describe(last, job.gate.ops, smallest, cut),
+        words=describe(last, job.gate.ops, smallest, cut) + _why_no_smaller(job.gate, witness, last),
         elements_before=before.number,
         elements_after=Size.of(last, smallest).number,
         unit=before.unit,
@@ -196,8 +195,16 @@ class _Fails:
             return False
         if self.witness is not None and self.witness.ask(gate, case, inputs, cut).state != "holds":
             return False
-        self.progress.smaller(str(self.before), str(Size.of(answer, inputs)))
+        after = Size.of(answer, inputs)
+        self.progress.smaller(f"{self.before.number} → {after.number} {after.unit}")
         return True
+
+
+def _why_no_smaller(gate: Gate, witness: Asker | None, answer: Answer) -> str:
+    """Return why what gives the question its meaning had to stay, or nothing."""
+    if witness is None:
+        return "; no subject known to be right was found to hold here, so the gate's signals had to stay"
+    return "; a claim about many draws or steps: the gate's signals had to stay" if _by_chance(gate, answer) else ""
 
 
 def _by_chance(gate: Gate, answer: Answer) -> bool:

@@ -87,7 +87,9 @@ def _axes(inputs: Inputs) -> Iterator[tuple[tuple[str, int], ...]]:
 
 
 def _without(inputs: Inputs, group: tuple[tuple[str, int], ...], gone: Array) -> Iterator[dict[str, Any]]:
-    cut = {name: np.compress(~gone, inputs[name], axis=axis) for name, axis in group}
+    cut: dict[str, Any] = {name: np.compress(~gone, inputs[name], axis=axis) for name, axis in group}
+    if any(axis == 0 for _, axis in group):  # rows of different lengths lie in lists
+        cut |= {name: [v for v, out in zip(rows, gone, strict=True) if not out] for name, rows in _ragged(inputs, gone)}
     yield {**inputs, **cut}
     size, left = len(gone), int((~gone).sum())
     clipped = {
@@ -108,6 +110,13 @@ def _without(inputs: Inputs, group: tuple[tuple[str, int], ...], gone: Array) ->
     counted = {name: _counts(inputs[name], gone) for name in inputs if _parts(inputs[name], size)}
     if counted:
         yield {**inputs, **cut, **counted}
+
+
+def _ragged(inputs: Inputs, gone: Array) -> Iterator[tuple[str, list[Array]]]:
+    """Yield the lists of arrays that have as many rows as the axis that is cut."""
+    for name, value in inputs.items():
+        if isinstance(value, list) and len(value) == len(gone) and all(isinstance(row, np.ndarray) for row in value):
+            yield name, value
 
 
 def _may_point(value: Any, size: int) -> bool:

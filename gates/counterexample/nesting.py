@@ -1,7 +1,6 @@
 """Inputs that hold inputs, such as the two calls of a law, as one flat table: `left.policy`, `right.policy`.
 
-Recipes are opened too: `prompts.count`. Lists stay what they are: only those of arrays could be told apart, and no gate
-has them.
+Recipes are opened too: `prompts.count`. Lists stay what they are.
 """
 
 from __future__ import annotations

@@ -106,6 +106,8 @@ def _is_number(value: Any) -> bool:
 def _value(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.tolist()}" if value.size <= FEW else f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, list) and any(isinstance(item, np.ndarray) for item in value):
+        return repr([item.tolist() for item in value]) if sum(map(len, value)) <= FEW else f"{len(value)} arrays"
     return repr(value)
 
 

@@ -28,10 +28,10 @@ def console(*, stderr: bool = False) -> Console:
 class Elapsed:
     """What is done now and since when, on a terminal."""
 
-    def __init__(self, shown_on: Console) -> None:
+    def __init__(self, shown_on: Console, *, wanted: bool = True) -> None:
         columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-        self.live = shown_on.is_terminal
-        self._progress = Progress(*columns, console=shown_on, transient=True, disable=not self.live)
+        live = wanted and shown_on.is_terminal
+        self._progress = Progress(*columns, console=shown_on, transient=True, disable=not live)
         self._task: TaskID | None = None
 
     def __enter__(self) -> Self:

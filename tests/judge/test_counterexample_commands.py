@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from counterexample_doubles import changed, gates, run_test
 
@@ -29,6 +30,16 @@ def group_advantages(rewards, group_size, *, scale, ddof, eps, eps_mode, baselin
 OPS = {"group_advantages": group_advantages}
 CONVENTIONS = {"group_advantages": {"scale": ("group",), "eps_mode": ("add",), "baseline": ("mean",)}}
 """
+DEAF = """
+from gates.subjects import reference
+
+def rollout(**inputs):
+    run = reference.OPS["rollout"](**inputs)
+    return {**run, "tempered_logprobs": run["model_logprobs"]}
+
+OPS = {"rollout": rollout}
+"""
+HANGS = "import time\nOPS = {'group_advantages': lambda **_: time.sleep(99)}\n"
 POISONED = """
 from gates.subjects import numpy as plain
 
@@ -83,6 +94,35 @@ class TestCommands:
         assert run_test(tmp_path / "test_bug.py") == 1
         assert run_test(tmp_path / "test_bug.py", "numpy") == 0
 
+    def test_a_failing_rollout_ends_as_a_test(self, tmp_path: Path) -> None:
+        """A model runs: the file holds what it is made from and a cut, and the emitted test judges it again."""
+        (tmp_path / "mine.py").write_text(DEAF)
+        options = ["--quick", "--subject", "./mine.py", "--out", "o"]
+        done = gates("check", "rollout.log-probs.match-definition", *options, cwd=tmp_path)
+        assert done.returncode == 1
+        assert "at most 60 s each; Ctrl-C keeps the smallest so far" in done.stderr
+        assert "(1152 → 2 tokens)" in done.stdout
+        (file,) = (str(path) for path in (tmp_path / "o").glob("*/*.safetensors"))
+        assert gates("replay", file, cwd=tmp_path).returncode == 1
+        assert gates("replay", file, "--subject", "reference", cwd=tmp_path).returncode == 0
+        assert gates("replay", file, "--emit-test", "--out", "test_bug.py", cwd=tmp_path).returncode == 0
+        assert run_test(tmp_path / "test_bug.py") == 1
+        assert run_test(tmp_path / "test_bug.py", "reference") == 0
+
+    @pytest.mark.slow
+    def test_a_hang_is_kept_as_it_was_drawn(self, tmp_path: Path) -> None:
+        """With the reason, a file that fails again, and a test of it."""
+        (tmp_path / "mine.py").write_text(HANGS)
+        options = ["--quick", "--subject", "./mine.py", "--out", "o"]
+        done = gates("check", "advantages.unscored-rewards", *options, cwd=tmp_path)
+        assert "takes its whole limit at each try" in done.stdout
+        (file,) = (str(path) for path in (tmp_path / "o").glob("*/*.safetensors"))
+        again = gates("replay", file, "--subject", "numpy", cwd=tmp_path)
+        assert (again.returncode, again.stdout.split(":")[0]) == (0, "holds")
+        assert gates("replay", file, "--subject", "numpy", "--emit-test", cwd=tmp_path).returncode == 0
+        (test,) = tmp_path.glob("test_*.py")
+        assert "as it was drawn" in test.read_text()
+
     def test_a_library_that_is_not_installed_here_is_told(self, tmp_path: Path) -> None:
         """The subject is skipped, and the line says which interpreter runs the file and what to do."""
         (tmp_path / "mine.py").write_text("import no_such_library\nOPS = {}\n")
@@ -132,14 +172,19 @@ class TestCommands:
             (["replay", "c.safetensors"], "/nowhere/mine.py, which is not there"),
             (["replay", "c.safetensors", "--subject", "nobody"], "must be one of"),
             (["replay", "c.safetensors", "--subject", "numpy", "--out", "x"], "give both"),
+            (
+                ["replay", "k.safetensors", "--subject", "numpy", "--emit-test", "--out", "test_k1.x.py"],
+                "like test_bug.py",
+            ),
             (["replay", "other.safetensors", "--subject", "numpy"], "gate 'gone' of the counterexample does not exist"),
         ],
-        ids=["no file", "no subject", "nobody", "out alone", "no gate"],
+        ids=["no file", "no subject", "nobody", "out alone", "no module", "no gate"],
     )
     def test_a_mistake_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
         """Exit code 2 and no traceback."""
         write(tmp_path / "c.safetensors", changed())
         write(tmp_path / "other.safetensors", changed(gate="gone"))
+        write(tmp_path / "k.safetensors", changed(case="masked-sum-float64", inputs={"policy": np.zeros(2)}))
         done = gates(*arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert words in " ".join(done.stderr.split())

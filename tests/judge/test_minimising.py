@@ -85,7 +85,7 @@ class TestMinimising:
 class Stopping(Progress):
     """Is interrupted when something smaller is found."""
 
-    def smaller(self, before: str, after: str) -> None:
+    def smaller(self, words: str) -> None:
         """Raise what Ctrl-C raises."""
         raise KeyboardInterrupt
 
@@ -130,7 +130,7 @@ class TestCollecting:
         maker.note(Verdict(gate.id, "reference", gate.cases[0].name, 1, "fail", "timeout", "no answer within 20 s"))
         maker.note(Verdict("other", "reference", "c", 1, "fail", "departs", "documented"))
         (kept,) = maker.run()
-        assert kept.reason == "a failure by timeout is not tried again and again"
+        assert kept.reason == "a failure by timeout takes its whole limit at each try"
         assert kept.path is not None
         assert read(kept.path).inputs == gate.cases[0].make(np.random.default_rng(1))
 
