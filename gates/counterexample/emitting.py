@@ -144,8 +144,8 @@ def emit(
 
 
 def _size(found: Counterexample) -> str:
-    if found.elements_after == found.elements_before:
-        return f"as it was drawn ({found.elements_after} {found.unit})"
+    if found.elements_after == found.elements_before and not found.finished:
+        return "as it was drawn"
     return f"minimised from {found.elements_before} to {found.elements_after} {found.unit}"
 
 

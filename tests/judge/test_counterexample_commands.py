@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jsonschema
@@ -108,6 +111,24 @@ class TestCommands:
         assert gates("replay", file, "--emit-test", "--out", "test_bug.py", cwd=tmp_path).returncode == 0
         assert run_test(tmp_path / "test_bug.py") == 1
         assert run_test(tmp_path / "test_bug.py", "reference") == 0
+
+    @pytest.mark.slow
+    def test_ctrl_c_ends_the_search_and_not_the_run(self, tmp_path: Path) -> None:
+        """The results are complete, and the failure is kept as small as it had become."""
+        (tmp_path / "mine.py").write_text(DEAF)
+        options = ["rollout.log-probs.match-definition", "--quick", "--subject", "./mine.py", "--out", "o"]
+        command = [sys.executable, "-m", "gates", "check", *options]
+        with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, cwd=tmp_path) as process:
+            assert process.stderr is not None
+            assert process.stderr.readline().startswith("making the failure small")
+            time.sleep(0.5)  # into the search, which takes seconds
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert "when the search was ended" in said or "it was stopped before anything smaller was found" in said
+        (results,) = (tmp_path / "o").glob("*.jsonl")
+        assert read_results(results).summary is not None
+        assert gates("replay", str(next((tmp_path / "o").glob("*/*.safetensors"))), cwd=tmp_path).returncode == 1
 
     @pytest.mark.slow
     def test_a_hang_is_kept_as_it_was_drawn(self, tmp_path: Path) -> None:

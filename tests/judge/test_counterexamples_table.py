@@ -36,6 +36,8 @@ TABLE = [  # mutant, a case in which it shows, words that name the place or the 
     ("preference.beta-outside", "plain-near-float32", "want 0.693147"),
     ("preference.tie-prefers-second", "finite", "tie: all scores of the group are equal"),
     ("philox.seed-halves-swapped", "grid", "seed 1"),
+    ("isa.one-lane-of-one-set", "normalise-then-sum-float64", "against scalar × 1"),
+    ("isa.sum-follows-the-threads", "advantages-batch-float32", "scalar × 3 against scalar × 1"),
 ]
 
 
