@@ -55,7 +55,7 @@ def less(inputs: Mapping[str, Any], cut: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = min(int(wanted[name]), int(cut[name]))
     prompts: Recipe = found[PROMPTS]
     count = min(int(wanted[PROMPTS]), int(cut.get(PROMPTS, wanted[PROMPTS])))
-    style = min(str(wanted[STYLE]), str(cut.get(STYLE, wanted[STYLE])))
+    style = PLAIN if cut.get(STYLE) == PLAIN else wanted[STYLE]
     found[PROMPTS] = replace(prompts, spec={**prompts.spec, "count": count, STYLE: style})
     return found
 

@@ -31,7 +31,9 @@ class TestCutting:
 
     def test_a_smaller_call_stays_as_it_is(self) -> None:
         """A cut never asks for more."""
-        assert amounts.less(rollout(), {"prompts": 99, "samples": 99, "max_tokens": 99, "style": "worded"}) == rollout()
+        for style in ("worded", "any text of a file"):
+            cut = {"prompts": 99, "samples": 99, "max_tokens": 99, "style": style}
+            assert amounts.less(rollout(), cut) == rollout()
 
     @pytest.mark.parametrize("inputs", [{"policy": np.zeros(3)}, {"prompts": [1, 2], "max_tokens": 8}], ids=str)
     def test_what_is_no_rollout_stays_as_it_is(self, inputs: Inputs) -> None:
