@@ -82,19 +82,19 @@ class Minimiser:
             )
         except CannotMinimiseError as error:
             return self._as_drawn(verdict, str(error))
-        return Kept(verdict, found, self._write(verdict, found))
+        return self._kept(verdict, found, "")
 
     def _as_drawn(self, verdict: Verdict, reason: str) -> Kept:
         found = as_drawn(self.jobs[self._place(verdict)], verdict, self.options, self.tool)
-        try:
-            return Kept(verdict, found, self._write(verdict, found), reason)
-        except ValueError as error:  # a type of input that the format does not have
-            return Kept(verdict, None, None, f"{reason}; {error}")
+        return self._kept(verdict, found, reason)
 
-    def _write(self, verdict: Verdict, found: Counterexample) -> Path:
+    def _kept(self, verdict: Verdict, found: Counterexample, reason: str) -> Kept:
         path = self.folder / f"{_plain(verdict.gate)}-{_plain(verdict.subject)}.safetensors"
-        write(path, found)
-        return path
+        try:
+            write(path, found)
+        except ValueError as error:  # a type of input that the format does not have
+            return Kept(verdict, None, None, f"{reason}; {error}" if reason else str(error))
+        return Kept(verdict, found, path, reason)
 
     def _place(self, verdict: Verdict) -> int:
         return self.order[verdict.gate, verdict.subject, verdict.case]
