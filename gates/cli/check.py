@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -80,6 +81,9 @@ def check(
     minimise: Annotated[
         bool, typer.Option(help="Make the inputs of the first few failures as small as they go; `gates replay`.")
     ] = True,
+    minimise_seconds: Annotated[
+        float, typer.Option(min=1.0, metavar="S", help="For each failure that is made small. Ctrl-C ends it earlier.")
+    ] = 60.0,
 ) -> None:
     """Run gates on subjects; print each verdict, what failed and why, and a full count as the last line.
 
@@ -129,7 +133,12 @@ def check(
         writer.write(header)
     log = None if resumed and resumed.complete else writer
     small = counterexamples.Found(
-        cells, options, registry.subjects, writer, silent=shown not in {"text", "github"}, wanted=minimise
+        cells,
+        options,
+        registry.subjects,
+        writer,
+        silent=shown not in {"text", "github"},
+        budget_s=minimise_seconds if minimise else 0.0,
     )
     try:
         with engines.opened(engine, registry) as executors, screen:
@@ -142,7 +151,7 @@ def check(
                 executors,
                 resumed=resumed,
                 waivers=asked.waivers,
-                before_summary=small.record,
+                before_summary=partial(small.record, screen.all_judged),
             )
     except KeyboardInterrupt:
         screen.interrupted(writer.path)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import typer
 
-from gates.counterexample.minimising import Minimiser
+from gates.counterexample.collecting import MOST, Kept, Minimiser
+from gates.counterexample.minimising import Progress
 from gates.model import Subject, Verdict
 from gates.report import smallest
 from gates.report.jsonl import Writer
+from gates.report.progress import Elapsed, console
 from gates.report.records import CounterexampleRecord
-from gates.report.visible import visible
+from gates.report.visible import one_line, visible
 from gates.runner import Job, Options
 from gates.session import tool_version
 
@@ -26,7 +29,7 @@ class Found:
     subjects: Mapping[str, Subject]
     writer: Writer
     silent: bool
-    wanted: bool
+    budget_s: float  # seconds for each failure; 0: none is looked at
     failures: list[Verdict] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
@@ -40,33 +43,45 @@ class Found:
 
         return on_verdict
 
-    def record(self) -> None:
-        """Make the failures small and write a line for each that was looked at."""
-        if not self.wanted or not self.failures:
+    def record(self, all_judged: Callable[[], None]) -> None:
+        """Make the failures small and write a line for each; `all_judged` is called before anything is shown."""
+        if not self.budget_s or not self.failures:
             return
         folder = self.writer.path.with_suffix(".counterexamples")
-        minimiser = Minimiser(self.jobs, self.options, self.subjects, folder, tool_version())
+        minimiser = Minimiser(self.jobs, self.options, self.subjects, folder, tool_version(), self.budget_s)
         for verdict in self.failures:
             minimiser.note(verdict)
-        if minimiser.failures and not self.silent:
-            typer.echo("making the first failures small; --no-minimise leaves it out", err=True)
-        made = []
-        for verdict, found, path, reason in minimiser.run():
-            record = CounterexampleRecord(
-                gate=verdict.gate,
-                subject=verdict.subject,
-                case=verdict.case,
-                seed=verdict.seed,
-                file=f"{path.parent.name}/{path.name}" if path else None,
-                words=found.words if found else reason,
-                elements_before=found.elements_before if found else None,
-                elements_after=found.elements_after if found else None,
-                finished=found.finished if found else None,
-            )
-            self.writer.write(record)
-            made.append(record)
-        pythons = {job.subject.name: job.subject.python for job in self.jobs}
-        self.lines += smallest.lines(made, self.writer.path.parent, pythons)
+        if not minimiser.failures:
+            return
+        all_judged()
+        if not self.silent:
+            number = min(MOST, len(minimiser.failures))
+            what = "the failure" if number == 1 else f"{number} failures"
+            words = f"making {what} small, at most {self.budget_s:g} s each; Ctrl-C keeps the smallest so far"
+            typer.echo(words, err=True)
+        with Elapsed(console(stderr=True), wanted=not self.silent) as elapsed:
+            kept = []
+            for one in minimiser.run(_Shown(elapsed)):
+                self.writer.write(_record(one))
+                kept.append(one)
+        self.lines += [line for one in kept if one.tried for line in self._told(one)]
+        if left := sum(not one.tried for one in kept):
+            rest = f"{left} more {'is' if left == 1 else 'are'} kept as drawn in {folder}"
+            self.lines.append(f"{rest}; `gates check GATE` makes the failure of one gate small")
+
+    def _told(self, one: Kept) -> list[str]:
+        found, where = one.found, one.verdict.where
+        if one.reason or found is None:
+            first = f"not made smaller: {where}: {one.reason}"
+        else:
+            first = f"smallest input: {where} ({smallest.size(_record(one))}): {found.words}"
+        return [first, f"  {self._command(one)}"] if one.path else [first]
+
+    def _command(self, one: Kept) -> str:
+        python = next((job.subject.python for job in self.jobs if job.subject.name == one.verdict.subject), None)
+        options = {"python": python, "model": self.options.model if one.found and one.found.models else None}
+        again = smallest.command(str(one.path))
+        return " ".join((again, *(f"--{name} {shlex.quote(v)}" for name, v in options.items() if v)))
 
     def show(self) -> None:
         """Print each, with the command that judges it again."""
@@ -74,3 +89,34 @@ class Found:
             return
         for line in self.lines:
             typer.echo(visible(line))
+
+
+def _record(one: Kept) -> CounterexampleRecord:
+    small = None if one.reason else one.found
+    return CounterexampleRecord(
+        gate=one.verdict.gate,
+        subject=one.verdict.subject,
+        case=one.verdict.case,
+        seed=one.verdict.seed,
+        file=f"{one.path.parent.name}/{one.path.name}" if one.path else None,
+        words=small.words if small else one.reason,
+        elements_before=small.elements_before if small else None,
+        elements_after=small.elements_after if small else None,
+        unit=small.unit if small else "numbers",
+        finished=small.finished if small else None,
+    )
+
+
+class _Shown(Progress):
+    """Shows on a terminal which failure is made small, for how long, and how small it is."""
+
+    def __init__(self, elapsed: Elapsed) -> None:
+        super().__init__()
+        self._elapsed, self._where = elapsed, ""
+
+    def start(self, where: str) -> None:
+        self._where = one_line(where)
+        self._elapsed.start(self._where)
+
+    def smaller(self, words: str) -> None:
+        self._elapsed.now(f"{self._where}: {words}")

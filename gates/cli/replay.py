@@ -20,6 +20,9 @@ def replay(
         str | None, typer.Option("--subject", metavar="NAME|FILE", help="Who is judged. Default: who failed.")
     ] = None,
     python: Annotated[str | None, typer.Option(metavar="PATH", help="The interpreter for a subject FILE.")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="M", help="The model it failed with, where `gates check --model` named one.")
+    ] = None,
     emit_test: Annotated[
         bool, typer.Option("--emit-test", help="Write a pytest file that fails as long as the bug is there.")
     ] = False,
@@ -42,12 +45,14 @@ def replay(
         raise ConfigurationError("--out says where --emit-test writes; give both")
     found, registry = read(file), setup.registry()
     who = replaying.subject_of(found, registry, subject, setup.interpreter(python))
-    answer = replaying.replay(found, registry, who)
+    model = setup.model(model)
+    answer = replaying.replay(found, registry, who, model)
     if emit_test:
-        path = emitting.emit(file, found, answer, who, registry, out)
+        path = emitting.emit(file, found, answer, who, registry, out, model)
         typer.echo(f"wrote {path}; run it with: pytest {path}")
         return
-    words = describe(answer, registry.gates[found.gate].ops, found.inputs) if answer.state == "fails" else answer.reason
+    ops = registry.gates[found.gate].ops
+    words = describe(answer, ops, found.inputs, found.cut) if answer.state == "fails" else answer.reason
     if as_json:
         known = {**summary(found), "now": answer.state, "now_words": words}
         text = json.dumps(known, indent=2, ensure_ascii=False)

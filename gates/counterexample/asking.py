@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gates.counterexample import amounts
 from gates.model import Case, Evidence, Gate, Outcome, Recipe, Subject, Wire
 from gates.protocol import Worker, WorkerError
 from gates.runner import Job, lacking
@@ -53,10 +56,11 @@ class Asker:
     threads: int = 1
     mutant: Mapping[str, str] | None = None
     quick: bool = True
+    deadline: float = math.inf  # of time.monotonic(); no call lasts longer
     worker: Worker | None = field(default=None, init=False)
 
-    def ask(self, gate: Gate, case: Case, inputs: Mapping[str, Any]) -> Answer:
-        """Return what the gate says of the subject on these inputs.
+    def ask(self, gate: Gate, case: Case, inputs: Mapping[str, Any], cut: Mapping[str, Any] | None = None) -> Answer:
+        """Return what the gate says of the subject on these inputs, and of each rollout no more than the cut has.
 
         Raises:
             WorkerError: the subject does not start.
@@ -69,7 +73,13 @@ class Asker:
         def caller(
             op: str, given: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
         ) -> Outcome:
-            outcome = self.alive().call(op, given, limit_s=kill_after_s or case.limit_s, layout=layout)
+            given = amounts.less(given, cut or {})
+            limit = min(kill_after_s or case.limit_s, max(0.0, self.deadline - time.monotonic()))
+            try:
+                outcome = self.alive().call(op, given, limit_s=limit, layout=layout)
+            except KeyboardInterrupt:
+                self.close()  # it is in the middle of an answer
+                raise
             calls.append(Call(op, given, layout, outcome))
             return outcome
 

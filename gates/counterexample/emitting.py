@@ -19,7 +19,7 @@ from gates.counterexample.asking import Answer, Asker, Call
 from gates.counterexample.file import Counterexample, write
 from gates.counterexample.minimising import WITNESSES
 from gates.counterexample.moves import elements
-from gates.model import ConfigurationError, Subject
+from gates.model import ConfigurationError, Recipe, Subject
 from gates.protocol import WorkerError
 from gates.registry import Registry
 from gates.trial import Comparison
@@ -30,7 +30,7 @@ PLAIN = '''"""{title}
 
 {words}
 
-Found by Gates in case {case} (seed {seed}), minimised from {before} to {after} numbers. The wanted output is that of
+Found by Gates in case {case} (seed {seed}), {size}. The wanted output is that of
 the gate's float64 definition; a right implementation stays within LIMIT times SCALE of it.
 """
 
@@ -71,8 +71,8 @@ JUDGED = '''"""{title}
 
 {words}
 
-Found by Gates in case {case} (seed {seed}), minimised from {before} to {after} numbers, which are in the file beside
-this one. The test needs Gates: it asks the gate again.
+Found by Gates in case {case} (seed {seed}), {size}, in the file beside this one.
+The test needs Gates: it asks the gate again.
 """
 
 import os
@@ -83,28 +83,36 @@ from gates.counterexample.replaying import judge_file
 FILE = Path(__file__).parent / {file!r}
 SUBJECT = {subject}
 PYTHON = os.environ.get("GATES_PYTHON") or {python!r}  # the interpreter that has the library; None: this one
+MODEL = os.environ.get("GATES_MODEL") or {model!r}  # None: the tiny one of the case
 
 
 def test_{name}():
     """{gate} holds on this input."""
-    answer = judge_file(FILE, os.environ.get("GATES_SUBJECT") or SUBJECT, PYTHON)
+    answer = judge_file(FILE, os.environ.get("GATES_SUBJECT") or SUBJECT, PYTHON, MODEL)
     assert answer.state == "holds", answer.reason
 '''
 
 
 def emit(
-    file: Path, found: Counterexample, answer: Answer, subject: Subject, registry: Registry, out: Path | None
+    file: Path,
+    found: Counterexample,
+    answer: Answer,
+    subject: Subject,
+    registry: Registry,
+    out: Path | None,
+    model: str | None = None,
 ) -> Path:
     """Write the test, and beside it the counterexample where the test needs it; an existing file is never replaced."""
     name = re.sub(r"\W+", "_", f"{found.gate}_{found.subject}").strip("_").lower()
     path = out or Path(f"test_{name}.py")
+    if path.suffix != ".py" or not path.stem.isidentifier():
+        raise ConfigurationError(f"--out {path}: pytest imports a test by its name; name it like test_bug.py")
     common = {
         "title": _inert(f"{found.subject} fails {found.gate}."),
         "words": _inert(found.words),
         "case": found.case,
         "seed": found.seed,
-        "before": found.elements_before,
-        "after": found.elements_after,
+        "size": _size(found),
         "name": name,
     }
     plain = _plain(found, answer, subject, registry)
@@ -120,6 +128,7 @@ def emit(
             file=beside.name,
             subject=repr(subject.name) if shipped else f"str(Path(__file__).parent / {entry!r})",
             python=None if shipped else subject.python,
+            model=model,
         )
         if beside.resolve() != file.resolve():
             _new(beside)
@@ -132,6 +141,12 @@ def emit(
     except OSError as error:
         raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
     return path
+
+
+def _size(found: Counterexample) -> str:
+    if found.elements_after == found.elements_before and not found.finished:
+        return "as it was drawn"
+    return f"minimised from {found.elements_before} to {found.elements_after} {found.unit}"
 
 
 def _new(path: Path) -> None:
@@ -163,6 +178,8 @@ def _output(call: Call, comparison: Comparison) -> str:
     """Return the output of a call that is, element by element, what was compared."""
     if call.layout or call.outcome.kind != "value" or elements(call.inputs) > INLINE:
         return ""
+    if any(isinstance(value, Recipe | dict) for value in call.inputs.values()):
+        return ""  # a model does not fit into a test
     wanted = np.asarray(comparison.got, np.float64)
     for name, value in call.outcome.value.items():
         array = np.asarray(value)

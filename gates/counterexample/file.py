@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from gates.model import Array, ConfigurationError
+from gates.counterexample.nesting import RECIPE
+from gates.model import Array, ConfigurationError, Recipe
 
-FORMAT = 1
+FORMAT = 2
+OLDER = {1: {"unit": "numbers", "cut": {}}}  # what files of an earlier format mean by what they leave out
 HEADER_LIMIT = 1 << 20  # bytes of JSON
 FILE_LIMIT = 1 << 30  # bytes: a minimised input is far smaller, and one that is not still fits
 LENGTH = struct.Struct("<Q")
@@ -43,7 +45,11 @@ NAMES = {value: key for key, value in DTYPES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """Inputs on which a gate fails for a subject, and where they come from. `inputs` are those of the case, made smaller."""
+    """Inputs on which a gate fails for a subject, and where they come from.
+
+    `inputs` are those of the case, made smaller; `cut` is what each rollout is cut to beside them. The sizes before and
+    after are in `unit`: numbers of the arrays, or tokens where a model runs.
+    """
 
     gate: str
     case: str
@@ -55,11 +61,18 @@ class Counterexample:
     words: str
     elements_before: int
     elements_after: int
+    unit: str
     finished: bool
     judged_beside: str | None
     quick: bool
     tool: str
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    cut: Mapping[str, int | str] = field(default_factory=dict)
+
+    @property
+    def models(self) -> bool:
+        """Whether a model runs on these inputs."""
+        return any(isinstance(value, Recipe) and value.kind == "model" for value in self.inputs.values())
 
 
 def write(path: Path, found: Counterexample) -> None:
@@ -123,7 +136,9 @@ def _parse(data: memoryview) -> Counterexample:
         raise ValueError(f"its header claims {length} bytes, the file has {len(data)}, and {HEADER_LIMIT} are the most")
     header = json.loads(bytes(data[LENGTH.size : LENGTH.size + length]))
     body = json.loads(header.pop("__metadata__")["gates"])
-    if body.get("format") != FORMAT:
+    if body.get("format") in OLDER:
+        body = {**OLDER[body["format"]], **body}
+    elif body.get("format") != FORMAT:
         raise ValueError(f"its format is {body.get('format')!r}, must be {FORMAT}: made by another version of Gates")
     payload = data[LENGTH.size + length :]
     tensors = {name: _tensor(name, entry, payload) for name, entry in header.items()}
@@ -136,6 +151,8 @@ def _parse(data: memoryview) -> Counterexample:
     inputs = _raise(body["inputs"], tensors)
     if not isinstance(inputs, dict):
         raise ValueError("`inputs` must be an object")  # noqa: TRY004  every fault of a file is one kind of error
+    if not all(type(value) in {int, str} for value in body["cut"].values()):
+        raise ValueError("`cut` must hold integers and text")
     values: dict[str, Any] = {name: inputs if name == "inputs" else body[name] for name in wanted}
     return Counterexample(**values)
 
@@ -153,6 +170,8 @@ def _tensor(name: str, entry: Mapping[str, Any], payload: memoryview) -> Array:
 
 
 def _lower(value: Any, name: str, tensors: dict[str, Array]) -> Any:
+    if isinstance(value, Recipe):
+        return {RECIPE: value.kind, "spec": _lower(dict(value.spec), name, tensors)}
     if isinstance(value, dict):
         return {key: _lower(item, f"{name}.{key}" if name else key, tensors) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -176,6 +195,8 @@ def _raise(body: Any, tensors: Mapping[str, Array]) -> Any:
             return tensors[body["$array"]]
         if "$float" in body:
             return float(body["$float"])
+        if RECIPE in body:
+            return Recipe(body[RECIPE], dict(body["spec"]))
         return {key: _raise(item, tensors) for key, item in body.items()}
     if isinstance(body, list):
         return [_raise(item, tensors) for item in body]

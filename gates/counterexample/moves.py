@@ -1,4 +1,4 @@
-"""Ways to make a gate's inputs smaller: fewer rows and columns, smaller groups, fewer sequences, simpler numbers.
+"""Ways to make a gate's inputs smaller: fewer rows and columns, smaller groups, fewer sequences and texts.
 
 A move yields candidates and knows nothing of the op. What a candidate means is for the gate to say: the oracle refuses
 what is no legal input, and a subject known to be right must hold on it.
@@ -14,18 +14,22 @@ import numpy as np
 from gates.counterexample.nesting import flat, last
 from gates.counterexample.pairs import both
 from gates.counterexample.scalars import cost
+from gates.counterexample.values import WHOLE, simpler
 from gates.model import Array
 
 Inputs = Mapping[str, Any]
-EACH = 64  # elements of an array up to which they are tried one by one
-WHOLE = 4096  # elements up to which numbers are made simpler at all
-DECIMALS = (0, 1, 2, 3)
 NOWHERE = -1  # an id that stands for none
 
 
 def elements(inputs: Inputs) -> int:
     """Return how many numbers the arrays hold, those of inputs in inputs too."""
     return sum(value.size for value in flat(inputs).values() if isinstance(value, np.ndarray))
+
+
+def items(inputs: Inputs) -> list[list[Any]]:
+    """Return the lists of texts."""
+    lists = (value for value in flat(inputs).values() if isinstance(value, list))
+    return [value for value in lists if value and all(isinstance(text, str) for text in value)]
 
 
 def measure(inputs: Inputs) -> tuple[int, int]:
@@ -81,7 +85,9 @@ def _axes(inputs: Inputs) -> Iterator[tuple[tuple[str, int], ...]]:
 
 
 def _without(inputs: Inputs, group: tuple[tuple[str, int], ...], gone: Array) -> Iterator[dict[str, Any]]:
-    cut = {name: np.compress(~gone, inputs[name], axis=axis) for name, axis in group}
+    cut: dict[str, Any] = {name: np.compress(~gone, inputs[name], axis=axis) for name, axis in group}
+    if any(axis == 0 for _, axis in group):  # rows of different lengths lie in lists
+        cut |= {name: [v for v, out in zip(rows, gone, strict=True) if not out] for name, rows in _ragged(inputs, gone)}
     yield {**inputs, **cut}
     size, left = len(gone), int((~gone).sum())
     clipped = {
@@ -102,6 +108,13 @@ def _without(inputs: Inputs, group: tuple[tuple[str, int], ...], gone: Array) ->
     counted = {name: _counts(inputs[name], gone) for name in inputs if _parts(inputs[name], size)}
     if counted:
         yield {**inputs, **cut, **counted}
+
+
+def _ragged(inputs: Inputs, gone: Array) -> Iterator[tuple[str, list[Array]]]:
+    """Yield the lists of arrays that have as many rows as the axis that is cut."""
+    for name, value in inputs.items():
+        if isinstance(value, list) and len(value) == len(gone) and all(isinstance(row, np.ndarray) for row in value):
+            yield name, value
 
 
 def _may_point(value: Any, size: int) -> bool:
@@ -151,6 +164,19 @@ def fewer_sequences(inputs: Inputs) -> Iterator[dict[str, Any]]:
                 }
 
 
+def fewer_texts(inputs: Inputs) -> Iterator[dict[str, Any]]:
+    """Leave out texts of a list, halves first."""
+    texts = items(inputs)
+    for name, value in inputs.items():
+        if not any(value is found for found in texts):
+            continue
+        block = len(value) // 2
+        while block:
+            for start in range(0, len(value), block):
+                yield {**inputs, name: value[:start] + value[start + block :]}
+            block //= 2
+
+
 def smaller_groups(inputs: Inputs) -> Iterator[dict[str, Any]]:
     """Leave out whole groups, and make every group smaller, where an integer divides the number of rows."""
     rows = {v.shape[0] for v in inputs.values() if isinstance(v, np.ndarray) and v.ndim}
@@ -184,60 +210,11 @@ def _groups(size: int, group: int) -> Iterator[tuple[Array, int]]:
         yield index % group != member, group - 1
 
 
-def simpler(inputs: Inputs) -> Iterator[dict[str, Any]]:
-    """Write simpler numbers: everything valid, zeros, round numbers; first whole arrays, then element by element."""
-    for names in _of_one_name(inputs):
-        for changed in zip(*(_plain(inputs[name]) for name in names), strict=True):
-            yield {**inputs, **dict(zip(names, changed, strict=True))}
-    for names in _alike(inputs):
-        value = inputs[names[0]]
-        for place in np.ndindex(value.shape):
-            for plain in _plain(value[place]):
-                array = value.copy()
-                array[place] = plain
-                yield {**inputs, **dict.fromkeys(names, array)}
-
-
-def _of_one_name(inputs: Inputs) -> Iterator[list[str]]:
-    """Yield arrays that two calls have under one name, then each array alone."""
-    arrays = [name for name, v in inputs.items() if isinstance(v, np.ndarray) and 0 < v.size <= WHOLE]
-    kinds = {(last(name), inputs[name].dtype.str) for name in arrays}
-    for name, dtype in sorted(kinds):
-        if len(together := [n for n in arrays if last(n) == name and inputs[n].dtype.str == dtype]) > 1:
-            yield together
-    yield from ([name] for name in arrays)
-
-
-def _alike(inputs: Inputs) -> Iterator[list[str]]:
-    """Yield arrays that two calls have under one name with the same numbers, then each array alone; small ones only."""
-    arrays = {name: v for name, v in inputs.items() if isinstance(v, np.ndarray) and 0 < v.size <= EACH}
-    for name, value in arrays.items():
-        equal = [n for n, v in arrays.items() if last(n) == last(name) and np.array_equal(v, value)]
-        if len(equal) > 1 and equal[0] == name:
-            yield equal
-    yield from ([name] for name in arrays)
-
-
-def _plain(value: Any) -> Iterator[Array]:
-    array = np.asarray(value)
-    if array.dtype.kind == "b":
-        yield np.ones_like(array)
-        return
-    yield np.zeros_like(array)
-    if array.dtype.kind == "f":
-        with np.errstate(invalid="ignore", over="ignore"):
-            yield np.sign(array)
-            for decimals in DECIMALS:
-                yield np.round(array, decimals)
-    elif array.dtype.kind in "iu":
-        yield np.minimum(array, 1)
-        yield array // 2
-
-
 MOVES: tuple[Callable[[Inputs], Iterator[dict[str, Any]]], ...] = (
     both,
+    smaller_groups,  # before `shorter`: of 7,001 groups of 8 hardly any block of rows is a whole number of groups
     shorter,
     fewer_sequences,
-    smaller_groups,
+    fewer_texts,
     simpler,
 )

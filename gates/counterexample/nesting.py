@@ -1,6 +1,6 @@
 """Inputs that hold inputs, such as the two calls of a law, as one flat table: `left.policy`, `right.policy`.
 
-Lists stay what they are: only those of arrays could be told apart, and no gate has them.
+Recipes are opened too: `prompts.count`. Lists stay what they are.
 """
 
 from __future__ import annotations
@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gates.model import Recipe
+
 DOT = "."
+RECIPE = "$recipe"  # the name under which the table of a recipe keeps its kind
 
 
 def flat(inputs: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return every value that is no dictionary under the path that leads to it; an empty dictionary stays one."""
     found: dict[str, Any] = {}
     for name, value in inputs.items():
-        if isinstance(value, dict) and value:
-            found |= flat(value, f"{prefix}{name}{DOT}")
+        inner = {RECIPE: value.kind, **value.spec} if isinstance(value, Recipe) else value
+        if isinstance(inner, dict) and inner:
+            found |= flat(inner, f"{prefix}{name}{DOT}")
         else:
-            found[prefix + name] = value
+            found[prefix + name] = inner
     return found
 
 
@@ -31,7 +35,21 @@ def nested(table: Mapping[str, Any]) -> dict[str, Any]:
         for folder in folders:
             here = here.setdefault(folder, {})
         here[name] = value
-    return found
+    return {name: _closed(value) for name, value in found.items()}
+
+
+def _closed(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    inner = {name: _closed(item) for name, item in value.items()}
+    kind = inner.pop(RECIPE, None)
+    return inner if kind is None else Recipe(kind, inner)
+
+
+def models(table: Mapping[str, Any]) -> set[str]:
+    """Return the paths of what makes a model; no move changes them, for another model is another failure."""
+    roots = tuple(path.removesuffix(RECIPE) for path, v in table.items() if last(path) == RECIPE and v == "model")
+    return {path for path in table if roots and path.startswith(roots)}
 
 
 def last(path: str) -> str:

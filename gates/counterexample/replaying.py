@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from gates.counterexample.amounts import PLAIN, STYLE
 from gates.counterexample.asking import Answer, Asker
 from gates.counterexample.file import Counterexample, read
-from gates.model import ConfigurationError, Subject
+from gates.counterexample.nesting import flat, last, models
+from gates.model import Case, ConfigurationError, Recipe, Subject
 from gates.protocol import WorkerError
 from gates.registry import Registry, load
+from gates.runner import with_model
 from gates.subjects import catalogue
 
 
-def replay(found: Counterexample, registry: Registry, subject: Subject) -> Answer:
-    """Return what the gate says of the subject on the recorded input.
+def replay(found: Counterexample, registry: Registry, subject: Subject, model: str | None = None) -> Answer:
+    """Return what the gate says of the subject on the recorded input; `model` takes the place of the tiny one.
 
     Raises:
-        ConfigurationError: the gate or the case is no longer there.
+        ConfigurationError: the gate or the case is no longer there, or the file asks for what the case does not.
     """
     if found.gate not in registry.gates:
         raise ConfigurationError(
@@ -29,9 +36,11 @@ def replay(found: Counterexample, registry: Registry, subject: Subject) -> Answe
             break
     else:
         raise ConfigurationError(f"gate {found.gate!r} has no case {found.case!r} any more; run `gates check` again")
+    inputs = with_model(found.inputs, model)
+    _vet(found, case, inputs, model)
     asker = Asker(subject, quick=found.quick)
     try:
-        return asker.ask(gate, case, found.inputs)
+        return asker.ask(gate, case, inputs, found.cut)
     except WorkerError as error:
         if error.kind == "absent":
             remedy = f"; {subject.remedy}" if subject.remedy else ""
@@ -39,6 +48,38 @@ def replay(found: Counterexample, registry: Registry, subject: Subject) -> Answe
         return Answer("fails", "start", f"subject did not start: {error}")
     finally:
         asker.close()
+
+
+def _vet(found: Counterexample, case: Case, inputs: Mapping[str, Any], model: str | None) -> None:
+    """Refuse what a file of data must not choose where a model runs: the model, or a text, such as whose rewards to load."""
+    if not any(isinstance(value, Recipe) for value in inputs.values()):
+        return
+    own = flat(with_model(case.make(np.random.default_rng(found.seed)), model))
+    table = flat(inputs)
+    for path in sorted(models(table) ^ models(own)):
+        if last(path) == "path":
+            raise ConfigurationError(f"it failed with the model {table[path]!r}; name it with --model")
+    for path, value in table.items():
+        if path not in models(table) and _numbers(value):
+            continue  # numbers may be other ones: they were made simpler
+        plainer = last(path) == STYLE and value == PLAIN
+        same = path in own and type(value) is type(own[path]) and (value == own[path] or plainer)
+        if not same and not _part(value, own.get(path)):
+            raise ConfigurationError(
+                f"`{path}` of the file is not that of case {found.case!r}; run `gates check` again"
+            )
+
+
+def _numbers(value: Any) -> bool:
+    """Whether a value holds no text."""
+    if isinstance(value, list):
+        return all(isinstance(item, np.ndarray) for item in value)
+    return isinstance(value, np.ndarray | int | float | None)
+
+
+def _part(value: Any, whole: Any) -> bool:
+    """Whether a list holds nothing but what another one holds."""
+    return isinstance(value, list) and isinstance(whole, list) and all(item in whole for item in value)
 
 
 def subject_of(found: Counterexample, registry: Registry, name: str | None, python: str | None) -> Subject:
@@ -61,7 +102,9 @@ def subject_of(found: Counterexample, registry: Registry, name: str | None, pyth
     return catalogue.choose(registry, (name,), python)[0]
 
 
-def judge_file(path: str | Path, subject: str | None = None, python: str | None = None) -> Answer:
+def judge_file(
+    path: str | Path, subject: str | None = None, python: str | None = None, model: str | None = None
+) -> Answer:
     """Judge a file again; for tests that `gates replay --emit-test` writes."""
     found, registry = read(Path(path)), load()
-    return replay(found, registry, subject_of(found, registry, subject, python))
+    return replay(found, registry, subject_of(found, registry, subject, python), model)

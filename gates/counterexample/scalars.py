@@ -24,6 +24,7 @@ DEFAULTS: dict[str, float] = {  # what papers and libraries start from, or what 
     "top_k": 0,
     "top_p": 1.0,
     "xtc_probability": 0.0,
+    "xtc_threshold": 0.1,
 }
 SEEDS = ("seed",)  # names of integers of which none is simpler, only smaller
 TRIES = 16  # seeds that are tried, from 0; where one in ten shows a failure they find it four times in five
@@ -33,9 +34,11 @@ SMALL = 16  # integers up to which one less is simpler
 
 def cost(path: str, value: Any) -> int:
     """Return what a scalar adds to the size of an input: nothing at its default, else 1 and its size or digits."""
+    name = last(path)
+    if isinstance(value, str):
+        return len(value) if name == "style" else 0  # of prompts: `plain` is simpler than `worded`
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
-    name = last(path)
     if name in SEEDS:
         return int(value).bit_length()  # 0 is least, and each seed that is tried is less than a drawn one
     if value == DEFAULTS.get(name):

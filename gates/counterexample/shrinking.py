@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
+from gates.counterexample.amounts import fewer
 from gates.counterexample.moves import MOVES, Inputs, measure
-from gates.counterexample.nesting import flat, nested
+from gates.counterexample.nesting import flat, models, nested
 from gates.counterexample.scalars import nothing, simpler_scalars
 
 NONE: frozenset[str] = frozenset()
@@ -19,11 +20,11 @@ Move = Callable[[Inputs], Iterator[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """The smallest failing inputs that were found. `finished` says that no move makes them smaller."""
+    """The smallest failing inputs that were found, and why the search ended: no move makes them smaller, or something else."""
 
     inputs: dict[str, Any]
     tries: int
-    finished: bool
+    end: Literal["smallest", "time", "stopped"]
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class _Search:
             if place < start or (size := measure(candidate)) >= self.size:
                 continue
             self.tries += 1
-            if self.fails(nested(candidate)):
+            if self.fails(candidate):
                 self.best, self.size = candidate, size
                 return place
         raise AssertionError("count ends")  # pragma: no cover  it does not
@@ -81,14 +82,19 @@ def shrink(
 ) -> Shrunk:
     """Return smaller inputs for which `fails` is true; the given ones are taken to fail, and are not changed.
 
-    `settled` names the scalars that keep their value, `optional` what may be None instead.
+    `settled` names the scalars that keep their value, `optional` what may be None instead. Ctrl-C ends the search with
+    the smallest that it has.
     """
-    search = _Search(flat(inputs), fails, time.monotonic() + budget_s)
+    table = flat(inputs)
+    kept = {path: table.pop(path) for path in models(table)}
+    search = _Search(table, lambda candidate: fails(nested({**candidate, **kept})), time.monotonic() + budget_s)
     moves: tuple[Move, ...] = (
+        fewer,
         partial(nothing, optional=optional),
         *MOVES,
         partial(simpler_scalars, settled=settled),
     )
+    end: Literal["smallest", "time", "stopped"] = "smallest"
     try:
         moved = True
         while moved:  # one move may open the way for another
@@ -96,5 +102,7 @@ def shrink(
             for move in moves:
                 moved |= search.exhaust(move)
     except TimeoutError:
-        return Shrunk(nested(search.best), search.tries, finished=False)
-    return Shrunk(nested(search.best), search.tries, finished=True)
+        end = "time"
+    except KeyboardInterrupt:
+        end = "stopped"
+    return Shrunk(nested({**search.best, **kept}), search.tries, end)

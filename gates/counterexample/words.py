@@ -8,19 +8,28 @@ from typing import Any
 
 import numpy as np
 
+from gates.counterexample import amounts
 from gates.counterexample.asking import Answer
-from gates.counterexample.nesting import flat, last
+from gates.counterexample.nesting import RECIPE, flat, last, models
 from gates.counterexample.places import against_definition, named
 from gates.counterexample.regimes import Place, remarks
 from gates.counterexample.scalars import DEFAULTS
-from gates.model import Evidence, Op
+from gates.model import Evidence, Op, Recipe
 
 PLACE = re.compile(r"at \[([\d, ]+)\]: got (\S+), want (\S+)")  # the grammar of gates.compare.worst
 FEW = 12  # numbers of an array that are shown whole
 
 
-def describe(answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any]) -> str:
-    """Return one sentence about the first claim that fails, or about the exception."""
+def describe(
+    answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any], cut: Mapping[str, Any] | None = None
+) -> str:
+    """Return one sentence about the first claim that fails, or about the exception, and what rollouts are cut to."""
+    if cut:  # it says how much is asked; what the case asked for beside it would only contradict
+        inputs = {name: value for name, value in inputs.items() if name not in amounts.SAID_BY_CUT}
+    return "; ".join(part for part in (_failure(answer, ops, inputs), amounts.words(cut or {})) if part)
+
+
+def _failure(answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any]) -> str:
     if answer.failing is None:
         return f"{answer.reason}; inputs: {_shown(inputs)}{_after(inputs, None)}"
     claim, plain = answer.failing, _plain(inputs)
@@ -66,14 +75,28 @@ def _after(inputs: Mapping[str, Any], place: Place) -> str:
 def _shown(inputs: Mapping[str, Any]) -> str:
     """Return the inputs without what is None or at its default, and of two calls the second where it differs."""
     seen: dict[str, str] = {}
-    words = []
-    for path, value in flat(inputs).items():
+    words = [f"{name} {_model(v.spec)}" for name, v in inputs.items() if isinstance(v, Recipe) and v.kind == "model"]
+    table = flat(inputs)
+    hidden = models(table)
+    for path, value in table.items():
         name, text = last(path), _value(value)
-        if value is None or seen.get(name) == text or (_is_number(value) and value == DEFAULTS.get(name)):
+        if (
+            path in hidden
+            or name in {RECIPE, "kind"}
+            or value is None
+            or seen.get(name) == text
+            or (_is_number(value) and value == DEFAULTS.get(name))
+        ):
             continue
         seen.setdefault(name, text)
         words.append(f"{path} {text}")
     return ", ".join(words)
+
+
+def _model(spec: Mapping[str, Any]) -> str:
+    """Return the path of a real model; of a tiny one, which is built from its recipe, what sets it apart."""
+    own = [f"{spec[name]}{unit}" for name, unit in (("family", ""), ("bits", " bits"), ("dtype", "")) if name in spec]
+    return repr(spec["path"]) if "path" in spec else f"tiny ({', '.join(own)})" if own else "tiny"
 
 
 def _is_number(value: Any) -> bool:
@@ -83,6 +106,8 @@ def _is_number(value: Any) -> bool:
 def _value(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.tolist()}" if value.size <= FEW else f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, list) and any(isinstance(item, np.ndarray) for item in value):
+        return repr([item.tolist() for item in value]) if sum(map(len, value)) <= FEW else f"{len(value)} arrays"
     return repr(value)
 
 

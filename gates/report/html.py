@@ -51,7 +51,7 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
         reasons=_reasons(page),
         most=MOST_REASONS,
         changed=_changed(changed) if changed else None,
-        smallest=[entry for entry in page.smallest if entry.found.file],
+        smallest=[entry for entry in page.smallest if smallest.made(entry.found)],
         not_made=smallest.not_made(entry.found for entry in page.smallest),
         standings=standings(page.counts),
         columns=[(status, COLUMNS[status]) for status in columns(standings(page.counts))],
@@ -81,7 +81,9 @@ class Reason:
 
 def _reasons(page: Page) -> list[Reason]:
     """Return what did not hold, errors and failures first."""
-    small = {(entry.found.subject, entry.found.gate): entry for entry in page.smallest[::-1] if entry.found.file}
+    small = {
+        (entry.found.subject, entry.found.gate): entry for entry in page.smallest[::-1] if smallest.made(entry.found)
+    }
     found = []
     for subject, gate, status in sorted(page.worst, key=lambda key: (ORDER.index(key[2]), key)):
         _, case, seed, run, reason = page.worst[subject, gate, status]

@@ -37,9 +37,11 @@ class Entry:
 
 
 def entries(runs: Sequence[Sequence[CounterexampleRecord]], places: Mapping[tuple[str, str], str]) -> list[Entry]:
-    """Return those of all runs, the ones with a file first, by subject, gate and case; `places` by gate and subject."""
+    """Return those of all runs, those made small first, by subject, gate and case; `places` by gate and subject."""
     found = [(number, record) for number, records in enumerate(runs) for record in records]
-    found.sort(key=lambda entry: (entry[1].file is None, entry[1].subject, entry[1].gate, entry[1].case, entry[0]))
+    found.sort(
+        key=lambda entry: (not smallest.made(entry[1]), entry[1].subject, entry[1].gate, entry[1].case, entry[0])
+    )
     return [
         Entry(number, run, record, places.get((record.gate, record.subject), ""))
         for number, (run, record) in enumerate(found)

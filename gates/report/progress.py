@@ -7,13 +7,52 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Column
 
 
-def console() -> Console:
+def console(*, stderr: bool = False) -> Console:
     """Return the console of this process; colour only on a terminal, and never where NO_COLOR is set."""
-    return Console(highlight=False, markup=False, soft_wrap=True, no_color=True if "NO_COLOR" in os.environ else None)
+    plain = True if "NO_COLOR" in os.environ else None
+    return Console(stderr=stderr, highlight=False, markup=False, soft_wrap=True, no_color=plain)
+
+
+class Elapsed:
+    """What is done now and since when, on a terminal."""
+
+    def __init__(self, shown_on: Console, *, wanted: bool = True) -> None:
+        columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+        live = wanted and shown_on.is_terminal
+        self._progress = Progress(*columns, console=shown_on, transient=True, disable=not live)
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def start(self, words: str) -> None:
+        """Begin something else: its time starts at 0."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(words, total=None)
+
+    def now(self, words: str) -> None:
+        """Say how far it has come."""
+        if self._task is not None:
+            self._progress.update(self._task, description=words)
 
 
 class Bar:

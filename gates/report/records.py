@@ -217,7 +217,7 @@ class SensitivityRecord(StrictRecord):
 
 
 class CounterexampleRecord(StrictRecord):
-    """The smallest input found on which a failing gate still fails, or why there is none."""
+    """The smallest input found on which a failing gate still fails, or the one that was drawn, and why it is no smaller."""
 
     record: Literal["counterexample"] = "counterexample"
     gate: str
@@ -225,9 +225,10 @@ class CounterexampleRecord(StrictRecord):
     case: str
     seed: int
     file: str | None = Field(description="beside the results file; null: none was made")
-    words: str = Field(description="the failure on that input in words; without a file, why there is none")
+    words: str = Field(description="the failure on that input in words; without sizes, why it is no smaller")
     elements_before: int | None
-    elements_after: int | None
+    elements_after: int | None = Field(description="null: the file, if there is one, holds the input as it was drawn")
+    unit: str = Field("numbers", description="what the elements are: numbers, or tokens where a model runs")
     finished: bool | None = Field(description="nothing that was tried makes it smaller; false: the time was over")
 
 

@@ -19,11 +19,16 @@ def cell(found: CounterexampleRecord) -> Cell:
     return found.gate, found.subject, found.case, found.seed
 
 
+def made(found: CounterexampleRecord) -> bool:
+    """Return whether it was made small; else its words say why not, and its file, if any, holds the input as drawn."""
+    return found.file is not None and found.elements_after is not None
+
+
 def by_gate(found: Iterable[CounterexampleRecord]) -> dict[tuple[str, str], list[CounterexampleRecord]]:
-    """Return those that have a file by subject and gate, in the order of their cases."""
+    """Return those that were made small by subject and gate, in the order of their cases."""
     result: dict[tuple[str, str], list[CounterexampleRecord]] = defaultdict(list)
     for item in sorted(found, key=lambda item: (item.case, item.seed)):
-        if item.file is not None:
+        if made(item):
             result[item.subject, item.gate].append(item)
     return result
 
@@ -32,7 +37,7 @@ def not_made(found: Iterable[CounterexampleRecord]) -> list[tuple[str, list[Coun
     """Return why failures have no smaller input, each reason once with those that it holds for."""
     result: dict[str, list[CounterexampleRecord]] = defaultdict(list)
     for item in sorted(found, key=lambda item: (item.subject, item.gate, item.case, item.seed)):
-        if item.file is None:
+        if not made(item):
             result[item.words].append(item)
     return sorted(result.items())
 
@@ -41,9 +46,9 @@ def size(found: CounterexampleRecord) -> str:
     """Return how much smaller it became: `70 → 6 numbers`."""
     if found.elements_after is None:
         return ""
-    numbers = "number" if found.elements_after == 1 else "numbers"
+    unit = found.unit.removesuffix("s") if found.elements_after == 1 else found.unit
     cut = "" if found.finished else ", when the time was over"
-    return f"{found.elements_before} → {found.elements_after} {numbers}{cut}"
+    return f"{found.elements_before} → {found.elements_after} {unit}{cut}"
 
 
 def command(file: str, folder: Path | None = None) -> str:
@@ -54,7 +59,10 @@ def command(file: str, folder: Path | None = None) -> str:
 
 def sentence(found: CounterexampleRecord, folder: Path | None = None) -> str:
     """Return size, words and command of one that has a file."""
-    words = f"smallest input that still fails ({found.case}, {size(found)}): {found.words}"
+    if made(found):
+        words = f"smallest input that still fails ({found.case}, {size(found)}): {found.words}"
+    else:
+        words = f"input as drawn ({found.case}), not made smaller: {found.words}"
     return f"{words}; {command(found.file, folder)}" if found.file else words
 
 

@@ -63,6 +63,11 @@ class Screen:
         elif verdict.status == "pass":  # skips and the unsupported are listed with their cause in the end
             self.console.print(verdict_line(verdict))
 
+    def all_judged(self) -> None:
+        """Take the bar away: what comes next is shown elsewhere."""
+        if self.live:
+            self.bar.__exit__(None, None, None)
+
     def interrupted(self, path: Path) -> None:
         """Say what is left of a run that was stopped."""
         sys.stderr.write(f"interrupted: incomplete: {len(self.verdicts)} of {self.planned}; they are in {path}\n")

@@ -1,4 +1,4 @@
-"""Mistakes of every family end as a handful of numbers that fail again, and that a right subject passes."""
+"""Mistakes of every family end as a handful of numbers or tokens that fail again, and that a right subject passes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from counterexample_doubles import planted
 
 from gates.counterexample.asking import Asker
-from gates.counterexample.file import read, write
+from gates.counterexample.file import Counterexample, read, write
 from gates.counterexample.minimising import minimise
 from gates.registry import load
-from gates.runner import Job, Options
 
 #: The most numbers that may be left: two calls of a loss on one row and one token (or two rows of one token in one call),
 #: with their arrays and what maps one to the other, are 13; a step of four rows with five arrays would be 20.
@@ -36,6 +36,31 @@ TABLE = [  # mutant, a case in which it shows, words that name the place or the 
     ("preference.beta-outside", "plain-near-float32", "want 0.693147"),
     ("preference.tie-prefers-second", "finite", "tie: all scores of the group are equal"),
     ("philox.seed-halves-swapped", "grid", "seed 1"),
+    ("isa.one-lane-of-one-set", "normalise-then-sum-float64", "against scalar × 1"),
+    ("isa.sum-follows-the-threads", "advantages-batch-float32", "scalar × 3 against scalar × 1"),
+]
+
+
+MODELS = [  # mutant, a case in which it shows, the most tokens (or texts) that may be left, words
+    ("rollout.batched-padding-visible", "temperature-0", 12, "2 prompts, 1 sample of each, 1 token"),
+    ("rollout.draws-by-position", "temperature-0.7-top-p-0.95", 22, "draws that did not use their keyed uniform"),
+    ("rollout.finished-rows-go-on", "batched", 4, "cut to 2 prompts, 1 sample of each, 1 token"),
+    ("rollout.top-k-inert", "top_k-batched", 3, "changes.top_k 1"),
+    ("rollout.stale-prefix-cache", "prefix", 5, "path 'prefix'"),
+    ("rollout.filters-dropped", "top-p", 40, "draws of probability 0"),  # one draw in each of the check's 40 rounds
+    ("ratio.constant", "float32", 8, "log ratio after the change"),
+    ("scoring.slots-in-the-wrong-order", "qwen3", 20, "1 prompt, 2 samples of each, 2 tokens"),
+    ("scoring.half-logits-not-upcast", "bfloat16", 6, "log-prob error"),
+    ("agreement.one-prompt-length", "qwen3", 14, "a row alone and in the batch"),
+    (
+        "trainer.base-trains-too",
+        "float32",
+        16,
+        "2 prompts, 4 samples of each, 1 token",
+    ),  # the check has two groups of 4
+    ("trainer.reference-with-adapters", "float32", 4, "1 prompt, 1 sample of each, 1 token"),
+    ("training.encoded-again", "random-model", 2, "tokens that differ is 1"),
+    ("tokenizer.stripped-prompt", "hostile", 1, "texts [' ']"),
 ]
 
 
@@ -43,19 +68,35 @@ TABLE = [  # mutant, a case in which it shows, words that name the place or the 
 @pytest.mark.parametrize(("mutant", "case", "words"), TABLE, ids=[name for name, _, _ in TABLE])
 def test_a_mistake_ends_as_a_handful(mutant: str, case: str, words: str, tmp_path: Path) -> None:
     """From the file: the planted mistake fails, the subject without it holds, and the words say where."""
-    registry = load()
-    planted = registry.mutants[mutant]
-    gate, host = registry.gates[planted.caught_by[0]], registry.subjects[planted.host]
-    job = Job(gate, host, next(c for c in gate.cases if c.name == case))
-    options = Options(mutant={"target": planted.target, "patch": planted.patch}, quick=True)
-    write(tmp_path / "c.safetensors", minimise(job, options, registry.subjects, budget_s=120.0))
-    found = read(tmp_path / "c.safetensors")
-    assert found.finished
+    found = from_file(mutant, case, tmp_path)
+    assert found.unit == "numbers"
     assert found.elements_after <= MOST < found.elements_before
     assert words in found.words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mutant", "case", "most", "words"), MODELS, ids=[name for name, *_ in MODELS])
+def test_a_mistake_in_what_runs_a_model_ends_as_a_few_tokens(
+    mutant: str, case: str, most: int, words: str, tmp_path: Path
+) -> None:
+    """The same, in tokens drawn and scored over all calls of the check."""
+    found = from_file(mutant, case, tmp_path)
+    assert found.unit == ("texts" if mutant.startswith("tokenizer") else "tokens")
+    assert found.elements_after <= most < found.elements_before
+    assert words in found.words
+
+
+def from_file(mutant: str, case: str, folder: Path) -> Counterexample:
+    """Return the counterexample as its file has it, and see it judged again: with the mistake, and without it."""
+    registry = load()
+    job, options = planted(registry, mutant, case)
+    write(folder / "c.safetensors", minimise(job, options, registry.subjects, budget_s=300.0))
+    found = read(folder / "c.safetensors")
+    assert found.finished
     for mistake, wanted in ((options.mutant, "fails"), (None, "holds")):
-        asker = Asker(replace(host, ops=None), mutant=mistake, quick=found.quick)
+        asker = Asker(replace(job.subject, ops=None), mutant=mistake, quick=found.quick)
         try:
-            assert asker.ask(gate, job.case, found.inputs).state == wanted
+            assert asker.ask(job.gate, job.case, found.inputs, found.cut).state == wanted
         finally:
             asker.close()
+    return found

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from counterexample_doubles import SOME
 from runs_on_file import header, verdict, write
 
 from gates import cli
@@ -250,7 +252,7 @@ def test_a_check_as_it_runs(form: str, capsys: pytest.CaptureFixture[str], monke
 def test_the_smallest_inputs_of_a_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The lines that `gates check` prints in its end."""
     writer = Writer(tmp_path / "run.jsonl")
-    found = counterexamples.Found([], Options(), {}, writer, silent=False, wanted=True, lines=[ATTACK])
+    found = counterexamples.Found([], Options(), {}, writer, silent=False, budget_s=60.0, lines=[ATTACK])
     found.show()
     writer.close()
     assert capsys.readouterr().out == SEEN + "\n"
@@ -262,9 +264,8 @@ def test_a_replay(
 ) -> None:
     """A counterexample's file is others' words too, in what is printed of it and in the error about it."""
     path = tmp_path / "small.safetensors"
-    known = counterexample_file.Counterexample(
-        ATTACK, ATTACK, 0, ATTACK, ATTACK, ATTACK, ATTACK, ATTACK, 1, 1, True, None, True, ATTACK, {"x": np.zeros(1)}
-    )
+    words = ("gate", "case", "subject", "entry", "kind", "reason", "words", "tool", "unit")
+    known = replace(SOME, **dict.fromkeys(words, ATTACK), inputs={"x": np.zeros(1)}, cut={"style": ATTACK})
     counterexample_file.write(path, known)
     _, out, err = printed(monkeypatch, capsys, "replay", str(path), "--subject", "numpy", *form)
     assert not obeyed(out + err)
