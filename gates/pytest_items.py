@@ -29,7 +29,9 @@ def message(verdict: Verdict) -> str:
     """Return a verdict's sentence, and under it everything that was measured, what does not hold first."""
     lines = [one_line(f"{shown(verdict).upper()} {verdict.where}: {verdict.reason} (seed {verdict.seed})")]
     for item in sorted(verdict.evidence, key=lambda item: item.holds):
-        lines += [one_line(f"  {item.role}: {item.sentence()}"), one_line(f"    because {item.because}")]
+        lines.append(one_line(f"  {item.role}: {item.sentence()}"))
+        if item.because != item.role:  # a signal without an argument of its own says no more than that it is one
+            lines.append(one_line(f"    because {item.because}"))
     return "\n".join(lines)
 
 

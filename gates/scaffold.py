@@ -67,7 +67,7 @@ def {op}({signature}):
 '''
 TAIL = """
 
-# More ops; `gates init {name} --op NAME` writes the function, `gates ops NAME` says what it is given:
+# More ops; `gates init {name} --op NAME --folder DIR` writes the function, `gates ops NAME` says what it is given:
 # {others}
 """
 
@@ -115,5 +115,7 @@ def path_for(name: str, folder: Path) -> Path:
         raise ConfigurationError(f"{name!r} cannot be the name of a subject; take letters, digits and _, such as mylib")
     path = folder / f"{name}_gates.py"
     if path.exists() or path.is_symlink():
-        raise ConfigurationError(f"{path} exists and is not overwritten; name another folder with --folder")
+        raise ConfigurationError(
+            f"{path} exists and is not overwritten; name another folder with --folder, and copy from there what you want"
+        )
     return path

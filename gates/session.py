@@ -67,6 +67,7 @@ class Tally:
     counts: Counter[Status] = field(default_factory=Counter)
     holes: list[Verdict] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
+    hellos: dict[str, Hello] = field(default_factory=dict)  # what each subject said of itself first
 
     @property
     def problems(self) -> list[str]:
@@ -195,6 +196,8 @@ def check(  # noqa: PLR0913, PLR0917  a run has that many parts, and one caller
     start = time.monotonic()
     for found in run(jobs, options, engine):
         judged = replace(found, verdict=waivers.apply(found.verdict))
+        if judged.hello:
+            tally.hellos.setdefault(judged.verdict.subject, judged.hello)
         if log:
             log.write(judged)
         count(judged.verdict)

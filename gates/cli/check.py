@@ -160,5 +160,6 @@ def check(
     finally:
         writer.close()
     small.show()
+    output.notes(tally, registry)
     output.end(screen, writer.path, tally, before)
     raise typer.Exit(tally.exit_code())

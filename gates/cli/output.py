@@ -11,6 +11,7 @@ import typer
 from gates.report.format_names import CheckFormat
 
 if TYPE_CHECKING:
+    from gates.registry import Registry
     from gates.report.jsonl import Results
     from gates.report.text import Screen
     from gates.session import Tally
@@ -34,6 +35,17 @@ def since(baseline: Path | None, form: CheckFormat) -> Results | None:
 
     refuse(form, changed=baseline is not None)
     return read(baseline) if baseline else None
+
+
+def notes(tally: Tally, registry: Registry) -> None:
+    """Say on the error output what a subject of the user's declares and nothing asks for: often a name is misspelt."""
+    from gates.declarations import unasked
+    from gates.report.visible import one_line
+
+    own = {name: hello for name, hello in tally.hellos.items() if name not in registry.subjects}
+    for name, hello in own.items():
+        for sentence in unasked(name, hello.provides, registry.gates.values()):
+            typer.echo(one_line(f"note: {sentence}"), err=True)
 
 
 def end(screen: Screen, path: Path, tally: Tally, before: Results | None) -> None:

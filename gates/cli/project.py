@@ -54,7 +54,7 @@ def asked(
     all_subjects = catalogue.choose(registry, tuple(told.subjects), program)
     subjects = catalogue.choose(registry, tuple(subject), program) if subject else all_subjects
     names = [found.name for found in subjects]
-    required = require or [text for text in told.require if text.partition(":")[0] in names]
+    required = require or _required(told, names, {*registry.subjects, *(found.name for found in all_subjects)})
     extent = Extent.of(all_gates, gates, all_subjects, subjects, registry.subjects, quick=quick)
     return Asked(
         told,
@@ -63,6 +63,23 @@ def asked(
         tuple(Requirement.parse(text, names) for text in required),
         _waivers(root, told, waivers, extent, today or datetime.now(UTC).date()),
     )
+
+
+def _required(told: Settings, names: list[str], known: set[str]) -> list[str]:
+    """Return what the project requires of this run: what names a subject of it; another run may judge the others.
+
+    Raises:
+        ConfigurationError: the project says whom it judges, and a requirement names nobody, so it would never be held.
+    """
+    from gates.model import ConfigurationError
+
+    for text in told.require:
+        name = text.partition(":")[0]
+        if told.subjects and name not in {*names, *known}:
+            raise ConfigurationError(
+                f"[tool.gates] require {text}: {name!r} is no subject of this project; it has {', '.join(sorted(known))}"
+            )
+    return [text for text in told.require if text.partition(":")[0] in names]
 
 
 def _waivers(root: Path, told: Settings, named: Path | None, extent: Extent, today: date) -> Waivers:

@@ -112,9 +112,13 @@ def _report(summary: Any, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
         return
-    first, last = (numbers.get("reward_mean", "unknown") for numbers in (summary.first, summary.metrics))
-    shown = [f"{reward:.3g}" if isinstance(reward, float) else str(reward) for reward in (first, last)]
-    typer.echo(
-        f"{summary.steps} steps, mean reward {shown[0]} in the first and {shown[1]} in the last, "
-        f"adapters {summary.adapter_digest[:12]}: {summary.folder}"
-    )
+    typer.echo(f"{summary.steps} steps, {_gain(summary)}, adapters {summary.adapter_digest[:12]}: {summary.folder}")
+
+
+def _gain(summary: Any) -> str:
+    """Return how the rewards went; a run that is resumed when it was complete has taken no step to tell of."""
+    if not summary.metrics:
+        return "all of them taken before"
+    rewards = [numbers.get("reward_mean", "unknown") for numbers in (summary.first, summary.metrics)]
+    first, last = (f"{reward:.3g}" if isinstance(reward, float) else str(reward) for reward in rewards)
+    return f"mean reward {first} in the first and {last} in the last"

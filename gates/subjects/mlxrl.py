@@ -34,7 +34,6 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "algorithm": ("grpo", "dr_grpo", "rloo"),
         "kl_ratio": ("none", None),
         "kl_estimator": ("k3",),
-        "delta": (None,),
         "rows": ("mask",),
         "weights": (False,),
         "arithmetic": ("float32",),

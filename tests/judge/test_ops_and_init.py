@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,15 @@ class TestInit:
         done = gates("init", "mylib", cwd=tmp_path)
         assert (done.returncode, "is not overwritten" in done.stderr) == (2, True)
         assert (tmp_path / "mylib_gates.py").read_text() == "mine"
+
+    def test_the_command_for_more_ops_runs_beside_the_file(self, tmp_path: Path) -> None:
+        """What the file says of further ops works where the file is."""
+        assert gates("init", "mylib", cwd=tmp_path).returncode == 0
+        text = (tmp_path / "mylib_gates.py").read_text()
+        (command,) = re.findall(r"`gates (init [^`]*)`", text)
+        done = gates(*command.replace("NAME", "full_kl").replace("DIR", "more").split(), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "def full_kl(" in (tmp_path / "more" / "mylib_gates.py").read_text()
 
     @pytest.mark.parametrize(
         ("arguments", "words"),

@@ -106,6 +106,7 @@ class TestOutcomes:
         result.stdout.fnmatch_lines(
             ["*FAIL mine · advantages.constant-group-is-zero · *: *, must be <= 0*", "*claim: *", "*because exact*"]
         )
+        result.stdout.no_fnmatch_line("*because signal")
         assert "pytest_items.py" not in result.stdout.str()
 
     @pytest.mark.parametrize(

@@ -88,3 +88,24 @@ def test_the_command_line_wins(tmp_path: Path, arguments: list[str], gate: str, 
     (file,) = (tmp_path / "kept").glob("*.jsonl")
     found = read_results(file).header
     assert (found.gates, found.subjects, found.seed, found.jobs) == ([gate], ["mine"], seed, 1)
+
+
+@pytest.mark.parametrize(
+    ("require", "arguments", "code"),
+    [
+        ("mine", [], 3),
+        ("miner", [], 2),
+        ("miner:philox", [], 2),
+        ("mine", ["--subject", "numpy"], 0),
+        ("miner", ["--subject", "numpy"], 2),
+        ("numpy", [], 3),
+    ],
+    ids=["its own", "misspelt", "misspelt with gates", "another run", "misspelt in another run", "shipped"],
+)
+def test_a_requirement_that_names_nobody_is_told(tmp_path: Path, require: str, arguments: list[str], code: int) -> None:
+    """A project that says whom it judges cannot require somebody else: the requirement would never be looked at."""
+    (tmp_path / "mine.py").write_text("OPS = {'philox4x32_10': lambda **inputs: {}}\n")
+    (tmp_path / "pyproject.toml").write_text(f'[tool.gates]\nsubjects = ["mine.py"]\nrequire = ["{require}"]\n')
+    done = gates("check", "packing.truncates-only-by-name", *arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert (f"[tool.gates] require {require}: 'miner' is no subject of this project" in done.stderr) == (code == 2)

@@ -36,7 +36,7 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     assert again.returncode == 2
     assert "--resume" in again.stderr
     resumed = gates("train", file, "--resume", cwd=tmp_path)
-    assert resumed.stdout.startswith("2 steps")
+    assert resumed.stdout.startswith("2 steps, all of them taken before, adapters ")
     assert facts["adapter_digest"][:12] in resumed.stdout
     tuned, base = (
         json.loads(gates("evaluate", file, "--json", *more, cwd=tmp_path).stdout) for more in ((), ("--base",))

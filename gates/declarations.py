@@ -1,0 +1,44 @@
+"""What a subject declares and nothing asks for: a misspelt op or convention would narrow nothing, in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from gates.engines.bench import MODEL_HASH
+from gates.model import Gate, Provided, Wire
+from gates.report.ops import conventions_of, ops_of
+
+
+def unasked(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate]) -> Iterator[str]:
+    """Yield a sentence for each op, convention and set of choices of a subject that no case of any gate asks for.
+
+    A subject may have more than gates ask for, so this is a note and no verdict. Of choices only a whole set is told
+    of which none is asked: then every case is `unsupported`. Where cases ask for one choice alone, another one says no.
+    """
+    gates = list(gates)
+    ops = ops_of(gates)
+    for name, provided in sorted(provides.items()):
+        if name not in ops:
+            if name != MODEL_HASH:
+                yield f"{subject} provides {name!r}, which no gate asks for{_nearest(name, ops)}"
+            continue
+        asked = conventions_of(name, gates)
+        for convention, choices in provided.conventions.items():
+            where = f"the conventions of {name} of {subject}"
+            if convention not in asked:
+                yield f"{where} name {convention!r}, which no case asks for{_nearest(convention, asked)}"
+            elif len(asked[convention]) > 1 and not any(choice in asked[convention] for choice in choices):
+                has, wanted = _words(choices), _words(asked[convention])
+                yield f"{where} have {convention} {has}, which no case asks for; cases ask for {wanted}"
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, list(known), 1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; known are {', '.join(known)}" if known else "; its cases name none"
+
+
+def _words(choices: Iterable[Wire]) -> str:
+    return ", ".join(map(repr, choices)) or "nothing"
