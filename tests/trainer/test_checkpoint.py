@@ -1,5 +1,6 @@
 """Checkpoints: whole or not at all, bit-exact resume, kills at any moment, mlx_lm's layout, fused export."""
 
+import hashlib
 import json
 import os
 import random
@@ -175,8 +176,47 @@ def test_mlx_lm_reads_adapters_and_fused_model(tmp_path: Path, bits: int) -> Non
         assert np.abs(merged - trained).max() < 1e-4 < np.abs(plain - trained).max()
     else:
         assert np.abs(merged - trained).mean() < np.abs(plain - trained).mean()
+    (tmp_path / "another").mkdir()
     with pytest.raises(FileExistsError, match="exists already"):
-        export.fused(base.model, base.tokenizer, base.path, tmp_path / "run" / "fused")
+        export.fused(base.model, base.tokenizer, base.path, tmp_path / "another")
+
+
+def test_a_lengthened_run_is_merged_again(tmp_path: Path) -> None:
+    """The fused folder of an earlier end is replaced by that of the later one, and is left alone where nothing was trained."""
+    output = {"fused": True}
+    runs.train(runs.config(tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0}, output=output))
+    fused = tmp_path / "run" / "fused"
+    first = fused.stat().st_ino, _logits(mlx_lm.load(str(fused))[0])
+    longer = runs.config(tmp_path / "run", loop={"steps": 4, "evaluate_every_steps": 0}, output=output)
+    summary = runs.train(longer, resume=True)
+    assert export.merged_adapters(fused) == summary.adapter_digest
+    second = fused.stat().st_ino, _logits(mlx_lm.load(str(fused))[0])
+    assert np.abs(second[1] - first[1]).max() > 1e-4
+    runs.train(longer, resume=True)
+    assert fused.stat().st_ino == second[0]
+    assert not list((tmp_path / "run").glob("*.part"))
+
+
+def test_other_data_under_the_same_name_is_refused(tmp_path: Path) -> None:
+    """A run is not gone on with on rows that have changed since: its data order would mean other prompts."""
+    file = tmp_path / "rows.jsonl"
+    rows = [json.dumps({"prompt": f"{n}+1=", "answer": n + 1}) for n in range(6)]
+    file.write_text("\n".join(rows))
+    data = {"kind": "jsonl", "path": str(file), "count": None, "validation_rows": 0}
+    tables = {"data": data, "loop": {"steps": 4, "evaluate_every_steps": 0}}
+    with pytest.raises(StopError):
+        runs.train(runs.config(tmp_path / "run", **tables), told=[StopAfter(3)])
+    file.write_text("\n".join([*rows, json.dumps({"prompt": "9+1=", "answer": 10})]))
+    with pytest.raises(layout.CheckpointError, match=r"other rows of data than .*rows\.jsonl"):
+        runs.train(runs.config(tmp_path / "run", **tables), resume=True)
+    file.write_text("\n".join(rows) + "\n")
+    summary = runs.train(runs.config(tmp_path / "run", **tables), resume=True)
+    used = json.loads((tmp_path / "run" / "used.json").read_text())
+    assert summary.steps == 4
+    assert used["data"]["rows"] == 6
+    assert [one["name"] for one in used["rewards"]] == ["low"]
+    digest = hashlib.sha256((tmp_path / "reward.py").read_bytes()).hexdigest()
+    assert used["rewards"][0]["file_digest"] == digest
 
 
 def test_adapters_of_another_shape_are_refused(tmp_path: Path) -> None:

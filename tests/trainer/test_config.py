@@ -47,6 +47,22 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
         ({"algorithm": {"old_logprobs": "stored"}, "rollout": {"temperature": 0.0}}, "needs rollout.temperature > 0"),
         ({"algorithm": {"old_logprobs": "stored"}, "rollout": {"kv_bits": 8}}, "remove rollout.kv_bits"),
         ({"rollout": {"kv_bits": 8, "path": "batched"}}, "one of auto, cached, prefix, found 'batched'"),
+        (
+            {"optimizer": {"weight_decay": 0.1}},
+            "optimizer.weight_decay is 0.1 and nothing reads it; remove it, or set optimizer.name = 'adamw'",
+        ),
+        ({"optimizer": {"momentum": 0.9}}, "set optimizer.name = 'sgd' or 'muon'"),
+        ({"optimizer": {"name": "sgd", "betas": [0.5, 0.9]}}, "optimizer.betas is (0.5, 0.9) and nothing reads it"),
+        ({"optimizer": {"name": "muon", "epsilon": 1e-3}}, "optimizer.epsilon is 0.001 and nothing reads it"),
+        ({"optimizer": {"final_share": 0.1}}, "set optimizer.schedule = 'linear' or 'cosine'"),
+        ({"data": {"kind": "jsonl", "path": "x", "style": "worded"}}, "set data.kind = 'sums'"),
+        ({"data": {"kind": "jsonl", "path": "x", "sums_seed": 1}}, "data.sums_seed is 1 and nothing reads it"),
+        ({"data": {"split": "test"}}, "set data.kind = 'datasets'"),
+        ({"data": {"shuffle": False, "seed": 1}}, "set data.shuffle = true, or data.validation_rows"),
+        ({"rollout": {"xtc_threshold": 0.2}}, "set rollout.xtc_probability > 0"),
+        ({"algorithm": {"sampling_logprobs": "behaviour"}}, "set algorithm.settings.correction"),
+        ({"output": {"completions_every_steps": 0, "completions_rows": 9}}, "set output.completions_every_steps >= 1"),
+        ({"output": {"wandb_project": "mine"}}, "set output.wandb = true"),
     ],
     ids=lambda value: str(value)[:50] if isinstance(value, dict) else "",
 )
@@ -55,6 +71,14 @@ def test_a_mistake_is_a_sentence(raw: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         read.validate(raw)
     assert words in str(error.value)
+
+
+def test_a_key_is_inert_only_beside_others() -> None:
+    """With what reads them all of these are right; a default that is written out, as --dry-run does, is no mistake."""
+    read.validate({"optimizer": {"name": "adamw", "weight_decay": 0.1, "momentum": 0.0}})
+    read.validate({"optimizer": {"schedule": "linear", "final_share": 0.1}, "data": {"shuffle": False, "seed": 0}})
+    dapo = {"name": "dapo", "settings": {"dynamic_sampling": "accuracy"}, "max_resamples": 2}
+    assert read.algorithm(read.validate({"algorithm": dapo})).name == "dapo"
 
 
 def test_all_mistakes_are_told_at_once() -> None:
@@ -124,8 +148,9 @@ def test_files_that_are_no_configuration(tmp_path: Path, content: bytes | None, 
             },
             "dynamic_sampling is 'accuracy'",
         ),
+        ({"algorithm": {"name": "grpo", "max_resamples": 2}}, "'grpo' keeps every group"),
     ],
-    ids=["pairs", "others", "accuracy"],
+    ids=["pairs", "others", "accuracy", "resamples"],
 )
 def test_algorithms_are_tried_on_the_shape_of_the_rewards(raw: dict[str, Any], words: str) -> None:
     """A group size or a reward function that the algorithm cannot do with is told before a model loads."""

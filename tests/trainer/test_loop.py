@@ -2,6 +2,7 @@
 
 import ast
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ from reference.trainer.algorithms import protocol
 from reference.trainer.algorithms.registry import ALGORITHMS
 from reference.trainer.checkpoint import layout
 from reference.trainer.config import sections
-from reference.trainer.config.errors import ConfigurationError
+from reference.trainer.config.errors import ConfigurationError, TrainerError
 from reference.trainer.metrics.callbacks import Callback
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,6 +105,39 @@ def test_a_run_says_what_it_does(tmp_path: Path) -> None:
     assert len(used["adapter"]["targets"]) == 14
 
 
+def test_callbacks_are_told_besides_the_configured_sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One's own callback takes nothing away from [output]."""
+    sink = Watching()
+    monkeypatch.setattr(loop_run.telling, "chosen", lambda *_: [sink])
+    own = Watching()
+    runs.train(runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0}), told=[own])
+    assert sink.told == own.told != []
+
+
+def test_a_run_that_ended_before_its_first_step_is_no_run(tmp_path: Path) -> None:
+    """A reward function that raised is put right and the same command works; nothing is lost, for nothing was made."""
+    config = runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0})
+    reward = tmp_path / "reward.py"
+    right = reward.read_text()
+    reward.write_text("def low(completions):\n    raise OSError('slip')\n")
+    with pytest.raises(TrainerError, match="reward 'low' raised OSError: slip"):
+        runs.train(config)
+    reward.write_text(right)
+    assert runs.train(config).steps == 1
+
+
+def test_completions_are_shown_with_their_own_rewards(tmp_path: Path) -> None:
+    """Each line of the table is scored again here by the run's own function."""
+    runs.train(runs.config(tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0}))
+    low = runpy.run_path(str(tmp_path / "reward.py"))["low"]
+    (table,) = runs.lines(tmp_path / "run", "completions")
+    assert table["step"] == 2
+    assert len(table["rows"]) == 4
+    again = low(prompts=None, completions=[row["completion"] for row in table["rows"]])
+    assert [row["reward"] for row in table["rows"]] == pytest.approx(again)
+    assert len(set(again)) > 1
+
+
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     """A finished run is not written over by accident."""
     config = runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0})
@@ -178,6 +212,36 @@ def test_parts_add_up(tmp_path: Path, name: str) -> None:
             assert np.abs(found[rows][1][key] - value).max() <= 64 * 2**-23 * max(1.0, float(np.abs(value).max())), key
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_entropy_mask_does_not_depend_on_the_parts(tmp_path: Path, rows: int) -> None:
+    """The quantile is that of the whole step: parts of 1 and 3 rows train on the tokens of the unsplit step; half the share trains others."""
+    found = {}
+    for name, share, size in (("whole", 0.4, 0), ("parts", 0.4, rows), ("other", 0.2, 0)):
+        config = runs.config(
+            tmp_path / name,
+            algorithm={"name": "dapo", "settings": {"entropy_share": share, "entropy_bonus": 0.01}},
+            optimizer={"name": "sgd", "learning_rate": 1.0, "max_gradient_norm": 1e9},
+            loop={"steps": 1, "micro_batch_rows": size, "evaluate_every_steps": 0},
+        )
+        runs.train(config)
+        values = layout.arrays(tmp_path / name / "checkpoints/step-00000001/adapters.safetensors")
+        found[name] = np.concatenate([np.array(values[key]).ravel() for key in sorted(values)])
+    close = 64 * 2**-23 * max(1.0, float(np.abs(found["whole"]).max()))
+    assert np.abs(found["parts"] - found["whole"]).max() <= close
+    assert np.abs(found["other"] - found["whole"]).max() > 10 * close
+
+
+def test_the_tokens_of_trls_window_are_shared_out(tmp_path: Path) -> None:
+    """Four prompts in two optimizer steps: each divides by half of the batch's tokens, whatever its own rows hold."""
+    config = runs.config(tmp_path / "run", loop={"prompts_per_step": 4})
+    run = loop_run.Run(config, PlainGrpo(), resume=False)
+    generation = run.engine.generate(run._places, 0)
+    steps = engine_parts.cut(generation, 2, 3, 6)
+    run.close()
+    assert [step.whole.window_tokens for step in steps] == [generation.lengths.sum() / 2] * 2
+    assert steps[0].whole.tokens == generation.lengths[:8].sum()
+
+
 def test_off_policy_updates_move_the_ratio(tmp_path: Path) -> None:
     """With one update the ratio is 1 by definition; in the second pass over the same rollout it is not."""
     means = {}
@@ -191,10 +255,22 @@ def test_off_policy_updates_move_the_ratio(tmp_path: Path) -> None:
     assert means[2] > 1e-4
 
 
-def test_stored_log_probs_are_the_samplers(tmp_path: Path) -> None:
-    """With old_logprobs = 'stored' the ratio is against the sampler's own numbers: near 1, and not exactly."""
+@pytest.mark.parametrize(
+    ("rollout", "algorithm"),
+    [
+        pytest.param({}, {}, id="plain"),
+        pytest.param({"top_k": 3}, {}, id="filtered"),
+        pytest.param({"temperature": 0.6, "top_p": 0.8}, {}, id="tempered"),
+        pytest.param({"temperature": 0.6}, {"scoring_temperature": 1.0}, id="scored-at-1"),
+    ],
+)
+def test_stored_log_probs_are_the_samplers(tmp_path: Path, rollout: dict[str, Any], algorithm: dict[str, Any]) -> None:
+    """With old_logprobs = 'stored' the ratio is against the sampler's own numbers at the scoring temperature, unfiltered: near 1, and not exactly."""
     config = runs.config(
-        tmp_path / "run", algorithm={"old_logprobs": "stored"}, loop={"steps": 1, "evaluate_every_steps": 0}
+        tmp_path / "run",
+        rollout={"max_tokens": 6, "samples_per_prompt": 4, "path": "batched", **rollout},
+        algorithm={"old_logprobs": "stored", **algorithm},
+        loop={"steps": 1, "evaluate_every_steps": 0},
     )
     runs.train(config)
     assert 0 < runs.lines(tmp_path / "run")[0]["ratio_max_abs"] < 1e-4

@@ -200,7 +200,7 @@ class TestSinks:
         config = runs.config(
             tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 2}, output={"tensorboard": True}
         )
-        runs.train(config, told=callbacks.chosen(config.output, {}))
+        runs.train(config)
         (file,) = (tmp_path / "run" / "tensorboard").glob("events*")
         content = file.read_bytes()
         assert b"reward_mean" in content

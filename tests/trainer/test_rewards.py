@@ -173,6 +173,22 @@ class TestUser:
         )
         assert user.reward(f"{tmp_path}/mine.py:count")([sample("ab"), sample("a", answer=1)]) == [44, 2]
 
+    def test_only_what_it_takes_is_passed(self, tmp_path: Path) -> None:
+        """A function may name fewer columns than there are, or take all by keyword; what it needs is known."""
+        (tmp_path / "mine.py").write_text(
+            "def few(completions, answer=0): return answer\n"
+            "def every(completions, **rest): return [len(rest)] * len(completions)\n"
+            "class Made:\n    def __call__(self, completions, answer): return answer\n"
+            "made = Made()\n"
+        )
+        samples = [sample("a", answer=1), sample("b", answer=2)]
+        few, every, made = (user.reward(f"{tmp_path}/mine.py:{name}") for name in ("few", "every", "made"))
+        assert few(samples) == made(samples) == [1, 2]
+        assert every(samples) == [3, 3]  # prompts, and the columns prompt and answer of these rows
+        assert isinstance(few, user.Own)
+        assert isinstance(made, user.Own)
+        assert (few.needed, made.needed) == (set(), {"answer"})
+
     def test_an_import_path(self) -> None:
         """Anything that can be imported."""
         assert user.load("statistics:mean")([1, 3]) == 2
@@ -215,6 +231,13 @@ class TestCombination:
         assert rewards.total().tolist() == [0.5, 0]
         assert (rewards.accuracy, rewards.group_size) == (0, 2)
 
+    def test_accuracy_is_the_builtin_one(self, tmp_path: Path) -> None:
+        """One's own function of that name is not taken for it, wherever it stands."""
+        (tmp_path / "mine.py").write_text("def accuracy(completions): return [7.0] * len(completions)\n")
+        own = sections.User(name="user", function=f"{tmp_path}/mine.py:accuracy")
+        for chosen, place in (([own], None), ([own, sections.Accuracy(name="accuracy")], 1)):
+            assert combine.score(combine.functions(chosen), [sample("42")], 1).accuracy == place
+
     def test_two_of_a_kind_have_two_names(self) -> None:
         """The second gets a number."""
         pattern = {"name": "regex", "pattern": "a"}
@@ -227,11 +250,13 @@ class TestCombination:
             (lambda _: 1 / 0, "reward 'f' raised ZeroDivisionError"),
             (lambda s: [1.0] * (len(s) - 1), "gave 1 values, must be 2"),
             (lambda s: ["x"] * len(s), "gave 'x', must be a number"),
+            (lambda _: None, "gave None, must be a list with one number a completion"),
+            (lambda _: 1.0, "gave 1.0, must be a list with one number a completion"),
             (lambda s: [1.0, float("inf")][: len(s)], "gave inf, must be finite"),
             (lambda s: [1.0, float("nan")][: len(s)], "set unscored = true if NaN means"),
             (lambda s: [1.0, None][: len(s)], "gave nan"),
         ],
-        ids=["raises", "count", "type", "inf", "nan", "none"],
+        ids=["raises", "count", "type", "nothing", "scalar", "inf", "nan", "none"],
     )
     def test_the_function_and_the_sample_are_named(self, score: Any, words: str) -> None:
         """Whatever goes wrong, the message says in which function, and on which completion where it can be known."""

@@ -43,10 +43,11 @@ def save(
     model: Any,
     optimizer: Any,
     config: dict[str, Any],
+    data: str,
     lengths: Mapping[str, int],
     metrics: Mapping[str, Any],
 ) -> Path:
-    """Write a checkpoint; `lengths` are those in bytes of the run's append-only files, `metrics` the last step's."""
+    """Write a checkpoint; `data` is the digest of its rows, `lengths` are those in bytes of the run's append-only files, `metrics` the last step's."""
 
     def write(part: Path) -> None:
         files.save(model, part)
@@ -56,22 +57,31 @@ def save(
         "position": asdict(position),
         "config": config,
         "config_digest": config_digest(config),
+        "data_digest": data,
         "lengths": dict(lengths),
         "metrics": dict(metrics),
     }
     return folders.save(folder, position.step, state, write)
 
 
-def load(path: Path, state: Mapping[str, Any], *, model: Any, optimizer: Any, config: Mapping[str, Any]) -> Position:
+def load(
+    path: Path, state: Mapping[str, Any], *, model: Any, optimizer: Any, config: Mapping[str, Any], data: str
+) -> Position:
     """Restore a verified checkpoint into a model with the same adapters, and an optimizer of the same kind.
 
     Raises:
-        CheckpointError: it was written under another configuration; the message names the first key that differs.
+        CheckpointError: it was written under another configuration, the message names the first key that differs, or with
+            other data.
     """
     if state["config_digest"] != config_digest(config):
         raise layout.CheckpointError(
             f"{path}: was written with another configuration ({_difference(state['config'], config)}); "
             "resume with the same one, or start in another output.folder"
+        )
+    if state.get("data_digest", data) != data:
+        raise layout.CheckpointError(
+            f"{path}: was written with other rows of data than {config['data']['path']} holds now; resume with the same ones, "
+            "or start in another output.folder"
         )
     layout.load(path, model)
     saved = layout.arrays(path / OPTIMIZER)

@@ -1,5 +1,6 @@
 """Prompts as tokens, each under its stable index: the place of its row in the source, which the sampler's draws are keyed by."""
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -40,10 +41,26 @@ def encode(tokenizer: Any, text: str, *, chat: bool, system: str = "") -> NDArra
     return np.asarray(ids, np.int32)
 
 
-def _column(row: Mapping[str, Any], column: str, index: int) -> Any:
+def absent(row: Mapping[str, Any], column: str, index: int, key: str) -> str:
+    """What is said of a row without a column that the configuration names under this key."""
+    names = sorted(map(str, row))
+    near = difflib.get_close_matches(column, names, n=1)
+    hint = f"did you mean {near[0]!r}? Set {key}" if near else f"name one in {key}"
+    return f"row {index} has no column {column!r}; it has {', '.join(names) or 'none'}; {hint}"
+
+
+def text_of(row: Mapping[str, Any], column: str, index: int, key: str) -> str:
+    """The text in a column of a row.
+
+    Raises:
+        DataError: the row has no such column, or no text in it.
+    """
     if column not in row:
-        raise DataError(f"row {index} has no column {column!r}; it has {', '.join(sorted(map(str, row)))}")
-    return row[column]
+        raise DataError(absent(row, column, index, key))
+    text = row[column]
+    if not isinstance(text, str):
+        raise DataError(f"row {index}: {column!r} must be text, found {type(text).__name__}")
+    return text
 
 
 def make(
@@ -64,9 +81,7 @@ def make(
     """
     prompts: list[Prompt] = []
     for index, row in enumerate(rows):
-        text = _column(row, prompt_column, index)
-        if not isinstance(text, str):
-            raise DataError(f"row {index}: {prompt_column!r} must be text, found {type(text).__name__}")
+        text = text_of(row, prompt_column, index, "data.prompt_column")
         ids = encode(tokenizer, text, chat=chat, system=system)
         if not len(ids):
             raise DataError(f"row {index}: {prompt_column!r} has no tokens")
