@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import mlx_lm
@@ -179,6 +180,29 @@ def test_mlx_lm_reads_adapters_and_fused_model(tmp_path: Path, bits: int) -> Non
     (tmp_path / "another").mkdir()
     with pytest.raises(FileExistsError, match="exists already"):
         export.fused(base.model, base.tokenizer, base.path, tmp_path / "another")
+
+
+@pytest.mark.parametrize(
+    ("family", "spec"),
+    [
+        ("qwen3_moe", {}),
+        ("gemma3_text", {"embeddings": True}),
+        ("qwen3_next", {}),
+        ("qwen3_5", {"kind": "dora", "targets": ["q_proj"]}),
+    ],
+    ids=["experts", "embeddings", "hybrid-experts", "dora"],
+)
+def test_every_kind_of_adapter_is_merged(tmp_path: Path, family: str, spec: dict[str, Any]) -> None:
+    """The fused folder gives the logits of base and adapters, which are far from the base's, to a rounding."""
+    loaded = models.load({"family": family})
+    plain = _logits(loaded.model)
+    with lora.attached(loaded.model, {"b_std": 0.3, **spec}):
+        lora.freeze(loaded.model)
+        trained = _logits(loaded.model)
+        folder = export.fused(loaded.model, loaded.tokenizer, loaded.path, tmp_path / "fused")
+        assert np.array_equal(trained, _logits(loaded.model))
+    assert np.abs(_logits(mlx_lm.load(str(folder))[0]) - trained).max() < 1e-3
+    assert np.abs(plain - trained).max() > 0.1
 
 
 def test_a_lengthened_run_is_merged_again(tmp_path: Path) -> None:
