@@ -73,79 +73,41 @@ def train(
         if dry_run:
             _dry_run(chosen, as_json=as_json)
             return
+        from gates.cli import trouble
         from reference.trainer import engine_guard, loop_run
         from reference.trainer.config import read
 
-        _warn_of_memory(chosen)
+        longest = [chosen.data.max_prompt_tokens]
+
+        def ready(tokens: int) -> None:
+            longest[0] = tokens
+            if warning := trouble.may_not_fit(chosen, tokens):
+                typer.echo(f"gates: {warning}", err=True)
+
         try:
-            summary = loop_run.train(chosen, read.algorithm(chosen), resume=resume)
+            summary = loop_run.train(chosen, read.algorithm(chosen), resume=resume, ready=ready)
         except engine_guard.NonFiniteError as error:
             typer.echo(f"gates: {error}", err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            typer.echo(f"gates: {_interrupted(chosen, config, settings)}", err=True)
+            typer.echo(f"gates: {trouble.interrupted(chosen, config, settings or ())}", err=True)
             raise typer.Exit(130) from None
         except (RuntimeError, MemoryError) as error:
-            if not _no_memory(error):
+            if not trouble.no_memory(error):
                 raise
-            typer.echo(f"gates: {_out_of_memory(chosen, error)}", err=True)
+            typer.echo(f"gates: {trouble.out_of_memory(chosen, longest[0], error)}", err=True)
             raise typer.Exit(1) from None
     _report(summary, as_json=as_json)
-
-
-def _interrupted(config: Config, file: Path, settings: list[str] | None) -> str:
-    """Say where a run stopped, and the command that goes on with it, overrides included."""
-    import shlex
-
-    from reference.trainer.checkpoint import folders
-
-    options = [word for setting in settings or () for word in ("--set", setting)]
-    command = shlex.join(["gates", "train", str(file), *options, "--resume"])
-    done = max(folders.steps(Path(config.output.folder) / "checkpoints"), default=0)
-    at = f"the newest checkpoint is of step {done}" if done else "there is no checkpoint yet, so it starts again"
-    return f"interrupted; {at}; go on with: {command}"
-
-
-def _no_memory(error: BaseException) -> bool:
-    """Tell whether MLX or Python could not get memory; MLX raises RuntimeError for it, as for much else."""
-    words = str(error).lower()
-    return isinstance(error, MemoryError) or any(w in words for w in ("malloc", "insufficient memory", "bad_alloc"))
-
-
-def _lines_of_memory(config: Config) -> list[str]:
-    from gates.cli import memory
-
-    return memory.lines(config, config.data.max_prompt_tokens, None)
-
-
-def _out_of_memory(config: Config, error: BaseException) -> str:
-    """Say that memory ran out, with the preflight's numbers and advice."""
-    lines = "\n".join(f"  {line}" for line in _lines_of_memory(config))
-    return (
-        f"out of memory ({error}); the preflight says, for prompts as long as data.max_prompt_tokens:\n{lines}\n"
-        "In general: model.checkpoint_layers = true, then fewer rollout.samples_per_prompt or loop.micro_batch_rows, then a "
-        "smaller rollout.max_tokens; what is changed needs another output.folder"
-    )
-
-
-def _warn_of_memory(config: Config) -> None:
-    """Tell a user whose model is real, before it loads, that a step may not fit; a tiny one needs no warning."""
-    if config.model.path is None:
-        return
-    lines = _lines_of_memory(config)
-    start = next((n for n, line in enumerate(lines) if line.startswith(("It may not fit", "It does not fit"))), None)
-    if start is not None:
-        typer.echo(
-            "gates: " + "\n".join([*lines[start:], f"  (`gates memory` shows how; {lines[start - 1]})"]), err=True
-        )
 
 
 def _dry_run(config: Config, *, as_json: bool) -> None:
     import json
 
     from gates.cli import memory
+    from reference.trainer import loop_inputs
     from reference.trainer.config import write
 
+    loop_inputs.read(config)
     tables = config.model_dump(mode="json")
     if as_json:
         found = memory.estimated(config, config.data.max_prompt_tokens)

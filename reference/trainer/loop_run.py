@@ -1,7 +1,7 @@
 """A whole run: load, roll out and learn step by step, write what happened, and be able to go on after any kill."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -66,6 +66,7 @@ def load_prompts(config: Config, tokenizer: Any, found: Sequence[rows.Row]) -> o
         system=data.system_prompt,
         max_tokens=data.max_prompt_tokens,
         too_long=data.too_long,
+        options=data.chat_options,
     )
     return order.split(every, data.validation_rows, data.seed)
 
@@ -278,10 +279,12 @@ def train(
     *,
     resume: bool = False,
     callbacks: Sequence[telling.Callback] | None = None,
+    ready: Callable[[int], None] | None = None,
 ) -> Summary:
     """Train as configured; `resume` goes on from the newest whole checkpoint in output.folder, or starts if there is none.
 
-    `callbacks` are told besides those that the section [output] asks for.
+    `callbacks` are told besides those that the section [output] asks for; `ready` is called before the first step with the
+    tokens of the longest prompt.
 
     Raises:
         ConfigurationError: the folder holds a run and `resume` is not asked for, or a sink's library is missing.
@@ -290,6 +293,9 @@ def train(
     chosen = [*telling.chosen(config.output, config.model_dump(mode="json")), *(callbacks or ())]
     run = Run(config, algorithm, resume=resume)
     try:
+        if ready is not None:
+            sources = (run.source, run.validation)
+            ready(max(len(prompt.ids) for source in sources if source is not None for prompt in source.prompts))
         return run.train(chosen)
     finally:
         run.close()

@@ -204,6 +204,25 @@ def test_help_has_examples(tmp_path: Path, verb: str) -> None:
     assert f"gates {verb}" in done.stdout.split("Examples")[1]
 
 
+def test_ones_own_data_and_reward(tmp_path: Path) -> None:
+    """examples/own-data.toml with a tiny model in place of Qwen3: both rewards are in the metrics, the columns reached them."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    options = ["--set", "model={tiny = {hidden = 32}}", "--set", "data.chat_options={}", "--set", "loop.steps=1"]
+    more = ["--set", "loop.evaluate_every_steps=1", "--set", "rollout.max_tokens=6", "--json"]
+    dry = gates("train", "examples/own-data.toml", *options, "--dry-run", cwd=tmp_path)
+    assert dry.returncode == 0, dry.stderr
+    done = gates("train", "examples/own-data.toml", *options, *more, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "runs" / "own-data"
+    (line,) = runs.lines(folder)
+    assert {"reward_accuracy_mean", "reward_names_the_unit_mean"} <= set(line)
+    assert runs.lines(folder, "evaluations")[0]["prompts"] == 2
+    (tmp_path / "examples" / "own_data.jsonl").unlink()
+    gone = gates("train", "examples/own-data.toml", *options, "--dry-run", cwd=tmp_path)
+    assert gone.returncode == 2
+    assert "own_data.jsonl: cannot be read" in gone.stderr
+
+
 @pytest.mark.slow
 def test_the_tiny_example_runs_through(tmp_path: Path) -> None:
     """`gates train examples/tiny.toml`, as it stands: every step, its checkpoints, and a reward that rises for all to see."""

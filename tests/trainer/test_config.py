@@ -33,6 +33,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
         ({"data": {"kind": "json"}}, "data of kind 'json' needs a path"),
         ({"data": {"path": "x"}}, "data of kind 'sums' has no path"),
         ({"data": {"system_prompt": "x"}}, "system_prompt needs chat = true"),
+        ({"data": {"chat_options": {"enable_thinking": False}}}, "chat_options needs chat = true"),
         ({"model": {"path": "a/b", "tiny": {"hidden": 8}}}, "both name a model"),
         ({"model": {"path": "a/b", "warmup": {}}}, "'warmup' makes a tiny model; remove it, or 'path'"),
         ({"model": {"warmup": {"step": 3}}}, "section [model.warmup] has no 'step', did you mean 'steps'"),
@@ -184,5 +185,5 @@ def test_examples_are_valid_and_survive_writing(path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    """The three that the README names."""
-    assert [path.stem for path in EXAMPLES] == ["qwen3-0.6b-4bit", "qwen3.5-9b-checkpointed", "tiny"]
+    """Those that the README names."""
+    assert [path.stem for path in EXAMPLES] == ["own-data", "qwen3-0.6b-4bit", "qwen3.5-9b-checkpointed", "tiny"]

@@ -137,6 +137,7 @@ ELSEWHERE = {
     "data.split": "test_data.py",
     "data.prompt_column": "test_data.py",
     "data.answer_column": "test_data.py",
+    "data.chat_options": "test_data.py",
     "data.chosen_column": "test_loop_pairs.py",
     "data.rejected_column": "test_loop_pairs.py",
     "data.max_prompt_tokens": "test_data.py",

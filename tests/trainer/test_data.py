@@ -136,6 +136,23 @@ class TestPrompts:
             "<|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\nHi"
         )
 
+    def test_the_template_gets_its_options(self) -> None:
+        """Qwen3's way to switch thinking off, by a template of one line; an option that it does not know is refused."""
+
+        class Fast:
+            chat_template = "{% if enable_thinking %}..."
+
+            def apply_chat_template(self, messages: Any, *, enable_thinking: bool = True, **_: Any) -> list[int]:
+                return [len(messages), int(enable_thinking)]
+
+        row = [{"prompt": "Hi"}]
+        given = {**FOLDED, "chat": True}
+        (thinking,) = prompts.make(row, Fast(), **given)
+        (fast,) = prompts.make(row, Fast(), **given, options={"enable_thinking": False})
+        assert (thinking.ids.tolist(), fast.ids.tolist()) == ([1, 1], [1, 0])
+        with pytest.raises(DataError, match="knows no 'enable_thinkin_'"):
+            prompts.make(row, Fast(), **given, options={"enable_thinkin_": False})
+
     @pytest.mark.parametrize(
         ("row", "words"),
         [

@@ -365,6 +365,23 @@ class TestGuard:
         assert saved["offending_rows"] == [2]
         assert set(saved["samples"][0]) >= {"prompt", "completion", "tokens", "rewards", "sampler_logprobs"}
 
+    class Steep(PlainGrpo):
+        """The loss is finite and its gradient is not: a square root at 0."""
+
+        def loss(self, part: protocol.Scored, whole: protocol.Whole) -> protocol.Loss:
+            right = super().loss(part, whole)
+            value = right.value + mx.sqrt(0 * (part.policy**2).sum())
+            return protocol.Loss(value, right.policy, right.kl, right.entropy)
+
+    def test_a_gradient_alone_is_enough(self, tmp_path: Path) -> None:
+        """A finite loss with a gradient that is not: no bit of the adapters moves, and every sample is on file."""
+        config = runs.config(tmp_path / "run", loop={"steps": 1, "nonfinite": "skip", "evaluate_every_steps": 0})
+        summary = runs.train(config, self.Steep())
+        used = json.loads((tmp_path / "run" / "used.json").read_text())
+        assert summary.adapter_digest == used["adapter"]["start_digest"]
+        saved = json.loads((tmp_path / "run" / "nonfinite-step-1.json").read_text())
+        assert saved["offending_rows"] == list(range(8))
+
     def test_it_skips_and_changes_nothing(self, tmp_path: Path) -> None:
         """With nonfinite = 'skip' the run goes on, and no bit of the adapters has moved."""
         config = runs.config(tmp_path / "run", loop={"steps": 2, "nonfinite": "skip", "evaluate_every_steps": 0})

@@ -27,17 +27,24 @@ def _messages(text: str, system: str) -> list[dict[str, str]]:
     return [*before, {"role": "user", "content": text}]
 
 
-def encode(tokenizer: Any, text: str, *, chat: bool, system: str = "") -> NDArray[np.int32]:
-    """The tokens of a prompt; with `chat` by the tokenizer's own template, up to where the answer starts.
+def encode(
+    tokenizer: Any, text: str, *, chat: bool, system: str = "", options: Mapping[str, Any] | None = None
+) -> NDArray[np.int32]:
+    """The tokens of a prompt; with `chat` by the tokenizer's own template with these options, up to where the answer starts.
 
     Raises:
-        DataError: `chat` is asked for and the tokenizer has no template.
+        DataError: `chat` is asked for and the tokenizer has no template, or it does nothing with one of the options.
     """
     if not chat:
         return np.asarray(tokenizer.encode(text), np.int32)
     if getattr(tokenizer, "chat_template", None) is None:
         raise DataError("data.chat = true, but this tokenizer has no chat template; set data.chat = false")
-    ids = tokenizer.apply_chat_template(_messages(text, system), add_generation_prompt=True, return_dict=False)
+    for name in options or ():
+        if name not in str(tokenizer.chat_template):
+            raise DataError(f"data.chat_options: the chat template of this tokenizer knows no {name!r}; remove it")
+    ids = tokenizer.apply_chat_template(
+        _messages(text, system), add_generation_prompt=True, return_dict=False, **(options or {})
+    )
     return np.asarray(ids, np.int32)
 
 
@@ -63,7 +70,7 @@ def text_of(row: Mapping[str, Any], column: str, index: int, key: str) -> str:
     return text
 
 
-def make(
+def make(  # noqa: PLR0913  one for each key of [data] that makes a prompt
     rows: Sequence[Row],
     tokenizer: Any,
     *,
@@ -73,6 +80,7 @@ def make(
     system: str,
     max_tokens: int,
     too_long: Literal["error", "drop"],
+    options: Mapping[str, Any] | None = None,
 ) -> list[Prompt]:
     """Every row as a prompt. A row without an answer column has the answer None; a dropped row leaves the others' indices alone.
 
@@ -82,7 +90,7 @@ def make(
     prompts: list[Prompt] = []
     for index, row in enumerate(rows):
         text = text_of(row, prompt_column, index, "data.prompt_column")
-        ids = encode(tokenizer, text, chat=chat, system=system)
+        ids = encode(tokenizer, text, chat=chat, system=system, options=options)
         if not len(ids):
             raise DataError(f"row {index}: {prompt_column!r} has no tokens")
         if len(ids) > max_tokens:
