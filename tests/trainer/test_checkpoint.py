@@ -19,7 +19,7 @@ import runs
 
 from reference.trainer import export, loop_run, lora
 from reference.trainer import model as models
-from reference.trainer.checkpoint import folders, layout
+from reference.trainer.checkpoint import folders, layout, state
 from reference.trainer.config import write
 from reference.trainer.metrics import lines
 
@@ -71,9 +71,9 @@ def test_resuming_with_everything_else_restored_matters(tmp_path: Path, whole: d
     mx.save_safetensors(
         str(path / "optimizer.safetensors"), {k: mx.zeros_like(v) if "model" in k else v for k, v in saved.items()}
     )
-    state = json.loads((path / "state.json").read_text())
-    state["files"]["optimizer.safetensors"] = folders._digest(path / "optimizer.safetensors")
-    (path / "state.json").write_text(json.dumps(state))
+    saved_state = json.loads((path / "state.json").read_text())
+    saved_state["files"]["optimizer.safetensors"] = folders._digest(path / "optimizer.safetensors")
+    (path / "state.json").write_text(json.dumps(saved_state))
     runs.train(config, resume=True)
     assert runs.digests(tmp_path / "run") != whole
 
@@ -94,6 +94,23 @@ def test_another_configuration_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(layout.CheckpointError, match=r"optimizer\.learning_rate was 0\.005 and is 0\.001"):
         runs.train(other, resume=True)
+
+
+def test_a_key_that_came_later_has_its_default(tmp_path: Path, whole: dict[str, str]) -> None:
+    """A checkpoint of a trainer without some key is gone on with, unless the key is set to something else now."""
+    config = runs.config(tmp_path / "run")
+    with pytest.raises(StopError):
+        runs.train(config, told=[StopAfter(5)])
+    for path in (tmp_path / "run" / "checkpoints").glob("step-*/state.json"):
+        content = json.loads(path.read_text())
+        del content["config"]["rollout"]["min_p"]
+        content["config_digest"] = state.config_digest(content["config"])
+        path.write_text(json.dumps(content))
+    other = runs.config(tmp_path / "run", rollout={**config.rollout.model_dump(), "min_p": 0.5})
+    with pytest.raises(layout.CheckpointError, match=r"rollout\.min_p was 0\.0 and is 0\.5"):
+        runs.train(other, resume=True)
+    runs.train(config, resume=True)
+    assert runs.digests(tmp_path / "run") == whole
 
 
 @pytest.mark.parametrize("name", ["adapters.safetensors", "optimizer.safetensors", "state.json"])

@@ -12,6 +12,8 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from reference.trainer.adapters import files
 from reference.trainer.checkpoint import folders, layout
+from reference.trainer.config import read
+from reference.trainer.config.errors import ConfigurationError
 
 OPTIMIZER: Final = "optimizer.safetensors"
 
@@ -73,9 +75,10 @@ def load(
         CheckpointError: it was written under another configuration, the message names the first key that differs, or with
             other data.
     """
-    if state["config_digest"] != config_digest(config):
+    before = _completed(state["config"])
+    if config_digest(config) not in {state["config_digest"], config_digest(before)}:
         raise layout.CheckpointError(
-            f"{path}: was written with another configuration ({_difference(state['config'], config)}); "
+            f"{path}: was written with another configuration ({_difference(before, config)}); "
             "resume with the same one, or start in another output.folder"
         )
     if state.get("data_digest", data) != data:
@@ -89,6 +92,14 @@ def load(
     optimizer.init(model.trainable_parameters())  # marks it as initialised; what is there stays
     mx.eval(optimizer.state)
     return Position(**state["position"])
+
+
+def _completed(saved: dict[str, Any]) -> dict[str, Any]:
+    """A saved configuration with the defaults of the keys that the trainer has got since; as it is where it is no longer valid."""
+    try:
+        return read.validate(saved).model_dump(mode="json")
+    except ConfigurationError:
+        return saved
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
