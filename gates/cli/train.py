@@ -75,6 +75,7 @@ def train(
             return
         from gates.cli import trouble
         from reference.trainer import engine_guard, loop_run
+        from reference.trainer.checkpoint import folders
         from reference.trainer.config import read
 
         longest = [chosen.data.max_prompt_tokens]
@@ -90,7 +91,8 @@ def train(
             typer.echo(f"gates: {error}", err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            typer.echo(f"gates: {trouble.interrupted(chosen, config, settings or ())}", err=True)
+            done = max(folders.steps(Path(chosen.output.folder) / "checkpoints"), default=0)
+            typer.echo(f"gates: {trouble.interrupted(done, config, settings or ())}", err=True)
             raise typer.Exit(130) from None
         except (RuntimeError, MemoryError) as error:
             if not trouble.no_memory(error):

@@ -5,19 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from reference.trainer.config.read import Config
+from typing import Any
 
 
-def interrupted(config: Config, file: Path, settings: Sequence[str]) -> str:
-    """Say where a run stopped, and the command that goes on with it, overrides included."""
-    from reference.trainer.checkpoint import folders
-
+def interrupted(done: int, file: Path, settings: Sequence[str]) -> str:
+    """Say at which step the newest checkpoint is (0: there is none), and the command that goes on, overrides included."""
     options = [word for setting in settings for word in ("--set", setting)]
     command = shlex.join(["gates", "train", str(file), *options, "--resume"])
-    done = max(folders.steps(Path(config.output.folder) / "checkpoints"), default=0)
     at = f"the newest checkpoint is of step {done}" if done else "there is no checkpoint yet, so it starts again"
     return f"interrupted; {at}; go on with: {command}"
 
@@ -28,7 +22,7 @@ def no_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(w in words for w in ("malloc", "insufficient memory", "bad_alloc"))
 
 
-def out_of_memory(config: Config, prompt_tokens: int, error: BaseException) -> str:
+def out_of_memory(config: Any, prompt_tokens: int, error: BaseException) -> str:
     """Say that memory ran out, with the preflight's numbers and what to change in which order."""
     from gates.cli import memory
 
@@ -40,7 +34,7 @@ def out_of_memory(config: Config, prompt_tokens: int, error: BaseException) -> s
     )
 
 
-def may_not_fit(config: Config, prompt_tokens: int) -> str:
+def may_not_fit(config: Any, prompt_tokens: int) -> str:
     """Return the preflight's warning with its advice, "" where a step fits into this machine's memory."""
     from gates.cli import memory
 

@@ -54,6 +54,11 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     options = ["--prompt", "1+2=", "--prompt", "3+4=", "--samples", "2", "--max-tokens", "3", "--json"]
     first, second = (json.loads(gates("generate", file, *options, cwd=tmp_path).stdout) for _ in range(2))
     assert first == second
+    bare = json.loads(gates("generate", file, *options, "--base", cwd=tmp_path).stdout)
+    assert [one["logprob"] for one in bare] != [one["logprob"] for one in first]
+    newest = str(tmp_path / "run" / "checkpoints" / "step-00000002")
+    named = json.loads(gates("generate", file, *options, "--adapter", newest, cwd=tmp_path).stdout)
+    assert named == first
     assert [(one["prompt"], one["sample"]) for one in first] == [("1+2=", 0), ("1+2=", 1), ("3+4=", 0), ("3+4=", 1)]
     assert all(1 <= len(one["tokens"]) <= 3 for one in first)
 
