@@ -21,7 +21,7 @@ from reference.trainer import model as models
 from reference.trainer.algorithms import protocol
 from reference.trainer.algorithms.registry import ALGORITHMS
 from reference.trainer.checkpoint import layout
-from reference.trainer.config import sections
+from reference.trainer.config import read, sections
 from reference.trainer.config.errors import ConfigurationError, TrainerError
 from reference.trainer.metrics.callbacks import Callback
 
@@ -430,6 +430,40 @@ class TestOptimizer:
         summary = runs.train(config)
         used = json.loads((tmp_path / "run" / "used.json").read_text())
         assert summary.adapter_digest != used["adapter"]["start_digest"]
+
+    @pytest.mark.parametrize(
+        ("name", "key", "value"),
+        [
+            ("muon", "momentum", 0.9),
+            ("muon", "weight_decay", 0.5),
+            ("sgd", "weight_decay", 0.5),
+            ("adamw", "betas", [0.5, 0.9]),
+            ("adamw", "epsilon", 1e-2),
+        ],
+    )
+    def test_a_key_reaches_every_optimizer_that_reads_it(
+        self, tmp_path: Path, name: str, key: str, value: object
+    ) -> None:
+        """Two steps with and without it end elsewhere; with which optimizers it is refused stands in test_config.py."""
+        ends = [
+            runs.train(
+                runs.config(
+                    tmp_path / f"run{n}", optimizer={"name": name, **more}, loop={"steps": 2, "evaluate_every_steps": 0}
+                )
+            ).adapter_digest
+            for n, more in enumerate(({}, {key: value}))
+        ]
+        assert ends[0] != ends[1]
+
+
+def test_the_audit_names_the_path_that_ran(tmp_path: Path) -> None:
+    """With path "auto" the file says which one that was."""
+    rollout = {"max_tokens": 6, "samples_per_prompt": 4}
+    tables = runs.tables(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0})
+    runs.train(read.validate({**tables, "rollout": rollout}))
+    used = json.loads((tmp_path / "run" / "used.json").read_text())
+    assert used["config"]["rollout"]["path"] == "auto"
+    assert set(used["rollout_paths"]) <= {"compiled", "batched"}
 
 
 def test_cutting_keeps_groups_together(tmp_path: Path) -> None:
