@@ -284,6 +284,20 @@ class TestSinks:
             sink.completions(1, [{"prompt": "a", "completion": "[red]b", "reward": 1.0}])
         assert "[red]b" in capsys.readouterr().err
 
+    def test_the_bar_fits_a_terminal_of_80_columns(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The step, the time left and the main numbers are there, with numbers as long as they get."""
+        for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}.items():
+            monkeypatch.setenv(name, value)
+        sink = callbacks.Console()
+        numbers_ = {"reward_mean": -0.7875, "loss": -5.588e-09, "gradient_norm": 12.345, "length_mean": 123.4}
+        with callbacks.telling([sink], 0, 1000):
+            sink.step(200, numbers_, {"tokens_per_second": 1234.5})
+        shown = capsys.readouterr().err
+        assert " 200/1000" in shown
+        assert "reward -0.787 loss -5.59e-09 gradient 12.3" in shown
+
     def test_callbacks_end_whatever_happens(self) -> None:
         """A run that stops in the middle still closes what was opened."""
         ended: list[int] = []
