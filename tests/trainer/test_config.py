@@ -165,8 +165,11 @@ def test_algorithms_are_tried_on_the_shape_of_the_rewards(raw: dict[str, Any], w
         ({"name": "grop"}, "did you mean 'grpo'"),
         ({"name": "grpo", "settings": {"epsilon": 0.1}}, "grpo.epsilon is unknown"),
         ({"name": "grpo", "settings": {"beta": -1.0}}, "grpo.beta"),
+        ({"name": "grpo", "settings": {"kl_estimator": "k1"}}, r"kl_estimator is 'k1' and .* set settings\.beta"),
+        ({"name": "grpo", "settings": {"correction_low": 0.5}}, r"correction_low is 0\.5 .* settings\.correction"),
+        ({"name": "dapo", "settings": {"overlong_buffer": 9}}, r"overlong_buffer is 9 .* settings\.overlong_limit"),
     ],
-    ids=["name", "key", "value"],
+    ids=["name", "key", "value", "kl", "correction", "overlong"],
 )
 def test_algorithms_are_checked_before_a_model_loads(section: dict[str, Any], words: str) -> None:
     """The registry's own sentence, under the section's name."""

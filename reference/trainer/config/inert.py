@@ -53,6 +53,30 @@ RULES: Final = (
 )
 
 
+SETTINGS: Final = {
+    "kl_estimator": "beta",
+    "kl_ratio": "beta",
+    "kl_in_reward": "beta",
+    "correction_level": "correction",
+    "correction_low": "correction",
+    "correction_high": "correction",
+    "overlong_buffer": "overlong_limit",
+    "overlong_weight": "overlong_limit",
+}
+"""Settings of algorithms, and the one without which (0 or none) nothing reads them."""
+
+
+def settings(chosen: Any) -> list[str]:
+    """The same of an algorithm's settings, a dataclass with defaults."""
+    usual = type(chosen)()
+    said: list[str] = []
+    for name, reader in SETTINGS.items():
+        value = getattr(chosen, name, None)
+        if value != getattr(usual, name, None) and not getattr(chosen, reader, True):
+            said.append(f"settings.{name} is {value!r} and nothing reads it; remove it, or set settings.{reader}")
+    return said
+
+
 def sentences(config: Any) -> list[str]:
     """One sentence for each key that differs from its default and is not read under the rest of the configuration."""
     said: list[str] = []

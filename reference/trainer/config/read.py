@@ -170,6 +170,8 @@ def algorithm(config: Config) -> Any:
         _try(made, config)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigurationError(f"[algorithm]: {error}") from None
+    if said := inert.settings(getattr(made, "settings", None)):
+        raise ConfigurationError(f"[algorithm]: {'; '.join(said)}")
     return made
 
 
