@@ -277,3 +277,53 @@ class TestCombination:
         found = combine.column(Function("f", 1.0, lambda s: [None, 2.0], unscored=True), [sample("a"), sample("b")])
         assert np.isnan(found[0])
         assert found[1] == 2
+
+
+HARD = "(a|aa)+(b|bb)+c(?=d)|((a+)+)+z"
+KEYS: list[tuple[str, dict[str, Any], str, Any, list[Sample]]] = [
+    ("accuracy", {}, "weight", 3.0, [sample("42")]),
+    ("format", {"tags": ["a"]}, "tags", ["b"], [sample("<a></a>")]),
+    ("length", {"max_tokens": 10, "margin_tokens": 5}, "max_tokens", 12, [sample("", tokens=9)]),
+    ("length", {"max_tokens": 10, "margin_tokens": 5}, "margin_tokens", 8, [sample("", tokens=9)]),
+    ("diversity", {"words": 2}, "words", 1, [sample("a b"), sample("b a")]),
+    ("regex", {"pattern": "a"}, "pattern", "b", [sample("a")]),
+    ("regex", {"pattern": HARD, "limit_seconds": 0.02}, "limit_seconds", 0.04, [sample("a" * 5000 + "b")]),
+    ("user", {"function": "own.py:one"}, "function", "own.py:two", [sample("a")]),
+    ("user", {"function": "own.py:nan"}, "unscored", True, [sample("a")]),
+]
+
+
+class TestKeys:
+    """Every key of every reward function has an effect."""
+
+    @pytest.mark.parametrize(("name", "given", "key", "value", "samples"), KEYS, ids=[f"{k[0]}.{k[2]}" for k in KEYS])
+    def test_a_key_has_an_effect(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str,
+        given: dict[str, Any],
+        key: str,
+        value: Any,
+        samples: list[Sample],
+    ) -> None:
+        """The same function with this key alone changed scores, or fails, otherwise."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "own.py").write_text(
+            "def one(completions): return [1.0]\ndef two(completions): return [2.0]\ndef nan(completions): return [None]\n"
+        )
+
+        def seen(table: dict[str, Any]) -> str:
+            one = sections.Rewards.model_validate({"functions": [{"name": name, **table}]}).functions
+            try:
+                return str(combine.score(combine.functions(one), samples, len(samples)).total())
+            except RewardError as error:
+                return str(error)
+
+        assert seen(given) != seen({**given, key: value})
+
+    def test_no_key_is_forgotten(self) -> None:
+        """Every key is in the table, `weight`, which all have, once."""
+        kinds = [getattr(sections, k) for k in ("Accuracy", "Format", "Length", "Diversity", "Regex", "User")]
+        own = {(k.__name__.lower(), key) for k in kinds for key in k.model_fields if key not in {"name", "weight"}}
+        assert own | {("accuracy", "weight")} == {(name, key) for name, _, key, _, _ in KEYS}

@@ -66,7 +66,9 @@ def text_of(row: Mapping[str, Any], column: str, index: int, key: str) -> str:
         raise DataError(absent(row, column, index, key))
     text = row[column]
     if not isinstance(text, str):
-        raise DataError(f"row {index}: {column!r} must be text, found {type(text).__name__}")
+        raise DataError(
+            f"row {index}: {column!r} must be text, found {type(text).__name__}; with data.chat it becomes the user's message"
+        )
     return text
 
 
