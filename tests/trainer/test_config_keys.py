@@ -143,7 +143,7 @@ ELSEWHERE = {
     "data.max_prompt_tokens": "test_data.py",
     "data.too_long": "test_data.py",
     "loop.micro_batch_rows": "test_loop.py: the sums of the parts",
-    "loop.nonfinite": "test_loop.py",
+    "loop.nonfinite": "test_loop_updates.py",
     "output.folder": "every test here",
     "output.console": "test_metrics.py",
     "output.tensorboard": "test_metrics.py",
