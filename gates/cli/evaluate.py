@@ -42,4 +42,5 @@ def evaluate(
         typer.echo(json.dumps(found, indent=2))
         return
     for name, value in found.items():
-        typer.echo(f"{name:28} {value:.6g}" if isinstance(value, float) else f"{name:28} {value}")
+        shown = f"{value:.6g}" if isinstance(value, float) else value or "none, the base model"
+        typer.echo(f"{name:28} {shown}")

@@ -48,23 +48,23 @@ def memory(limit_gib: float | None) -> int:
     return int(limit_gib * (1 << 30))
 
 
-def model(name: str | None) -> str | None:
-    """Return a model's folder as an absolute path, or a Hugging Face id as it is."""
+def model(name: str | None, said: str = "--model") -> str | None:
+    """Return a model's folder as an absolute path, or a Hugging Face id as it is; `said` is where the user named it."""
     if name is None:
         return None
     folder = Path(name).expanduser()
     if folder.is_dir():
         for wanted, found in (("config.json", "config.json"), ("*.safetensors", "weights in *.safetensors")):
             if not any(folder.glob(wanted)):
-                raise ConfigurationError(f"--model {name}: the folder has no {found}, so it is no Hugging Face model")
+                raise ConfigurationError(f"{said} {name}: the folder has no {found}, so it is no Hugging Face model")
         return str(folder.resolve())
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise ConfigurationError(f"--model {name}: is neither a folder nor an id like mlx-community/Qwen3-0.6B-4bit")
+        raise ConfigurationError(f"{said} {name}: is neither a folder nor an id like mlx-community/Qwen3-0.6B-4bit")
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     if not (home / "hub" / f"models--{name.replace('/', '--')}").is_dir():
         raise ConfigurationError(
-            f"--model {name}: is not in the Hugging Face cache ({home}); nothing is downloaded during a run, "
-            "so fetch it first or name a folder"
+            f"{said} {name}: is not in the Hugging Face cache ({home}); nothing is downloaded during a run, "
+            f"so fetch it first (hf download {name}) or name a folder"
         )
     return name
 

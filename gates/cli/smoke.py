@@ -50,7 +50,7 @@ def smoke(
 def _known(model: str) -> str:
     from gates.cli import setup
 
-    return str(setup.model(model))
+    return str(setup.model(model, "the model"))
 
 
 def _pairs(option: str, pairs: list[str]) -> dict[str, Any]:

@@ -26,8 +26,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @contextlib.contextmanager
 def told() -> Iterator[None]:
     """Turn what the user can put right into one sentence and exit code 2, as for every other verb."""
+    import os
+
     from gates.model import ConfigurationError
 
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # read once, when the libraries are imported
+        os.environ[name] = "1"
     try:
         from reference.trainer.config.errors import TrainerError
 
@@ -48,7 +52,7 @@ def configured(path: Path, settings: list[str] | None, *, model_here: bool = Tru
     config = read.read(path, settings or ())
     read.algorithm(config)
     if model_here:
-        setup.model(config.model.path)
+        setup.model(config.model.path, "model.path")
     return config
 
 
@@ -69,17 +73,32 @@ def train(
         if dry_run:
             _dry_run(chosen, as_json=as_json)
             return
+        from gates.cli import trouble
         from reference.trainer import engine_guard, loop_run
+        from reference.trainer.checkpoint import folders
         from reference.trainer.config import read
 
+        longest = [chosen.data.max_prompt_tokens]
+
+        def ready(tokens: int) -> None:
+            longest[0] = tokens
+            if warning := trouble.may_not_fit(chosen, tokens):
+                typer.echo(f"gates: {warning}", err=True)
+
         try:
-            summary = loop_run.train(chosen, read.algorithm(chosen), resume=resume)
+            summary = loop_run.train(chosen, read.algorithm(chosen), resume=resume, ready=ready)
         except engine_guard.NonFiniteError as error:
             typer.echo(f"gates: {error}", err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            typer.echo(f"gates: interrupted; go on with: gates train {config} --resume", err=True)
+            done = max(folders.steps(Path(chosen.output.folder) / "checkpoints"), default=0)
+            typer.echo(f"gates: {trouble.interrupted(done, config, settings or ())}", err=True)
             raise typer.Exit(130) from None
+        except (RuntimeError, MemoryError) as error:
+            if not trouble.no_memory(error):
+                raise
+            typer.echo(f"gates: {trouble.out_of_memory(chosen, longest[0], error)}", err=True)
+            raise typer.Exit(1) from None
     _report(summary, as_json=as_json)
 
 
@@ -87,8 +106,10 @@ def _dry_run(config: Config, *, as_json: bool) -> None:
     import json
 
     from gates.cli import memory
+    from reference.trainer import loop_inputs
     from reference.trainer.config import write
 
+    loop_inputs.read(config)
     tables = config.model_dump(mode="json")
     if as_json:
         found = memory.estimated(config, config.data.max_prompt_tokens)

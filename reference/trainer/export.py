@@ -3,24 +3,41 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mlx.utils import tree_unflatten
 from mlx_lm import utils as mlx_lm_utils
 
-from reference.trainer.checkpoint import storage
+from reference.trainer import model as models
+from reference.trainer.checkpoint import layout, storage
+
+MADE_OF: Final = "fused_from.json"
+"""A file in the folder that says which adapters were merged."""
+
+
+def merged_adapters(folder: Path) -> str | None:
+    """The digest of the adapters that a folder of `fused` holds; None if it is none."""
+    try:
+        found = json.loads((folder / MADE_OF).read_bytes())["adapter_digest"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(found)
 
 
 def fused(model: Any, tokenizer: Any, source: str, folder: Path) -> Path:
     """Write the merged model; the model itself keeps its adapters. The folder appears whole or not at all.
 
     A quantised layer is expanded, merged and quantised again with the same settings (mlx_lm's own `fuse`), so its weights move
-    by a rounding.
+    by a rounding. A folder that an earlier end of the run left is replaced, unless it holds these very adapters.
 
     Raises:
-        FileExistsError: the folder is there already.
+        FileExistsError: the folder is there already and no earlier `fused` made it.
     """
-    if folder.exists():
+    digest = models.digest(layout.parameters(model))
+    before = merged_adapters(folder)
+    if before == digest:
+        return folder
+    if before is None and folder.exists():
         raise FileExistsError(f"{folder} exists already; remove it, or choose another output.folder")
     layers = {name: module for name, module in model.named_modules() if hasattr(module, "fuse")}
     outer = {n: m for n, m in layers.items() if not any(n.startswith(f"{other}.") for other in layers)}
@@ -37,8 +54,11 @@ def fused(model: Any, tokenizer: Any, source: str, folder: Path) -> Path:
     tokenizer.save_pretrained(part)
     if (original / "generation_config.json").exists():
         shutil.copy(original / "generation_config.json", part)
+    storage.write(part / MADE_OF, json.dumps({"adapter_digest": digest, "base": source}, indent=2).encode() + b"\n")
     for path in part.iterdir():
         storage.sync(path)
+    if before is not None:
+        shutil.rmtree(folder)
     part.rename(folder)
     storage.sync(folder.parent)
     return folder

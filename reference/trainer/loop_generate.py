@@ -61,6 +61,7 @@ def run(config: Config, texts: Sequence[str], adapter: Path | None, *, base: boo
             system=data.system_prompt,
             max_tokens=data.max_prompt_tokens,
             too_long="error",
+            options=data.chat_options,
         )
         asked = request(every, range(len(every)), config.rollout, eos_ids(loaded.tokenizer), 0)
         result = rollouts.run(loaded.model, asked, config.rollout.path)

@@ -1,14 +1,14 @@
 """A whole run: load, roll out and learn step by step, write what happened, and be able to go on after any kill."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import mlx.core as mx
 
-from reference.trainer import audit, engine_rollout, evaluate, export, loop_optimizer, lora
+from reference.trainer import audit, engine_rollout, evaluate, export, loop_inputs, loop_optimizer, lora
 from reference.trainer import model as models
 from reference.trainer.algorithms import protocol
 from reference.trainer.checkpoint import folders, layout, state, storage
@@ -54,10 +54,9 @@ def load(config: Config) -> models.Loaded:
         raise ConfigurationError(f"[model]: {error}") from None
 
 
-def load_prompts(config: Config, tokenizer: Any) -> order.Split:
-    """The training and validation prompts of a configuration."""
+def load_prompts(config: Config, tokenizer: Any, found: Sequence[rows.Row]) -> order.Split:
+    """The training and validation prompts of a configuration's rows."""
     data = config.data
-    found = rows.read(data.kind, data.path, split=data.split, style=data.style, seed=data.sums_seed, count=data.count)
     every = prompts.make(
         found,
         tokenizer,
@@ -67,6 +66,7 @@ def load_prompts(config: Config, tokenizer: Any) -> order.Split:
         system=data.system_prompt,
         max_tokens=data.max_prompt_tokens,
         too_long=data.too_long,
+        options=data.chat_options,
     )
     return order.split(every, data.validation_rows, data.seed)
 
@@ -84,13 +84,16 @@ def attach(model: Any, config: Config) -> None:
         layout.load(Path(config.model.adapter_path), model)
 
 
-def sources(config: Config, tokenizer: Any) -> tuple[Source, Source | None, list[str]]:
-    """Where training and validation completions come from, and the names of the reward functions."""
-    split = load_prompts(config, tokenizer)
-    try:
-        functions = combine.functions(config.rewards.functions)
-    except ValueError as error:
-        raise ConfigurationError(f"[rewards]: {error}") from None
+def sources(
+    config: Config, tokenizer: Any, inputs: loop_inputs.Inputs | None = None
+) -> tuple[Source, Source | None, list[str]]:
+    """Where training and validation completions come from, and the names of the reward functions.
+
+    `inputs` are what `loop_inputs.read` says of the configuration, if it was asked before the model was loaded.
+    """
+    inputs = inputs or loop_inputs.read(config)
+    functions = inputs.functions
+    split = load_prompts(config, tokenizer, inputs.rows)
 
     def score(samples: Sequence[Any], group_size: int) -> protocol.Rewards:
         return combine.score(functions, samples, group_size)
@@ -114,19 +117,20 @@ class Run:
         self.config = config
         self.folder = Path(config.output.folder)
         self.settings = config.model_dump(mode="json")
-        if not resume and (self.folder / "metrics.jsonl").exists():
-            raise ConfigurationError(
-                f"{self.folder} holds a run already; give --resume to go on with it, or choose another output.folder"
-            )
+        inputs = loop_inputs.read(config)
+        _require_folder(self.folder, resume=resume)
         mx.reset_peak_memory()  # of this process: an earlier run's is not this one's
         loaded = load(config)
         self.model, self.tokenizer, self.path = loaded.model, loaded.tokenizer, loaded.path
         attach(self.model, config)
-        self.source, self.validation, self.names = sources(config, self.tokenizer)
+        self.source, self.validation, self.names = sources(config, self.tokenizer, inputs)
         self.optimizer = loop_optimizer.make(config.optimizer)
         self.clock = Clock()
         self.engine = Engine(self.model, algorithm, self.optimizer, self.source, config, self.folder, self.clock)
-        self.facts = audit.used(self.model, self.path, self.settings)
+        self.data_digest = inputs.digest()
+        data = {"rows": len(inputs.rows), "digest": self.data_digest}
+        rewards = [] if config.data.offline else loop_inputs.functions_used(config, inputs.functions)
+        self.facts = {**audit.used(self.model, self.path, self.settings), "data": data, "rewards": rewards}
         self.position, self.complaints = self._restore()
         self.resumed = [self.position.step] if resume else []
         self.last: dict[str, Any] = {}
@@ -139,7 +143,9 @@ class Run:
         path, saved, complaints = folders.newest(self.folder / "checkpoints")
         position = state.Position()
         if path is not None:
-            position = state.load(path, saved, model=self.model, optimizer=self.optimizer, config=self.settings)
+            position = state.load(
+                path, saved, model=self.model, optimizer=self.optimizer, config=self.settings, data=self.data_digest
+            )
         for name in FILES:
             lines.cut(self.folder / f"{name}.jsonl", saved.get("lengths", {}).get(name, 0))
         return position, complaints
@@ -220,6 +226,7 @@ class Run:
             model=self.model,
             optimizer=self.optimizer,
             config=self.settings,
+            data=self.data_digest,
             lengths={name: file.length() for name, file in self.files.items()},
             metrics=self.last,
         )
@@ -236,7 +243,7 @@ class Run:
             head_calls=self.engine.head_calls,
             resumed=self.resumed,
         )
-        if self.config.output.fused and not (self.folder / "fused").exists():
+        if self.config.output.fused:
             export.fused(self.model, self.tokenizer, self.path, self.folder / "fused")
 
     def close(self) -> None:
@@ -244,6 +251,22 @@ class Run:
         for file in self.files.values():
             file.close()
         lora.detach(self.model)
+
+
+def _require_folder(folder: Path, *, resume: bool) -> None:
+    """Make the folder of a run; one that holds a run is gone on with only if that is asked for.
+
+    A run that ended before its first step is none: its files have no line.
+    """
+    metrics = folder / "metrics.jsonl"
+    if not resume and (folders.steps(folder / "checkpoints") or (metrics.exists() and metrics.stat().st_size)):
+        raise ConfigurationError(
+            f"{folder} holds a run already; give --resume to go on with it, or choose another output.folder"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"output.folder {folder} cannot be made ({error.strerror})") from None
 
 
 def _due(step: int, every: int) -> bool:
@@ -256,16 +279,23 @@ def train(
     *,
     resume: bool = False,
     callbacks: Sequence[telling.Callback] | None = None,
+    ready: Callable[[int], None] | None = None,
 ) -> Summary:
     """Train as configured; `resume` goes on from the newest whole checkpoint in output.folder, or starts if there is none.
+
+    `callbacks` are told besides those that the section [output] asks for; `ready` is called before the first step with the
+    tokens of the longest prompt.
 
     Raises:
         ConfigurationError: the folder holds a run and `resume` is not asked for, or a sink's library is missing.
         DataError, RewardError, CheckpointError, NonFiniteError: as their messages say.
     """
-    chosen = list(telling.chosen(config.output, config.model_dump(mode="json")) if callbacks is None else callbacks)
+    chosen = [*telling.chosen(config.output, config.model_dump(mode="json")), *(callbacks or ())]
     run = Run(config, algorithm, resume=resume)
     try:
+        if ready is not None:
+            sources = (run.source, run.validation)
+            ready(max(len(prompt.ids) for source in sources if source is not None for prompt in source.prompts))
         return run.train(chosen)
     finally:
         run.close()

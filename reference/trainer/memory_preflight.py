@@ -66,8 +66,8 @@ def shape(config: Config) -> memory.Shape:
 
 def _folder(path: str) -> Path | None:
     """The folder of a model on this machine; None for a known one that is not here."""
-    if Path(path).is_dir():
-        return Path(path)
+    if Path(path).expanduser().is_dir():
+        return Path(path).expanduser()
     hub = importlib.import_module("huggingface_hub")  # a second to import, needed for ids only
     found = hub.try_to_load_from_cache(path, "config.json") if path.count("/") == 1 else None
     if isinstance(found, str):

@@ -13,6 +13,7 @@ import mlx_lm
 import numpy as np
 from mlx import nn
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
+from mlx_lm import utils as mlx_lm_utils
 from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
 
 from reference import tiny
@@ -56,7 +57,23 @@ def _path(spec: Mapping[str, Any]) -> str:
         return str(_warmed(spec) if "warmup" in spec else tiny.build(spec))
     if len(spec) > 1:
         raise ValueError(f"a model spec with 'path' has no other keys, found {sorted(spec)}")
-    return str(spec["path"])
+    return _here(str(spec["path"]))
+
+
+def _here(path: str) -> str:
+    """The folder of a model: the path itself, or where the Hugging Face cache has an id; the network is not asked.
+
+    mlx_lm.load would ask it for a newer revision of an id, and fetch that in the middle of a run.
+    """
+    if Path(path).expanduser().is_dir():
+        return str(Path(path).expanduser())
+    try:
+        return str(mlx_lm_utils.hf_repo_to_path(path))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{path!r} is neither a folder nor whole in the Hugging Face cache; nothing is downloaded during a run, fetch it "
+            f"first with: hf download {path}"
+        ) from error
 
 
 def _warmed(spec: Mapping[str, Any]) -> Path:

@@ -263,6 +263,12 @@ class TestByHand:
             assert float(parts.policy) == pytest.approx(want)
             assert float(parts.kl) == pytest.approx(0.5)
 
+    @pytest.mark.parametrize(("correction", "want"), [("tis", [0.5, 0.5, 2.0, 2.0]), ("mis", [0.0, 0.5, 2.0, 0.0])])
+    def test_bounds_of_a_correction_belong_to_it(self, correction: str, want: list[float]) -> None:
+        """Weights of 0.25, 0.5, 2 and 4 with bounds 0.5 and 2: both bounds stay as they are."""
+        raw = mx.array([0.25, 0.5, 2.0, 4.0])
+        assert corrections.corrected(raw, correction, 0.5, 2.0).tolist() == want
+
     def test_sequence_corrections_weigh_rows(self) -> None:
         """Two tokens of ln 2 each make a weight of 4, below the cap of 5."""
         two = math.log(2)

@@ -1,5 +1,6 @@
 """Checkpoints: whole or not at all, bit-exact resume, kills at any moment, mlx_lm's layout, fused export."""
 
+import hashlib
 import json
 import os
 import random
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import mlx_lm
@@ -17,7 +19,7 @@ import runs
 
 from reference.trainer import export, loop_run, lora
 from reference.trainer import model as models
-from reference.trainer.checkpoint import folders, layout
+from reference.trainer.checkpoint import folders, layout, state
 from reference.trainer.config import write
 from reference.trainer.metrics import lines
 
@@ -69,9 +71,9 @@ def test_resuming_with_everything_else_restored_matters(tmp_path: Path, whole: d
     mx.save_safetensors(
         str(path / "optimizer.safetensors"), {k: mx.zeros_like(v) if "model" in k else v for k, v in saved.items()}
     )
-    state = json.loads((path / "state.json").read_text())
-    state["files"]["optimizer.safetensors"] = folders._digest(path / "optimizer.safetensors")
-    (path / "state.json").write_text(json.dumps(state))
+    saved_state = json.loads((path / "state.json").read_text())
+    saved_state["files"]["optimizer.safetensors"] = folders._digest(path / "optimizer.safetensors")
+    (path / "state.json").write_text(json.dumps(saved_state))
     runs.train(config, resume=True)
     assert runs.digests(tmp_path / "run") != whole
 
@@ -92,6 +94,23 @@ def test_another_configuration_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(layout.CheckpointError, match=r"optimizer\.learning_rate was 0\.005 and is 0\.001"):
         runs.train(other, resume=True)
+
+
+def test_a_key_that_came_later_has_its_default(tmp_path: Path, whole: dict[str, str]) -> None:
+    """A checkpoint of a trainer without some key is gone on with, unless the key is set to something else now."""
+    config = runs.config(tmp_path / "run")
+    with pytest.raises(StopError):
+        runs.train(config, told=[StopAfter(5)])
+    for path in (tmp_path / "run" / "checkpoints").glob("step-*/state.json"):
+        content = json.loads(path.read_text())
+        del content["config"]["rollout"]["min_p"]
+        content["config_digest"] = state.config_digest(content["config"])
+        path.write_text(json.dumps(content))
+    other = runs.config(tmp_path / "run", rollout={**config.rollout.model_dump(), "min_p": 0.5})
+    with pytest.raises(layout.CheckpointError, match=r"rollout\.min_p was 0\.0 and is 0\.5"):
+        runs.train(other, resume=True)
+    runs.train(config, resume=True)
+    assert runs.digests(tmp_path / "run") == whole
 
 
 @pytest.mark.parametrize("name", ["adapters.safetensors", "optimizer.safetensors", "state.json"])
@@ -175,8 +194,70 @@ def test_mlx_lm_reads_adapters_and_fused_model(tmp_path: Path, bits: int) -> Non
         assert np.abs(merged - trained).max() < 1e-4 < np.abs(plain - trained).max()
     else:
         assert np.abs(merged - trained).mean() < np.abs(plain - trained).mean()
+    (tmp_path / "another").mkdir()
     with pytest.raises(FileExistsError, match="exists already"):
-        export.fused(base.model, base.tokenizer, base.path, tmp_path / "run" / "fused")
+        export.fused(base.model, base.tokenizer, base.path, tmp_path / "another")
+
+
+@pytest.mark.parametrize(
+    ("family", "spec"),
+    [
+        ("qwen3_moe", {}),
+        ("gemma3_text", {"embeddings": True}),
+        ("qwen3_next", {}),
+        ("qwen3_5", {"kind": "dora", "targets": ["q_proj"]}),
+    ],
+    ids=["experts", "embeddings", "hybrid-experts", "dora"],
+)
+def test_every_kind_of_adapter_is_merged(tmp_path: Path, family: str, spec: dict[str, Any]) -> None:
+    """The fused folder gives the logits of base and adapters, which are far from the base's, to a rounding."""
+    loaded = models.load({"family": family})
+    plain = _logits(loaded.model)
+    with lora.attached(loaded.model, {"b_std": 0.3, **spec}):
+        lora.freeze(loaded.model)
+        trained = _logits(loaded.model)
+        folder = export.fused(loaded.model, loaded.tokenizer, loaded.path, tmp_path / "fused")
+        assert np.array_equal(trained, _logits(loaded.model))
+    assert np.abs(_logits(mlx_lm.load(str(folder))[0]) - trained).max() < 1e-3
+    assert np.abs(plain - trained).max() > 0.1
+
+
+def test_a_lengthened_run_is_merged_again(tmp_path: Path) -> None:
+    """The fused folder of an earlier end is replaced by that of the later one, and is left alone where nothing was trained."""
+    output = {"fused": True}
+    runs.train(runs.config(tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0}, output=output))
+    fused = tmp_path / "run" / "fused"
+    first = fused.stat().st_ino, _logits(mlx_lm.load(str(fused))[0])
+    longer = runs.config(tmp_path / "run", loop={"steps": 4, "evaluate_every_steps": 0}, output=output)
+    summary = runs.train(longer, resume=True)
+    assert export.merged_adapters(fused) == summary.adapter_digest
+    second = fused.stat().st_ino, _logits(mlx_lm.load(str(fused))[0])
+    assert np.abs(second[1] - first[1]).max() > 1e-4
+    runs.train(longer, resume=True)
+    assert fused.stat().st_ino == second[0]
+    assert not list((tmp_path / "run").glob("*.part"))
+
+
+def test_other_data_under_the_same_name_is_refused(tmp_path: Path) -> None:
+    """A run is not gone on with on rows that have changed since: its data order would mean other prompts."""
+    file = tmp_path / "rows.jsonl"
+    rows = [json.dumps({"prompt": f"{n}+1=", "answer": n + 1}) for n in range(6)]
+    file.write_text("\n".join(rows))
+    data = {"kind": "jsonl", "path": str(file), "count": None, "validation_rows": 0}
+    tables = {"data": data, "loop": {"steps": 4, "evaluate_every_steps": 0}}
+    with pytest.raises(StopError):
+        runs.train(runs.config(tmp_path / "run", **tables), told=[StopAfter(3)])
+    file.write_text("\n".join([*rows, json.dumps({"prompt": "9+1=", "answer": 10})]))
+    with pytest.raises(layout.CheckpointError, match=r"other rows of data than .*rows\.jsonl"):
+        runs.train(runs.config(tmp_path / "run", **tables), resume=True)
+    file.write_text("\n".join(rows) + "\n")
+    summary = runs.train(runs.config(tmp_path / "run", **tables), resume=True)
+    used = json.loads((tmp_path / "run" / "used.json").read_text())
+    assert summary.steps == 4
+    assert used["data"]["rows"] == 6
+    assert [one["name"] for one in used["rewards"]] == ["low"]
+    digest = hashlib.sha256((tmp_path / "reward.py").read_bytes()).hexdigest()
+    assert used["rewards"][0]["file_digest"] == digest
 
 
 def test_adapters_of_another_shape_are_refused(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """The trainer's commands as their users type them."""
 
 import json
+import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +11,11 @@ from typing import Any
 
 import pytest
 import runs
+import typer
 
+from gates.cli import train as train_verb
+from reference import tiny
+from reference.trainer import loop_run
 from reference.trainer.config import write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +54,11 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     options = ["--prompt", "1+2=", "--prompt", "3+4=", "--samples", "2", "--max-tokens", "3", "--json"]
     first, second = (json.loads(gates("generate", file, *options, cwd=tmp_path).stdout) for _ in range(2))
     assert first == second
+    bare = json.loads(gates("generate", file, *options, "--base", cwd=tmp_path).stdout)
+    assert [one["logprob"] for one in bare] != [one["logprob"] for one in first]
+    newest = str(tmp_path / "run" / "checkpoints" / "step-00000002")
+    named = json.loads(gates("generate", file, *options, "--adapter", newest, cwd=tmp_path).stdout)
+    assert named == first
     assert [(one["prompt"], one["sample"]) for one in first] == [("1+2=", 0), ("1+2=", 1), ("3+4=", 0), ("3+4=", 1)]
     assert all(1 <= len(one["tokens"]) <= 3 for one in first)
 
@@ -102,12 +114,118 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: list[str], words: 
     assert "Traceback" not in done.stderr
 
 
+def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
+    """Ctrl-C while the third step is scored: where the run stands, and a command that works as it is, overrides included."""
+    file = _file(tmp_path, loop={"steps": 4, "evaluate_every_steps": 0})
+    reward = tmp_path / "reward.py"
+    reward.write_text(
+        "import pathlib\ncalls = pathlib.Path(__file__).with_name('calls')\n"
+        "def low(completions):\n"
+        "    calls.write_text(calls.read_text() + '.' if calls.exists() else '.')\n"
+        "    if len(calls.read_text()) == 4: raise KeyboardInterrupt\n"
+        "    return [len(c) % 3 for c in completions]\n"
+    )
+    done = gates("train", str(file), "--set", "optimizer.learning_rate=2e-3", cwd=tmp_path)
+    assert done.returncode == 130, done.stderr
+    assert "interrupted; the newest checkpoint is of step 2; go on with: gates train" in done.stderr
+    command = shlex.split(done.stderr.partition("go on with: gates ")[2])
+    assert command == ["train", str(file), "--set", "optimizer.learning_rate=2e-3", "--resume"]
+    resumed = gates(*command, cwd=tmp_path)
+    assert resumed.stdout.startswith("4 steps"), resumed.stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("[malloc] Unable to allocate 99 bytes."), MemoryError()],
+    ids=["mlx", "python"],
+)
+def test_no_memory_is_told_with_the_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    """What ran out, the preflight, and what to change in which order; exit code 1."""
+
+    def train(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(loop_run, "train", train)
+    with pytest.raises(typer.Exit) as left:
+        train_verb.train(_file(tmp_path))
+    assert left.value.exit_code == 1
+    said = capsys.readouterr().err
+    assert "out of memory" in said
+    assert "peak" in said
+    assert said.index("checkpoint_layers") < said.index("samples_per_prompt") < said.index("rollout.max_tokens")
+
+
+def test_another_runtime_error_is_not_taken_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake of ours keeps its traceback."""
+
+    def train(*_: Any, **__: Any) -> None:
+        raise RuntimeError("shapes")
+
+    monkeypatch.setattr(loop_run, "train", train)
+    with pytest.raises(RuntimeError, match="shapes"):
+        train_verb.train(_file(tmp_path))
+
+
+GUARDED = """
+import runpy, socket, sys
+def refuse(*asked, **_):
+    print("ASKED THE NETWORK", asked[:2], file=sys.stderr)
+    raise socket.gaierror("no network here")
+socket.getaddrinfo = socket.socket.connect = refuse
+sys.argv = ["gates", *sys.argv[1:]]
+runpy.run_module("gates", run_name="__main__")
+"""
+
+
+def test_a_model_by_its_id_needs_no_network(tmp_path: Path) -> None:
+    """A model in the Hugging Face cache is trained without a question to the hub; half of one is told with the command."""
+    snapshot = tmp_path / "hf" / "hub" / "models--nobody--tiny" / "snapshots" / ("0" * 40)
+    shutil.copytree(tiny.build({"hidden": 32}), snapshot)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)
+    file = _file(tmp_path, model={"tiny": {}, "path": "nobody/tiny"}, loop={"steps": 1, "evaluate_every_steps": 0})
+    environment = {name: value for name, value in os.environ.items() if "OFFLINE" not in name}
+    environment["HF_HOME"] = str(tmp_path / "hf")
+    command = [sys.executable, "-c", GUARDED, "train", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "ASKED" not in done.stderr
+    used = json.loads((tmp_path / "run" / "used.json").read_text())
+    assert used["model"]["path"] == str(snapshot)
+    missing = [*command, "--set", "model.path=nobody/else"]
+    done = subprocess.run(missing, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=280, check=False)
+    assert done.returncode == 2
+    assert "model.path nobody/else: is not in the Hugging Face cache" in done.stderr
+    assert "hf download nobody/else" in done.stderr
+
+
 @pytest.mark.parametrize("verb", ["train", "generate", "evaluate", "memory"])
 def test_help_has_examples(tmp_path: Path, verb: str) -> None:
     """Each verb shows how it is used."""
     done = gates(verb, "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert f"gates {verb}" in done.stdout.split("Examples")[1]
+
+
+def test_ones_own_data_and_reward(tmp_path: Path) -> None:
+    """examples/own-data.toml with a tiny model in place of Qwen3: both rewards are in the metrics, the columns reached them."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    options = ["--set", "model={tiny = {hidden = 32}}", "--set", "data.chat_options={}", "--set", "loop.steps=1"]
+    more = ["--set", "loop.evaluate_every_steps=1", "--set", "rollout.max_tokens=6", "--json"]
+    dry = gates("train", "examples/own-data.toml", *options, "--dry-run", cwd=tmp_path)
+    assert dry.returncode == 0, dry.stderr
+    done = gates("train", "examples/own-data.toml", *options, *more, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "runs" / "own-data"
+    (line,) = runs.lines(folder)
+    assert {"reward_accuracy_mean", "reward_names_the_unit_mean"} <= set(line)
+    assert runs.lines(folder, "evaluations")[0]["prompts"] == 2
+    (tmp_path / "examples" / "own_data.jsonl").unlink()
+    gone = gates("train", "examples/own-data.toml", *options, "--dry-run", cwd=tmp_path)
+    assert gone.returncode == 2
+    assert "own_data.jsonl: cannot be read" in gone.stderr
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
         ({"data": {"kind": "json"}}, "data of kind 'json' needs a path"),
         ({"data": {"path": "x"}}, "data of kind 'sums' has no path"),
         ({"data": {"system_prompt": "x"}}, "system_prompt needs chat = true"),
+        ({"data": {"chat_options": {"enable_thinking": False}}}, "chat_options needs chat = true"),
         ({"model": {"path": "a/b", "tiny": {"hidden": 8}}}, "both name a model"),
         ({"model": {"path": "a/b", "warmup": {}}}, "'warmup' makes a tiny model; remove it, or 'path'"),
         ({"model": {"warmup": {"step": 3}}}, "section [model.warmup] has no 'step', did you mean 'steps'"),
@@ -47,6 +48,22 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
         ({"algorithm": {"old_logprobs": "stored"}, "rollout": {"temperature": 0.0}}, "needs rollout.temperature > 0"),
         ({"algorithm": {"old_logprobs": "stored"}, "rollout": {"kv_bits": 8}}, "remove rollout.kv_bits"),
         ({"rollout": {"kv_bits": 8, "path": "batched"}}, "one of auto, cached, prefix, found 'batched'"),
+        (
+            {"optimizer": {"weight_decay": 0.1}},
+            "optimizer.weight_decay is 0.1 and nothing reads it; remove it, or set optimizer.name = 'adamw'",
+        ),
+        ({"optimizer": {"momentum": 0.9}}, "set optimizer.name = 'sgd' or 'muon'"),
+        ({"optimizer": {"name": "sgd", "betas": [0.5, 0.9]}}, "optimizer.betas is (0.5, 0.9) and nothing reads it"),
+        ({"optimizer": {"name": "muon", "epsilon": 1e-3}}, "optimizer.epsilon is 0.001 and nothing reads it"),
+        ({"optimizer": {"final_share": 0.1}}, "set optimizer.schedule = 'linear' or 'cosine'"),
+        ({"data": {"kind": "jsonl", "path": "x", "style": "worded"}}, "set data.kind = 'sums'"),
+        ({"data": {"kind": "jsonl", "path": "x", "sums_seed": 1}}, "data.sums_seed is 1 and nothing reads it"),
+        ({"data": {"split": "test"}}, "set data.kind = 'datasets'"),
+        ({"data": {"shuffle": False, "seed": 1}}, "set data.shuffle = true, or data.validation_rows"),
+        ({"rollout": {"xtc_threshold": 0.2}}, "set rollout.xtc_probability > 0"),
+        ({"algorithm": {"sampling_logprobs": "behaviour"}}, "set algorithm.settings.correction"),
+        ({"output": {"completions_every_steps": 0, "completions_rows": 9}}, "set output.completions_every_steps >= 1"),
+        ({"output": {"wandb_project": "mine"}}, "set output.wandb = true"),
     ],
     ids=lambda value: str(value)[:50] if isinstance(value, dict) else "",
 )
@@ -55,6 +72,14 @@ def test_a_mistake_is_a_sentence(raw: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         read.validate(raw)
     assert words in str(error.value)
+
+
+def test_a_key_is_inert_only_beside_others() -> None:
+    """With what reads them all of these are right; a default that is written out, as --dry-run does, is no mistake."""
+    read.validate({"optimizer": {"name": "adamw", "weight_decay": 0.1, "momentum": 0.0}})
+    read.validate({"optimizer": {"schedule": "linear", "final_share": 0.1}, "data": {"shuffle": False, "seed": 0}})
+    dapo = {"name": "dapo", "settings": {"dynamic_sampling": "accuracy"}, "max_resamples": 2}
+    assert read.algorithm(read.validate({"algorithm": dapo})).name == "dapo"
 
 
 def test_all_mistakes_are_told_at_once() -> None:
@@ -124,8 +149,9 @@ def test_files_that_are_no_configuration(tmp_path: Path, content: bytes | None, 
             },
             "dynamic_sampling is 'accuracy'",
         ),
+        ({"algorithm": {"name": "grpo", "max_resamples": 2}}, "'grpo' keeps every group"),
     ],
-    ids=["pairs", "others", "accuracy"],
+    ids=["pairs", "others", "accuracy", "resamples"],
 )
 def test_algorithms_are_tried_on_the_shape_of_the_rewards(raw: dict[str, Any], words: str) -> None:
     """A group size or a reward function that the algorithm cannot do with is told before a model loads."""
@@ -139,8 +165,11 @@ def test_algorithms_are_tried_on_the_shape_of_the_rewards(raw: dict[str, Any], w
         ({"name": "grop"}, "did you mean 'grpo'"),
         ({"name": "grpo", "settings": {"epsilon": 0.1}}, "grpo.epsilon is unknown"),
         ({"name": "grpo", "settings": {"beta": -1.0}}, "grpo.beta"),
+        ({"name": "grpo", "settings": {"kl_estimator": "k1"}}, r"kl_estimator is 'k1' and .* set settings\.beta"),
+        ({"name": "grpo", "settings": {"correction_low": 0.5}}, r"correction_low is 0\.5 .* settings\.correction"),
+        ({"name": "dapo", "settings": {"overlong_buffer": 9}}, r"overlong_buffer is 9 .* settings\.overlong_limit"),
     ],
-    ids=["name", "key", "value"],
+    ids=["name", "key", "value", "kl", "correction", "overlong"],
 )
 def test_algorithms_are_checked_before_a_model_loads(section: dict[str, Any], words: str) -> None:
     """The registry's own sentence, under the section's name."""
@@ -159,5 +188,5 @@ def test_examples_are_valid_and_survive_writing(path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    """The three that the README names."""
-    assert [path.stem for path in EXAMPLES] == ["qwen3-0.6b-4bit", "qwen3.5-9b-checkpointed", "tiny"]
+    """Those that the README names."""
+    assert [path.stem for path in EXAMPLES] == ["own-data", "qwen3-0.6b-4bit", "qwen3.5-9b-checkpointed", "tiny"]

@@ -91,6 +91,19 @@ class TestRows:
         with pytest.raises(DataError, match="no split 'tset'; it has train"):
             rows.read("datasets", str(tmp_path / "d"), split="tset")
 
+    def test_a_folder_of_files_is_a_data_set_with_splits(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What `datasets` makes a data set of, by its own rules, is read by split, and an unknown one is named."""
+        pytest.importorskip("datasets")
+        monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+        folder = tmp_path / "mine"
+        folder.mkdir()
+        for split, row in (("train", ROWS[0]), ("test", ROWS[1])):
+            (folder / f"{split}.jsonl").write_text(json.dumps({"prompt": row["prompt"], "answer": str(row["answer"])}))
+        for split, row in (("train", ROWS[0]), ("test", ROWS[1])):
+            assert [found["prompt"] for found in rows.read("datasets", str(folder), split=split)] == [row["prompt"]]
+        with pytest.raises(DataError, match="tset"):
+            rows.read("datasets", str(folder), split="tset")
+
     def test_sums_need_no_file(self) -> None:
         """256 by default; the seed chooses which."""
         assert len(rows.read("sums", None)) == 256
@@ -122,6 +135,23 @@ class TestPrompts:
         assert tokenizer.decode(system.tolist()).startswith(
             "<|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\nHi"
         )
+
+    def test_the_template_gets_its_options(self) -> None:
+        """Qwen3's way to switch thinking off, by a template of one line; an option that it does not know is refused."""
+
+        class Fast:
+            chat_template = "{% if enable_thinking %}..."
+
+            def apply_chat_template(self, messages: Any, *, enable_thinking: bool = True, **_: Any) -> list[int]:
+                return [len(messages), int(enable_thinking)]
+
+        row = [{"prompt": "Hi"}]
+        given = {**FOLDED, "chat": True}
+        (thinking,) = prompts.make(row, Fast(), **given)
+        (fast,) = prompts.make(row, Fast(), **given, options={"enable_thinking": False})
+        assert (thinking.ids.tolist(), fast.ids.tolist()) == ([1, 1], [1, 0])
+        with pytest.raises(DataError, match="knows no 'enable_thinkin_'"):
+            prompts.make(row, Fast(), **given, options={"enable_thinkin_": False})
 
     @pytest.mark.parametrize(
         ("row", "words"),

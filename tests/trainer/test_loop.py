@@ -2,6 +2,7 @@
 
 import ast
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -15,13 +16,13 @@ from mlx import nn
 from mlx.utils import tree_flatten
 from plain_grpo import PlainGrpo
 
-from reference.trainer import engine_guard, engine_parts, logprobs, loop, loop_optimizer, loop_run, lora
+from reference.trainer import engine_parts, logprobs, loop_run, lora
 from reference.trainer import model as models
 from reference.trainer.algorithms import protocol
 from reference.trainer.algorithms.registry import ALGORITHMS
 from reference.trainer.checkpoint import layout
-from reference.trainer.config import sections
-from reference.trainer.config.errors import ConfigurationError
+from reference.trainer.config import read
+from reference.trainer.config.errors import ConfigurationError, TrainerError
 from reference.trainer.metrics.callbacks import Callback
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,6 +105,39 @@ def test_a_run_says_what_it_does(tmp_path: Path) -> None:
     assert len(used["adapter"]["targets"]) == 14
 
 
+def test_callbacks_are_told_besides_the_configured_sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One's own callback takes nothing away from [output]."""
+    sink = Watching()
+    monkeypatch.setattr(loop_run.telling, "chosen", lambda *_: [sink])
+    own = Watching()
+    runs.train(runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0}), told=[own])
+    assert sink.told == own.told != []
+
+
+def test_a_run_that_ended_before_its_first_step_is_no_run(tmp_path: Path) -> None:
+    """A reward function that raised is put right and the same command works; nothing is lost, for nothing was made."""
+    config = runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0})
+    reward = tmp_path / "reward.py"
+    right = reward.read_text()
+    reward.write_text("def low(completions):\n    raise OSError('slip')\n")
+    with pytest.raises(TrainerError, match="reward 'low' raised OSError: slip"):
+        runs.train(config)
+    reward.write_text(right)
+    assert runs.train(config).steps == 1
+
+
+def test_completions_are_shown_with_their_own_rewards(tmp_path: Path) -> None:
+    """Each line of the table is scored again here by the run's own function."""
+    runs.train(runs.config(tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0}))
+    low = runpy.run_path(str(tmp_path / "reward.py"))["low"]
+    (table,) = runs.lines(tmp_path / "run", "completions")
+    assert table["step"] == 2
+    assert len(table["rows"]) == 4
+    again = low(prompts=None, completions=[row["completion"] for row in table["rows"]])
+    assert [row["reward"] for row in table["rows"]] == pytest.approx(again)
+    assert len(set(again)) > 1
+
+
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     """A finished run is not written over by accident."""
     config = runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0})
@@ -178,6 +212,36 @@ def test_parts_add_up(tmp_path: Path, name: str) -> None:
             assert np.abs(found[rows][1][key] - value).max() <= 64 * 2**-23 * max(1.0, float(np.abs(value).max())), key
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_entropy_mask_does_not_depend_on_the_parts(tmp_path: Path, rows: int) -> None:
+    """The quantile is that of the whole step: parts of 1 and 3 rows train on the tokens of the unsplit step; half the share trains others."""
+    found = {}
+    for name, share, size in (("whole", 0.4, 0), ("parts", 0.4, rows), ("other", 0.2, 0)):
+        config = runs.config(
+            tmp_path / name,
+            algorithm={"name": "dapo", "settings": {"entropy_share": share, "entropy_bonus": 0.01}},
+            optimizer={"name": "sgd", "learning_rate": 1.0, "max_gradient_norm": 1e9},
+            loop={"steps": 1, "micro_batch_rows": size, "evaluate_every_steps": 0},
+        )
+        runs.train(config)
+        values = layout.arrays(tmp_path / name / "checkpoints/step-00000001/adapters.safetensors")
+        found[name] = np.concatenate([np.array(values[key]).ravel() for key in sorted(values)])
+    close = 64 * 2**-23 * max(1.0, float(np.abs(found["whole"]).max()))
+    assert np.abs(found["parts"] - found["whole"]).max() <= close
+    assert np.abs(found["other"] - found["whole"]).max() > 10 * close
+
+
+def test_the_tokens_of_trls_window_are_shared_out(tmp_path: Path) -> None:
+    """Four prompts in two optimizer steps: each divides by half of the batch's tokens, whatever its own rows hold."""
+    config = runs.config(tmp_path / "run", loop={"prompts_per_step": 4})
+    run = loop_run.Run(config, PlainGrpo(), resume=False)
+    generation = run.engine.generate(run._places, 0)
+    steps = engine_parts.cut(generation, 2, 3, 6)
+    run.close()
+    assert [step.whole.window_tokens for step in steps] == [generation.lengths.sum() / 2] * 2
+    assert steps[0].whole.tokens == generation.lengths[:8].sum()
+
+
 def test_off_policy_updates_move_the_ratio(tmp_path: Path) -> None:
     """With one update the ratio is 1 by definition; in the second pass over the same rollout it is not."""
     means = {}
@@ -191,10 +255,22 @@ def test_off_policy_updates_move_the_ratio(tmp_path: Path) -> None:
     assert means[2] > 1e-4
 
 
-def test_stored_log_probs_are_the_samplers(tmp_path: Path) -> None:
-    """With old_logprobs = 'stored' the ratio is against the sampler's own numbers: near 1, and not exactly."""
+@pytest.mark.parametrize(
+    ("rollout", "algorithm"),
+    [
+        pytest.param({}, {}, id="plain"),
+        pytest.param({"top_k": 3}, {}, id="filtered"),
+        pytest.param({"temperature": 0.6, "top_p": 0.8}, {}, id="tempered"),
+        pytest.param({"temperature": 0.6}, {"scoring_temperature": 1.0}, id="scored-at-1"),
+    ],
+)
+def test_stored_log_probs_are_the_samplers(tmp_path: Path, rollout: dict[str, Any], algorithm: dict[str, Any]) -> None:
+    """With old_logprobs = 'stored' the ratio is against the sampler's own numbers at the scoring temperature, unfiltered: near 1, and not exactly."""
     config = runs.config(
-        tmp_path / "run", algorithm={"old_logprobs": "stored"}, loop={"steps": 1, "evaluate_every_steps": 0}
+        tmp_path / "run",
+        rollout={"max_tokens": 6, "samples_per_prompt": 4, "path": "batched", **rollout},
+        algorithm={"old_logprobs": "stored", **algorithm},
+        loop={"steps": 1, "evaluate_every_steps": 0},
     )
     runs.train(config)
     assert 0 < runs.lines(tmp_path / "run")[0]["ratio_max_abs"] < 1e-4
@@ -260,83 +336,14 @@ class TestDynamicSampling:
         assert len(set(asked[0][0] + asked[1][0])) == 4
 
 
-class TestGuard:
-    """A number that is not finite stops the run or skips the update, and the sample is on file."""
-
-    class Spoilt(PlainGrpo):
-        """The loss of the third row is NaN."""
-
-        def loss(self, part: protocol.Scored, whole: protocol.Whole) -> protocol.Loss:
-            right = super().loss(part, whole)
-            marked = mx.array((part.advantages == self.bad).any())
-            value = mx.where(marked, mx.array(float("nan")), right.value)
-            return protocol.Loss(value, right.policy, right.kl, right.entropy)
-
-        def advantages(self, rewards: protocol.Rewards, *, old_kl: np.ndarray | None = None) -> np.ndarray:
-            values = super().advantages(rewards)
-            values[2] = 12345.0
-            self.bad = mx.array(12345.0)
-            return values
-
-    @pytest.mark.parametrize("rows", [0, 2])
-    def test_it_stops_and_names_the_sample(self, tmp_path: Path, rows: int) -> None:
-        """The run ends with an error that names the file, which holds the third row and no other."""
-        loop_settings = {"steps": 2, "micro_batch_rows": rows, "evaluate_every_steps": 0}
-        config = runs.config(tmp_path / "run", loop=loop_settings)
-        with pytest.raises(engine_guard.NonFiniteError, match=r"nonfinite-step-1\.json"):
-            runs.train(config, self.Spoilt())
-        saved = json.loads((tmp_path / "run" / "nonfinite-step-1.json").read_text())
-        assert saved["offending_rows"] == [2]
-        assert set(saved["samples"][0]) >= {"prompt", "completion", "tokens", "rewards", "sampler_logprobs"}
-
-    def test_it_skips_and_changes_nothing(self, tmp_path: Path) -> None:
-        """With nonfinite = 'skip' the run goes on, and no bit of the adapters has moved."""
-        config = runs.config(tmp_path / "run", loop={"steps": 2, "nonfinite": "skip", "evaluate_every_steps": 0})
-        summary = runs.train(config, self.Spoilt())
-        assert [line["updates_skipped"] for line in runs.lines(tmp_path / "run")] == [1, 1]
-        used = json.loads((tmp_path / "run" / "used.json").read_text())
-        assert summary.adapter_digest == used["adapter"]["start_digest"]
-
-
-class TestOptimizer:
-    """Learning rates and clipping."""
-
-    @pytest.mark.parametrize(
-        ("schedule", "expected"),
-        [
-            pytest.param("constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0], id="constant"),
-            pytest.param("linear", [0.5, 1.0, 1.0, 0.8, 0.6, 0.4], id="linear"),
-            pytest.param("cosine", [0.5, 1.0, 1.0, 0.8828, 0.6, 0.3172], id="cosine"),
-        ],
-    )
-    def test_schedules(self, schedule: str, expected: list[float]) -> None:
-        """Two steps of warm-up, then the schedule over the four that are left, down towards a fifth; by hand.
-
-        Linear: 0.2 + 0.8 (1 - k/4). Cosine: 0.2 + 0.8 (1 + cos(pi k/4)) / 2.
-        """
-        settings = sections.Optimizer.model_validate(
-            {"learning_rate": 1.0, "schedule": schedule, "warmup_steps": 2, "final_share": 0.2}
-        )
-        found = [loop_optimizer.learning_rate(settings, step, 6) for step in range(6)]
-        assert found == pytest.approx(expected, abs=1e-4)
-
-    def test_clipping_is_by_the_norm_of_everything(self) -> None:
-        """Two arrays of norm 3 and 4 have norm 5: at the limit 1 each shrinks by 5, at 6 none changes a bit."""
-        gradient = {"a": mx.array([3.0, 0.0]), "b": [mx.array([0.0, 4.0])]}
-        assert loop.global_norm(gradient) == 5.0
-        clipped = dict(tree_flatten(loop_optimizer.clipped(gradient, 5.0, 1.0)))
-        assert clipped["a"].tolist() == pytest.approx([0.6, 0.0])
-        assert clipped["b.0"].tolist() == pytest.approx([0.0, 0.8])
-        assert loop_optimizer.clipped(gradient, 5.0, 6.0) is gradient
-        assert loop_optimizer.clipped(gradient, 5.0, None) is gradient
-
-    @pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "muon"])
-    def test_every_optimizer_trains(self, tmp_path: Path, name: str) -> None:
-        """Each by name moves the adapters."""
-        config = runs.config(tmp_path / "run", optimizer={"name": name}, loop={"steps": 1, "evaluate_every_steps": 0})
-        summary = runs.train(config)
-        used = json.loads((tmp_path / "run" / "used.json").read_text())
-        assert summary.adapter_digest != used["adapter"]["start_digest"]
+def test_the_audit_names_the_path_that_ran(tmp_path: Path) -> None:
+    """With path "auto" the file says which one that was."""
+    rollout = {"max_tokens": 6, "samples_per_prompt": 4}
+    tables = runs.tables(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0})
+    runs.train(read.validate({**tables, "rollout": rollout}))
+    used = json.loads((tmp_path / "run" / "used.json").read_text())
+    assert used["config"]["rollout"]["path"] == "auto"
+    assert set(used["rollout_paths"]) <= {"compiled", "batched"}
 
 
 def test_cutting_keeps_groups_together(tmp_path: Path) -> None:

@@ -103,5 +103,7 @@ def test_a_missing_completion_is_named(tmp_path: Path) -> None:
     """By the row's number and the column."""
     rows = [{"prompt": "a", "chosen": "1"}, {"prompt": "b", "chosen": "1"}, {"prompt": "c", "chosen": "2"}]
     config = _pairs(tmp_path / "run", rows, data={"validation_rows": 0}, loop={"evaluate_every_steps": 0, "steps": 1})
-    with pytest.raises(DataError, match=r"row \d: 'rejected' must be the text of a completion"):
+    with pytest.raises(
+        DataError, match=r"row 0 has no column 'rejected'; it has chosen, prompt; name one in data\.rejected_column"
+    ):
         runs.train(config)

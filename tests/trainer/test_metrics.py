@@ -195,16 +195,25 @@ class TestSinks:
     """Where the numbers go."""
 
     def test_tensorboard(self, tmp_path: Path) -> None:
-        """Event files appear, and hold the names of the metrics."""
-        pytest.importorskip("tensorboardX")
+        """The event file holds every number of every step under its step, and the evaluations of theirs."""
+        events = pytest.importorskip("tensorboardX.proto.event_pb2")
         config = runs.config(
             tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 2}, output={"tensorboard": True}
         )
-        runs.train(config, told=callbacks.chosen(config.output, {}))
+        runs.train(config)
         (file,) = (tmp_path / "run" / "tensorboard").glob("events*")
-        content = file.read_bytes()
-        assert b"reward_mean" in content
-        assert b"validation/reward_mean" in content
+        content, found = file.read_bytes(), {}
+        while content:  # each record: its length in 8 bytes, 4 of a checksum, the event, 4 of a checksum
+            length = int.from_bytes(content[:8], "little")
+            event = events.Event.FromString(content[12 : 12 + length])
+            found |= {(one.tag, event.step): one.simple_value for one in event.summary.value}
+            content = content[16 + length :]
+        for line in runs.lines(tmp_path / "run"):
+            for name in set(line) - {"step"}:
+                assert found[name, line["step"]] == pytest.approx(float(line[name]), rel=1e-6, nan_ok=True), name
+        (evaluation,) = runs.lines(tmp_path / "run", "evaluations")
+        assert found["validation/reward_mean", 2] == pytest.approx(evaluation["reward_mean"])
+        assert {step for tag, step in found if tag == "tokens_per_second"} == {1, 2}
 
     @pytest.mark.parametrize(
         ("key", "module", "remedy"),
@@ -238,9 +247,22 @@ class TestSinks:
         (sink,) = callbacks.chosen(output, {"a": 1})
         with callbacks.telling([sink], 0, 1):
             sink.step(1, {"loss": 2.0}, {"seconds": 3.0})
+            sink.evaluation(1, {"reward_mean": 0.5})
         assert calls[0][1]["mode"] == "offline"
         assert calls[0][1]["dir"] == str(tmp_path)
-        assert calls[1:] == [("log", (1, {"loss": 2.0, "seconds": 3.0})), ("finish", None)]
+        assert calls[1:] == [
+            ("log", (1, {"loss": 2.0, "seconds": 3.0})),
+            ("log", (1, {"validation/reward_mean": 0.5})),
+            ("finish", None),
+        ]
+
+    def test_wandb_itself(self, tmp_path: Path) -> None:
+        """Where the library is installed, a run leaves an offline run beside its metrics, and none other."""
+        pytest.importorskip("wandb")
+        config = runs.config(tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0}, output={"wandb": True})
+        runs.train(config)
+        (offline,) = (tmp_path / "run" / "wandb").glob("offline-run-*")
+        assert list(offline.glob("*.wandb"))
 
     def test_the_console_is_quiet_where_there_is_no_terminal(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Not a byte."""
@@ -261,6 +283,20 @@ class TestSinks:
             sink.step(1, {"loss": 1.0}, {})
             sink.completions(1, [{"prompt": "a", "completion": "[red]b", "reward": 1.0}])
         assert "[red]b" in capsys.readouterr().err
+
+    def test_the_bar_fits_a_terminal_of_80_columns(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The step, the time left and the main numbers are there, with numbers as long as they get."""
+        for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}.items():
+            monkeypatch.setenv(name, value)
+        sink = callbacks.Console()
+        numbers_ = {"reward_mean": -0.7875, "loss": -5.588e-09, "gradient_norm": 12.345, "length_mean": 123.4}
+        with callbacks.telling([sink], 0, 1000):
+            sink.step(200, numbers_, {"tokens_per_second": 1234.5})
+        shown = capsys.readouterr().err
+        assert " 200/1000" in shown
+        assert "reward -0.787 loss -5.59e-09 gradient 12.3" in shown
 
     def test_callbacks_end_whatever_happens(self) -> None:
         """A run that stops in the middle still closes what was opened."""

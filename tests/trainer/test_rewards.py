@@ -173,6 +173,22 @@ class TestUser:
         )
         assert user.reward(f"{tmp_path}/mine.py:count")([sample("ab"), sample("a", answer=1)]) == [44, 2]
 
+    def test_only_what_it_takes_is_passed(self, tmp_path: Path) -> None:
+        """A function may name fewer columns than there are, or take all by keyword; what it needs is known."""
+        (tmp_path / "mine.py").write_text(
+            "def few(completions, answer=0): return answer\n"
+            "def every(completions, **rest): return [len(rest)] * len(completions)\n"
+            "class Made:\n    def __call__(self, completions, answer): return answer\n"
+            "made = Made()\n"
+        )
+        samples = [sample("a", answer=1), sample("b", answer=2)]
+        few, every, made = (user.reward(f"{tmp_path}/mine.py:{name}") for name in ("few", "every", "made"))
+        assert few(samples) == made(samples) == [1, 2]
+        assert every(samples) == [3, 3]  # prompts, and the columns prompt and answer of these rows
+        assert isinstance(few, user.Own)
+        assert isinstance(made, user.Own)
+        assert (few.needed, made.needed) == (set(), {"answer"})
+
     def test_an_import_path(self) -> None:
         """Anything that can be imported."""
         assert user.load("statistics:mean")([1, 3]) == 2
@@ -215,6 +231,13 @@ class TestCombination:
         assert rewards.total().tolist() == [0.5, 0]
         assert (rewards.accuracy, rewards.group_size) == (0, 2)
 
+    def test_accuracy_is_the_builtin_one(self, tmp_path: Path) -> None:
+        """One's own function of that name is not taken for it, wherever it stands."""
+        (tmp_path / "mine.py").write_text("def accuracy(completions): return [7.0] * len(completions)\n")
+        own = sections.User(name="user", function=f"{tmp_path}/mine.py:accuracy")
+        for chosen, place in (([own], None), ([own, sections.Accuracy(name="accuracy")], 1)):
+            assert combine.score(combine.functions(chosen), [sample("42")], 1).accuracy == place
+
     def test_two_of_a_kind_have_two_names(self) -> None:
         """The second gets a number."""
         pattern = {"name": "regex", "pattern": "a"}
@@ -227,11 +250,13 @@ class TestCombination:
             (lambda _: 1 / 0, "reward 'f' raised ZeroDivisionError"),
             (lambda s: [1.0] * (len(s) - 1), "gave 1 values, must be 2"),
             (lambda s: ["x"] * len(s), "gave 'x', must be a number"),
+            (lambda _: None, "gave None, must be a list with one number a completion"),
+            (lambda _: 1.0, "gave 1.0, must be a list with one number a completion"),
             (lambda s: [1.0, float("inf")][: len(s)], "gave inf, must be finite"),
             (lambda s: [1.0, float("nan")][: len(s)], "set unscored = true if NaN means"),
             (lambda s: [1.0, None][: len(s)], "gave nan"),
         ],
-        ids=["raises", "count", "type", "inf", "nan", "none"],
+        ids=["raises", "count", "type", "nothing", "scalar", "inf", "nan", "none"],
     )
     def test_the_function_and_the_sample_are_named(self, score: Any, words: str) -> None:
         """Whatever goes wrong, the message says in which function, and on which completion where it can be known."""
@@ -252,3 +277,53 @@ class TestCombination:
         found = combine.column(Function("f", 1.0, lambda s: [None, 2.0], unscored=True), [sample("a"), sample("b")])
         assert np.isnan(found[0])
         assert found[1] == 2
+
+
+HARD = "(a|aa)+(b|bb)+c(?=d)|((a+)+)+z"
+KEYS: list[tuple[str, dict[str, Any], str, Any, list[Sample]]] = [
+    ("accuracy", {}, "weight", 3.0, [sample("42")]),
+    ("format", {"tags": ["a"]}, "tags", ["b"], [sample("<a></a>")]),
+    ("length", {"max_tokens": 10, "margin_tokens": 5}, "max_tokens", 12, [sample("", tokens=9)]),
+    ("length", {"max_tokens": 10, "margin_tokens": 5}, "margin_tokens", 8, [sample("", tokens=9)]),
+    ("diversity", {"words": 2}, "words", 1, [sample("a b"), sample("b a")]),
+    ("regex", {"pattern": "a"}, "pattern", "b", [sample("a")]),
+    ("regex", {"pattern": HARD, "limit_seconds": 0.02}, "limit_seconds", 0.04, [sample("a" * 5000 + "b")]),
+    ("user", {"function": "own.py:one"}, "function", "own.py:two", [sample("a")]),
+    ("user", {"function": "own.py:nan"}, "unscored", True, [sample("a")]),
+]
+
+
+class TestKeys:
+    """Every key of every reward function has an effect."""
+
+    @pytest.mark.parametrize(("name", "given", "key", "value", "samples"), KEYS, ids=[f"{k[0]}.{k[2]}" for k in KEYS])
+    def test_a_key_has_an_effect(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str,
+        given: dict[str, Any],
+        key: str,
+        value: Any,
+        samples: list[Sample],
+    ) -> None:
+        """The same function with this key alone changed scores, or fails, otherwise."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "own.py").write_text(
+            "def one(completions): return [1.0]\ndef two(completions): return [2.0]\ndef nan(completions): return [None]\n"
+        )
+
+        def seen(table: dict[str, Any]) -> str:
+            one = sections.Rewards.model_validate({"functions": [{"name": name, **table}]}).functions
+            try:
+                return str(combine.score(combine.functions(one), samples, len(samples)).total())
+            except RewardError as error:
+                return str(error)
+
+        assert seen(given) != seen({**given, key: value})
+
+    def test_no_key_is_forgotten(self) -> None:
+        """Every key is in the table, `weight`, which all have, once."""
+        kinds = [getattr(sections, k) for k in ("Accuracy", "Format", "Length", "Diversity", "Regex", "User")]
+        own = {(k.__name__.lower(), key) for k in kinds for key in k.model_fields if key not in {"name", "weight"}}
+        assert own | {("accuracy", "weight")} == {(name, key) for name, _, key, _, _ in KEYS}

@@ -12,6 +12,8 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from reference.trainer.adapters import files
 from reference.trainer.checkpoint import folders, layout
+from reference.trainer.config import read
+from reference.trainer.config.errors import ConfigurationError
 
 OPTIMIZER: Final = "optimizer.safetensors"
 
@@ -43,10 +45,11 @@ def save(
     model: Any,
     optimizer: Any,
     config: dict[str, Any],
+    data: str,
     lengths: Mapping[str, int],
     metrics: Mapping[str, Any],
 ) -> Path:
-    """Write a checkpoint; `lengths` are those in bytes of the run's append-only files, `metrics` the last step's."""
+    """Write a checkpoint; `data` is the digest of its rows, `lengths` are those in bytes of the run's append-only files, `metrics` the last step's."""
 
     def write(part: Path) -> None:
         files.save(model, part)
@@ -56,22 +59,32 @@ def save(
         "position": asdict(position),
         "config": config,
         "config_digest": config_digest(config),
+        "data_digest": data,
         "lengths": dict(lengths),
         "metrics": dict(metrics),
     }
     return folders.save(folder, position.step, state, write)
 
 
-def load(path: Path, state: Mapping[str, Any], *, model: Any, optimizer: Any, config: Mapping[str, Any]) -> Position:
+def load(
+    path: Path, state: Mapping[str, Any], *, model: Any, optimizer: Any, config: Mapping[str, Any], data: str
+) -> Position:
     """Restore a verified checkpoint into a model with the same adapters, and an optimizer of the same kind.
 
     Raises:
-        CheckpointError: it was written under another configuration; the message names the first key that differs.
+        CheckpointError: it was written under another configuration, the message names the first key that differs, or with
+            other data.
     """
-    if state["config_digest"] != config_digest(config):
+    before = _completed(state["config"])
+    if config_digest(config) not in {state["config_digest"], config_digest(before)}:
         raise layout.CheckpointError(
-            f"{path}: was written with another configuration ({_difference(state['config'], config)}); "
+            f"{path}: was written with another configuration ({_difference(before, config)}); "
             "resume with the same one, or start in another output.folder"
+        )
+    if state.get("data_digest", data) != data:
+        raise layout.CheckpointError(
+            f"{path}: was written with other rows of data than {config['data']['path']} holds now; resume with the same ones, "
+            "or start in another output.folder"
         )
     layout.load(path, model)
     saved = layout.arrays(path / OPTIMIZER)
@@ -79,6 +92,14 @@ def load(path: Path, state: Mapping[str, Any], *, model: Any, optimizer: Any, co
     optimizer.init(model.trainable_parameters())  # marks it as initialised; what is there stays
     mx.eval(optimizer.state)
     return Position(**state["position"])
+
+
+def _completed(saved: dict[str, Any]) -> dict[str, Any]:
+    """A saved configuration with the defaults of the keys that the trainer has got since; as it is where it is no longer valid."""
+    try:
+        return read.validate(saved).model_dump(mode="json")
+    except ConfigurationError:
+        return saved
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

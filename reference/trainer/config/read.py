@@ -4,6 +4,7 @@ import importlib
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -11,7 +12,7 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from reference.trainer.algorithms import protocol
-from reference.trainer.config import errors, functions, sections
+from reference.trainer.config import errors, functions, inert, sections
 from reference.trainer.config.errors import ConfigurationError
 
 QUANTISED: Final = ("auto", "cached", "prefix")
@@ -62,6 +63,12 @@ class Config(sections.Section):
             )
         if self.rollout.temperature == 0 and self.algorithm.old_logprobs == "stored":
             raise ValueError("algorithm.old_logprobs = 'stored' needs rollout.temperature > 0")
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_inert(self) -> Self:
+        if said := inert.sentences(self):
+            raise ValueError("\n".join(said))
         return self
 
     def scoring_temperature(self) -> float:
@@ -163,6 +170,8 @@ def algorithm(config: Config) -> Any:
         _try(made, config)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigurationError(f"[algorithm]: {error}") from None
+    if said := inert.settings(getattr(made, "settings", None)):
+        raise ConfigurationError(f"[algorithm]: {'; '.join(said)}")
     return made
 
 
@@ -180,3 +189,8 @@ def _try(made: protocol.Algorithm, config: Config) -> None:
     )
     made.keep(rewards)
     made.advantages(rewards, old_kl=np.zeros(2 * size))
+    if config.algorithm.max_resamples and made.keep(replace(rewards, values=np.zeros_like(values))).all():
+        raise ValueError(
+            f"max_resamples is {config.algorithm.max_resamples} and nothing reads it: {made.name!r} keeps every group; "
+            "remove it, or use dapo with dynamic_sampling"
+        )

@@ -97,6 +97,8 @@ class Data(Section):
     rejected_column: str | None = None
     chat: bool = False
     system_prompt: str = ""
+    chat_options: dict[str, str | bool | int | float] = Field(default_factory=dict)
+    """What the chat template is told besides the messages, such as `{ enable_thinking = false }` for Qwen3."""
     max_prompt_tokens: Number = 1024
     too_long: Literal["error", "drop"] = "error"
     shuffle: bool = True
@@ -111,8 +113,8 @@ class Data(Section):
             raise ValueError(f"data of kind {self.kind!r} {need}")
         if (self.chosen_column is None) != (self.rejected_column is None):
             raise ValueError("chosen_column and rejected_column go together; give both or none")
-        if self.system_prompt and not self.chat:
-            raise ValueError("system_prompt needs chat = true")
+        if (self.system_prompt or self.chat_options) and not self.chat:
+            raise ValueError(f"{'system_prompt' if self.system_prompt else 'chat_options'} needs chat = true")
         return self
 
     @property

@@ -1,5 +1,6 @@
 """Prompts as tokens, each under its stable index: the place of its row in the source, which the sampler's draws are keyed by."""
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,27 +27,52 @@ def _messages(text: str, system: str) -> list[dict[str, str]]:
     return [*before, {"role": "user", "content": text}]
 
 
-def encode(tokenizer: Any, text: str, *, chat: bool, system: str = "") -> NDArray[np.int32]:
-    """The tokens of a prompt; with `chat` by the tokenizer's own template, up to where the answer starts.
+def encode(
+    tokenizer: Any, text: str, *, chat: bool, system: str = "", options: Mapping[str, Any] | None = None
+) -> NDArray[np.int32]:
+    """The tokens of a prompt; with `chat` by the tokenizer's own template with these options, up to where the answer starts.
 
     Raises:
-        DataError: `chat` is asked for and the tokenizer has no template.
+        DataError: `chat` is asked for and the tokenizer has no template, or it does nothing with one of the options.
     """
     if not chat:
         return np.asarray(tokenizer.encode(text), np.int32)
     if getattr(tokenizer, "chat_template", None) is None:
         raise DataError("data.chat = true, but this tokenizer has no chat template; set data.chat = false")
-    ids = tokenizer.apply_chat_template(_messages(text, system), add_generation_prompt=True, return_dict=False)
+    for name in options or ():
+        if name not in str(tokenizer.chat_template):
+            raise DataError(f"data.chat_options: the chat template of this tokenizer knows no {name!r}; remove it")
+    ids = tokenizer.apply_chat_template(
+        _messages(text, system), add_generation_prompt=True, return_dict=False, **(options or {})
+    )
     return np.asarray(ids, np.int32)
 
 
-def _column(row: Mapping[str, Any], column: str, index: int) -> Any:
+def absent(row: Mapping[str, Any], column: str, index: int, key: str) -> str:
+    """What is said of a row without a column that the configuration names under this key."""
+    names = sorted(map(str, row))
+    near = difflib.get_close_matches(column, names, n=1)
+    hint = f"did you mean {near[0]!r}? Set {key}" if near else f"name one in {key}"
+    return f"row {index} has no column {column!r}; it has {', '.join(names) or 'none'}; {hint}"
+
+
+def text_of(row: Mapping[str, Any], column: str, index: int, key: str) -> str:
+    """The text in a column of a row.
+
+    Raises:
+        DataError: the row has no such column, or no text in it.
+    """
     if column not in row:
-        raise DataError(f"row {index} has no column {column!r}; it has {', '.join(sorted(map(str, row)))}")
-    return row[column]
+        raise DataError(absent(row, column, index, key))
+    text = row[column]
+    if not isinstance(text, str):
+        raise DataError(
+            f"row {index}: {column!r} must be text, found {type(text).__name__}; with data.chat it becomes the user's message"
+        )
+    return text
 
 
-def make(
+def make(  # noqa: PLR0913  one for each key of [data] that makes a prompt
     rows: Sequence[Row],
     tokenizer: Any,
     *,
@@ -56,6 +82,7 @@ def make(
     system: str,
     max_tokens: int,
     too_long: Literal["error", "drop"],
+    options: Mapping[str, Any] | None = None,
 ) -> list[Prompt]:
     """Every row as a prompt. A row without an answer column has the answer None; a dropped row leaves the others' indices alone.
 
@@ -64,10 +91,8 @@ def make(
     """
     prompts: list[Prompt] = []
     for index, row in enumerate(rows):
-        text = _column(row, prompt_column, index)
-        if not isinstance(text, str):
-            raise DataError(f"row {index}: {prompt_column!r} must be text, found {type(text).__name__}")
-        ids = encode(tokenizer, text, chat=chat, system=system)
+        text = text_of(row, prompt_column, index, "data.prompt_column")
+        ids = encode(tokenizer, text, chat=chat, system=system, options=options)
         if not len(ids):
             raise DataError(f"row {index}: {prompt_column!r} has no tokens")
         if len(ids) > max_tokens:

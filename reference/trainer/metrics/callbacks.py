@@ -10,8 +10,10 @@ from reference.trainer.config import sections
 from reference.trainer.config.errors import ConfigurationError
 
 Numbers = Mapping[str, float]
-SHOWN: Final = ("reward_mean", "loss", "gradient_norm", "length_mean")
-"""The numbers that a progress bar has room for."""
+SHOWN: Final = {"reward_mean": "reward", "loss": "loss", "gradient_norm": "gradient", "length_mean": "length"}
+"""The numbers that a progress bar has room for, and what it calls them."""
+BAR: Final = 10
+"""Columns of the bar itself, which gives way where the step, the time left and the numbers need the room."""
 
 
 class Callback:
@@ -47,17 +49,20 @@ class Console(Callback):
         if not self._console.is_terminal:
             return
         progress = importlib.import_module("rich.progress")
-        columns = ("{task.description}", progress.BarColumn(), progress.MofNCompleteColumn())
-        self._bar = progress.Progress(*columns, progress.TimeRemainingColumn(), console=self._console)
+        column = importlib.import_module("rich.table").Column
+        done = progress.MofNCompleteColumn(table_column=column(min_width=2 * len(str(steps)) + 1, no_wrap=True))
+        left = progress.TimeRemainingColumn(compact=True, table_column=column(min_width=7, no_wrap=True))
+        numbers = progress.TextColumn("{task.description}", table_column=column(no_wrap=True, overflow="ellipsis"))
+        self._bar = progress.Progress(done, progress.BarColumn(BAR), left, numbers, console=self._console)
         self._task = self._bar.add_task("training", total=steps, completed=step)
         self._bar.start()
 
     def step(self, step: int, numbers: Numbers, times: Numbers) -> None:
         """Move the bar."""
         if self._bar is not None:
-            shown = "  ".join(f"{name} {numbers[name]:.4g}" for name in SHOWN if name in numbers)
+            shown = " ".join(f"{said} {numbers[name]:.3g}" for name, said in SHOWN.items() if name in numbers)
             speed = times.get("tokens_per_second", float("nan"))
-            self._bar.update(self._task, completed=step, description=f"{shown}  {speed:.0f} tokens/s")
+            self._bar.update(self._task, completed=step, description=f"{shown} {speed:.0f} tok/s")
 
     def completions(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Print a table."""

@@ -1,7 +1,7 @@
 """All functions on all samples: one column each, checked, with the blame where it belongs."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,13 @@ class RewardError(TrainerError):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A reward function with its name, its weight, and whether it may leave a sample unscored."""
+    """A reward function with its name, its weight, whether it may leave a sample unscored, and its kind in the configuration."""
 
     name: str
     weight: float
     score: Reward
     unscored: bool = False
+    kind: str = "user"
 
 
 MAKERS: dict[str, Callable[[Any], Reward]] = {
@@ -49,7 +50,7 @@ def functions(settings: Sequence[Any]) -> list[Function]:
         name = one.function.rpartition(":")[2] if one.name == "user" else one.name
         same = sum(other.name.partition("#")[0] == name for other in made)
         label = f"{name}#{same + 1}" if same else name
-        made.append(Function(label, one.weight, MAKERS[one.name](one), getattr(one, "unscored", False)))
+        made.append(Function(label, one.weight, MAKERS[one.name](one), getattr(one, "unscored", False), one.name))
     return made
 
 
@@ -74,11 +75,14 @@ def column(function: Function, samples: Sequence[Sample]) -> NDArray[np.float64]
         RewardError: it raised, gave another number of values, a value that is no number, an infinity, or NaN undeclared.
     """
     try:
-        values = list(function.score(samples))
+        given = function.score(samples)
+        values = list(given) if isinstance(given, Iterable) else None
     except Exception as error:  # a user's function may raise anything
         culprit = _culprit(function, samples)
         place = "the whole batch" if culprit is None else _describe(culprit)
         raise RewardError(f"reward {function.name!r} raised {type(error).__name__}: {error} ({place})") from error
+    if values is None:
+        raise RewardError(f"reward {function.name!r} gave {given!r}, must be a list with one number a completion")
     if len(values) != len(samples):
         raise RewardError(
             f"reward {function.name!r} gave {len(values)} values, must be {len(samples)}, one a completion"
@@ -100,11 +104,11 @@ def _number(function: Function, value: Any, sample: Sample) -> float:
 def score(functions: Sequence[Function], samples: Sequence[Sample], group_size: int) -> protocol.Rewards:
     """Every function's column, the weights, and which column is the accuracy."""
     values = np.stack([column(function, samples) for function in functions], axis=1)
-    names = [function.name for function in functions]
+    accuracy = [n for n, function in enumerate(functions) if function.kind == "accuracy"]
     return protocol.Rewards(
         values=values,
         weights=np.array([function.weight for function in functions], np.float64),
         group_size=group_size,
         lengths=np.array([sample.tokens for sample in samples], np.int64),
-        accuracy=names.index("accuracy") if "accuracy" in names else None,
+        accuracy=accuracy[0] if accuracy else None,
     )

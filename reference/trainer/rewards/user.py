@@ -2,8 +2,10 @@
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +48,49 @@ def _file(path: Path) -> Any:
     return module
 
 
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A function called as TRL calls it: keywords `prompts`, `completions` and a list for every column of the data.
+
+    `accepted` are the keywords that it has, None if it takes any; the others are not passed. `needed` are the columns without
+    which it cannot be called.
+    """
+
+    function: Callable[..., Any]
+    accepted: frozenset[str] | None
+    needed: frozenset[str]
+
+    def __call__(self, samples: Sequence[Sample]) -> Sequence[float | None]:
+        """The function's numbers of the samples, as it gives them."""
+        columns = {str(key) for sample in samples for key in sample.row}
+        values: dict[str, list[Any]] = {key: [sample.row.get(key) for sample in samples] for key in sorted(columns)}
+        values |= {"prompts": [s.prompt for s in samples], "completions": [s.completion for s in samples]}
+        if self.accepted is not None:
+            values = {key: value for key, value in values.items() if key in self.accepted}
+        given: Sequence[float | None] = self.function(**values)
+        return given
+
+
 def reward(where: str) -> Reward:
-    """One's function called as TRL calls it: keywords `prompts`, `completions` and a list for every column of the data."""
+    """One's own function, with what it takes.
+
+    Raises:
+        ValueError: it cannot be loaded (`load`), or takes no keyword `completions`.
+    """
     function = load(where)
-
-    def score(samples: Sequence[Sample]) -> Sequence[float | None]:
-        columns = {str(key) for sample in samples for key in sample.row} - {"prompts", "completions"}
-        values = {key: [sample.row.get(key) for sample in samples] for key in sorted(columns)}
-        prompts, completions = [s.prompt for s in samples], [s.completion for s in samples]
-        return function(prompts=prompts, completions=completions, **values)
-
-    return score
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some functions written in C have none: they get everything
+        return Own(function, None, frozenset())
+    named = {p.name: p for p in parameters if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}}
+    if any(p.kind == p.VAR_KEYWORD for p in parameters):
+        accepted = None
+    elif "completions" not in named:
+        raise ValueError(
+            f"reward function {where!r} takes {', '.join(named) or 'no keyword'}; it must take `completions`, as in "
+            "def reward(completions, **columns)"
+        )
+    else:
+        accepted = frozenset(named)
+    needed = {name for name, p in named.items() if p.default is p.empty} - {"prompts", "completions"}
+    return Own(function, accepted, frozenset(needed))
