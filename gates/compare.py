@@ -25,7 +25,8 @@ def worst(got: Wire, want: Wire, scale: Wire = 1.0) -> tuple[float, str]:
     flat = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
     place = tuple(int(i) for i in np.unravel_index(flat, a.shape))
     at = f"at {list(place)}: " if place else ""
-    return float(error[place]), f"{at}got {a[place]:.9g}, want {b[place]:.9g}"
+    digits = 9 if f"{a[place]:.9g}" != f"{b[place]:.9g}" or a[place] == b[place] else 17
+    return float(error[place]), f"{at}got {a[place]:.{digits}g}, want {b[place]:.{digits}g}"
 
 
 def relative_error(got: Array, want: Array, scale: Array) -> Array:

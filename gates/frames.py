@@ -109,7 +109,7 @@ def _tag(array: np.ndarray[Any, Any]) -> str:
         return "bfloat16"
     tag = str(array.dtype.newbyteorder("<").str)
     if tag not in DTYPES:
-        raise FrameError(f"an array of dtype {array.dtype} does not cross the wire")
+        raise FrameError(f"an array of dtype {array.dtype} does not cross the wire; it must hold numbers or booleans")
     return tag
 
 
@@ -140,7 +140,9 @@ def _lower(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
         arrays.append(np.asarray(value))
         return {"$array": len(arrays) - 1}
-    raise FrameError(f"a {type(value).__name__} does not cross the wire")
+    raise FrameError(
+        f"a {type(value).__name__} does not cross the wire; return NumPy arrays, numbers, text, lists or dicts of them"
+    )
 
 
 def _raise(body: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gates.answers import Answers
 from gates.calibration_limits import Place
-from gates.model import Case, Evidence, Gate, Recipe, Status, Subject, Verdict, Wire
+from gates.model import Case, Evidence, Gate, Outcome, Recipe, Status, Subject, Verdict, Wire
 from gates.protocol import Hello, WorkerError
 from gates.trial import Caller, OracleError, RunningTrial, Scratch, SubjectFaultError, UnsupportedError
 
@@ -126,7 +126,7 @@ def judge(
                 job.gate,
                 job.case,
                 inputs,
-                caller,
+                declared(caller, job.subject.name, hello),
                 scratch,
                 not options.full,
                 place=Place.of(hello.versions),
@@ -185,6 +185,28 @@ def lacking(job: Job, hello: Hello) -> str:
                 shown = ", ".join(repr(choice) for choice in choices)
                 return f"{op.name} of {job.subject.name} has {name} {shown}, not {value!r}"
     return ""
+
+
+def declared(caller: Caller, subject: str, hello: Hello) -> Caller:
+    """Return a caller that refuses a choice which the subject did not declare.
+
+    The case's own conventions were looked at before, but a law asks for another choice beside them (leave-one-out beside
+    the mean), and a subject that never said it has that must not be blamed for it. Choices are texts; of numbers, such
+    as ε, a check may take any.
+    """
+
+    def ask(
+        op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
+    ) -> Outcome:
+        provided = hello.provides.get(op)
+        for name, choices in (provided.conventions if provided else {}).items():
+            value = inputs.get(name)
+            if isinstance(value, str) and value not in choices:
+                shown = ", ".join(repr(choice) for choice in choices)
+                return Outcome("unsupported", error=f"{op} of {subject} has {name} {shown}, not {value!r}")
+        return caller(op, inputs, layout, kill_after_s)
+
+    return ask
 
 
 def with_model(inputs: Mapping[str, Wire | Recipe], model: str | None) -> Mapping[str, Wire | Recipe]:

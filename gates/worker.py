@@ -197,14 +197,24 @@ def _operations(module: ModuleType) -> dict[str, Callable[..., Any]]:
 def _conventions(module: ModuleType, operations: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
     """Return what CONVENTIONS says; a text where choices should be would read as its letters, and nothing be judged."""
     found: dict[str, dict[str, list[Any]]] = {}
-    for op, conventions in dict(getattr(module, "CONVENTIONS", {})).items():
+    for op, conventions in _table(module, "CONVENTIONS").items():
         if op not in operations:
             raise TypeError(f"CONVENTIONS names {op!r}, which OPS does not define")
+        if not isinstance(conventions, dict):
+            raise TypeError(f"CONVENTIONS[{op!r}] is {conventions!r}, must be a dict from a convention to its choices")
         found[op] = {}
-        for name, choices in dict(conventions).items():
+        for name, choices in conventions.items():
             if not isinstance(choices, list | tuple | set | frozenset):
                 raise TypeError(f"CONVENTIONS[{op!r}][{name!r}] is {choices!r}, must be a tuple of the choices")
             found[op][name] = list(choices)
+    return found
+
+
+def _table(module: ModuleType, name: str) -> dict[str, Any]:
+    """Return one of the dicts that a subject may define."""
+    found: Any = getattr(module, name, {})
+    if not isinstance(found, dict):
+        raise TypeError(f"{name} is a {type(found).__name__}, must be a dict")
     return found
 
 
@@ -213,12 +223,12 @@ def _hello(module: ModuleType, operations: Mapping[str, Any], preloaded: list[st
     return {
         "kind": "ready",
         "provides": {name: conventions.get(name, {}) for name in operations},
-        "documented": dict(getattr(module, "DEPARTURES_DOCUMENTED", {})),
+        "documented": dict(_table(module, "DEPARTURES_DOCUMENTED")),
         "versions": {
             "python": platform.python_version(),
             "numpy": np.__version__,
             **({"preloaded": ", ".join(preloaded)} if preloaded else {}),
-            **{key: str(value) for key, value in getattr(module, "VERSIONS", {}).items()},
+            **{key: str(value) for key, value in _table(module, "VERSIONS").items()},
         },
     }
 
@@ -261,8 +271,22 @@ def _words(error: BaseException) -> str:
         words = str(error)
     except BaseException:
         words = "(its text raises)"
-    said_plainly = isinstance(error, NotImplementedError) and words
-    return (words if said_plainly else f"{type(error).__name__}: {words}")[: frames.ERROR_LIMIT]
+    name = type(error).__name__
+    if isinstance(error, NotImplementedError):
+        return (words or f"{name} without a reason")[: frames.ERROR_LIMIT]
+    where = _place(error)
+    return (f"{name}: {words}" if words else name)[: frames.ERROR_LIMIT - len(where)] + where
+
+
+def _place(error: BaseException) -> str:
+    """Return where an exception was raised, if not in the worker's files: ` (loss.py:41, in clipped)`."""
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if Path(code.co_filename).parent != Path(__file__).parent and not code.co_filename.startswith("<"):
+            place = f" ({Path(code.co_filename).name}:{trace.tb_lineno}, in {code.co_name})"
+        trace = trace.tb_next
+    return place[:300]
 
 
 def main() -> None:

@@ -35,10 +35,13 @@ FILTERS: dict[str, dict[str, Any]] = {  # every number is exact in float32
     "top-p": {"top_p": 0.875, "temperature": 1.5},
     "top-p-zero": {"top_p": 0.0},
     "min-p": {"min_p": 0.0625, "temperature": 0.75},
+    "top-k-top-p": {"top_k": 20, "top_p": 0.75, "temperature": 1.5},  # what most samplers have, and no more
+    "top-k-min-p": {"top_k": 20, "min_p": 0.125, "temperature": 1.5},
     "xtc": XTC,
     "penalty": {"repetition_penalty": 1.375},
     "all": {"top_k": 30, "top_p": 0.9375, "min_p": 0.015625, **XTC, "repetition_penalty": 1.25, "temperature": 1.25},
 }
+PAIRS = ("top-k-top-p", "top-k-min-p")
 NUDGE = 1e-9  # relative: a threshold this close to a token's mass would judge rounding, not the filter
 EDGE = 1e-11  # relative: a running sum in float64 over 151,936 tokens is that good, whatever its order
 QUANTITIES = {
@@ -62,6 +65,8 @@ def _distinct(rng: np.random.Generator, rows: int, size: int, dtype: str) -> Arr
 def _inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size: int) -> dict[str, Any]:
     rows = 8 if size < LARGE else 2
     chosen = {**OFF, **FILTERS[filters], "order": order, "logits": _distinct(rng, rows, size, dtype)}
+    if filters in PAIRS:  # flat rows, in which the first filter decides, and peaked ones, in which the second does
+        chosen["logits"] *= np.where(np.arange(rows) % 2 == 0, 0.25, 2.0).astype(dtype)[:, None]
     if chosen["xtc_probability"]:
         chosen["xtc_coin"] = np.where(np.arange(rows) % 2 == 0, 0.25, 0.75) + rng.uniform(-0.2, 0.2, rows)
     if chosen["repetition_penalty"] != 1.0:
@@ -123,6 +128,7 @@ def _signals(t: Trial, inputs: dict[str, Any], wanted: Array) -> Iterator[Eviden
     plain = t.want(FILTERED_LOGPROBS, **OFF, order=inputs["order"], logits=inputs["logits"])
     if any(inputs[k] != OFF[k] for k in ("top_k", "top_p", "min_p", "xtc_probability")):
         yield t.signal("tokens that the filters remove", int(np.sum(~kept)), ">=", 1)
+        yield from _each_decides(t, inputs, kept)
     elif any(inputs[k] != OFF[k] for k in ("temperature", "repetition_penalty")):
         yield t.signal("largest change of a log-prob", np.max(np.abs(wanted - plain)), ">=", 0.1)
     if inputs["xtc_coin"] is not None:
@@ -130,6 +136,16 @@ def _signals(t: Trial, inputs: dict[str, Any], wanted: Array) -> Iterator[Eviden
         differs = np.any(without != kept, axis=1)
         yield t.signal("rows on which XTC acts", int(differs.sum()), ">=", 1)
         yield t.signal("rows on which XTC does not act", int((~differs).sum()), ">=", 1)
+
+
+def _each_decides(t: Trial, inputs: dict[str, Any], kept: Array) -> Iterator[Evidence]:
+    """Where two filters act together, either one is seen: without it other tokens are kept."""
+    active = [name for name in ("top_k", "top_p", "min_p") if inputs[name] != OFF[name]]
+    if len(active) != 2:
+        return
+    for name in active:
+        without = t.want(FILTERED_LOGPROBS, **{**inputs, name: OFF[name]}) > -np.inf
+        yield t.signal(f"tokens that {name} decides beside the other filter", int(np.sum(without != kept)), ">=", 1)
 
 
 def _scale(inputs: dict[str, Any], wanted: Array) -> Array:
