@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gates.subjects import reference_loss as subject
 from reference.oracle import advantages as oracle_advantages
 from reference.oracle import losses
-from reference.trainer.algorithms import corrections, dapo, entropy, kl, pairs, protocol, ratio, registry
+from reference.trainer.algorithms import corrections, dapo, entropy, kl, pairs, protocol, registry
 
 TRAINER = Path(__file__).resolve().parents[2] / "reference" / "trainer"
 CONCRETE = {name.replace("-", "_") for name in registry.ALGORITHMS} | {"preference"}
