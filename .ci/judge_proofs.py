@@ -1,10 +1,12 @@
 """Long proofs of the judge itself, run by `make record` and recorded in results/judge/proofs.jsonl, which a test reads.
 
     .venv/bin/python .ci/judge_proofs.py                # all: ten minutes
-    .venv/bin/python .ci/judge_proofs.py resume         # one of them: resume, cluster
+    .venv/bin/python .ci/judge_proofs.py resume         # one of them: resume, small, cluster
     .venv/bin/python .ci/judge_proofs.py resume 3       # a look at it: three kills, nothing is recorded
 
 resume: `gates check` killed at 100 random moments; its short form, ten kills, is a test of `make test`.
+small: every mistake of the counterexamples' table is made small; its short form, one mistake of each kind that runs a
+model, is in `make test` too.
 cluster: `--engine ray` on a local cluster of three nodes, one of them killed in the middle. Ray is an extra: where an
 environment with it cannot be made, that is said and nothing is recorded. RAY_PYTHON names an interpreter that has it.
 """
@@ -27,6 +29,8 @@ RECORD = proofs.ROOT / "results" / "judge" / "proofs.jsonl"
 KILLS = 100
 RESUME = "tests/judge/test_resume.py::test_killed_at_random_moments"
 KILLED = r"(\d+) kills, (\d+) whole runs of 22 cells each judged once"
+SMALL = "tests/judge/test_counterexamples_table.py"
+PASSED = r"(\d+) passed in"
 CLUSTER = "tests/judge/test_ray.py::TestCluster::test_a_lost_nodes_units_are_judged_again_and_none_counted_twice"
 LOST = r'\{"cells": (\d+), "again": (\d+), "nodes": (\d+), "unsupported": (\d+)\}'
 ENVIRONMENT = proofs.ROOT / ".gates" / "ray"
@@ -42,6 +46,19 @@ def resume(kills: int) -> dict[str, Any]:
         "proof": "resume",
         "command": f"KILLS={kills} " + " ".join(command),
         "found": {"kills": killed, "whole_runs": whole},
+        "versions": {"rl-gates": importlib.metadata.version("rl-gates"), "python": platform.python_version()},
+    }
+
+
+def small(kills: int) -> dict[str, Any]:  # noqa: ARG001  called as `resume` is
+    """Each planted mistake of the table ends as a few numbers or tokens that fail again and hold without it."""
+    command = ["python", "-m", "pytest", SMALL]
+    text = proofs.output([sys.executable, *command[1:]], LONG="1")
+    (passed,) = map(int, proofs.numbers(PASSED, text))
+    return {
+        "proof": "small",
+        "command": "LONG=1 " + " ".join(command),
+        "found": {"mistakes": passed, "skipped": int("skipped" in text)},
         "versions": {"rl-gates": importlib.metadata.version("rl-gates"), "python": platform.python_version()},
     }
 
@@ -86,11 +103,12 @@ def interpreter() -> str:
 
 def main() -> None:
     """Run what is asked for; record what was run in full."""
-    wanted = sys.argv[1:2] or ["resume", "cluster"]
+    wanted = sys.argv[1:2] or ["resume", "small", "cluster"]
     kills = int(sys.argv[2]) if len(sys.argv) > 2 else KILLS
     shared = proofs.circumstances()  # of the tree that runs, whatever is committed meanwhile
     for name in wanted:
-        line = {**(resume(kills) if name == "resume" else cluster(interpreter())), **shared}
+        prove = {"resume": resume, "small": small}.get(name)
+        line = {**(prove(kills) if prove else cluster(interpreter())), **shared}
         if kills < KILLS:
             print(json.dumps(line["found"]))
         else:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_counterexamples_table import MODELS, TABLE
 
 RECORD = Path(__file__).resolve().parents[2] / "results" / "judge" / "proofs.jsonl"
 
@@ -27,6 +28,11 @@ def test_a_hundred_kills_lost_nothing() -> None:
     recorded = found("resume")
     assert recorded["kills"] == 100
     assert recorded["whole_runs"] >= 10  # with all kills in one run most of them hit its start
+
+
+def test_every_mistake_of_the_table_was_made_small() -> None:
+    """All rows of the counterexamples' table, the long ones with a model too."""
+    assert found("small") == {"mistakes": len(TABLE) + len(MODELS), "skipped": 0}
 
 
 def test_a_lost_node_lost_nothing() -> None:
