@@ -59,7 +59,6 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
         ({"data": {"kind": "jsonl", "path": "x", "style": "worded"}}, "set data.kind = 'sums'"),
         ({"data": {"kind": "jsonl", "path": "x", "sums_seed": 1}}, "data.sums_seed is 1 and nothing reads it"),
         ({"data": {"split": "test"}}, "set data.kind = 'datasets'"),
-        ({"data": {"shuffle": False, "seed": 1}}, "set data.shuffle = true, or data.validation_rows"),
         ({"rollout": {"xtc_threshold": 0.2}}, "set rollout.xtc_probability > 0"),
         ({"algorithm": {"sampling_logprobs": "behaviour"}}, "set algorithm.settings.correction"),
         ({"output": {"completions_every_steps": 0, "completions_rows": 9}}, "set output.completions_every_steps >= 1"),

@@ -1,4 +1,7 @@
-"""Keys that are set and could have no effect beside the others: refused, so that no run's configuration says what it did not do."""
+"""Keys that are set and could have no effect beside the others: refused, so that no run's configuration says what it did not do.
+
+A seed is none of them: one sets it once and for all, whether something is drawn or not.
+"""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -33,11 +36,6 @@ RULES: Final = (
     Rule("data.style", _kind("sums"), "data.kind = 'sums'"),
     Rule("data.sums_seed", _kind("sums"), "data.kind = 'sums'"),
     Rule("data.split", _kind("datasets"), "data.kind = 'datasets'"),
-    Rule(
-        "data.seed",
-        lambda config: config.data.shuffle or config.data.validation_rows > 0,
-        "data.shuffle = true, or data.validation_rows",
-    ),
     Rule("rollout.xtc_threshold", lambda config: config.rollout.xtc_probability > 0, "rollout.xtc_probability > 0"),
     Rule(
         "algorithm.sampling_logprobs",
