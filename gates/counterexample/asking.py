@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 import warnings
 from collections.abc import Mapping
@@ -108,6 +109,7 @@ class Asker:
         return self.worker
 
 
+BEGINNING = 3  # words of an exception; further on stand the values that a search changes
 Found = tuple[Literal["fails", "holds", "unclear", "unsupported"], str, str, Evidence | None]
 
 
@@ -139,5 +141,6 @@ def _decide(evidence: list[Evidence]) -> Found:
 
 
 def _kind_of(reason: str) -> str:
-    """Return the part of `op raised: ValueError: words` that says which exception of which op it is."""
-    return ":".join(reason.split(":")[:2])
+    """Return which exception of which op `op raised: ValueError: words` tells of, with how its words begin but for numbers."""
+    op, exception, words = (*reason.split(":", 2), "", "")[:3]
+    return f"{op}:{exception}:{re.sub('[0-9]+', '#', ' '.join(words.split()[:BEGINNING]))}"

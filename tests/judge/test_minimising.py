@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from counterexample_doubles import planted
 
-from gates.counterexample import collecting
+from gates.counterexample import asking, collecting
 from gates.counterexample.asking import Asker
 from gates.counterexample.collecting import Minimiser
 from gates.counterexample.file import read
@@ -143,3 +143,17 @@ class TestCollecting:
         assert left.reason == "the search was stopped"
         assert stopped.path is not None
         assert left.path is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("kl raised: ValueError: 3 rows, must be 4", "kl raised: ValueError: 1 rows, must be 2", True),
+        ("kl raised: ValueError: data.seed is 7", "kl raised: ValueError: adapter.rank: found 0", False),
+        ("kl raised: ValueError: a b c", "kl raised: TypeError: a b c", False),
+        ("kl raised: ValueError", "kl raised: ValueError", True),
+    ],
+)
+def test_two_exceptions_of_a_kind_begin_with_the_same_words(one: str, other: str, same: bool) -> None:
+    """Numbers aside: a search must not slide from one complaint into another."""
+    assert (asking._kind_of(one) == asking._kind_of(other)) is same
