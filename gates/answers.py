@@ -12,11 +12,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from gates.model import Case, Gate, Op, Recipe, Wire
+from gates.model import Op, Wire
 
 KEPT = 128 << 20  # bytes of arrays: those of all quick cases of pure ops at one seed are less
 _PLAIN = (type(None), bool, int, float, str, bytes)
@@ -36,14 +36,10 @@ class Answers:
         if op.oracle is None:
             raise TypeError(f"{op.name} has no oracle")
         key = question(op, inputs)
-        return op.oracle(**inputs) if key is None else self._once(key, partial(op.oracle, **inputs))
+        return op.oracle(**inputs) if key is None else self.once(key, partial(op.oracle, **inputs))
 
-    def inputs(self, gate: Gate, case: Case, seed: int) -> Mapping[str, Wire | Recipe]:
-        """Return a case's inputs of a seed, the caller's own too."""
-        key = f"{gate.id}/{case.name}/{seed}".encode()
-        return cast("Mapping[str, Wire | Recipe]", self._once(key, lambda: case.make(np.random.default_rng(seed))))
-
-    def _once(self, key: bytes, make: Callable[[], Any]) -> Any:
+    def once(self, key: bytes, make: Callable[[], Any]) -> Any:
+        """Return what `make` makes, which is made once; the caller's own too."""
         with self._lock:
             known = self._found.get(key)
             if known is not None:

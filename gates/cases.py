@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from gates.model import Array, Evidence
+from gates.model import Array
 
 Rng = np.random.Generator
-DRAWS = 100
-"""Inputs are drawn at most so often until they have the signal of their gate. The rarest one is missed by one draw of ten."""
-
-
-def with_signal(
-    rng: Rng, make: Callable[[Rng], Mapping[str, Any]], signals: Callable[[Mapping[str, Any]], Iterable[Evidence]]
-) -> Mapping[str, Any]:
-    """Return the first inputs drawn that have all `signals`, which come from definitions and never from a subject.
-
-    Without them a gate would say "no signal" at one seed in some hundreds: clips that happen to stop no token, two parts
-    of a batch that happen to weigh the same. After `DRAWS` without, the last inputs: then the gate says so itself.
-    """
-    for _ in range(DRAWS):
-        inputs = make(rng)
-        if all(item.holds for item in signals(inputs)):
-            break
-    return inputs
 
 
 def rewards(rng: Rng, groups: int, size: int, dtype: str) -> Array:

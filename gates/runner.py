@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from gates import drawing
 from gates.answers import Answers
 from gates.calibration_limits import Place
 from gates.model import Case, Evidence, Gate, Outcome, Recipe, Status, Subject, Verdict, Wire
@@ -120,7 +121,7 @@ def judge(
     status: Status
     try:
         answers = answers or Answers()
-        inputs = with_model(answers.inputs(job.gate, job.case, seed), options.model)
+        inputs = with_model(drawing.inputs(job.gate, job.case, seed, answers), options.model)
         with Scratch() as scratch:
             trial = RunningTrial(
                 job.gate,

@@ -35,8 +35,7 @@ def _cases() -> Iterator[Case]:
             changes: dict[str, Any] = {"beta": beta} if beta else {}
             conventions = loss_cases.case(algorithm, name, **changes).conventions
             on_policy = partial(_on_policy, algorithm=algorithm, beta=beta)
-            made = partial(cases.with_signal, make=on_policy, signals=loss_laws.signals)
-            yield Case(name, made, quick=not beta, conventions=conventions)
+            yield Case(name, on_policy, quick=not beta, conventions=conventions)
 
 
 @gate(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from gates import cases
 from gates.checks import loss_cases, loss_laws
 from gates.checks.ops import POLICY_LOSS, UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial, signal
@@ -105,9 +104,8 @@ def _cases(make: Callable[..., Mapping[str, Any]], *, without: tuple[str, ...] =
                 continue
             whole = loss_cases.case(algorithm, f"{algorithm}-{name}", **changes)
             of_algorithm = partial(make, algorithm=algorithm, changes=changes)
-            made = partial(cases.with_signal, make=of_algorithm, signals=loss_laws.signals)
             quick = algorithm in {"grpo", "gspo", "dapo"} if name == "kl" else True
-            yield Case(whole.name, made, quick=quick, conventions=whole.conventions)
+            yield Case(whole.name, of_algorithm, quick=quick, conventions=whole.conventions)
 
 
 def _reordered_call(inputs: Mapping[str, Any]) -> bool:
@@ -172,8 +170,7 @@ def _split_cases() -> Iterator[Case]:
         changes = PLAIN if algorithm == "rloo" else KL
         whole = loss_cases.case(algorithm, algorithm, **changes)
         of_algorithm = partial(_data, algorithm=algorithm, changes=changes)
-        made = partial(cases.with_signal, make=of_algorithm, signals=_split_signals)
-        yield Case(algorithm, made, quick=True, conventions=whole.conventions)
+        yield Case(algorithm, of_algorithm, quick=True, conventions=whole.conventions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +198,7 @@ class _Split:
         yield signal("share of elements at a clip bound", self.wanted.near_branch.mean(), "<=", 0.0)
 
 
-def _split_signals(inputs: Mapping[str, Any]) -> Iterator[Evidence]:
-    return _split(inputs).signals()
-
-
-def _split(inputs: Mapping[str, Any], want: Callable[..., Any] = loss_laws.oracle) -> _Split:
+def _split(inputs: Mapping[str, Any], want: Callable[..., Any]) -> _Split:
     rows = len(inputs["mask"])
     parts = [_of_rows(inputs, some) for some in np.split(np.arange(rows), [rows * SPLIT[0] // sum(SPLIT)])]
     by_tokens = inputs["algorithm"] in BY_TOKENS

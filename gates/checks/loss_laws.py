@@ -10,7 +10,7 @@ import numpy as np
 
 from gates.checks import loss_cases
 from gates.checks.ops import POLICY_LOSS, UNIT
-from gates.model import Array, Bound, Evidence, Op, Trial, signal
+from gates.model import Array, Bound, Evidence, Trial, signal
 from reference.oracle.losses import PolicyLoss
 
 LAW_BECAUSE = (
@@ -83,19 +83,6 @@ def hold(t: Trial) -> Iterator[Evidence]:
     because = "a law that also holds where it must not says nothing: half of the definition's own distance"
     least = APART * t.facts["roundings"] / 2
     yield t.control("distance where the law is broken in 2u·S", moved, ">=", least, because)
-
-
-def signals(inputs: Mapping[str, Any]) -> Iterator[Evidence]:
-    """Yield the signals of a case of `hold`, from the oracle."""
-    law, broken = law_of(inputs), law_of(inputs, "broken")
-    yield from _signals(law, broken, _wanted(law, oracle), _wanted(broken, oracle))
-
-
-def oracle(op: Op, **inputs: Any) -> Any:
-    """Ask the oracle outside a trial, as `Trial.want` does in one."""
-    if op.oracle is None:
-        raise ValueError(f"{op.name} has no oracle")
-    return op.oracle(**inputs)
 
 
 def _wanted(law: Law, want: Callable[..., Any]) -> list[PolicyLoss]:

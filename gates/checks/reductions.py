@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from gates import cases
 from gates.checks import loss_cases, loss_laws
 from gates.checks.ops import POLICY_LOSS
 from gates.model import Case, Evidence, Probe, Trial
@@ -120,8 +119,7 @@ def _case(name: str, algorithm: str, make: Make, *, quick: bool = True) -> Case:
         pair = dict(make(rng))
         return {**pair, "right": {**pair["right"], **MARK}}
 
-    made = partial(cases.with_signal, make=marked, signals=loss_laws.signals)
-    return Case(name, made, quick=quick, conventions=loss_cases.case(algorithm, name).conventions)
+    return Case(name, marked, quick=quick, conventions=loss_cases.case(algorithm, name).conventions)
 
 
 def _cases() -> Iterator[Case]:

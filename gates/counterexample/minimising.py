@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
+from gates import drawing
 from gates.counterexample import amounts
 from gates.counterexample.asking import Answer, Asker
 from gates.counterexample.file import Counterexample
@@ -87,7 +86,7 @@ def minimise(
     progress = progress or Progress()
     deadline = time.monotonic() + budget_s
     seed = seed_of(job, options)
-    inputs = dict(with_model(job.case.make(np.random.default_rng(seed)), options.model))
+    inputs = dict(with_model(drawing.inputs(job.gate, job.case, seed), options.model))
     asker = Asker(job.subject, options.threads, options.mutant, quick=not options.full, deadline=deadline)
     witness: Asker | None = None
     try:
@@ -148,7 +147,7 @@ def minimise(
 
 def as_drawn(job: Job, verdict: Verdict, options: Options, tool: str) -> Counterexample:
     """Return the inputs of a failing cell as they were drawn, for one that is not made small."""
-    inputs = dict(with_model(job.case.make(np.random.default_rng(verdict.seed)), options.model))
+    inputs = dict(with_model(drawing.inputs(job.gate, job.case, verdict.seed), options.model))
     return Counterexample(
         gate=job.gate.id,
         case=job.case.name,

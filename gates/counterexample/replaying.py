@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from gates import drawing
 from gates.counterexample.amounts import PLAIN, STYLE
 from gates.counterexample.asking import Answer, Asker
 from gates.counterexample.file import Counterexample, read
 from gates.counterexample.nesting import flat, last, models
-from gates.model import Case, ConfigurationError, Recipe, Subject
+from gates.model import Case, ConfigurationError, Gate, Recipe, Subject
 from gates.protocol import WorkerError
 from gates.registry import Registry, load
 from gates.runner import with_model
@@ -37,7 +38,7 @@ def replay(found: Counterexample, registry: Registry, subject: Subject, model: s
     else:
         raise ConfigurationError(f"gate {found.gate!r} has no case {found.case!r} any more; run `gates check` again")
     inputs = with_model(found.inputs, model)
-    _vet(found, case, inputs, model)
+    _vet(found, gate, case, inputs, model)
     asker = Asker(subject, quick=found.quick)
     try:
         return asker.ask(gate, case, inputs, found.cut)
@@ -50,11 +51,11 @@ def replay(found: Counterexample, registry: Registry, subject: Subject, model: s
         asker.close()
 
 
-def _vet(found: Counterexample, case: Case, inputs: Mapping[str, Any], model: str | None) -> None:
+def _vet(found: Counterexample, gate: Gate, case: Case, inputs: Mapping[str, Any], model: str | None) -> None:
     """Refuse what a file of data must not choose where a model runs: the model, or a text, such as whose rewards to load."""
     if not any(isinstance(value, Recipe) for value in inputs.values()):
         return
-    own = flat(with_model(case.make(np.random.default_rng(found.seed)), model))
+    own = flat(with_model(drawing.inputs(gate, case, found.seed), model))
     table = flat(inputs)
     for path in sorted(models(table) ^ models(own)):
         if last(path) == "path":

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from doubles import DOUBLE, make_gate
 
+from gates import drawing
 from gates.answers import Answers, question
 from gates.model import Case, Recipe, Subject
 from gates.runner import Options, plan, run
@@ -110,7 +111,7 @@ class TestAnswers:
         case = Case("r", lambda rng: {"model": Recipe("model", {"layers": 2})})
         answers = Answers()
         for _ in range(2):
-            assert answers.inputs(make_gate(), case, 0) == {"model": Recipe("model", {"layers": 2})}
+            assert drawing.inputs(make_gate(), case, 0, answers) == {"model": Recipe("model", {"layers": 2})}
 
 
 def test_a_scratch_folder_is_there_only_if_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

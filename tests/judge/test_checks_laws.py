@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates import cases
+from gates import drawing
 from gates.checks import advantage_laws, config, invariance, loss_laws, reductions
-from gates.model import Evidence, Subject, signal
+from gates.model import Subject
 from gates.registry import load
 from gates.runner import Options, plan, run
 from reference.oracle import advantages, losses
@@ -128,7 +127,7 @@ class TestLaw:
     @pytest.mark.parametrize("case", list(reductions._cases()), ids=lambda case: case.name)
     def test_the_definition_obeys_its_reductions(self, case: Any) -> None:
         """Each pair agrees in the oracle, and its broken form does not, for another seed than the gate's."""
-        made: Any = case.make(np.random.default_rng(99))
+        made: Any = drawing.inputs(load().gates["loss.reductions.hold"], case, 99)
         apart = []
         for word in ("", "broken"):
             law = loss_laws.law_of(made, word)
@@ -178,43 +177,3 @@ class TestAdvantageLaws:
         assert advantage_laws._scaled_eps({"eps": 0.5, "eps_mode": "add"}) == 2.0
         assert advantage_laws._scaled_eps({"eps": 0.5, "eps_mode": "inside"}) == 8.0
         assert advantage_laws._scaled_eps({"eps": None, "eps_mode": None}) is None
-
-
-class TestWithSignal:
-    """Inputs are drawn until they have the signal of their gate."""
-
-    def test_the_first_draw_that_has_it(self) -> None:
-        """The draws before it are passed over, and the same seed gives the same inputs again."""
-
-        def make(rng: np.random.Generator) -> dict[str, float]:
-            return {"x": float(rng.random())}
-
-        def signals(inputs: Mapping[str, float]) -> list[Evidence]:
-            return [signal("x", inputs["x"], ">=", 0.9)]
-
-        generator = np.random.default_rng(3)
-        want = next(x for x in iter(generator.random, None) if x >= 0.9)
-        for _ in range(2):
-            assert cases.with_signal(np.random.default_rng(3), make, signals) == {"x": want}
-
-    def test_none_has_it(self) -> None:
-        """After `DRAWS` the last inputs come back, and the gate says that they have no signal."""
-        drawn: list[int] = []
-
-        def make(_: np.random.Generator) -> dict[str, int]:
-            drawn.append(1)
-            return {"x": len(drawn)}
-
-        inputs = cases.with_signal(np.random.default_rng(0), make, lambda _: [signal("x", 0.0, ">", 1.0)])
-        assert inputs == {"x": cases.DRAWS}
-
-    @pytest.mark.parametrize("name", ["loss.settings-act", "loss.copies-do-not-matter", "loss.splits-add-up"])
-    def test_seeds_that_lacked_a_signal(self, name: str) -> None:
-        """Of the seeds 0 to 19 some gave these gates nothing to see; the right subject now passes at all of them."""
-        gate = load().gates[name]
-        for seed in (6, 9, 12, 17, 19):
-            options = Options(seed=seed, quick=True)
-            verdicts = [found.verdict for found in run(plan([gate], [load().subjects["numpy"]], quick=True), options)]
-            assert {v.status for v in verdicts} <= {"pass", "unsupported"}, [
-                v.reason for v in verdicts if v.status != "pass"
-            ]
