@@ -16,6 +16,7 @@ from gates.answers import Answers
 from gates.calibration_limits import Place
 from gates.model import Case, Evidence, Gate, Outcome, Recipe, Status, Subject, Verdict, Wire
 from gates.protocol import Hello, WorkerError
+from gates.registry import REGISTRY
 from gates.trial import Caller, OracleError, RunningTrial, Scratch, SubjectFaultError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -177,7 +178,8 @@ def lacking(job: Job, hello: Hello) -> str:
         provided = hello.provides.get(op.name)
         if provided is None:
             near = get_close_matches(op.name, hello.provides, 1, 0.8)
-            known = {other.name for other in job.gate.ops}
+            known = {other.name for gate in REGISTRY.gates.values() for other in gate.ops}  # no misspelt ones
+            known |= {other.name for other in job.gate.ops}
             hint = f"; it defines {near[0]}" if near and near[0] not in known else ""
             return f"{op.name} is not defined by {job.subject.name}{hint}"
         for name, value in job.case.conventions.items():

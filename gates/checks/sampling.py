@@ -35,13 +35,16 @@ FILTERS: dict[str, dict[str, Any]] = {  # every number is exact in float32
     "top-p": {"top_p": 0.875, "temperature": 1.5},
     "top-p-zero": {"top_p": 0.0},
     "min-p": {"min_p": 0.0625, "temperature": 0.75},
+    "min-p-one": {"min_p": 1.0},  # the likeliest token is at the bound, and stays
     "top-k-top-p": {"top_k": 20, "top_p": 0.75, "temperature": 1.5},  # what most samplers have, and no more
     "top-k-min-p": {"top_k": 20, "min_p": 0.125, "temperature": 1.5},
+    "top-p-min-p": {"top_p": 0.96875, "min_p": 0.0625, "temperature": 1.5},
     "xtc": XTC,
     "penalty": {"repetition_penalty": 1.375},
     "all": {"top_k": 30, "top_p": 0.9375, "min_p": 0.015625, **XTC, "repetition_penalty": 1.25, "temperature": 1.25},
 }
-PAIRS = ("top-k-top-p", "top-k-min-p")
+CERTAIN = ("top-p-zero", "min-p-one")  # one token is left, whose log-prob is 0: only a draw tells it
+PAIRS = ("top-k-top-p", "top-k-min-p", "top-p-min-p")
 NUDGE = 1e-9  # relative: a threshold this close to a token's mass would judge rounding, not the filter
 EDGE = 1e-11  # relative: a running sum in float64 over 151,936 tokens is that good, whatever its order
 QUANTITIES = {
@@ -77,7 +80,7 @@ def _inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size
 
 
 def _cases() -> Iterator[Case]:
-    kept_sets = [filters for filters in FILTERS if filters != "top-p-zero"]  # of which one certain token is left
+    kept_sets = [filters for filters in FILTERS if filters not in CERTAIN]
     for filters, order, dtype in product(kept_sets, oracle.ORDERS, ("float32", "float64")):
         make = partial(_inputs, filters=filters, order=order, dtype=dtype, size=400)
         yield Case(f"{filters}-{order}-{dtype}", make, quick=dtype == "float32", conventions={"order": order})
@@ -230,7 +233,7 @@ def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int) 
                 quick=True,
                 conventions={"order": order},
             )
-            for filters, order in product(("none", "top-k", "top-p", "top-p-zero", "all"), oracle.ORDERS)
+            for filters, order in product(("none", "top-k", "top-p", *CERTAIN, "all"), oracle.ORDERS)
         ),
         Case(f"none-hf-{LARGE}", partial(_draw_inputs, filters="none", order="hf", size=LARGE), quick=True),
         Case(f"top-p-hf-{LARGE}", partial(_draw_inputs, filters="top-p", order="hf", size=LARGE)),

@@ -87,6 +87,17 @@ in_family(
 )
 in_family(
     "sampling",
+    "sampling.min-p-exclusive",
+    "min_p_length",
+    "above_the_bound",
+    mistake="a token at the bound goes, at min_p 1 the likeliest one too",
+    arises="p > min_p · p_max in the place of p ≥",
+    theme="sampling",
+    symptom="Nothing in any curve, until min_p is 1: then no token is left, and rows of NaN or -inf are sampled from.",
+    caught_by=("sampling.draw.inverse-cdf",),
+)
+in_family(
+    "sampling",
     "sampling.xtc-removes-the-least-likely",
     "xtc_skip",
     "all_above",

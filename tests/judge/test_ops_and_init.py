@@ -93,6 +93,14 @@ class TestInit:
         assert done.returncode == 3
         assert "token_kl is not defined by mine; it defines tokens_kl" in done.stdout
 
+    def test_another_op_is_no_misspelt_one(self, tmp_path: Path) -> None:
+        """A subject that has the forward pass alone is not told that it misspelt the backward one."""
+        (tmp_path / "mine.py").write_text("OPS = {'selective_log_softmax': lambda **inputs: {}}\n")
+        done = gates("check", "logprobs.backward", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 3
+        assert "selective_log_softmax_backward is not defined by mine" in done.stdout
+        assert "it defines" not in done.stdout
+
     def test_nothing_is_overwritten(self, tmp_path: Path) -> None:
         """A file that is there stays as it is."""
         (tmp_path / "mylib_gates.py").write_text("mine")

@@ -52,6 +52,12 @@ def absolute_floor(original: Fn) -> Fn:
     return lambda probabilities, min_p: max(1, int(np.count_nonzero(probabilities >= min_p)))
 
 
+def above_the_bound(original: Fn) -> Fn:
+    """Remove the token whose probability is the bound itself."""
+    del original
+    return lambda probabilities, min_p: int(np.count_nonzero(probabilities > min_p * probabilities[0]))
+
+
 def all_above(original: Fn) -> Fn:
     """Remove every token above the threshold, the least likely of them too, as long as one is left."""
     del original
