@@ -22,7 +22,7 @@ check: setup ## judge our own subjects: every gate, every case
 	@$(BIN)/gates check
 
 test: setup ## test the tool itself: pytest and cargo test
-	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 -m "not alone"
+	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 -m "not alone" --durations=40 --durations-min=3
 	@$(BIN)/python -m pytest -m alone
 	@cargo test --quiet $(MANIFEST) --package rlkernels
 
