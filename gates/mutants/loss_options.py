@@ -107,6 +107,20 @@ in_trainer(
     caught_by=(KEEP,),
 )
 in_trainer(
+    "options.keeps-by-the-shaped-reward",
+    "algorithms.dapo:Dapo.keep",
+    "trainer_options:keep_by_the_shaped",
+    mistake="groups are kept by the shaped reward, style and length penalties in it, where the accuracy was asked for",
+    arises="the filter reads the one reward tensor, after the shaping has been added to it",
+    source="NVIDIA-NeMo/RL#2431: dynamic sampling filters shaped reward",
+    theme="advantages",
+    symptom=(
+        "Groups that are all wrong stay in the batch and differ by length alone: short and empty wrong answers are "
+        "rewarded, and completions shrink."
+    ),
+    caught_by=(KEEP,),
+)
+in_trainer(
     "options.unscored-counts-zero",
     "algorithms.dapo:differs",
     "trainer_options:nan_is_zero",

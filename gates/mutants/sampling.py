@@ -132,6 +132,18 @@ in_family(
 )
 in_family(
     "sampling",
+    "sampling.xtc-of-the-batch",
+    "filtered_logprobs",
+    "least_of_the_batch",
+    mistake="every row loses the tokens above the least likely one above the threshold in any row of the batch",
+    arises="`.min()` without an axis, in a chain whose other filters reduce the last one",
+    source="ml-explore/mlx-lm#1575: XTC threshold of whole batch",
+    theme="sampling",
+    symptom="Batched text derails where one token is nearly certain: a neighbour's threshold removes it, and alone it stays.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_family(
+    "sampling",
     "sampling.penalty-divides-always",
     "penalise",
     "divide_always",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
+
+from gates.subjects import numpy_sampling
 
 Fn = Callable[..., Any]
 
@@ -77,6 +80,33 @@ def coin_ignored(original: Fn) -> Fn:
         if options.get("xtc_coin") is not None:
             options["xtc_coin"] = np.zeros_like(options["xtc_coin"])
         return original(*arguments, **options)
+
+    return mistaken
+
+
+def least_of_the_batch(original: Fn) -> Fn:
+    """Let XTC cut every row of a call above the least likely token above the threshold in any of them.
+
+    The rows go one by one in this host, so the call runs twice: to see that token's probability, and to cut by it. One
+    token is left to a row that would lose all.
+    """
+
+    def mistaken(*arguments: Any, **options: Any) -> Any:
+        least = np.inf
+
+        def see(probabilities: Any, threshold: float) -> int:
+            nonlocal least
+            least = min(least, float(np.min(probabilities, where=probabilities > threshold, initial=np.inf)))
+            return 0
+
+        def cut(probabilities: Any, threshold: float) -> int:
+            del threshold
+            return min(int(np.count_nonzero(probabilities > least)), probabilities.size - 1)
+
+        with mock.patch.object(numpy_sampling, "xtc_skip", see):
+            original(*arguments, **options)
+        with mock.patch.object(numpy_sampling, "xtc_skip", cut):
+            return original(*arguments, **options)
 
     return mistaken
 

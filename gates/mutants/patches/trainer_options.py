@@ -9,6 +9,8 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from reference.trainer.algorithms import dapo
+
 Fn = Callable[..., Any]
 
 
@@ -68,6 +70,21 @@ def clamped(original: Fn) -> Fn:
 def keep_all(original: Fn) -> Fn:
     """Keep equal groups too."""
     return lambda values, group_size: original(values, group_size) | True
+
+
+def keep_by_the_shaped(original: Fn) -> Fn:
+    """Judge groups by what is optimised: the weighted sum of all rewards, with the penalty of the lengths."""
+
+    def mistaken(self: Any, rewards: Any) -> Any:
+        s = self.settings
+        if s.dynamic_sampling is None:
+            return original(self, rewards)
+        shaped = rewards.total()
+        if s.overlong_limit is not None:
+            shaped = shaped + s.overlong_weight * dapo.overlong(rewards.lengths, s.overlong_limit, s.overlong_buffer)
+        return dapo.differs(shaped, rewards.group_size)
+
+    return mistaken
 
 
 def nan_is_zero(original: Fn) -> Fn:
