@@ -79,7 +79,7 @@ class Screen:
         self.console.print()
         for line in (*table(self.verdicts), *holes(self.verdicts), *map(one_line, tally.problems)):
             self.console.print(line)
-        if any(v.status == "fail" for v in self.verdicts):
+        if any(v.status == "fail" and v.cause != "start" for v in self.verdicts):
             self.console.print(
                 "`gates explain GATE` says what a gate asks, in which units, and where its limits come from"
             )

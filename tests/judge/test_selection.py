@@ -75,11 +75,14 @@ def test_the_unit_that_explain_tells_is_the_gates_own() -> None:
         assert f"2{power} of {dtype}" in UNIT
 
 
-@pytest.mark.parametrize("wrong", [False, True], ids=["right", "wrong"])
-def test_a_failure_is_followed_by_where_to_read_on(tmp_path: Path, wrong: bool) -> None:
-    """`gates explain` is named where something failed, and only there."""
-    returned = "groups" if wrong else "groups - groups[:, :1]"  # 0 in constant groups, which is all that is asked here
-    (tmp_path / "mine.py").write_text(
+@pytest.mark.parametrize(
+    ("returned", "code", "told"),
+    [("groups - groups[:, :1]", 0, False), ("groups", 1, True), (")", 1, False)],
+    ids=["right", "wrong", "does not start"],
+)
+def test_a_failure_is_followed_by_where_to_read_on(tmp_path: Path, returned: str, code: int, told: bool) -> None:
+    """`gates explain` is named where a gate's question was answered wrongly, and only there."""
+    (tmp_path / "mine.py").write_text(  # right: 0 in constant groups, which is all that this gate asks
         "def group_advantages(*, rewards, group_size, **_):\n"
         "    groups = rewards.reshape(-1, group_size)\n"
         f"    return {{'advantages': ({returned}).reshape(-1)}}\n"
@@ -87,5 +90,5 @@ def test_a_failure_is_followed_by_where_to_read_on(tmp_path: Path, wrong: bool) 
     )
     select = ("advantages.constant-group-is-zero", "--quick", "--no-minimise")
     done = gates("check", *select, "--subject", "./mine.py", cwd=tmp_path)
-    assert done.returncode == int(wrong), done.stdout
-    assert ("`gates explain GATE` says" in done.stdout) == wrong
+    assert done.returncode == code, done.stdout
+    assert ("`gates explain GATE` says" in done.stdout) == told
