@@ -30,7 +30,9 @@ import numpy as np
 # import {name}  # as installed: the folder of this file is not on the path
 
 VERSIONS: dict[str, str] = {{"numpy": np.__version__}}  # shown in the results; add your library's
-DEPARTURES_DOCUMENTED: dict[str, str] = {{}}  # "policy_loss[grpo]": "where your documentation says that yours differs"
+# By a gate's name (`gates explain GATE` ends with it) where your documentation says that yours differs, such as
+# "policy_loss[grpo]": "README, section Loss". A failure there is shown as `departs`; it still fails the run.
+DEPARTURES_DOCUMENTED: dict[str, str] = {{}}
 OPS: dict[str, Any] = {{}}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {{}}
 

@@ -73,7 +73,7 @@ def calibrate(
     from gates import calibration_past, session
     from gates.calibration import key, runs_a_model
     from gates.calibration_session import Request, conduct
-    from gates.cli import setup
+    from gates.cli import selection, setup
     from gates.model import ConfigurationError
     from gates.report.jsonl import read
     from gates.runner import Options, plan
@@ -83,7 +83,7 @@ def calibrate(
     if resume is not None and (out is not None or record):
         raise ConfigurationError("--resume names the file that is gone on with; leave out --out and --record")
     registry = setup.registry()
-    chosen = registry.select(tuple(select or ()))
+    chosen = selection.chosen(registry, select or ())
     gates = tuple(gate for gate in chosen if only is None or runs_a_model(gate) == (only is Only.models))
     if not gates:
         raise ConfigurationError(f"--only {only}: none of the {len(chosen)} chosen gates is of that kind")

@@ -36,9 +36,9 @@ def check(
         bool, typer.Option("--full", help="All draws of the statistical gates, ten times as many; half an hour.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option(min=0, max=64, help="Workers side by side. Default: 0, one per core.")
+        int | None, typer.Option(min=0, max=64, metavar="N", help="Workers side by side. Default: 0, one per core.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of all cases. Default: 0.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, metavar="N", help="Seed of all cases. Default: 0.")] = None,
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Part I of N of the plan; `gates merge` joins the N files.")
     ] = None,
@@ -71,7 +71,11 @@ def check(
     ] = None,
     form: Annotated[
         CheckFormat | None,
-        typer.Option("--format", help="What is printed. Default: text; under GitHub Actions github: annotations too."),
+        typer.Option(
+            "--format",
+            metavar="FORM",
+            help="What is printed: text, md, json, jsonl, junit or github (annotations too). Default: text; under GitHub Actions github.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
     memory_limit: Annotated[

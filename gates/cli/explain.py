@@ -18,11 +18,11 @@ def explain(
     """Print a gate's question, formula, source, limits with their reasons, cases and mutants."""
     import json
 
-    from gates.cli import setup
+    from gates.cli import selection, setup
     from gates.report.explanation import as_text, explanation
 
     registry = setup.registry()
-    found = [explanation(g, registry) for g in registry.select((gate,))]
+    found = [explanation(g, registry) for g in selection.chosen(registry, [gate])]
     if as_json:
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:

@@ -21,6 +21,8 @@ def init(
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Where the file goes.")] = Path(),
 ) -> None:
     """Write a commented subject file that runs at once; what is not filled in is `unsupported`, never a pass."""
+    from difflib import get_close_matches
+
     from gates import scaffold
     from gates.cli import setup
     from gates.model import ConfigurationError
@@ -31,7 +33,9 @@ def init(
     known = ops_of(gates)
     wanted = list(known) if op == ["all"] else list(dict.fromkeys(op or scaffold.FIRST))
     if unknown := [item for item in wanted if item not in known]:
-        raise ConfigurationError(f"--op {unknown[0]}: no op is called so; `gates ops` lists them")
+        near = get_close_matches(unknown[0], known, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ConfigurationError(f"--op {unknown[0]}: no op is called so; {hint}`gates ops` lists them")
     text = scaffold.scaffold(name, path.name, known, {item: conventions_of(item, gates) for item in wanted})
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -18,10 +18,10 @@ def list_(
     """List gates with their cases and mutants, and the subjects."""
     import json
 
-    from gates.cli import setup
+    from gates.cli import selection, setup
 
     registry = setup.registry()
-    gates = registry.select(tuple(select or ()))
+    gates = selection.chosen(registry, select or ())
     mutants = {g.id: [m.name for m in registry.mutants.values() if g.id in m.caught_by] for g in gates}
     if as_json:
         data = {
@@ -45,10 +45,14 @@ def list_(
     width = max(len(g.id) for g in gates)
     for g in gates:
         quick = sum(case.quick for case in g.cases)
-        typer.echo(
-            f"{g.id:{width}}  {len(g.cases):3} cases ({quick} quick), {len(mutants[g.id])} mutants  {g.question}"
-        )
+        cases, caught = _counted(len(g.cases), "case"), _counted(len(mutants[g.id]), "mutant")
+        typer.echo(f"{g.id:{width}}  {cases:>9} ({quick} quick), {caught}  {g.question}")
     typer.echo("\nSubjects:")
+    width = max(map(len, registry.subjects))
     for s in registry.subjects.values():
-        when = "by default" if s.default else "when asked for"
-        typer.echo(f"  {s.name:18} {when}{f' (absent: {s.why_absent})' if s.why_absent else ''}")
+        when = "by default" if s.default else "with --subject"
+        typer.echo(f"  {s.name:{width}}  judged {when}{f' (absent: {s.why_absent})' if s.why_absent else ''}")
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"

@@ -38,13 +38,14 @@ def since(baseline: Path | None, form: CheckFormat) -> Results | None:
 
 
 def notes(tally: Tally, registry: Registry) -> None:
-    """Say on the error output what a subject of the user's declares and nothing asks for: often a name is misspelt."""
-    from gates.declarations import unasked
+    """Say on the error output what a subject of the user's declares to no effect: often a name is misspelt."""
+    from gates.declarations import unasked, undeparted
     from gates.report.visible import one_line
 
     own = {name: hello for name, hello in tally.hellos.items() if name not in registry.subjects}
     for name, hello in own.items():
-        for sentence in unasked(name, hello.provides, registry.gates.values()):
+        gates = registry.gates.values()
+        for sentence in (*unasked(name, hello.provides, gates), *undeparted(name, hello.documented, gates)):
             typer.echo(one_line(f"note: {sentence}"), err=True)
 
 

@@ -41,7 +41,7 @@ def asked(
 ) -> Asked:
     """Return what a run is about; `today` decides which waivers have expired, by default the day in UTC."""
     from gates import settings
-    from gates.cli import setup
+    from gates.cli import selection, setup
     from gates.session import Requirement
     from gates.subjects import catalogue
     from gates.waivers import Extent
@@ -49,8 +49,8 @@ def asked(
     root = settings.root(Path.cwd())
     told = settings.read(root)
     program = setup.interpreter(python or told.python)
-    all_gates = registry.select(tuple(told.select))
-    gates = registry.select(tuple(select)) if select else all_gates
+    all_gates = selection.chosen(registry, told.select)
+    gates = selection.chosen(registry, select) if select else all_gates
     all_subjects = catalogue.choose(registry, tuple(told.subjects), program)
     subjects = catalogue.choose(registry, tuple(subject), program) if subject else all_subjects
     names = [found.name for found in subjects]

@@ -31,12 +31,12 @@ def prove(
 ) -> None:
     """Prove the gates: green truth first, then each known mistake must be caught in its host."""
     from gates import session
-    from gates.cli import setup
+    from gates.cli import selection, setup
     from gates.demonstration import demonstrate
     from gates.runner import Options
 
     registry = setup.registry()
-    gates = registry.select(tuple(select or ()))
+    gates = selection.chosen(registry, select or ())
     count = setup.jobs(jobs)
     options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)
     writer = setup.writer("prove", out, record=record)

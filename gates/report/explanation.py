@@ -5,14 +5,19 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from gates.model import Bound, Gate, Output, Recorded
+from gates.model import Bound, Gate, Recorded
 from gates.registry import Registry
+from gates.report.ops import output_words
+
+SHOWN = 6  # cases by name; all of them are in the JSON
+UNIT = "u is the unit roundoff: 2⁻²⁴ of float32, 2⁻⁵³ of float64, 2⁻¹¹ of float16, 2⁻⁸ of bfloat16"
 
 
 def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
     """Return everything that a reader needs to doubt a gate."""
     return {
         "id": gate.id,
+        "name": gate.name,
         "question": gate.question,
         "why": gate.why,
         "ops": [
@@ -21,7 +26,7 @@ def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
                 "formula": op.formula,
                 "source": op.source,
                 "inputs": dict(op.inputs),
-                "outputs": {name: _output(output) for name, output in op.outputs.items()},
+                "outputs": {name: output_words(output) for name, output in op.outputs.items()},
             }
             for op in gate.ops
         ],
@@ -58,14 +63,6 @@ def _limit(bound: Bound) -> str | float:
     return "computed in the run" if callable(bound.limit) else bound.limit
 
 
-def _output(output: Output) -> str:
-    if output.like:
-        return f"shape and dtype of {output.like}"
-    kinds = {"f": "floats", "i": "integers", "b": "booleans", "scalar": "a number", "text": "text", "any": "anything"}
-    axes = f" with {output.ndim} axes" if output.ndim is not None else ""
-    return f"{kinds[output.kind]}{axes}"
-
-
 def as_text(item: dict[str, Any]) -> str:
     """Return an explanation as text for a terminal."""
     lines = [item["id"], "", f"Question  {item['question']}", f"Why       {item['why']}", ""]
@@ -78,10 +75,17 @@ def as_text(item: dict[str, Any]) -> str:
     for limit in item["limits"]:
         lines.append(f"Limit     {limit['quantity']}: {limit['limit']} ({limit['kind']})")
         lines += textwrap.wrap(f"because {limit['because']}", 110, initial_indent=" " * 10, subsequent_indent=" " * 10)
+    if any("2u" in limit["quantity"] for limit in item["limits"]):
+        lines.append(f"          {UNIT}")
+    more = len(item["cases"]) - SHOWN
     lines += [
         "",
-        f"Cases     {len(item['cases'])}: {', '.join(item['cases'][:6])}{' …' if len(item['cases']) > 6 else ''}",
+        f"Cases     {len(item['cases'])}: {', '.join(item['cases'][:SHOWN])}{f' and {more} more (--json)' if more > 0 else ''}",
     ]
+    if item["name"]:
+        lines.append(
+            f'Departure DEPARTURES_DOCUMENTED["{item["name"]}"] of a subject says where its own documentation differs'
+        )
     for mutant in item["mutants"]:
         lines.append(f"Mutant    {mutant['name']} in {mutant['host']} at {mutant['seam']}: {mutant['mistake']}")
         lines.append(f"          in training: {mutant['symptom']}")

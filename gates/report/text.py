@@ -79,6 +79,10 @@ class Screen:
         self.console.print()
         for line in (*table(self.verdicts), *holes(self.verdicts), *map(one_line, tally.problems)):
             self.console.print(line)
+        if any(v.status == "fail" and v.cause != "start" for v in self.verdicts):
+            self.console.print(
+                "`gates explain GATE` says what a gate asks, in which units, and where its limits come from"
+            )
 
     def end(self, path: Path, tally: Tally) -> None:
         """Print where the results are, and the full count as the last line; not on an output that is a document."""

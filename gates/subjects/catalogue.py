@@ -187,8 +187,12 @@ def choose(registry: Registry, names: tuple[str, ...], python: str | None) -> li
         elif name in registry.subjects:
             subject = replace(registry.subjects[name], ops=None)
         else:
-            known = ", ".join(registry.subjects)
-            raise ConfigurationError(f"--subject {name}: must be one of {known}, or a file (./mine.py)")
+            known, here = (
+                ", ".join(registry.subjects),
+                [f for f in (f"{name}_gates.py", f"{name}.py") if Path(f).is_file()],
+            )
+            hint = f"; did you mean ./{here[0]}?" if here else ""
+            raise ConfigurationError(f"--subject {name}: must be one of {known}, or a file (./mine.py){hint}")
         if subject.name in chosen or (subject.name in registry.subjects and "." in name):
             raise ConfigurationError(f"--subject {name}: the name {subject.name!r} is taken; rename the file")
         chosen[subject.name] = subject

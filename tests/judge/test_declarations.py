@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from test_cli import gates
 
-from gates.declarations import unasked
+from gates.declarations import unasked, undeparted
 from gates.model import Provided
 from gates.registry import load
 
@@ -33,8 +33,18 @@ def said(op: str, conventions: dict[str, tuple[Any, ...]]) -> list[str]:
         ("group_advantages", {"xyz": ("group",)}, "name 'xyz', which no case asks for; known are baseline, ddof,"),
         ("group_advantages", {"scale": ("groups",)}, "have scale 'groups', which no case asks for; cases ask for 'bat"),
         ("group_advantages", {"scale": ()}, "have scale nothing, which no case asks for"),
+        (
+            "token_kl",
+            {"estimator": ("k1", "K2", "k3")},
+            "have estimator 'K2', which no case asks for; did you mean 'k2'?",
+        ),
+        (
+            "group_advantages",
+            {"scale": ("group", "bacth")},
+            "have scale 'bacth', which no case asks for; did you mean 'b",
+        ),
     ],
-    ids=["op", "convention", "far", "choice", "no choice"],
+    ids=["op", "convention", "far", "choice", "no choice", "one of several by its case", "by a letter"],
 )
 def test_a_misspelt_declaration_is_told(op: str, conventions: dict[str, tuple[Any, ...]], words: str) -> None:
     """One sentence, with the nearest name where there is one, else with those that there are."""
@@ -47,14 +57,31 @@ def test_a_misspelt_declaration_is_told(op: str, conventions: dict[str, tuple[An
     [
         ("group_advantages", {"scale": ("group",), "ddof": (1, None)}),
         ("group_advantages", {"scale": ("group", "rows")}),
+        ("group_advantages", {"scale": ("group", "groups")}),
         ("policy_loss", {"arithmetic": ("float32",)}),
         ("model_hash", {}),
     ],
-    ids=["some", "one more", "no to the only choice", "asked outside gates"],
+    ids=["some", "one more", "one more, near one that is declared", "no to the only choice", "asked outside gates"],
 )
 def test_a_right_declaration_is_silent(op: str, conventions: dict[str, tuple[Any, ...]]) -> None:
     """A subject may have less than all, and more than is asked for."""
     assert said(op, conventions) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("token_kl[k3", "names 'token_kl[k3', which is the name of no gate; did you mean 'token_kl[k3]' or "),
+        ("kl.k3.matches-definition", "which is the name of no gate; `gates explain GATE` says the name of each"),
+    ],
+    ids=["near", "far"],
+)
+def test_a_departure_of_no_gate_is_told(key: str, words: str) -> None:
+    """What it documents would fail as if it were not documented."""
+    gates_ = list(load().gates.values())
+    (sentence,) = undeparted("mine", {key: "README", "token_kl[k1]": "README"}, gates_)
+    assert sentence.startswith("DEPARTURES_DOCUMENTED of mine ")
+    assert words in sentence
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl"])

@@ -123,6 +123,7 @@ class TestInit:
             (["my lib"], "letters, digits"),
             (["class"], "letters, digits"),
             (["mylib", "--op", "no"], "`gates ops` lists"),
+            (["mylib", "--op", "token_kul"], "did you mean token_kl? `gates ops` lists"),
         ],
     )
     def test_a_mistake_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:

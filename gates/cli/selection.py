@@ -1,0 +1,51 @@
+"""The gates that a command line names; a name that is none gets the nearest ones, and an op those that ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gates.model import Gate
+    from gates.registry import Registry
+
+MOST = 3  # names in a hint
+
+
+def chosen(registry: Registry, patterns: Sequence[str]) -> tuple[Gate, ...]:
+    """Return the gates of the patterns (ids, prefixes that end at a dot, globs), all of them without patterns.
+
+    Raises:
+        ConfigurationError: a pattern matches no gate; the sentence says what may have been meant.
+    """
+    from gates.model import ConfigurationError
+
+    for pattern in patterns:
+        try:
+            registry.select((pattern,))
+        except ConfigurationError:
+            raise ConfigurationError(
+                f"no gate matches {pattern!r}; {_hint(pattern, registry)}`gates list` shows the gates there are"
+            ) from None
+    return registry.select(tuple(patterns))
+
+
+def _hint(pattern: str, registry: Registry) -> str:
+    asking = [id_ for id_, gate in registry.gates.items() if any(op.name == pattern for op in gate.ops)]
+    if asking:
+        return f"it is an op, and the gates that ask for it are {_listed(asking)}; "
+    starts = [id_ for id_ in registry.gates if id_.startswith(pattern)]
+    near = starts or get_close_matches(pattern, _names(registry), MOST)
+    return f"did you mean {_listed(near)}? " if near else ""
+
+
+def _names(registry: Registry) -> list[str]:
+    """Return every id and every prefix of one that `select` knows."""
+    ids = [id_.split(".") for id_ in registry.gates]
+    return list(dict.fromkeys(".".join(parts[:n]) for parts in ids for n in range(1, len(parts) + 1)))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - MOST
+    return ", ".join(names[:MOST]) + (f" and {more} more" if more > 0 else "")
