@@ -103,7 +103,9 @@ class RunningTrial:
         if outcome.kind == "unsupported":
             raise UnsupportedError(outcome.error)
         if outcome.kind != "value":
-            raise SubjectFaultError(outcome.kind, f"{op.name} {outcome.kind}: {outcome.error}")
+            own = outcome.error.startswith(f"{op.name} ")  # the worker's own sentence of what was returned or changed
+            words = outcome.error if own else f"{op.name} {outcome.kind}: {outcome.error}"
+            raise SubjectFaultError(outcome.kind, words)
         for name, output in op.outputs.items():
             if name not in outcome.value:
                 raise SubjectFaultError("shape", f"{op.name} returned {sorted(outcome.value)}, must have {name!r}")
@@ -167,6 +169,9 @@ class RunningTrial:
         return float(limit(self) if callable(limit) else limit), because
 
 
+KINDS = {"f": "floating-point numbers", "i": "integers", "b": "booleans", "scalar": "a number"}
+
+
 def _misfit(value: Wire, output: Output, inputs: Mapping[str, Wire]) -> str:
     """Return what is wrong with the shape or dtype of one output, or nothing."""
     if output.kind == "text":
@@ -185,7 +190,7 @@ def _misfit(value: Wire, output: Output, inputs: Mapping[str, Wire]) -> str:
     ndim = 0 if output.kind == "scalar" else output.ndim
     problems = []
     if array.dtype.kind not in wanted:
-        problems.append(f"has dtype {array.dtype}, must be of kind {wanted!r}")
+        problems.append(f"has dtype {array.dtype}, must hold {KINDS[output.kind]}")
     if ndim is not None and array.ndim != ndim:
         problems.append(f"has {array.ndim} axes, must have {ndim}")
     return ", ".join(problems)

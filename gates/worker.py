@@ -205,7 +205,9 @@ def _conventions(module: ModuleType, operations: Mapping[str, Any]) -> dict[str,
         found[op] = {}
         for name, choices in conventions.items():
             if not isinstance(choices, list | tuple | set | frozenset):
-                raise TypeError(f"CONVENTIONS[{op!r}][{name!r}] is {choices!r}, must be a tuple of the choices")
+                raise TypeError(
+                    f"CONVENTIONS[{op!r}][{name!r}] is {choices!r}, must be a tuple of the choices, such as ({choices!r},)"
+                )
             found[op][name] = list(choices)
     return found
 
@@ -254,8 +256,11 @@ def _run(name: str, operation: Callable[..., Any], inputs: Mapping[str, Any]) ->
         value = operation(**inputs)
         seconds = time.perf_counter() - start
         if not isinstance(value, dict):
-            return {"kind": "raised", "error": f"{name} returned a {type(value).__name__}, must be a dict"}
-        frames.encode(value)  # what cannot cross the wire is the subject's error, not the worker's end
+            return {"kind": "raised", "error": f"{name} returned {_kind(value)}, must be a dict of its outputs"}
+        try:
+            frames.encode(value)  # what cannot cross the wire is the subject's error, not the worker's end
+        except frames.FrameError as error:
+            return {"kind": "raised", "error": f"{name} returned a dict that cannot be passed on: {error}"}
     except NotImplementedError as error:
         return {"kind": "unsupported", "error": _words(error)}
     except BaseException as error:  # a subject may raise anything, SystemExit and Rust panics included
@@ -263,6 +268,10 @@ def _run(name: str, operation: Callable[..., Any], inputs: Mapping[str, Any]) ->
     if changed := [key for key, data in before.items() if inputs[key].tobytes() != data]:
         return {"kind": "raised", "error": f"{name} changed its input {', '.join(changed)} in place"}
     return {"kind": "value", "value": value, "seconds": seconds}
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"
 
 
 def _words(error: BaseException) -> str:

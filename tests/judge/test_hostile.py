@@ -77,7 +77,7 @@ IN_A_CALL = {
     "aborts": ("import os\nos.abort()", "crashed", "SIGABRT"),
     "KeyboardInterrupt": ("raise KeyboardInterrupt", "raised", "KeyboardInterrupt"),
     "GeneratorExit": ("raise GeneratorExit", "raised", "GeneratorExit"),
-    "returns None": ("return None", "raised", "NoneType, must be a dict"),
+    "returns None": ("return None", "raised", "returned nothing, must be a dict"),
     "returns text": ("return 'y'", "raised", "str, must be a dict"),
     "returns nothing": ("return {}", "shape", "must have 'y'"),
     "another name": ("return {'z': 2 * x}", "shape", "must have 'y'"),
