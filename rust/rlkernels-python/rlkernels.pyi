@@ -41,7 +41,8 @@ def build_info() -> BuildInfo:
 
     Returns:
         `version` of the crate; `profile`; `target`, the triple built for; `rustc`, the compiler; `features`, the
-        instruction sets found at run time; `threads` that one kernel call uses; `cpus` that this process may use.
+        instruction sets found at run time; `isa`, the one in use; `threads` that one kernel call uses; `cpus` that this
+        process may use.
     """
 
 def available_isas() -> list[str]:
@@ -643,8 +644,11 @@ class PolicyLoss:
             "clipped_high" (those where the clip acts: a negative or a positive advantage, for "cispo" any) and with
             `delta` "clipped_delta"; with a KL term "kl" (mean of the estimate, before `kl_ratio` and `beta`). A row's
             ratio counts once for each of its tokens; gmpo's bounds are those of each token's difference.
+
+    `pickle` and `copy` make it again from these three.
     """
 
+    def __init__(self, loss: float, gradient: NDArray[Any], metrics: dict[str, float]) -> None: ...
     @property
     def loss(self) -> float: ...
     @property

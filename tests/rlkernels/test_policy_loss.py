@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import mpmath
@@ -219,7 +222,7 @@ class TestMessages:
         [
             ({"algorithm": "ppo"}, '`algorithm` is "ppo", must be one of "grpo"'),
             ({"delta": 1.5}, "`delta` is 1.5, must be finite and above 1 \\+ `epsilon_high` = 1.5"),
-            ({"epsilon_low": None}, '`epsilon_low` is not given, must be for algorithm "grpo"'),
+            ({"epsilon_low": None}, '`epsilon_low` is not given, must be for algorithm "grpo" as it is set'),
             ({"max_length": 4}, "`max_length` is 4, must be None"),
             ({"micro_batches": np.array([4])}, "`micro_batches` is given, must be None"),
             ({"kl_estimator": "k4"}, '`kl_estimator` is "k4", must be one of "k1", "k2", "k3"'),
@@ -243,3 +246,33 @@ class TestMessages:
         step["old"] = step["old"].astype(np.float32)
         with pytest.raises(TypeError, match="`policy` is float64 and `old` is float32"):
             rlkernels.policy_loss(**step, algorithm="grpo", **BOUNDS)
+
+
+class TestPickle:
+    """What `policy_loss` returns goes to other processes."""
+
+    @pytest.mark.parametrize(
+        "through",
+        [copy.copy, copy.deepcopy, lambda loss: pickle.loads(pickle.dumps(loss))],  # noqa: S301  a pickle of our own
+        ids=["copy", "deepcopy", "pickle"],
+    )
+    def test_it_comes_back_as_it_was(self, through: Callable[[Any], Any]) -> None:
+        """Loss, gradient, metrics and what is shown, to the bit, once more through the same."""
+        policy = np.random.default_rng(5).normal(-2.0, 0.5, (4, 6)).astype(np.float32)
+        found = rlkernels.policy_loss(
+            policy, old=policy - np.float32(0.1), advantages=np.ones(4, np.float32), algorithm="rloo"
+        )
+        again = through(found)
+        for back in (again, through(again)):
+            assert type(back) is rlkernels.PolicyLoss
+            assert (back.loss, back.metrics, repr(back)) == (found.loss, found.metrics, repr(found))
+            assert list(back.metrics) == list(found.metrics)
+            assert back.gradient.dtype == np.float32
+            assert np.array_equal(back.gradient, found.gradient)
+        again.metrics["kl"] = 1.0
+        assert again.metrics == found.metrics
+
+    def test_other_arguments_are_refused(self) -> None:
+        """The constructor takes a number, an array and a dictionary."""
+        with pytest.raises(TypeError, match="metrics"):
+            rlkernels.PolicyLoss(1.0, np.zeros(2), [("tokens", 2.0)])  # type: ignore[arg-type]

@@ -222,6 +222,11 @@ class TestErrors:
         with pytest.raises(ValueError, match=message):
             rlkernels.sample_tokens(uniforms=np.zeros(len(inputs["logits"])), **inputs)
 
+    def test_a_uniform_for_each_row(self) -> None:
+        """Others are refused, with the argument that says how many."""
+        with pytest.raises(ValueError, match=r"`uniforms` has shape \(3,\), must be \(1,\) like the rows of `logits`$"):
+            rlkernels.sample_tokens(uniforms=np.zeros(3), logits=WORKED, **OFF)
+
     @pytest.mark.parametrize("u", [1.0, -0.1, NAN])
     def test_uniforms(self, u: float) -> None:
         """A uniform is in [0, 1), and there is one per row."""

@@ -1,7 +1,7 @@
 //! `policy_loss` for Python.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use rlkernels::policy_loss::{self as core, Convention, Metrics, Signal, Step};
 use rlkernels::{Error, Float};
 
@@ -21,28 +21,61 @@ pub(crate) struct PolicyLoss {
     /// d loss / d policy.
     #[pyo3(get)]
     gradient: Py<PyAny>,
-    metrics: Metrics,
+    metrics: Logged,
+}
+
+/// The numbers for the log: as computed, which costs no call a dictionary, or as they came back from a pickle.
+enum Logged {
+    Computed(Metrics),
+    Restored(Py<PyDict>),
 }
 
 #[pymethods]
 impl PolicyLoss {
+    #[new]
+    fn new(loss: f64, gradient: Py<PyAny>, metrics: Py<PyDict>) -> Self {
+        Self {
+            loss,
+            gradient,
+            metrics: Logged::Restored(metrics),
+        }
+    }
+
     /// Numbers for the log, by name.
     #[getter]
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let named = PyDict::new(py);
-        for (name, value) in self.metrics.named() {
-            named.set_item(name, value)?;
+        match &self.metrics {
+            Logged::Restored(named) => named.bind(py).copy(),
+            Logged::Computed(metrics) => {
+                let named = PyDict::new(py);
+                for (name, value) in metrics.named() {
+                    named.set_item(name, value)?;
+                }
+                Ok(named)
+            }
         }
-        Ok(named)
     }
 
-    fn __repr__(&self) -> String {
-        format!(
-            "PolicyLoss(loss={:?}, tokens={})",
-            self.loss, self.metrics.tokens
-        )
+    /// For `pickle` and `copy`: the class and what makes it again.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyType>, Made<'py>)> {
+        let made = (self.loss, self.gradient.bind(py).clone(), self.metrics(py)?);
+        Ok((py.get_type::<Self>(), made))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let tokens = match &self.metrics {
+            Logged::Computed(metrics) => metrics.tokens.to_string(),
+            Logged::Restored(named) => match named.bind(py).get_item("tokens")? {
+                Some(tokens) => format!("{:.0}", tokens.extract::<f64>()?),
+                None => "unknown".to_owned(),
+            },
+        };
+        Ok(format!("PolicyLoss(loss={:?}, tokens={tokens})", self.loss))
     }
 }
+
+/// The arguments of `PolicyLoss`.
+type Made<'py> = (f64, Bound<'py, PyAny>, Bound<'py, PyDict>);
 
 arguments! { text algorithm, maybe_number epsilon_low, maybe_number epsilon_high, maybe_number delta, number beta, text kl_estimator, text kl_ratio, maybe_whole max_length, maybe_text dapo_denominator, maybe_whole group_size, maybe_number tokens_in_step, maybe_text cispo_bound, maybe_number sapo_temperature_positive, maybe_number sapo_temperature_negative }
 
@@ -153,7 +186,7 @@ fn computed<'py, T: Element + Float>(
     Ok(PolicyLoss {
         loss: loss.value,
         gradient: out.finish()?.unbind(),
-        metrics: loss.metrics,
+        metrics: Logged::Computed(loss.metrics),
     })
 }
 

@@ -188,7 +188,7 @@ pub enum Error {
         expected: usize,
     },
     /// A parameter that the algorithm needs is not given.
-    #[error("`{argument}` is not given, must be for algorithm \"{algorithm}\"")]
+    #[error("`{argument}` is not given, must be for algorithm \"{algorithm}\" as it is set")]
     MissingFor {
         /// The argument's name.
         argument: &'static str,

@@ -304,11 +304,11 @@ fn what_an_algorithm_does_not_read_or_lacks_is_named() {
         ),
         (
             Convention::new(Algorithm::Grpo),
-            "`epsilon_low` is not given, must be for algorithm \"grpo\"",
+            "`epsilon_low` is not given, must be for algorithm \"grpo\" as it is set",
         ),
         (
             Convention::new(Algorithm::Dapo),
-            "`dapo_denominator` is not given, must be for algorithm \"dapo\"",
+            "`dapo_denominator` is not given, must be for algorithm \"dapo\" as it is set",
         ),
     ];
     for (all, message) in cases {

@@ -85,13 +85,14 @@ impl<'py, T: Element> Array<'py, T> {
         )))
     }
 
-    /// `ValueError` unless it has this shape, that of the argument `like`.
+    /// `ValueError` unless it has this shape, that of `like`: an argument's name, or words with one in backticks.
     pub(crate) fn shaped(self, shape: &[usize], like: &str) -> PyResult<Self> {
         if *self.shape == *shape {
             return Ok(self);
         }
+        let quote = if like.contains('`') { "" } else { "`" };
         Err(PyValueError::new_err(format!(
-            "`{}` has shape {}, must be {} like `{like}`",
+            "`{}` has shape {}, must be {} like {quote}{like}{quote}",
             self.name,
             shown(&self.shape),
             shown(shape)
