@@ -59,12 +59,12 @@ def tables(name: str, seed: int, steps: int, folder: Path, model: Path, sums: Se
         rows = shuffled(rows, seed)
     write(folder / "held-out.jsonl", pairs(held, seed))
     write(folder / "sums.jsonl", rows)
-    columns = {} if name == "online_dpo" else COLUMNS
+    columns, seeds = ({}, {"seed": seed}) if name == "online_dpo" else (COLUMNS, {})  # pairs of the data need no draws
     return {
         "model": {"path": str(model)},
         "adapter": {"rank": 8, "seed": seed},
         "data": {"kind": "jsonl", "path": str(folder / "sums.jsonl"), "seed": seed, **columns},
-        "rollout": {"samples_per_prompt": 2, "max_tokens": 6, "seed": seed},
+        "rollout": {"samples_per_prompt": 2, "max_tokens": 6, **seeds},
         "algorithm": {"name": "dpo" if name == CONTROL else name, "settings": {"beta": BETA}},
         "optimizer": {"learning_rate": 1e-3},
         "loop": {"steps": steps, "prompts_per_step": 48},
@@ -86,7 +86,9 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def margins(run: Mapping[str, Any]) -> Callable[[int], dict[str, float]]:
     """What scores the held-out pairs by the model that the run trains; `preferred` is the share of margins above 0."""
     path = Path(run["data"]["path"]).with_name("held-out.jsonl")
-    config = read.validate({**run, "data": {"kind": "jsonl", "path": str(path), "shuffle": False, **COLUMNS}})
+    rollout = {key: value for key, value in run["rollout"].items() if key != "seed"}
+    data = {"kind": "jsonl", "path": str(path), "shuffle": False, **COLUMNS}
+    config = read.validate({**run, "rollout": rollout, "data": data})
     loaded = models.load(config.model.spec())
     source = loop_run.sources(config, loaded.tokenizer)[0]
 

@@ -34,7 +34,7 @@ def evaluate(
     if base and adapter is not None:
         raise ConfigurationError("--base and --adapter exclude each other; give one of them")
     with train.told():
-        chosen = train.configured(config, settings)
+        chosen = train.configured(config, settings, verb="evaluate")
         from reference.trainer import evaluate_run
 
         found = evaluate_run.run(chosen, adapter, base=base)

@@ -41,7 +41,7 @@ def generate(
     given = {"samples_per_prompt": samples, "max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     extra = [f"rollout.{key}={value}" for key, value in given.items() if value is not None]
     with train.told():
-        chosen = train.configured(config, [*(settings or []), *extra])
+        chosen = train.configured(config, [*(settings or []), *extra], verb="generate")
         from reference.trainer import loop_generate
 
         made = loop_generate.run(chosen, prompt, adapter, base=base)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from reference.trainer.config.inert import Verb
     from reference.trainer.config.read import Config
 
 EXAMPLES = """Examples:
@@ -44,13 +45,18 @@ def told() -> Iterator[None]:
         raise ConfigurationError(str(error)) from None
 
 
-def configured(path: Path, settings: list[str] | None, *, model_here: bool = True) -> Config:
-    """Read and validate the whole configuration, the algorithm's settings and (unless told not to) the model's name included."""
-    from gates.cli import setup
-    from reference.trainer.config import read
+def configured(path: Path, settings: list[str] | None, *, model_here: bool = True, verb: Verb = "train") -> Config:
+    """Read and validate the whole configuration, the algorithm's settings and (unless told not to) the model's name included.
 
-    config = read.read(path, settings or ())
-    read.algorithm(config)
+    What it holds that has no effect and is not refused is told on stderr.
+    """
+    from gates.cli import setup
+    from reference.trainer.config import inert, read
+
+    config = read.read(path, settings or (), verb)
+    made = read.algorithm(config)
+    for said in inert.told(config, getattr(made, "settings", None), read.reader(verb, settings or ())):
+        typer.echo(f"gates: note: {said}", err=True)
     if model_here:
         setup.model(config.model.path, "model.path")
     return config

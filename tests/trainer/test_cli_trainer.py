@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -34,9 +35,10 @@ def _file(folder: Path, **changed: Any) -> Path:
 
 def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     """Train, resume what is done, refuse to start again, evaluate it and the base, generate: each does and says what it should."""
-    file = str(_file(tmp_path, loop={"steps": 2, "evaluate_every_steps": 0}))
-    done = gates("train", file, "--json", cwd=tmp_path)
+    file = str(_file(tmp_path, loop={"steps": 2, "evaluate_every_steps": 0}, rollout={"top_p": 0.9}))
+    done = gates("train", file, "--json", "--set", "output.console=true", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"(step [12] of 2: loss \S+, reward \S+, \d+ tokens/s, .*\n){2}", done.stderr), done.stderr
     facts = json.loads(done.stdout)
     assert facts["steps"] == 2
     again = gates("train", file, cwd=tmp_path)
@@ -51,6 +53,9 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     assert tuned["adapter"].endswith("step-00000002")
     assert base["adapter"] == ""
     assert tuned["completions"] == base["completions"] == 8
+    greedy = gates("evaluate", file, "--set", "rollout.temperature=0", cwd=tmp_path)
+    assert greedy.stderr.startswith("gates: note: rollout.top_p is 0.9 and nothing reads it"), greedy.stderr
+    assert greedy.returncode == 0
     options = ["--prompt", "1+2=", "--prompt", "3+4=", "--samples", "2", "--max-tokens", "3", "--json"]
     first, second = (json.loads(gates("generate", file, *options, cwd=tmp_path).stdout) for _ in range(2))
     assert first == second

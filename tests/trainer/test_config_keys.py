@@ -214,10 +214,11 @@ def test_adapters_can_be_started_from(tmp_path: Path) -> None:
     """`model.adapter_path` starts from another run's adapters."""
     _run(tmp_path / "a", {})
     first = tmp_path / "a" / "checkpoints" / "step-00000001"
-    _run(tmp_path / "b", {"model": {"adapter_path": str(first)}})
+    saved = {"model": {"adapter_path": str(first)}, "adapter": {"b_std": 0.0}}  # saved values need no spread
+    _run(tmp_path / "b", saved)
     assert SEEN["start"](tmp_path / "b") == SEEN["adapters"](tmp_path / "a") != SEEN["start"](tmp_path / "a")
     with pytest.raises(TrainerError, match="holds no adapters"):
-        _run(tmp_path / "c", {"model": {"adapter_path": str(tmp_path / "none")}})
+        _run(tmp_path / "c", {**saved, "model": {"adapter_path": str(tmp_path / "none")}})
 
 
 def test_checkpointing_changes_no_number(tmp_path: Path, plain: Callable[..., Path]) -> None:

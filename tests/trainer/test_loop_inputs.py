@@ -58,14 +58,18 @@ class TestBeforeAModel:
             ),
             ({"data": {"answer_column": "note"}}, "row 0: 'note' is 'x', must be a number"),
             ({"data": {"chosen_column": "yes", "rejected_column": "note"}}, "no column 'yes'"),
-            ({"model": {"adapter_path": "nowhere"}}, r"model\.adapter_path: nowhere has no adapters\.safetensors"),
+            (
+                {"model": {"adapter_path": "nowhere"}, "adapter": {"b_std": 0.0}},
+                r"model\.adapter_path: nowhere has no adapters\.safetensors",
+            ),
             ({"rewards": {"functions": [{"name": "regex", "pattern": "("}]}}, "no regular expression"),
         ],
         ids=["file", "prompt", "answer", "no-number", "chosen", "adapter", "pattern"],
     )
     def test_a_mistake_is_told(self, tmp_path: Path, changed: dict[str, Any], words: str) -> None:
         """What was named, what is there, and what to set."""
-        pairs = {"rollout": {"max_tokens": 6, "samples_per_prompt": 2}, "algorithm": {"name": "dpo", "settings": {}}}
+        rollout = {"max_tokens": 6, "samples_per_prompt": 2, "path": "auto"}
+        pairs = {"rollout": rollout, "algorithm": {"name": "dpo", "settings": {}}}
         more = pairs if "chosen_column" in changed.get("data", {}) else {}
         with pytest.raises(TrainerError, match=words):
             runs.train(_config(tmp_path, **more, **changed))

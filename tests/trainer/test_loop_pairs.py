@@ -23,9 +23,10 @@ def _pairs(folder: Path, rows: list[dict[str, Any]] | None = None, **changed: An
     path.write_text("\n".join(json.dumps(row) for row in rows or made))
     sections: dict[str, Any] = {
         "data": {"kind": "jsonl", "path": str(path), **COLUMNS},
-        "rollout": {"samples_per_prompt": 2, "max_tokens": 12},
+        "rollout": {"samples_per_prompt": 2, "max_tokens": 12, "path": "auto"},
         "algorithm": {"name": "dpo", "settings": {}},
         "loop": {"steps": 6, "prompts_per_step": 4, "micro_batch_rows": 3},
+        "rewards": {"functions": [{"name": "accuracy"}]},  # the default: pairs are not rewarded
     }
     return runs.config(
         folder, **{name: {**sections.get(name, {}), **changed.get(name, {})} for name in sections | changed}

@@ -1,5 +1,6 @@
 """Metrics: what the numbers of a step are, and where they go."""
 
+import io
 import json
 import math
 import sys
@@ -17,7 +18,7 @@ from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.data.prompts import Prompt
 from reference.trainer.engine import Learned, Update
 from reference.trainer.engine_rollout import Generation
-from reference.trainer.metrics import callbacks, numbers
+from reference.trainer.metrics import callbacks, numbers, progress
 from reference.trainer.metrics.clock import Clock
 from reference.trainer.rewards.samples import Sample
 
@@ -264,13 +265,45 @@ class TestSinks:
         (offline,) = (tmp_path / "run" / "wandb").glob("offline-run-*")
         assert list(offline.glob("*.wandb"))
 
-    def test_the_console_is_quiet_where_there_is_no_terminal(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """Not a byte."""
+    def test_a_log_has_a_line_now_and_then(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Without a terminal: the first step, the last, and one every ten seconds; on stderr, and printable ASCII throughout."""
+        now = iter([100.0, 102.0, 111.9, 112.0, 121.9, 123.0, 124.0])
+        sink = callbacks.Console(clock=lambda: next(now))
+        with callbacks.telling([sink], 4, 10):
+            for step in range(5, 11):
+                sink.step(step, {"loss": 0.01234567, "reward_mean": 0.5}, {"tokens_per_second": 1234.4})
+                sink.completions(step, [{"prompt": "a", "completion": "\x1b[31mb", "reward": 1.0}])
+        shown, said = capsys.readouterr()
+        assert said.splitlines() == [
+            "step 5 of 10: loss 0.01235, reward 0.5, 1234 tokens/s, 0:00:10 left",
+            "step 7 of 10: loss 0.01235, reward 0.5, 1234 tokens/s, 0:00:12 left",
+            "step 9 of 10: loss 0.01235, reward 0.5, 1234 tokens/s, 0:00:05 left",
+            "step 10 of 10: loss 0.01235, reward 0.5, 1234 tokens/s, took 0:00:24",
+        ]
+        assert not shown
+        assert said.replace("\n", "").isascii()
+        assert said.replace("\n", "").isprintable()
+
+    def test_a_line_says_what_is_there(self) -> None:
+        """Preferences by their margin; what was not measured, or is no number, as such."""
+        lines = progress.Progress(lambda: 0.0)
+        lines.start(0, 2)
+        assert lines.line(1, {"loss": NAN, "margin_mean": -1.5, "reward_mean": 0.5}, {}) == (
+            "step 1 of 2: loss nan, margin -1.5, nan tokens/s, 0:00:00 left"
+        )
+        assert lines.line(2, {}, {}) == "step 2 of 2: loss nan, reward nan, nan tokens/s, took 0:00:00"
+
+    def test_a_log_that_is_gone_stops_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A pipe whose reader has left raises at every write; the run goes on."""
+
+        class Gone(io.StringIO):
+            def write(self, text: str) -> int:
+                raise BrokenPipeError(text)
+
         sink = callbacks.Console()
+        monkeypatch.setattr(sys, "stderr", Gone())
         with callbacks.telling([sink], 0, 1):
             sink.step(1, {"loss": 1.0}, {})
-            sink.completions(1, [{"prompt": "a", "completion": "[red]b", "reward": 1.0}])
-        assert capsys.readouterr() == ("", "")
 
     def test_the_console_shows_completions_as_they_are(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, model_validator
 
 from reference.trainer.algorithms import protocol
 from reference.trainer.config import errors, functions, inert, sections
@@ -66,8 +66,9 @@ class Config(sections.Section):
         return self
 
     @model_validator(mode="after")
-    def _nothing_inert(self) -> Self:
-        if said := inert.sentences(self):
+    def _nothing_inert(self, info: ValidationInfo) -> Self:
+        use = (info.context or {}).get("use", inert.TRAIN)
+        if said := inert.sentences(self, use):
             raise ValueError("\n".join(said))
         return self
 
@@ -119,14 +120,14 @@ def _put(here: Any, step: str, value: Any, setting: str) -> None:
         raise ConfigurationError(f"--set {setting}: {step!r} is not inside a table or list of that length")
 
 
-def validate(raw: Mapping[str, Any]) -> Config:
-    """The configuration of parsed tables.
+def validate(raw: Mapping[str, Any], use: inert.Use = inert.TRAIN) -> Config:
+    """The configuration of parsed tables, for training or for another `use`.
 
     Raises:
         ConfigurationError: every mistake, one line each.
     """
     try:
-        return Config.model_validate(_tuples(raw))
+        return Config.model_validate(_tuples(raw), context={"use": use})
     except ValidationError as error:
         raise ConfigurationError(errors.sentences(error, Config)) from None
 
@@ -140,8 +141,13 @@ def _tuples(raw: Mapping[str, Any]) -> dict[str, Any]:
     return tables
 
 
-def read(path: Path, settings: Sequence[str] = ()) -> Config:
-    """The configuration of a TOML file with overrides.
+def reader(verb: inert.Verb, settings: Sequence[str]) -> inert.Use:
+    """Who reads a configuration with these overrides, each "section.key=value"."""
+    return inert.Use(verb, frozenset(setting.partition("=")[0].strip() for setting in settings))
+
+
+def read(path: Path, settings: Sequence[str] = (), verb: inert.Verb = "train") -> Config:
+    """The configuration of a TOML file with overrides, for a command.
 
     Raises:
         ConfigurationError: the file cannot be read, is no TOML, or says something impossible.
@@ -154,7 +160,7 @@ def read(path: Path, settings: Sequence[str] = ()) -> Config:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path}: is no TOML: {error}") from None
-    return validate(override(raw, settings))
+    return validate(override(raw, settings), reader(verb, settings))
 
 
 def algorithm(config: Config) -> Any:
@@ -170,7 +176,7 @@ def algorithm(config: Config) -> Any:
         _try(made, config)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigurationError(f"[algorithm]: {error}") from None
-    if said := inert.settings(getattr(made, "settings", None)):
+    if said := inert.settings(getattr(made, "settings", None), config):
         raise ConfigurationError(f"[algorithm]: {'; '.join(said)}")
     return made
 

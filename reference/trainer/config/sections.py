@@ -203,6 +203,7 @@ class Output(Section):
     completions_every_steps: Count = 10
     completions_rows: Number = 4
     console: bool = True
+    """Progress on stderr: a bar on a terminal; a plain line now and then, and no control character, anywhere else."""
     tensorboard: bool = False
     wandb: bool = False
     wandb_project: str = "gates"

@@ -2,12 +2,15 @@
 
 import contextlib
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from reference.trainer.config import sections
 from reference.trainer.config.errors import ConfigurationError
+from reference.trainer.metrics import progress
 
 Numbers = Mapping[str, float]
 SHOWN: Final = {"reward_mean": "reward", "loss": "loss", "gradient_norm": "gradient", "length_mean": "length"}
@@ -36,30 +39,37 @@ class Callback:
 
 
 class Console(Callback):
-    """A progress bar with the main numbers and tables of completions on a terminal; nothing anywhere else."""
+    """On a terminal a progress bar with the main numbers and tables of completions; anywhere else a plain line now and then."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         rich_console = importlib.import_module("rich.console")
         self._console = rich_console.Console(stderr=True)
+        self._progress = progress.Progress(clock)
         self._bar: Any = None
         self._task: Any = None
 
     def start(self, step: int, steps: int) -> None:
         """Show the bar."""
         if not self._console.is_terminal:
+            self._progress.start(step, steps)
             return
-        progress = importlib.import_module("rich.progress")
+        rich_progress = importlib.import_module("rich.progress")
         column = importlib.import_module("rich.table").Column
-        done = progress.MofNCompleteColumn(table_column=column(min_width=2 * len(str(steps)) + 1, no_wrap=True))
-        left = progress.TimeRemainingColumn(compact=True, table_column=column(min_width=7, no_wrap=True))
-        numbers = progress.TextColumn("{task.description}", table_column=column(no_wrap=True, overflow="ellipsis"))
-        self._bar = progress.Progress(done, progress.BarColumn(BAR), left, numbers, console=self._console)
+        done = rich_progress.MofNCompleteColumn(table_column=column(min_width=2 * len(str(steps)) + 1, no_wrap=True))
+        left = rich_progress.TimeRemainingColumn(compact=True, table_column=column(min_width=7, no_wrap=True))
+        numbers = rich_progress.TextColumn("{task.description}", table_column=column(no_wrap=True, overflow="ellipsis"))
+        self._bar = rich_progress.Progress(done, rich_progress.BarColumn(BAR), left, numbers, console=self._console)
         self._task = self._bar.add_task("training", total=steps, completed=step)
         self._bar.start()
 
     def step(self, step: int, numbers: Numbers, times: Numbers) -> None:
-        """Move the bar."""
-        if self._bar is not None:
+        """Move the bar, or write a line where one is due."""
+        if self._bar is None:
+            line = self._progress.line(step, numbers, times)
+            if line is not None:
+                with contextlib.suppress(OSError):  # a log that is gone does not stop a run
+                    print(line, file=sys.stderr, flush=True)  # noqa: T201  what the console is for
+        else:
             shown = " ".join(f"{said} {numbers[name]:.3g}" for name, said in SHOWN.items() if name in numbers)
             speed = times.get("tokens_per_second", float("nan"))
             self._bar.update(self._task, completed=step, description=f"{shown} {speed:.0f} tok/s")
