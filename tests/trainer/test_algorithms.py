@@ -141,7 +141,7 @@ class TestAdvantages:
 
     @pytest.mark.parametrize(
         ("convention", "kept"),
-        [("accuracy", [True, False, False]), ("total", [True, True, False]), (None, [True, True, True])],
+        [("accuracy", [True, False, False]), ("total", [True, True, False]), (None, [True] * 3), ("off", [True] * 3)],
         ids=str,
     )
     def test_dynamic_sampling(self, convention: str | None, kept: list[bool]) -> None:

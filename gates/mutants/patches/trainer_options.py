@@ -77,7 +77,7 @@ def keep_by_the_shaped(original: Fn) -> Fn:
 
     def mistaken(self: Any, rewards: Any) -> Any:
         s = self.settings
-        if s.dynamic_sampling is None:
+        if s.dynamic_sampling in {None, "off"}:
             return original(self, rewards)
         shaped = rewards.total()
         if s.overlong_limit is not None:

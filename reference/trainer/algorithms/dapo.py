@@ -29,7 +29,7 @@ class Settings(options.Clipped):
 
     Attributes:
         dynamic_sampling: keep only groups whose "accuracy" reward differs (its column, before penalties), whose "total"
-            reward differs, or every group (None).
+            reward differs, or every group ("off", or None, which TOML cannot say).
         overlong_limit: L_max, in tokens; None for no penalty.
         overlong_buffer: L_c, in tokens, at most L_max.
         overlong_weight: what the penalty is multiplied by before it is added to the reward.
@@ -37,7 +37,7 @@ class Settings(options.Clipped):
 
     aggregation: Aggregation = "global"
     epsilon_high: NotNegative = 0.28
-    dynamic_sampling: Literal["accuracy", "total"] | None = "total"
+    dynamic_sampling: Literal["accuracy", "total", "off"] | None = "total"
     overlong_limit: Tokens | None = None
     overlong_buffer: Tokens = 1
     overlong_weight: NotNegative = 1.0
@@ -73,7 +73,7 @@ class Dapo(grpo.Grpo):
         Raises:
             ValueError: "accuracy" is asked for and no reward function is named as the accuracy.
         """
-        if self.settings.dynamic_sampling is None:
+        if self.settings.dynamic_sampling in {None, "off"}:
             return super().keep(rewards)
         if self.settings.dynamic_sampling == "accuracy":
             if rewards.accuracy is None:
