@@ -187,10 +187,8 @@ def choose(registry: Registry, names: tuple[str, ...], python: str | None) -> li
         elif name in registry.subjects:
             subject = replace(registry.subjects[name], ops=None)
         else:
-            known, here = (
-                ", ".join(registry.subjects),
-                [f for f in (f"{name}_gates.py", f"{name}.py") if Path(f).is_file()],
-            )
+            known = ", ".join(registry.subjects)
+            here = [file for file in (f"{name}_gates.py", f"{name}.py") if Path(file).is_file()]
             hint = f"; did you mean ./{here[0]}?" if here else ""
             raise ConfigurationError(f"--subject {name}: must be one of {known}, or a file (./mine.py){hint}")
         if subject.name in chosen or (subject.name in registry.subjects and "." in name):
