@@ -1,5 +1,7 @@
 """Group advantages of float64 rewards, TRL's convention."""
 
+import math
+
 import numpy as np
 
 from reference.oracle import advantages as oracle
@@ -9,6 +11,7 @@ from . import candidates, inputs
 CONVENTION = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
 
 
+@candidates.once
 def prepared(shape, name):
     """The call to be timed, verified against the oracle."""
     rewards, group_size = inputs.rewards(shape)
@@ -24,18 +27,18 @@ def prepared(shape, name):
 
 
 class Advantages:
-    """Time of one call."""
+    """Time of 131,072 rewards, in as many calls as that takes."""
 
     param_names = ("shape", "candidate")
     params = (tuple(inputs.REWARDS), candidates.NAMES)
 
     def setup(self, shape, candidate):
         """Build the workload and verify the candidate."""
-        self.call = prepared(shape, candidate)
+        self.calls = candidates.sample(prepared(shape, candidate), math.prod(inputs.REWARDS[shape]))
 
     def time_group_advantages(self, shape, candidate):
-        """One call."""
-        self.call()
+        """All calls."""
+        self.calls()
 
 
 class AdvantagesRatio:

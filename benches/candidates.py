@@ -1,5 +1,6 @@
-"""Who is timed, the check that comes before timing, and the ratio of two candidates in one process."""
+"""Who is timed, the check that comes before timing, how often a sample calls, and the ratio of two candidates."""
 
+import functools
 import statistics
 import time
 
@@ -9,6 +10,11 @@ import rlkernels
 from gates.subjects import numpy as by_numpy
 
 NAMES = ("rlkernels", "numpy")
+ELEMENTS = 1 << 17  # that one sample goes through, in as many calls as that takes: a call alone may last a microsecond
+
+#: asv sets up anew before every sample, and one process times one benchmark with one set of parameters: what is built from
+#: the same names is built and verified once.
+once = functools.cache
 
 
 def load(name):
@@ -44,6 +50,21 @@ def verify(got, want, limit):
         excess = float(np.max(np.where(same, -np.inf, np.abs(got - want) - limit), initial=-np.inf))
     if not (got.shape == want.shape and excess <= 0):
         raise AssertionError(f"the candidate is {excess:.3g} beyond its limit, must be within it")
+
+
+def sample(call, elements):
+    """As many calls as go through `ELEMENTS` elements, at least one: what a `time_` method times as one sample.
+
+    asv times a single call where a benchmark has a `setup` (asv#966), and a clock cannot tell the microsecond that one call
+    of a small shape takes from what comes before it.
+    """
+    turns = [None] * max(1, ELEMENTS // elements)
+
+    def several():
+        for _ in turns:
+            call()
+
+    return several
 
 
 def ratio_of_medians(first, second, rounds=15, seconds=0.02):

@@ -1,5 +1,7 @@
 """Schulman's k3 per token of float32 log-probabilities."""
 
+import math
+
 from reference.oracle import kl as oracle
 
 from . import candidates, inputs
@@ -7,6 +9,7 @@ from . import candidates, inputs
 CONVENTION = {"estimator": "k3", "mask": None, "lengths": None, "reduction": "none"}
 
 
+@candidates.once
 def prepared(shape, name):
     """The call to be timed, verified against the oracle."""
     policy, reference = inputs.log_probabilities(shape)
@@ -21,18 +24,19 @@ def prepared(shape, name):
 
 
 class TokenKl:
-    """Time of one call."""
+    """Time of 131,072 tokens, in as many calls as that takes; of one call on more."""
 
     param_names = ("shape", "candidate")
     params = (tuple(inputs.LOG_PROBABILITIES), candidates.NAMES)
 
     def setup(self, shape, candidate):
         """Build the workload and verify the candidate."""
-        self.call = prepared(shape, candidate)
+        tokens = math.prod(inputs.LOG_PROBABILITIES[shape])
+        self.calls = candidates.sample(prepared(shape, candidate), tokens)
 
     def time_k3(self, shape, candidate):
-        """One call."""
-        self.call()
+        """All calls."""
+        self.calls()
 
 
 class TokenKlRatio:

@@ -1,5 +1,7 @@
 """The GRPO loss of a step with its gradient, float32, with and without KL."""
 
+import math
+
 import numpy as np
 
 from reference.oracle import losses as oracle
@@ -18,6 +20,7 @@ CONVENTION = {
 ROUNDED = ("epsilon_low", "epsilon_high", "beta")  # once, to the type of the data; the oracle gets the rounded value
 
 
+@candidates.once
 def prepared(shape, beta, name):
     """The call to be timed, verified against the oracle."""
     step, keywords = inputs.step(shape), CONVENTION | {"beta": beta}
@@ -37,18 +40,18 @@ def prepared(shape, beta, name):
 
 
 class PolicyLoss:
-    """Time of one call."""
+    """Time of 131,072 tokens, padding among them, in as many calls as that takes."""
 
     param_names = ("shape", "beta", "candidate")
     params = (tuple(inputs.STEPS), BETAS, candidates.NAMES)
 
     def setup(self, shape, beta, candidate):
         """Build the workload and verify the candidate."""
-        self.call = prepared(shape, beta, candidate)
+        self.calls = candidates.sample(prepared(shape, beta, candidate), math.prod(inputs.STEPS[shape]))
 
     def time_policy_loss(self, shape, beta, candidate):
-        """Loss and gradient in one call."""
-        self.call()
+        """All calls, each with loss and gradient."""
+        self.calls()
 
 
 class PolicyLossRatio:

@@ -10,6 +10,7 @@ STRATEGIES = ("first-fit-decreasing", "best-fit-decreasing")
 EXACT = 2_000  # sequences up to which the oracle's own packing, which is quadratic, is waited for
 
 
+@candidates.once
 def prepared(shape, strategy, name):
     """The call to be timed; its packing is valid, close to the least number of bins, and that of the oracle if small."""
     lengths = inputs.lengths(shape)
@@ -35,18 +36,18 @@ def prepared(shape, strategy, name):
 
 
 class Packing:
-    """Time of one call; NumPy's own packing is quadratic, so it is timed on few sequences only."""
+    """Time of 131 calls; NumPy's own packing is quadratic, so it is timed on few sequences only."""
 
     param_names = ("strategy", "candidate")
     params = (STRATEGIES, candidates.NAMES)
 
     def setup(self, strategy, candidate):
         """Build the workload and verify the candidate."""
-        self.call = prepared("1000", strategy, candidate)
+        self.calls = candidates.sample(prepared("1000", strategy, candidate), inputs.LENGTHS["1000"])
 
     def time_pack_sequences(self, strategy, candidate):
-        """A thousand sequences."""
-        self.call()
+        """A thousand sequences in each."""
+        self.calls()
 
 
 class PackingLarge:

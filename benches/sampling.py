@@ -31,6 +31,14 @@ def limits(logits):
     return 8 * 2.0**-24 * (np.abs(shifted) + np.maximum(1.0, np.log(np.exp(shifted).sum(axis=1, keepdims=True))))
 
 
+@candidates.once
+def wanted(shape, kept):
+    """The oracle's filtered log-probs and the limits of a difference, of every token."""
+    logits = inputs.logits(shape)[0]
+    return oracle.filtered_logprobs(logits, **chosen(kept)), limits(logits)
+
+
+@candidates.once
 def filtered(shape, kept, name):
     """The filter as a call to be timed, verified against the oracle."""
     logits = inputs.logits(shape)[0]
@@ -41,10 +49,11 @@ def filtered(shape, kept, name):
         return function(logits=logits, **keywords)
 
     (got,) = candidates.results(call(), "logprobs")
-    candidates.verify(got, oracle.filtered_logprobs(logits, **keywords), limits(logits))
+    candidates.verify(got, *wanted(shape, kept))
     return call
 
 
+@candidates.once
 def drawn(shape, kept, name):
     """The draw as a call to be timed, verified against the oracle."""
     logits, _, uniforms = inputs.logits(shape)
@@ -55,22 +64,28 @@ def drawn(shape, kept, name):
         return function(logits=logits, uniforms=uniforms, **keywords)
 
     tokens, behaviour = candidates.results(call(), "tokens", "logprobs")
-    want, rows = oracle.filtered_logprobs(logits, **keywords), np.arange(len(uniforms))
+    (want, limit), rows = wanted(shape, kept), np.arange(len(uniforms))
     candidates.verify(tokens, oracle.draw(want, uniforms), 0)
-    candidates.verify(behaviour, want[rows, tokens], limits(logits)[rows, tokens])
+    candidates.verify(behaviour, want[rows, tokens], limit[rows, tokens])
     return call
 
 
+def sample(call, shape):
+    """What one sample calls."""
+    rows, vocabulary, _ = inputs.LOGITS[shape]
+    return candidates.sample(call, rows * vocabulary)
+
+
 class Sampling:
-    """Time of one call."""
+    """Time of 131,072 logits, in as many calls as that takes; of one call on more."""
 
     param_names = ("shape", "filter", "candidate")
     params = (SHAPES, tuple(FILTERS), candidates.NAMES)
 
     def setup(self, shape, kept, candidate):
         """Build the workload and verify the candidate."""
-        self.filtered = filtered(shape, kept, candidate)
-        self.drawn = drawn(shape, kept, candidate)
+        self.filtered = sample(filtered(shape, kept, candidate), shape)
+        self.drawn = sample(drawn(shape, kept, candidate), shape)
 
     def time_filtered_logprobs(self, shape, kept, candidate):
         """The filter alone."""

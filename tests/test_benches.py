@@ -8,6 +8,7 @@ import json
 import math
 import pkgutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ LATER = [
     1109.0,
     916.0,
 ]
+#: What a benchmark may still read of the inputs when they are there: how large they are.
+SIZES = SimpleNamespace(**{name: table for name, table in vars(inputs).items() if name.isupper()})
 
 
 def benchmarks() -> list[Any]:
@@ -55,6 +58,28 @@ def test_first_parameters(kind: Any, method: str) -> None:
     result = getattr(benchmark, method)(*first)
     assert (result is None) == method.startswith("time_")
     assert result is None or (math.isfinite(result) and result > 0)
+
+
+@pytest.mark.parametrize(("kind", "method"), benchmarks())
+def test_the_next_setup_verifies_nothing_anew(kind: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asv sets up before every sample: what is verified stays so, or verifying takes longer than timing."""
+    first = [values[0] for values in kind.params]
+    kind().setup(*first)
+    for module in (candidates, importlib.import_module(kind.__module__)):
+        for name in {"verify", "oracle", "inputs"} & set(vars(module)):
+            monkeypatch.setattr(module, name, SIZES if name == "inputs" else None)
+    again = kind()
+    again.setup(*first)
+    getattr(again, method)(*first)
+
+
+def test_a_sample_goes_through_as_many_elements_whatever_the_shape() -> None:
+    """A clock cannot time a call of a microsecond; a call on more elements than a sample has is made once."""
+    calls: list[None] = []
+    for elements, times in ((4, 32_768), (1000, 131), (candidates.ELEMENTS, 1), (10**9, 1)):
+        calls.clear()
+        candidates.sample(lambda: calls.append(None), elements)()
+        assert len(calls) == times
 
 
 def test_every_family_is_found() -> None:
