@@ -45,6 +45,10 @@ CONTROL = "grpo, rewards shuffled"
 SEEDS = (0, 1, 2)
 EVALUATION_SEED = 2**32  # of draws that no training run uses
 EVERY = 15
+STEPS = 60
+ITERATIONS = (
+    2  # updates of each rollout: with one the ratio is 1, no clip acts, and most of the algorithms are the same
+)
 
 
 def shuffled(prompts: Sequence[str], completions: Sequence[str], answer: Sequence[int], **_: Any) -> list[float]:
@@ -66,7 +70,7 @@ def configuration(name: str, seed: int, steps: int, folder: Path, model: Path, d
         "rollout": {"samples_per_prompt": 8, "max_tokens": 6, "seed": seed},
         "algorithm": {"name": "grpo" if name == CONTROL else name},
         "optimizer": {"learning_rate": 1e-3},
-        "loop": {"steps": steps, "prompts_per_step": 16},
+        "loop": {"steps": steps, "prompts_per_step": 16, "iterations": ITERATIONS},
         "rewards": {"functions": [function]},
         "output": {"folder": str(folder), "console": False, "checkpoint_every_steps": 0, "completions_every_steps": 0},
     }
@@ -177,13 +181,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=known, default=known, metavar="NAME")
     parser.add_argument("--seeds", nargs="*", type=int, default=list(SEEDS))
-    parser.add_argument("--steps", type=int, default=90)
+    parser.add_argument("--steps", type=int, help=f"default: {STEPS}, of preferences {learning_pairs.STEPS}")
     parser.add_argument("--render", action="store_true", help="draw what is recorded and do nothing else")
     options = parser.parse_args()
     if not options.render:
         for name in options.only:
             for seed in options.seeds:
-                line = curve(name, seed, options.steps)
+                usual = learning_pairs.STEPS if name in learning_pairs.NAMES else STEPS
+                line = curve(name, seed, options.steps or usual)
                 record(line)
                 _tell("")
                 print(

@@ -21,6 +21,7 @@ from reference.trainer.config import read
 CONTROL = "dpo, labels shuffled"
 NAMES = ("dpo", "online_dpo", CONTROL)
 BETA = 0.1
+STEPS = 90
 HELD_OUT = 16
 """Sums of the warm-up that are kept for measuring."""
 WRONG = 8

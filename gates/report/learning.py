@@ -103,7 +103,7 @@ def _block(figure: Any, place: Mapping[str, float], rows: int, measure: str, pan
         axis.set_visible(False)
     middle = (place["top"] + place["bottom"]) / 2
     figure.text(0.015, middle, AXES[measure], rotation=90, ha="center", va="center")
-    axes[-COLUMNS].set_xlabel("optimizer steps")
+    axes[-COLUMNS].set_xlabel("training steps")
 
 
 def _panel(axis: Any, name: str, measure: str, lines: Sequence[Mapping[str, Any]]) -> None:
