@@ -45,7 +45,7 @@ pub fn f32s(numbers: &[Number]) -> Vec<f32> {
 }
 
 /// Runs `body` on every instruction set; all must return the same. Errors are compared as text: some hold a NaN.
-pub fn everywhere<T: PartialEq + std::fmt::Debug>(mut body: impl FnMut() -> T) -> T {
+pub fn everywhere<T: PartialEq + std::fmt::Debug>(mut body: impl FnMut() -> T) {
     let mut results = isa::available().into_iter().map(|isa| {
         isa::choose(isa).expect("it is available");
         (isa, body())
@@ -54,7 +54,6 @@ pub fn everywhere<T: PartialEq + std::fmt::Debug>(mut body: impl FnMut() -> T) -
     for (isa, result) in results {
         assert_eq!(result, first, "{isa} differs from scalar");
     }
-    first
 }
 
 pub fn bits64(values: &[f64]) -> Vec<u64> {
