@@ -52,7 +52,7 @@ def _make(
 def sampler_and_scorer_agree(t: Trial) -> Iterator[Evidence]:
     """Roll out with a filter that neither side's log-probs may see, and score; at temperature 1 they must differ."""
     yield from runs.calibrate(t, ADAPTER)
-    run = runs.rollout(t, t.inputs["path"], adapter=ADAPTER, eos_ids=runs.choose_eos(t), record_logits=False)
+    run = runs.rollout(t, t.inputs["path"], adapter=ADAPTER, eos_ids=runs.choose_eos(t, ADAPTER), record_logits=False)
     inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]
     yield t.signal("scored tokens", int(inside.sum()), ">=", 60)
     yield t.signal("different lengths of prompts", len({len(p) for p in runs.row_prompts(run)}), ">=", 2)

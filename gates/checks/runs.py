@@ -106,11 +106,12 @@ def _impossible(run: Mapping[str, Any]) -> str:
     return f"has logits that are not finite at {int(wrong.sum())} draws" if wrong.any() else ""
 
 
-def choose_eos(t: Trial) -> Array:
-    """Return EOS ids, from a naive run without any, that end most rows at different steps and leave some unended."""
-    count = 64 if t.inputs["samples"] == 1 else 12
-    few = prompts(int(t.inputs["seed"]), count)
-    run = rollout(t, "naive", record_logits=False, prompts=few, samples=min(8, int(t.inputs["samples"])))
+def choose_eos(t: Trial, adapter: Mapping[str, Any] | None = None) -> Array:
+    """Return EOS ids that end most of the case's rows at different steps and leave some unended, from a naive run without any.
+
+    The run is that of the case, prompts and adapter included: what other prompts draw need not end these rows at all.
+    """
+    run = rollout(t, "naive", record_logits=False, samples=min(8, int(t.inputs["samples"])), adapter=adapter)
     tokens = np.asarray(run["tokens"])
     common = np.bincount(tokens[:, 1:-1].ravel(), minlength=int(tokens.max()) + 1).argsort()[::-1]
     chosen: list[int] = []

@@ -43,7 +43,7 @@ CASES = (
 def _scored(t: Trial) -> Iterator[Evidence]:
     """Yield the signals, and keep the batch and the logits that drew its tokens in the trial's facts."""
     yield from runs.calibrate(t, t.inputs["adapter"])
-    run = runs.rollout(t, "naive", adapter=t.inputs["adapter"], eos_ids=runs.choose_eos(t))
+    run = runs.rollout(t, "naive", adapter=t.inputs["adapter"], eos_ids=runs.choose_eos(t, t.inputs["adapter"]))
     inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]
     yield t.signal("scored tokens", int(inside.sum()), ">=", 30)
     yield t.signal("different lengths of prompts", len({len(p) for p in runs.row_prompts(run)}), ">=", 2)

@@ -67,7 +67,7 @@ class TestMinimising:
         job, options = planted(registry, "rollout.scores-untempered", "batched-top-p")
         found = minimise(job, options, registry.subjects)
         assert (found.unit, found.judged_beside) == ("tokens", "reference")
-        assert found.elements_before == 1152, "choose_eos: 12 prompts × 8 × 8, the rollout: 6 × 8 × 8"
+        assert found.elements_before == 768, "choose_eos and the rollout: 6 prompts × 8 samples × 8 tokens each"
         assert found.elements_after == 2
         assert found.cut == {"prompts": 1, "samples": 1, "max_tokens": 1, "style": "plain"}
         assert found.words.endswith("each rollout cut to 1 prompt, 1 sample of each, 1 token, bare sums")
