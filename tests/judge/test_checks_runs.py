@@ -39,7 +39,12 @@ OPS = {{**whole.OPS, "{op}": broken}}
             'found["tempered_logprobs"] = found["model_logprobs"]',
             "Δ log-prob",
         ),
-        ("rollout.early-ends-save-time", "rollout", "__import__('time').sleep(0.5)", "as a share"),
+        (
+            "rollout.early-ends-save-time",
+            "rollout",
+            "__import__('time').sleep(2 * (len(inputs['eos_ids']) > 0))",
+            "as a share",
+        ),
         (
             "scoring.half-logits.upcast",
             "completion_logprobs",
