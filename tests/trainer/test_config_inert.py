@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import runs
 
-from reference.trainer.config import inert, read
+from reference.trainer import evaluate_run, loop_generate
+from reference.trainer.config import inert, read, sections
 from reference.trainer.config.errors import ConfigurationError
 
 Tables = Mapping[str, Mapping[str, Any]]
@@ -335,3 +336,54 @@ def test_generate_draws_where_training_does_not(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match=r"rollout\.top_p is 0\.9 and nothing reads it"):
             read.read(path, asked, verb)
     assert read.read(path, asked, "generate").rollout.top_p == 0.9
+
+
+@pytest.mark.parametrize(
+    ("verb", "unread"),
+    [
+        ("evaluate", ["algorithm.name", "loop.steps", "optimizer.learning_rate"]),
+        ("generate", ["algorithm.name", "data.seed", "loop.prompts_per_step", "loop.steps", "optimizer.learning_rate"]),
+    ],
+)
+def test_what_only_training_reads_is_told(tmp_path: Path, verb: inert.Verb, unread: list[str]) -> None:
+    """The settings that a run was started with may be repeated, to look at that run; none of them is taken in silence."""
+    path = tmp_path / "run.toml"
+    path.write_text("")
+    keys = ["optimizer.learning_rate", "loop.steps", "loop.prompts_per_step", "data.seed", "rollout.max_tokens"]
+    asked = ["algorithm.name=dapo", "output.folder=x", *(f"{key}=1" for key in keys)]
+    config = read.read(path, asked, verb)
+    said = inert.told(config, None, read.reader(verb, asked))
+    assert said == [f"{key} is set and `gates {verb}` does not read it" for key in unread]
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "generate"])
+def test_what_is_said_to_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: inert.Verb) -> None:
+    """Every field that the command looks at is of `READ`, and each of `READ` is looked at, of samples or of pairs."""
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text(json.dumps({"prompt": "1+1=", "chosen": "2", "rejected": "3"}) + "\n")
+    situations: list[dict[str, Any]] = [
+        {"data": {"count": 2, "validation_rows": 0}, "loop": {"evaluate_every_steps": 0}}
+    ]
+    if verb == "evaluate":
+        own = {"data": {**PAIRS["data"], "path": str(pairs), "count": None, "validation_rows": 0}}
+        situations.append({**PAIRS, **own, "loop": {"evaluate_every_steps": 0}})
+    configs = [runs.config(tmp_path / str(number), **tables) for number, tables in enumerate(situations)]
+    names = {field.annotation: name for name, field in read.Config.model_fields.items()}
+    looked: set[str] = set()
+    plain = sections.Section.__getattribute__
+
+    def spy(self: Any, name: str) -> Any:
+        if type(self) in names and name in type(self).model_fields:
+            looked.add(f"{names[type(self)]}.{name}")
+        return plain(self, name)
+
+    monkeypatch.setattr(sections.Section, "__getattribute__", spy)
+    for config in configs:
+        if verb == "evaluate":
+            evaluate_run.run(config, None, base=True)
+            evaluate_run.run(config, None, base=False)
+        else:
+            loop_generate.run(config, ["1+1="], None, base=False)
+    told = inert.READ[verb]
+    assert {key for key in looked if not any(key == one or key.startswith(f"{one}.") for one in told)} == set()
+    assert {one for one in told if not any(key == one or key.startswith(f"{one}.") for key in looked)} == set()

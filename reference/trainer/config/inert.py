@@ -6,13 +6,34 @@ of two steps, a penalty of lengths that no completion reaches), or the width of 
 `told` says, and the run goes on.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from reference.trainer.config import inert_rules, inert_settings
 
 Verb = Literal["train", "evaluate", "generate"]
+READ: Final[Mapping[str, tuple[str, ...]]] = {  # sections, or keys of them, that a command beside `gates train` reads
+    "evaluate": (
+        "model",
+        "data",
+        "rollout",
+        "rewards",
+        "algorithm.scoring_temperature",
+        "loop.prompts_per_step",
+        "loop.head_rows",
+        "output.folder",
+    ),
+    "generate": (
+        "model",
+        "data.chat",
+        "data.chat_options",
+        "data.system_prompt",
+        "data.max_prompt_tokens",
+        "rollout",
+        "output.folder",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +77,15 @@ def settings(chosen: Any, config: Any) -> list[str]:
 def told(config: Any, chosen: Any, use: Use = TRAIN) -> list[str]:
     """What is not refused and has no effect either; `chosen` are the algorithm's settings."""
     if use.verb != "train":
-        return [said for key, said in _unread(config, use) if not use.judges(key)]
+        return [said for key, said in _unread(config, use) if not use.judges(key)] + list(_of_training(use))
     return list(_idle(config, chosen))
+
+
+def _of_training(use: Use) -> Iterator[str]:
+    """Keys of the command line that say nothing to this command: told and not refused, for they may name the run it looks at."""
+    for key in sorted(use.asked):
+        if not any(key == one or key.startswith(f"{one}.") for one in READ[use.verb]):
+            yield f"{key} is set and `gates {use.verb}` does not read it"
 
 
 def _unread(config: Any, use: Use) -> Iterator[tuple[str, str]]:
