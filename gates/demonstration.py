@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 from gates import session
 from gates.engines.interface import Engine
@@ -114,23 +116,41 @@ def _line(done: Trialled) -> str:
 
 def _sensitivities(gates: tuple[Gate, ...], registry: Registry, options: Options, writer: Writer, say: Say) -> None:
     say("\nsensitivity: the least relative error of its outputs that a gate notices (worst case of its cases)")
-    workers: dict[str, Worker] = {}
+    benches: list[dict[str, Worker]] = []
+    free: SimpleQueue[dict[str, Worker]] = SimpleQueue()
+    pool = ThreadPoolExecutor(options.jobs)
+
+    def probe(gate: Gate) -> list[Sensitivity]:
+        workers = free.get()
+        try:
+            return _probe(gate, workers, registry.subjects, options)
+        finally:
+            free.put(workers)
+
     try:
-        for name in PROBED:
-            try:
-                workers[name] = Worker.start(registry.subjects[name], threads=options.threads)
-            except WorkerError as error:
-                say(f"  {name} is not probed: {error}")
-        for gate in gates:
-            found = _probe(gate, workers, registry.subjects, options)
+        for number in range(options.jobs):
+            benches.append({})
+            _start(benches[-1], registry.subjects, options, say if number == 0 else None)
+            free.put(benches[-1])
+        for gate, found in zip(gates, pool.map(probe, gates), strict=True):
             for item in found:
                 writer.write(
                     SensitivityRecord(gate=item.gate, subject=item.subject, case=item.case, noticed=item.noticed)
                 )
             say(f"  {gate.id:42} {_worst(gate, found)}")
     finally:
-        for worker in workers.values():
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in [worker for workers in benches for worker in workers.values()]:
             worker.close()
+
+
+def _start(workers: dict[str, Worker], subjects: dict[str, Subject], options: Options, say: Say | None) -> None:
+    for name in PROBED:
+        try:
+            workers[name] = Worker.start(subjects[name], threads=options.threads)
+        except WorkerError as error:
+            if say is not None:
+                say(f"  {name} is not probed: {error}")
 
 
 def _probe(gate: Gate, workers: dict[str, Worker], subjects: dict[str, Subject], options: Options) -> list[Sensitivity]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from gates.answers import Answers
 from gates.engines.interface import Engine
+from gates.engines.local import Pool
 from gates.model import Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
 from gates.protocol import Worker, WorkerError
 from gates.runner import Job, Options, judge, plan, run
@@ -55,7 +58,8 @@ def try_mutants(
     engine: Engine | None = None,
 ) -> Iterator[Trialled]:
     """Plant each mistake in a fresh worker of its host and run the gates that must catch it."""
-    single = replace(options, jobs=1)
+    single, answers = replace(options, jobs=1), Answers()
+    engine = engine or partial(_Pool, answers)
     pool = ThreadPoolExecutor(options.jobs)
     futures = [pool.submit(_try, mutant, gates, subjects[mutant.host], single, engine) for mutant in mutants]
     try:
@@ -65,7 +69,15 @@ def try_mutants(
         pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nobody waits for what is still running
 
 
-def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options, engine: Engine | None) -> Trialled:
+class _Pool(Pool):
+    """This machine's pool with a memory of what the oracle said that outlives it: mutants share their gates' inputs."""
+
+    def __init__(self, answers: Answers, options: Options) -> None:
+        super().__init__(options)
+        self._answers = answers
+
+
+def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options, engine: Engine) -> Trialled:
     named = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
     planted = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
     verdicts: list[Verdict] = []
@@ -129,12 +141,13 @@ def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker
             continue
         job = Job(gate, subject, case)
         tape = Tape(worker, case.limit_s)
-        if judge(job, tape.record, worker.hello, options).status != "pass":
+        answers = Answers()  # each disturbance is held against the same ones
+        if judge(job, tape.record, worker.hello, options, answers).status != "pass":
             continue
 
-        def fails(power: float, job: Job = job, tape: Tape = tape) -> bool:
+        def fails(power: float, job: Job = job, tape: Tape = tape, answers: Answers = answers) -> bool:
             replay = Replay(tape, gate.probes, 10.0**power)
-            return judge(job, replay.call, worker.hello, options).status == "fail"
+            return judge(job, replay.call, worker.hello, options, answers).status == "fail"
 
         yield Sensitivity(gate.id, subject.name, case.name, least(fails))
 
