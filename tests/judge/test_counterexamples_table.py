@@ -45,7 +45,7 @@ TABLE = [  # mutant, a case in which it shows, words that name the place or the 
 MODELS = [  # mutant, a case in which it shows, the most tokens (or texts) that may be left, words
     ("rollout.batched-padding-visible", "temperature-0", 12, "2 prompts, 1 sample of each, 1 token"),
     ("rollout.draws-by-position", "temperature-0.7-top-p-0.95", 22, "draws that did not use their keyed uniform"),
-    ("rollout.finished-rows-go-on", "batched", 4, "cut to 2 prompts, 1 sample of each, 1 token"),
+    ("rollout.finished-rows-go-on", "batched", 3, "cut to 1 prompt, 1 sample of each, 1 token"),
     ("rollout.top-k-inert", "top_k-batched", 3, "changes.top_k 1"),
     ("rollout.stale-prefix-cache", "prefix", 5, "path 'prefix'"),
     ("rollout.filters-dropped", "top-p", 40, "draws of probability 0"),  # one draw in each of the check's 40 rounds
