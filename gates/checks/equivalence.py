@@ -26,7 +26,7 @@ class Comparison:
     differences: int = 0  # rows cut at a first differing token
     unexplained: int = 0
     expected: float = 0.0  # λ of clause 9
-    largest_error: float = 0.0  # e_t of clause 2, in nats
+    largest_error: float = 0.0  # e_t of clause 2, in nats; in proportion where a row has a limit of its own
     wrong_uniforms: int = 0
     first: str = ""
     ends: set[int] = field(default_factory=set)
@@ -53,11 +53,14 @@ class Comparison:
         seed: int,
         round_: int,
         gaps: Callable[[], Array | None] = lambda: None,
+        noise: Callable[[], Array | None] = lambda: None,
     ) -> None:
         """Compare two recorded rollouts of the same rows, position by position up to the first difference.
 
         `gaps` is asked for the router gaps (R, T) of the slow path if anything is unexplained: by clause 8 a row is cut,
         and counted as explained, where experts may have been chosen otherwise by a gap of at most the limit.
+        `noise` is asked for the slow path's own errors (R, T) against float64 if any e_t is above the limit: recurrent
+        layers have a heavy tail, and a row in which the slow path itself is off by more than F has 8 times that as its limit.
         """
         if not np.array_equal(slow["rows"], fast["rows"]):
             raise ValueError("two paths must return the same rows in the same order")
@@ -69,7 +72,10 @@ class Comparison:
         uniforms = sampling.uniforms(seed, round_, keys[:, 0], keys[:, 1], step)
         choice = of_each_draw(self.choice, slow, row, step, seed, round_)  # one history: they agree up to here
         errors = sampling.logit_distance(draws[0], draws[1])
-        bad = ~(errors <= self.limit)
+        limits = np.full(errors.shape, self.limit)
+        if not (errors <= self.limit).all() and (own := noise()) is not None:
+            limits = np.maximum(self.limit, 8.0 * np.max(own, axis=1))[row]
+        bad = ~(errors <= limits)
         for token, logits in zip(tokens, draws, strict=True):
             bad |= ~sampling.admissible(token, logits, uniforms, ETA_FLOAT64_SAMPLER, **choice)
         rerouted = np.zeros(len(row), np.bool_)
@@ -84,7 +90,9 @@ class Comparison:
         silent = _lengths_disagree(slow, fast, differing_rows=np.unique([*row[differing], *cut]).astype(np.int64))
         self.unexplained += int(bad.sum()) + silent
         self.expected += float(sampling.expected_differences(draws[0], draws[1], **choice))
-        self.largest_error = max(self.largest_error, float(errors[~(rerouted & np.isin(row, cut))].max(initial=0.0)))
+        shares = errors / limits if self.limit > 0 else errors
+        largest = float(shares[~(rerouted & np.isin(row, cut))].max(initial=0.0))
+        self.largest_error = max(self.largest_error, largest * self.limit if self.limit > 0 else largest)
         self.draws += row.size
         self.entropy_sum += _entropy(draws[0])
         self._note_ends(slow)

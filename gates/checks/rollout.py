@@ -31,7 +31,7 @@ TOPICS = (
     ops=(ROLLOUT, TOKEN_LOGITS),
     cases=(
         Case(
-            "temperature-0", partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=32, style="worded")
+            "temperature-0", partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=64, style="worded")
         ),
         Case(
             "temperature-0.7-top-p-0.95",

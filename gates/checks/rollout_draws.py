@@ -18,7 +18,7 @@ from reference.oracle import logprobs, sampling
 DRAWS = 100_000
 ROUND = 2_500  # rows of one call: its caches stay below 100 MB
 EXPECTED = 8.0  # draws that a bin of the chi-square must expect at least; rarer tokens share one bin
-SIGMAS = 5.0  # a chance of 3e-7 for an honest sampler, and the seeds are fixed
+SIGMAS = 5.0  # a chance of 3e-7 for an honest sampler
 UNIT = 2.0**-24  # of float32, in which every path may score
 ACCURACY = Bound("derived", "k·2u·S with S = |x - M|/τ + max(1, log Σ) and k = 4 for float32", 4.0)
 CHOICES: dict[str, dict[str, Any]] = {
@@ -42,7 +42,9 @@ def _make(rng: np.random.Generator, choice: Mapping[str, Any], **changes: Any) -
     cases=tuple(Case(name, partial(_make, choice=choice), quick=True, limit_s=60) for name, choice in CHOICES.items()),
     bounds={
         "chi-square of the draws, in standard deviations": Bound(
-            "derived", f"(χ² - df) / √(2 df) of an honest sampler, {SIGMAS} standard deviations", SIGMAS
+            "derived",
+            f"{SIGMAS} standard deviations of an honest sampler's (χ²/df)^⅓, which is nearly normal (Wilson and Hilferty 1931)",
+            SIGMAS,
         ),
         "draws of probability 0": Bound("exact", "a filtered token is never drawn", 0),
     },
@@ -90,7 +92,7 @@ def _filtered(logits: Array, choice: sampling.Sampling) -> Array:
 
 
 def _chi_square(counts: Array, expected: Array) -> tuple[float, int]:
-    """Return how many standard deviations χ² lies above its mean, and the number of bins."""
+    """Return how many standard deviations the cube root of χ²/df lies above its mean, and the number of bins."""
     common = expected >= EXPECTED
     seen, wanted = counts[common].astype(np.float64), expected[common]
     rest = float(expected[~common].sum())
@@ -98,7 +100,8 @@ def _chi_square(counts: Array, expected: Array) -> tuple[float, int]:
         seen, wanted = np.append(seen, counts[~common].sum()), np.append(wanted, rest)
     freedom = max(1, len(wanted) - 1)
     square = float(np.sum((seen - wanted) ** 2 / wanted))
-    return (square - freedom) / (2.0 * freedom) ** 0.5, len(wanted)
+    variance = 2.0 / (9.0 * freedom)
+    return ((square / freedom) ** (1.0 / 3.0) - (1.0 - variance)) / variance**0.5, len(wanted)
 
 
 def _three(rng: np.random.Generator, path: str, choice: Mapping[str, Any]) -> dict[str, Any]:

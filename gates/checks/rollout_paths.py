@@ -22,7 +22,10 @@ DRAWS = (
 )
 LIMIT_S = 120.0  # of one call: seconds where the machine is quiet, and other gates run beside it
 ONE_BY_ONE = 60_000  # of the path that takes a forward for every token of every row
-NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
+NOISE = (
+    "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run; in a row "
+    "in which that path is off by more than F, 8 times that"
+)
 
 BOUNDS = {
     "unexplained differences": Bound(
@@ -97,7 +100,7 @@ def _equal(t: Trial, path: str) -> Iterator[Evidence]:
         slow = runs.rollout(t, "naive", **changes)
         fast = runs.rollout(t, path, **changes)
         gaps = partial(_router_gaps, t, slow)
-        found.add(slow, fast, seed=t.inputs["seed"], round_=round_, gaps=gaps)
+        found.add(slow, fast, seed=t.inputs["seed"], round_=round_, gaps=gaps, noise=partial(runs.own_noise, t, slow))
         round_ += 1
         if found.unexplained and round_ > 1:
             break  # one round of each kind has been compared, and more would not unsay it

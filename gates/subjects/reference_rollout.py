@@ -46,7 +46,7 @@ def _encode(tokenizer: Any, prompt: Any, *, chat: bool) -> Array:
 
 def _adapter_weights(model: Any) -> dict[str, mx.array]:
     flat = dict(tree_flatten(model.parameters()))
-    return {name: x for name, x in flat.items() if name.endswith(("lora_a", "lora_b"))}
+    return {name: x for name, x in flat.items() if name.endswith(("lora_a", "lora_b", ".m"))}
 
 
 def rollout(  # noqa: PLR0913  the op's keywords

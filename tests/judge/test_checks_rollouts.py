@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -15,9 +16,23 @@ class TestChiSquare:
     """Counts against expectations."""
 
     def test_by_hand(self) -> None:
-        """Counts (12, 8) where (10, 10) are expected: chi-square 0.8 at one degree of freedom, (0.8 - 1) / sqrt(2)."""
+        """Counts (12, 8) where (10, 10) are expected: chi-square 0.8 at one degree of freedom, (0.8^(1/3) - 7/9) / sqrt(2/9)."""
         sigmas, bins = _chi_square(np.array([12, 8]), np.array([10.0, 10.0]))
-        assert (sigmas, bins) == (pytest.approx(-0.2 / 2**0.5), 2)
+        assert (sigmas, bins) == (pytest.approx((0.8 ** (1 / 3) - 7 / 9) / (2 / 9) ** 0.5), 2)
+
+    @pytest.mark.parametrize("freedom", [4, 27, 195])
+    def test_five_standard_deviations_are_as_rare_as_of_a_normal_number(self, freedom: int) -> None:
+        """Of the chi-square 2.9e-7 lies above what the gate calls five; a hundred times more would be false alarms."""
+        wanted = np.full(freedom + 1, 100.0)
+        rare = mpmath.erfc(5 / mpmath.sqrt(2)) / 2
+        start = float(freedom + 7 * (2 * freedom) ** 0.5)
+        tail = mpmath.findroot(
+            lambda x: mpmath.log(mpmath.gammainc(freedom / 2, x / 2, regularized=True)) - mpmath.log(rare), start
+        )
+        square = float(tail)
+        counts = wanted.copy()
+        counts[:2] += np.array([1.0, -1.0]) * (square * 100.0 / 2) ** 0.5
+        assert _chi_square(counts, wanted)[0] == pytest.approx(5.0, abs=0.2)
 
     def test_rare_tokens_share_a_bin(self) -> None:
         """Tokens that expect few draws are counted together, or not at all if they still expect few."""

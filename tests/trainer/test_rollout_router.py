@@ -102,3 +102,35 @@ class TestRerouted:
         found = self._compare(gap)
         assert found.unexplained >= 4
         assert found.largest_error > 1e-3
+
+
+class TestOwnNoise:
+    """Clause 2, where the slow path itself is far from float64."""
+
+    def _compare(self, noise: float) -> tuple[Comparison, list[int]]:
+        """Compare a run with itself but for one draw that is off by 0.01, in a row of which the naive path is off by `noise`."""
+        slow = _run("qwen3_next")
+        fast = {name: np.copy(value) if isinstance(value, np.ndarray) else value for name, value in slow.items()}
+        fast["logits"][3, 2, fast["tokens"][3, 2]] += 0.01
+        found, asked = Comparison(1e-4, sampler(1.0, 1.0)), []
+
+        def own() -> Any:
+            asked.append(1)
+            return np.where(np.arange(8)[:, None] == 3, noise, 0.0) * np.ones((1, 6))
+
+        found.add(slow, slow, seed=5, round_=0, noise=own)
+        assert not asked, "where every draw is within the limit nobody asks for float64"
+        found.add(slow, fast, seed=5, round_=0, noise=own)
+        return found, asked
+
+    def test_a_row_that_is_noisy_by_itself_has_its_own_limit(self) -> None:
+        """Eight times the naive path's own error; what is reported is a share of that, on the scale of E."""
+        found, asked = self._compare(2e-3)
+        assert (found.unexplained, len(asked)) == (0, 1)
+        assert 0.3e-4 < found.largest_error < 1e-4
+
+    def test_noise_in_other_rows_excuses_nothing(self) -> None:
+        """A row in which the naive path is near float64 keeps the limit."""
+        found, _ = self._compare(1e-5)
+        assert found.unexplained >= 1
+        assert found.largest_error > 1e-3
