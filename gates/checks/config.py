@@ -87,7 +87,7 @@ def _series(run: Mapping[str, Any], name: str) -> Array:
 @gate(
     "trainer.configuration-applies",
     name="train_run[configuration]",
-    question="Does each key of a configuration change the adapters that come out?",
+    question="Does each of these keys of a configuration change the adapters that come out?",
     why="A key that is accepted and never read is worse than an unknown one: the log says that it was used.",
     ops=(TRAIN_RUN,),
     cases=tuple(

@@ -1,4 +1,4 @@
-"""Do rows that end early save the work that they no longer need?"""
+"""Is a rollout done when its rows are, or at its limit?"""
 
 from __future__ import annotations
 

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from gates.checks import rollout_draws, rollout_paths, rollout_quantised, rollout_settings, rollout_updates, runs
+from gates.checks import (
+    rollout_draws,
+    rollout_long,
+    rollout_paths,
+    rollout_quantised,
+    rollout_settings,
+    rollout_updates,
+    runs,
+)
 from gates.checks.equivalence import Comparison
 from gates.checks.ops import ROLLOUT, TOKEN_LOGITS
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
@@ -16,6 +24,7 @@ from gates.registry import gate
 
 TOPICS = (
     rollout_paths,
+    rollout_long,
     rollout_draws,
     rollout_updates,
     rollout_quantised,

@@ -113,6 +113,16 @@ _in_rollout(
     caught_by=("rollout.compiled.equals-naive",),
 )
 _in_rollout(
+    "grown-buffer-starts-anew",
+    "compiled:Compiled._grow",
+    "lost_when_grown",
+    mistake="keys and values that were there before are lost when the buffers grow past 256 columns",
+    arises="a larger buffer is allocated and the old one is copied into nothing, in a case that short tests never reach",
+    theme="masks and shifts",
+    symptom="Long answers forget their question: reward falls with the length, short ones are as good as ever.",
+    caught_by=("rollout.long-rows.equal-naive",),
+)
+_in_rollout(
     "batched-padding-visible",
     "caches:_padded",
     "mask_forgets_padding",
