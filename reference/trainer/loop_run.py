@@ -132,6 +132,7 @@ class Run:
         rewards = [] if config.data.offline else loop_inputs.functions_used(config, inputs.functions)
         self.facts = {**audit.used(self.model, self.path, self.settings), "data": data, "rewards": rewards}
         self.position, self.complaints = self._restore()
+        self.given_up = {step for step in folders.steps(self.folder / "checkpoints") if step > self.position.step}
         self.resumed = [self.position.step] if resume else []
         self.last: dict[str, Any] = {}
         self.clip = numbers.bounds(algorithm), numbers.level(algorithm)
@@ -230,7 +231,8 @@ class Run:
             lengths={name: file.length() for name, file in self.files.items()},
             metrics=self.last,
         )
-        folders.prune(self.folder / "checkpoints", output.keep_checkpoints)
+        self.given_up.discard(self.position.step)
+        folders.prune(self.folder / "checkpoints", output.keep_checkpoints, self.given_up)
 
     def _finish(self) -> None:
         """Write what is known at the end only."""

@@ -139,6 +139,79 @@ def test_the_last_few_are_kept(tmp_path: Path) -> None:
     ]
 
 
+def _torn(run: Path, step: int) -> None:
+    """A checkpoint of this step with half of its adapters, made from one that is there or from nothing."""
+    path = run / "checkpoints" / f"step-{step:08d}"
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "state.json").write_text(json.dumps({"step": step, "files": {"adapters.safetensors": "0" * 64}}))
+    (path / "adapters.safetensors").write_bytes(b"half")
+
+
+@pytest.mark.parametrize(
+    ("keep", "torn", "left"),
+    [
+        pytest.param(1, [6], [4], id="one-kept"),
+        pytest.param(2, [6, 8], [2, 4], id="as-many-torn-as-kept"),
+        pytest.param(2, [3, 9], [2, 4], id="one-torn-below"),
+        pytest.param(1, [4, 6], [4], id="saved-again"),
+    ],
+)
+def test_a_torn_checkpoint_is_not_kept_for_a_whole_one(
+    tmp_path: Path, whole: dict[str, str], keep: int, torn: list[int], left: list[int]
+) -> None:
+    """A run that goes back behind torn checkpoints keeps what it saves from there on, and can be killed and resumed again."""
+    config = runs.config(
+        tmp_path / "run", output={**runs.config(tmp_path / "run").output.model_dump(), "keep_checkpoints": keep}
+    )
+    with pytest.raises(StopError):
+        runs.train(config, told=[StopAfter(3)])
+    for step in torn:
+        _torn(tmp_path / "run", step)
+    with pytest.raises(StopError):
+        runs.train(config, resume=True, told=[StopAfter(5)])
+    assert list(folders.steps(tmp_path / "run" / "checkpoints")) == left
+    path, _, complaints = folders.newest(tmp_path / "run" / "checkpoints")
+    assert path is not None
+    assert (path.name, complaints) == ("step-00000004", [])
+    assert runs.train(config, resume=True).complaints == []
+    assert runs.digests(tmp_path / "run") == whole
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_a_kill_while_pruning_leaves_a_whole_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Stopped before any rename or removal of `prune`, the checkpoint that was just saved is the newest whole one."""
+
+    def write(part: Path) -> None:
+        (part / "adapters.safetensors").write_bytes(b"all")
+
+    for step in (5, 10):
+        folders.save(tmp_path / "checkpoints", step, {}, write)
+    for step in (15, 20):
+        _torn(tmp_path, step)
+    calls = 0
+
+    def stopping(what: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > at:
+                raise StopError
+            return what(*arguments, **options)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", stopping(Path.rename))
+        patch.setattr(folders.shutil, "rmtree", stopping(folders.shutil.rmtree))
+        with pytest.raises(StopError):
+            folders.prune(tmp_path / "checkpoints", 1, {15, 20})
+    newest = folders.newest(tmp_path / "checkpoints")[0]
+    assert newest is not None
+    assert newest.name == "step-00000010"
+
+
 def test_a_file_that_lost_lines_is_an_error(tmp_path: Path) -> None:
     """A metrics file shorter than its checkpoint says was changed by someone; nothing is invented."""
     config = runs.config(tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0})
