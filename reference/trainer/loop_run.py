@@ -179,7 +179,7 @@ class Run:
         self.position = state.Position(
             number, self.position.taken + generation.taken, self.position.round + generation.rounds
         )
-        self.last = dict(lines.plain(numbers.of_step(generation, learned, self.names, rate, *self.clip)))
+        self.last = dict(storage.plain(numbers.of_step(generation, learned, self.names, rate, *self.clip)))
         self.files["metrics"].write({"step": number, **self.last})
         times = numbers.of_time(self.clock.read(), generation)
         self.files["timings"].write({"step": number, **times})

@@ -159,9 +159,10 @@ class TestPrompts:
             ({"question": "a"}, "row 1 has no column 'prompt'; it has question"),
             ({"prompt": 3}, "row 1: 'prompt' must be text, found int"),
             ({"prompt": ""}, "row 1: 'prompt' has no tokens"),
+            ({"prompt": "1+\ud83d"}, r"row 1: 'prompt' has half of a surrogate pair, U\+D83D, as character 2"),
             ({"prompt": "x" * 400}, r"row 1: the prompt has \d+ tokens, more than data.max_prompt_tokens = 64"),
         ],
-        ids=["column", "type", "empty", "long"],
+        ids=["column", "type", "empty", "surrogate", "long"],
     )
     def test_a_wrong_row_is_named(self, tokenizer: Any, row: dict[str, Any], words: str) -> None:
         """By its number."""
