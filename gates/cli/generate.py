@@ -31,8 +31,6 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Complete prompts with the model, data and sampling settings of a configuration."""
-    import json
-
     from gates.cli import train
     from gates.model import ConfigurationError
 
@@ -43,10 +41,11 @@ def generate(
     with train.told():
         chosen = train.configured(config, [*(settings or []), *extra], verb="generate")
         from reference.trainer import loop_generate
+        from reference.trainer.checkpoint import storage
 
         made = loop_generate.run(chosen, prompt, adapter, base=base)
     if as_json:
-        typer.echo(json.dumps(made, indent=2, ensure_ascii=False))
+        typer.echo(storage.encoded(made, indent=2).decode())
         return
     for one in made:
         typer.echo(f"{one['prompt']}{one['completion']}" + ("" if one["ended"] else " …"))

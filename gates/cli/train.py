@@ -97,7 +97,7 @@ def train(
             typer.echo(f"gates: {error}", err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            done = max(folders.steps(Path(chosen.output.folder) / "checkpoints"), default=0)
+            done = folders.newest(Path(chosen.output.folder) / "checkpoints")[1].get("step", 0)
             typer.echo(f"gates: {trouble.interrupted(done, config, settings or ())}", err=True)
             raise typer.Exit(130) from None
         except (RuntimeError, MemoryError) as error:

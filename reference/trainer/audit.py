@@ -3,9 +3,10 @@
 import importlib.metadata
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
@@ -16,6 +17,37 @@ from reference.trainer.checkpoint import layout, storage
 
 PACKAGES: Final = ("rl-gates", "mlx", "mlx-lm", "numpy", "transformers", "tokenizers", "safetensors", "pydantic")
 MAPS: Final = Path("/proc/self/maps")
+FILE: Final = "used.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What ran in all the processes that made a run's steps; every checkpoint holds it.
+
+    `head_calls` says in how many pieces the head ran in one forward pass of an update, at most; 0 if none was made.
+    `resumed_at_steps` are the steps after which another process made the next ones.
+    """
+
+    rollout_paths: tuple[str, ...] = ()
+    head_calls: int = 0
+    resumed_at_steps: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> Self:
+        """As a checkpoint's JSON holds it; what an older one does not hold is not known."""
+        return cls(
+            tuple(saved.get("rollout_paths", ())),
+            saved.get("head_calls", 0),
+            tuple(saved.get("resumed_at_steps", ())),
+        )
+
+    def and_then(self, rollout_paths: set[str], head_calls: int) -> Self:
+        """With what has run since."""
+        return type(self)(
+            tuple(sorted({*self.rollout_paths, *rollout_paths})),
+            max(self.head_calls, head_calls),
+            self.resumed_at_steps,
+        )
 
 
 def _version(package: str) -> str | None:
@@ -59,27 +91,23 @@ def used(model: Any, path: str, config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def write(
-    folder: Path,
-    facts: dict[str, Any],
-    *,
-    model: Any,
-    rollout_paths: Iterable[str],
-    head_calls: int,
-    resumed: list[int],
-) -> None:
-    """Write `used.json`: the facts, and what is known at the end only.
-
-    `head_calls` says in how many pieces the head ran in one forward pass of an update, at most; 0 if none was made.
-    """
+def write(folder: Path, facts: Mapping[str, Any], ran: Ran, model: Any) -> None:
+    """Write `used.json`: the facts, and what is known at the end only."""
     content = {
         **facts,
-        "rollout_paths": sorted(rollout_paths),
-        "head_calls": head_calls,
-        "resumed_at_steps": resumed,
+        **asdict(ran),
         "end": {
             "base_digest": models.digest(models.base_parameters(model)),
             "adapter_digest": models.digest(layout.parameters(model)),
         },
     }
-    storage.write(folder / "used.json", json.dumps(content, indent=2, sort_keys=True).encode() + b"\n")
+    storage.write(folder / FILE, json.dumps(content, indent=2, sort_keys=True).encode() + b"\n")
+
+
+def ended_with(folder: Path) -> str | None:
+    """The digest of the adapters at the end that a folder's `used.json` tells of; None if there is none."""
+    try:
+        found = json.loads((folder / FILE).read_bytes())["end"]["adapter_digest"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(found)

@@ -1,7 +1,6 @@
 """When a loss or a gradient is not finite: which sample did it, written to a file, and then skip or stop."""
 
 import functools
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -50,12 +49,12 @@ def record(path: Path, generation: Generation, rows: Sequence[int], step: int) -
                 "prompt": sample.prompt,
                 "completion": sample.completion,
                 "tokens": generation.tokens[row, :length].tolist(),
-                "rewards": [storage.number(x) for x in generation.rewards.values[row].tolist()],
-                "sampler_logprobs": [storage.number(x) for x in generation.tempered[row, :length].tolist()],
+                "rewards": generation.rewards.values[row].tolist(),
+                "sampler_logprobs": generation.tempered[row, :length].tolist(),
             }
         )
     content = {"step": step, "offending_rows": list(rows), "samples": samples}
-    storage.write(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+    storage.write(path, storage.encoded(content, indent=2) + b"\n")
 
 
 def alone(part: Part, some: slice) -> Part:

@@ -152,8 +152,9 @@ def scored(
 ) -> Scores:
     """The scores of a batch's completion tokens by one full forward pass of the model, without a cache.
 
-    With `head_rows` there are never more than (head_rows, V) logits, at the cost of a second head in the backward pass: at
-    V = 152k a thousand positions are 0.6 GB, and the gradient holds several copies.
+    With `head_rows` the logits are made in pieces of (head_rows, V), about three of which MLX holds at once
+    (`memory.HEAD_PIECES`), at the cost of a second head in the backward pass: at V = 152k a thousand positions are 0.6 GB, and
+    the gradient holds several copies.
 
     Raises:
         ValueError: the temperature is not positive, or a prompt is empty (nothing would score its first completion token).

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -131,15 +131,19 @@ class Run:
         data = {"rows": len(inputs.rows), "digest": self.data_digest}
         rewards = [] if config.data.offline else loop_inputs.functions_used(config, inputs.functions)
         self.facts = {**audit.used(self.model, self.path, self.settings), "data": data, "rewards": rewards}
-        self.position, self.complaints = self._restore()
-        self.resumed = [self.position.step] if resume else []
+        self.position, self.ran_before, self.complaints = self._restore()
+        self.given_up = {step for step in folders.steps(self.folder / "checkpoints") if step > self.position.step}
+        self.began = self.position.step
         self.last: dict[str, Any] = {}
         self.clip = numbers.bounds(algorithm), numbers.level(algorithm)
         storage.write(self.folder / "config.json", json.dumps(self.settings, indent=2, sort_keys=True).encode() + b"\n")
         self.files = {name: lines.Lines(self.folder / f"{name}.jsonl") for name in FILES}
 
-    def _restore(self) -> tuple[state.Position, list[str]]:
-        """Go back to the newest whole checkpoint, or to the start, and cut the files to what they were then."""
+    def _restore(self) -> tuple[state.Position, audit.Ran, list[str]]:
+        """Go back to the newest whole checkpoint, or to the start, and cut the files to what they were then.
+
+        Returned with the position: what had run by then, this resume included, and what is wrong with newer checkpoints.
+        """
         path, saved, complaints = folders.newest(self.folder / "checkpoints")
         position = state.Position()
         if path is not None:
@@ -148,7 +152,10 @@ class Run:
             )
         for name in FILES:
             lines.cut(self.folder / f"{name}.jsonl", saved.get("lengths", {}).get(name, 0))
-        return position, complaints
+        before = audit.Ran.of(saved.get("ran", {}))
+        if path is not None and position.step < self.config.loop.steps:
+            before = replace(before, resumed_at_steps=(*before.resumed_at_steps, position.step))
+        return position, before, complaints
 
     def train(self, callbacks: Sequence[telling.Callback]) -> Summary:
         """Make every step that is left."""
@@ -157,7 +164,10 @@ class Run:
             while self.position.step < steps:
                 self._step(callbacks)
         digest = models.digest(layout.parameters(self.model))
-        self._finish()
+        if self.position.step > self.began or audit.ended_with(self.folder) != digest:
+            audit.write(self.folder, self.facts, self._ran(), self.model)
+        if self.config.output.fused:
+            export.fused(self.model, self.tokenizer, self.path, self.folder / "fused")
         first = lines.read(self.folder / "metrics.jsonl")[0]
         return Summary(self.folder, self.position.step, self.last, digest, self.complaints, first)
 
@@ -178,7 +188,7 @@ class Run:
         self.position = state.Position(
             number, self.position.taken + generation.taken, self.position.round + generation.rounds
         )
-        self.last = dict(lines.plain(numbers.of_step(generation, learned, self.names, rate, *self.clip)))
+        self.last = dict(storage.plain(numbers.of_step(generation, learned, self.names, rate, *self.clip)))
         self.files["metrics"].write({"step": number, **self.last})
         times = numbers.of_time(self.clock.read(), generation)
         self.files["timings"].write({"step": number, **times})
@@ -229,22 +239,15 @@ class Run:
             data=self.data_digest,
             lengths={name: file.length() for name, file in self.files.items()},
             metrics=self.last,
+            ran=asdict(self._ran()),
         )
-        folders.prune(self.folder / "checkpoints", output.keep_checkpoints)
+        self.given_up.discard(self.position.step)
+        folders.prune(self.folder / "checkpoints", output.keep_checkpoints, self.given_up)
 
-    def _finish(self) -> None:
-        """Write what is known at the end only."""
+    def _ran(self) -> audit.Ran:
+        """What has run so far, in this process and in those before it."""
         paths = self.source.paths | (self.validation.paths if self.validation else set())
-        audit.write(
-            self.folder,
-            self.facts,
-            model=self.model,
-            rollout_paths=paths,
-            head_calls=self.engine.head_calls,
-            resumed=self.resumed,
-        )
-        if self.config.output.fused:
-            export.fused(self.model, self.tokenizer, self.path, self.folder / "fused")
+        return self.ran_before.and_then(paths, self.engine.head_calls)
 
     def close(self) -> None:
         """Close the files and take the adapters off, for the model may be used again in this process."""

@@ -19,6 +19,14 @@ from typing import Any, Final
 
 LOGIT_COPIES: Final = 4.5
 """Float32 arrays of the vocabulary's width per scored token: logits, shifted, exponential, gradient, and half (16 bit) the head's output."""
+HEAD_PIECES: Final = 3.0
+"""Pieces of the head (`loop.head_rows`) whose logits are there at once: MLX works on pieces side by side, so it is not one.
+
+Measured on a tiny model with 2048 scored tokens, beyond what pieces of 64 take: pieces of 512, 256 and 128 take 3.5, 4.0 and 2.9
+times `LOGIT_COPIES` arrays of a piece.
+"""
+HEAD_ROWS: Final = 256
+"""The size of a piece that is advised: a product with as many rows still keeps a machine busy."""
 STATES_KEPT: Final = 2.0
 """States of linear attention that each token of each such layer keeps for the backward pass: before and after its decay."""
 STATES_WORKING: Final = 4.0
@@ -75,7 +83,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A step: `rows` go through the model at once, `rollout_rows` are sampled together, lengths in tokens."""
+    """A step: `rows` go through the model at once, `rollout_rows` are sampled together, lengths in tokens.
+
+    The head runs on `head_rows` scored tokens at a time; 0: on all of a pass.
+    """
 
     rows: int
     rollout_rows: int
@@ -83,6 +94,13 @@ class Plan:
     completion: int
     checkpoint: bool
     rank: int = 16
+    head_rows: int = 0
+
+    @property
+    def logit_rows(self) -> float:
+        """Scored tokens whose logits are there at once in an update."""
+        every = self.rows * self.completion
+        return min(every, HEAD_PIECES * self.head_rows) if 0 < self.head_rows < every else every
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +230,7 @@ def estimate(m: Shape, plan: Plan) -> Estimate:
         adapters=ADAPTER_COPIES * m.activation_bytes * _adapter_parameters(m, plan.rank),
         rollout=_rollout(m, plan),
         activations=_activations(m, plan),
-        logits=LOGIT_COPIES * 4 * m.vocab * plan.rows * plan.completion,
+        logits=LOGIT_COPIES * 4 * m.vocab * plan.logit_rows,
         trust=trust(m, plan),
     )
 
@@ -222,7 +240,7 @@ def trust(m: Shape, plan: Plan) -> str:
     sequence = plan.prompt + plan.completion
     if m.linear_layers and not plan.checkpoint and sequence > LONGEST_MEASURED:
         return "lower bound, OOM risk"
-    if m.experts:
+    if m.experts or plan.logit_rows < plan.rows * plan.completion:
         return "extrapolated"
     # (hybrid, checkpointed) and the tokens of one pass that were measured; a factor of 2 is near
     measured = {(False, False): (1100,), (True, True): (1218, 2436), (True, False): (256,)}
@@ -236,29 +254,49 @@ def advice(m: Shape, plan: Plan, available: float) -> tuple[Plan | None, list[st
     """The first plan that fits into `available` bytes, and what to change for it: checkpoint, then smaller G, then shorter completions.
 
     None if nothing does. A hybrid model without checkpointing is always told to checkpoint where only a lower bound is known.
+    The head in pieces, which changes no result either, comes after checkpointing, and only where it spares a smaller G or a
+    shorter completion.
     """
-    steps: list[str] = []
     now = plan
 
-    def fits() -> bool:
-        return estimate(m, now).peak <= available and not trust(m, now).startswith("lower bound")
+    def fits(one: Plan) -> bool:
+        return estimate(m, one).peak <= available and not trust(m, one).startswith("lower bound")
 
-    if fits():
-        return now, steps
-    if not now.checkpoint:
-        now = replace(now, checkpoint=True)
-        steps.append("model.checkpoint_layers = true")
-    while not fits() and now.rows > 2:
+    def fits_somehow() -> bool:
+        return fits(now) or fits(_in_pieces(now))
+
+    if fits(now):
+        return now, []
+    now = replace(now, checkpoint=True)
+    while not fits_somehow() and now.rows > 2:
         now = replace(now, rows=now.rows // 2, rollout_rows=max(now.rollout_rows // 2, 1))
+    while not fits_somehow() and now.completion > 32:
+        now = replace(now, completion=now.completion // 2)
+    if not fits(now):
+        now = _in_pieces(now)
+    return now if fits(now) else None, _changes(plan, now)
+
+
+def _changes(plan: Plan, now: Plan) -> list[str]:
+    """What to set so that one plan becomes the other, the cheapest first."""
+    steps: list[str] = []
+    if now.checkpoint != plan.checkpoint:
+        steps.append("model.checkpoint_layers = true")
+    if now.head_rows != plan.head_rows:
+        steps.append(f"loop.head_rows = {now.head_rows}")
     if now.rows != plan.rows:
         steps.append(
             f"a smaller G: {now.rows} completions at once (rollout.samples_per_prompt, or loop.micro_batch_rows)"
         )
-    while not fits() and now.completion > 32:
-        now = replace(now, completion=now.completion // 2)
     if now.completion != plan.completion:
         steps.append(f"rollout.max_tokens = {now.completion}")
-    return (now, steps) if fits() else (None, steps)
+    return steps
+
+
+def _in_pieces(plan: Plan) -> Plan:
+    """The plan with its head in pieces, unless its logits are as few already."""
+    pieces = replace(plan, head_rows=HEAD_ROWS)
+    return pieces if pieces.logit_rows < plan.logit_rows else plan
 
 
 def read(folder: Path) -> Shape:

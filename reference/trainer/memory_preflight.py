@@ -89,6 +89,7 @@ def plan(config: Config, prompt_tokens: int) -> memory.Plan:
         completion=config.rollout.max_tokens,
         checkpoint=config.model.checkpoint_layers,
         rank=config.adapter.rank,
+        head_rows=config.loop.head_rows,
     )
 
 
@@ -104,6 +105,7 @@ def sentences(shape: memory.Shape, step: memory.Plan, available: float) -> list[
     }
     lines = [f"{name:26} {value / memory.GIGA:9.3f} GB" for name, value in parts.items()]
     size = f"{step.rows} rows of {step.prompt} + {step.completion} tokens"
+    size += f", the head on {step.head_rows} tokens at a time" if step.head_rows else ""
     lines.append(f"{'peak':26} {found.peak / memory.GIGA:9.3f} GB  ({found.trust}; {size})")
     better, changes = memory.advice(shape, step, available)
     if not changes and better is not None:

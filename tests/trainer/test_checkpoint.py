@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import mlx.core as mx
 import mlx_lm
@@ -139,6 +139,79 @@ def test_the_last_few_are_kept(tmp_path: Path) -> None:
     ]
 
 
+def _torn(run: Path, step: int) -> None:
+    """A checkpoint of this step with half of its adapters, made from one that is there or from nothing."""
+    path = run / "checkpoints" / f"step-{step:08d}"
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "state.json").write_text(json.dumps({"step": step, "files": {"adapters.safetensors": "0" * 64}}))
+    (path / "adapters.safetensors").write_bytes(b"half")
+
+
+@pytest.mark.parametrize(
+    ("keep", "torn", "left"),
+    [
+        pytest.param(1, [6], [4], id="one-kept"),
+        pytest.param(2, [6, 8], [2, 4], id="as-many-torn-as-kept"),
+        pytest.param(2, [3, 9], [2, 4], id="one-torn-below"),
+        pytest.param(1, [4, 6], [4], id="saved-again"),
+    ],
+)
+def test_a_torn_checkpoint_is_not_kept_for_a_whole_one(
+    tmp_path: Path, whole: dict[str, str], keep: int, torn: list[int], left: list[int]
+) -> None:
+    """A run that goes back behind torn checkpoints keeps what it saves from there on, and can be killed and resumed again."""
+    config = runs.config(
+        tmp_path / "run", output={**runs.config(tmp_path / "run").output.model_dump(), "keep_checkpoints": keep}
+    )
+    with pytest.raises(StopError):
+        runs.train(config, told=[StopAfter(3)])
+    for step in torn:
+        _torn(tmp_path / "run", step)
+    with pytest.raises(StopError):
+        runs.train(config, resume=True, told=[StopAfter(5)])
+    assert list(folders.steps(tmp_path / "run" / "checkpoints")) == left
+    path, _, complaints = folders.newest(tmp_path / "run" / "checkpoints")
+    assert path is not None
+    assert (path.name, complaints) == ("step-00000004", [])
+    assert runs.train(config, resume=True).complaints == []
+    assert runs.digests(tmp_path / "run") == whole
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_a_kill_while_pruning_leaves_a_whole_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Stopped before any rename or removal of `prune`, the checkpoint that was just saved is the newest whole one."""
+
+    def write(part: Path) -> None:
+        (part / "adapters.safetensors").write_bytes(b"all")
+
+    for step in (5, 10):
+        folders.save(tmp_path / "checkpoints", step, {}, write)
+    for step in (15, 20):
+        _torn(tmp_path, step)
+    calls = 0
+
+    def stopping(what: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > at:
+                raise StopError
+            return what(*arguments, **options)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", stopping(Path.rename))
+        patch.setattr(folders.shutil, "rmtree", stopping(folders.shutil.rmtree))
+        with pytest.raises(StopError):
+            folders.prune(tmp_path / "checkpoints", 1, {15, 20})
+    newest = folders.newest(tmp_path / "checkpoints")[0]
+    assert newest is not None
+    assert newest.name == "step-00000010"
+
+
 def test_a_file_that_lost_lines_is_an_error(tmp_path: Path) -> None:
     """A metrics file shorter than its checkpoint says was changed by someone; nothing is invented."""
     config = runs.config(tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0})
@@ -258,6 +331,74 @@ def test_other_data_under_the_same_name_is_refused(tmp_path: Path) -> None:
     assert [one["name"] for one in used["rewards"]] == ["low"]
     digest = hashlib.sha256((tmp_path / "reward.py").read_bytes()).hexdigest()
     assert used["rewards"][0]["file_digest"] == digest
+
+
+class TestWhatReallyRan:
+    """`used.json` tells of every process that made a run's steps."""
+
+    LOOP: ClassVar = {"steps": 6, "head_rows": 5, "evaluate_every_steps": 0}
+
+    @staticmethod
+    def _used(folder: Path) -> dict[str, Any]:
+        used = json.loads((folder / "run" / "used.json").read_text())
+        return {name: used[name] for name in ("rollout_paths", "head_calls", "resumed_at_steps")}
+
+    def test_every_process_is_in_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Resumed at 2 and at 4, each time by another path of the rollout: three paths, both steps, the head's most pieces."""
+        config = runs.config(tmp_path / "run", loop=self.LOOP)
+        once = loop_run.Source.once
+
+        def by(path: str) -> Any:
+            def call(self: loop_run.Source, *arguments: Any) -> Any:
+                made = once(self, *arguments)
+                self.paths.clear()
+                self.paths.add(path)
+                return made
+
+            return call
+
+        for path, stop in (("one", 3), ("two", 5)):
+            monkeypatch.setattr(loop_run.Source, "once", by(path))
+            with pytest.raises(StopError):
+                runs.train(config, resume=True, told=[StopAfter(stop)])
+        monkeypatch.setattr(loop_run.Source, "once", by("three"))
+        runs.train(config, resume=True)
+        used = self._used(tmp_path)
+        assert used["rollout_paths"] == ["one", "three", "two"]
+        assert used["resumed_at_steps"] == [2, 4]
+        assert used["head_calls"] >= 2
+
+    def test_a_resume_of_a_finished_run_changes_no_byte(self, tmp_path: Path) -> None:
+        """No step was taken, so there is nothing to tell; a file that is gone, or of an earlier end, is made again."""
+        runs.train(runs.config(tmp_path / "run", loop={**self.LOOP, "steps": 2}))
+        file = tmp_path / "run" / "used.json"
+        early = file.read_bytes()
+        config = runs.config(tmp_path / "run", loop=self.LOOP)
+        runs.train(config, resume=True)
+        before, told = file.read_bytes(), self._used(tmp_path)
+        assert told["rollout_paths"] == ["batched"]
+        assert told["resumed_at_steps"] == [2]
+        runs.train(config, resume=True)
+        assert file.read_bytes() == before
+        file.write_bytes(early)  # as a kill between the last checkpoint and this file leaves it
+        runs.train(config, resume=True)
+        assert self._used(tmp_path) == told
+        file.unlink()
+        runs.train(config, resume=True)
+        assert self._used(tmp_path) == told
+
+    def test_a_checkpoint_of_an_older_trainer(self, tmp_path: Path, whole: dict[str, str]) -> None:
+        """Without the entry it is gone on with, to the same bytes; only what ran since is known."""
+        config = runs.config(tmp_path / "run")
+        with pytest.raises(StopError):
+            runs.train(config, told=[StopAfter(5)])
+        for path in (tmp_path / "run" / "checkpoints").glob("step-*/state.json"):
+            content = json.loads(path.read_text())
+            del content["ran"]
+            path.write_text(json.dumps(content))
+        runs.train(config, resume=True)
+        assert runs.digests(tmp_path / "run") == whole
+        assert self._used(tmp_path) == {"rollout_paths": ["batched"], "head_calls": 1, "resumed_at_steps": [4]}
 
 
 def test_adapters_of_another_shape_are_refused(tmp_path: Path) -> None:

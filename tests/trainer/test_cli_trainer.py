@@ -15,8 +15,10 @@ import runs
 import typer
 
 from gates.cli import train as train_verb
+from gates.cli import trouble
 from reference import tiny
-from reference.trainer import loop_run
+from reference.trainer import loop_run, memory
+from reference.trainer.config import read as configuration
 from reference.trainer.config import write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,6 +119,23 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: list[str], words: 
     assert done.returncode == 2, done.stdout + done.stderr
     assert words in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+def test_a_model_whose_memory_cannot_be_estimated_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where config.json has not the usual keys a note says so, and the run goes on; out of memory is told all the same."""
+    known = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 320}
+    monkeypatch.setattr(memory, "read", lambda _: memory.shape(known))
+    file = _file(tmp_path, loop={"steps": 1, "evaluate_every_steps": 0})
+    train_verb.train(file)
+    note = "note: whether the memory is enough is not known ([model]: config.json has no num_attention_heads"
+    said = capsys.readouterr()
+    assert f"gates: {note}" in said.err
+    assert said.out.startswith("1 steps")
+    told = trouble.out_of_memory(configuration.read(file, ()), 5, MemoryError("no room"))
+    assert told.startswith("out of memory (no room)")
+    assert note in told
 
 
 def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:

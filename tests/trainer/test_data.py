@@ -67,6 +67,18 @@ class TestRows:
             pytest.param("json", b'{"prompt": "a"}', "must be a list of objects", id="object"),
             pytest.param("json", b'[{"prompt": "a"}, 3]', "item 1: must be an object", id="item"),
             pytest.param("json", b"[" * 100_000, "is no JSON", id="deep"),
+            pytest.param(
+                "jsonl",
+                b'{"prompt": "a"}\n{"prompt": "b", "answer": -' + b"7" * 5000 + b"}\n",
+                r"line 2: .*an integer of 5001 digits, which Python does not read; write it as a text: line 1 column 27",
+                id="long-integer",
+            ),
+            pytest.param(
+                "json",
+                b'[{"a": 1},\n{"a": ' + b"7" * 5000 + b"}]",
+                "5000 digits.*: line 2 column 7",
+                id="long-integer-in-list",
+            ),
             pytest.param("parquet", b"PAR1 not really", "no readable parquet", id="parquet"),
             pytest.param("datasets", b"", "is not on this machine", id="datasets"),
         ],
@@ -159,9 +171,10 @@ class TestPrompts:
             ({"question": "a"}, "row 1 has no column 'prompt'; it has question"),
             ({"prompt": 3}, "row 1: 'prompt' must be text, found int"),
             ({"prompt": ""}, "row 1: 'prompt' has no tokens"),
+            ({"prompt": "1+\ud83d"}, r"row 1: 'prompt' has half of a surrogate pair, U\+D83D, as character 2"),
             ({"prompt": "x" * 400}, r"row 1: the prompt has \d+ tokens, more than data.max_prompt_tokens = 64"),
         ],
-        ids=["column", "type", "empty", "long"],
+        ids=["column", "type", "empty", "surrogate", "long"],
     )
     def test_a_wrong_row_is_named(self, tokenizer: Any, row: dict[str, Any], words: str) -> None:
         """By its number."""

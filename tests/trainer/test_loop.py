@@ -1,6 +1,8 @@
 """The engine and the loop: any algorithm, parts that add up, off-policy updates, dynamic sampling, the finite guard."""
 
 import ast
+import datetime as dt
+import decimal
 import json
 import runpy
 import subprocess
@@ -10,6 +12,7 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
+import pydantic_core
 import pytest
 import runs
 from mlx import nn
@@ -136,6 +139,31 @@ def test_completions_are_shown_with_their_own_rewards(tmp_path: Path) -> None:
     again = low(prompts=None, completions=[row["completion"] for row in table["rows"]])
     assert [row["reward"] for row in table["rows"]] == pytest.approx(again)
     assert len(set(again)) > 1
+
+
+def test_any_answer_can_be_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What JSON cannot hold is the text that Python shows; a strict reader reads every line, and the run goes on."""
+    answers = {
+        "decimal": (decimal.Decimal("1.50"), "Decimal('1.50')"),
+        "date": (dt.date(2026, 11, 22), "datetime.date(2026, 11, 22)"),
+        "bytes": (b"\xff", "b'\\xff'"),
+        "half of a pair": ("a\ud83d", "a\\ud83d"),
+        "nested": ({"x": [1, float("inf"), {2}], "y": None}, {"x": [1, "inf", "{2}"], "y": None}),
+        "as it is": ("ü😀", "ü😀"),
+    }
+    rows = [{"prompt": f"{n}+1=", "answer": answer} for n, (answer, _) in enumerate(answers.values())]
+    monkeypatch.setattr(loop_run.loop_inputs.rows, "read", lambda *_, **__: rows)
+    config = runs.config(
+        tmp_path / "run",
+        data={"kind": "parquet", "path": "x", "count": None, "validation_rows": 0, "shuffle": False},
+        loop={"steps": 2, "prompts_per_step": 6, "evaluate_every_steps": 0},
+        rollout={"max_tokens": 2, "samples_per_prompt": 2},
+        output={**runs.config(tmp_path / "run").output.model_dump(), "completions_rows": 12},
+    )
+    runs.train(config)
+    (line,) = (tmp_path / "run" / "completions.jsonl").read_bytes().splitlines()
+    found = pydantic_core.from_json(line)["rows"]  # Rust's own reader, which refuses halves of pairs
+    assert [row["answer"] for row in found[::2]] == [shown for _, shown in answers.values()]
 
 
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:

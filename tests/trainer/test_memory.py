@@ -3,6 +3,7 @@
 import gc
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,39 @@ def test_advice_comes_in_the_stated_order() -> None:
     assert [step.split()[0] for step in steps] == ["model.checkpoint_layers", "a", "rollout.max_tokens"]
 
 
+def test_the_head_in_pieces_bounds_the_logits(tmp_path: Path) -> None:
+    """A run's head_rows is in its plan: 16 rows of 6 tokens by 8 are 3 pieces of 151936 float32 logits, 4.5 times."""
+    loop = {"prompts_per_step": 4, "head_rows": 8}
+    step = memory_preflight.plan(runs.config(tmp_path / "run", loop=loop), 5)
+    assert (step.rows, step.completion, step.head_rows) == (16, 6, 8)
+    shape = memory.shape(QWEN3_06B)
+    assert memory.estimate(shape, step).logits == 4.5 * 4 * 151936 * 3 * 8
+    for rows in (0, 50, 96, 1000):  # no piece is smaller than the whole, or all that are there at once are the whole
+        assert memory.estimate(shape, replace(step, head_rows=rows)).logits == 4.5 * 4 * 151936 * 96
+    assert "the head on 8 tokens at a time" in " ".join(memory_preflight.sentences(shape, step, 1e12))
+
+
+def test_a_run_that_fits_only_by_its_head_rows_is_left_alone() -> None:
+    """16 rows of 19 + 256 tokens, checkpointed: 14 GB, most of it logits; in pieces of 256 they fit into 6 GB."""
+    shape, whole = memory.shape(QWEN3_06B), _plan(16, 19, 256, checkpoint=True)
+    assert memory.estimate(shape, whole).peak > 12e9
+    pieces = replace(whole, head_rows=256)
+    assert memory.advice(shape, pieces, 6e9) == (pieces, [])
+    assert memory.advice(shape, whole, 6e9) == (pieces, ["loop.head_rows = 256"])
+
+
+def test_pieces_are_advised_where_they_spare_samples() -> None:
+    """With room for 16 rows without their logits the head is cut; where 2 rows fit as they are, it is not touched."""
+    shape, start = memory.shape(QWEN3_06B), _plan(16, 19, 256, checkpoint=False)
+    plan, steps = memory.advice(shape, start, 6e9)
+    assert plan == replace(start, checkpoint=True, head_rows=256)
+    assert steps == ["model.checkpoint_layers = true", "loop.head_rows = 256"]
+    plan, steps = memory.advice(shape, start, 3.3e9)
+    assert plan == replace(start, rows=8, rollout_rows=8, checkpoint=True, head_rows=256)
+    assert [step.split()[0] for step in steps] == ["model.checkpoint_layers", "loop.head_rows", "a"]
+    assert memory.advice(shape, start, 2e9)[0] == replace(start, rows=2, rollout_rows=2, checkpoint=True)
+
+
 def test_a_run_that_fits_gets_no_advice() -> None:
     """The small model fits into 48 GB as it is."""
     plan = _plan(4, 19, 256, checkpoint=False)
@@ -103,13 +137,18 @@ def test_a_folder_without_config_is_named(tmp_path: Path) -> None:
 TINY = {"hidden": 64, "layers": 4, "heads": 4, "kv_heads": 2, "head_dim": 16, "intermediate": 256}
 
 
-def _measured(folder: Path, *, checkpoint: bool, tokens: int = 32, **changes: int | str) -> tuple[int, float]:
+WIDE_HEAD = {"vocab": 590, "hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1, "intermediate": 64}
+
+
+def _measured(
+    folder: Path, *, checkpoint: bool, tokens: int = 32, head_rows: int = 0, **changes: int | str
+) -> tuple[int, float]:
     """The peak in bytes that MLX itself counts in a step of a tiny model, and how many times that the estimate is."""
     config = runs.config(
         folder,
         model={"tiny": {**TINY, **changes}, "checkpoint_layers": checkpoint},
         rollout={"max_tokens": tokens, "samples_per_prompt": 8},
-        loop={"steps": 1, "evaluate_every_steps": 0},
+        loop={"steps": 1, "evaluate_every_steps": 0, "head_rows": head_rows},
     )
     models.forget()
     gc.collect()
@@ -142,6 +181,9 @@ def test_measured_peaks_of_tiny_checkpointed_models(tmp_path: Path, changes: dic
         pytest.param({}, id="plain"),
         pytest.param({"intermediate": 1024}, id="wide-feed-forward"),
         pytest.param({"family": "qwen3_5"}, id="hybrid"),
+        pytest.param(WIDE_HEAD, id="wide-head"),
+        pytest.param({**WIDE_HEAD, "head_rows": 128}, id="wide-head-in-4-pieces"),
+        pytest.param({**WIDE_HEAD, "head_rows": 32}, id="wide-head-in-16-pieces"),
     ],
 )
 def test_measured_peaks_of_tiny_models(tmp_path: Path, changes: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,9 +58,16 @@ def steps(folder: Path) -> dict[int, Path]:
     return dict(sorted((int(match.group(1)), path) for match, path in found))
 
 
-def prune(folder: Path, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints, and what a killed run left half-done."""
-    for path in list(steps(folder).values())[:-keep]:
+def prune(folder: Path, keep: int, given_up: Collection[int] = ()) -> None:
+    """Remove the checkpoints of the steps `given_up`, then all but the newest `keep`, and what a killed run left half-done.
+
+    A run gives up the steps beyond the one that it went on from: their checkpoints are not whole, and would count as the newest.
+    Called when a whole checkpoint has just been saved, so that one is there whenever a kill comes.
+    """
+    found = steps(folder)
+    for step in sorted(set(given_up) & set(found)):
+        _remove(found.pop(step))
+    for path in list(found.values())[:-keep]:
         _remove(path)
     for path in folder.glob("step-*"):
         if path.suffix in {".part", ".old"}:

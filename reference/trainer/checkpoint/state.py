@@ -38,7 +38,7 @@ def config_digest(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
-def save(
+def save(  # noqa: PLR0913  one for each thing that a run goes on with
     folder: Path,
     position: Position,
     *,
@@ -48,8 +48,12 @@ def save(
     data: str,
     lengths: Mapping[str, int],
     metrics: Mapping[str, Any],
+    ran: Mapping[str, Any],
 ) -> Path:
-    """Write a checkpoint; `data` is the digest of its rows, `lengths` are those in bytes of the run's append-only files, `metrics` the last step's."""
+    """Write a checkpoint; `data` is the digest of its rows, `lengths` are those in bytes of the run's append-only files.
+
+    `metrics` are the last step's numbers, `ran` is what the audit says of the steps so far.
+    """
 
     def write(part: Path) -> None:
         files.save(model, part)
@@ -62,6 +66,7 @@ def save(
         "data_digest": data,
         "lengths": dict(lengths),
         "metrics": dict(metrics),
+        "ran": dict(ran),
     }
     return folders.save(folder, position.step, state, write)
 

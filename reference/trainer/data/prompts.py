@@ -60,7 +60,7 @@ def text_of(row: Mapping[str, Any], column: str, index: int, key: str) -> str:
     """The text in a column of a row.
 
     Raises:
-        DataError: the row has no such column, or no text in it.
+        DataError: the row has no such column, no text in it, or one that no tokenizer takes.
     """
     if column not in row:
         raise DataError(absent(row, column, index, key))
@@ -69,6 +69,13 @@ def text_of(row: Mapping[str, Any], column: str, index: int, key: str) -> str:
         raise DataError(
             f"row {index}: {column!r} must be text, found {type(text).__name__}; with data.chat it becomes the user's message"
         )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"row {index}: {column!r} has half of a surrogate pair, U+{ord(text[error.start]):04X}, as character "
+            f"{error.start}: no tokenizer takes it; write the whole character, or remove it"
+        ) from None
     return text
 
 

@@ -56,10 +56,17 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parsed(text: str, where: str) -> Any:
+    def integer(digits: str) -> int:
+        try:
+            return int(digits)
+        except ValueError:
+            why = f"an integer of {len(digits)} digits, which Python does not read; write it as a text"
+            raise json.JSONDecodeError(why, text, text.index(digits)) from None
+
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=integer)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{where}: is no JSON ({error})") from None
+        raise DataError(f"{where}: is no JSON that can be read ({error})") from None
 
 
 def _decoded(raw: bytes, where: str) -> str:

@@ -10,15 +10,6 @@ from reference.trainer.checkpoint import storage
 from reference.trainer.checkpoint.layout import CheckpointError
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it, non-finite numbers as strings."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    return storage.number(value) if isinstance(value, float) else value
-
-
 class Lines:
     """One file; each line is one write."""
 
@@ -29,7 +20,7 @@ class Lines:
 
     def write(self, content: Mapping[str, Any]) -> None:
         """Append one line."""
-        os.write(self._handle, json.dumps(plain(content), allow_nan=False, ensure_ascii=False).encode() + b"\n")
+        os.write(self._handle, storage.encoded(content) + b"\n")
 
     def length(self) -> int:
         """The length in bytes, after everything written is on the disk."""
