@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.trainer.algorithms import protocol
+from reference.trainer.data import pairs
 from reference.trainer.data.prompts import Prompt
 from reference.trainer.data.rows import DataError
 from reference.trainer.engine_rollout import Generation, Source
@@ -73,6 +74,6 @@ class PairSource(Source):
 
     def _encoded(self, text: str) -> tuple[NDArray[np.int32], bool]:
         """The tokens of a completion with the end token, cut to the longest allowed, and whether the end is there."""
-        ids = [*self.tokenizer.encode(text, add_special_tokens=False), self.eos_ids[0]]
+        ids = pairs.encode(self.tokenizer, text, pairs.end_id(self.tokenizer, self.eos_ids))
         longest = self.rollout.max_tokens
-        return np.array(ids[:longest], np.int32), len(ids) <= longest
+        return ids[:longest], len(ids) <= longest

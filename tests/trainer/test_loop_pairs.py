@@ -1,5 +1,6 @@
 """Preferences through the same engine: pairs that come with the data, pairs of rollouts, the best of a group."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,18 @@ def test_pairs_stand_as_the_data_says(tmp_path: Path) -> None:
     assert made.ended.tolist() == [True, False, True, True]
     assert made.lengths[1] == 12
     assert learned.advantages.tolist() == [1, -1, 1, -1]
+
+
+def test_a_model_with_two_end_tokens(tmp_path: Path) -> None:
+    """Given completions end with the tokenizer's own, though sampling would stop at a lower id too."""
+    config = _pairs(tmp_path / "run", data={"validation_rows": 0}, loop={"evaluate_every_steps": 0})
+    run = loop_run.Run(config, read.algorithm(config), resume=False)
+    own = int(run.tokenizer.eos_token_id)
+    assert own > 0
+    source = dataclasses.replace(run.source, eos_ids=(own - 1, own))
+    made = source.once(run.model, [0, 1], 0)
+    run.close()
+    assert {int(row[length - 1]) for row, length in zip(made.tokens, made.lengths, strict=True)} == {own}
 
 
 @pytest.mark.parametrize("name", ["online_dpo", "best_of_n"])
