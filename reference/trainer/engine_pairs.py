@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reference.trainer.algorithms import protocol
+from reference.trainer.data import pairs
 from reference.trainer.data.prompts import Prompt
 from reference.trainer.data.rows import DataError
 from reference.trainer.engine_rollout import Generation, Source
@@ -16,7 +16,7 @@ from reference.trainer.rewards.samples import Sample
 
 @dataclass(frozen=True, slots=True)
 class PairSource(Source):
-    """Prompts whose rows hold a chosen and a rejected completion, in these columns."""
+    """Prompts whose rows hold a chosen and a rejected completion, in these columns, neither longer than `rollout.max_tokens`."""
 
     chosen_column: str = "chosen"
     rejected_column: str = "rejected"
@@ -31,10 +31,11 @@ class PairSource(Source):
         self.paths.add("offline")
         prompts = [self.prompts[place] for place in chosen]
         texts = [self._text(p, column) for p in prompts for column in (self.chosen_column, self.rejected_column)]
-        encoded = [self._encoded(text) for text in texts]
-        lengths = np.array([len(ids) for ids, _ in encoded], np.int64)
+        end = pairs.end_id(self.tokenizer, self.eos_ids)
+        encoded = [pairs.encode(self.tokenizer, text, end) for text in texts]
+        lengths = np.array([len(ids) for ids in encoded], np.int64)
         tokens = np.full((len(texts), self.rollout.max_tokens), -1, np.int32)
-        for row, (ids, _) in enumerate(encoded):
+        for row, ids in enumerate(encoded):
             tokens[row, : len(ids)] = ids
         unknown = np.full(tokens.shape, np.nan)
         samples = [
@@ -54,7 +55,7 @@ class PairSource(Source):
             rewards=protocol.Rewards(np.tile([[1.0], [0.0]], (len(prompts), 1)), np.ones(1), 2, lengths),
             tokens=tokens,
             lengths=lengths,
-            ended=np.array([ended for _, ended in encoded]),
+            ended=np.ones(len(texts), np.bool_),
             model=unknown,
             tempered=unknown,
             behaviour=unknown,
@@ -70,9 +71,3 @@ class PairSource(Source):
                 f"row {prompt.index}: {column!r} must be the text of a completion, found {type(text).__name__}"
             )
         return text
-
-    def _encoded(self, text: str) -> tuple[NDArray[np.int32], bool]:
-        """The tokens of a completion with the end token, cut to the longest allowed, and whether the end is there."""
-        ids = [*self.tokenizer.encode(text, add_special_tokens=False), self.eos_ids[0]]
-        longest = self.rollout.max_tokens
-        return np.array(ids[:longest], np.int32), len(ids) <= longest

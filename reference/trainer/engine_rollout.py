@@ -1,5 +1,6 @@
 """Completions and their rewards for one step of training, resampled where the algorithm drops groups."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
@@ -54,20 +55,39 @@ def eos_ids(tokenizer: Any) -> tuple[int, ...]:
     return tuple(sorted(int(i) for i in tokenizer.eos_token_ids))
 
 
+def _times_before(chosen: Sequence[int]) -> list[int]:
+    """How often each of the chosen stands among those before it."""
+    seen: Counter[int] = Counter()
+    times: list[int] = []
+    for place in chosen:
+        times.append(seen[place])
+        seen[place] += 1
+    return times
+
+
 def request(
     every: Sequence[Prompt], chosen: Sequence[int], settings: sections.Rollout, ends: Sequence[int], round_: int
 ) -> table.Request:
-    """All samples of the chosen prompts. The sampler's draws are keyed by a prompt's index in the source, so the table is as long as that."""
+    """All samples of the chosen prompts. The sampler's draws are keyed by a prompt's index in the source, so the table is as long as that.
+
+    A prompt stands twice in `chosen` where a step goes over the end of an epoch. Its draws are keyed by (prompt, sample), so the
+    samples of a later occurrence go on counting where those before it ended: with the same numbers they would be the same.
+    """
     longest = max(p.index for p in every) + 1
     prompts = [np.zeros(1, np.int32)] * longest
     for place in chosen:
         prompts[every[place].index] = every[place].ids
     samples = settings.samples_per_prompt
-    rows = [[every[place].index, j] for place in chosen for j in range(samples)]
+    before = _times_before(chosen)
+    rows = [
+        [every[place].index, times * samples + j]
+        for place, times in zip(chosen, before, strict=True)
+        for j in range(samples)
+    ]
     return table.Request(
         prompts=prompts,
         rows=np.array(rows, np.int64).reshape(-1, 2),
-        samples=samples,
+        samples=(max(before, default=0) + 1) * samples,
         max_tokens=settings.max_tokens,
         settings=sampling.Settings(**{name: getattr(settings, name) for name in FILTERS}),
         eos_ids=np.array(sorted({*ends, *settings.stop_ids}), np.int64),

@@ -65,7 +65,7 @@ def _columns(config: Config, found: Sequence[rows.Row]) -> None:
 
 
 def _answers(functions: Sequence[combine.Function], found: Sequence[rows.Row], column: str) -> None:
-    """Accuracy needs a number to compare with in every row."""
+    """Accuracy needs one number to compare with in every row."""
     if not any(function.kind == "accuracy" for function in functions):
         return
     for index, row in enumerate(found):
@@ -73,7 +73,8 @@ def _answers(functions: Sequence[combine.Function], found: Sequence[rows.Row], c
             raise rows.DataError(f"the reward 'accuracy': {prompts.absent(row, column, index, 'data.answer_column')}")
         if numbers.exact(row[column]) is None:
             raise rows.DataError(
-                f"row {index}: {column!r} is {row[column]!r}, must be a number, or a text with one, for the reward 'accuracy'"
+                f"row {index}: {column!r} is {row[column]!r}, must be {numbers.EXPECTED} for the reward 'accuracy'; "
+                "compare other answers by a function of your own"
             )
 
 

@@ -14,7 +14,7 @@ from reference.trainer.algorithms import protocol
 from reference.trainer.checkpoint import folders, layout, state, storage
 from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.config.read import Config
-from reference.trainer.data import order, prompts, rows
+from reference.trainer.data import order, pairs, prompts, rows
 from reference.trainer.engine import Engine
 from reference.trainer.engine_pairs import PairSource
 from reference.trainer.engine_rollout import Generation, Source
@@ -68,6 +68,15 @@ def load_prompts(config: Config, tokenizer: Any, found: Sequence[rows.Row]) -> o
         too_long=data.too_long,
         options=data.chat_options,
     )
+    if data.chosen_column is not None and data.rejected_column is not None:
+        every = pairs.fitting(
+            every,
+            tokenizer,
+            (data.chosen_column, data.rejected_column),
+            pairs.end_id(tokenizer, engine_rollout.eos_ids(tokenizer)),
+            max_tokens=config.rollout.max_tokens,
+            too_long=data.too_long,
+        )
     return order.split(every, data.validation_rows, data.seed)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,12 @@ class TestBeforeAModel:
         with pytest.raises(TrainerError, match="row 4: 'question' must be text, found list"):
             runs.train(_config(tmp_path, [*ROWS, {"question": ["1"], "answer": 2}]))
 
+    def test_an_answer_in_doubt(self, tmp_path: Path) -> None:
+        """A fraction is not the number that it ends with; the way out is named."""
+        words = r"row 4: 'answer' is '3/4', must be a number, .* for the reward 'accuracy'; .* function of your own"
+        with pytest.raises(TrainerError, match=words):
+            runs.train(_config(tmp_path, [*ROWS, {"question": "1", "answer": "3/4"}]))
+
     def test_an_argument_that_is_no_column(self, tmp_path: Path) -> None:
         """It says what the function would get."""
         with pytest.raises(TrainerError, match=r"'needs' has the argument 'level', .* completions and answer, note"):
@@ -107,3 +114,19 @@ def test_an_argument_that_is_a_column_and_an_answer_that_is_needed_by_nobody(tmp
     inputs = loop_inputs.read(config)
     assert [row["level"] for row in inputs.rows] == [1, 2]
     assert len({inputs.digest(), loop_inputs.Inputs(inputs.rows[:1], []).digest()}) == 2
+
+
+def test_decimal_answers_of_a_parquet_file(tmp_path: Path) -> None:
+    """They are compared exactly, and written down as text."""
+    pyarrow = pytest.importorskip("pyarrow")
+    answers = [Decimal(f"{n}.50") for n in range(4)]
+    table = pyarrow.table({"question": ["a", "b", "c", "d"], "answer": answers})
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "rows.parquet")
+    config = _config(
+        tmp_path,
+        data={"kind": "parquet", "path": str(tmp_path / "rows.parquet"), "validation_rows": 0},
+        loop={"steps": 2, "evaluate_every_steps": 0},
+    )
+    runs.train(config)
+    (line,) = runs.lines(tmp_path / "run", "completions")
+    assert {row["answer"] for row in line["rows"]} < {str(answer) for answer in answers}

@@ -1,5 +1,6 @@
 """Preferences through the same engine: pairs that come with the data, pairs of rollouts, the best of a group."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,8 @@ def test_dpo_prefers_what_was_chosen(tmp_path: Path) -> None:
 
 
 def test_pairs_stand_as_the_data_says(tmp_path: Path) -> None:
-    """Chosen first, its end token last, cut where the longest completion ends."""
-    rows = [{"prompt": "a", "chosen": "12", "rejected": "x" * 40}, {"prompt": "b", "chosen": "", "rejected": "1"}]
+    """Chosen first, its end token last, whole up to the most tokens that are allowed."""
+    rows = [{"prompt": "a", "chosen": "12", "rejected": "no, never"}, {"prompt": "b", "chosen": "", "rejected": "1"}]
     config = _pairs(
         tmp_path / "run",
         rows,
@@ -62,11 +63,45 @@ def test_pairs_stand_as_the_data_says(tmp_path: Path) -> None:
     learned = run.engine.learn(made, 1, 1e-3)
     run.close()
     decoded = [run.tokenizer.decode(row[row >= 0].tolist()) for row in made.tokens]
-    assert decoded[0] == "12<|im_end|>"
-    assert decoded[2] == "<|im_end|>"
-    assert made.ended.tolist() == [True, False, True, True]
-    assert made.lengths[1] == 12
+    assert decoded == ["12<|im_end|>", "no, never<|im_end|>", "<|im_end|>", "1<|im_end|>"]
+    assert made.ended.tolist() == [True, True, True, True]
     assert learned.advantages.tolist() == [1, -1, 1, -1]
+
+
+LONG = [
+    {"prompt": "a", "chosen": "1", "rejected": "2"},
+    {"prompt": "b", "chosen": "so 1", "rejected": "so 2, as 1 and 1 are 2"},
+    {"prompt": "c", "chosen": "3", "rejected": "4"},
+]
+
+
+def test_a_pair_that_is_too_long_is_told(tmp_path: Path) -> None:
+    """Before the first step, and not cut: chosen and rejected may differ at their ends only."""
+    config = _pairs(tmp_path / "run", LONG, data={"validation_rows": 0}, loop={"evaluate_every_steps": 0})
+    with pytest.raises(DataError, match=r"row 1: 'rejected' has \d+ tokens .* rollout\.max_tokens = 12; raise that"):
+        runs.train(config)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_a_pair_that_is_too_long_is_dropped(tmp_path: Path) -> None:
+    """Where that is asked for; the other rows keep their numbers, and validation is chosen among what is left."""
+    config = _pairs(tmp_path / "run", LONG, data={"validation_rows": 1, "too_long": "drop"})
+    run = loop_run.Run(config, read.algorithm(config), resume=False)
+    run.close()
+    assert run.validation is not None
+    assert sorted(p.index for source in (run.source, run.validation) for p in source.prompts) == [0, 2]
+
+
+def test_a_model_with_two_end_tokens(tmp_path: Path) -> None:
+    """Given completions end with the tokenizer's own, though sampling would stop at a lower id too."""
+    config = _pairs(tmp_path / "run", data={"validation_rows": 0}, loop={"evaluate_every_steps": 0})
+    run = loop_run.Run(config, read.algorithm(config), resume=False)
+    own = int(run.tokenizer.eos_token_id)
+    assert own > 0
+    source = dataclasses.replace(run.source, eos_ids=(own - 1, own))
+    made = source.once(run.model, [0, 1], 0)
+    run.close()
+    assert {int(row[length - 1]) for row, length in zip(made.tokens, made.lengths, strict=True)} == {own}
 
 
 @pytest.mark.parametrize("name", ["online_dpo", "best_of_n"])

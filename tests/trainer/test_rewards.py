@@ -1,6 +1,7 @@
 """Rewards: numbers in text, every built-in function by hand, one's own, and the blame where something is wrong."""
 
 import time
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -90,18 +91,37 @@ class TestNumbers:
             (42, 42),
             (4.5, Fraction(9, 2)),
             (0.1, Fraction(1, 10)),
+            (Decimal("1.50"), Fraction(3, 2)),
+            ("1,000", 1000),
+            (" -2.50\n", Fraction(-5, 2)),
             ("#### 1,000", 1000),
+            ("3 + 4 = 7\n#### 7\n", 7),
+            (r"3/4 of 4 is $\boxed{3}$.", 3),
+            ("3/4", None),
+            ("1e3", None),
+            ("1,23", None),
+            (".5", None),
+            ("5 or 6", None),
+            ("5 m", None),
+            ("it is 5", None),
+            ("#### 3/4", None),
+            ("5 #### none", None),
+            (r"\boxed{\frac{3}{4}}", None),
+            (r"\boxed{1e3}", None),
+            ("1" * 200, None),
+            ("", None),
+            ("####", None),
             ("x", None),
             (None, None),
             (True, None),
         ],
     )
     def test_expected_answers(self, wanted: object, value: object) -> None:
-        """Numbers, and text as in GSM8K; a decimal float is what it shows."""
+        """Numbers, and text that is one or ends with one as in GSM8K; a decimal float is what it shows; no text is guessed at."""
         assert numbers.exact(wanted) == value
 
-    @pytest.mark.parametrize("wanted", [float("nan"), float("inf")])
-    def test_no_answer_is_infinite(self, wanted: float) -> None:
+    @pytest.mark.parametrize("wanted", [float("nan"), float("inf"), Decimal("nan"), Decimal("-inf")])
+    def test_no_answer_is_infinite(self, wanted: object) -> None:
         """They are no numbers that a text could have."""
         assert numbers.exact(wanted) is None
 
@@ -119,6 +139,12 @@ class TestBuiltin:
         """An answer column that is not there is told, not scored 0."""
         with pytest.raises(ValueError, match=r"data\.answer_column"):
             builtin.accuracy()([sample("42", answer=None)])
+
+    def test_an_expected_answer_in_doubt_is_told(self) -> None:
+        """With the sample: a completion that says 4 is not right because the answer "3/4" ends with it."""
+        function = Function("accuracy", 1.0, builtin.accuracy())
+        with pytest.raises(RewardError, match=r"the expected answer is '3/4', must be a number.*completion 'it is 4'"):
+            combine.column(function, [sample("4", answer=4), sample("it is 4", answer="3/4")])
 
     def test_format(self) -> None:
         """Both tags, each once, in order."""

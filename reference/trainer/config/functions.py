@@ -14,7 +14,7 @@ class Function(Section):
 
 
 class Accuracy(Function):
-    """1 where the last number of the completion equals the answer, else 0."""
+    """1 where the final number of the completion equals the answer, else 0; an answer that is not one number is an error."""
 
     name: Literal["accuracy"]
 

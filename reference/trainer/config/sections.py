@@ -101,6 +101,8 @@ class Data(Section):
     """What the chat template is told besides the messages, such as `{ enable_thinking = false }` for Qwen3."""
     max_prompt_tokens: Number = 1024
     too_long: Literal["error", "drop"] = "error"
+    """Whether a run stops at a row, or leaves it out, whose prompt has more than `max_prompt_tokens` tokens, or which comes with
+    a completion of more than `rollout.max_tokens`."""
     shuffle: bool = True
     seed: Seed = 0
     validation_rows: Count = 0
@@ -128,6 +130,7 @@ class Rollout(Section):
 
     samples_per_prompt: Number = 4
     max_tokens: Number = 64
+    """Tokens of a completion at most, its end token counted: where sampling stops, and what pairs that come with the data may have."""
     temperature: NotNegative = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Count = 0

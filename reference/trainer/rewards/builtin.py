@@ -12,7 +12,7 @@ def accuracy() -> Reward:
     """1.0 where the completion's final answer equals the expected one exactly, else 0.0.
 
     Raises:
-        ValueError: a sample has no expected answer that is a number.
+        ValueError: a sample has no expected answer that is one number.
     """
 
     def score(samples: Sequence[Sample]) -> list[float]:
@@ -24,7 +24,9 @@ def accuracy() -> Reward:
 def _right(sample: Sample) -> float:
     wanted = numbers.exact(sample.answer)
     if wanted is None:
-        raise ValueError(f"the expected answer {sample.answer!r} is no number; is data.answer_column right?")
+        raise ValueError(
+            f"the expected answer is {sample.answer!r}, must be {numbers.EXPECTED}; is data.answer_column right?"
+        )
     return float(numbers.answer(sample.completion) == wanted)
 
 

@@ -1,10 +1,13 @@
 """Numbers in text, found in one pass from left to right without backtracking: the time is linear in the text."""
 
+from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
 MARKS: Final = ("####", "\\boxed{")
 """What announces the final answer, in GSM8K (Cobbe et al. 2021) and in LaTeX; after the last of them the first number counts."""
+EXPECTED: Final = "a number, a text that is one ('1,000', '-2.5') or a text with one after #### or in \\boxed{}"
+"""What an expected answer must be, for messages."""
 LONGEST: Final = 100
 """Digits; Python's conversion of longer ones takes more than linear time, and no answer has as many."""
 
@@ -52,9 +55,14 @@ def value(text: str) -> Fraction | None:
     return None if len(plain) > LONGEST else Fraction(plain)
 
 
+def _marked(text: str) -> int:
+    """Where the last mark of a text ends; -1 if it has none."""
+    return max(text.rfind(mark) + len(mark) if mark in text else -1 for mark in MARKS)
+
+
 def answer(text: str) -> Fraction | None:
     """The final answer of a text: the first number after its last mark, else its last number; None if there is none."""
-    marked = max(text.rfind(mark) + len(mark) if mark in text else -1 for mark in MARKS)
+    marked = _marked(text)
     if marked >= 0:
         found = spans(text[marked:])
         if found:
@@ -63,12 +71,25 @@ def answer(text: str) -> Fraction | None:
     return value(text[slice(*found[-1])]) if found else None
 
 
+def alone(text: str) -> Fraction | None:
+    """The one number that a text is, or that stands after its last mark, up to a closing brace; None if anything stands beside it.
+
+    A completion is read as well as can be (`answer`). An expected answer must leave no doubt: of "3/4" or "1e3" one of the two
+    numbers would be a wrong one, and nobody would see it.
+    """
+    marked = _marked(text)
+    shown = (text if marked < 0 else text[marked:].partition("}")[0]).strip()
+    return value(shown) if spans(shown) == [(0, len(shown))] else None
+
+
 def exact(wanted: object) -> Fraction | None:
-    """An expected answer as an exact number: of a number itself, or of a text that `answer` reads; None for anything else."""
+    """An expected answer as an exact number: of a number itself, or of a text that `alone` reads; None for anything else."""
     if isinstance(wanted, bool) or wanted is None:
         return None
     if isinstance(wanted, int):
         return Fraction(wanted)
     if isinstance(wanted, float):
         return Fraction(repr(wanted)) if wanted - wanted == 0 else None
-    return answer(wanted) if isinstance(wanted, str) else None
+    if isinstance(wanted, Decimal):
+        return Fraction(wanted) if wanted.is_finite() else None
+    return alone(wanted) if isinstance(wanted, str) else None

@@ -12,6 +12,7 @@ from reference.trainer import sampling
 class Request:
     """Rows of (prompt index, sample index) (R, 2) over encoded prompts, and how to draw their tokens.
 
+    `samples` is above every sample index, and more than a group has where a prompt stands in the rollout twice.
     `limits` (R,) are the most tokens of each row, none above `max_tokens`; None: that for all. `kv_bits` stores keys and values of the paths `cached` and `prefix` in 8 or 4 bits; None keeps the model's own type.
     """
 
