@@ -54,7 +54,7 @@ def configured(path: Path, settings: list[str] | None, *, model_here: bool = Tru
     from reference.trainer.config import inert, read
 
     config = read.read(path, settings or (), verb)
-    made = read.algorithm(config)
+    made = read.algorithm(config, verb)
     for said in inert.told(config, getattr(made, "settings", None), read.reader(verb, settings or ())):
         typer.echo(f"gates: note: {said}", err=True)
     if model_here:

@@ -53,7 +53,8 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     assert tuned["adapter"].endswith("step-00000002")
     assert base["adapter"] == ""
     assert tuned["completions"] == base["completions"] == 8
-    greedy = gates("evaluate", file, "--set", "rollout.temperature=0", cwd=tmp_path)
+    options = ["--set", "rollout.temperature=0", "--set", "rollout.samples_per_prompt=1"]
+    greedy = gates("evaluate", file, *options, "--set", "algorithm.name=rloo", cwd=tmp_path)
     assert greedy.stderr.startswith("gates: note: rollout.top_p is 0.9 and nothing reads it"), greedy.stderr
     assert greedy.returncode == 0
     options = ["--prompt", "1+2=", "--prompt", "3+4=", "--samples", "2", "--max-tokens", "3", "--json"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reference.trainer.config import read, write
+from reference.trainer.config import inert, read, write
 from reference.trainer.config.errors import ConfigurationError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,6 +156,88 @@ def test_algorithms_are_tried_on_the_shape_of_the_rewards(raw: dict[str, Any], w
     """A group size or a reward function that the algorithm cannot do with is told before a model loads."""
     with pytest.raises(ConfigurationError, match=words):
         read.algorithm(read.validate(raw))
+
+
+STORED = '[algorithm]\nold_logprobs = "stored"\n'
+PAIRED = '[data]\nkind = "jsonl"\npath = "x"\nchosen_column = "a"\nrejected_column = "b"\n'
+GREEDY = ["rollout.temperature=0", "rollout.samples_per_prompt=1"]
+
+
+class TestLookingAtARun:
+    """`gates evaluate` and `gates generate` compute neither advantages nor old log-probs, so they need not be possible."""
+
+    @pytest.mark.parametrize(
+        ("text", "asked", "words"),
+        [
+            ('[algorithm]\nname = "rloo"\n', GREEDY, "must be at least 2"),
+            ('[algorithm]\nname = "online_dpo"\n[rollout]\nsamples_per_prompt = 2\n', GREEDY, "must be 2"),
+            (STORED, GREEDY, "needs rollout.temperature > 0"),
+            (STORED, ["rollout.kv_bits=8"], "remove rollout.kv_bits"),
+            (
+                STORED + "scoring_temperature = 0.7\n[rollout]\ntemperature = 0.7\n",
+                ["rollout.temperature=1.5"],
+                "stores",
+            ),
+            ("[loop]\nminibatches = 2\n", ["loop.prompts_per_step=1"], "loop.minibatches is 2"),
+            (
+                "[data]\nvalidation_rows = 9\n[loop]\nevaluate_every_steps = 5\n",
+                ["data.validation_rows=0"],
+                "needs data.validation_rows",
+            ),
+            (
+                '[algorithm.settings]\ncorrection = "tis"\n[algorithm]\nsampling_logprobs = "behaviour"\n[rollout]\ntop_k = 5\n',
+                ["rollout.top_k=0"],
+                "algorithm.sampling_logprobs is 'behaviour' and nothing reads it",
+            ),
+            (
+                'rewards.functions = [{name = "regex", pattern = "a"}]\n[algorithm]\nname = "dapo"\n',
+                ["algorithm.settings.dynamic_sampling=accuracy"],
+                "Rewards.accuracy is None",
+            ),
+        ],
+        ids=[
+            "rloo",
+            "online-dpo",
+            "greedy",
+            "quantised",
+            "tempered",
+            "minibatches",
+            "no-rows",
+            "unfiltered",
+            "accuracy",
+        ],
+    )
+    @pytest.mark.parametrize("verb", ["evaluate", "generate"])
+    def test_it_takes_what_training_refuses(
+        self, tmp_path: Path, verb: inert.Verb, text: str, asked: list[str], words: str
+    ) -> None:
+        """The documented greedy evaluation of any run among them."""
+        path = tmp_path / "run.toml"
+        path.write_text(text)
+        assert read.algorithm(read.read(path, asked, verb), verb).name
+        with pytest.raises(ConfigurationError) as error:
+            read.algorithm(read.read(path, asked))
+        assert words in str(error.value)
+
+    @pytest.mark.parametrize("verb", ["evaluate", "generate"])
+    def test_it_refuses_what_no_command_can_do(self, tmp_path: Path, verb: inert.Verb) -> None:
+        """An algorithm, or a setting, that there is not; draws with caches that the path has not."""
+        path = tmp_path / "run.toml"
+        path.write_text("")
+        for setting in ("algorithm.name=grop", "algorithm.settings.epsilon=0.1"):
+            with pytest.raises(ConfigurationError, match="did you mean"):
+                read.algorithm(read.read(path, [setting], verb), verb)
+        with pytest.raises(ConfigurationError, match="no quantised caches"):
+            read.read(path, ["rollout.kv_bits=8", "rollout.path=batched"], verb)
+
+    def test_pairs_are_pairs_where_they_are_read(self, tmp_path: Path) -> None:
+        """`gates evaluate` scores the two completions of the data, `gates generate` draws as many as it is asked for."""
+        path = tmp_path / "run.toml"
+        path.write_text(PAIRED + '[rollout]\nsamples_per_prompt = 2\n[algorithm]\nname = "dpo"\n')
+        asked = ["rollout.samples_per_prompt=5"]
+        assert read.read(path, asked, "generate").rollout.samples_per_prompt == 5
+        with pytest.raises(ConfigurationError, match=r"set rollout\.samples_per_prompt = 2, found 5"):
+            read.read(path, asked, "evaluate")
 
 
 @pytest.mark.parametrize(
