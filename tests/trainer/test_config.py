@@ -158,6 +158,34 @@ def test_algorithms_are_tried_on_the_shape_of_the_rewards(raw: dict[str, Any], w
         read.algorithm(read.validate(raw))
 
 
+@pytest.mark.parametrize("correction", ["tis", "mis"])
+@pytest.mark.parametrize(
+    ("drawn", "scored", "against", "right"),
+    [
+        (0.8, 0.5, "tempered", False),
+        (1.0, 0.5, "tempered", False),
+        (0.8, None, "tempered", True),
+        (0.8, 1.0, "tempered", True),
+        (0.8, 0.8, "tempered", True),
+        (0.8, 0.5, "behaviour", True),
+        (1.0, 0.5, "behaviour", True),
+    ],
+)
+def test_a_correction_is_against_log_probs_that_are_recorded(
+    correction: str, drawn: float, scored: float | None, against: str, right: bool
+) -> None:
+    """The sampler's unfiltered log-probs are there at 1 and at its own temperature; those of its draws at no other."""
+    algorithm = {"settings": {"correction": correction}, "scoring_temperature": scored, "sampling_logprobs": against}
+    raw = {"rollout": {"temperature": drawn}, "algorithm": algorithm}
+    if right:
+        assert read.algorithm(read.validate(raw)).needs_sampling
+        return
+    with pytest.raises(ConfigurationError) as error:
+        read.validate(raw)
+    assert f"settings.correction is '{correction}' and algorithm.scoring_temperature {scored}" in str(error.value)
+    assert f"at 1 and at rollout.temperature = {drawn}" in str(error.value)
+
+
 STORED = '[algorithm]\nold_logprobs = "stored"\n'
 PAIRED = '[data]\nkind = "jsonl"\npath = "x"\nchosen_column = "a"\nrejected_column = "b"\n'
 GREEDY = ["rollout.temperature=0", "rollout.samples_per_prompt=1"]

@@ -61,7 +61,18 @@ class Config(sections.Section):
             raise ValueError("loop.evaluate_every_steps needs data.validation_rows >= 1")
         if self.algorithm.old_logprobs == "stored":
             self._stored()
+        correction = self.algorithm.settings.get("correction")
+        if correction is not None and self.algorithm.sampling_logprobs == "tempered" and not self._recorded():
+            raise ValueError(
+                f"settings.correction is {correction!r} and algorithm.scoring_temperature {self.scoring_temperature()}, the "
+                f"sampler records unfiltered log-probs at 1 and at rollout.temperature = {self.rollout.temperature}; score at "
+                "one of them, or set algorithm.sampling_logprobs = 'behaviour'"
+            )
         return self
+
+    def _recorded(self) -> bool:
+        """Whether the sampler records its unfiltered log-probs at the temperature of the loss."""
+        return self.data.offline or self.scoring_temperature() in {1.0, self.rollout.temperature}
 
     def _stored(self) -> None:
         """The sampler's log-probs can stand for the old ones: they are there, exact, and at the temperature of the loss."""
@@ -73,7 +84,7 @@ class Config(sections.Section):
             raise ValueError("algorithm.old_logprobs = 'stored' needs rollout.temperature > 0")
         if self.rollout.kv_bits is not None:
             raise ValueError("algorithm.old_logprobs = 'stored' needs exact log-probs; remove rollout.kv_bits")
-        if self.scoring_temperature() not in {1.0, self.rollout.temperature}:
+        if not self._recorded():
             raise ValueError(
                 f"algorithm.scoring_temperature is {self.scoring_temperature()}, the sampler stores log-probs at 1 and at "
                 f"rollout.temperature = {self.rollout.temperature}; set algorithm.old_logprobs = 'recompute'"

@@ -153,7 +153,8 @@ class Algorithm(Section):
     old_logprobs: Literal["recompute", "stored"] = "recompute"
     """`recompute`: a full forward before the first update; `stored`: what the sampler recorded of the tempered model."""
     sampling_logprobs: Literal["tempered", "behaviour"] = "tempered"
-    """Which of the sampler's log-probs an off-policy correction is against: before or after top-k, top-p and min-p."""
+    """Which of the sampler's log-probs an off-policy correction is against: `tempered`, unfiltered and at the scoring temperature,
+    or `behaviour`, those of the distribution that was drawn from, at the rollout's temperature and after every filter."""
     scoring_temperature: Positive | None = None
     """The temperature at which tokens are scored; that of the rollout if absent (1 for greedy rollouts)."""
     max_resamples: Count = 0

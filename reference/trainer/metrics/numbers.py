@@ -115,7 +115,9 @@ def _distribution(generation: Generation, learned: Learned, bounds: tuple[float,
 
     `entropy_sampled` is the mean of -log p of the sampled tokens, an estimate that needs no further pass; `entropy` is exact,
     and there if the algorithm needs it. The ratios are those of tokens; `outside_*` and `clipped_*` are the shares of tokens whose
-    ratio, of the level that the algorithm clips, is beyond its bounds.
+    ratio, of the level that the algorithm clips, is beyond its bounds. `sampler_*` are against the unfiltered distribution that
+    was drawn from, at `rollout.temperature`, whatever a correction is against: tokens that are scored at another temperature
+    than they were drawn at are seen here.
     """
     if learned.policy is None or learned.old is None or not generation.lengths.sum():
         return {}
