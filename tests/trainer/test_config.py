@@ -39,6 +39,20 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
         ({"model": {"warmup": {"step": 3}}}, "section [model.warmup] has no 'step', did you mean 'steps'"),
         ({"model": {"warmup": {"wrong": 1.0}}}, "model.warmup.wrong: Input should be less than 1, found 1.0"),
         ({"loop": {"head_rows": -1}}, "loop.head_rows: Input should be greater than or equal to 0, found -1"),
+        (
+            {"optimizer": {"max_gradient_norm": float("inf")}},
+            "optimizer.max_gradient_norm: must be a finite number > 0, or 'off' for no limit, found inf",
+        ),
+        ({"optimizer": {"max_gradient_norm": 0.0}}, "or 'off' for no limit, found 0.0"),
+        ({"optimizer": {"max_gradient_norm": "of"}}, "or 'off' for no limit, found 'of'"),
+        ({"optimizer": {"max_gradient_norm": True}}, "or 'off' for no limit, found True"),
+        ({"optimizer": {"learning_rate": float("inf")}}, "learning_rate: Input should be a finite number, found inf"),
+        ({"optimizer": {"betas": [1.0, 0.9]}}, "optimizer.betas.0: Input should be less than 1, found 1.0"),
+        ({"optimizer": {"betas": [0.9, 1.0]}}, "optimizer.betas.1: Input should be less than 1, found 1.0"),
+        (
+            {"rewards": {"functions": [{"name": "accuracy", "weight": float("nan")}]}},
+            "weight: Input should be a finite number, found nan",
+        ),
         ({"loop": {"minibatches": 9}}, "loop.minibatches is 9, must be at most loop.prompts_per_step = 4"),
         ({"loop": {"evaluate_every_steps": 2}}, "needs data.validation_rows >= 1"),
         (
@@ -136,6 +150,32 @@ def test_files_that_are_no_configuration(tmp_path: Path, content: bytes | None, 
         read.read(path)
 
 
+OWN = {"name": "user", "function": "x:y", "unscored": True}
+PAIR = {"algorithm": {"name": "online_dpo", "max_resamples": 2}, "rollout": {"samples_per_prompt": 2}}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {**PAIR, "rewards": {"functions": [OWN]}},
+        {"algorithm": {"name": "best_of_n"}, "rollout": {"samples_per_prompt": 1}},
+    ],
+    ids=["unscored-pairs", "all-are-the-best"],
+)
+def test_algorithms_that_only_seem_to_do_nothing(raw: dict[str, Any]) -> None:
+    """Online DPO drops pairs that nothing scored, so that others may be drawn; the best of one is that one."""
+    assert read.algorithm(read.validate(raw)).name == raw["algorithm"]["name"]
+
+
+def test_no_limit_of_the_gradient_can_be_written() -> None:
+    """TOML has no null: "off" is what None becomes, and it stands in the file that --dry-run writes."""
+    for value in ("off", None):
+        config = read.validate({"optimizer": {"max_gradient_norm": value}})
+        text = write.toml(config.model_dump(mode="json"))
+        assert 'max_gradient_norm = "off"' in text
+        assert read.validate(tomllib.loads(text)) == config
+
+
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
@@ -149,8 +189,17 @@ def test_files_that_are_no_configuration(tmp_path: Path, content: bytes | None, 
             "dynamic_sampling is 'accuracy'",
         ),
         ({"algorithm": {"name": "grpo", "max_resamples": 2}}, "'grpo' keeps every group"),
+        ({**PAIR, "rewards": {"functions": [OWN, {"name": "accuracy"}]}}, "'online_dpo' keeps every group of these"),
+        ({"rollout": {"samples_per_prompt": 1}}, "'grpo' compares the completions of a prompt; set it to 2 or more"),
+        (
+            {
+                "algorithm": {"name": "grpo", "settings": {"advantage": "normalise-then-sum"}},
+                "rollout": {"samples_per_prompt": 1},
+            },
+            r"rollout\.samples_per_prompt is 1, so that every advantage is 0",
+        ),
     ],
-    ids=["pairs", "others", "accuracy", "resamples"],
+    ids=["pairs", "others", "accuracy", "resamples", "always-scored", "alone", "alone-by-function"],
 )
 def test_algorithms_are_tried_on_the_shape_of_the_rewards(raw: dict[str, Any], words: str) -> None:
     """A group size or a reward function that the algorithm cannot do with is told before a model loads."""

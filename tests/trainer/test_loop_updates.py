@@ -100,7 +100,20 @@ class TestOptimizer:
         assert clipped["a"].tolist() == pytest.approx([0.6, 0.0])
         assert clipped["b.0"].tolist() == pytest.approx([0.0, 0.8])
         assert loop_optimizer.clipped(gradient, 5.0, 6.0) is gradient
-        assert loop_optimizer.clipped(gradient, 5.0, None) is gradient
+        assert loop_optimizer.clipped(gradient, 5.0, "off") is gradient
+
+    def test_without_a_limit_a_run_can_be_gone_on_with(self, tmp_path: Path) -> None:
+        """Checkpoints hold the configuration; updates are those of a limit that no gradient comes near."""
+        free, wide = (
+            runs.config(
+                tmp_path / f"run{n}",
+                optimizer={"name": "sgd", "learning_rate": 1e-2, "max_gradient_norm": limit},
+                loop={"steps": 2, "evaluate_every_steps": 0},
+            )
+            for n, limit in enumerate(("off", 1e9))
+        )
+        assert runs.train(free).adapter_digest == runs.train(wide).adapter_digest
+        assert runs.train(free, resume=True).steps == 2
 
     @pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "muon"])
     def test_every_optimizer_trains(self, tmp_path: Path, name: str) -> None:

@@ -226,9 +226,16 @@ def _try(made: protocol.Algorithm, config: Config) -> None:
         accuracy=names.index("accuracy") if "accuracy" in names else None,
     )
     made.keep(rewards)
-    made.advantages(rewards, old_kl=np.zeros(2 * size))
-    if config.algorithm.max_resamples and made.keep(replace(rewards, values=np.zeros_like(values))).all():
+    found = made.advantages(rewards, old_kl=np.zeros(2 * size))
+    if size == 1 and not found.any():
         raise ValueError(
-            f"max_resamples is {config.algorithm.max_resamples} and nothing reads it: {made.name!r} keeps every group; "
-            "remove it, or use dapo with dynamic_sampling"
+            f"rollout.samples_per_prompt is 1, so that every advantage is 0: {made.name!r} compares the completions of a prompt; "
+            "set it to 2 or more"
+        )
+    unscored = [getattr(function, "unscored", False) for function in config.rewards.functions]
+    teaching_nothing = np.where(unscored, np.nan, np.zeros_like(values))  # all equal, and unscored where that may be
+    if config.algorithm.max_resamples and made.keep(replace(rewards, values=teaching_nothing)).all():
+        raise ValueError(
+            f"max_resamples is {config.algorithm.max_resamples} and nothing reads it: {made.name!r} keeps every group of these "
+            "rewards; remove it, or use dapo with dynamic_sampling"
         )
