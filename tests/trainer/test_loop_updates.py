@@ -1,7 +1,9 @@
-"""The updates of a run: the finite guard, and what the optimizer's keys do."""
+"""The updates of a run: the finite guard, what the optimizer's keys do, and the passes before them."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -146,3 +148,41 @@ class TestOptimizer:
             for n, more in enumerate(({}, {key: value}))
         ]
         assert ends[0] != ends[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "passes"),
+    [
+        ("grpo", {"beta": 0.1}, (0, 1)),
+        ("grpo", {}, (0, 0)),
+        ("grpo", {"beta": 0.1, "kl_in_reward": True, "kl_estimator": "k1"}, (1, 1)),
+        ("rloo", {"beta": 0.1}, (1, 1)),
+        ("online_dpo", {}, (0, 1)),
+        ("best_of_n", {}, (0, 0)),
+    ],
+    ids=["kl", "nothing", "in-reward", "rloo", "pairs", "best"],
+)
+def test_passes_that_nothing_reads_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any], passes: tuple[int, int]
+) -> None:
+    """One update of a rollout: the old log-probs are the policy's own, and only a KL in the reward is told them before."""
+    made: list[str] = []
+    for which in ("old_logprobs", "reference_logprobs"):
+        monkeypatch.setattr(loop, which, _counted(which, getattr(loop, which), made))
+    runs.train(
+        runs.config(
+            tmp_path / "run",
+            rollout={"samples_per_prompt": 2},
+            algorithm={"name": name, "settings": settings},
+            loop={"steps": 1, "evaluate_every_steps": 0},
+        )
+    )
+    assert (made.count("old_logprobs"), made.count("reference_logprobs")) == passes
+
+
+def _counted(name: str, function: Callable[..., Any], made: list[str]) -> Callable[..., Any]:
+    def counting(*given: Any, **options: Any) -> Any:
+        made.append(name)
+        return function(*given, **options)
+
+    return counting

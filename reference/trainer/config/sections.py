@@ -202,7 +202,8 @@ class Loop(Section):
     minibatches: Number = 1
     """Optimizer steps of one pass; prompts are dealt to them in order."""
     micro_batch_rows: Count = 0
-    """Rows of one forward and backward pass; 0: all of an optimizer step. The result does not depend on it."""
+    """Rows of one forward and backward pass; 0: all of an optimizer step. To rounding the result does not depend on it, but by
+    definition where the algorithm averages by micro-batch: bnpo-trl, or aggregation = "micro-batch"."""
     head_rows: Count = 0
     """Scored tokens whose logits exist at once; 0: all of a forward pass. Less memory where the vocabulary is large, for a
     second run of the head in the backward pass; to rounding the result does not depend on it."""
