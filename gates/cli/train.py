@@ -54,7 +54,7 @@ def configured(path: Path, settings: list[str] | None, *, model_here: bool = Tru
     from reference.trainer.config import inert, read
 
     config = read.read(path, settings or (), verb)
-    made = read.algorithm(config)
+    made = read.algorithm(config, verb)
     for said in inert.told(config, getattr(made, "settings", None), read.reader(verb, settings or ())):
         typer.echo(f"gates: note: {said}", err=True)
     if model_here:
@@ -143,9 +143,11 @@ def _report(summary: Any, *, as_json: bool) -> None:
 
 
 def _gain(summary: Any) -> str:
-    """Return how the rewards went; a run that is resumed when it was complete has taken no step to tell of."""
+    """Return how the rewards went, or the margins of pairs; a run that is resumed when it was complete has taken no step to tell of."""
     if not summary.metrics:
         return "all of them taken before"
-    rewards = [numbers.get("reward_mean", "unknown") for numbers in (summary.first, summary.metrics)]
-    first, last = (f"{reward:.3g}" if isinstance(reward, float) else str(reward) for reward in rewards)
-    return f"mean reward {first} in the first and {last} in the last"
+    ends = (summary.first, summary.metrics)
+    gain = "margin" if any("margin_mean" in numbers for numbers in ends) else "reward"
+    values = [numbers.get(f"{gain}_mean", "unknown") for numbers in ends]
+    first, last = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
+    return f"mean {gain} {first} in the first and {last} in the last"

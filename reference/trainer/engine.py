@@ -119,7 +119,7 @@ class Engine:
         temperature = self.config.scoring_temperature()
         several = self.config.loop.iterations * self.config.loop.minibatches > 1
         in_reward = self.algorithm.needs_reference and getattr(
-            getattr(self.algorithm, "settings", None), "kl_in_reward", True
+            getattr(self.algorithm, "settings", None), "kl_in_reward", False
         )
         stored = settings.old_logprobs == "stored"
         need = engine_scores.Constants(

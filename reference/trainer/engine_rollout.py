@@ -28,7 +28,8 @@ class Generation:
     """What one step learns from: R = P * G rows, prompt-major, and how they came about.
 
     `tokens` is (R, T) with -1 past the end; `tempered`, `behaviour` and `model` (R, T) are the sampler's log-probs in nats.
-    `rounds` counts the rollouts, `dropped` the groups that the algorithm did not keep.
+    `rounds` counts the rollouts, `taken` the prompts that were rolled out, `dropped` those of their groups that are not among
+    these rows: the algorithm did not keep them, or enough others were there before.
     """
 
     prompts: list[Prompt]

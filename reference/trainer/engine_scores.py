@@ -13,7 +13,11 @@ from reference.trainer.engine_parts import Step
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Which constant passes a step needs; a pass that is not needed is not run."""
+    """Which constant passes a step needs; a pass that is not needed is not run.
+
+    The old log-probs are needed where a rollout gets several updates, for the ratio and what the metrics say of it, and for a KL
+    in the reward.
+    """
 
     old: bool
     reference: bool

@@ -1,7 +1,7 @@
 """Optimizers of mlx.optimizers by name, the learning rate of a step, and clipping by the global norm."""
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import mlx.core as mx
 from mlx import optimizers
@@ -38,9 +38,9 @@ def set_learning_rate(optimizer: Any, rate: float) -> None:
     optimizer.learning_rate = rate
 
 
-def clipped(gradient: Any, norm: float, limit: float | None) -> Any:
+def clipped(gradient: Any, norm: float, limit: float | Literal["off"]) -> Any:
     """The gradient scaled down so that its global norm is at most `limit`; left as it is below that (Pascanu et al. 2013)."""
-    if limit is None or norm <= limit:
+    if limit == "off" or norm <= limit:
         return gradient
     scale = mx.array(limit / norm, mx.float32)
     return tree_map(lambda g: (g * scale).astype(g.dtype), gradient)

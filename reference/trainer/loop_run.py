@@ -145,6 +145,7 @@ class Run:
         self.began = self.position.step
         self.last: dict[str, Any] = {}
         self.clip = numbers.bounds(algorithm), numbers.level(algorithm)
+        self.pairs = numbers.pairs(algorithm)
         storage.write(self.folder / "config.json", json.dumps(self.settings, indent=2, sort_keys=True).encode() + b"\n")
         self.files = {name: lines.Lines(self.folder / f"{name}.jsonl") for name in FILES}
 
@@ -197,7 +198,8 @@ class Run:
         self.position = state.Position(
             number, self.position.taken + generation.taken, self.position.round + generation.rounds
         )
-        self.last = dict(storage.plain(numbers.of_step(generation, learned, self.names, rate, *self.clip)))
+        found = numbers.of_step(generation, learned, self.names, rate, *self.clip, pairs=self.pairs)
+        self.last = dict(storage.plain(found))
         self.files["metrics"].write({"step": number, **self.last})
         times = numbers.of_time(self.clock.read(), generation)
         self.files["timings"].write({"step": number, **times})

@@ -55,7 +55,8 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     assert tuned["adapter"].endswith("step-00000002")
     assert base["adapter"] == ""
     assert tuned["completions"] == base["completions"] == 8
-    greedy = gates("evaluate", file, "--set", "rollout.temperature=0", cwd=tmp_path)
+    options = ["--set", "rollout.temperature=0", "--set", "rollout.samples_per_prompt=1"]
+    greedy = gates("evaluate", file, *options, "--set", "algorithm.name=rloo", cwd=tmp_path)
     assert greedy.stderr.startswith("gates: note: rollout.top_p is 0.9 and nothing reads it"), greedy.stderr
     assert greedy.returncode == 0
     options = ["--prompt", "1+2=", "--prompt", "3+4=", "--samples", "2", "--max-tokens", "3", "--json"]
@@ -68,6 +69,33 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     assert named == first
     assert [(one["prompt"], one["sample"]) for one in first] == [("1+2=", 0), ("1+2=", 1), ("3+4=", 0), ("3+4=", 1)]
     assert all(1 <= len(one["tokens"]) <= 3 for one in first)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "words"),
+    [
+        (
+            {"reward_mean": 0.5, "margin_mean": 0.0},
+            {"reward_mean": 0.5, "margin_mean": 2.345},
+            "mean margin 0 in the first and 2.35 in the last",
+        ),
+        ({"reward_mean": 0.5}, {"reward_mean": "nan"}, "mean reward 0.5 in the first and nan in the last"),
+        (
+            {"reward_mean": "nan"},
+            {"reward_mean": 0.5, "margin_mean": 1.0},
+            "mean margin unknown in the first and 1 in the last",
+        ),
+        ({"reward_mean": 0.5}, {}, "all of them taken before"),
+    ],
+    ids=["pairs", "rewards", "pairs-later", "resumed"],
+)
+def test_the_closing_line_says_what_went_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], first: dict[str, Any], last: dict[str, Any], words: str
+) -> None:
+    """Margins where pairs were learned from, whose own rewards are 1 and 0 from first to last; rewards elsewhere."""
+    summary = loop_run.Summary(tmp_path, 3, last, "0" * 64, [], first)
+    train_verb._report(summary, as_json=False)
+    assert capsys.readouterr().out.startswith(f"3 steps, {words}, adapters 000000000000: ")
 
 
 def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:

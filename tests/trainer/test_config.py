@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reference.trainer.config import read, write
+from reference.trainer.config import inert, read, write
 from reference.trainer.config.errors import ConfigurationError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +39,20 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
         ({"model": {"warmup": {"step": 3}}}, "section [model.warmup] has no 'step', did you mean 'steps'"),
         ({"model": {"warmup": {"wrong": 1.0}}}, "model.warmup.wrong: Input should be less than 1, found 1.0"),
         ({"loop": {"head_rows": -1}}, "loop.head_rows: Input should be greater than or equal to 0, found -1"),
+        (
+            {"optimizer": {"max_gradient_norm": float("inf")}},
+            "optimizer.max_gradient_norm: must be a finite number > 0, or 'off' for no limit, found inf",
+        ),
+        ({"optimizer": {"max_gradient_norm": 0.0}}, "or 'off' for no limit, found 0.0"),
+        ({"optimizer": {"max_gradient_norm": "of"}}, "or 'off' for no limit, found 'of'"),
+        ({"optimizer": {"max_gradient_norm": True}}, "or 'off' for no limit, found True"),
+        ({"optimizer": {"learning_rate": float("inf")}}, "learning_rate: Input should be a finite number, found inf"),
+        ({"optimizer": {"betas": [1.0, 0.9]}}, "optimizer.betas.0: Input should be less than 1, found 1.0"),
+        ({"optimizer": {"betas": [0.9, 1.0]}}, "optimizer.betas.1: Input should be less than 1, found 1.0"),
+        (
+            {"rewards": {"functions": [{"name": "accuracy", "weight": float("nan")}]}},
+            "weight: Input should be a finite number, found nan",
+        ),
         ({"loop": {"minibatches": 9}}, "loop.minibatches is 9, must be at most loop.prompts_per_step = 4"),
         ({"loop": {"evaluate_every_steps": 2}}, "needs data.validation_rows >= 1"),
         (
@@ -136,6 +150,32 @@ def test_files_that_are_no_configuration(tmp_path: Path, content: bytes | None, 
         read.read(path)
 
 
+OWN = {"name": "user", "function": "x:y", "unscored": True}
+PAIR = {"algorithm": {"name": "online_dpo", "max_resamples": 2}, "rollout": {"samples_per_prompt": 2}}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {**PAIR, "rewards": {"functions": [OWN]}},
+        {"algorithm": {"name": "best_of_n"}, "rollout": {"samples_per_prompt": 1}},
+    ],
+    ids=["unscored-pairs", "all-are-the-best"],
+)
+def test_algorithms_that_only_seem_to_do_nothing(raw: dict[str, Any]) -> None:
+    """Online DPO drops pairs that nothing scored, so that others may be drawn; the best of one is that one."""
+    assert read.algorithm(read.validate(raw)).name == raw["algorithm"]["name"]
+
+
+def test_no_limit_of_the_gradient_can_be_written() -> None:
+    """TOML has no null: "off" is what None becomes, and it stands in the file that --dry-run writes."""
+    for value in ("off", None):
+        config = read.validate({"optimizer": {"max_gradient_norm": value}})
+        text = write.toml(config.model_dump(mode="json"))
+        assert 'max_gradient_norm = "off"' in text
+        assert read.validate(tomllib.loads(text)) == config
+
+
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
@@ -149,13 +189,132 @@ def test_files_that_are_no_configuration(tmp_path: Path, content: bytes | None, 
             "dynamic_sampling is 'accuracy'",
         ),
         ({"algorithm": {"name": "grpo", "max_resamples": 2}}, "'grpo' keeps every group"),
+        ({**PAIR, "rewards": {"functions": [OWN, {"name": "accuracy"}]}}, "'online_dpo' keeps every group of these"),
+        ({"rollout": {"samples_per_prompt": 1}}, "'grpo' compares the completions of a prompt; set it to 2 or more"),
+        (
+            {
+                "algorithm": {"name": "grpo", "settings": {"advantage": "normalise-then-sum"}},
+                "rollout": {"samples_per_prompt": 1},
+            },
+            r"rollout\.samples_per_prompt is 1, so that every advantage is 0",
+        ),
     ],
-    ids=["pairs", "others", "accuracy", "resamples"],
+    ids=["pairs", "others", "accuracy", "resamples", "always-scored", "alone", "alone-by-function"],
 )
 def test_algorithms_are_tried_on_the_shape_of_the_rewards(raw: dict[str, Any], words: str) -> None:
     """A group size or a reward function that the algorithm cannot do with is told before a model loads."""
     with pytest.raises(ConfigurationError, match=words):
         read.algorithm(read.validate(raw))
+
+
+@pytest.mark.parametrize("correction", ["tis", "mis"])
+@pytest.mark.parametrize(
+    ("drawn", "scored", "against", "right"),
+    [
+        (0.8, 0.5, "tempered", False),
+        (1.0, 0.5, "tempered", False),
+        (0.8, None, "tempered", True),
+        (0.8, 1.0, "tempered", True),
+        (0.8, 0.8, "tempered", True),
+        (0.8, 0.5, "behaviour", True),
+        (1.0, 0.5, "behaviour", True),
+    ],
+)
+def test_a_correction_is_against_log_probs_that_are_recorded(
+    correction: str, drawn: float, scored: float | None, against: str, right: bool
+) -> None:
+    """The sampler's unfiltered log-probs are there at 1 and at its own temperature; those of its draws at no other."""
+    algorithm = {"settings": {"correction": correction}, "scoring_temperature": scored, "sampling_logprobs": against}
+    raw = {"rollout": {"temperature": drawn}, "algorithm": algorithm}
+    if right:
+        assert read.algorithm(read.validate(raw)).needs_sampling
+        return
+    with pytest.raises(ConfigurationError) as error:
+        read.validate(raw)
+    assert f"settings.correction is '{correction}' and algorithm.scoring_temperature {scored}" in str(error.value)
+    assert f"at 1 and at rollout.temperature = {drawn}" in str(error.value)
+
+
+STORED = '[algorithm]\nold_logprobs = "stored"\n'
+PAIRED = '[data]\nkind = "jsonl"\npath = "x"\nchosen_column = "a"\nrejected_column = "b"\n'
+GREEDY = ["rollout.temperature=0", "rollout.samples_per_prompt=1"]
+
+
+class TestLookingAtARun:
+    """`gates evaluate` and `gates generate` compute neither advantages nor old log-probs, so they need not be possible."""
+
+    @pytest.mark.parametrize(
+        ("text", "asked", "words"),
+        [
+            ('[algorithm]\nname = "rloo"\n', GREEDY, "must be at least 2"),
+            ('[algorithm]\nname = "online_dpo"\n[rollout]\nsamples_per_prompt = 2\n', GREEDY, "must be 2"),
+            (STORED, GREEDY, "needs rollout.temperature > 0"),
+            (STORED, ["rollout.kv_bits=8"], "remove rollout.kv_bits"),
+            (
+                STORED + "scoring_temperature = 0.7\n[rollout]\ntemperature = 0.7\n",
+                ["rollout.temperature=1.5"],
+                "stores",
+            ),
+            ("[loop]\nminibatches = 2\n", ["loop.prompts_per_step=1"], "loop.minibatches is 2"),
+            (
+                "[data]\nvalidation_rows = 9\n[loop]\nevaluate_every_steps = 5\n",
+                ["data.validation_rows=0"],
+                "needs data.validation_rows",
+            ),
+            (
+                '[algorithm.settings]\ncorrection = "tis"\n[algorithm]\nsampling_logprobs = "behaviour"\n[rollout]\ntop_k = 5\n',
+                ["rollout.top_k=0"],
+                "algorithm.sampling_logprobs is 'behaviour' and nothing reads it",
+            ),
+            (
+                'rewards.functions = [{name = "regex", pattern = "a"}]\n[algorithm]\nname = "dapo"\n',
+                ["algorithm.settings.dynamic_sampling=accuracy"],
+                "Rewards.accuracy is None",
+            ),
+        ],
+        ids=[
+            "rloo",
+            "online-dpo",
+            "greedy",
+            "quantised",
+            "tempered",
+            "minibatches",
+            "no-rows",
+            "unfiltered",
+            "accuracy",
+        ],
+    )
+    @pytest.mark.parametrize("verb", ["evaluate", "generate"])
+    def test_it_takes_what_training_refuses(
+        self, tmp_path: Path, verb: inert.Verb, text: str, asked: list[str], words: str
+    ) -> None:
+        """The documented greedy evaluation of any run among them."""
+        path = tmp_path / "run.toml"
+        path.write_text(text)
+        assert read.algorithm(read.read(path, asked, verb), verb).name
+        with pytest.raises(ConfigurationError) as error:
+            read.algorithm(read.read(path, asked))
+        assert words in str(error.value)
+
+    @pytest.mark.parametrize("verb", ["evaluate", "generate"])
+    def test_it_refuses_what_no_command_can_do(self, tmp_path: Path, verb: inert.Verb) -> None:
+        """An algorithm, or a setting, that there is not; draws with caches that the path has not."""
+        path = tmp_path / "run.toml"
+        path.write_text("")
+        for setting in ("algorithm.name=grop", "algorithm.settings.epsilon=0.1"):
+            with pytest.raises(ConfigurationError, match="did you mean"):
+                read.algorithm(read.read(path, [setting], verb), verb)
+        with pytest.raises(ConfigurationError, match="no quantised caches"):
+            read.read(path, ["rollout.kv_bits=8", "rollout.path=batched"], verb)
+
+    def test_pairs_are_pairs_where_they_are_read(self, tmp_path: Path) -> None:
+        """`gates evaluate` scores the two completions of the data, `gates generate` draws as many as it is asked for."""
+        path = tmp_path / "run.toml"
+        path.write_text(PAIRED + '[rollout]\nsamples_per_prompt = 2\n[algorithm]\nname = "dpo"\n')
+        asked = ["rollout.samples_per_prompt=5"]
+        assert read.read(path, asked, "generate").rollout.samples_per_prompt == 5
+        with pytest.raises(ConfigurationError, match=r"set rollout\.samples_per_prompt = 2, found 5"):
+            read.read(path, asked, "evaluate")
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,6 @@ KEYS: tuple[Key, ...] = (
         TIS,
         {**TIS, "rollout": {"top_k": 5}},
     ),
-    Key("algorithm.sampling_logprobs", "behaviour", _over(TIS, {"algorithm": {"scoring_temperature": 0.5}}), None),
     Key(
         "algorithm.sampling_logprobs",
         "behaviour",

@@ -114,6 +114,12 @@ KEYS = [
     Key("optimizer.weight_decay", 0.5, "adapters", with_={"optimizer": {"name": "adamw"}}),
     Key("optimizer.momentum", 0.9, "adapters", with_={"optimizer": {"name": "sgd"}, **MORE}),
     Key("optimizer.max_gradient_norm", 1e-3, "adapters", with_={"optimizer": {"name": "sgd"}}),
+    Key(
+        "optimizer.max_gradient_norm",
+        "off",
+        "adapters",
+        with_={"optimizer": {"name": "sgd", "max_gradient_norm": 1e-3}},
+    ),
     Key("loop.steps", 2, "steps"),
     Key("loop.prompts_per_step", 3),
     Key("loop.iterations", 2),

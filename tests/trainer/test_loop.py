@@ -341,6 +341,7 @@ class TestDynamicSampling:
         run.close()
         (line,) = runs.lines(tmp_path / "run")
         assert (line["groups_kept"], line["rollouts"]) == (kept, rollouts)
+        assert line["groups_kept"] + line["groups_dropped"] == taken
         assert (run.position.taken, run.position.round) == (taken, rollouts)
 
     def test_prompts_and_rounds_are_fresh(self, tmp_path: Path) -> None:

@@ -121,6 +121,24 @@ def test_preferences_of_rollouts(tmp_path: Path, name: str) -> None:
     assert ("margin_mean" in runs.lines(tmp_path / "run0")[0]) == (name == "online_dpo")
 
 
+def test_unscored_pairs_are_drawn_again(tmp_path: Path) -> None:
+    """The first pair of the first rollout has no preference and is replaced by one of the second."""
+    config = runs.config(
+        tmp_path / "run",
+        rollout={"samples_per_prompt": 2},
+        algorithm={"name": "online_dpo", "settings": {}, "max_resamples": 2},
+        rewards={"functions": [{"name": "user", "function": f"{tmp_path}/reward.py:some", "unscored": True}]},
+        loop={"steps": 1, "prompts_per_step": 2, "evaluate_every_steps": 0},
+    )
+    (tmp_path / "reward.py").write_text(
+        "calls = []\ndef some(completions):\n    calls.append(1)\n"
+        "    return [None if n < 2 and len(calls) == 1 else n for n in range(len(completions))]\n"
+    )
+    runs.train(config)
+    (line,) = runs.lines(tmp_path / "run")
+    assert (line["rollouts"], line["groups_kept"], line["unscored_share"]) == (2, 2, 0)
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

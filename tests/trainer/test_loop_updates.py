@@ -1,7 +1,9 @@
-"""The updates of a run: the finite guard, and what the optimizer's keys do."""
+"""The updates of a run: the finite guard, what the optimizer's keys do, and the passes before them."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -100,7 +102,20 @@ class TestOptimizer:
         assert clipped["a"].tolist() == pytest.approx([0.6, 0.0])
         assert clipped["b.0"].tolist() == pytest.approx([0.0, 0.8])
         assert loop_optimizer.clipped(gradient, 5.0, 6.0) is gradient
-        assert loop_optimizer.clipped(gradient, 5.0, None) is gradient
+        assert loop_optimizer.clipped(gradient, 5.0, "off") is gradient
+
+    def test_without_a_limit_a_run_can_be_gone_on_with(self, tmp_path: Path) -> None:
+        """Checkpoints hold the configuration; updates are those of a limit that no gradient comes near."""
+        free, wide = (
+            runs.config(
+                tmp_path / f"run{n}",
+                optimizer={"name": "sgd", "learning_rate": 1e-2, "max_gradient_norm": limit},
+                loop={"steps": 2, "evaluate_every_steps": 0},
+            )
+            for n, limit in enumerate(("off", 1e9))
+        )
+        assert runs.train(free).adapter_digest == runs.train(wide).adapter_digest
+        assert runs.train(free, resume=True).steps == 2
 
     @pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "muon"])
     def test_every_optimizer_trains(self, tmp_path: Path, name: str) -> None:
@@ -133,3 +148,41 @@ class TestOptimizer:
             for n, more in enumerate(({}, {key: value}))
         ]
         assert ends[0] != ends[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "passes"),
+    [
+        ("grpo", {"beta": 0.1}, (0, 1)),
+        ("grpo", {}, (0, 0)),
+        ("grpo", {"beta": 0.1, "kl_in_reward": True, "kl_estimator": "k1"}, (1, 1)),
+        ("rloo", {"beta": 0.1}, (1, 1)),
+        ("online_dpo", {}, (0, 1)),
+        ("best_of_n", {}, (0, 0)),
+    ],
+    ids=["kl", "nothing", "in-reward", "rloo", "pairs", "best"],
+)
+def test_passes_that_nothing_reads_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any], passes: tuple[int, int]
+) -> None:
+    """One update of a rollout: the old log-probs are the policy's own, and only a KL in the reward is told them before."""
+    made: list[str] = []
+    for which in ("old_logprobs", "reference_logprobs"):
+        monkeypatch.setattr(loop, which, _counted(which, getattr(loop, which), made))
+    runs.train(
+        runs.config(
+            tmp_path / "run",
+            rollout={"samples_per_prompt": 2},
+            algorithm={"name": name, "settings": settings},
+            loop={"steps": 1, "evaluate_every_steps": 0},
+        )
+    )
+    assert (made.count("old_logprobs"), made.count("reference_logprobs")) == passes
+
+
+def _counted(name: str, function: Callable[..., Any], made: list[str]) -> Callable[..., Any]:
+    def counting(*given: Any, **options: Any) -> Any:
+        made.append(name)
+        return function(*given, **options)
+
+    return counting

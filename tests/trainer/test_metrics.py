@@ -142,6 +142,60 @@ def test_a_clip_of_completions_counts_their_mean_ratio() -> None:
     assert by_row["ratio_mean"] == by_token["ratio_mean"]
 
 
+def _preferred(advantages: list[float], reference: np.ndarray[Any, Any] | None) -> dict[str, float]:
+    """The numbers of margins of a policy that is at -1 everywhere; rows have 3, 1, 2 and 3 tokens."""
+    policy = np.full((4, 3), -1.0, np.float32)
+    learned = Learned(np.array(advantages, np.float32), policy=policy, old=policy, reference=reference)
+    found = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.2, 0.2), pairs=True)
+    return {name: value for name, value in found.items() if name.startswith("margin")}
+
+
+class TestMargins:
+    """How far what was chosen is preferred: of algorithms that learn from pairs, and of signed pairs."""
+
+    def test_by_hand(self) -> None:
+        """Over a reference at -2 rows have moved by 3, 1, 2 and 3: 3 - 1 in the first pair, and 3 - 2 in the other."""
+        reference = np.full((4, 3), -2.0, np.float32)
+        expected = {"margin_mean": 1.5, "margin_positive_share": 1.0}
+        assert _preferred([1, -1, -1, 1], reference) == pytest.approx(expected)
+        assert _preferred([-1, 1, 0, 0], reference) == {"margin_mean": -2.0, "margin_positive_share": 0.0}
+
+    def test_without_a_reference_the_policy_stands_alone(self) -> None:
+        """Its log-probs sum to -3, -1, -2 and -3, as the reference-free loss takes them."""
+        assert _preferred([1, -1, 1, -1], None) == {"margin_mean": -0.5, "margin_positive_share": 0.5}
+
+    def test_nothing_is_said_of_no_pair(self) -> None:
+        """All unscored: there is no margin, rather than one that is no number."""
+        assert _preferred([0, 0, 0, 0], np.zeros((4, 3), np.float32)) == {}
+
+    @pytest.mark.parametrize("name", registry.ALGORITHMS)
+    def test_who_learns_from_pairs(self, name: str) -> None:
+        """The algorithm says it; nobody else's advantages are taken for preferences."""
+        assert numbers.pairs(registry.create(name, {})) == (name in {"dpo", "online_dpo"})
+
+    @pytest.mark.parametrize(
+        ("name", "size", "reward"),
+        [("grpo", 4, "[0.5] * len(completions)"), ("rloo", 2, "[n % 2 for n in range(len(completions))]")],
+        ids=["no-signal", "two-of-a-group"],
+    )
+    def test_advantages_that_look_like_preferences_are_none(
+        self, tmp_path: Path, name: str, size: int, reward: str
+    ) -> None:
+        """GRPO where all rewards are equal has advantages 0, RLOO of 0 and 1 has -1 and +1; both report rewards."""
+        config = runs.config(
+            tmp_path / "run",
+            adapter={"b_std": 0.0},  # so that the KL in RLOO's reward is 0
+            rollout={"samples_per_prompt": size},
+            algorithm={"name": name},
+            loop={"steps": 1, "evaluate_every_steps": 0},
+        )
+        (tmp_path / "reward.py").write_text(f"def low(completions):\n    return {reward}\n")
+        runs.train(config)
+        (line,) = runs.lines(tmp_path / "run")
+        assert line["reward_mean"] == 0.5
+        assert not [key for key in line if key.startswith("margin")]
+
+
 def test_a_clock_adds_up_and_starts_again() -> None:
     """Two blocks of one phase are one number; reading sets it back."""
     clock = Clock()

@@ -122,7 +122,7 @@ class Algorithm(Protocol):
     def advantages(self, rewards: Rewards, *, old_kl: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
         """The advantages (R,); `old_kl` (R,), from `kl.in_reward`, is read where the KL belongs to the reward.
 
-        The engine gives it whenever `needs_reference`.
+        The engine gives it where there is a reference and the algorithm's settings say `kl_in_reward`, otherwise None.
         """
 
     def keep(self, rewards: Rewards) -> NDArray[np.bool_]:

@@ -40,7 +40,8 @@ READ: Final[Mapping[str, tuple[str, ...]]] = {  # sections, or keys of them, tha
 class Use:
     """Who reads a configuration: `train`, or a command that looks at what a run has made.
 
-    For the latter [rollout] may hold keys that only training reads; refused are those of `asked`, the keys of the command line.
+    For the latter [rollout] and [algorithm] may hold keys that only training reads; refused are those of `asked`, the keys of
+    the command line.
     """
 
     verb: Verb = "train"
@@ -50,7 +51,7 @@ class Use:
         """Whether the key is refused where nothing reads it."""
         return (
             self.verb == "train"
-            or not key.startswith("rollout.")
+            or not key.startswith(("rollout.", "algorithm."))
             or any(key == one or key.startswith(f"{one}.") for one in self.asked)
         )
 

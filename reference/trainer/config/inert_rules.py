@@ -58,9 +58,8 @@ def _ordered(config: Any) -> bool:
 
 
 def _behaves_otherwise(config: Any) -> bool:
-    """Whether the log-probs of the draws differ from the sampler's others: the tempered ones, or the model's, which are at 1."""
-    drawn_at = config.rollout.temperature
-    return filtered(config.rollout) or drawn_at not in {1.0, config.scoring_temperature()}
+    """Whether the log-probs of the draws differ from the sampler's unfiltered ones at the temperature of the loss."""
+    return filtered(config.rollout) or config.rollout.temperature != config.scoring_temperature()
 
 
 ROLLOUTS: Final = "train on rollouts: remove data.chosen_column and data.rejected_column"

@@ -33,7 +33,25 @@ class Config(sections.Section):
     output: sections.Output = Field(default_factory=sections.Output)
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _draws_or_reads_pairs(self, info: ValidationInfo) -> Self:
+        """What holds for whoever draws completions, or reads pairs in their place."""
+        if self.rollout.kv_bits is not None and self.rollout.path not in QUANTISED:
+            raise ValueError(
+                f"rollout.kv_bits needs rollout.path to be one of {', '.join(QUANTISED)}, found {self.rollout.path!r}: the "
+                "other paths have no quantised caches"
+            )
+        if self.data.offline and self.rollout.samples_per_prompt != 2 and _use(info).verb != "generate":
+            raise ValueError(
+                "data.chosen_column gives pairs that nobody sampled: set rollout.samples_per_prompt = 2, found "
+                f"{self.rollout.samples_per_prompt}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _trains(self, info: ValidationInfo) -> Self:
+        """What only training asks for."""
+        if _use(info).verb != "train":
+            return self
         if self.loop.minibatches > self.loop.prompts_per_step:
             raise ValueError(
                 f"loop.minibatches is {self.loop.minibatches}, must be at most loop.prompts_per_step = "
@@ -41,40 +59,51 @@ class Config(sections.Section):
             )
         if self.loop.evaluate_every_steps and not self.data.validation_rows:
             raise ValueError("loop.evaluate_every_steps needs data.validation_rows >= 1")
-        if self.algorithm.old_logprobs == "stored" and self.scoring_temperature() not in {
-            1.0,
-            self.rollout.temperature,
-        }:
+        if self.algorithm.old_logprobs == "stored":
+            self._stored()
+        correction = self.algorithm.settings.get("correction")
+        if correction is not None and self.algorithm.sampling_logprobs == "tempered" and not self._recorded():
+            raise ValueError(
+                f"settings.correction is {correction!r} and algorithm.scoring_temperature {self.scoring_temperature()}, the "
+                f"sampler records unfiltered log-probs at 1 and at rollout.temperature = {self.rollout.temperature}; score at "
+                "one of them, or set algorithm.sampling_logprobs = 'behaviour'"
+            )
+        return self
+
+    def _recorded(self) -> bool:
+        """Whether the sampler records its unfiltered log-probs at the temperature of the loss."""
+        return self.data.offline or self.scoring_temperature() in {1.0, self.rollout.temperature}
+
+    def _stored(self) -> None:
+        """The sampler's log-probs can stand for the old ones: they are there, exact, and at the temperature of the loss."""
+        if self.data.offline:
+            raise ValueError(
+                "data.chosen_column gives pairs that nobody sampled: set algorithm.old_logprobs = 'recompute'"
+            )
+        if self.rollout.temperature == 0:
+            raise ValueError("algorithm.old_logprobs = 'stored' needs rollout.temperature > 0")
+        if self.rollout.kv_bits is not None:
+            raise ValueError("algorithm.old_logprobs = 'stored' needs exact log-probs; remove rollout.kv_bits")
+        if not self._recorded():
             raise ValueError(
                 f"algorithm.scoring_temperature is {self.scoring_temperature()}, the sampler stores log-probs at 1 and at "
                 f"rollout.temperature = {self.rollout.temperature}; set algorithm.old_logprobs = 'recompute'"
             )
-        if self.rollout.kv_bits is not None and self.algorithm.old_logprobs == "stored":
-            raise ValueError("algorithm.old_logprobs = 'stored' needs exact log-probs; remove rollout.kv_bits")
-        if self.rollout.kv_bits is not None and self.rollout.path not in QUANTISED:
-            raise ValueError(
-                f"rollout.kv_bits needs rollout.path to be one of {', '.join(QUANTISED)}, found {self.rollout.path!r}: the "
-                "other paths have no quantised caches"
-            )
-        if self.data.offline and (self.rollout.samples_per_prompt != 2 or self.algorithm.old_logprobs == "stored"):
-            raise ValueError(
-                "data.chosen_column gives pairs that nobody sampled: set rollout.samples_per_prompt = 2 and "
-                "algorithm.old_logprobs = 'recompute'"
-            )
-        if self.rollout.temperature == 0 and self.algorithm.old_logprobs == "stored":
-            raise ValueError("algorithm.old_logprobs = 'stored' needs rollout.temperature > 0")
-        return self
 
     @model_validator(mode="after")
     def _nothing_inert(self, info: ValidationInfo) -> Self:
-        use = (info.context or {}).get("use", inert.TRAIN)
-        if said := inert.sentences(self, use):
+        if said := inert.sentences(self, _use(info)):
             raise ValueError("\n".join(said))
         return self
 
     def scoring_temperature(self) -> float:
         """The temperature of the log-probs in the loss."""
         return self.algorithm.scoring_temperature or self.rollout.temperature or 1.0
+
+
+def _use(info: ValidationInfo) -> inert.Use:
+    used: inert.Use = (info.context or {}).get("use", inert.TRAIN)
+    return used
 
 
 def _value(text: str) -> Any:
@@ -163,8 +192,10 @@ def read(path: Path, settings: Sequence[str] = (), verb: inert.Verb = "train") -
     return validate(override(raw, settings), reader(verb, settings))
 
 
-def algorithm(config: Config) -> Any:
+def algorithm(config: Config, verb: inert.Verb = "train") -> Any:
     """The algorithm object of a configuration; the only place that knows algorithms by name.
+
+    Only `train` asks it for advantages, so for the other verbs it need not go with the rest of the configuration.
 
     Raises:
         ConfigurationError: the name or one of its settings is unknown or impossible, or does not go with the group size or the
@@ -173,10 +204,11 @@ def algorithm(config: Config) -> Any:
     registry = importlib.import_module("reference.trainer.algorithms.registry")  # a command's choice, not the engine's
     try:
         made = registry.create(config.algorithm.name, config.algorithm.settings)
-        _try(made, config)
+        if verb == "train":
+            _try(made, config)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigurationError(f"[algorithm]: {error}") from None
-    if said := inert.settings(getattr(made, "settings", None), config):
+    if verb == "train" and (said := inert.settings(getattr(made, "settings", None), config)):
         raise ConfigurationError(f"[algorithm]: {'; '.join(said)}")
     return made
 
@@ -194,9 +226,16 @@ def _try(made: protocol.Algorithm, config: Config) -> None:
         accuracy=names.index("accuracy") if "accuracy" in names else None,
     )
     made.keep(rewards)
-    made.advantages(rewards, old_kl=np.zeros(2 * size))
-    if config.algorithm.max_resamples and made.keep(replace(rewards, values=np.zeros_like(values))).all():
+    found = made.advantages(rewards, old_kl=np.zeros(2 * size))
+    if size == 1 and not found.any():
         raise ValueError(
-            f"max_resamples is {config.algorithm.max_resamples} and nothing reads it: {made.name!r} keeps every group; "
-            "remove it, or use dapo with dynamic_sampling"
+            f"rollout.samples_per_prompt is 1, so that every advantage is 0: {made.name!r} compares the completions of a prompt; "
+            "set it to 2 or more"
+        )
+    unscored = [getattr(function, "unscored", False) for function in config.rewards.functions]
+    teaching_nothing = np.where(unscored, np.nan, np.zeros_like(values))  # all equal, and unscored where that may be
+    if config.algorithm.max_resamples and made.keep(replace(rewards, values=teaching_nothing)).all():
+        raise ValueError(
+            f"max_resamples is {config.algorithm.max_resamples} and nothing reads it: {made.name!r} keeps every group of these "
+            "rewards; remove it, or use dapo with dynamic_sampling"
         )

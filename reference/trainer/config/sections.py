@@ -1,10 +1,12 @@
 """The sections of a configuration and what each key means; every number has its unit in its name or its sentence."""
 
+import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Share = Annotated[float, Field(ge=0, le=1)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
@@ -13,9 +15,9 @@ Seed = Annotated[int, Field(ge=0, lt=2**64)]
 
 
 class Section(BaseModel):
-    """A table whose keys are known, whose types are exact and whose values do not change."""
+    """A table whose keys are known, whose types are exact, whose numbers are finite and whose values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Warmup(Section):
@@ -27,7 +29,7 @@ class Warmup(Section):
     rows: Number = 64
     """Sums that one step reads."""
     learning_rate: Positive = 3e-3
-    wrong: Annotated[float, Field(ge=0, lt=1)] = 0.55
+    wrong: BelowOne = 0.55
     """The probability of reading a sum with a wrong answer: what is left for reinforcement learning to do."""
     seed: Seed = 0
     data_seed: Seed = 0
@@ -41,6 +43,8 @@ class Model(Section):
     warmup: Warmup | None = None
     """Supervised steps of the tiny model before anything else, `{}` for the usual ones; none: random weights."""
     adapter_path: str | None = None
+    """A folder with adapters to start from. The reference of a KL, or of DPO, is the model without them, not the policy that they
+    make of it (DPO's pi_SFT): where that is to be the reference, merge them first (`output.fused`) and start from that folder."""
     checkpoint_layers: bool = False
     """Per-layer gradient checkpointing: activations are computed twice and kept for one layer at a time."""
 
@@ -156,7 +160,8 @@ class Algorithm(Section):
     old_logprobs: Literal["recompute", "stored"] = "recompute"
     """`recompute`: a full forward before the first update; `stored`: what the sampler recorded of the tempered model."""
     sampling_logprobs: Literal["tempered", "behaviour"] = "tempered"
-    """Which of the sampler's log-probs an off-policy correction is against: before or after top-k, top-p and min-p."""
+    """Which of the sampler's log-probs an off-policy correction is against: `tempered`, unfiltered and at the scoring temperature,
+    or `behaviour`, those of the distribution that was drawn from, at the rollout's temperature and after every filter."""
     scoring_temperature: Positive | None = None
     """The temperature at which tokens are scored; that of the rollout if absent (1 for greedy rollouts)."""
     max_resamples: Count = 0
@@ -172,11 +177,22 @@ class Optimizer(Section):
     warmup_steps: Count = 0
     final_share: Share = 0.0
     """The learning rate at the end of a linear or cosine schedule, as a share of `learning_rate`."""
-    betas: tuple[Share, Share] = (0.9, 0.999)
+    betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
     epsilon: Positive = 1e-8
     weight_decay: NotNegative = 0.0
     momentum: Share = 0.0
-    max_gradient_norm: Positive | None = 1.0
+    max_gradient_norm: float | Literal["off"] = 1.0
+    """The most that the norm of the whole gradient may be before it is scaled down; "off" (or None, which TOML cannot say): any."""
+
+    @field_validator("max_gradient_norm", mode="before")
+    @classmethod
+    def _limit(cls, value: Any) -> Any:
+        if value is None:
+            return "off"
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value != "off" and not (number and 0 < value < math.inf):
+            raise ValueError(f"must be a finite number > 0, or 'off' for no limit, found {value!r}")
+        return value
 
 
 class Loop(Section):
@@ -189,7 +205,8 @@ class Loop(Section):
     minibatches: Number = 1
     """Optimizer steps of one pass; prompts are dealt to them in order."""
     micro_batch_rows: Count = 0
-    """Rows of one forward and backward pass; 0: all of an optimizer step. The result does not depend on it."""
+    """Rows of one forward and backward pass; 0: all of an optimizer step. To rounding the result does not depend on it, but by
+    definition where the algorithm averages by micro-batch: bnpo-trl, or aggregation = "micro-batch"."""
     head_rows: Count = 0
     """Scored tokens whose logits exist at once; 0: all of a forward pass. Less memory where the vocabulary is large, for a
     second run of the head in the backward pass; to rounding the result does not depend on it."""

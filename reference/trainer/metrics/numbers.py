@@ -25,10 +25,13 @@ def of_step(
     learning_rate: float,
     bounds: tuple[float, float],
     level: str = "token",
+    *,
+    pairs: bool = False,
 ) -> Numbers:
     """Loss, rewards, advantages, ratios, lengths and groups of one step; `names` are the reward functions, `bounds` the clip's.
 
-    `level` says what the clip acts on: the ratio of each "token", or the mean ratio of its completion ("seq_mean").
+    `level` says what the clip acts on: the ratio of each "token", or the mean ratio of its completion ("seq_mean"); `pairs`
+    whether the advantages are preferences.
     """
     return {
         "learning_rate": learning_rate,
@@ -37,6 +40,7 @@ def of_step(
         **_advantages(generation, learned),
         **_lengths(generation),
         **_distribution(generation, learned, bounds, level),
+        **(_margins(generation, learned) if pairs else {}),
         "rollouts": generation.rounds,
         "groups_kept": len(generation.prompts),
         "groups_dropped": generation.dropped,
@@ -111,12 +115,14 @@ def _distribution(generation: Generation, learned: Learned, bounds: tuple[float,
 
     `entropy_sampled` is the mean of -log p of the sampled tokens, an estimate that needs no further pass; `entropy` is exact,
     and there if the algorithm needs it. The ratios are those of tokens; `outside_*` and `clipped_*` are the shares of tokens whose
-    ratio, of the level that the algorithm clips, is beyond its bounds.
+    ratio, of the level that the algorithm clips, is beyond its bounds. `sampler_*` are against the unfiltered distribution that
+    was drawn from, at `rollout.temperature`, whatever a correction is against: tokens that are scored at another temperature
+    than they were drawn at are seen here.
     """
     if learned.policy is None or learned.old is None or not generation.lengths.sum():
         return {}
     width = learned.policy.shape[1]
-    live = np.arange(width)[None, :] < generation.lengths[:, None]
+    live = _live(generation, width)
     sampled = bool(np.isfinite(generation.tempered[:, :width][live]).all())  # pairs of the data were sampled by nobody
     numbers = {"entropy_sampled": -float(generation.tempered[:, :width][live].mean())} if sampled else {}
     if learned.entropy is not None:
@@ -130,11 +136,15 @@ def _distribution(generation: Generation, learned: Learned, bounds: tuple[float,
         clipped = ratios.statistics(_of_rows(policy, old, live), old, live, bounds=bounds, advantages=gains)
     numbers |= {f"ratio_{name}": ratio[name] for name in RATIO} | {f"ratio_{name}": clipped[name] for name in SHARES}
     numbers |= {f"ratio_{name}": ratio[name] for name in ("min_sequence_ratio", "max_sequence_ratio")}
-    numbers |= _margins(learned, live)
     if not sampled:
         return numbers
     sampler = ratios.statistics(policy, generation.tempered[:, :width], live, bounds=bounds, advantages=gains)
     return numbers | {f"sampler_{name}": sampler[name] for name in RATIO}
+
+
+def _live(generation: Generation, width: int) -> NDArray[np.bool_]:
+    """Which slots (R, width) hold a completion's token."""
+    return np.arange(width)[None, :] < generation.lengths[:, None]
 
 
 def _of_rows(policy: NDArray[np.float64], old: NDArray[np.float64], live: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -143,16 +153,20 @@ def _of_rows(policy: NDArray[np.float64], old: NDArray[np.float64], live: NDArra
     return old + moved[:, None]
 
 
-def _margins(learned: Learned, live: NDArray[np.bool_]) -> Numbers:
+def _margins(generation: Generation, learned: Learned) -> Numbers:
     """How far the chosen completion of a pair is preferred to the rejected one, over the reference, in nats; and how often.
 
-    There where the advantages are preferences (+1 and -1 in pairs) and the reference is known; of the last pass.
+    The advantages are +1 and -1 in a pair that has a preference, and nothing is said where none has. A loss without a reference
+    counts the policy's log-probs alone, as here. Of the last pass.
     """
-    signs = learned.advantages
-    if learned.reference is None or learned.policy is None or len(signs) % 2 or not np.isin(signs, (-1, 0, 1)).all():
+    signs = learned.advantages.reshape(-1, 2)
+    signed = np.abs(signs).sum(axis=1) == 2
+    if learned.policy is None or not signed.any():
         return {}
-    ratios = np.where(live, learned.policy.astype(np.float64) - learned.reference, 0.0).sum(axis=1)
-    margins = (ratios * signs).reshape(-1, 2).sum(axis=1)[np.abs(signs).reshape(-1, 2).sum(axis=1) == 2]
+    policy = learned.policy.astype(np.float64)
+    moved = policy if learned.reference is None else policy - learned.reference
+    of_rows = np.where(_live(generation, policy.shape[1]), moved, 0.0).sum(axis=1).reshape(-1, 2)
+    margins = (of_rows * signs).sum(axis=1)[signed]
     return {"margin_mean": _mean(margins), "margin_positive_share": _mean((margins > 0).astype(np.float64))}
 
 
@@ -179,3 +193,8 @@ def bounds(algorithm: Any) -> tuple[float, float]:
 def level(algorithm: Any) -> str:
     """What the algorithm's clip acts on: "token" or "seq_mean"."""
     return str(getattr(algorithm, "clip_level", "token"))
+
+
+def pairs(algorithm: Any) -> bool:
+    """Whether the algorithm learns from pairs, of which one completion is chosen and the other rejected."""
+    return bool(getattr(algorithm, "pairs", False))

@@ -55,6 +55,8 @@ class Dpo:
     name = "dpo"
     needs_entropy = False
     needs_sampling = False
+    pairs = True
+    """Whether advantages are preferences within pairs of rows, told to the metrics."""
 
     def __init__(self, settings: Settings) -> None:
         """Keep the settings."""
