@@ -28,8 +28,8 @@ class Lines:
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, content: Mapping[str, Any]) -> None:
-        """Append one line; what JSON cannot hold, such as a decimal answer of the data, is written as its text."""
-        text = json.dumps(plain(content), allow_nan=False, ensure_ascii=False, default=str)
+        """Append one line; what JSON cannot hold, such as a decimal answer of the data, is the text that Python shows of it."""
+        text = json.dumps(plain(content), allow_nan=False, ensure_ascii=False, default=repr)
         os.write(self._handle, text.encode() + b"\n")
 
     def length(self) -> int:
