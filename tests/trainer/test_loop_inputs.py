@@ -129,4 +129,4 @@ def test_decimal_answers_of_a_parquet_file(tmp_path: Path) -> None:
     )
     runs.train(config)
     (line,) = runs.lines(tmp_path / "run", "completions")
-    assert {row["answer"] for row in line["rows"]} < {str(answer) for answer in answers}
+    assert {row["answer"] for row in line["rows"]} < {repr(answer) for answer in answers}

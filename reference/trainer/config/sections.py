@@ -208,8 +208,8 @@ class Loop(Section):
     """Rows of one forward and backward pass; 0: all of an optimizer step. To rounding the result does not depend on it, but by
     definition where the algorithm averages by micro-batch: bnpo-trl, or aggregation = "micro-batch"."""
     head_rows: Count = 0
-    """Scored tokens whose logits exist at once; 0: all of a forward pass. Less memory where the vocabulary is large, for a
-    second run of the head in the backward pass; to rounding the result does not depend on it."""
+    """Scored tokens of one piece of the head, about three of which MLX holds at once; 0: all of a forward pass. Less memory where
+    the vocabulary is large, for a second run of the head in the backward pass; to rounding the result does not depend on it."""
     nonfinite: Literal["stop", "skip"] = "stop"
     evaluate_every_steps: Count = 0
 
