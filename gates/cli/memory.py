@@ -70,3 +70,13 @@ def lines(config: Config, prompt_tokens: int, available_gb: float | None) -> lis
         else available_gb * estimates.GIGA
     )
     return memory_preflight.sentences(shape, memory_preflight.plan(config, prompt_tokens), float(available))
+
+
+def lines_or_note(config: Config, prompt_tokens: int) -> list[str]:
+    """Return the lines for this machine, or one note why there are none: what cannot be estimated may still be trained."""
+    from reference.trainer.config.errors import TrainerError
+
+    try:
+        return lines(config, prompt_tokens, None)
+    except TrainerError as error:
+        return [f"note: whether the memory is enough is not known ({error})"]

@@ -24,7 +24,9 @@ def no_memory(error: BaseException) -> bool:
 
 def out_of_memory(config: Any, prompt_tokens: int, error: BaseException) -> str:
     """Say that memory ran out, with the preflight's numbers and what to change in which order."""
-    lines = "\n".join(f"  {line}" for line in _preflight(config, prompt_tokens))
+    from gates.cli import memory
+
+    lines = "\n".join(f"  {line}" for line in memory.lines_or_note(config, prompt_tokens))
     return (
         f"out of memory ({error}); the preflight says:\n{lines}\n"
         "In general: model.checkpoint_layers = true, then fewer rollout.samples_per_prompt or loop.micro_batch_rows, then a "
@@ -32,20 +34,11 @@ def out_of_memory(config: Any, prompt_tokens: int, error: BaseException) -> str:
     )
 
 
-def _preflight(config: Any, prompt_tokens: int) -> list[str]:
-    """Return the preflight's lines, or one note why there are none: what cannot be estimated may still be trained."""
-    from gates.cli import memory
-    from reference.trainer.config.errors import TrainerError
-
-    try:
-        return memory.lines(config, prompt_tokens, None)
-    except TrainerError as error:
-        return [f"note: whether the memory is enough is not known ({error})"]
-
-
 def may_not_fit(config: Any, prompt_tokens: int) -> str:
     """Return the preflight's warning with its advice, "" where a step fits into this machine's memory."""
-    lines = _preflight(config, prompt_tokens)
+    from gates.cli import memory
+
+    lines = memory.lines_or_note(config, prompt_tokens)
     if lines[0].startswith("note: "):
         return lines[0]
     start = next((n for n, line in enumerate(lines) if line.startswith(("It may not fit", "It does not fit"))), None)

@@ -26,8 +26,11 @@ def one_line(text: str) -> str:
 
 
 def in_table(text: str) -> str:
-    """Return others' words for a cell or a line of a list in markdown: read as they are written, and no markup."""
-    return MARKS.sub(r"\\\g<0>", one_line(text))
+    """Return others' words for a cell or a line of a list in markdown: read as they are written, and no markup.
+
+    Spaces before them, which nobody would see, go: behind up to three of them a mark still begins a block, behind four is code.
+    """
+    return MARKS.sub(r"\\\g<0>", one_line(text).lstrip(" \t"))
 
 
 def code(text: str, *, cell: bool = False) -> str:

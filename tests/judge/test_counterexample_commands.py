@@ -104,7 +104,7 @@ class TestCommands:
         done = gates("check", "rollout.log-probs.match-definition", *options, cwd=tmp_path)
         assert done.returncode == 1
         assert "at most 60 s each; Ctrl-C keeps the smallest so far" in done.stderr
-        assert "(1152 → 2 tokens)" in done.stdout
+        assert "(768 → 2 tokens)" in done.stdout
         (file,) = (str(path) for path in (tmp_path / "o").glob("*/*.safetensors"))
         assert gates("replay", file, cwd=tmp_path).returncode == 1
         assert gates("replay", file, "--subject", "reference", cwd=tmp_path).returncode == 0

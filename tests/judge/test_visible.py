@@ -39,6 +39,7 @@ def test_words_are_no_markup(text: str) -> None:
 @example("- item")
 @example("# title")
 @example("> quote")
+@example(" > quote")
 def test_words_start_no_block(text: str) -> None:
     """In a line of a list they are text of that line, never a list, a heading or a quotation in it."""
     kinds = {token.type for token in PARSER.parse(f"- {in_table(text)}")}
