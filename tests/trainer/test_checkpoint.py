@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not at all, bit-exact resume, kills at any moment, mlx_lm's layout, fused export."""
+"""Checkpoints: whole or not at all, bit-exact resume, kills at any moment, mlx_lm's layout."""
 
 import hashlib
 import json
@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import mlx.core as mx
-import mlx_lm
-import numpy as np
 import pytest
 import runs
 
-from reference.trainer import export, loop_run, lora
+from reference.trainer import loop_run, lora
 from reference.trainer import model as models
 from reference.trainer.checkpoint import folders, layout, state
 from reference.trainer.config import write
@@ -233,82 +231,6 @@ def test_a_torn_last_line_is_cut(tmp_path: Path) -> None:
     assert lines.read(path) == [{"step": 1, "loss": "nan"}]
     lines.cut(path, length)
     assert path.stat().st_size == length
-
-
-def _logits(model: object) -> np.ndarray:
-    return np.array(model(mx.array([[5, 9, 33, 120]])))  # type: ignore[operator]  # mlx models are callable
-
-
-@pytest.mark.parametrize("bits", [32, 4])
-def test_mlx_lm_reads_adapters_and_fused_model(tmp_path: Path, bits: int) -> None:
-    """mlx_lm.load gives the run's logits with the checkpoint's adapters, and with the fused folder alone.
-
-    Float weights merge with a rounding; 4-bit ones are quantised again, which moves the logits by less than the adapters do
-    here only in the mean, so that case is judged by being closer to the trained model than to the base.
-    """
-    config = runs.config(
-        tmp_path / "run",
-        model={"tiny": {"hidden": 32, "bits": bits}},
-        adapter={"b_std": 0.3},
-        loop={"steps": 2, "evaluate_every_steps": 0},
-        output={"fused": True},
-    )
-    runs.train(config)
-    base = models.load({"hidden": 32, "bits": bits})
-    newest = max((tmp_path / "run" / "checkpoints").glob("step-*"))
-    trained = _logits(mlx_lm.load(base.path, adapter_path=str(newest))[0])
-    with lora.attached(base.model, config.adapter.spec()):
-        lora.freeze(base.model)
-        layout.load(newest, base.model)
-        assert np.array_equal(trained, _logits(base.model))
-    merged = _logits(mlx_lm.load(str(tmp_path / "run" / "fused"))[0])
-    plain = _logits(base.model)
-    if bits == 32:
-        assert np.abs(merged - trained).max() < 1e-4 < np.abs(plain - trained).max()
-    else:
-        assert np.abs(merged - trained).mean() < np.abs(plain - trained).mean()
-    (tmp_path / "another").mkdir()
-    with pytest.raises(FileExistsError, match="exists already"):
-        export.fused(base.model, base.tokenizer, base.path, tmp_path / "another")
-
-
-@pytest.mark.parametrize(
-    ("family", "spec"),
-    [
-        ("qwen3_moe", {}),
-        ("gemma3_text", {"embeddings": True}),
-        ("qwen3_next", {}),
-        ("qwen3_5", {"kind": "dora", "targets": ["q_proj"]}),
-    ],
-    ids=["experts", "embeddings", "hybrid-experts", "dora"],
-)
-def test_every_kind_of_adapter_is_merged(tmp_path: Path, family: str, spec: dict[str, Any]) -> None:
-    """The fused folder gives the logits of base and adapters, which are far from the base's, to a rounding."""
-    loaded = models.load({"family": family})
-    plain = _logits(loaded.model)
-    with lora.attached(loaded.model, {"b_std": 0.3, **spec}):
-        lora.freeze(loaded.model)
-        trained = _logits(loaded.model)
-        folder = export.fused(loaded.model, loaded.tokenizer, loaded.path, tmp_path / "fused")
-        assert np.array_equal(trained, _logits(loaded.model))
-    assert np.abs(_logits(mlx_lm.load(str(folder))[0]) - trained).max() < 1e-3
-    assert np.abs(plain - trained).max() > 0.1
-
-
-def test_a_lengthened_run_is_merged_again(tmp_path: Path) -> None:
-    """The fused folder of an earlier end is replaced by that of the later one, and is left alone where nothing was trained."""
-    output = {"fused": True}
-    runs.train(runs.config(tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0}, output=output))
-    fused = tmp_path / "run" / "fused"
-    first = fused.stat().st_ino, _logits(mlx_lm.load(str(fused))[0])
-    longer = runs.config(tmp_path / "run", loop={"steps": 4, "evaluate_every_steps": 0}, output=output)
-    summary = runs.train(longer, resume=True)
-    assert export.merged_adapters(fused) == summary.adapter_digest
-    second = fused.stat().st_ino, _logits(mlx_lm.load(str(fused))[0])
-    assert np.abs(second[1] - first[1]).max() > 1e-4
-    runs.train(longer, resume=True)
-    assert fused.stat().st_ino == second[0]
-    assert not list((tmp_path / "run").glob("*.part"))
 
 
 def test_other_data_under_the_same_name_is_refused(tmp_path: Path) -> None:
