@@ -76,7 +76,9 @@ def _document(runs: Sequence[Results], changes: Changes | None) -> Iterator[str]
         }
         for kind, found in records.items():
             yield f',\n"{kind}": ['
-            yield from (f"{',' if place else ''}\n{as_line(record).rstrip()}" for place, record in enumerate(found))
+            for place, record in enumerate(found):
+                yield ",\n" if place else "\n"
+                yield as_line(record).rstrip()
             yield "]"
         yield f',\n"summary": {as_line(run.summary).rstrip() if run.summary else "null"}}}'
     yield "]"

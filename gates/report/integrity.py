@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import operator as op
 from collections import Counter
+from collections.abc import Callable, Mapping
+from math import isnan
 
-from gates.model import STATUSES, ConfigurationError, Evidence
-from gates.report.records import EvidenceRecord, HeaderRecord, Record, SummaryRecord, VerdictRecord
+from gates.model import STATUSES, ConfigurationError, Relation
+from gates.report.records import HeaderRecord, Record, SummaryRecord, VerdictRecord
 
 Key = tuple[str, str, str, int, str | None]
+RELATIONS: Mapping[Relation, Callable[[float, float], bool]] = {
+    "<=": op.le, "<": op.lt, ">=": op.ge, ">": op.gt, "==": op.eq, "!=": op.ne
+}  # fmt: skip
 
 
 class Integrity:
@@ -42,7 +48,7 @@ class Integrity:
         if len(self._judged) > self._header.planned:
             raise ConfigurationError(f"{place} is a verdict more than the {self._header.planned} of the header's plan")
         for item in record.evidence:
-            if item.holds != _holds(item):
+            if item.holds != holds(item.observed, item.relation, item.limit):
                 raise ConfigurationError(
                     f"{place} says of {item.quantity} that {item.observed:g} {item.relation} {item.limit:g} "
                     f"{'holds' if item.holds else 'does not hold'}; the numbers say otherwise"
@@ -61,5 +67,6 @@ class Integrity:
                 raise ConfigurationError(f"{place} counts {said} {status}, the lines before it have {counted}")
 
 
-def _holds(item: EvidenceRecord) -> bool:
-    return Evidence(item.quantity, item.observed, item.relation, item.limit, item.because).holds
+def holds(a: float, relation: Relation, b: float) -> bool:
+    """As `Evidence.holds` says, without making an Evidence of each of a million numbers."""
+    return RELATIONS[relation](a, b) and not (isnan(a) or isnan(b))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import json
 import os
 import secrets
 import stat
@@ -40,7 +39,7 @@ CHUNK = 1 << 16  # bytes that are searched at once for the last newline
 
 def as_line(record: Record) -> str:
     """Return a record as its line, newline included."""
-    return json.dumps(record.model_dump(mode="json"), allow_nan=False, ensure_ascii=False) + "\n"
+    return record.model_dump_json() + "\n"
 
 
 class Writer:

@@ -36,7 +36,8 @@ Repeated = Annotated[str, AfterValidator(sys.intern)]
 """A string that comes again in most lines: a large file is held in half the memory."""
 
 
-STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=True)
+# a NaN that is no `Number`, as in a model's spec, is written as a text too: as a number it would be no JSON
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=True, ser_json_inf_nan="strings")
 
 
 class StrictRecord(BaseModel):

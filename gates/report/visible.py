@@ -17,6 +17,8 @@ MARKS = re.compile(
 
 def visible(text: str) -> str:
     r"""Return the text with such characters as `\u001b`, which in a string of JSON is the same character."""
+    if text.removesuffix("\n").isprintable():  # half the time, and true of most lines: none of them is printable
+        return text
     return OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -66,7 +66,7 @@ class TestCommands:
         (results,) = (tmp_path / "o").glob("*.jsonl")
         (record,) = read_results(results).counterexamples
         assert (record.elements_before, record.elements_after, record.finished) == (96, 2, True)
-        line = next(x for x in results.read_text().splitlines() if '"record": "counterexample"' in x)
+        line = next(x for x in results.read_text().splitlines() if '"record":"counterexample"' in x)
         jsonschema.validate(json.loads(line), json.loads((ROOT / "results" / "schema.json").read_text()))
         file = f"o/{record.file}"
         again = gates("replay", file, cwd=tmp_path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import signal
 import subprocess
@@ -10,14 +12,16 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import jsonschema
 import pytest
 
-from gates.model import ConfigurationError, Evidence, Verdict
-from gates.report.jsonl import Writer, file_name, read
+from gates.model import ConfigurationError, Evidence, Relation, Verdict
+from gates.report.integrity import RELATIONS, holds
+from gates.report.jsonl import Writer, as_line, file_name, read
 from gates.report.markdown import render
-from gates.report.records import HeaderRecord, Machine, SummaryRecord, schema, verdict_record
+from gates.report.records import HeaderRecord, Machine, ModelRecord, SummaryRecord, schema, verdict_record
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = HeaderRecord(
@@ -153,3 +157,17 @@ def test_a_stopped_run_leaves_valid_lines(tmp_path: Path, stop: signal.Signals, 
     assert found.state == f"incomplete: {len(found.verdicts)} of {found.header.planned}"
     if stop != signal.SIGKILL:
         assert found.state in words
+
+
+def test_numbers_are_compared_as_the_judge_does() -> None:
+    """What a reader checks of recorded evidence is what `Evidence.holds` says, of NaN too."""
+    numbers = [math.nan, -math.inf, -1.0, -0.0, 0.0, 5e-324, 1.0, math.inf]
+    for relation, a, b in itertools.product(RELATIONS, numbers, numbers):
+        assert holds(a, relation, b) == Evidence("error", a, relation, b, "chosen by hand").holds, (a, relation, b)
+    assert set(RELATIONS) == set(get_args(Relation))
+
+
+def test_what_is_no_number_in_json_is_a_text() -> None:
+    """A NaN in what a subject says of a model spoils no line."""
+    line = as_line(ModelRecord(spec={"scale": math.nan, "sizes": [1, math.inf]}, hash="0"))
+    assert json.loads(line)["spec"] == {"scale": "NaN", "sizes": [1, "Infinity"]}

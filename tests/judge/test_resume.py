@@ -204,7 +204,7 @@ def only(folder: Path) -> Path:
 
 def written(folder: Path, kind: str) -> int:
     """How many lines of a kind the files of a folder hold."""
-    return sum(path.read_bytes().count(f'"record": "{kind}"'.encode()) for path in folder.glob("*.jsonl"))
+    return sum(path.read_bytes().count(f'"record":"{kind}"'.encode()) for path in folder.glob("*.jsonl"))
 
 
 def grown(process: subprocess.Popen[bytes], lines: Callable[[], int], beyond: int) -> None:

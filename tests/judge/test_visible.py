@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt  # rich brings it
 
-from gates.report.visible import code, in_table, one_line
+from gates.report.visible import OBEYED, code, in_table, one_line, visible
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 NASTY = st.lists(
@@ -70,3 +71,11 @@ def test_code_is_seen_whole(text: str) -> None:
 def test_plain_words_stay_plain(text: str) -> None:
     """What no parser would take for markup is not escaped: the file is read as text too."""
     assert not re.search(r"\\", in_table(text))
+
+
+def test_every_character_that_is_obeyed_is_written_out() -> None:
+    """Alone, and in front of a newline: none of them passes for printable."""
+    obeyed = [character for character in map(chr, range(sys.maxunicode + 1)) if OBEYED.match(character)]
+    assert len(obeyed) > 2048 + 64  # the halves of pairs, and C0, DEL and C1
+    for character in obeyed:
+        assert visible(character) == visible(f"{character}\n")[:-1] == f"\\u{ord(character):04x}"
