@@ -9,7 +9,7 @@ from typing import Self
 
 from gates.model import Verdict
 from gates.report.format_names import CheckFormat
-from gates.report.jsonl import as_line
+from gates.report.jsonl import as_line, read
 from gates.report.plain import holes, table, verdict_line
 from gates.report.progress import Bar, console
 from gates.report.records import verdict_record
@@ -30,7 +30,6 @@ class Screen:
         self.console = console()
         self.bar = Bar("judging", planned, shown_on=self.console)
         self.live = self.bar.live and form in LIVE
-        self.planned = planned
         self.verdicts: list[Verdict] = []
         self.dead: set[str] = set()
 
@@ -69,8 +68,8 @@ class Screen:
             self.bar.__exit__(None, None, None)
 
     def interrupted(self, path: Path) -> None:
-        """Say what is left of a run that was stopped."""
-        sys.stderr.write(f"interrupted: incomplete: {len(self.verdicts)} of {self.planned}; they are in {path}\n")
+        """Say what is left of a run that was stopped: as its file says, for Ctrl-C may come between writing and counting."""
+        sys.stderr.write(f"interrupted: {read(path).state}; they are in {path}\n")
 
     def summary(self, tally: Tally) -> None:
         """Print the table of gates and subjects, what was not judged, and what else fails the run."""

@@ -188,6 +188,14 @@ class TestText:
         assert "CAUGHT      a by kl.k3: 1 of 1 cases" in lines
         assert "MISSED      b by kl.k3: 0 of 1 cases" in lines
 
+    def test_an_interrupted_run_is_told_as_its_file_is(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Ctrl-C between writing a verdict and showing it: what is written counts."""
+        run = write(tmp_path / "r.jsonl", [verdict(), verdict(case="other")], complete=False, planned=3)
+        Screen(3).interrupted(run.path)
+        assert capsys.readouterr().err == f"interrupted: incomplete: 2 of 3; they are in {run.path}\n"
+
     def test_a_subjects_words_are_no_markup(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Brackets in a name or a reason are printed as they are, and take no more than their line."""
         screen = Screen(1)

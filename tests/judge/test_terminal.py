@@ -242,7 +242,7 @@ def test_a_check_as_it_runs(form: str, capsys: pytest.CaptureFixture[str], monke
     screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "fail", "start", ATTACK))
     screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "skipped", "absent", ATTACK))
     tally = Tally()
-    tally.problems.append(ATTACK)
+    tally.stale.append(ATTACK)
     screen.summary(tally)
     out = capsys.readouterr().out
     assert "\\u001b[2J\\u009b31m" in out

@@ -1,4 +1,4 @@
-"""One model cache for the whole run, outside the user's own."""
+"""One model cache for the whole run and all its processes, outside the user's own."""
 
 import os
 import runpy
@@ -11,9 +11,10 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def models_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Point the cache of built models at a folder of this run."""
+    """Point the cache of built models at a folder of this run; what one process has built, the others find."""
     before = os.environ.get("GATES_CACHE_DIR")
-    folder = str(tmp_path_factory.mktemp("cache"))
+    base = tmp_path_factory.getbasetemp()  # of one worker of pytest-xdist; beside it are the others'
+    folder = str((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache")
     os.environ["GATES_CACHE_DIR"] = folder
     yield folder
     if before is None:
