@@ -19,7 +19,7 @@ from benches.versus.rows import advantages, kl, logprobs, loss, overhead, packin
 FAMILIES = (overhead, advantages, kl, logprobs, sampling, loss, packing)
 DISTRIBUTIONS = ("numpy", "torch", "trl", "transformers", "rlox", "mlx", "mlx-lm", "pyarrow")
 ROUNDS = 100  # at most; a row has the fewest, and its budget of time
-QUIET_PERCENT, PATIENCE = 10.0, 20
+QUIET_PERCENT, PATIENCE = 10.0, 20  # a smoke test does not wait: its times are no record
 QUICK_ROUNDS, QUICK_BUDGET_S, QUICK_SAMPLE_S = 5, 1.0, 2e-5
 BEST_ISA = "avx512"  # the goals are for this one; others owe half
 
@@ -108,16 +108,16 @@ def _header(options, build, planned, program):
         versions=versions,
         threads=threads,
         quick=options.quick,
-        busy_percent=_busy(),
+        busy_percent=_busy(1 if options.quick else PATIENCE),
         planned=planned,
     )
 
 
-def _busy():
-    """Share of the processors that others use, in percent, after waiting for a quiet second for up to `PATIENCE`."""
+def _busy(patience):
+    """Share of the processors that others use, in percent, after waiting for a quiet second for up to `patience`."""
     import psutil
 
-    for _ in range(PATIENCE):
+    for _ in range(patience):
         if (busy := psutil.cpu_percent(1.0)) < QUIET_PERCENT:
             break
     else:
