@@ -52,12 +52,14 @@ class Requirement:
 
     def unmet_by(self, verdict: Verdict) -> bool:
         """Whether this verdict is a hole in what was required."""
-        if verdict.subject != self.subject:
+        holes = {"skipped"} if self.gates is None else {"skipped", "unsupported"}
+        return self.names(verdict.subject, verdict.gate) and verdict.status in holes
+
+    def names(self, subject: str, gate: str) -> bool:
+        """Whether it is about this subject at this gate."""
+        if subject != self.subject:
             return False
-        if self.gates is None:
-            return verdict.status == "skipped"
-        named = fnmatchcase(verdict.gate, self.gates) or verdict.gate.startswith(f"{self.gates}.")
-        return named and verdict.status in {"skipped", "unsupported"}
+        return self.gates is None or fnmatchcase(gate, self.gates) or gate.startswith(f"{self.gates}.")
 
 
 @dataclass(slots=True)

@@ -91,6 +91,20 @@ def test_the_command_line_wins(tmp_path: Path, arguments: list[str], gate: str, 
 
 
 @pytest.mark.parametrize(
+    ("require", "code"),
+    [("mine:packng", 2), ("mine:kl", 3), ("mine:packing", 1)],
+    ids=["misspelt", "another run", "its own"],
+)
+def test_a_requirement_that_names_no_gate_is_told(tmp_path: Path, require: str, code: int) -> None:
+    """Of gates that this run does not judge another run may be asked; of gates that there are not, none ever is."""
+    (tmp_path / "mine.py").write_text("OPS = {'philox4x32_10': lambda **inputs: {}}\n")
+    (tmp_path / "pyproject.toml").write_text(f'[tool.gates]\nsubjects = ["mine.py"]\nrequire = ["{require}"]\n')
+    done = gates("check", "packing.truncates-only-by-name", cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert (f"[tool.gates] require {require}: no gate matches 'packng'" in done.stderr) == (code == 2)
+
+
+@pytest.mark.parametrize(
     ("require", "arguments", "code"),
     [
         ("mine", [], 3),
