@@ -15,9 +15,9 @@ from gates import runner
 from gates.engines.interface import Engine, Executor
 from gates.model import STATUSES, Gate, Recipe, Status, Verdict
 from gates.report.jsonl import Results, Writer
-from gates.report.records import AlarmRecord, BlockRecord, ModelRecord, ShareRecord
+from gates.report.records import AlarmRecord, BlockRecord, ShareRecord
 from gates.runner import UNCALIBRATED, Job, Judged, Options
-from gates.session import FAILED, HELD, NOTHING, subject_record
+from gates.session import FAILED, HELD, NOTHING, Told
 
 Key = tuple[str, str, str]  # gate, subject, case
 TIMEOUT = "timeout"  # the cause of a verdict that ran out of time
@@ -183,19 +183,12 @@ class Log:
 
     def __init__(self, writer: Writer, before: Results) -> None:
         self.writer = writer
-        self._greeted = {subject.subject for subject in before.subjects}
-        self._models = {model.hash for model in before.models}
+        self._told = Told(before)
 
     def note(self, found: Judged) -> None:
         """Write what is new of a verdict's subject and its models."""
-        name = found.verdict.subject
-        if found.hello and name not in self._greeted:
-            self.writer.write(subject_record(name, found.hello))
-            self._greeted.add(name)
-        for digest, spec in found.models.items():
-            if digest not in self._models:
-                self.writer.write(ModelRecord(spec=dict(spec), hash=digest))
-                self._models.add(digest)
+        for record in self._told.new(found):
+            self.writer.write(record)
 
 
 def in_order(todo: Sequence[Job], found: Iterable[tuple[Judged, bool]]) -> Iterator[tuple[int, Judged, bool]]:

@@ -203,7 +203,9 @@ class TestMaking:
             share = ShareRecord(quantity="y", share=None, observed=observed, limit=math.nan, seed=seed)
             cell: dict[str, Any] = {"gate": GATE, "subject": "tried", "case": "some", "first_seed": seed, "seeds": 1}
             found.blocks.append(BlockRecord(**cell, **rest, shares=[share]))
-        with pytest.raises(ConfigurationError, match=r"y of a correct subject is (nan|inf) in some on numpy .* at seed"):
+        with pytest.raises(
+            ConfigurationError, match=r"y of a correct subject is (nan|inf) in some on numpy .* at seed"
+        ):
             list(entries([gate], found, []))
 
 
