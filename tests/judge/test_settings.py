@@ -55,6 +55,16 @@ def test_paths_start_at_the_projects_root(tmp_path: Path) -> None:
     assert (found.model, found.python) == ("org/name", "python3")
 
 
+@pytest.mark.parametrize(
+    ("python", "wanted"),
+    [("venv/bin/python", "{}/venv/bin/python"), ("./p", "{}/p"), ("/usr/bin/p", "/usr/bin/p"), ("python3", "python3")],
+)
+def test_an_interpreter_with_a_folder_is_a_path(tmp_path: Path, python: str, wanted: str) -> None:
+    """It starts at the project's root like every other path; a bare name is looked for as the shell does."""
+    (tmp_path / "pyproject.toml").write_text(f'[tool.gates]\npython = "{python}"\n')
+    assert read(tmp_path).python == wanted.format(tmp_path)
+
+
 def test_the_root_is_found_from_below(tmp_path: Path) -> None:
     """The nearest folder with a pyproject.toml, a gates.toml or a .git; else where one stands."""
     below = tmp_path / "a" / "b"
