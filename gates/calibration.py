@@ -7,6 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 import numpy as np
 
@@ -14,9 +15,9 @@ from gates import runner
 from gates.engines.interface import Engine, Executor
 from gates.model import STATUSES, Gate, Recipe, Status, Verdict
 from gates.report.jsonl import Results, Writer
-from gates.report.records import AlarmRecord, BlockRecord, ModelRecord, ShareRecord
+from gates.report.records import AlarmRecord, BlockRecord, ShareRecord
 from gates.runner import UNCALIBRATED, Job, Judged, Options
-from gates.session import FAILED, HELD, NOTHING, subject_record
+from gates.session import FAILED, HELD, NOTHING, Told
 
 Key = tuple[str, str, str]  # gate, subject, case
 TIMEOUT = "timeout"  # the cause of a verdict that ran out of time
@@ -48,30 +49,41 @@ def is_alarm(verdict: Verdict) -> bool:
     return verdict.status in ALARMS and verdict.cause != UNCALIBRATED
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Block:
-    """One cell over the seeds of a block, as they come."""
+    """One cell over seeds without a gap, as they come."""
 
     first_seed: int
     seeds: int = 0
     counts: Counter[Status] = field(default_factory=Counter)
-    alarms: list[AlarmRecord] = field(default_factory=list)
-    worst: dict[str, ShareRecord] = field(default_factory=dict)
+    alarms: tuple[AlarmRecord, ...] = ()
+    worst: Mapping[str, ShareRecord] = field(default_factory=dict)
     retried: int = 0
     seconds: float = 0.0
 
-    def add(self, seed: int, verdict: Verdict) -> None:
-        """Count one verdict, and keep what came nearest to a limit."""
-        self.seeds += 1
-        self.counts[verdict.status] += 1
-        self.seconds += verdict.seconds
+    def after(self, seed: int, verdict: Verdict, *, retried: bool) -> Block:
+        """Return the block with one more verdict, and of each quantity what came nearest to its limit.
+
+        A new one, for Ctrl-C may come at any moment: a seed that is counted has its alarm too.
+        """
+        alarms = self.alarms
         if is_alarm(verdict):
-            alarm = AlarmRecord(seed=seed, status=verdict.status, cause=verdict.cause, reason=verdict.reason)
-            self.alarms.append(alarm)
+            found = AlarmRecord(seed=seed, status=verdict.status, cause=verdict.cause, reason=verdict.reason)
+            alarms = (*alarms, found)
+        worst = dict(self.worst)
         for share in shares(seed, verdict):
-            before = self.worst.get(share.quantity)
+            before = worst.get(share.quantity)
             if before is None or _size(share) > _size(before):
-                self.worst[share.quantity] = share
+                worst[share.quantity] = share
+        return Block(
+            self.first_seed,
+            self.seeds + 1,
+            self.counts + Counter((verdict.status,)),
+            alarms,
+            worst,
+            self.retried + retried,
+            self.seconds + verdict.seconds,
+        )
 
     def record(self, of: Key) -> BlockRecord:
         """Return the block as its line."""
@@ -83,11 +95,18 @@ class Block:
             first_seed=self.first_seed,
             seeds=self.seeds,
             counts={status: self.counts[status] for status in STATUSES if self.counts[status]},
-            alarms=self.alarms,
+            alarms=list(self.alarms),
             retried=self.retried,
             shares=list(self.worst.values()),
             seconds=round(self.seconds, 3),
         )
+
+
+def grown(blocks: tuple[Block, ...], seed: int, verdict: Verdict, *, retried: bool) -> tuple[Block, ...]:
+    """Return a cell's blocks with one more verdict: in the last one, or in a new one behind seeds that were left out."""
+    if blocks and blocks[-1].first_seed + blocks[-1].seeds == seed:
+        return *blocks[:-1], blocks[-1].after(seed, verdict, retried=retried)
+    return *blocks, Block(seed).after(seed, verdict, retried=retried)
 
 
 def shares(seed: int, verdict: Verdict) -> Iterator[ShareRecord]:
@@ -123,7 +142,7 @@ def calibrate(
     tell: Callable[[Progress, Verdict | None], None],
     engine: Engine | None = None,
 ) -> None:
-    """Judge every cell at every seed that is not done; write a block as its last seed ends, or as the run is stopped.
+    """Judge every cell at every seed that is not done; write its lines as a block's last seed ends, or as the run is stopped.
 
     One executor judges all of it, so that a worker serves several seeds. This machine's workers judge one seed after the
     other; another engine is given a block at once, for it may have more processors than a seed has cells.
@@ -132,7 +151,7 @@ def calibrate(
     verdicts = alarms = 0
     with runner.opened(options, engine) as executor:
         for start in range(0, len(seeds), size):
-            blocks: dict[Key, Block] = {}
+            blocks: dict[Key, tuple[Block, ...]] = {}
             block = seeds[start : start + size]
             try:
                 for first in range(0, len(block), 1 if engine is None else size):
@@ -146,17 +165,17 @@ def calibrate(
                     for seed, found, retried in in_order(todo, _judge(executor, todo, options, engine)):
                         verdict = found.verdict
                         log.note(found)
-                        counted = blocks.setdefault((verdict.gate, verdict.subject, verdict.case), Block(seed))
-                        counted.add(seed, verdict)
-                        counted.retried += retried
+                        of = (verdict.gate, verdict.subject, verdict.case)
+                        blocks[of] = grown(blocks.get(of, ()), seed, verdict, retried=retried)
                         verdicts += 1
                         alarms += is_alarm(verdict)
                         tell(Progress(seed, verdicts, alarms), verdict)
                     if todo:
                         tell(Progress(together[-1], verdicts, alarms), None)
             finally:  # Ctrl-C too: a seed that was judged is not judged again
-                for of, counted in sorted(blocks.items()):
-                    log.writer.write(counted.record(of))
+                for of, counted in sorted(blocks.items(), key=itemgetter(0)):
+                    for one in counted:
+                        log.writer.write(one.record(of))
 
 
 class Log:
@@ -164,19 +183,12 @@ class Log:
 
     def __init__(self, writer: Writer, before: Results) -> None:
         self.writer = writer
-        self._greeted = {subject.subject for subject in before.subjects}
-        self._models = {model.hash for model in before.models}
+        self._told = Told(before)
 
     def note(self, found: Judged) -> None:
         """Write what is new of a verdict's subject and its models."""
-        name = found.verdict.subject
-        if found.hello and name not in self._greeted:
-            self.writer.write(subject_record(name, found.hello))
-            self._greeted.add(name)
-        for digest, spec in found.models.items():
-            if digest not in self._models:
-                self.writer.write(ModelRecord(spec=dict(spec), hash=digest))
-                self._models.add(digest)
+        for record in self._told.new(found):
+            self.writer.write(record)
 
 
 def in_order(todo: Sequence[Job], found: Iterable[tuple[Judged, bool]]) -> Iterator[tuple[int, Judged, bool]]:

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from pathlib import Path
 
 from gates.model import ConfigurationError
-from gates.report.jsonl import Results, Writer, read
+from gates.report.jsonl import Results, read
 from gates.report.records import HeaderRecord
 
 SAME = ("verb", "seed", "seeds", "quick", "full", "gates", "subjects", "planned", "beside")
-
-
-class Appender(Writer):
-    """Appends to a results file that was cut; a torn last line is removed first, and nobody else may append meanwhile."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self._fd = os.open(path, os.O_RDWR | os.O_APPEND)
-        except OSError as error:
-            raise ConfigurationError(f"cannot go on with {path}: {error.strerror}") from None
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._fd)
-            raise ConfigurationError(f"cannot go on with {path}: another `gates calibrate` does so now") from None
-        whole = path.read_bytes().rfind(b"\n") + 1
-        os.ftruncate(self._fd, whole)
+MOST = 3  # gates that a refusal names
 
 
 def resumed(path: Path, header: HeaderRecord) -> Results:
     """Return what a file holds of the run that is asked for.
 
     Raises:
-        ConfigurationError: if it is another run; or, unless it is complete, one of another commit or machine, for then the
-            seeds that are left would be of other gates than those that are there.
+        ConfigurationError: if it is another run; or, unless it is complete, one of another commit, code or machine, for then
+            the seeds that are left would be of other gates than those that are there. (The commit is not enough: it says
+            nothing of what was edited since.)
     """
     results = read(path)
     for name in SAME if results.summary else (*SAME, "commit"):
@@ -46,6 +28,14 @@ def resumed(path: Path, header: HeaderRecord) -> Results:
                 f"--resume {path}: its {name} is {_short(old)}, and this command's {_short(new)}; "
                 "repeat the command of the file, or begin a new one"
             )
+    old_codes, new_codes = results.header.codes, header.codes
+    changed = sorted(gate for gate in new_codes if old_codes.get(gate) != new_codes[gate])
+    if results.summary is None and changed:
+        more = f" and {len(changed) - MOST} more" if len(changed) > MOST else ""
+        raise ConfigurationError(
+            f"--resume {path}: the code or the limits of {', '.join(changed[:MOST])}{more} are others than when it began; "
+            "begin a new file"
+        )
     if results.summary is None and results.header.machine.cpu != header.machine.cpu:
         raise ConfigurationError(
             f"--resume {path}: it began on {results.header.machine.cpu}, this is {header.machine.cpu}; begin a new file"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gates.calibration_limits import Entry, Place, limit_of
-from gates.model import Gate, Recorded
+from gates.model import ConfigurationError, Gate, Recorded
 from gates.report.jsonl import Results, read
 from gates.report.records import ShareRecord
 
@@ -23,6 +24,9 @@ def entries(gates: Iterable[Gate], calibration: Results, proved: Sequence[Result
 
     A gate that is new has no proof yet, for its truth must be green before: its entries have no effect, which is a defect
     until the limits are written once more after `gates prove`.
+
+    Raises:
+        ConfigurationError: a correct subject gave what is no number or not finite: no limit is above that.
     """
     places = {record.subject: Place.of(record.versions) for record in calibration.subjects}
     for gate in gates:
@@ -31,6 +35,11 @@ def entries(gates: Iterable[Gate], calibration: Results, proved: Sequence[Result
                 continue
             proof = _proof_of(gate, quantity, proved)
             for (case, place), worst, seeds in _noise(gate.id, quantity, calibration, places):
+                if not math.isfinite(worst.observed):
+                    raise ConfigurationError(
+                        f"{gate.id}: {quantity} of a correct subject is {worst.observed:g} in {case} on {place} at seed "
+                        f"{worst.seed}, and no limit is made of that: mend the subject or the gate, and calibrate it again"
+                    )
                 effect, mutant = _effect((gate.id, quantity, case), worst.observed, proof)
                 yield Entry(
                     gate=gate.id,
@@ -63,11 +72,16 @@ def _noise(
         for share in block.shares:
             if share.quantity == quantity:
                 cell = (block.case, places[block.subject])
-                if cell not in worst or share.observed > worst[cell].observed:
+                if cell not in worst or _size(share) > _size(worst[cell]):
                     worst[cell] = share
                 seeds.setdefault(cell, set()).update(range(block.first_seed, block.first_seed + block.seeds))
     for cell in sorted(worst, key=str):
         yield cell, worst[cell], len(seeds[cell])
+
+
+def _size(share: ShareRecord) -> float:
+    """Return what is compared: a NaN, which every comparison would pass over, is the largest of all."""
+    return math.inf if math.isnan(share.observed) else share.observed
 
 
 def _effect(claim: Claim, noise: float, proof: Results | None) -> tuple[float | None, str]:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from gates import calibration, calibration_limits, calibration_renewal
 from gates.calibration import Clock, Progress
-from gates.calibration_file import Appender, resumed
+from gates.calibration_file import resumed
 from gates.calibration_past import Past
 from gates.engines.interface import Engine
 from gates.model import STATUSES, Gate, Verdict
 from gates.report import calibration_text
-from gates.report.jsonl import Results, read
+from gates.report.jsonl import Results, Writer, read
 from gates.report.progress import Bar, console
 from gates.report.records import HeaderRecord, SummaryRecord
 from gates.report.visible import one_line, visible
@@ -40,12 +40,13 @@ class Request:
 def conduct(request: Request, path: Path, *, as_json: bool) -> int:
     """Judge what the file lacks, say what was found, and return the exit code."""
     start = time.monotonic()
-    writer = Appender(path)
+    writer = Writer.again(path)
     try:
         if path.stat().st_size == 0:
             writer.write(request.header)
         before = resumed(path, request.header)
         if before.summary is None:
+            writer.cut()  # after reading: a file that is none of ours loses nothing
             _judge(request, writer, before, quiet=as_json)
         results = read(path)
         defects = _limits(request, results)
@@ -62,7 +63,7 @@ def conduct(request: Request, path: Path, *, as_json: bool) -> int:
     return code
 
 
-def _judge(request: Request, writer: Appender, before: Results, *, quiet: bool) -> None:
+def _judge(request: Request, writer: Writer, before: Results, *, quiet: bool) -> None:
     left = request.header.planned - sum(block.seeds for block in before.blocks)
     clock = Clock(left)
     with Bar("calibrating", left) as bar:

@@ -56,18 +56,21 @@ def blas() -> str:
 
 @cache
 def commit() -> tuple[str | None, bool | None]:
-    """Return the commit of this checkout and whether tracked files differ from it; None from an installed wheel."""
+    """Return the commit of this checkout and whether tracked files differ from it; None where git does not say."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None, None
-    head = _output("git", "-C", str(root), "rev-parse", "HEAD")
+    head = _output("git", "-C", str(root), "rev-parse", "--verify", "HEAD")
     if not head:
         return None, None
-    return head, bool(_output("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"))
+    changed = _output("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no")
+    return head, None if changed is None else bool(changed)
 
 
-def _output(*command: str) -> str:
+def _output(*command: str) -> str | None:
+    """Return what a command says, without the space around it; None if it fails or takes more than ten seconds."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

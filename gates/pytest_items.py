@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gates.cli import setup
 from gates.cli.project import asked
 from gates.engines.bench import Bench
 from gates.model import ConfigurationError, Verdict
@@ -22,7 +23,7 @@ NOT_JUDGED = frozenset(("skipped", "unsupported"))
 
 
 class NotHeldError(Exception):
-    """A verdict that is no pass: the subject's failure, or the judge's own error."""
+    """A verdict that is no pass: the subject's failure, the judge's own error, or a hole in what is required."""
 
 
 def message(verdict: Verdict) -> str:
@@ -60,13 +61,16 @@ class Judge:
                 None,
                 quick=bool(option("--gates-quick")),
             )
+            model = setup.model(found.told.model)
         except ConfigurationError as error:
             raise pytest.UsageError(f"--gates: {error}") from None
         quick = bool(option("--gates-quick"))
         order = {subject.name: place for place, subject in enumerate(found.subjects)}
         self.waivers = found.waivers
+        self.requirements = found.requirements
         self.jobs = sorted(plan(found.gates, found.subjects, quick=quick), key=lambda job: order[job.subject.name])
-        self.bench = Bench(Options(seed=option("--gates-seed"), quick=quick))
+        seed = found.told.seed if option("--gates-seed") is None else option("--gates-seed")
+        self.bench = Bench(Options(seed=seed, quick=quick, model=model))
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
             config.args = []  # no path was named: testpaths and the working directory are not what is asked for
 
@@ -124,9 +128,14 @@ class GateItem(pytest.Item):
         self.add_marker("gates")
 
     def runtest(self) -> None:
-        """Judge; what is no pass is a failure, a waived one an expected failure, and what was not judged is skipped."""
+        """Judge; what is no pass is a failure, a waived one an expected failure, and what was not judged is skipped.
+
+        What the project requires must have been judged.
+        """
         verdict = self._judge.waivers.apply(self._judge.bench.judge(self._job).verdict)
         self.user_properties += properties(verdict)
+        if any(requirement.unmet_by(verdict) for requirement in self._judge.requirements):
+            raise NotHeldError(f"required, but {message(verdict)}")
         if verdict.status in NOT_JUDGED:
             pytest.skip(one_line(f"{verdict.status}: {verdict.reason}"))
         if verdict.waived:

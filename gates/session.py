@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -18,7 +18,7 @@ from gates import machine
 from gates.engines.interface import Engine
 from gates.model import STATUSES, ConfigurationError, Gate, Status, Subject, Verdict
 from gates.protocol import Hello
-from gates.report.jsonl import Writer
+from gates.report.jsonl import Results, Writer
 from gates.report.records import (
     HeaderRecord,
     Machine,
@@ -52,12 +52,14 @@ class Requirement:
 
     def unmet_by(self, verdict: Verdict) -> bool:
         """Whether this verdict is a hole in what was required."""
-        if verdict.subject != self.subject:
+        holes = {"skipped"} if self.gates is None else {"skipped", "unsupported"}
+        return self.names(verdict.subject, verdict.gate) and verdict.status in holes
+
+    def names(self, subject: str, gate: str) -> bool:
+        """Whether it is about this subject at this gate."""
+        if subject != self.subject:
             return False
-        if self.gates is None:
-            return verdict.status == "skipped"
-        named = fnmatchcase(verdict.gate, self.gates) or verdict.gate.startswith(f"{self.gates}.")
-        return named and verdict.status in {"skipped", "unsupported"}
+        return self.gates is None or fnmatchcase(gate, self.gates) or gate.startswith(f"{self.gates}.")
 
 
 @dataclass(slots=True)
@@ -145,24 +147,31 @@ def subject_record(name: str, hello: Hello) -> SubjectRecord:
     return SubjectRecord(subject=name, provides=sorted(hello.provides), versions=dict(hello.versions))
 
 
-class _Log:
-    """Writes what is found to the results file, what each subject said and each model's hash once."""
+class Told:
+    """What a results file says of subjects and models beside the verdicts, each once.
 
-    def __init__(self, writer: Writer, resumed: Resumed | None) -> None:
-        self._writer = writer
-        self._greeted = {record.subject for record in resumed.earlier.subjects} if resumed else set()
-        self._models = {record.hash for record in resumed.earlier.models} if resumed else set()
+    A subject that says something else than before, such as another version after a run was resumed, is told again: its
+    verdicts rest on both.
+    """
 
-    def write(self, judged: Judged) -> None:
-        name = judged.verdict.subject
-        if judged.hello and name not in self._greeted:
-            self._writer.write(subject_record(name, judged.hello))
-            self._greeted.add(name)
+    def __init__(self, before: Results | None = None) -> None:
+        self._subjects = list(before.subjects) if before else []
+        self._models = {record.hash for record in before.models} if before else set()
+        self._last: dict[str, Hello] = {}  # of each subject: the same worker says the same
+
+    def new(self, judged: Judged) -> Iterator[SubjectRecord | ModelRecord]:
+        """Yield the lines that a verdict brings."""
+        name, hello = judged.verdict.subject, judged.hello
+        if hello is not None and self._last.get(name) is not hello:
+            self._last[name] = hello
+            record = subject_record(name, hello)
+            if record not in self._subjects:
+                self._subjects.append(record)
+                yield record
         for digest, spec in judged.models.items():
             if digest not in self._models:
-                self._writer.write(ModelRecord(spec=dict(spec), hash=digest))
                 self._models.add(digest)
-        self._writer.write(verdict_record(judged.verdict))
+                yield ModelRecord(spec=dict(spec), hash=digest)
 
 
 def check(  # noqa: PLR0913, PLR0917  a run has that many parts, and one caller
@@ -183,7 +192,7 @@ def check(  # noqa: PLR0913, PLR0917  a run has that many parts, and one caller
     """
     tally = Tally()
     waivers = waivers or Waivers()
-    log = _Log(writer, resumed) if writer else None
+    told = Told(resumed.earlier if resumed else None)
 
     def count(verdict: Verdict) -> None:
         tally.counts[verdict.status] += 1
@@ -198,8 +207,9 @@ def check(  # noqa: PLR0913, PLR0917  a run has that many parts, and one caller
         judged = replace(found, verdict=waivers.apply(found.verdict))
         if judged.hello:
             tally.hellos.setdefault(judged.verdict.subject, judged.hello)
-        if log:
-            log.write(judged)
+        if writer:
+            for record in (*told.new(judged), verdict_record(judged.verdict)):
+                writer.write(record)
         count(judged.verdict)
         on_verdict(judged.verdict)
     tally.stale = waivers.problems()

@@ -43,7 +43,7 @@ class Settings(BaseModel):
             update={
                 "subjects": files,
                 "model": placed(self.model),
-                "python": placed(self.python),
+                "python": str(root / self.python) if self.python and "/" in self.python else self.python,
                 "out": inside(self.out),
                 "waivers": inside(self.waivers),
             }

@@ -54,27 +54,72 @@ def asked(
     all_subjects = catalogue.choose(registry, tuple(told.subjects), program)
     subjects = catalogue.choose(registry, tuple(subject), program) if subject else all_subjects
     names = [found.name for found in subjects]
-    required = require or _required(told, names, {*registry.subjects, *(found.name for found in all_subjects)})
+    if require:
+        requirements = _asked_for(require, registry, gates, subjects, quick=quick)
+    else:
+        known = {*registry.subjects, *(found.name for found in all_subjects)}
+        requirements = [Requirement.parse(text, names) for text in _required(told, registry, names, known)]
     extent = Extent.of(all_gates, gates, all_subjects, subjects, registry.subjects, quick=quick)
     return Asked(
         told,
         gates,
         subjects,
-        tuple(Requirement.parse(text, names) for text in required),
+        tuple(requirements),
         _waivers(root, told, waivers, extent, today or datetime.now(UTC).date()),
     )
 
 
-def _required(told: Settings, names: list[str], known: set[str]) -> list[str]:
+def _asked_for(
+    texts: list[str], registry: Registry, gates: tuple[Gate, ...], subjects: list[Subject], *, quick: bool
+) -> list[Requirement]:
+    """Return what the command line requires.
+
+    Raises:
+        ConfigurationError: of what a requirement names nothing is judged in this run, so it would hold in silence.
+    """
+    from gates.model import ConfigurationError
+    from gates.runner import plan
+    from gates.session import Requirement
+
+    cells = {(job.subject.name, job.gate.id) for job in plan(gates, subjects, quick=quick)}
+    found = []
+    for text in texts:
+        requirement = Requirement.parse(text, [subject.name for subject in subjects])
+        _gates_exist(requirement, registry, f"--require {text}")
+        if not any(requirement.names(*cell) for cell in cells):
+            those = "that subject and those gates" if requirement.gates else "that subject"
+            raise ConfigurationError(
+                f"--require {text}: this run asks nothing of {those}; choose other gates, or leave out the requirement"
+            )
+        found.append(requirement)
+    return found
+
+
+def _gates_exist(requirement: Requirement, registry: Registry, where: str) -> None:
+    from gates.cli import selection
+    from gates.model import ConfigurationError
+
+    if requirement.gates is None:
+        return
+    try:
+        selection.chosen(registry, (requirement.gates,))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
+
+
+def _required(told: Settings, registry: Registry, names: list[str], known: set[str]) -> list[str]:
     """Return what the project requires of this run: what names a subject of it; another run may judge the others.
 
     Raises:
-        ConfigurationError: the project says whom it judges, and a requirement names nobody, so it would never be held.
+        ConfigurationError: a requirement names no gate that there is, or the project says whom it judges and it names
+            nobody: it would never be held.
     """
     from gates.model import ConfigurationError
+    from gates.session import Requirement
 
     for text in told.require:
-        name = text.partition(":")[0]
+        name, _, pattern = text.partition(":")
+        _gates_exist(Requirement(name, pattern or None), registry, f"[tool.gates] require {text}")
         if told.subjects and name not in {*names, *known}:
             raise ConfigurationError(
                 f"[tool.gates] require {text}: {name!r} is no subject of this project; it has {', '.join(sorted(known))}"

@@ -29,6 +29,7 @@ class Unit:
     options: Options
     version: str
     seed: int | None = None
+    memory_limit: int | None = None  # bytes, of the subject's worker; None: not watched
 
     def text(self) -> str:
         """Return it as JSON."""
@@ -40,7 +41,8 @@ class Unit:
         known = registry.subjects.get(job.subject.name)
         file = None if known is not None and known.entry == job.subject.entry else str(job.subject.entry)
         names = (job.gate.id, job.subject.name, job.case.name)
-        return cls(*names, file, job.subject.python if file else None, options, version(), job.seed)
+        python = job.subject.python if file else None
+        return cls(*names, file, python, options, version(), job.seed, job.subject.memory_limit)
 
     @classmethod
     def read(cls, text: str) -> Unit:
@@ -55,7 +57,8 @@ class Unit:
         gate = registry.gates.get(self.gate)
         if gate is None or self.case not in (cases := {case.name: case for case in gate.cases}):
             raise ConfigurationError(f"a node has no {self.gate} · {self.case}; install the same plugins on every node")
-        return Job(gate, self._subject(registry), cases[self.case], self.seed)
+        subject = replace(self._subject(registry), memory_limit=self.memory_limit)
+        return Job(gate, subject, cases[self.case], self.seed)
 
     def _subject(self, registry: Registry) -> Subject:
         if self.file is not None:

@@ -12,7 +12,7 @@ from gates.report.jsonl import Results
 from gates.report.records import AlarmRecord, BlockRecord, ShareRecord
 from gates.report.visible import code, in_table
 
-MEASURED = ("pass", "fail", "error")
+MEASURED = frozenset(("pass", "fail", "error"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,14 @@ class Rate:
     seeds: int  # at which every cell was judged
     verdicts: int
     alarms: int  # seeds with one at least
-    bound: float | None  # of the rate, with 95% confidence; None: nothing was judged
+    bound: float | None  # of the rate, with 95% confidence; None: there is no such seed
+
+    @property
+    def told(self) -> str:
+        """Return the bound in words, or why there is none."""
+        if self.bound is not None:
+            return f"{self.bound:.2g}"
+        return "no seed was judged in every cell" if self.verdicts else "nothing was judged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +44,14 @@ class Point:
     subject: str
     case: str
     quantity: str
-    share: float
+    share: float | None  # of what is no number, infinity; None: no limit is recorded yet
     seed: int
     seeds: int
 
 
 def rates(blocks: Iterable[BlockRecord], *, families: bool = False) -> list[Rate]:
     """Return the rate of each gate, or of each family, in the order of their names."""
-    cells: dict[str, dict[tuple[str, str, str], int]] = defaultdict(lambda: defaultdict(int))
+    cells: dict[str, dict[tuple[str, str, str], set[int]]] = defaultdict(lambda: defaultdict(set))
     verdicts: dict[str, int] = defaultdict(int)
     alarms: dict[str, set[int]] = defaultdict(set)
     for block in blocks:
@@ -52,27 +59,34 @@ def rates(blocks: Iterable[BlockRecord], *, families: bool = False) -> list[Rate
         count = sum(number for status, number in block.counts.items() if status in MEASURED)
         verdicts[name] += count
         if count:
-            cells[name][block.gate, block.subject, block.case] += count
+            cells[name][block.gate, block.subject, block.case] |= seeds_of(block)
         alarms[name].update(alarm.seed for alarm in block.alarms)
     found = []
     for name in sorted(verdicts):
-        seeds = min(cells[name].values(), default=0)
+        seeds = len(set.intersection(*cells[name].values())) if cells[name] else 0
         seen = len(alarms[name])
         bound = upper_bound(seen, max(seeds, seen)) if seeds else None
         found.append(Rate(name, seeds, verdicts[name], seen, bound))
     return found
 
 
+def seeds_of(block: BlockRecord) -> set[int]:
+    """Return the seeds at which a block measured something; a mixed block does not say which, so none."""
+    measured = sum(count for status, count in block.counts.items() if status in MEASURED)
+    return set(range(block.first_seed, block.first_seed + block.seeds)) if measured == block.seeds else set()
+
+
 def points(blocks: Iterable[BlockRecord]) -> list[Point]:
     """Return every claim of every cell with its largest share, blocks of one cell together."""
-    worst: dict[tuple[str, str, str, str], tuple[float, int]] = {}
+    worst: dict[tuple[str, str, str, str], tuple[float | None, int]] = {}
     seeds: dict[tuple[str, str, str], int] = defaultdict(int)
     for block in blocks:
         seeds[block.gate, block.subject, block.case] += block.seeds
         for item in block.shares:
             key = (block.gate, block.subject, block.case, item.quantity)
-            share = math.nan if item.share is None else item.share
-            if key not in worst or not share <= worst[key][0]:  # a NaN takes the place of every number
+            share = math.inf if item.share is not None and math.isnan(item.share) else item.share
+            before = worst[key][0] if key in worst else None
+            if key not in worst or (share is not None and (before is None or share > before)):
                 worst[key] = (share, item.seed)
     return [Point(g, s, c, q, share, seed, seeds[g, s, c]) for (g, s, c, q), (share, seed) in sorted(worst.items())]
 
@@ -118,7 +132,7 @@ def lines(run: Results) -> list[str]:
     worst = _worst(points(run.blocks))
     for rate in rates(run.blocks):
         point = worst.get(rate.name)
-        share = "exact" if point is None else f"{point.share:.2g}"
+        share = "exact" if point is None or point.share is None else share_words(point.share)
         where = (
             ""
             if point is None
@@ -139,16 +153,21 @@ def lines(run: Results) -> list[str]:
 
 def _counts(rate: Rate, *, gate: bool = False) -> str:
     name = code(rate.name, cell=True) if gate else in_table(rate.name)
-    bound = "nothing was judged" if rate.bound is None else f"{rate.bound:.2g}"
     alarms = f"**{rate.alarms}**" if rate.alarms else "0"
-    return f"{name} | {rate.seeds} | {rate.verdicts} | {alarms} | {bound}"
+    return f"{name} | {rate.seeds} | {rate.verdicts} | {alarms} | {rate.told}"
+
+
+def share_words(share: float) -> str:
+    """Return a share of a limit in words."""
+    return "not finite" if math.isinf(share) else f"{share:.2g}"
 
 
 def _worst(found: Sequence[Point]) -> dict[str, Point]:
     worst: dict[str, Point] = {}
+    largest: dict[str, float] = {}
     for point in found:
-        if not math.isnan(point.share) and (point.gate not in worst or point.share > worst[point.gate].share):
-            worst[point.gate] = point
+        if point.share is not None and (point.gate not in worst or point.share > largest[point.gate]):
+            worst[point.gate], largest[point.gate] = point, point.share
     return worst
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gates.report.calibration import flaky, rates, reproduces
+from gates.report.calibration import flaky, rates, reproduces, share_words
 from gates.report.records import AlarmRecord, BlockRecord
 from gates.report.sensitivity_plot import LETTER, STEP, TOP, WIDTH
 
@@ -64,11 +64,10 @@ def plot(blocks: Sequence[BlockRecord], *, full: bool) -> Plot | None:
     rows = []
     for number, rate in enumerate(found):
         share, where = worst.get(rate.name, (None, ""))
-        words = "none" if share is None else "not finite" if math.isinf(share) else f"{share:.2g}"
-        bound = "nothing was judged" if rate.bound is None else f"{rate.bound:.2g}"
+        words = "none" if share is None else share_words(share)
         place = None if share is None else x(share)
         y = TOP + STEP * number + STEP // 2
-        rows.append(Row(rate.name, y, place, rate.seeds, rate.verdicts, rate.alarms, bound, words, where))
+        rows.append(Row(rate.name, y, place, rate.seeds, rate.verdicts, rate.alarms, rate.told, words, where))
     ticks = tuple((x(share), "the limit" if share == 1.0 else f"{share:g}") for share in TICKS)
     alarms = tuple((block, alarm, reproduces(block, alarm, full=full)) for block, alarm in flaky(blocks))
     width, height = left + WIDTH + TOLD, TOP + STEP * len(rows) + 8

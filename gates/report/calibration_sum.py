@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 
 from gates.calibration_limits import NOWHERE, Place
 from gates.calibration_rate import upper_bound
+from gates.report.calibration import MEASURED, seeds_of
 from gates.report.jsonl import Results
-from gates.report.records import BlockRecord
 from gates.report.visible import code, in_table
 
 DTYPES = re.compile(r"(?:^|-)(float64|float32|float16|bfloat16|uint32|int32)(?:-|$)")
-MEASURED = {"pass", "fail", "error"}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -68,12 +67,12 @@ def sums(runs: Sequence[Results]) -> dict[Row, Sum]:
     for run in calibrations:
         places = {record.subject: Place.of(record.versions) for record in run.subjects}
         for block in run.blocks:
-            if not MEASURED & set(block.counts):
+            if not block.counts.keys() & MEASURED:
                 continue
             place = places.get(block.subject, NOWHERE)
             row = Row(block.gate, place.backend, place.blas, dtype(block.case), run.header.full)
             whole = found.setdefault(row, Sum())
-            seeds = _seeds(block)
+            seeds = seeds_of(block)
             whole.cells[block.subject, block.case] |= seeds
             if run.header.codes.get(block.gate, run.path.name) == newest[block.gate]:
                 whole.newest[block.subject, block.case] |= seeds
@@ -119,12 +118,6 @@ def _table(rows: dict[Row, Sum]) -> Iterator[str]:
             f"| {whole.seeds_of_newest} "
             f"| {alarms} | {bound} | {commits} |"
         )
-
-
-def _seeds(block: BlockRecord) -> set[int]:
-    """Return the seeds at which a block measured something; a mixed block does not say which, so none."""
-    measured = sum(count for status, count in block.counts.items() if status in MEASURED)
-    return set(range(block.first_seed, block.first_seed + block.seeds)) if measured == block.seeds else set()
 
 
 def _commit(run: Results) -> str:

@@ -29,5 +29,5 @@ def lines(results: Results, problems: Iterable[str]) -> list[str]:
 def _bound(rate: Rate) -> str:
     name = one_line(rate.name)
     if rate.bound is None:
-        return f"{name:12} nothing was judged"
-    return f"{name:12} {rate.alarms} of {rate.seeds} seeds with a false alarm: a rate of at most {rate.bound:.2g} (95%)"
+        return f"{name:12} {rate.told}"
+    return f"{name:12} {rate.alarms} of {rate.seeds} seeds with a false alarm: a rate of at most {rate.told} (95%)"

@@ -65,6 +65,18 @@ class Integrity:
             said, counted = record.counts.get(status, 0), self._counts[status]
             if said != counted:
                 raise ConfigurationError(f"{place} counts {said} {status}, the lines before it have {counted}")
+        if record.exit_code not in (legal := _exit_codes(record)):
+            raise ConfigurationError(
+                f"{place} says exit code {record.exit_code}; after these verdicts and problems it is "
+                f"{' or '.join(map(str, legal))}"
+            )
+
+
+def _exit_codes(record: SummaryRecord) -> tuple[int, ...]:
+    """Return what the exit code may be, as `gates.session.Tally` has it; 1 without a cause is of before problems were told."""
+    if record.problems or any(record.counts.get(status) for status in ("fail", "error")):
+        return (1,)
+    return (0, 1) if any(record.counts.get(status) for status in ("pass", "waived")) else (3, 1)
 
 
 def holds(a: float, relation: Relation, b: float) -> bool:

@@ -32,7 +32,9 @@ def is_learning_file(path: Path) -> bool:
 
 
 def _is_curve(line: object) -> bool:
-    return isinstance(line, dict) and line.keys() >= KEYS and line["measure"] in AXES and line["measure"] in line
+    if not isinstance(line, dict) or not line.keys() >= KEYS:
+        return False
+    return isinstance(line["measure"], str) and line["measure"] in AXES and line["measure"] in line
 
 
 def read_curves(path: Path) -> list[dict[str, Any]]:

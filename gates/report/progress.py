@@ -20,9 +20,12 @@ from rich.table import Column
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return the console of this process; colour only on a terminal, and never where NO_COLOR is set."""
+    """Return the console of this process; colour only on a terminal, and never where NO_COLOR is set.
+
+    Words are printed as they are: to rich `x.py:100: message` would hold an emoji.
+    """
     plain = True if "NO_COLOR" in os.environ else None
-    return Console(stderr=stderr, highlight=False, markup=False, soft_wrap=True, no_color=plain)
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True, no_color=plain)
 
 
 class Elapsed:

@@ -99,7 +99,8 @@ def write(
     ]
     counts = Counter(v.status for v in verdicts)
     if complete:
-        code = 1 if counts["fail"] or counts["error"] or problems else 0
+        held = 0 if counts["pass"] or counts["waived"] else 3
+        code = 1 if counts["fail"] or counts["error"] or problems else held
         every: dict[Status, int] = {status: counts[status] for status in STATUSES}
         lines.append(SummaryRecord(counts=every, seconds=1.0, exit_code=code, problems=list(problems)))
     for line in lines:

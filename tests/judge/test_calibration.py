@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from doubles import DOUBLE, make_gate
 
-from gates import session
-from gates.calibration_file import Appender
+from gates import calibration, session
+from gates.calibration import key
+from gates.calibration_past import Past
 from gates.calibration_rate import upper_bound
 from gates.calibration_session import Request, conduct
 from gates.engines import bench
 from gates.engines.local import Pool
 from gates.model import Bound, Case, ConfigurationError, Evidence, Gate, Subject, Trial
 from gates.report.calibration import flaky, points, rates, reproduces
-from gates.report.jsonl import read
+from gates.report.jsonl import Writer, read
 from gates.report.markdown import render
 from gates.runner import Job, Judged, Options, plan, run
 
@@ -215,6 +216,35 @@ class TestResume:
         assert rates(found.blocks) == rates(read(whole).blocks)
         assert len(found.subjects) == 1
 
+    def test_seeds_that_other_files_have_are_no_gap_in_a_block(
+        self, tmp_path: Path, file: Path, subject: Maker
+    ) -> None:
+        """A block says which seeds it holds: seeds 2 and 3 that are recorded elsewhere part it in two, and none is renamed."""
+        asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 7)
+        header = asked.header.model_copy(update={"planned": 5})
+        past = Past(("other.jsonl",), {key(asked.cells[0]): frozenset((2, 3))})
+        conduct(replace(asked, header=header, past=past), file, as_json=False)
+        assert [(b.first_seed, b.seeds) for b in read(file).blocks] == [(0, 2), (4, 3)]
+
+    def test_a_seed_is_counted_whole_or_not_at_all(
+        self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Ctrl-C in the middle of counting a false alarm: its seed is not in the file, so it is judged again and not lost."""
+        asked = request(tmp_path, flaky_gate(tuple(range(5))), subject(RIGHT), 3)
+        original = calibration.AlarmRecord
+
+        def stopped(seed: int, **rest: Any) -> Any:
+            if seed == 1:
+                raise KeyboardInterrupt
+            return original(seed=seed, **rest)
+
+        monkeypatch.setattr(calibration, "AlarmRecord", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            conduct(asked, file, as_json=False)
+        monkeypatch.setattr(calibration, "AlarmRecord", original)
+        assert conduct(asked, file, as_json=False) == 1
+        assert [alarm.seed for block in read(file).blocks for alarm in block.alarms] == [0, 1, 2]
+
     def test_a_finished_file_is_not_judged_again(
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -233,6 +263,21 @@ class TestResume:
         with pytest.raises(ConfigurationError, match="its seeds is 2, and this command's 3"):
             conduct(request(tmp_path, gate, right, 3), file, as_json=False)
 
+    def test_other_code_of_a_gate_is_refused_unless_nothing_is_left(
+        self, tmp_path: Path, file: Path, subject: Maker
+    ) -> None:
+        """The commit says nothing of files that were edited and not committed; the header's digests do."""
+        asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 2)
+        one, two = (
+            replace(asked, header=asked.header.model_copy(update={"codes": {"double": digest}}))
+            for digest in ("a" * 16, "b" * 16)
+        )
+        file.write_text(one.header.model_dump_json() + "\n")
+        with pytest.raises(ConfigurationError, match="the code or the limits of double are others"):
+            conduct(two, file, as_json=False)
+        conduct(one, file, as_json=False)
+        assert conduct(two, file, as_json=False) == 0
+
     def test_another_commit_is_refused_unless_nothing_is_left(
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -245,10 +290,24 @@ class TestResume:
         conduct(asked, file, as_json=False)
         assert conduct(other, file, as_json=False) == 0
 
+    @pytest.mark.parametrize("text", ["my only notes", "two\nlines", ""], ids=["no line", "torn", "empty"])
+    def test_a_file_that_is_none_of_ours_keeps_its_bytes(
+        self, tmp_path: Path, file: Path, subject: Maker, text: str
+    ) -> None:
+        """What is read first is cut afterwards: a file named by mistake loses nothing."""
+        file.write_text(text)
+        asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 1)
+        if not text:
+            assert conduct(asked, file, as_json=False) == 0
+            return
+        with pytest.raises(ConfigurationError):
+            conduct(asked, file, as_json=False)
+        assert file.read_text() == text
+
     def test_two_at_once_on_one_file_are_refused(self, tmp_path: Path, file: Path, subject: Maker) -> None:
         """Whoever comes second is told, and the file keeps its lines."""
-        first = Appender(file)
-        with pytest.raises(ConfigurationError, match="another `gates calibrate` does so now"):
+        first = Writer.again(file)
+        with pytest.raises(ConfigurationError, match="another process is writing to it"):
             conduct(request(tmp_path, flaky_gate(()), subject(RIGHT), 2), file, as_json=False)
         first.close()
 

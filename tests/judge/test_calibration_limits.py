@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from test_calibration import RIGHT, request
 
 from gates import calibration_limits
 from gates.calibration_limits import Entry, Limits, Place, limit_of, load
+from gates.calibration_renewal import entries
 from gates.calibration_session import conduct
 from gates.model import Bound, ConfigurationError, Evidence, Gate, Recorded, Subject, Trial, Verdict
 from gates.registry import load as registry
-from gates.report.jsonl import Writer
-from gates.report.records import verdict_record
+from gates.report.jsonl import Results, Writer
+from gates.report.records import BlockRecord, ShareRecord, SubjectRecord, verdict_record
 from gates.runner import Options, plan, run
 
 Maker = Callable[..., Subject]
@@ -189,6 +191,22 @@ class TestMaking:
         assert found.source == "calibrate-1.jsonl, prove-1.jsonl"
         assert [old.source for old in found.history] == ["calibrate-0.jsonl, prove-1.jsonl"]
         assert verdict(gate, right).status == "pass"
+
+    @pytest.mark.parametrize("values", [(1.0, math.nan), (math.nan, 1.0), (1.0, math.inf)], ids=str)
+    def test_none_is_made_of_what_is_no_number(self, tmp_path: Path, subject: Maker, values: tuple[float, ...]) -> None:
+        """A correct subject that gave NaN at one seed, whichever block has it: every comparison would pass over it."""
+        gate = gate_of(Recorded(2.0))
+        found = Results(tmp_path / "calibrate.jsonl", request(tmp_path, gate, subject(RIGHT), 2).header)
+        found.subjects.append(SubjectRecord(subject="tried", provides=[], versions={"numpy": "2"}))
+        rest: dict[str, Any] = {"counts": {"error": 1}, "alarms": [], "retried": 0, "seconds": 0.0}
+        for seed, observed in enumerate(values):
+            share = ShareRecord(quantity="y", share=None, observed=observed, limit=math.nan, seed=seed)
+            cell: dict[str, Any] = {"gate": GATE, "subject": "tried", "case": "some", "first_seed": seed, "seeds": 1}
+            found.blocks.append(BlockRecord(**cell, **rest, shares=[share]))
+        with pytest.raises(
+            ConfigurationError, match=r"y of a correct subject is (nan|inf) in some on numpy .* at seed"
+        ):
+            list(entries([gate], found, []))
 
 
 class TestShipped:

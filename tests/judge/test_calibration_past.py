@@ -17,10 +17,12 @@ from gates.calibration_limits import Entry, Limits
 from gates.calibration_past import Past, codes, past
 from gates.model import ConfigurationError, Gate, Subject
 from gates.registry import load
+from gates.report.calibration import lines as calibration_lines
+from gates.report.calibration import points, rates
 from gates.report.calibration_sum import Row, dtype, sums
 from gates.report.jsonl import Results, read
 from gates.report.markdown import render
-from gates.report.records import AlarmRecord, BlockRecord, HeaderRecord, SubjectRecord
+from gates.report.records import AlarmRecord, BlockRecord, HeaderRecord, ShareRecord, SubjectRecord
 from gates.runner import Options, plan
 
 GATE = load().gates["philox.known-answers"]
@@ -134,6 +136,36 @@ class TestCode:
         monkeypatch.setattr(calibration_limits, "FILE", tmp_path / "limits.json")
         calibration_limits.write(more)
         assert codes([GATE]) != before
+
+
+class TestOneFile:
+    """What the tables of one calibration say of its blocks."""
+
+    def test_seeds_that_no_cell_shares_are_no_seeds_of_the_rate(self) -> None:
+        """Cells that other files had at other seeds: a rate is over the seeds that every cell was judged at, and there is none."""
+        apart = [block(0, 10), block(10, 10, "rlkernels")]
+        (rate,) = rates(apart)
+        assert (rate.seeds, rate.verdicts, rate.bound) == (0, 20, None)
+        assert rate.told == "no seed was judged in every cell"
+        (rate,) = rates([*apart, block(5, 10, "rlkernels")])
+        assert (rate.seeds, rate.bound) == (5, pytest.approx(1 - 0.05 ** (1 / 5)))
+        (rate,) = rates([block(0, 4, counts={"pass": 3, "skipped": 1}), block(4, 2)])
+        assert (rate.seeds, rate.verdicts) == (2, 5)
+
+    @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)], ids=str)
+    def test_what_is_no_number_is_the_largest_share(self, order: tuple[int, ...]) -> None:
+        """Whatever comes after it: neither a number nor a claim without a limit takes its place."""
+        numbers = [(0.5, 1.0), (float("nan"), 1.0), (None, float("nan"))]
+        found = [
+            block(
+                n, 1, shares=[ShareRecord(quantity="q", share=numbers[n][0], observed=0.5, limit=numbers[n][1], seed=n)]
+            )
+            for n in order
+        ]
+        (point,) = points(found)
+        assert (point.share, point.seed) == (float("inf"), 1)
+        told = "\n".join(calibration_lines(results("r.jsonl", head(), *found)))
+        assert "| not finite | q: numpy, x-float32, seed 1 |" in told
 
 
 class TestSum:

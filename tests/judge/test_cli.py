@@ -50,6 +50,12 @@ class TestMistakes:
             (["check", "--model", "nobody/no-such-model"], "is not in the Hugging Face cache"),
             (["check", "--jobs", "1000"], "--jobs"),
             (["check", "--require", "mlxrl"], "'mlxrl' is not in this run"),
+            (["check", "philox", "--require", "numpy:philx"], "no gate matches 'philx'; did you mean philox"),
+            (["check", "philox", "--require", "numpy:kl"], "asks nothing of that subject and those gates"),
+            (
+                ["check", "preference.cpo.matches-definition", "--require", "rlkernels"],
+                "--require rlkernels: this run asks nothing of that subject",
+            ),
             (["check", "--python", "/no/python", "--subject", "./x.py"], "there is no such program"),
             (["check", "--out", "/proc/nowhere"], "cannot write results"),
             (["check", "--out", "x", "--record"], "give one of them"),

@@ -105,6 +105,10 @@ FILES: dict[str, tuple[Callable[[Path, bytes], Path], str]] = {
         lambda p, d: raw(p, b'{"algorithm":"a","seed":0,"step":[1],"reward":[0.5],"start":0,"end":1}\n\xff\xfe\n'),
         ":2 is no JSON|:1 is no record",
     ),
+    "curves of no hash": (
+        lambda p, d: raw(p, b'{"algorithm":"a","seed":0,"measure":[],"step":[1],"start":0,"end":1}\n'),
+        ":1 is no record",
+    ),
     "curves of lists": (
         lambda p, d: raw(p, b'{"algorithm":[],"seed":0,"step":1,"reward":{},"start":"","end":null}\n'),
         ":1 is no learning curve|:1 is no record",
@@ -172,6 +176,9 @@ LINES: dict[str, tuple[Change, str]] = {
         lambda lines: lines[-1]["counts"].update({"pass": 6}),
         "counts 6 pass, the lines before it have 5",
     ),
+    "an exit code that lies": (put(-1, exit_code=3), "says exit code 3; .* it is 0 or 1"),
+    "a problem that fails nothing": (put(-1, problems=["stale"], exit_code=0), "says exit code 0; .* it is 1"),
+    "an exit code of nobody": (put(-1, exit_code=7), "says exit code 7; after"),
     "a count of nobody": (lambda lines: lines[-1]["counts"].update({"great": 1}), "is no record"),
 }
 

@@ -130,6 +130,27 @@ class TestOutcomes:
         result.assert_outcomes(**outcome)
         result.stdout.fnmatch_lines([words])
 
+    @pytest.mark.parametrize(
+        ("settings", "options", "words"),
+        [
+            ('require = ["mine:packing.truncates-only-by-name"]', [], "required, but UNSUPPORTED mine"),
+            ("seed = 7", [], "(seed 2902598629)"),
+            ("seed = 7", ["--gates-seed=0"], "(seed 862369350)"),
+            ('model = "./nowhere"', [], "is neither a folder nor an id"),
+        ],
+        ids=["requirement", "seed", "the option wins", "model"],
+    )
+    def test_the_projects_settings_hold_where_an_option_is_silent(
+        self, mine: pytest.Pytester, settings: str, options: list[str], words: str
+    ) -> None:
+        """As for `gates check`: a hole in what is required fails, and the same cases are drawn for the same model."""
+        mine.path.joinpath("mine.py").write_text(RIGHT if "require" in settings else WRONG)
+        mine.path.joinpath("pyproject.toml").write_text(f"[tool.gates]\n{settings}\n")
+        select = "--gates-select=packing.truncates-only-by-name" if "require" in settings else SELECT
+        result = mine.runpytest(*LOADED, "--gates", "--gates-subject=./mine.py", select, "--gates-quick", *options)
+        assert result.ret != 0
+        assert words in result.stdout.str() + result.stderr.str()
+
     def test_words_of_a_subject_are_shown_not_obeyed(self, mine: pytest.Pytester) -> None:
         """An escape sequence in an error message reaches no terminal."""
         mine.path.joinpath("mine.py").write_text(

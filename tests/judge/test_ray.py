@@ -82,6 +82,14 @@ class TestUnits:
         found = units.Unit.read(units.Unit.of(job, Options(seed=3), load()).text()).find(load())
         assert found.subject == job.subject
 
+    def test_a_memory_limit_holds_on_the_node_too(self, slow: Subject) -> None:
+        """Of a shipped subject and of a file; without one a worker is not watched."""
+        for subject in (slow, load().subjects["numpy"]):
+            for limit in (None, 1 << 30):
+                job = packing(replace(subject, memory_limit=limit))[0]
+                found = units.Unit.read(units.Unit.of(job, Options(), load()).text()).find(load())
+                assert found.subject.memory_limit == limit
+
     def test_another_version_is_refused(self, slow: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
         """A node with other gates under the same names would judge something else."""
         text = units.Unit.of(packing(slow)[0], Options(), load()).text()

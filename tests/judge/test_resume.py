@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from doubles import make_gate
 from gates import session
 from gates.engines.interface import Executor
 from gates.model import Case, ConfigurationError, Evidence, Subject, Verdict
+from gates.protocol import Hello
 from gates.report.jsonl import Results, Writer, read
-from gates.report.records import Machine, PlanRecord, verdict_record
+from gates.report.records import Machine, PlanRecord, SubjectRecord, verdict_record
 from gates.resuming import resume, verdict
 from gates.runner import Job, Judged, Options, plan
 from gates.shards import Shard, cell
@@ -36,8 +37,9 @@ class Quick:
 
     judged_cells: list[tuple[str, str, str]]
 
-    def __init__(self) -> None:
+    def __init__(self, versions: Mapping[str, str] | None = None) -> None:
         self.judged_cells = []
+        self._hello = Hello({}, {}, versions) if versions else None
 
     def __call__(self, options: Options) -> Executor:
         return self
@@ -48,15 +50,17 @@ class Quick:
     def judged(self) -> Iterator[Judged]:
         for job in self._jobs:
             self.judged_cells.append(cell(job))
-            yield Judged(records.verdict(cell(job)))
+            yield Judged(records.verdict(cell(job)), self._hello)
 
     def close(self) -> None:
         pass
 
 
-def finish(path: Path, requirements: tuple[session.Requirement, ...] = ()) -> tuple[Quick, session.Tally]:
+def finish(
+    path: Path, requirements: tuple[session.Requirement, ...] = (), versions: Mapping[str, str] | None = None
+) -> tuple[Quick, session.Tally]:
     """Resume a file and judge what is left."""
-    engine = Quick()
+    engine = Quick(versions)
     resumed = resume(path, HEAD, JOBS)
     try:
         log = None if resumed.complete else resumed.writer
@@ -116,6 +120,15 @@ class TestResume:
         summary = read(file).summary
         assert summary is not None
         assert summary.exit_code == 1
+
+    @pytest.mark.parametrize(("version", "lines"), [("1", 1), ("2", 2)], ids=["the same", "another"])
+    def test_a_subject_that_changed_meanwhile_is_told_again(self, tmp_path: Path, version: str, lines: int) -> None:
+        """A library that was renewed between kill and resumption: its verdicts rest on two versions, and both are told."""
+        said = SubjectRecord(subject="s", provides=[], versions={"library": "1"})
+        head, first = records.whole(map(cell, JOBS), HEAD)[:2]
+        file = records.write(tmp_path / "r.jsonl", [head, said, first])
+        finish(file, versions={"library": version})
+        assert [record.versions["library"] for record in read(file).subjects] == ["1", "2"][:lines]
 
     def test_a_verdict_is_read_back_as_it_was_written(self) -> None:
         """Numbers that are not finite included."""

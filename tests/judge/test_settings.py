@@ -55,6 +55,16 @@ def test_paths_start_at_the_projects_root(tmp_path: Path) -> None:
     assert (found.model, found.python) == ("org/name", "python3")
 
 
+@pytest.mark.parametrize(
+    ("python", "wanted"),
+    [("venv/bin/python", "{}/venv/bin/python"), ("./p", "{}/p"), ("/usr/bin/p", "/usr/bin/p"), ("python3", "python3")],
+)
+def test_an_interpreter_with_a_folder_is_a_path(tmp_path: Path, python: str, wanted: str) -> None:
+    """It starts at the project's root like every other path; a bare name is looked for as the shell does."""
+    (tmp_path / "pyproject.toml").write_text(f'[tool.gates]\npython = "{python}"\n')
+    assert read(tmp_path).python == wanted.format(tmp_path)
+
+
 def test_the_root_is_found_from_below(tmp_path: Path) -> None:
     """The nearest folder with a pyproject.toml, a gates.toml or a .git; else where one stands."""
     below = tmp_path / "a" / "b"
@@ -88,6 +98,20 @@ def test_the_command_line_wins(tmp_path: Path, arguments: list[str], gate: str, 
     (file,) = (tmp_path / "kept").glob("*.jsonl")
     found = read_results(file).header
     assert (found.gates, found.subjects, found.seed, found.jobs) == ([gate], ["mine"], seed, 1)
+
+
+@pytest.mark.parametrize(
+    ("require", "code"),
+    [("mine:packng", 2), ("mine:kl", 3), ("mine:packing", 1)],
+    ids=["misspelt", "another run", "its own"],
+)
+def test_a_requirement_that_names_no_gate_is_told(tmp_path: Path, require: str, code: int) -> None:
+    """Of gates that this run does not judge another run may be asked; of gates that there are not, none ever is."""
+    (tmp_path / "mine.py").write_text("OPS = {'philox4x32_10': lambda **inputs: {}}\n")
+    (tmp_path / "pyproject.toml").write_text(f'[tool.gates]\nsubjects = ["mine.py"]\nrequire = ["{require}"]\n')
+    done = gates("check", "packing.truncates-only-by-name", cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert (f"[tool.gates] require {require}: no gate matches 'packng'" in done.stderr) == (code == 2)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from gates.counterexample import file as counterexample_file
 from gates.model import Evidence, Verdict, Waived
 from gates.report.format_names import ReportFormat
 from gates.report.jsonl import Writer
+from gates.report.progress import Bar, console
 from gates.report.records import (
     AlarmRecord,
     BlockRecord,
@@ -270,3 +271,11 @@ def test_a_replay(
     _, out, err = printed(monkeypatch, capsys, "replay", str(path), "--subject", "numpy", *form)
     assert not obeyed(out + err)
     assert "[2J" in out + err
+
+
+def test_words_that_name_an_emoji_stay_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """A place in a file is no picture: `:100:` and `:x:` are printed as they stand."""
+    words = "skipped: mine: mine.py:100: no such op :x:"
+    console().print(words)
+    Bar("b", 1, shown_on=console()).say(words)
+    assert capsys.readouterr().out == f"{words}\n{words}\n"
