@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Gates: ids, prefixes (kl) or globs (kl.*); may be repeated. Default: all.",
     )
     group.addoption("--gates-quick", action="store_true", help="The quick cases only.")
-    group.addoption("--gates-seed", type=int, default=0, metavar="N", help="Seed of all cases. Default: 0.")
+    group.addoption("--gates-seed", type=int, metavar="N", help="Seed of all cases. Default: 0.")
     group.addoption("--gates-python", metavar="PATH", help="The interpreter for a subject FILE.")
 
 
