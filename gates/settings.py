@@ -35,6 +35,9 @@ class Settings(BaseModel):
         def placed(name: str | None) -> str | None:
             return name if name is None or not name.startswith(".") else str(root / name)
 
+        def program(name: str | None) -> str | None:
+            return name if name is None or "/" not in name else str(root / name)
+
         def inside(name: str | None) -> str | None:
             return None if name is None else str(root / name)
 
@@ -43,7 +46,7 @@ class Settings(BaseModel):
             update={
                 "subjects": files,
                 "model": placed(self.model),
-                "python": placed(self.python),
+                "python": program(self.python),
                 "out": inside(self.out),
                 "waivers": inside(self.waivers),
             }

@@ -55,6 +55,13 @@ def test_paths_start_at_the_projects_root(tmp_path: Path) -> None:
     assert (found.model, found.python) == ("org/name", "python3")
 
 
+@pytest.mark.parametrize("python", ["venv/bin/python", "./venv/bin/python", ".venv/bin/python", "/usr/bin/python3"])
+def test_an_interpreter_with_a_folder_is_a_path(tmp_path: Path, python: str) -> None:
+    """As for a shell: only a bare name is looked for on the PATH."""
+    (tmp_path / "pyproject.toml").write_text(f'[tool.gates]\npython = "{python}"\n')
+    assert read(tmp_path).python == str(tmp_path / python)
+
+
 def test_the_root_is_found_from_below(tmp_path: Path) -> None:
     """The nearest folder with a pyproject.toml, a gates.toml or a .git; else where one stands."""
     below = tmp_path / "a" / "b"
