@@ -55,12 +55,14 @@ def asked(
     subjects = catalogue.choose(registry, tuple(subject), program) if subject else all_subjects
     names = [found.name for found in subjects]
     required = require or _required(told, names, {*registry.subjects, *(found.name for found in all_subjects)})
+    requirements = tuple(Requirement.parse(text, names) for text in required)
+    _vet(requirements, registry, gates if require else None)
     extent = Extent.of(all_gates, gates, all_subjects, subjects, registry.subjects, quick=quick)
     return Asked(
         told,
         gates,
         subjects,
-        tuple(Requirement.parse(text, names) for text in required),
+        requirements,
         _waivers(root, told, waivers, extent, today or datetime.now(UTC).date()),
     )
 
@@ -80,6 +82,27 @@ def _required(told: Settings, names: list[str], known: set[str]) -> list[str]:
                 f"[tool.gates] require {text}: {name!r} is no subject of this project; it has {', '.join(sorted(known))}"
             )
     return [text for text in told.require if text.partition(":")[0] in names]
+
+
+def _vet(requirements: tuple[Requirement, ...], registry: Registry, run: tuple[Gate, ...] | None) -> None:
+    """Refuse a requirement that would never be held; the command line's own must name gates of this run.
+
+    Raises:
+        ConfigurationError: it names no gate, or none of this run.
+    """
+    from gates.cli import selection
+    from gates.model import ConfigurationError
+
+    for one in requirements:
+        if one.gates is None:
+            continue
+        said = f"{'[tool.gates] require' if run is None else '--require'} {one.subject}:{one.gates}"
+        try:
+            named = selection.chosen(registry, [one.gates])
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{said}: {error}") from None
+        if run is not None and not {gate.id for gate in named} & {gate.id for gate in run}:
+            raise ConfigurationError(f"{said}: this run has none of its gates; select them too")
 
 
 def _waivers(root: Path, told: Settings, named: Path | None, extent: Extent, today: date) -> Waivers:

@@ -50,6 +50,8 @@ class TestMistakes:
             (["check", "--model", "nobody/no-such-model"], "is not in the Hugging Face cache"),
             (["check", "--jobs", "1000"], "--jobs"),
             (["check", "--require", "mlxrl"], "'mlxrl' is not in this run"),
+            (["check", "--require", "numpy:klx"], "--require numpy:klx: no gate matches 'klx'; did you mean kl?"),
+            (["check", "kl", "--require", "numpy:packing"], "this run has none of its gates; select them too"),
             (["check", "--python", "/no/python", "--subject", "./x.py"], "there is no such program"),
             (["check", "--out", "/proc/nowhere"], "cannot write results"),
             (["check", "--out", "x", "--record"], "give one of them"),

@@ -116,3 +116,19 @@ def test_a_requirement_that_names_nobody_is_told(tmp_path: Path, require: str, a
     done = gates("check", "packing.truncates-only-by-name", *arguments, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert (f"[tool.gates] require {require}: 'miner' is no subject of this project" in done.stderr) == (code == 2)
+
+
+@pytest.mark.parametrize(
+    ("require", "words"),
+    [
+        ("mine:packig", "[tool.gates] require mine:packig: no gate matches 'packig'; did you mean packing"),
+        ("mine:kl", ""),
+    ],
+    ids=["misspelt", "of another run"],
+)
+def test_a_requirement_that_names_no_gate_is_told(tmp_path: Path, require: str, words: str) -> None:
+    """It would never be held; gates that this run leaves out are those of another one."""
+    (tmp_path / "mine.py").write_text("OPS = {'philox4x32_10': lambda **inputs: {}}\n")
+    (tmp_path / "pyproject.toml").write_text(f'[tool.gates]\nsubjects = ["mine.py"]\nrequire = ["{require}"]\n')
+    done = gates("check", "packing.truncates-only-by-name", cwd=tmp_path)
+    assert (done.returncode, words in done.stderr) == (2 if words else 3, True)
