@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from gates.model import STATUSES, ConfigurationError
 from gates.report.jsonl import Results
-from gates.report.records import HeaderRecord, PartRecord, PlanRecord, Record, SummaryRecord
+from gates.report.records import CounterexampleRecord, HeaderRecord, PartRecord, PlanRecord, Record, SummaryRecord
 from gates.session import FAILED, Tally
 from gates.shards import Cell, digest, without
 from gates.waivers import Waivers
@@ -17,8 +19,12 @@ SAME = ("verb", "tool", "commit", "dirty", "seed", "quick", "full", "model", "ga
 REMEDY = "judge every shard of one plan with the same options and the same version of Gates"
 
 
-def merge(runs: Sequence[Results]) -> list[Record]:
-    """Return the lines of the one run that these shards are parts of, in an order that depends on the shards alone."""
+def merge(runs: Sequence[Results], folder: Path | None = None) -> list[Record]:
+    """Return the lines of the one run that these shards are parts of, in an order that depends on the shards alone.
+
+    `folder` is where they will be written: the files of the smallest inputs stay where the shards wrote them, and are
+    named from there. Without it they are named as in the shards.
+    """
     if not runs:
         raise ConfigurationError("merge needs the files of all shards; it got none")
     for run in runs:
@@ -29,8 +35,16 @@ def merge(runs: Sequence[Results]) -> list[Record]:
     _every_shard_once(parts)
     _every_cell_once(parts)
     verdicts = [verdict for run in parts for verdict in run.verdicts]
-    small = [found for run in parts for found in run.counterexamples]  # their files stay where the shards wrote them
+    small = [_from(folder, run.path.parent, found) for run in parts for found in run.counterexamples]
     return [_header(parts), *_distinct(parts), *verdicts, *small, _summary(parts)]
+
+
+def _from(folder: Path | None, shard: Path, found: CounterexampleRecord) -> CounterexampleRecord:
+    """Return a shard's record with its file named from another folder, so that `gates replay` finds it."""
+    if folder is None or found.file is None:
+        return found
+    name = Path(os.path.relpath(shard.resolve() / found.file, folder.resolve())).as_posix()
+    return found.model_copy(update={"file": name})
 
 
 def _plan(run: Results) -> PlanRecord:

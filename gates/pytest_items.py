@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,10 @@ class Judge:
 
     def __init__(self, config: pytest.Config) -> None:
         option = config.getoption
+        if items := [name for name in config.args if name.startswith(f"{NAME}::")]:
+            *_, subject, cell = items[0].split("::")
+            raise pytest.UsageError(f"--gates: {items[0]} is no path; choose it by -k '{subject} and {cell}'")
+        quick, seed = bool(option("--gates-quick")), option("--gates-seed")
         try:
             found = asked(
                 load(),
@@ -59,18 +64,18 @@ class Judge:
                 None,
                 option("--gates-python"),
                 None,
-                quick=bool(option("--gates-quick")),
+                quick=quick,
             )
-            model = setup.model(found.told.model)
+            model = setup.model(found.told.model, "[tool.gates] model")
         except ConfigurationError as error:
             raise pytest.UsageError(f"--gates: {error}") from None
-        quick = bool(option("--gates-quick"))
-        order = {subject.name: place for place, subject in enumerate(found.subjects)}
+        memory = setup.memory(None)  # as in `gates check`: what runs away ends alone, and not the machine
+        subjects = [replace(subject, memory_limit=memory) for subject in found.subjects]
+        order = {subject.name: place for place, subject in enumerate(subjects)}
         self.waivers = found.waivers
         self.requirements = found.requirements
-        self.jobs = sorted(plan(found.gates, found.subjects, quick=quick), key=lambda job: order[job.subject.name])
-        seed = found.told.seed if option("--gates-seed") is None else option("--gates-seed")
-        self.bench = Bench(Options(seed=seed, quick=quick, model=model))
+        self.jobs = sorted(plan(found.gates, subjects, quick=quick), key=lambda job: order[job.subject.name])
+        self.bench = Bench(Options(seed=found.told.seed if seed is None else seed, quick=quick, model=model))
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
             config.args = []  # no path was named: testpaths and the working directory are not what is asked for
 
@@ -130,12 +135,12 @@ class GateItem(pytest.Item):
     def runtest(self) -> None:
         """Judge; what is no pass is a failure, a waived one an expected failure, and what was not judged is skipped.
 
-        What the project requires must have been judged.
+        What `[tool.gates] require` names fails where it was not judged.
         """
         verdict = self._judge.waivers.apply(self._judge.bench.judge(self._job).verdict)
         self.user_properties += properties(verdict)
         if any(requirement.unmet_by(verdict) for requirement in self._judge.requirements):
-            raise NotHeldError(f"required, but {message(verdict)}")
+            raise NotHeldError(one_line(f"required, but {verdict.status}: {verdict.where}: {verdict.reason}"))
         if verdict.status in NOT_JUDGED:
             pytest.skip(one_line(f"{verdict.status}: {verdict.reason}"))
         if verdict.waived:

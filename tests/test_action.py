@@ -34,23 +34,31 @@ def token_kl(policy, reference, estimator, mask, lengths, reduction, old, kl_rat
 
 OPS = {"token_kl": token_kl}
 """
+SETTINGS = '[tool.gates]\nsubjects = ["ci/mine.py"]\n'
 DEFAULTS = {name: entry["default"] for name, entry in ACTION["inputs"].items()}
 
 
-def ran(folder: Path, code: int = 0, **inputs: str) -> tuple[list[str], int]:
-    """Run the action's check with a program in the place of `gates`, and return the arguments that it got."""
+def ran(folder: Path, code: int = 0, settings: str = SETTINGS, **inputs: str) -> tuple[list[str], int]:
+    """Run the action's check in a project, with a program in the place of `gates`: the arguments that it got, the status."""
     program = folder / "gates" / "bin" / "gates"
     program.parent.mkdir(parents=True)
     program.write_text(STUB)
     program.chmod(0o755)
+    python = program.parent / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
     given = {**DEFAULTS, **inputs}
     environment = {
         name: given[re.sub(r"\$\{\{ inputs\.(\w+) \}\}", r"\1", value)] for name, value in CHECK["env"].items()
     }
     surroundings = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(folder), "GITHUB_OUTPUT": str(folder / "output")}
     script = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", CHECK["run"]]  # as GitHub runs `shell: bash`
-    done = subprocess.run(script, env={**surroundings, **environment, "CODE": str(code)}, cwd=ROOT, check=False)
-    return (folder / "arguments").read_text().splitlines(), done.returncode
+    project = folder / "project"
+    project.mkdir()
+    (project / "pyproject.toml").write_text(settings)
+    done = subprocess.run(script, env={**surroundings, **environment, "CODE": str(code)}, cwd=project, check=False)
+    arguments = folder / "arguments"
+    return arguments.read_text().splitlines() if arguments.is_file() else [], done.returncode
 
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
@@ -89,8 +97,27 @@ def test_inputs_reach_the_command_line(tmp_path: Path, inputs: dict[str, str], w
 def test_no_input_is_run(tmp_path: Path, name: str, hostile: str) -> None:
     """Inputs come by the environment, so that nothing in them is a command."""
     ran(tmp_path, **{name: hostile})
-    assert not (ROOT / "owned").exists()
+    assert not (tmp_path / "project" / "owned").exists()
     assert "inputs." not in CHECK["run"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "inputs", "judged"),
+    [
+        ("", {}, False),
+        ('[tool.gates]\nrequire = ["numpy"]\n', {"subject": " "}, False),
+        ("", {"subject": "numpy"}, True),
+        ("", {"args": "--subject=numpy"}, True),
+        ("", {"args": "--quick --subject numpy"}, True),
+        (SETTINGS, {}, True),
+        ("[tool.gates]\nsubject = 3\n", {}, True),
+    ],
+    ids=["nobody", "no subjects", "input", "argument", "arguments", "settings", "settings that gates check refuses"],
+)
+def test_somebody_must_be_named(tmp_path: Path, settings: str, inputs: dict[str, str], judged: bool) -> None:
+    """A misspelt input is but a warning of GitHub: the subjects that Gates ships must not turn the step green."""
+    arguments, status = ran(tmp_path, settings=settings, **inputs)
+    assert (bool(arguments), status) == ((True, 0) if judged else (False, 2))
 
 
 def test_the_step_ends_as_gates_does(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ def merge(
     from gates.report.records import SummaryRecord
     from gates.report.whole import write_new
 
-    records = merging.merge([read(path) for path in files])
     target = out or Path("results", "runs", file_name("check"))
+    records = merging.merge([read(path) for path in files], target.parent)
     if target.exists():
         raise ConfigurationError(f"--out {target}: exists already; results are never overwritten")
     write_new(target, "".join(as_line(record) for record in records))

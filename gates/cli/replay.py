@@ -31,9 +31,13 @@ def replay(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Judge a counterexample again: exit code 1 while it fails, 0 when it holds, 3 where the subject lacks the op."""
+    """Judge a counterexample again: exit code 1 while it fails, 0 when it holds, 3 where the subject lacks the op.
+
+    Without --python a subject file runs in the interpreter that tool.gates in pyproject.toml names, if it names one.
+    """
     import json
 
+    from gates import settings
     from gates.cli import setup
     from gates.counterexample import emitting, replaying
     from gates.counterexample.file import read, summary
@@ -44,7 +48,8 @@ def replay(
     if out is not None and not emit_test:
         raise ConfigurationError("--out says where --emit-test writes; give both")
     found, registry = read(file), setup.registry()
-    who = replaying.subject_of(found, registry, subject, setup.interpreter(python))
+    interpreter = setup.interpreter(python or settings.read(settings.root(Path.cwd())).python)
+    who = replaying.subject_of(found, registry, subject, interpreter)
     model = setup.model(model)
     answer = replaying.replay(found, registry, who, model)
     if emit_test:

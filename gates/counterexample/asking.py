@@ -110,6 +110,7 @@ class Asker:
 
 
 BEGINNING = 3  # words of an exception; further on stand the values that a search changes
+SIZE = re.compile(r"(?<=[\[( ])\d+(?=[,\])])")  # in `float64[8, 16]` or `(12,)`: how many axes there are is kept
 Found = tuple[Literal["fails", "holds", "unclear", "unsupported"], str, str, Evidence | None]
 
 
@@ -141,6 +142,9 @@ def _decide(evidence: list[Evidence]) -> Found:
 
 
 def _kind_of(reason: str) -> str:
-    """Return which exception of which op `op raised: ValueError: words` tells of, with how its words begin but for numbers."""
-    op, exception, words = (*reason.split(":", 2), "", "")[:3]
+    """Return which exception of which op `op raised: ValueError: words` tells of, with how its words begin but for numbers.
+
+    Sizes of arrays are left out, as in `gradient is float64[8, 16], must be float32[8, 16]`: a search makes them smaller.
+    """
+    op, exception, words = (*SIZE.sub("#", reason).split(":", 2), "", "")[:3]
     return f"{op}:{exception}:{re.sub('[0-9]+', '#', ' '.join(words.split()[:BEGINNING]))}"

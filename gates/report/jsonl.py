@@ -54,7 +54,8 @@ class Writer:
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | how, 0o644)
         except OSError as error:
             remedy = "choose a folder with --out" if new else "name the file of an interrupted run"
-            raise ConfigurationError(f"cannot write results to {path}: {error.strerror}; {remedy}") from None
+            what = "write results to" if new else "go on with"
+            raise ConfigurationError(f"cannot {what} {path}: {error.strerror}; {remedy}") from None
         try:
             self._own()
         except BaseException:

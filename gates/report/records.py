@@ -225,7 +225,7 @@ class CounterexampleRecord(StrictRecord):
     subject: str
     case: str
     seed: int
-    file: str | None = Field(description="beside the results file; null: none was made")
+    file: str | None = Field(description="from the folder of the results file; null: none was made")
     words: str = Field(description="the failure on that input in words; without sizes, why it is no smaller")
     elements_before: int | None
     elements_after: int | None = Field(description="null: the file, if there is one, holds the input as it was drawn")

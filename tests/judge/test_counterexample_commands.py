@@ -165,6 +165,22 @@ class TestCommands:
         assert "Path(__file__).parent / '../mine.py'" in text
         assert str(tmp_path) not in text
 
+    def test_a_replay_runs_the_file_in_the_projects_interpreter(self, tmp_path: Path) -> None:
+        """What `[tool.gates]` told `gates check` holds for the input that it kept, from any folder of the project."""
+        python = tmp_path / "venv" / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f'#!/bin/sh\nLIBRARY=here exec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        (tmp_path / "mine.py").write_text(f"import os\nos.environ['LIBRARY']\n{WRONG_DDOF}")
+        (tmp_path / "pyproject.toml").write_text('[tool.gates]\nsubjects = ["mine.py"]\npython = "venv/bin/python"\n')
+        (tmp_path / "below").mkdir()
+        done = gates("check", "advantages.matches-definition", "--quick", "--out", "o", cwd=tmp_path / "below")
+        assert done.returncode == 1
+        (file,) = (tmp_path / "below" / "o").glob("*/*.safetensors")
+        again = gates("replay", str(file), cwd=tmp_path)
+        assert again.stdout.startswith("fails: mine · advantages.matches-definition · ")
+        assert "did not start" not in again.stdout
+
     def test_nothing_is_minimised_unless_wanted(self, tmp_path: Path) -> None:
         """`--no-minimise` writes no file and no line."""
         (tmp_path / "mine.py").write_text(WRONG_DDOF)

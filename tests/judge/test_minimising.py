@@ -152,6 +152,10 @@ class TestCollecting:
         ("kl raised: ValueError: data.seed is 7", "kl raised: ValueError: adapter.rank: found 0", False),
         ("kl raised: ValueError: a b c", "kl raised: TypeError: a b c", False),
         ("kl raised: ValueError", "kl raised: ValueError", True),
+        ("kl.x is float64[8, 16], must be float32[8, 16]", "kl.x is float64[1, 2], must be float32[1, 2]", True),
+        ("kl.x is float64[8, 16], must be float32[8, 16]", "kl.x is float32[2, 1], must be float32[2, 2]", False),
+        ("kl error: shape (12, 1), must be (12,)", "kl error: shape (3, 1), must be (3,)", True),
+        ("kl error: shape (12, 1), must be (12,)", "kl error: shape (3,), must be (3, 1)", False),
     ],
 )
 def test_two_exceptions_of_a_kind_begin_with_the_same_words(one: str, other: str, same: bool) -> None:

@@ -133,7 +133,7 @@ class TestOutcomes:
     @pytest.mark.parametrize(
         ("settings", "options", "words"),
         [
-            ('require = ["mine:packing.truncates-only-by-name"]', [], "required, but UNSUPPORTED mine"),
+            ('require = ["mine:packing.truncates-only-by-name"]', [], "required, but unsupported: mine"),
             ("seed = 7", [], "(seed 2902598629)"),
             ("seed = 7", ["--gates-seed=0"], "(seed 862369350)"),
             ('model = "./nowhere"', [], "is neither a folder nor an id"),
@@ -150,6 +150,20 @@ class TestOutcomes:
         result = mine.runpytest(*LOADED, "--gates", "--gates-subject=./mine.py", select, "--gates-quick", *options)
         assert result.ret != 0
         assert words in result.stdout.str() + result.stderr.str()
+
+    def test_a_requirement_of_the_project_fails_what_was_not_judged(self, mine: pytest.Pytester) -> None:
+        """As in `gates check`: a library that does not import must not turn the step green by skips."""
+        mine.path.joinpath("mine.py").write_text("import no_such_library\nOPS = {}\n")
+        assert mine.runpytest(*LOADED, *MINE).ret == 0
+        mine.makepyprojecttoml('[tool.gates]\nrequire = ["mine"]\n')
+        result = mine.runpytest(*LOADED, *MINE)
+        assert result.ret == 1
+        result.stdout.fnmatch_lines(["required, but skipped: mine · *: ModuleNotFoundError: *'no_such_library'*"])
+
+    def test_a_required_gate_must_be_judged(self, mine: pytest.Pytester) -> None:
+        """With gates named, what the subject lacks there fails too; a pass stays one."""
+        mine.makepyprojecttoml('[tool.gates]\nrequire = ["mine:advantages"]\n')
+        mine.runpytest(*LOADED, *MINE[:-1]).assert_outcomes(passed=4, failed=8)
 
     def test_words_of_a_subject_are_shown_not_obeyed(self, mine: pytest.Pytester) -> None:
         """An escape sequence in an error message reaches no terminal."""
@@ -226,6 +240,37 @@ class TestOutcomes:
         result.stdout.fnmatch_lines(["*Timeout*"])
 
 
+class TestSettings:
+    """Where an option is silent, `[tool.gates]` speaks."""
+
+    SHOW = """
+        import pytest
+        @pytest.hookimpl(trylast=True)
+        def pytest_configure(config):
+            judge = config.pluginmanager.get_plugin("gates-judge")
+            limits = {job.subject.memory_limit for job in judge.jobs}
+            print("OPTIONS", judge.bench.options.seed, judge.bench.options.model, min(limits) > 2**28)
+    """
+
+    @pytest.mark.parametrize(("option", "seed"), [((), 7), (("--gates-seed=0",), 0)], ids=["silent", "named"])
+    def test_seed_model_and_memory(self, mine: pytest.Pytester, option: tuple[str, ...], seed: int) -> None:
+        """The seed and the model of the project; the memory of a worker is limited as in `gates check`."""
+        model = mine.mkdir("tiny")
+        model.joinpath("config.json").write_text("{}")
+        model.joinpath("model.safetensors").write_bytes(b"")
+        mine.makepyprojecttoml('[tool.gates]\nseed = 7\nmodel = "./tiny"\n')
+        mine.makeconftest(self.SHOW)
+        result = mine.runpytest(*LOADED, *MINE, *option, "--collect-only", "-s")
+        assert f"OPTIONS {seed} {model.resolve()} True" in result.outlines
+
+    def test_a_model_that_is_not_there_is_one_sentence(self, mine: pytest.Pytester) -> None:
+        """Pytest's usage error names where it was said."""
+        mine.makepyprojecttoml('[tool.gates]\nmodel = "./none"\n')
+        result = mine.runpytest(*LOADED, *MINE)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        assert "[tool.gates] model " in result.stderr.str()
+
+
 class TestChoosing:
     """Pytest's own options act on the items."""
 
@@ -235,6 +280,15 @@ class TestChoosing:
         chosen = mine.runpytest(*LOADED, *MINE[:-1], "--collect-only", "-q", "-k", "constant-group and float32")
         assert ids(chosen) == [name for name in ids(everything) if "float32" in name]
         assert 0 < len(ids(chosen)) < len(ids(everything))
+
+    def test_an_id_on_the_command_line_is_told_as_a_k(self, mine: pytest.Pytester) -> None:
+        """What a failing item's line shows is copied and pasted; what is said then chooses that item."""
+        first = ids(mine.runpytest(*LOADED, *MINE, "--collect-only", "-q"))[0]
+        result = mine.runpytest(*LOADED, *MINE, first)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        (line,) = (line for line in result.errlines if "is no path" in line)
+        words = line.partition("choose it by -k '")[2].rstrip("'")
+        assert ids(mine.runpytest(*LOADED, *MINE, "--collect-only", "-q", "-k", words)) == [first]
 
     def test_m_chooses_by_marker(self, mine: pytest.Pytester) -> None:
         """`-m gates` leaves the items, `-m "not gates"` everything else."""

@@ -22,7 +22,7 @@ from gates.model import Case, ConfigurationError, Subject
 from gates.registry import load
 from gates.report.jsonl import Results, read
 from gates.report.markdown import render
-from gates.report.records import PlanRecord, SummaryRecord, VerdictRecord
+from gates.report.records import CounterexampleRecord, PlanRecord, SummaryRecord, VerdictRecord
 from gates.runner import Job, plan
 from gates.shards import Shard, cell, digest, without
 
@@ -262,6 +262,40 @@ def test_a_shard_in_which_nothing_was_measured_does_not_spoil_the_whole(tmp_path
     assert exit_code(runs) == 0
     (tmp_path / "none").mkdir()
     assert exit_code(shard_files(PLAN, 2, tmp_path / "none", ["unsupported"] * len(PLAN))) == 3
+
+
+@pytest.mark.parametrize(
+    ("out", "named"),
+    [
+        ("results/runs/whole.jsonl", "../../shards/1.counterexamples/g0-s.safetensors"),
+        ("shards/whole.jsonl", "1.counterexamples/g0-s.safetensors"),
+    ],
+    ids=["elsewhere", "beside"],
+)
+def test_the_smallest_inputs_are_named_from_the_merged_file(tmp_path: Path, out: str, named: str) -> None:
+    """They stay where the shards wrote them, and the replay command of a report of the whole run finds them."""
+    shards, whole = tmp_path / "shards", tmp_path / out
+    (shards / "1.counterexamples").mkdir(parents=True)
+    (shards / "1.counterexamples" / "g0-s.safetensors").touch()
+    runs = shard_files(PLAN, 2, shards, ["fail"])
+    of_failing = next(run for run in runs if any(v.status == "fail" for v in run.verdicts))
+    failing = next(v for v in of_failing.verdicts if v.status == "fail")
+    of_failing.counterexamples.append(
+        CounterexampleRecord(
+            **failing.model_dump(include={"gate", "subject", "case", "seed"}),
+            file="1.counterexamples/g0-s.safetensors",
+            words="got 1, want 2",
+            elements_before=9,
+            elements_after=2,
+            unit="numbers",
+            finished=True,
+        )
+    )
+    whole.parent.mkdir(parents=True, exist_ok=True)
+    (small,) = (record for record in merge(runs, whole.parent) if isinstance(record, CounterexampleRecord))
+    assert small.file == named
+    assert (whole.parent / small.file).is_file()
+    assert of_failing.counterexamples[0].file == "1.counterexamples/g0-s.safetensors"
 
 
 def exit_code(runs: list[Results]) -> int:
