@@ -40,6 +40,7 @@ class Sum:
         default_factory=lambda: defaultdict(set)
     )  # those of the newest code
     alarms: set[int] = field(default_factory=set)
+    alarms_of_newest: set[int] = field(default_factory=set)
     commits: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     @property
@@ -74,9 +75,11 @@ def sums(runs: Sequence[Results]) -> dict[Row, Sum]:
             whole = found.setdefault(row, Sum())
             seeds = seeds_of(block)
             whole.cells[block.subject, block.case] |= seeds
+            alarms = {alarm.seed for alarm in block.alarms}
+            whole.alarms |= alarms
             if run.header.codes.get(block.gate, run.path.name) == newest[block.gate]:
                 whole.newest[block.subject, block.case] |= seeds
-            whole.alarms |= {alarm.seed for alarm in block.alarms}
+                whole.alarms_of_newest |= alarms
             whole.commits[_commit(run)] |= seeds
     return dict(sorted(found.items()))
 
@@ -111,6 +114,8 @@ def _table(rows: dict[Row, Sum]) -> Iterator[str]:
     for row, whole in rows.items():
         bound = "nothing was judged" if whole.bound is None else f"{whole.bound:.2g}"
         alarms = f"**{len(whole.alarms)}**" if whole.alarms else "0"
+        if whole.alarms_of_newest < whole.alarms:
+            alarms += f" ({len(whole.alarms_of_newest) or 'none'} of the newest code)"
         commits = ", ".join(f"{name}: {len(seeds)}" for name, seeds in whole.commits.items())
         name = f"{code(row.gate, cell=True)}{' (all draws)' if row.full else ''}"
         yield (

@@ -203,6 +203,15 @@ class TestSum:
         assert found.bound == pytest.approx(0.394163, rel=1e-5)  # the published limit of 1 in 10
         assert "| **1** |" in render([one, two])
 
+    @pytest.mark.parametrize(("new", "words"), [({}, "(none of the newest code)"), (None, "(1 of the newest code)")])
+    def test_an_alarm_of_earlier_code_stays_and_is_told_apart(self, new: dict[str, Any] | None, words: str) -> None:
+        """The gate was mended since: its alarm is counted, and said to be none of the newest."""
+        alarms = [AlarmRecord(seed=seed, status="error", cause="no signal", reason="r") for seed in (3, 12)]
+        old = results("1", head(codes={}), block(0, 10, counts={"pass": 9, "error": 1}, alarms=alarms[:1]))
+        after = {"counts": {"pass": 3, "error": 1}, "alarms": alarms[1:]} if new is None else new
+        text = render([old, results("2", head(started="9999"), block(10, 4, **after))])
+        assert f"| **{1 if new is not None else 2}** {words} |" in text
+
     def test_a_seed_counts_where_every_cell_of_the_row_has_it(self) -> None:
         """A case that only the newer file has makes the row's seeds fewer, not more."""
         one = results("1", head(), block(0, 10))
