@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -99,6 +100,19 @@ class TestCounts:
         case = Case("zeros", lambda rng: {"x": np.zeros(4)}, quick=True)
         assert conduct(request(tmp_path, make_gate(cases=(case,)), subject(RIGHT), 2), file, as_json=False) == 1
         assert [alarm.cause for _, alarm in flaky(read(file).blocks)] == ["signal", "signal"]
+
+    def test_json_lines_are_those_of_the_file(
+        self, tmp_path: Path, file: Path, subject: Maker, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Words that hold what some take for the end of a line do not part one."""
+
+        def check(t: Trial) -> Iterator[Evidence]:
+            raise RuntimeError("one\u2028two")
+            yield
+
+        conduct(request(tmp_path, make_gate(check), subject(RIGHT), 1), file, as_json=True)
+        records = [json.loads(line) for line in capsys.readouterr().out.split("\n") if line]
+        assert [record["record"] for record in records] == ["header", "subject", "block", "summary"]
 
     def test_what_nobody_provides_measures_nothing(self, tmp_path: Path, file: Path, subject: Maker) -> None:
         """Unsupported everywhere is exit code 3, and a rate without a bound."""
