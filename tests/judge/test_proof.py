@@ -52,6 +52,19 @@ class TestMutants:
         assert state == "caught"
         assert reason.startswith("y is 0.5, must be <= 1e-12")
 
+    def test_a_pause_of_the_machine_catches_no_mistake(self, tmp_path: Path, subject: Maker) -> None:
+        """What ran out of time is judged once more: of two cases the first one waits for a machine that stands still."""
+        stamp = tmp_path / "stamp"
+        slow = (
+            f"{HEAD}\nimport pathlib, time\ndef late(original):\n    def wait():\n"
+            f"        file = pathlib.Path({str(stamp)!r})\n        if not file.exists():\n"
+            "            file.touch()\n            time.sleep(30)\n        return 2\n    return wait\n"
+        )
+        case = replace(make_gate().cases[0], limit_s=1.0)
+        cases = (case, replace(case, name="another"))
+        state, reason = tried(subject("return {'y': factor() * x}", slow), "factor", "late", cases=cases)
+        assert state == "equivalent", reason
+
     def test_a_mistake_that_changes_no_output_is_equivalent(self, subject: Maker) -> None:
         """A mutant whose outputs are the host's own proves nothing of a gate, and the reason says so."""
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "same")
