@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from doubles import DOUBLE, make_gate
 
+from gates.demonstration import demonstrate
 from gates.model import Bound, Case, ConfigurationError, Evidence, Mutant, Subject, Trial
 from gates.proof import disturb, least, same, sensitivities, try_mutants
 from gates.protocol import Worker
 from gates.registry import FAMILIES, Registry, load
+from gates.report.jsonl import Writer, read
 from gates.runner import Options, plan, run
 
 Maker = Callable[..., Subject]
@@ -41,6 +43,16 @@ def tried(subject: Subject, target: str, patch: str, **changes: Any) -> tuple[st
     gates = {"g": make_gate(id="g", **changes)}
     (found,) = try_mutants([mutant], gates, {subject.name: subject}, Options())
     return found.state, found.reason
+
+
+def test_a_proof_ends_as_its_file_says(tmp_path: Path) -> None:
+    """Without a subject nothing is measured: exit code 3, in the file and of the command."""
+    writer = Writer(tmp_path / "prove.jsonl")
+    code = demonstrate(Registry(), (make_gate(),), Options(), writer, ["prove"], lambda words: None)
+    writer.close()
+    summary = read(tmp_path / "prove.jsonl").summary
+    assert summary is not None
+    assert code == summary.exit_code == 3
 
 
 class TestMutants:
