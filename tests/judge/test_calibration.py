@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -239,6 +240,25 @@ class TestResume:
         past = Past(("other.jsonl",), {key(asked.cells[0]): frozenset((2, 3))})
         conduct(replace(asked, header=header, past=past), file, as_json=False)
         assert [(b.first_seed, b.seeds) for b in read(file).blocks] == [(0, 2), (4, 3)]
+
+    def test_an_interrupt_while_lines_are_written_waits_for_the_last(
+        self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Ctrl-C as the first of two cells is written: the other one is written too, for its seeds were judged."""
+        case = make_gate().cases[0]
+        gate = make_gate(cases=(case, replace(case, name="another")))
+        original = Writer.write
+
+        def stopped(self: Writer, record: Any) -> None:
+            if record.record == "block":
+                signal.raise_signal(signal.SIGINT)
+            original(self, record)
+
+        monkeypatch.setattr(Writer, "write", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            conduct(request(tmp_path, gate, subject(RIGHT), 2), file, as_json=False)
+        assert [(b.case, b.seeds) for b in read(file).blocks] == [("another", 2), (case.name, 2)]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     def test_a_seed_is_counted_whole_or_not_at_all(
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
