@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
@@ -173,9 +176,32 @@ def calibrate(
                     if todo:
                         tell(Progress(together[-1], verdicts, alarms), None)
             finally:  # Ctrl-C too: a seed that was judged is not judged again
-                for of, counted in sorted(blocks.items(), key=itemgetter(0)):
-                    for one in counted:
-                        log.writer.write(one.record(of))
+                with _held_back():
+                    for of, counted in sorted(blocks.items(), key=itemgetter(0)):
+                        for one in counted:
+                            log.writer.write(one.record(of))
+
+
+@contextmanager
+def _held_back() -> Generator[None]:
+    """Let Ctrl-C and SIGTERM wait: thousands of lines are hours of judging, and a second of writing.
+
+    Only the main thread hears of signals; in others nothing is to be held back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda n, _: came.append(n)) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
 
 
 class Log:

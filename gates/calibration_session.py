@@ -58,7 +58,11 @@ def conduct(request: Request, path: Path, *, as_json: bool) -> int:
     finally:
         writer.close()
     show = console()
-    for line in path.read_text(encoding="utf-8").splitlines() if as_json else calibration_text.lines(results, defects):
+    for line in (
+        path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+        if as_json
+        else calibration_text.lines(results, defects)
+    ):
         show.print(visible(line), markup=False)
     return code
 

@@ -56,7 +56,7 @@ def demonstrate(
     if not green:
         say("the truth is not green, so a mutant that fails would prove nothing; `gates check` says what fails")
         session.finish(writer, tally, time.monotonic() - start)
-        return session.FAILED
+        return tally.exit_code()
     tried = _mutants(mutants, chosen, registry, options, writer, say, engine)
     wrong = len(mutants) - sum(record.state == "caught" for record in tried)
     _sensitivities(gates, registry, options, writer, say)

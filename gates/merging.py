@@ -57,6 +57,10 @@ def _whole(run: Results) -> None:
     if run.header.verb != "check":
         raise ConfigurationError(f"{run.path} is of `gates {run.header.verb}`; shards are files of `gates check`")
     _plan(run)
+    try:
+        datetime.fromisoformat(run.header.started)
+    except ValueError:
+        raise ConfigurationError(f"{run.path} started {run.header.started[:40]!r}, which is no time") from None
     if run.header.merged:
         raise ConfigurationError(f"{run.path} is merged already; give the files of the shards")
     if run.summary is None:

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gates.answers import Answers
+from gates.calibration import TIMEOUT
 from gates.engines.interface import Engine
 from gates.engines.local import Pool
 from gates.model import Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
@@ -80,12 +81,7 @@ class _Pool(Pool):
 def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options, engine: Engine) -> Trialled:
     named = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
     planted = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
-    verdicts: list[Verdict] = []
-    calls = 0
-    for judged in run(plan(named, [host], quick=options.quick), planted, engine):
-        verdicts.append(judged.verdict)
-        calls += judged.patched_calls
-    found = tuple(verdicts)
+    found, calls = _judged(plan(named, [host], quick=options.quick), planted, engine)
     if any(v.cause in {"start", "absent"} for v in found):
         return Trialled(mutant, "error", next(v.reason for v in found if v.cause in {"start", "absent"}), found)
     if not calls:
@@ -99,6 +95,24 @@ def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Opti
             return Trialled(mutant, "missed", f"{gate.id} does not fail: {states}", found)
     first = next(v for v in found if v.status == "fail")
     return Trialled(mutant, "caught", first.reason, found)
+
+
+def _judged(cells: list[Job], options: Options, engine: Engine) -> tuple[tuple[Verdict, ...], int]:
+    """Return the verdicts, and how often the planted function ran.
+
+    What ran out of time is judged once more, and then it counts: a machine that stood still catches no mistake, and a
+    mistake that hangs does so twice.
+    """
+    verdicts: dict[tuple[str, str], Verdict] = {}
+    calls = 0
+    for _ in range(2):
+        for judged in run(cells, options, engine):
+            verdicts[judged.verdict.gate, judged.verdict.case] = judged.verdict
+            calls += judged.patched_calls
+        cells = [job for job in cells if verdicts[job.gate.id, job.case.name].cause == TIMEOUT]
+        if not cells:
+            break
+    return tuple(verdicts.values()), calls
 
 
 EQUIVALENT = "no output differs from the host's own in any case of its gates, so no gate can tell: mend mutant or cases"

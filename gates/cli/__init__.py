@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from typing import Annotated
@@ -78,8 +79,11 @@ def main() -> None:
     """Run a command; what the user got wrong is one sentence and exit code 2, never a traceback.
 
     SIGTERM, which CI sends, ends a command as Ctrl-C does: in order, with all that was judged kept. SIGINT is set too, for
-    the background job of a script is started with it ignored.
+    the background job of a script is started with it ignored. What the terminal's encoding does not have is written as an
+    escape: a run must not end at a minus sign.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.default_int_handler)
     try:

@@ -100,7 +100,7 @@ def calibrate(
         past = calibration_past.past(proofs, header, began_with)
         left = past.lacking(map(key, cells), asked)
         header = header.model_copy(update={"planned": left, "beside": list(past.files)})
-        if not left:
+        if not left and cells:  # without a cell nothing is measured, which the run's own end says
             typer.echo(
                 f"nothing is left: {', '.join(past.files)} in {proofs} have seeds {seed} to {asked[-1]} of all cells"
             )

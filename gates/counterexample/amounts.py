@@ -88,7 +88,9 @@ def fewer(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for smaller in (1, 2, value // 2, value - 1):
             if 0 < smaller < value:
                 yield {**inputs, path: smaller}
-    worded = [path for path, value in inputs.items() if last(path) == STYLE and value == WORDED]
+    worded = [
+        path for path, value in inputs.items() if last(path) == STYLE and isinstance(value, str) and value == WORDED
+    ]
     if worded:
         yield {**inputs, **dict.fromkeys(worded, PLAIN)}
 

@@ -82,6 +82,8 @@ class Minimiser:
             )
         except CannotMinimiseError as error:
             return self._as_drawn(verdict, str(error))
+        except Exception as error:  # noqa: BLE001  a search is a courtesy, and must not cost the run its last line
+            return self._as_drawn(verdict, f"the search raised {type(error).__name__}: {error}")
         return self._kept(verdict, found, "")
 
     def _as_drawn(self, verdict: Verdict, reason: str) -> Kept:

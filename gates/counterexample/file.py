@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import struct
 import tempfile
 from collections.abc import Mapping
@@ -116,9 +117,11 @@ def read(path: Path) -> Counterexample:
         ConfigurationError: with what the file should hold, where it does not.
     """
     try:
-        size = path.stat().st_size
-        if size > FILE_LIMIT:
-            raise ConfigurationError(f"{path} has {size} bytes, must be at most {FILE_LIMIT}")
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe would make us wait for ever, a device has no end
+            raise ConfigurationError(f"cannot read {path}: is no regular file")
+        if found.st_size > FILE_LIMIT:
+            raise ConfigurationError(f"{path} has {found.st_size} bytes, must be at most {FILE_LIMIT}")
         data = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None

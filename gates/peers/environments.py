@@ -183,8 +183,12 @@ def _pinned(peer: Peer) -> str:
 
 
 def _size(path: Path) -> int:
-    files = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-    return sum(file.lstat().st_size for file in files)
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # an installer at work takes its own files away
+                total += Path(folder, name).lstat().st_size
+    return total
 
 
 @contextlib.contextmanager

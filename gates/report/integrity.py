@@ -5,10 +5,10 @@ from __future__ import annotations
 import operator as op
 from collections import Counter
 from collections.abc import Callable, Mapping
-from math import isnan
+from math import inf, isnan
 
 from gates.model import STATUSES, ConfigurationError, Relation
-from gates.report.records import HeaderRecord, Record, SummaryRecord, VerdictRecord
+from gates.report.records import BlockRecord, HeaderRecord, Record, SummaryRecord, VerdictRecord
 
 Key = tuple[str, str, str, int, str | None]
 RELATIONS: Mapping[Relation, Callable[[float, float], bool]] = {
@@ -31,6 +31,8 @@ class Integrity:
             raise ConfigurationError(f"{place} is a second header; one file holds one run")
         if self._ended:
             raise ConfigurationError(f"{place} follows the summary in {self._ended}; a run writes that last")
+        if isinstance(record, VerdictRecord | BlockRecord | SummaryRecord) and not 0.0 <= record.seconds < inf:
+            raise ConfigurationError(f"{place} took {record.seconds:g} s, which is no time")
         if isinstance(record, VerdictRecord):
             self._verdict(record, place)
         if isinstance(record, SummaryRecord):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +101,19 @@ class TestCounts:
         case = Case("zeros", lambda rng: {"x": np.zeros(4)}, quick=True)
         assert conduct(request(tmp_path, make_gate(cases=(case,)), subject(RIGHT), 2), file, as_json=False) == 1
         assert [alarm.cause for _, alarm in flaky(read(file).blocks)] == ["signal", "signal"]
+
+    def test_json_lines_are_those_of_the_file(
+        self, tmp_path: Path, file: Path, subject: Maker, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Words that hold what some take for the end of a line do not part one."""
+
+        def check(t: Trial) -> Iterator[Evidence]:
+            raise RuntimeError("one\u2028two")
+            yield
+
+        conduct(request(tmp_path, make_gate(check), subject(RIGHT), 1), file, as_json=True)
+        records = [json.loads(line) for line in capsys.readouterr().out.split("\n") if line]
+        assert [record["record"] for record in records] == ["header", "subject", "block", "summary"]
 
     def test_what_nobody_provides_measures_nothing(self, tmp_path: Path, file: Path, subject: Maker) -> None:
         """Unsupported everywhere is exit code 3, and a rate without a bound."""
@@ -225,6 +240,25 @@ class TestResume:
         past = Past(("other.jsonl",), {key(asked.cells[0]): frozenset((2, 3))})
         conduct(replace(asked, header=header, past=past), file, as_json=False)
         assert [(b.first_seed, b.seeds) for b in read(file).blocks] == [(0, 2), (4, 3)]
+
+    def test_an_interrupt_while_lines_are_written_waits_for_the_last(
+        self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Ctrl-C as the first of two cells is written: the other one is written too, for its seeds were judged."""
+        case = make_gate().cases[0]
+        gate = make_gate(cases=(case, replace(case, name="another")))
+        original = Writer.write
+
+        def stopped(self: Writer, record: Any) -> None:
+            if record.record == "block":
+                signal.raise_signal(signal.SIGINT)
+            original(self, record)
+
+        monkeypatch.setattr(Writer, "write", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            conduct(request(tmp_path, gate, subject(RIGHT), 2), file, as_json=False)
+        assert [(b.case, b.seeds) for b in read(file).blocks] == [("another", 2), (case.name, 2)]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     def test_a_seed_is_counted_whole_or_not_at_all(
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from gates import calibration_limits, calibration_past, calibration_session, session
+from gates import calibration_limits, calibration_past, calibration_session, cli, session
 from gates.calibration import key
 from gates.calibration_limits import Entry, Limits
 from gates.calibration_past import Past, codes, past
@@ -296,6 +297,15 @@ def test_what_makes_no_sense_is_one_sentence(tmp_path: Path, options: list[str],
     assert (done.returncode, done.stdout) == (2, "")
     assert words in " ".join(done.stderr.split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_cell_nothing_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no subject has the ops of the gates, no seed of any cell is lacking either, and that is no success."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gates.runner.plan", lambda *_, **__: [])
+    done = CliRunner().invoke(cli.app, ["calibrate", "philox", "--seeds-up-to", "3"])
+    assert done.exit_code == 3, done.output
+    assert "nothing is left" not in done.output
 
 
 def test_the_command_as_it_is_typed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,17 @@ def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "gates", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, check=False
     )
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+def test_an_encoding_without_our_signs_ends_no_run(encoding: str) -> None:
+    """Formulas have signs that other locales than UTF-8 lack; what can be written is, the rest as escapes."""
+    command = [sys.executable, "-m", "gates", "explain", "kl.k3.matches-definition"]
+    done = subprocess.run(
+        command, capture_output=True, check=False, timeout=120, env=os.environ | {"PYTHONIOENCODING": encoding}
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert ("\u2212".encode(encoding, "backslashreplace")) in done.stdout
 
 
 class TestMistakes:

@@ -45,6 +45,13 @@ class TestFile:
         found = read(file)
         assert (found.elements_after, found.unit, found.cut) == (4, "numbers", {})
 
+    def test_what_is_no_file_is_not_waited_for(self, tmp_path: Path) -> None:
+        """A pipe that nobody writes to, and a device without end."""
+        os.mkfifo(tmp_path / "pipe")
+        for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+            with pytest.raises(ConfigurationError, match="is no regular file"):
+                read(path)
+
     def test_it_is_a_safetensors_file(self, tmp_path: Path) -> None:
         """The library of the format reads the arrays."""
         write(tmp_path / "c.safetensors", SOME)

@@ -134,6 +134,21 @@ class TestCollecting:
         assert kept.path is not None
         assert read(kept.path).inputs == gate.cases[0].make(np.random.default_rng(1))
 
+    def test_a_search_that_raises_costs_the_run_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A plugin's inputs may be such as no move expects: the failure is kept as it was drawn, and says why."""
+
+        def broken(*_: object, **__: object) -> None:
+            raise OverflowError("too large")
+
+        monkeypatch.setattr(collecting, "minimise", broken)
+        gate = load().gates["kl.k1.matches-definition"]
+        job = Job(gate, load().subjects["numpy"], gate.cases[0])
+        maker = Minimiser([job], Options(), load().subjects, tmp_path)
+        maker.note(Verdict(gate.id, "numpy", gate.cases[0].name, 1, "fail", "bound", "y is 2, must be <= 1"))
+        (kept,) = maker.run()
+        assert kept.reason == "the search raised OverflowError: too large"
+        assert kept.path is not None
+
     def test_ctrl_c_keeps_the_smallest_and_leaves_out_the_rest(self, tmp_path: Path) -> None:
         """The one that was searched is kept as small as it had become, the next as it was drawn."""
         maker = self.failing(tmp_path, "loss.grpo.matches-definition", "loss.dapo.matches-definition")

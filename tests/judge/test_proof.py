@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from doubles import DOUBLE, make_gate
 
+from gates.demonstration import demonstrate
 from gates.model import Bound, Case, ConfigurationError, Evidence, Mutant, Subject, Trial
 from gates.proof import disturb, least, same, sensitivities, try_mutants
 from gates.protocol import Worker
 from gates.registry import FAMILIES, Registry, load
+from gates.report.jsonl import Writer, read
 from gates.runner import Options, plan, run
 
 Maker = Callable[..., Subject]
@@ -43,6 +45,16 @@ def tried(subject: Subject, target: str, patch: str, **changes: Any) -> tuple[st
     return found.state, found.reason
 
 
+def test_a_proof_ends_as_its_file_says(tmp_path: Path) -> None:
+    """Without a subject nothing is measured: exit code 3, in the file and of the command."""
+    writer = Writer(tmp_path / "prove.jsonl")
+    code = demonstrate(Registry(), (make_gate(),), Options(), writer, ["prove"], lambda words: None)
+    writer.close()
+    summary = read(tmp_path / "prove.jsonl").summary
+    assert summary is not None
+    assert code == summary.exit_code == 3
+
+
 class TestMutants:
     """What becomes of a planted mistake."""
 
@@ -51,6 +63,19 @@ class TestMutants:
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three")
         assert state == "caught"
         assert reason.startswith("y is 0.5, must be <= 1e-12")
+
+    def test_a_pause_of_the_machine_catches_no_mistake(self, tmp_path: Path, subject: Maker) -> None:
+        """What ran out of time is judged once more: of two cases the first one waits for a machine that stands still."""
+        stamp = tmp_path / "stamp"
+        slow = (
+            f"{HEAD}\nimport pathlib, time\ndef late(original):\n    def wait():\n"
+            f"        file = pathlib.Path({str(stamp)!r})\n        if not file.exists():\n"
+            "            file.touch()\n            time.sleep(30)\n        return 2\n    return wait\n"
+        )
+        case = replace(make_gate().cases[0], limit_s=1.0)
+        cases = (case, replace(case, name="another"))
+        state, reason = tried(subject("return {'y': factor() * x}", slow), "factor", "late", cases=cases)
+        assert state == "equivalent", reason
 
     def test_a_mistake_that_changes_no_output_is_equivalent(self, subject: Maker) -> None:
         """A mutant whose outputs are the host's own proves nothing of a gate, and the reason says so."""

@@ -243,6 +243,14 @@ def test_what_does_not_belong_together_is_refused(
         merge(change(runs))
 
 
+def test_a_run_that_started_at_no_time_is_refused(tmp_path: Path) -> None:
+    """The day decides which waivers have expired; a header that anybody wrote may have none."""
+    runs = shard_files(PLAN, 2, tmp_path)
+    runs[1].header = runs[1].header.model_copy(update={"started": "soon"})
+    with pytest.raises(ConfigurationError, match="started 'soon', which is no time"):
+        merge(runs)
+
+
 def test_a_requirement_that_one_shard_missed_fails_the_whole(tmp_path: Path) -> None:
     """Exit code 1 of a shard whose verdicts all held is that of the merged run."""
     runs = shard_files(PLAN, 2, tmp_path)

@@ -173,6 +173,14 @@ class TestListing:
         (found.path / "inner" / "file").write_bytes(b"12345")
         assert environments.listing()[0].size == 5
 
+    def test_a_file_that_goes_meanwhile_has_no_size(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """While another process installs, files come and go between looking at a folder and at them."""
+        found = environments.environment(FAKE)
+        found.path.mkdir(parents=True)
+        (found.path / "file").write_bytes(b"12345")
+        monkeypatch.setattr(environments.os, "walk", lambda path: [(str(path), [], ["file", "gone"])])
+        assert environments.listing()[0].size == 5
+
 
 class TestRequirements:
     """The requirement files that are shipped."""
