@@ -44,4 +44,5 @@ def init(
     except OSError as error:
         raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
     shown = path if path.is_absolute() else f"./{path}"
-    typer.echo(f"wrote {path} with {len(wanted)} functions to fill in; judge it with: gates check --subject {shown}")
+    functions = "1 function" if len(wanted) == 1 else f"{len(wanted)} functions"
+    typer.echo(f"wrote {path} with {functions} to fill in; judge it with: gates check --subject {shown}")

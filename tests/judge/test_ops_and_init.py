@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gates.registry import load
-from gates.report.ops import conventions_of, ops_of
+from gates.report.ops import as_text, convention_words, conventions_of, ops_of
 from gates.scaffold import FIRST, path_for, scaffold
 
 
@@ -41,6 +41,14 @@ class TestOps:
         for words in ("(B, T)", "floating point", "estimator                  'k1', 'k2', 'k3'", "k3 = exp(d) − d − 1"):
             assert words in text
         assert "Schulman" in text
+
+    def test_a_convention_that_is_no_input_says_what_it_means(self) -> None:
+        """Nobody can declare `arithmetic` without knowing what its choices are."""
+        asking = list(load().gates.values())
+        for name, op in ops_of(asking).items():
+            for convention in conventions_of(name, asking):
+                assert convention in op.inputs or convention_words(convention), f"{name}: {convention}"
+        assert "'float64'  # what it computes in, whatever the dtype" in as_text(ops_of(asking)["policy_loss"], asking)
 
     def test_a_wrong_name_gets_the_nearest(self, tmp_path: Path) -> None:
         """One sentence, exit code 2."""
@@ -141,4 +149,5 @@ class TestInit:
         exec(compile(text, "mylib_gates.py", "exec"), space)  # noqa: S102  our own text
         assert set(space["OPS"]) == set(known)  # type: ignore[call-overload]
         assert set(FIRST) <= set(known)
+        assert max(map(len, text.splitlines())) <= 120, [line for line in text.splitlines() if len(line) > 120]
         assert path_for("mylib", tmp_path).name == "mylib_gates.py"
