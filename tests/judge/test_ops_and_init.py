@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +116,14 @@ class TestInit:
         done = gates("init", "mylib", cwd=tmp_path)
         assert (done.returncode, "is not overwritten" in done.stderr) == (2, True)
         assert (tmp_path / "mylib_gates.py").read_text() == "mine"
+
+    def test_the_command_that_it_prints_runs_as_it_stands(self, tmp_path: Path) -> None:
+        """A folder's name may have a space."""
+        done = gates("init", "mylib", "--op", "prefer", "--folder", "a b", cwd=tmp_path)
+        assert "with 1 function to fill in" in done.stdout
+        command = shlex.split(done.stdout.partition("judge it with: gates ")[2])
+        assert command[:2] == ["check", "--subject"]
+        assert [tmp_path / file for file in command[2:]] == list(tmp_path.glob("*/mylib_gates.py"))
 
     def test_the_command_for_more_ops_runs_beside_the_file(self, tmp_path: Path) -> None:
         """What the file says of further ops works where the file is."""
