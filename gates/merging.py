@@ -15,7 +15,20 @@ from gates.session import FAILED, Tally
 from gates.shards import Cell, digest, without
 from gates.waivers import Waivers
 
-SAME = ("verb", "tool", "commit", "dirty", "seed", "quick", "full", "model", "gates", "subjects", "waivers")
+SAME = (
+    "verb",
+    "tool",
+    "commit",
+    "dirty",
+    "seed",
+    "quick",
+    "full",
+    "model",
+    "gates",
+    "subjects",
+    "subject_files",
+    "waivers",
+)
 REMEDY = "judge every shard of one plan with the same options and the same version of Gates"
 
 

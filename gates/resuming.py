@@ -75,6 +75,12 @@ def _same(path: Path, found: HeaderRecord, wanted: HeaderRecord) -> None:
             continue
         if name in SEVERAL:
             was, now = (sorted(set(a) - set(b)) or "nothing else" for a, b in ((was, now), (now, was)))
+        if name == "subject_files":
+            changed = ", ".join(sorted(subject for subject in was | now if was.get(subject) != now.get(subject)))
+            raise ConfigurationError(
+                f"--resume {path}: the file of {changed} has changed since, and one run judges one version; "
+                "begin another one without --resume"
+            )
         raise ConfigurationError(
             f"--resume {path}: {name} was {was} and is {now}; go on with the command that began it, on the same "
             f"machine and commit: {command(found.command, path)}"

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from gates.model import ConfigurationError, Op
-from gates.report.ops import output_words
+from gates.report.ops import convention_words, output_words
 
+WIDTH = 120  # columns of a line
 FIRST = ("group_advantages", "token_kl", "importance_ratio", "selective_log_softmax", "policy_loss")
 HEAD = '''"""{name} as a subject of Gates.
 
@@ -58,14 +59,14 @@ FUNCTION = '''
 {choices}
 )
 def {op}({signature}):
-    """{formula}.
+{formula}
 
 {inputs}
 
 {outputs}
     """
     raise NotImplementedError("{op} is not filled in yet")
-    # return {{{returned}}}
+{returned}
 '''
 TAIL = """
 
@@ -86,17 +87,32 @@ def scaffold(name: str, file: str, ops: Mapping[str, Op], conventions: Mapping[s
 
 
 def _function(op: Op, conventions: Mapping[str, Any]) -> str:
-    choices = [f"    # {key}={tuple(values)!r}," for key, values in conventions.items()]
+    choices = [f"    # {key}={tuple(values)!r},{convention_words(key)}" for key, values in conventions.items()]
     arguments = [name for name in op.inputs if name.isidentifier() and not keyword.iskeyword(name)]
     return FUNCTION.format(
         op=op.name,
         choices="\n".join(choices) if choices else "    # every case",
-        signature="*, " + ", ".join(arguments) if len(arguments) == len(op.inputs) else "**inputs",
-        formula=_plain(op.formula or op.source),
+        signature=_signature(op.name, arguments) if len(arguments) == len(op.inputs) else "**inputs",
+        formula=textwrap.fill(
+            f'"""{_plain(op.formula or op.source)}.', WIDTH, initial_indent="    ", subsequent_indent="    "
+        ),
         inputs="\n".join(_item(name, words) for name, words in op.inputs.items()),
         outputs="\n".join(_item(f"returns {name}", output_words(output)) for name, output in op.outputs.items()),
-        returned=", ".join(f'"{name}": …' for name in op.outputs),
+        returned=_returned(op),
     )
+
+
+def _signature(op: str, arguments: list[str]) -> str:
+    """Return the arguments on one line, or a line for each where that is too long, as a formatter would."""
+    line = ", ".join(("*", *arguments))
+    if len(f"def {op}({line}):") <= WIDTH:
+        return line
+    return "".join(f"\n    {name}," for name in ("*", *arguments)) + "\n"
+
+
+def _returned(op: Op) -> str:
+    outputs = ", ".join(f'"{name}": …' for name in op.outputs)
+    return textwrap.fill(f"return {{{outputs}}}", WIDTH, initial_indent="    # ", subsequent_indent="    #     ")
 
 
 def _item(name: str, words: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -140,6 +141,16 @@ def header(  # noqa: PLR0913, PLR0917  the first line says all that a run is
         waivers=list(waivers.entries) if waivers else [],
         seeds=seeds,
     )
+
+
+def file_digests(subjects: Iterable[Subject], shipped: Container[str]) -> dict[str, str]:
+    """Return a digest of the file of each subject that the commit of the judge does not tell."""
+    found: dict[str, str] = {}
+    for subject in subjects:
+        if subject.name not in shipped and subject.entry.is_file():
+            with subject.entry.open("rb") as file:
+                found[subject.name] = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return found
 
 
 def subject_record(name: str, hello: Hello) -> SubjectRecord:

@@ -130,6 +130,7 @@ def check(
     header = session.header(
         "check", sys.argv[1:], gates, subjects, options, len(cells), part.record(whole), asked.waivers, engine
     )
+    header = header.model_copy(update={"subject_files": session.file_digests(subjects, registry.subjects)})
     resumed = resuming.resume(resume, header, cells) if resume else None
     folder = out or (Path(told.out) if told.out and not record else None)
     writer = resumed.writer if resumed else setup.writer("check", folder, record=record)

@@ -21,6 +21,7 @@ def init(
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Where the file goes.")] = Path(),
 ) -> None:
     """Write a commented subject file that runs at once; what is not filled in is `unsupported`, never a pass."""
+    import shlex
     from difflib import get_close_matches
 
     from gates import scaffold
@@ -43,5 +44,6 @@ def init(
             file.write(text)
     except OSError as error:
         raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
-    shown = path if path.is_absolute() else f"./{path}"
-    typer.echo(f"wrote {path} with {len(wanted)} functions to fill in; judge it with: gates check --subject {shown}")
+    shown = shlex.quote(str(path) if path.is_absolute() else f"./{path}")
+    functions = "1 function" if len(wanted) == 1 else f"{len(wanted)} functions"
+    typer.echo(f"wrote {path} with {functions} to fill in; judge it with: gates check --subject {shown}")

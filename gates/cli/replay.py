@@ -36,6 +36,7 @@ def replay(
     Without --python a subject file runs in the interpreter that tool.gates in pyproject.toml names, if it names one.
     """
     import json
+    import shlex
 
     from gates import settings
     from gates.cli import setup
@@ -54,7 +55,7 @@ def replay(
     answer = replaying.replay(found, registry, who, model)
     if emit_test:
         path = emitting.emit(file, found, answer, who, registry, out, model)
-        typer.echo(f"wrote {path}; run it with: pytest {path}")
+        typer.echo(f"wrote {path}; run it with: pytest {shlex.quote(str(path))}")
         return
     ops = registry.gates[found.gate].ops
     words = describe(answer, ops, found.inputs, found.cut) if answer.state == "fails" else answer.reason

@@ -15,6 +15,14 @@ KINDS = {
     "text": "text",
     "any": "anything",
 }
+#: What conventions mean that are no input of their op, or have other values than the input of that name.
+CONVENTIONS = {
+    "dtype": "of the arrays that come in",
+    "arithmetic": 'what it computes in, whatever the dtype; ("float32",) is not asked for more',
+    "rows": "how the rows' tokens are told: a mask, lengths, or flat arrays with lengths",
+    "weights": "without off-policy weights, with them",
+    "ties": "which of equal ones is first",
+}
 
 
 def ops_of(gates: Iterable[Gate]) -> dict[str, Op]:
@@ -38,6 +46,11 @@ def conventions_of(name: str, gates: Iterable[Gate]) -> dict[str, list[Any]]:
                 if value not in choices:
                     choices.append(value)
     return {key: sorted(choices, key=lambda x: (x is None, str(type(x)), x)) for key, choices in sorted(found.items())}
+
+
+def convention_words(name: str) -> str:
+    """Return `  # of the arrays that come in`, or nothing where the input of that name says it."""
+    return f"  # {CONVENTIONS[name]}" if name in CONVENTIONS else ""
 
 
 def output_words(output: Output) -> str:
@@ -74,6 +87,7 @@ def as_text(op: Op, gates: Iterable[Gate]) -> str:
     lines += [f"    {name:26} {output_words(output)}" for name, output in op.outputs.items()]
     if data["conventions"]:
         lines += ["  conventions that cases ask for"]
-        lines += [f"    {key:26} {', '.join(map(repr, values))}" for key, values in data["conventions"].items()]
+        for key, values in data["conventions"].items():
+            lines.append(f"    {key:26} {', '.join(map(repr, values))}{convention_words(key)}")
     lines += [f"  gates  {', '.join(data['gates'])}"]
     return "\n".join(lines)

@@ -131,6 +131,9 @@ class HeaderRecord(StrictRecord):
     plan: PlanRecord | None = Field(default=None, description="null: a proof, or a file from before there were shards")
     merged: list[PartRecord] = Field(default=[], description="the shards that `gates merge` joined, in order")
     waivers: list[WaiverRecord] = []
+    subject_files: dict[str, str] = Field(
+        default={}, description="of a check: of each subject that is a file of one's own, a digest of it"
+    )
     seeds: int | None = Field(None, description="of a calibration: how many, from `seed` on")
     codes: dict[str, str] = Field(
         default={}, description="of a calibration: a digest of what decides each gate's verdicts"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gates.registry import load
-from gates.report.ops import conventions_of, ops_of
+from gates.report.ops import as_text, convention_words, conventions_of, ops_of
 from gates.scaffold import FIRST, path_for, scaffold
 
 
@@ -41,6 +42,14 @@ class TestOps:
         for words in ("(B, T)", "floating point", "estimator                  'k1', 'k2', 'k3'", "k3 = exp(d) − d − 1"):
             assert words in text
         assert "Schulman" in text
+
+    def test_a_convention_that_is_no_input_says_what_it_means(self) -> None:
+        """Nobody can declare `arithmetic` without knowing what its choices are."""
+        asking = list(load().gates.values())
+        for name, op in ops_of(asking).items():
+            for convention in conventions_of(name, asking):
+                assert convention in op.inputs or convention_words(convention), f"{name}: {convention}"
+        assert "'float64'  # what it computes in, whatever the dtype" in as_text(ops_of(asking)["policy_loss"], asking)
 
     def test_a_wrong_name_gets_the_nearest(self, tmp_path: Path) -> None:
         """One sentence, exit code 2."""
@@ -108,6 +117,14 @@ class TestInit:
         assert (done.returncode, "is not overwritten" in done.stderr) == (2, True)
         assert (tmp_path / "mylib_gates.py").read_text() == "mine"
 
+    def test_the_command_that_it_prints_runs_as_it_stands(self, tmp_path: Path) -> None:
+        """A folder's name may have a space."""
+        done = gates("init", "mylib", "--op", "prefer", "--folder", "a b", cwd=tmp_path)
+        assert "with 1 function to fill in" in done.stdout
+        command = shlex.split(done.stdout.partition("judge it with: gates ")[2])
+        assert command[:2] == ["check", "--subject"]
+        assert [tmp_path / file for file in command[2:]] == list(tmp_path.glob("*/mylib_gates.py"))
+
     def test_the_command_for_more_ops_runs_beside_the_file(self, tmp_path: Path) -> None:
         """What the file says of further ops works where the file is."""
         assert gates("init", "mylib", cwd=tmp_path).returncode == 0
@@ -141,4 +158,5 @@ class TestInit:
         exec(compile(text, "mylib_gates.py", "exec"), space)  # noqa: S102  our own text
         assert set(space["OPS"]) == set(known)  # type: ignore[call-overload]
         assert set(FIRST) <= set(known)
+        assert max(map(len, text.splitlines())) <= 120, [line for line in text.splitlines() if len(line) > 120]
         assert path_for("mylib", tmp_path).name == "mylib_gates.py"

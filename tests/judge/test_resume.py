@@ -150,6 +150,7 @@ class TestResume:
         ({"numpy": "1"}, "numpy was 1"),
         ({"machine": Machine(system="s", cpu="other", cores=2, features=[])}, "machine was .*other"),
         ({"subjects": ["s", "t"]}, r"subjects was \['t'\] and is nothing else"),
+        ({"subject_files": {"s": "0f"}}, "the file of s has changed since.*begin another one without --resume"),
         ({"plan": Shard(1, 2).record(JOBS)}, "plan was .*shards=2"),
         ({"plan": PlanRecord(digest="0" * 64, cells=6)}, "plan was .*digest='0000"),
         ({"plan": None}, "names no plan"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from gates.model import ConfigurationError, Status, Verdict
+from gates import session
+from gates.model import ConfigurationError, Status, Subject, Verdict
 from gates.report.plain import cell
 from gates.session import Requirement, Tally
 
@@ -84,3 +86,16 @@ class TestRequirement:
 def test_a_cell_of_the_table_shows_the_worst(counts: dict[Status, int], words: str) -> None:
     """A table cell never hides a failure or an error behind passes, and what was not judged is no part of the count."""
     assert cell(Counter(counts))[1] == words
+
+
+def test_a_digest_tells_one_version_of_a_file_from_another(tmp_path: Path) -> None:
+    """Of subjects that are files of somebody else; those that are shipped are told by the judge's commit."""
+    file, other = tmp_path / "mine.py", tmp_path / "numpy.py"
+    other.touch()
+    subjects = [Subject("mine", file, "mine"), Subject("numpy", other, "numpy"), Subject("gone", tmp_path / "x", "x")]
+    file.write_text("OPS = {}\n")
+    before = session.file_digests(subjects, {"numpy"})
+    assert list(before) == ["mine"]
+    assert before == session.file_digests(subjects, {"numpy"})
+    file.write_text("OPS = {}  # mended\n")
+    assert session.file_digests(subjects, {"numpy"}) != before
