@@ -45,8 +45,9 @@ def logprob_pairs(rng: Rng, shape: tuple[int, ...], dtype: str, low: float, high
 
 
 def ragged_mask(rng: Rng, rows: int, width: int, *, empty_row: bool = False) -> Array:
-    """Return a (rows, width) mask of valid prefixes; no row is as long as the mask is wide."""
+    """Return a (rows, width) mask of valid prefixes; the last row alone is as long as the mask is wide."""
     lengths = rng.integers(max(1, width // 4), width, rows)
+    lengths[-1] = width  # a completion that the limit cut: what drops the last column is seen by no other row
     if empty_row:
         lengths[rows // 2] = 0
     return np.arange(width) < lengths[:, None]

@@ -255,7 +255,7 @@ class Worker:
         fd = self.log.fileno()
         tail = os.pread(fd, LOG_TAIL, max(0, os.fstat(fd).st_size - LOG_TAIL)).decode(errors="replace")
         words = " ".join("".join(c if c.isprintable() else " " for c in tail).split())  # no terminal's escapes
-        return f"its last words: {words}" if words else "it said nothing"
+        return f"its last words: {words}" if words else "it wrote nothing to standard error"
 
 
 def _hello(answer: Mapping[str, Any]) -> Hello:

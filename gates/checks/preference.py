@@ -69,6 +69,8 @@ def _rows(rng: np.random.Generator, rows: int, spread: float, dtype: str) -> dic
     """
     lengths = rng.integers(2, WIDTH - PROMPT, rows)
     starts = rng.integers(1, PROMPT, rows)
+    starts[0] = 0  # at the ends of the array too: what drops its first or its last column is seen by no other row
+    lengths[-1] = WIDTH - starts[-1]
     places = np.arange(WIDTH)
     mask = (places >= starts[:, None]) & (places < (starts + lengths)[:, None])
     padding = places >= (starts + lengths)[:, None]

@@ -40,13 +40,14 @@ def _pair(
     """
     tokens = 31
     lengths = rng.integers(1, tokens + 1, rows)
-    lengths[2], lengths[4] = 0, tokens
+    lengths[2], lengths[4], lengths[-1] = 0, tokens, tokens
     mask = np.arange(tokens) < lengths[:, None]
     if form == "holes":
         mask &= rng.random(mask.shape) < 0.6
         mask[4, ::2] = True
     first = -rng.gamma(1.5, 0.8, mask.shape)
-    along = np.linspace(-drift, drift, rows) / np.maximum(mask.sum(axis=1), 1)
+    along = np.roll(np.linspace(-drift, drift, rows), rows // 2)  # at the ends the weights that no bound stops
+    along /= np.maximum(mask.sum(axis=1), 1)
     second = first - rng.normal(0.0, spread, mask.shape) - along[:, None]
     pair = [x.astype(dtype) for x in (first, second)]
     if form == "flat":

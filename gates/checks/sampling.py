@@ -75,7 +75,7 @@ def _inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size
     if chosen["repetition_penalty"] != 1.0:
         likely = np.argsort(-chosen["logits"], axis=1)[:, :6]
         unlikely = rng.integers(0, size, (rows, 10))
-        chosen["history"] = np.concatenate([likely, unlikely, np.full((rows, 3), -1)], axis=1).astype(np.int64)
+        chosen["history"] = np.concatenate([unlikely, np.full((rows, 3), -1), likely], axis=1).astype(np.int64)
     return chosen
 
 
@@ -279,7 +279,7 @@ def _greedy_inputs(rng: np.random.Generator, order: str, kind: str) -> dict[str,
         chosen |= {"top_k": 2, "top_p": 0.5, "min_p": 0.5, **XTC, "xtc_coin": np.zeros(16)}
     if kind == "penalty":
         ids = np.argmax(logits, axis=1)[:, None]
-        chosen |= {"repetition_penalty": 1.5, "history": np.concatenate([ids, np.full_like(ids, -1)], axis=1)}
+        chosen |= {"repetition_penalty": 1.5, "history": np.concatenate([np.full_like(ids, -1), ids], axis=1)}
     return chosen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
@@ -63,7 +64,8 @@ class _Pending:
     """The jobs not begun, handed out so that few subjects have to be started twice."""
 
     def __init__(self) -> None:
-        self._jobs: list[Job] = []
+        self._jobs: dict[str, deque[tuple[int, Job]]] = {}  # of each subject, in the order in which they came
+        self._came = 0
         self._begun: set[str] = set()
         self._changed = threading.Condition()
         self.closed = False
@@ -71,7 +73,9 @@ class _Pending:
     def add(self, jobs: Sequence[Job]) -> None:
         """Have more jobs."""
         with self._changed:
-            self._jobs.extend(jobs)
+            for job in jobs:
+                self._jobs.setdefault(job.subject.name, deque()).append((self._came, job))
+                self._came += 1
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -87,9 +91,11 @@ class _Pending:
                 self._changed.wait()
             if self.closed:
                 return None
-            chosen = min(self._jobs, key=lambda job: self._cost(job.subject.name, mine))
-            self._jobs.remove(chosen)
-            self._begun.add(chosen.subject.name)
+            subject = min(self._jobs, key=lambda name: (self._cost(name, mine), self._jobs[name][0][0]))
+            _, chosen = self._jobs[subject].popleft()
+            if not self._jobs[subject]:
+                del self._jobs[subject]
+            self._begun.add(subject)
             return chosen
 
     def _cost(self, subject: str, mine: Container[str]) -> int:

@@ -265,6 +265,16 @@ in_numpy(
     caught_by=("loss.grpo.matches-definition", "loss.cispo.matches-definition"),
 )
 in_numpy(
+    "loss.last-column-dropped",
+    "numpy_loss:policy_loss",
+    "loss:without_last_column",
+    mistake="the last column of the batch is no part of the loss: a completion that the limit cut loses its last token",
+    arises="labels shifted with [:, 1:] where log-probs were shifted already, and the mask cut to fit",
+    theme="masks and shifts",
+    symptom="Nothing while completions end before the limit; what the limit cut is never taught its last token.",
+    caught_by=("loss.grpo.matches-definition", "loss.gspo.matches-definition", "loss.cispo.matches-definition"),
+)
+in_numpy(
     "loss.float32-sum",
     "numpy_terms:total",
     "loss:float32_sum",

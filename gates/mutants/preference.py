@@ -60,6 +60,26 @@ in_numpy(
     caught_by=(DPO, HINGE, IPO, "preference.orpo.matches-definition", "preference.cpo.matches-definition"),
 )
 in_numpy(
+    "preference.last-column-dropped",
+    "numpy_preference:counted",
+    "preference:without_last_column",
+    mistake="the last column of the batch is not counted: the longest completion loses its last token",
+    arises="a mask cut by [:, :-1] beside log-probs that are one shorter already",
+    theme="masks and shifts",
+    symptom="Nothing in pairs that are padded; the longest one of each batch is never taught to end.",
+    caught_by=(DPO, HINGE, IPO, "preference.kto.matches-definition"),
+)
+in_numpy(
+    "preference.shifted-twice",
+    "numpy_preference:counted",
+    "preference:without_first_column",
+    mistake="the first column of the batch is not counted: a completion without a prompt before it loses its first token",
+    arises="labels shifted by the collator and once more in the loss",
+    theme="masks and shifts",
+    symptom="Nothing behind a prompt of two tokens or more; a completion that stands alone is not taught how to begin.",
+    caught_by=(DPO, HINGE, IPO, "preference.kto.matches-definition"),
+)
+in_numpy(
     "preference.free-of-everything",
     "numpy_preference:against",
     "preference:own_reference",

@@ -228,7 +228,7 @@ class TestLimits:
         running = protocol.Worker.start(subject, threads=1)
         outcome = running.call("double", {"x": 1.0}, limit_s=3.5)
         assert outcome.kind == "timeout"
-        assert "its last words: flood" in outcome.error or "it said nothing" in outcome.error
+        assert "its last words: flood" in outcome.error or "it wrote nothing to standard error" in outcome.error
 
     def test_the_log_is_cut(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """And goes on from its start, not from where the flood had come."""

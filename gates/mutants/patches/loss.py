@@ -237,6 +237,17 @@ def weights_forgotten(original: Fn) -> Fn:
     return lambda **inputs: original(**{**inputs, "weights": None})
 
 
+def without_last_column(original: Fn) -> Fn:
+    """Leave out what stands in the last column."""
+
+    def mistaken(**inputs: Any) -> Any:
+        mask = np.ones(inputs["policy"].shape, bool) if inputs.get("mask") is None else inputs["mask"].copy()
+        mask[..., -1] = False
+        return original(**{**inputs, "mask": mask})
+
+    return mistaken
+
+
 def without_last_token(original: Fn) -> Fn:
     """End every row one token early."""
 

@@ -40,6 +40,16 @@ def prompt_counts(original: Fn) -> Fn:
     return lambda mask: np.flip(np.maximum.accumulate(np.flip(original(mask), axis=1), axis=1), axis=1)
 
 
+def without_last_column(original: Fn) -> Fn:
+    """Count nothing in the last column."""
+    return lambda mask: original(mask) & (np.arange(mask.shape[1]) < mask.shape[1] - 1)
+
+
+def without_first_column(original: Fn) -> Fn:
+    """Count nothing in the first column."""
+    return lambda mask: original(mask) & (np.arange(mask.shape[1]) > 0)
+
+
 def own_reference(original: Fn) -> Fn:
     """Compare the policy with itself where there is no reference."""
     return lambda policy, reference, valid: policy if reference is None else original(policy, reference, valid)
