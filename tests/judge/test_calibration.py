@@ -255,10 +255,14 @@ class TestResume:
             original(self, record)
 
         monkeypatch.setattr(Writer, "write", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            conduct(request(tmp_path, gate, subject(RIGHT), 2), file, as_json=False)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                conduct(request(tmp_path, gate, subject(RIGHT), 2), file, as_json=False)
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        finally:
+            signal.signal(signal.SIGINT, before)
         assert [(b.case, b.seeds) for b in read(file).blocks] == [("another", 2), (case.name, 2)]
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     def test_a_seed_is_counted_whole_or_not_at_all(
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch

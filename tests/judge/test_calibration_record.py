@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from gates.calibration_limits import FILE, load
+from gates.calibration_past import codes
+from gates.registry import load as load_gates
 from gates.report.calibration import flaky, points, rates
 from gates.report.jsonl import Results, read
 from gates.report.markdown import render
@@ -26,9 +29,14 @@ def test_there_are_some() -> None:
 
 
 def test_no_gate_raised_a_false_alarm(run: Results) -> None:
-    """Every verdict of every seed is a pass, or of an op that the subject does not provide."""
-    assert flaky(run.blocks) == []
-    assert {status for block in run.blocks for status in block.counts} <= {"pass", "unsupported"}
+    """Every verdict of every seed is a pass, or of an op that the subject does not provide.
+
+    A gate that did is another one now: the file stays, for nobody hides an alarm, and its seeds count as earlier code's.
+    """
+    refused = {block.gate for block in run.blocks if set(block.counts) - {"pass", "unsupported"}}
+    assert refused == {found.gate for found in flaky(run.blocks)}
+    mended = codes(load_gates().gates[gate] for gate in refused)
+    assert not {gate for gate in refused if run.header.codes[gate] == mended[gate]}
 
 
 def test_every_cell_was_judged_at_every_seed(run: Results) -> None:
@@ -41,10 +49,12 @@ def test_every_cell_was_judged_at_every_seed(run: Results) -> None:
 
 
 def test_each_bound_of_a_rate_is_that_of_its_seeds(run: Results) -> None:
-    """Without an alarm the 95% bound is 1 − 0.05^(1/n)."""
+    """At a rate of the 95% bound, so few alarms come once in twenty times (Clopper and Pearson)."""
     for rate in rates(run.blocks):
         if rate.bound is not None:
-            assert rate.bound == pytest.approx(1 - 0.05 ** (1 / rate.seeds), rel=1e-9)
+            n, p = rate.seeds, rate.bound
+            few = sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(rate.alarms + 1))
+            assert few == pytest.approx(0.05, rel=1e-9)
 
 
 def test_no_claim_is_beyond_its_limit(run: Results) -> None:
