@@ -43,6 +43,8 @@ class Changes:
     changes: tuple[Change, ...]
     same: int
     elsewhere: int  # cells of the baseline whose gate or subject this run did not have
+    unjudged: int = 0  # cells that one run judged and the other, being stopped or a shard, may not have come to
+    parts: tuple[str, ...] = ()  # which of the two is no whole run, and why
 
     def of(self, kind: Kind) -> list[Change]:
         """Return the changes of one kind."""
@@ -57,16 +59,30 @@ def compare(before: Results, after: Results) -> Changes:
     old, new = ({_cell(v): v for v in run.judged} for run in (before, after))
     asked = {(subject, gate) for subject in after.header.subjects for gate in after.header.gates}
     here = {cell: verdict for cell, verdict in old.items() if cell[:2] in asked}
+    parts = {kind: why for kind, run in (("new", before), ("gone", after)) if (why := _in_part(run))}
     found = [change for cell in sorted({*here, *new}) if (change := _change(cell, here.get(cell), new.get(cell)))]
+    known = [change for change in found if change.kind not in parts]
     return Changes(
         since=before.path.name,
         started=before.header.started,
         commit=before.header.commit,
         settings=tuple(_settings(before.header, after.header)),
-        changes=tuple(sorted(found, key=lambda change: KINDS.index(change.kind))),
+        changes=tuple(sorted(known, key=lambda change: KINDS.index(change.kind))),
         same=len({*here, *new}) - len(found),
         elsewhere=len(old) - len(here),
+        unjudged=len(found) - len(known),
+        parts=tuple(parts.values()),
     )
+
+
+def _in_part(run: Results) -> str:
+    """Return why a run may lack cells of its plan, or nothing: then a cell that it lacks was not there."""
+    plan = run.header.plan
+    if run.summary is None:
+        return f"{run.path.name} is {run.state}"
+    if plan is not None and plan.shards > 1:
+        return f"{run.path.name} is shard {plan.shard} of {plan.shards}"
+    return ""
 
 
 def _cell(verdict: VerdictRecord) -> Cell:

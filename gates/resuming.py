@@ -31,6 +31,13 @@ class Resumed:
         """Whether nothing was left to be done."""
         return self.earlier.summary is not None
 
+    @property
+    def still_large(self) -> list[Verdict]:
+        """The failures for which nobody has looked for a smaller input: the run was stopped before its end."""
+        done = {(found.gate, found.subject) for found in self.earlier.counterexamples}
+        left = () if self.complete else self.verdicts
+        return [one for one in left if one.status == "fail" and (one.gate, one.subject) not in done]
+
 
 def resume(path: Path, wanted: HeaderRecord, jobs: Sequence[Job]) -> Resumed:
     """Open a run's file to go on with it; a torn last line is cut off, and nobody else writes there meanwhile.

@@ -135,9 +135,9 @@ def check(
     folder = out or (Path(told.out) if told.out and not record else None)
     writer = resumed.writer if resumed else setup.writer("check", folder, record=record)
     screen = Screen(len(cells), shown)
+    judged_here = resumed.left if resumed else cells
     if resumed:
         screen.verdicts.extend(resumed.verdicts)
-        cells = resumed.left
     else:
         writer.write(header)
     log = None if resumed and resumed.complete else writer
@@ -148,11 +148,12 @@ def check(
         writer,
         silent=shown not in {"text", "github"},
         budget_s=minimise_seconds if minimise else 0.0,
+        failures=resumed.still_large if resumed else [],
     )
     try:
         with engines.opened(engine, registry) as executors, screen:
             tally = session.check(
-                cells,
+                judged_here,
                 options,
                 log,
                 asked.requirements,

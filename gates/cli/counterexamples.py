@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -62,7 +61,7 @@ class Found:
         with Elapsed(console(stderr=True), wanted=not self.silent) as elapsed:
             kept = []
             for one in minimiser.run(_Shown(elapsed)):
-                self.writer.write(_record(one))
+                self.writer.write(self._record(one))
                 kept.append(one)
         self.lines += [line for one in kept if one.tried for line in self._told(one)]
         if left := sum(not one.tried for one in kept):
@@ -74,14 +73,26 @@ class Found:
         if one.reason or found is None:
             first = f"not made smaller: {where}: {one.reason}"
         else:
-            first = f"smallest input: {where} ({smallest.size(_record(one))}): {found.words}"
-        return [first, f"  {self._command(one)}"] if one.path else [first]
+            first = f"smallest input: {where} ({smallest.size(self._record(one))}): {found.words}"
+        again = smallest.command(self._record(one), self.writer.path.parent)
+        return [first, f"  {again}"] if again else [first]
 
-    def _command(self, one: Kept) -> str:
-        python = next((job.subject.python for job in self.jobs if job.subject.name == one.verdict.subject), None)
-        options = {"python": python, "model": self.options.model if one.found and one.found.models else None}
-        again = smallest.command(str(one.path))
-        return " ".join((again, *(f"--{name} {shlex.quote(v)}" for name, v in options.items() if v)))
+    def _record(self, one: Kept) -> CounterexampleRecord:
+        small = None if one.reason else one.found
+        return CounterexampleRecord(
+            gate=one.verdict.gate,
+            subject=one.verdict.subject,
+            case=one.verdict.case,
+            seed=one.verdict.seed,
+            file=f"{one.path.parent.name}/{one.path.name}" if one.path else None,
+            words=small.words if small else one.reason,
+            elements_before=small.elements_before if small else None,
+            elements_after=small.elements_after if small else None,
+            unit=small.unit if small else "numbers",
+            finished=small.finished if small else None,
+            python=next((job.subject.python for job in self.jobs if job.subject.name == one.verdict.subject), None),
+            model=self.options.model if one.found and one.found.models else None,
+        )
 
     def show(self) -> None:
         """Print each, with the command that judges it again."""
@@ -89,22 +100,6 @@ class Found:
             return
         for line in self.lines:
             typer.echo(visible(line))
-
-
-def _record(one: Kept) -> CounterexampleRecord:
-    small = None if one.reason else one.found
-    return CounterexampleRecord(
-        gate=one.verdict.gate,
-        subject=one.verdict.subject,
-        case=one.verdict.case,
-        seed=one.verdict.seed,
-        file=f"{one.path.parent.name}/{one.path.name}" if one.path else None,
-        words=small.words if small else one.reason,
-        elements_before=small.elements_before if small else None,
-        elements_after=small.elements_after if small else None,
-        unit=small.unit if small else "numbers",
-        finished=small.finished if small else None,
-    )
 
 
 class _Shown(Progress):

@@ -46,7 +46,9 @@ def count(found: Changes) -> str:
     counts = [(len(found.of(kind)), kind) for kind in KINDS]
     words = [f"{number} {plural.get(kind, kind) if number != 1 else kind}" for number, kind in counts if number]
     beside = f"; {found.elsewhere} of gates or subjects that this run does not have" if found.elsewhere else ""
-    return f"{', '.join(words) or 'no changes'}, {found.same} as before{beside}"
+    unknown = f"; {found.unjudged} judged in one run only" if found.unjudged else ""
+    why = f" ({' and '.join(found.parts)})" if found.parts else ""
+    return f"{', '.join(words) or 'no changes'}, {found.same} as before{beside}{unknown}{why}"
 
 
 def listed(found: Changes) -> list[str]:

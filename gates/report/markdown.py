@@ -97,9 +97,7 @@ def _failure(found: Failure) -> list[str]:
 
 def _smallest(item: CounterexampleRecord) -> str:
     size = f"{in_table(item.case)}, {smallest.size(item)}"
-    return (
-        f"smallest input that still fails ({size}): {in_table(item.words)}; {code(smallest.command(item.file or ''))}"
-    )
+    return f"smallest input that still fails ({size}): {in_table(item.words)}; {code(smallest.command(item))}"
 
 
 def _not_made(found: Iterable[CounterexampleRecord]) -> list[str]:

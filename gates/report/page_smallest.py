@@ -27,7 +27,7 @@ class Entry:
     @property
     def command(self) -> str:
         """Return what judges it again, from the folder of the results; nothing where there is no file."""
-        return smallest.command(self.found.file) if self.found.file else ""
+        return smallest.command(self.found)
 
     def as_row(self) -> list[str | int]:
         """Return what the script needs of it."""

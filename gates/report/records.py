@@ -234,6 +234,8 @@ class CounterexampleRecord(StrictRecord):
     elements_after: int | None = Field(description="null: the file, if there is one, holds the input as it was drawn")
     unit: str = Field("numbers", description="what the elements are: numbers, or tokens where a model runs")
     finished: bool | None = Field(description="nothing that was tried makes it smaller; false: the time was over")
+    python: str | None = Field(None, description="the interpreter that the subject asks for; null: the judge's")
+    model: str | None = Field(None, description="what --model named, where the input holds a model")
 
 
 class ResumeRecord(StrictRecord):

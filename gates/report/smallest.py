@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from gates.report.records import CounterexampleRecord
@@ -51,10 +51,13 @@ def size(found: CounterexampleRecord) -> str:
     return f"{found.elements_before} → {found.elements_after} {unit}{cut}"
 
 
-def command(file: str, folder: Path | None = None) -> str:
-    """Return what judges it again, from the folder of the results or, where that is given, from here."""
-    path = str(folder / file) if folder else file
-    return f"gates replay {shlex.quote(path)}"
+def command(found: CounterexampleRecord, folder: Path | None = None) -> str:
+    """Return what judges it again, from the folder of the results or, where that is given, from here; else nothing."""
+    if found.file is None:
+        return ""
+    options = {"--python": found.python, "--model": found.model}
+    named = [word for option, value in options.items() if value for word in (option, value)]
+    return shlex.join(["gates", "replay", str(folder / found.file) if folder else found.file, *named])
 
 
 def sentence(found: CounterexampleRecord, folder: Path | None = None) -> str:
@@ -63,25 +66,18 @@ def sentence(found: CounterexampleRecord, folder: Path | None = None) -> str:
         words = f"smallest input that still fails ({found.case}, {size(found)}): {found.words}"
     else:
         words = f"input as drawn ({found.case}), not made smaller: {found.words}"
-    return f"{words}; {command(found.file, folder)}" if found.file else words
+    return f"{words}; {command(found, folder)}" if found.file else words
 
 
-def lines(
-    found: Iterable[CounterexampleRecord], folder: Path, pythons: Mapping[str, str | None] | None = None
-) -> list[str]:
-    """Return each in two lines of text, words and command, and once why others have none.
-
-    `pythons` are the interpreters of subjects that have one of their own.
-    """
+def lines(found: Iterable[CounterexampleRecord], folder: Path) -> list[str]:
+    """Return each in two lines of text, words and command, and once why others have none."""
     found = list(found)
     said = []
     for items in by_gate(found).values():
         for item in items:
-            python = (pythons or {}).get(item.subject)
             where = f"{item.subject} · {item.gate} · {item.case} ({size(item)})"
             said.append(one_line(f"smallest input: {where}: {item.words}"))
-            asked = f" --python {shlex.quote(python)}" if python else ""
-            said.append(one_line(f"  {command(item.file or '', folder)}{asked}"))
+            said.append(one_line(f"  {command(item, folder)}"))
     for reason, items in not_made(found):
         said.append(one_line(f"not minimised: {reason} ({len(items)} {'failure' if len(items) == 1 else 'failures'})"))
     return said

@@ -15,6 +15,7 @@ from gates.model import ConfigurationError, Status
 from gates.report.changes import changes_text
 from gates.report.format_names import ReportFormat
 from gates.report.formats import render
+from gates.report.records import PlanRecord
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,32 @@ def test_other_gates_and_subjects_are_not_gone(tmp_path: Path) -> None:
     found = compare(old, write(tmp_path / "new.jsonl", [verdict()]))
     assert (found.changes, found.same, found.elsewhere) == ((), 1, 2)
     assert "no changes, 1 as before; 2 of gates or subjects that this run does not have" in changes_text(found)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "words"),
+    [
+        ("old", "1 new failure, 1 gone, 1 as before; 2 judged in one run only (old.jsonl is incomplete: 2 of 9)"),
+        ("new", "1 new failure, 2 new, 1 as before; 1 judged in one run only (new.jsonl is incomplete: 4 of 9)"),
+    ],
+)
+def test_what_a_stopped_run_did_not_come_to_is_neither_new_nor_gone(tmp_path: Path, stopped: str, words: str) -> None:
+    """Nobody knows what it would have said; a failure is told all the same, for hiding one is worse."""
+    old, new = [verdict(case=name) for name in "ab"], [verdict(case=name) for name in "acd"]
+    runs = {"old": old, "new": [*new, verdict("fail", case="e")]}
+    more = {name: {"complete": False, "planned": 9} if name == stopped else {} for name in runs}
+    files = [write(tmp_path / f"{name}.jsonl", cells, **more[name]) for name, cells in runs.items()]
+    found = compare(*files)
+    assert changes_text(found).splitlines()[-1].strip() == words
+    assert "e: not judged → fail" in changes_text(found)
+
+
+def test_a_shard_lacks_cells_of_its_plan(tmp_path: Path) -> None:
+    """Held against a whole run it has lost nothing; merged shards are a whole run again."""
+    old = write(tmp_path / "old.jsonl", [verdict(case=name) for name in "abc"])
+    plan = PlanRecord(digest="0" * 64, cells=3, shard=2, shards=3)
+    shard = compare(old, write(tmp_path / "new.jsonl", [verdict(case="b")], plan=plan))
+    assert changes_text(shard).endswith("no changes, 1 as before; 2 judged in one run only (new.jsonl is shard 2 of 3)")
 
 
 def test_other_settings_are_told(tmp_path: Path) -> None:

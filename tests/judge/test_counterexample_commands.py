@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +85,25 @@ class TestCommands:
         assert gates("replay", file, cwd=tmp_path).returncode == 0
         refused = gates("replay", file, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path)
         assert (refused.returncode, "exists; name another" in refused.stderr) == (2, True)
+
+    def test_what_failed_before_a_kill_is_made_small_after_it(self, tmp_path: Path) -> None:
+        """The run that goes on has nothing left to judge, and looks for the input that nobody has looked for."""
+        (tmp_path / "mine.py").write_text(WRONG_DDOF)
+        command = ["check", "advantages.matches-definition", "--quick", "--subject", "./mine.py"]
+        assert gates(*command, "--out", "o", cwd=tmp_path).returncode == 1
+        (results,) = (tmp_path / "o").glob("*.jsonl")
+        shutil.rmtree(results.with_suffix(".counterexamples"))
+        whole = results.read_text().splitlines(keepends=True)
+        kept = [line for line in whole if not line.startswith(('{"record":"counterexample"', '{"record":"summary"'))]
+        assert len(kept) == len(whole) - 2
+        results.write_text("".join(kept))
+        done = gates(*command, "--resume", str(results), cwd=tmp_path)
+        assert (done.returncode, done.stdout.count("smallest input: mine · ")) == (1, 1)
+        (record,) = read_results(results).counterexamples
+        assert (tmp_path / "o" / str(record.file)).is_file()
+        before = results.read_bytes()
+        assert gates(*command, "--resume", str(results), cwd=tmp_path).returncode == 1
+        assert results.read_bytes() == before
 
     def test_a_claim_of_several_calls_asks_gates_again(self, tmp_path: Path) -> None:
         """Where no single output is compared, the test has the file beside it and asks the gate."""

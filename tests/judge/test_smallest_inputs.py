@@ -37,6 +37,14 @@ def test_every_form_tells_words_and_command(run: Results, form: ReportFormat) ->
     assert f"gates replay {shlex.quote(folder + FILE)}" in text
 
 
+@pytest.mark.parametrize("form", ["md", "text", "github", "junit", "html"])
+def test_every_command_names_interpreter_and_model(tmp_path: Path, form: ReportFormat) -> None:
+    """Those that the failing run was given: without them the command would judge something else, or nothing."""
+    small = smallest(python="/opt/my env/python", model="org/model")
+    text = html.unescape(render(form, [write(tmp_path / "run.jsonl", [verdict("fail", case="other")], also=[small])]))
+    assert f"{FILE}' --python '/opt/my env/python' --model org/model" in text
+
+
 @pytest.mark.parametrize(
     ("form", "words"),
     [
@@ -52,8 +60,8 @@ def test_why_there_is_none_is_told_once(run: Results, form: ReportFormat, words:
 
 def test_the_lines_of_a_terminal() -> None:
     """Two for each, the command with the subject's own interpreter; why others have none stands once."""
-    found = [none("loss"), smallest(elements_after=1, finished=True), none("ratio")]
-    assert lines(found, Path("results/my runs"), {"mine": "/opt/my env/python"}) == [
+    small = smallest(elements_after=1, finished=True, python="/opt/my env/python")
+    assert lines([none("loss"), small, none("ratio")], Path("results/my runs")) == [
         f"smallest input: mine · kl.k3 · other (900 → 1 number): {WORDS}",
         f"  gates replay 'results/my runs/{FILE}' --python '/opt/my env/python'",
         "not minimised: a whole model (2 failures)",
