@@ -60,6 +60,7 @@ def calibrate(
         Path, typer.Option(metavar="DIR", help="Where runs are recorded: proofs, and calibrations for --seeds-up-to.")
     ] = Path("results/gates"),
     engine: engines.Name = "local",
+    memory_limit: engines.MemoryLimit = None,
     jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
@@ -87,7 +88,7 @@ def calibrate(
     gates = tuple(gate for gate in chosen if only is None or runs_a_model(gate) == (only is Only.models))
     if not gates:
         raise ConfigurationError(f"--only {only}: none of the {len(chosen)} chosen gates is of that kind")
-    subjects = catalogue.choose(registry, tuple(subject or ()), None)
+    subjects = setup.watched(catalogue.choose(registry, tuple(subject or ()), None), engine, memory_limit)
     count = setup.jobs(jobs)
     options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)
     cells = plan(gates, subjects, quick=not full)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -78,14 +77,7 @@ def check(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
-    memory_limit: Annotated[
-        float | None,
-        typer.Option(
-            min=0.05,
-            metavar="GIB",
-            help="Memory of each worker. Default: three quarters of the machine's; with --engine ray none.",
-        ),
-    ] = None,
+    memory_limit: engines.MemoryLimit = None,
     minimise: Annotated[
         bool, typer.Option(help="Make the inputs of the first few failures as small as they go; `gates replay`.")
     ] = True,
@@ -109,9 +101,8 @@ def check(
         raise ConfigurationError("--resume goes on in its own file; leave out --out and --record")
     registry = setup.registry()
     asked = project.asked(registry, select, subject, require, python, waivers, quick=quick)
-    memory = None if memory_limit is None and engine != "local" else setup.memory(memory_limit)  # of nodes we know none
     told, gates = asked.told, asked.gates
-    subjects = [replace(s, memory_limit=memory) for s in asked.subjects]
+    subjects = setup.watched(asked.subjects, engine, memory_limit)
     shown = output.chosen(form or (None if as_json else told.format), as_json=as_json)
     before = output.since(baseline, shown)
     jobs_count = setup.jobs(told.jobs if jobs is None else jobs)

@@ -1,4 +1,4 @@
-"""`--engine`: where cells are judged."""
+"""`--engine` and `--memory-limit`: where cells are judged, and what each worker may use there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 Name = Annotated[
     Literal["local", "ray"],
     typer.Option("--engine", help="Who judges: this machine's workers, or the nodes of a running Ray cluster."),
+]
+MemoryLimit = Annotated[
+    float | None,
+    typer.Option(
+        min=0.05,
+        metavar="GIB",
+        help="Memory of each worker. Default: three quarters of the machine's; with --engine ray none.",
+    ),
 ]
 
 

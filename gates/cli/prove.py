@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ def prove(
     full: Annotated[bool, typer.Option("--full", help="All cases and draws instead of the quick ones.")] = False,
     jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
     engine: engines.Name = "local",
+    memory_limit: engines.MemoryLimit = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all cases.")] = 0,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
@@ -36,6 +38,8 @@ def prove(
     from gates.runner import Options
 
     registry = setup.registry()
+    watched = setup.watched(registry.subjects.values(), engine, memory_limit)
+    registry = replace(registry, subjects={subject.name: subject for subject in watched})
     gates = selection.chosen(registry, select or ())
     count = setup.jobs(jobs)
     options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)

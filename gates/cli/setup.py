@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from gates import machine
-from gates.model import ConfigurationError
+from gates.model import ConfigurationError, Subject
 from gates.registry import Registry, load
 from gates.report.jsonl import Writer, file_name
 
@@ -46,6 +48,12 @@ def memory(limit_gib: float | None) -> int:
     if limit_gib is None:
         return int(psutil.virtual_memory().total * 0.75)
     return int(limit_gib * (1 << 30))
+
+
+def watched(subjects: Iterable[Subject], engine: str, limit_gib: float | None = None) -> list[Subject]:
+    """Return subjects whose workers are ended above the limit; of other machines' memory nothing is known here."""
+    limit = None if limit_gib is None and engine != "local" else memory(limit_gib)
+    return [replace(subject, memory_limit=limit) for subject in subjects]
 
 
 def model(name: str | None, said: str = "--model") -> str | None:

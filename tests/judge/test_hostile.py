@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from counterexample_doubles import gates
 from doubles import make_gate
 
 from gates import protocol, watch
@@ -194,6 +195,16 @@ class TestLimits:
         subject = written(tmp_path, doing(body))
         limited = type(subject)(subject.name, subject.entry, subject.module, memory_limit=300 << 20)
         assert "must be at most 300 (--memory-limit)" in judged(limited, limit_s=60.0).reason
+
+    @pytest.mark.parametrize("verb", [["prove"], ["calibrate", "--seeds", "2", "--subject", "mine.py"]])
+    def test_proofs_and_calibrations_are_watched_too(self, tmp_path: Path, verb: list[str]) -> None:
+        """What takes more than its limit there is no truth, and a false alarm; its verdicts say why."""
+        large = "import time\nfrom gates.subjects import numpy\nkept = b'x' * (64 << 20)\nOPS = numpy.OPS\n"
+        (tmp_path / "mine.py").write_text(f"{large}time.sleep(1)  # until a look is due\n")
+        done = gates(*verb, "kl.k1", "--memory-limit", "0.05", "--out", ".", cwd=tmp_path)
+        assert done.returncode == 1, done.stderr
+        (results,) = tmp_path.glob("*.jsonl")
+        assert re.search(r"it uses \d+ MiB, must be at most 51 \(--memory-limit\)", results.read_text())
 
     def test_a_memory_error_is_an_exception(self, tmp_path: Path) -> None:
         """Where NumPy itself refuses, the subject has raised."""
