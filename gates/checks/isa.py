@@ -16,15 +16,19 @@ from reference.oracle import logprobs
 
 Inputs = dict[str, Any]
 Make = Callable[[np.random.Generator, str], Inputs]
-ROWS, WIDTH = 301, 1003  # no multiple of any lane count, chunk or thread count
+# No multiple of any lane count, chunk or thread count, and more than what our kernels want before they wake a thread:
+# tests/judge/test_checks_kernels.py reads that from their source.
+ROWS, WIDTH = 151, 1003
+GROUPS, TIMES = 4099, 8  # groups of 8 rewards, so many times over: to draw them all costs more than to judge them
 VOCABULARY = 20_011  # a prime
+LONG = 40_009  # a prime; such rows are cut into segments where there are few of them
 TRL: Inputs = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
 CLIP: Inputs = {"epsilon_low": 0.1875, "epsilon_high": 0.25}
 UNCLIPPED: Inputs = {"epsilon_low": None, "epsilon_high": None}
 LOSSES: dict[str, Inputs] = {  # what each algorithm needs beside the clip
     "grpo": {"kl_ratio": "token"},
     "dapo": {"dapo_denominator": "global"},
-    "bnpo-trl": {"micro_batches": [100, 201]},
+    "bnpo-trl": {"micro_batches": [50, 101]},
     "dr_grpo": {"max_length": 2048},
     "gspo": {"kl_ratio": "sequence"},
     "gspo-token": {},
@@ -56,7 +60,8 @@ def _pairs(rng: np.random.Generator, dtype: str, *names: str) -> Inputs:
 
 
 def _advantages(rng: np.random.Generator, dtype: str, scale: str) -> Inputs:
-    return {"rewards": cases.rewards(rng, 7001, 8, dtype), "group_size": 8, **TRL, "scale": scale}
+    rewards = np.tile(cases.rewards(rng, GROUPS, 8, dtype), TIMES)
+    return {"rewards": rewards, "group_size": 8, **TRL, "scale": scale}
 
 
 def _several(rng: np.random.Generator, dtype: str) -> Inputs:
@@ -95,19 +100,23 @@ def _loss(rng: np.random.Generator, dtype: str, algorithm: str, **changes: Any) 
     return {**pairs, "advantages": gains, "lengths": None, "algorithm": algorithm, **CLIP, "beta": 0.0625, **changes}
 
 
-def _logits(rng: np.random.Generator, dtype: str) -> Inputs:
-    rows = rng.normal(0.0, 3.0, (7, VOCABULARY)).astype(dtype)
-    return {"logits": rows, "ids": rng.integers(0, VOCABULARY, 7), "temperature": 0.75}
+def _logits(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) -> Inputs:
+    logits = rng.normal(0.0, 3.0, (rows, vocabulary)).astype(dtype)
+    return {"logits": logits, "ids": rng.integers(0, vocabulary, rows), "temperature": 0.75}
 
 
-def _backward(rng: np.random.Generator, dtype: str) -> Inputs:
-    upstream, of_entropy = rng.normal(0.0, 1.0, (2, 7)).astype("float64" if dtype == "float64" else "float32")
-    return {**_logits(rng, dtype), "grad_logprobs": upstream, "grad_entropy": of_entropy}
+def _forward(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) -> Inputs:
+    return {**_logits(rng, dtype, rows, vocabulary), "entropy": True}
+
+
+def _backward(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) -> Inputs:
+    upstream, of_entropy = rng.normal(0.0, 1.0, (2, rows)).astype("float64" if dtype == "float64" else "float32")
+    return {**_logits(rng, dtype, rows, vocabulary), "grad_logprobs": upstream, "grad_entropy": of_entropy}
 
 
 def _filtered(rng: np.random.Generator, dtype: str, order: str) -> Inputs:
     history = rng.integers(0, VOCABULARY, (7, 20))
-    logits = _logits(rng, dtype)["logits"]
+    logits = _logits(rng, dtype, 7, VOCABULARY)["logits"]
     return {**FILTERS, "order": order, "logits": logits, "xtc_coin": rng.random(7), "history": history}
 
 
@@ -139,8 +148,11 @@ KERNELS: dict[str, tuple[str, str, Make]] = {
     **{
         f"loss-{name}": ("policy_loss", "policy", partial(_loss, algorithm=name, **own)) for name, own in LOSSES.items()
     },
-    "log-softmax": ("selective_log_softmax", "logits", lambda rng, dtype: {**_logits(rng, dtype), "entropy": True}),
-    "log-softmax-backward": ("selective_log_softmax_backward", "logits", _backward),
+    **{
+        f"log-softmax{path}{way}": (f"selective_log_softmax{op}", "logits", partial(make, rows=rows, vocabulary=size))
+        for way, op, make in (("", "", _forward), ("-backward", "_backward", _backward))
+        for path, rows, size in (("", 11, VOCABULARY), ("-long-rows", 5, LONG))
+    },
     "filters-hf": ("filtered_logprobs", "logits", partial(_filtered, order="hf")),
     "filters-mlx-lm": ("filtered_logprobs", "logits", partial(_filtered, order="mlx-lm")),
     "sampled": ("sample_tokens", "logits", _sampled),

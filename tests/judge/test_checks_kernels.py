@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from gates.model import Subject, Verdict
 from gates.registry import load
 from gates.runner import Options, plan, run
 from gates.subjects import catalogue
+
+ROOT = Path(__file__).parents[2]
 
 BROKEN = """
 import numpy as np
@@ -134,6 +137,52 @@ def test_every_kernel_has_inputs_of_its_op() -> None:
         names = set(make(rng, "float32"))
         assert names <= described[kernel], (kernel, names - described[kernel])
         assert moved in names
+
+
+#: op → file and constant: from how many numbers our kernel shares its work out among threads.
+THRESHOLDS = {
+    "group_advantages": ("advantages/mod.rs", "PARALLEL"),
+    "token_kl": ("kl/mod.rs", "PARALLEL"),
+    "full_kl": ("kl/mod.rs", "PARALLEL"),
+    "importance_ratio": ("ratio/mod.rs", "PARALLEL_SLOTS"),
+    "importance_weights": ("ratio/mod.rs", "PARALLEL_SLOTS"),
+    "ratio_statistics": ("ratio/mod.rs", "PARALLEL_SLOTS"),
+    "policy_loss": ("policy_loss/mod.rs", "PARALLEL_SLOTS"),
+    "selective_log_softmax": ("logsoftmax/forward.rs", "PARALLEL"),
+    "selective_log_softmax_backward": ("logsoftmax/forward.rs", "PARALLEL"),
+    "filtered_logprobs": ("sampling/mod.rs", "PARALLEL_LOGITS"),
+    "sample_tokens": ("sampling/mod.rs", "PARALLEL_LOGITS"),
+}
+SERIAL = {"normalise_then_sum", "philox4x32_10"}  # these kernels have no threads
+
+
+def constant(file: str, name: str) -> int:
+    """Return a constant of the kernels' source."""
+    text = (ROOT / "rust" / "rlkernels" / "src" / file).read_text()
+    (words,) = re.findall(rf"const {name}: usize = (.*);", text)
+    number, _, shift = words.replace("_", "").partition(" << ")
+    return int(number) << int(shift or 0)
+
+
+def test_threads_have_work_in_every_kernel() -> None:
+    """Below its threshold a kernel runs in one thread, whatever it is told: then nothing is said of threads."""
+    rng = np.random.default_rng(0)
+    assert {op for op, _, _ in isa.KERNELS.values()} == {*THRESHOLDS, *SERIAL}
+    for name, (op, moved, make) in isa.KERNELS.items():
+        if op not in SERIAL:
+            assert make(rng, "float32")[moved].size >= constant(*THRESHOLDS[op]), name
+
+
+def test_rows_of_logits_are_cut_where_few_are_long() -> None:
+    """The kernels have a path for many rows and one for the segments of a few; both are among the cases."""
+    segment, few = (constant("logsoftmax/forward.rs", name) for name in ("SEGMENT", "FEW_ROWS"))
+    shapes = [
+        make(np.random.default_rng(0), "float32")["logits"].shape
+        for name, (_, _, make) in isa.KERNELS.items()
+        if name.startswith("log-softmax")
+    ]
+    cut = [rows < few and vocabulary > segment for rows, vocabulary in shapes]
+    assert sorted(cut) == [False, False, True, True]
 
 
 def test_instruction_sets_are_subjects_where_the_machine_has_them() -> None:
