@@ -66,7 +66,8 @@ BY_ROW = ("gspo", "rloo", "gmpo", "luspo")  # one advantage and one off-policy w
 MEAN_RATIO = ("gspo", "gspo-token", "luspo")
 CLIPPED = ("grpo", "dapo", "bnpo-trl", "dr_grpo", *MEAN_RATIO, "gmpo")
 TWO_SIDED = tuple(name for name in CLIPPED if name != "gmpo")  # those that know δ
-LAYOUTS = ("mask", "lengths", "flat")
+LAYOUTS = ("mask", "all", "lengths", "flat")
+BEYOND = 3  # columns behind the longest row: nobody may take the longest row for the width
 
 
 def make(
@@ -79,7 +80,8 @@ def make(
 ) -> dict[str, Any]:
     """Return the keywords of one call of policy_loss.
 
-    `rows` says how completions are told from padding, `weights` whether off-policy weights are given and for what.
+    `rows` says how completions are told from padding ("all": there is none), `weights` whether off-policy weights are
+    given and for what.
     """
     inputs = cases.loss_inputs(rng, **data)
     choice = {**WHOLE, **ALGORITHMS[algorithm][1], **changes}
@@ -95,16 +97,23 @@ def make(
         drawn[rng.random(shape) < 0.25] = 0.0  # what masked importance sampling leaves out
         inputs["weights"] = drawn.astype(inputs["policy"].dtype)
     given = {**inputs, "algorithm": algorithm, "lengths": None, **{k: v for k, v in choice.items() if k != "old"}}
-    return given if rows == "mask" else _by_lengths(given, flat=rows == "flat")
+    return given if rows == "mask" else _without_mask(given, rows)
 
 
-def _by_lengths(given: dict[str, Any], *, flat: bool) -> dict[str, Any]:
+def _without_mask(given: dict[str, Any], rows: str) -> dict[str, Any]:
     mask = given["mask"]
     lengths = mask.sum(axis=1)
+    if rows == "all":
+        if not mask.all():
+            raise ValueError("slots that do not count need a mask")
+        return {**given, "mask": None}
     if not np.array_equal(mask, np.arange(mask.shape[1]) < lengths[:, None]):
         raise ValueError("a mask with holes has no lengths")
-    if flat:
-        given = {k: v[mask] if isinstance(v, np.ndarray) and v.shape == mask.shape else v for k, v in given.items()}
+    by_token = {k: v for k, v in given.items() if isinstance(v, np.ndarray) and v.shape == mask.shape}
+    if rows == "flat":
+        given |= {k: v[mask] for k, v in by_token.items()}
+    else:
+        given |= {k: np.pad(v, ((0, 0), (0, BEYOND)), mode="edge") for k, v in by_token.items() if k != "mask"}
     return {**given, "mask": None, "lengths": lengths}
 
 
@@ -112,7 +121,7 @@ def valid(inputs: Mapping[str, Any]) -> Array:
     """Return which elements of the policy's log-probs are tokens."""
     if inputs["mask"] is not None:
         return np.asarray(inputs["mask"])
-    if inputs["policy"].ndim == 1:
+    if inputs["policy"].ndim == 1 or inputs["lengths"] is None:
         return np.ones(inputs["policy"].shape, bool)
     return np.asarray(np.arange(inputs["policy"].shape[1]) < inputs["lengths"][:, None])
 
@@ -173,6 +182,7 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     yield this("ragged", quick=True)
     yield this("small-ratios", data={"spread": 0.02})
     yield this("equal-lengths", data={"equal_lengths": True})
+    yield this("no-mask", rows="all", data={"equal_lengths": True})
     yield this("empty-row", data={"empty_row": True})
     yield this("holes", data={"holes": True})
     yield this("on-policy", old=None)

@@ -20,6 +20,7 @@ PAIRS, WIDTH, PROMPT = 16, 20, 5
 SCALARS = ("beta", "label_smoothing", "penalty", "margin", "nll", "desirable_weight", "undesirable_weight")
 NONE: dict[str, Any] = dict.fromkeys(("label_smoothing", "lengths", "penalty", "margin", "nll"))
 ALONE = ("orpo", "simpo", "cpo")  # they have no reference model
+EMPTY = ("dpo", "ipo", "dpop", "simpo", "cpo")  # of orpo a completion without tokens has odds of 1 to 0
 LOSSES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "dpo": (
         "−(1−s) log σ(Δ) − s log σ(−Δ), arXiv 2305.18290 eq. 7",
@@ -71,6 +72,7 @@ def _rows(rng: np.random.Generator, rows: int, spread: float, dtype: str) -> dic
     starts = rng.integers(1, PROMPT, rows)
     starts[0] = 0  # at the ends of the array too: what drops its first or its last column is seen by no other row
     lengths[-1] = WIDTH - starts[-1]
+    lengths[1] = 1
     places = np.arange(WIDTH)
     mask = (places >= starts[:, None]) & (places < (starts + lengths)[:, None])
     padding = places >= (starts + lengths)[:, None]
@@ -103,6 +105,16 @@ def _cases(loss: str) -> Iterator[Case]:
         if loss not in ALONE:
             make = partial(_make, loss=loss, constants=constants, spread=0.3, dtype=dtype, free=True)
             yield Case(f"{name}-reference-free-{dtype}", make, conventions=conventions)
+        if loss in EMPTY:
+            make = partial(_without_tokens, loss=loss, constants=constants, dtype=dtype)
+            yield Case(f"{name}-empty-completions-{dtype}", make, quick=dtype == "float32", conventions=conventions)
+
+
+def _without_tokens(rng: np.random.Generator, loss: str, constants: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+    """Return pairs of which one has an empty side, another the other: its sum is 0, and so is its mean."""
+    inputs = _make(rng, loss, constants, 0.3, dtype, free=False)
+    inputs["mask"][[2, 5]] = False
+    return inputs
 
 
 def _rounded(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,8 @@ def _pair(
     if form == "whole":
         return {"pair": pair, "mask": None, "lengths": None}
     poisoned = [np.where(mask, x, np.nan).astype(dtype) for x in pair]
+    if form == "prefix":  # a column behind the longest row too: nobody may take the longest row for the width
+        poisoned = [np.pad(x, ((0, 0), (0, 1)), constant_values=np.nan) for x in poisoned]
     return {
         "pair": poisoned,
         "mask": None if form == "prefix" else mask,

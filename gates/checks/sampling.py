@@ -30,8 +30,12 @@ OFF: dict[str, Any] = {
 XTC: dict[str, Any] = {"xtc_probability": 0.5, "xtc_threshold": 0.03125}
 FILTERS: dict[str, dict[str, Any]] = {  # every number is exact in float32
     "none": {},
+    "peaked": {},  # running sums are 1 long before the last token, which top-p at 1 keeps all the same
+    "raised": {},  # whoever does not take the largest logit off overflows
     "temperature": {"temperature": 1.75},
     "top-k": {"top_k": 20, "temperature": 1.5},
+    "top-k-one": {"top_k": 1},
+    "top-k-beyond": {"top_k": 1000},  # more than there are tokens
     "top-p": {"top_p": 0.875, "temperature": 1.5},
     "top-p-zero": {"top_p": 0.0},
     "min-p": {"min_p": 0.0625, "temperature": 0.75},
@@ -43,7 +47,7 @@ FILTERS: dict[str, dict[str, Any]] = {  # every number is exact in float32
     "penalty": {"repetition_penalty": 1.375},
     "all": {"top_k": 30, "top_p": 0.9375, "min_p": 0.015625, **XTC, "repetition_penalty": 1.25, "temperature": 1.25},
 }
-CERTAIN = ("top-p-zero", "min-p-one")  # one token is left, whose log-prob is 0: only a draw tells it
+CERTAIN = ("top-p-zero", "min-p-one", "top-k-one")  # one token is left, whose log-prob is 0: only a draw tells it
 PAIRS = ("top-k-top-p", "top-k-min-p", "top-p-min-p")
 NUDGE = 1e-9  # relative: a threshold this close to a token's mass would judge rounding, not the filter
 EDGE = 1e-11  # relative: a running sum in float64 over 151,936 tokens is that good, whatever its order
@@ -70,6 +74,10 @@ def _inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size
     chosen = {**OFF, **FILTERS[filters], "order": order, "logits": _distinct(rng, rows, size, dtype)}
     if filters in PAIRS:  # flat rows, in which the first filter decides, and peaked ones, in which the second does
         chosen["logits"] *= np.where(np.arange(rows) % 2 == 0, 0.25, 2.0).astype(dtype)[:, None]
+    if filters == "peaked":
+        chosen["logits"] *= 3
+    if filters == "raised":
+        chosen["logits"] += 128 if dtype == "float32" else 1024
     if chosen["xtc_probability"]:
         chosen["xtc_coin"] = np.where(np.arange(rows) % 2 == 0, 0.25, 0.75) + rng.uniform(-0.2, 0.2, rows)
     if chosen["repetition_penalty"] != 1.0:
@@ -129,7 +137,8 @@ def _signals(t: Trial, inputs: dict[str, Any], wanted: Array) -> Iterator[Eviden
         moved = int(np.sum((t.want(FILTERED_LOGPROBS, **{**inputs, **near}) > -np.inf) != kept))
         yield t.signal("tokens that the last digits of a threshold decide", moved, "<=", 0)
     plain = t.want(FILTERED_LOGPROBS, **OFF, order=inputs["order"], logits=inputs["logits"])
-    if any(inputs[k] != OFF[k] for k in ("top_k", "top_p", "min_p", "xtc_probability")):
+    removing = [k for k in ("top_k", "top_p", "min_p", "xtc_probability") if inputs[k] != OFF[k]]
+    if removing and not inputs["top_k"] > inputs["logits"].shape[1]:
         yield t.signal("tokens that the filters remove", int(np.sum(~kept)), ">=", 1)
         yield from _each_decides(t, inputs, kept)
     elif any(inputs[k] != OFF[k] for k in ("temperature", "repetition_penalty")):

@@ -34,6 +34,16 @@ KERNELS = (
     "policy_loss",
 )
 PREFERENCE = ("preference_loss", "prefer", "best_of_n")
+MODEL = (  # in which matrices are multiplied
+    "rollout",
+    "token_logits",
+    "completion_logprobs",
+    "completion_entropies",
+    "importance_ratios",
+    "train_step",
+    "train_run",
+    "sampled_and_scored",
+)
 TRAINER = (
     *PREFERENCE,
     "winner_loss",
@@ -51,16 +61,9 @@ TRAINER = (
     "normalise_then_sum",
     "ratio_statistics",
     "loss_from_logits",
-    "rollout",
-    "token_logits",
-    "completion_logprobs",
-    "completion_entropies",
-    "importance_ratios",
-    "train_step",
     "encode_prompts",
     "decode_tokens",
-    "train_run",
-    "sampled_and_scored",
+    *MODEL,
 )
 SHIPPED = {
     "numpy": (*KERNELS, *PREFERENCE, "kto_loss"),
@@ -112,7 +115,7 @@ def register(registry: Registry) -> None:
             preload=(OPENBLAS,),
             why_absent=no_choice,
             remedy="Debian's package libopenblas0 and `pip install 'rl-gates[trainer]'` bring it",
-            ops=TRAINER,
+            ops=MODEL,  # the others have no product of matrices, so another BLAS is nothing to them
         )
     )
     for peer in environments.PEERS.values():

@@ -1,0 +1,82 @@
+"""What data seldom hold is among the gates' inputs: a mistake that acts there alone is found.
+
+Each of these went unseen once, when the NumPy twin was changed at every operator and constant in turn.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gates.model import Subject
+from gates.registry import load
+from gates.runner import Options, plan, run
+
+WRAPPED = """
+import numpy as np
+from gates.subjects import numpy as whole
+
+OP = "{op}"
+
+def mistaken(inputs):
+{mistake}
+
+OPS = {{OP: lambda **inputs: mistaken(inputs)}}
+"""
+NO_MASK_IS_ANOTHER_LOSS = """\
+    found = whole.OPS["policy_loss"](**inputs)
+    return {**found, "loss": 2.0 * found["loss"]} if inputs["mask"] is None and inputs["lengths"] is None else found
+"""
+LONGEST_ROW_IS_THE_WIDTH = """\
+    lengths = inputs["lengths"]
+    if lengths is not None and inputs["policy"].ndim == 2:
+        shape = inputs["policy"].shape
+        cut = lambda x: x[:, : lengths.max()] if isinstance(x, np.ndarray) and x.shape == shape else x
+        inputs = {name: cut(value) for name, value in inputs.items()}
+    return whole.OPS[OP](**inputs)
+"""
+MEAN_OF_NO_TOKENS = """\
+    found = whole.OPS["preference_loss"](**inputs)
+    return found if inputs["mask"].any(axis=1).all() else {**found, "loss": np.nan}
+"""
+TOP_P_AT_ONE_ACTS = """\
+    return whole.OPS["filtered_logprobs"](**{**inputs, "top_p": min(inputs["top_p"], 1 - 2.0**-53)})
+"""
+TOP_K_FROM_TWO = """\
+    return whole.OPS["sample_tokens"](**{**inputs, "top_k": 0 if inputs["top_k"] == 1 else inputs["top_k"]})
+"""
+TOP_K_WRAPS = """\
+    return whole.OPS["filtered_logprobs"](**{**inputs, "top_k": inputs["top_k"] % inputs["logits"].shape[1]})
+"""
+NAIVE_SOFTMAX = """\
+    found = whole.OPS["filtered_logprobs"](**inputs)
+    with np.errstate(over="ignore"):
+        total = np.exp(inputs["logits"], dtype=inputs["logits"].dtype).sum(axis=1)
+    return {"logprobs": np.where(np.isfinite(total)[:, None], found["logprobs"], -np.inf)}
+"""
+
+
+@pytest.mark.parametrize(
+    ("gate", "op", "mistake", "case"),
+    [
+        ("loss.grpo.matches-definition", "policy_loss", NO_MASK_IS_ANOTHER_LOSS, "no-mask"),
+        ("loss.grpo.matches-definition", "policy_loss", LONGEST_ROW_IS_THE_WIDTH, "lengths"),
+        ("ratio.matches-definition", "importance_ratio", LONGEST_ROW_IS_THE_WIDTH, "token-prefix-near-float32"),
+        ("preference.ipo.matches-definition", "preference_loss", MEAN_OF_NO_TOKENS, "mean-empty-completions-float32"),
+        ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", TOP_P_AT_ONE_ACTS, "peaked-hf-float32"),
+        ("sampling.draw.inverse-cdf", "sample_tokens", TOP_K_FROM_TWO, "top-k-one-hf"),
+        ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", TOP_K_WRAPS, "top-k-beyond-hf-float32"),
+        ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", NAIVE_SOFTMAX, "raised-hf-float32"),
+        ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", NAIVE_SOFTMAX, "raised-hf-float64"),
+    ],
+)
+def test_a_mistake_in_a_seldom_input_is_found(tmp_path: Path, gate: str, op: str, mistake: str, case: str) -> None:
+    """The case that holds it fails, and a case that does not passes."""
+    (tmp_path / "broken.py").write_text(WRAPPED.format(op=op, mistake=mistake))
+    subject = Subject("broken", tmp_path / "broken.py", "subject_broken")
+    jobs = plan([load().gates[gate]], [subject], quick=False)
+    found = {judged.verdict.case: judged.verdict for judged in run(jobs, Options())}
+    assert found[case].status == "fail", found[case].reason
+    assert found[case].cause in {"bound", "shape"}, found[case].reason
+    assert any(verdict.status == "pass" for verdict in found.values())
