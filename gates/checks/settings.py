@@ -130,7 +130,7 @@ def _extreme(
 ) -> dict[str, Any]:
     """Return a step in which a token of row 0 has a log-ratio of +size and one of row 2 of −size.
 
-    `sign` is that of these rows' advantages. The next token of row 0 is one that every clip holds. With a KL the reference
+    `sign` is that of these rows' advantages; at 0 so are they, as in a group whose rewards are all the same. The next token of row 0 is one that every clip holds. With a KL the reference
     leaves the policy as far in rows 4 and 6.
     """
     given = loss_cases.make(rng, algorithm, {"dtype": dtype, "spread": 0.1, "rows": 8}, changes)
@@ -152,13 +152,13 @@ def _extreme(
 def _extreme_cases() -> Iterator[Case]:
     kinds: dict[str, Changes] = {"plain": {}, "kl": {"beta": 0.3}, "two-sided": {"delta": 1.5}}
     for algorithm, dtype, sign, (far, size), (kind, changes) in product(
-        loss_cases.ALGORITHMS, ("float32", "float64"), (1.0, -1.0), FAR.items(), kinds.items()
+        loss_cases.ALGORITHMS, ("float32", "float64"), (1.0, -1.0, 0.0), FAR.items(), kinds.items()
     ):
         if (kind == "kl" and algorithm == "rloo") or (kind == "two-sided" and algorithm not in loss_cases.TWO_SIDED):
             continue
-        if kind != "plain" and far == "beyond-float32":
+        if kind != "plain" and (far == "beyond-float32" or not sign):
             continue
-        name = f"{algorithm}-{kind}-{far}-{'gain' if sign > 0 else 'loss'}-{dtype}"
+        name = f"{algorithm}-{kind}-{far}-{'gain' if sign > 0 else 'loss' if sign else 'neither'}-{dtype}"
         conventions = loss_cases.case(algorithm, name, data={"dtype": dtype}, **changes).conventions
         made = partial(_extreme, algorithm=algorithm, dtype=dtype, sign=sign, size=size, changes=changes)
         quick = dtype == "float32" and far == "beyond-float64"

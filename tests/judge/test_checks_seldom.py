@@ -36,6 +36,12 @@ LONGEST_ROW_IS_THE_WIDTH = """\
         inputs = {name: cut(value) for name, value in inputs.items()}
     return whole.OPS[OP](**inputs)
 """
+INFINITY_TIMES_ZERO = """\
+    found = whole.OPS["policy_loss"](**inputs)
+    with np.errstate(over="ignore", invalid="ignore"):
+        terms = np.exp(inputs["policy"] - inputs["old"]).T * inputs["advantages"]
+    return {**found, "loss": np.nan if np.isnan(terms).any() else found["loss"]}
+"""
 MEAN_OF_NO_TOKENS = """\
     found = whole.OPS["preference_loss"](**inputs)
     return found if inputs["mask"].any(axis=1).all() else {**found, "loss": np.nan}
@@ -63,6 +69,12 @@ NAIVE_SOFTMAX = """\
         ("loss.grpo.matches-definition", "policy_loss", NO_MASK_IS_ANOTHER_LOSS, "no-mask"),
         ("loss.grpo.matches-definition", "policy_loss", LONGEST_ROW_IS_THE_WIDTH, "lengths"),
         ("ratio.matches-definition", "importance_ratio", LONGEST_ROW_IS_THE_WIDTH, "token-prefix-near-float32"),
+        (
+            "loss.extreme-ratios-stay-numbers",
+            "policy_loss",
+            INFINITY_TIMES_ZERO,
+            "grpo-plain-beyond-float32-neither-float32",
+        ),
         ("preference.ipo.matches-definition", "preference_loss", MEAN_OF_NO_TOKENS, "mean-empty-completions-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", TOP_P_AT_ONE_ACTS, "peaked-hf-float32"),
         ("sampling.draw.inverse-cdf", "sample_tokens", TOP_K_FROM_TWO, "top-k-one-hf"),
