@@ -1,8 +1,8 @@
 """Calibrations that were recorded before: which seeds of which cells need not be judged again.
 
-A seed counts as judged where the same code of the gate, the same processor and the same draws judged it. The code of a
-gate is that of its check, of all that the check imports of Gates and of the oracle, of the judge, and the limits that are
-recorded for it. It is not the code of the subject: the header's commit says which that was.
+A seed counts as judged where the same code of the gate, the same processor and the same draws judged it, and the subject
+was there. The code of a gate is that of its check, of all that the check imports of Gates and of the oracle, of the
+judge, and the limits that are recorded for it. It is not the code of the subject: the header's commit says which that was.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def past(folder: Path, header: HeaderRecord, only: Iterable[str] | None = None) 
         same = [gate for gate, code in header.codes.items() if theirs.codes.get(gate) == code]
         if theirs.full != header.full or theirs.machine.cpu != header.machine.cpu or not same:
             continue
-        kept = judged(block for block in results.blocks if block.gate in same)
+        kept = judged(block for block in results.blocks if block.gate in same and not block.counts.get("skipped"))
         if kept:
             used.append(name)
         for key, numbers in kept.items():

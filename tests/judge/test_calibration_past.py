@@ -93,6 +93,12 @@ class TestPast:
         write(tmp_path, "calibrate-1.jsonl", head(**changes), block(0, 4))
         assert past(tmp_path, head()) == Past()
 
+    def test_what_a_missing_subject_was_not_asked_is_left(self, tmp_path: Path) -> None:
+        """A library that was not installed then may be here now; what a subject does not support it never will."""
+        absent, unable = block(0, 4, counts={"skipped": 4}), block(0, 4, "rlkernels", counts={"unsupported": 4})
+        write(tmp_path, "calibrate-1.jsonl", head(), absent, unable)
+        assert past(tmp_path, head()).seeds == {(GATE.id, "rlkernels", "x-float32"): {0, 1, 2, 3}}
+
     def test_a_resumed_run_looks_at_the_files_that_it_began_with(self, tmp_path: Path) -> None:
         """A file that came later, or the run's own, changes nothing; one that is gone is said."""
         write(tmp_path, "calibrate-1.jsonl", head(), block(0, 4))
