@@ -19,7 +19,7 @@ KINDS = {
 CONVENTIONS = {
     "dtype": "of the arrays that come in",
     "arithmetic": 'what it computes in, whatever the dtype; ("float32",) is not asked for more',
-    "rows": "how the rows' tokens are told: a mask, lengths, flat arrays with lengths; or all slots are some",
+    "rows": "by a mask, by lengths, flat with lengths, or all slots count",
     "weights": "without off-policy weights, with them",
     "ties": "which of equal ones is first",
 }
