@@ -1,6 +1,6 @@
 """Changes the NumPy twin at every operator and constant, one at a time, and tells which changes no gate notices.
 
-    .venv/bin/python .ci/twin_mistakes.py                     # all of its modules: an hour of one core
+    .venv/bin/python .ci/twin_mistakes.py                     # all of its modules, with all cases
     .venv/bin/python .ci/twin_mistakes.py numpy_preference    # one of them
     .venv/bin/python .ci/twin_mistakes.py numpy_loss --quick  # with the quick cases only
 
