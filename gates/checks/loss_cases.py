@@ -77,11 +77,12 @@ def make(
     changes: Mapping[str, Any],
     rows: str = "mask",
     weights: str = "none",
+    beyond: int = 0,
 ) -> dict[str, Any]:
     """Return the keywords of one call of policy_loss.
 
     `rows` says how completions are told from padding ("all": there is none), `weights` whether off-policy weights are
-    given and for what.
+    given and for what, `beyond` how many columns lie behind the longest row (with `rows` of "lengths").
     """
     inputs = cases.loss_inputs(rng, **data)
     choice = {**WHOLE, **ALGORITHMS[algorithm][1], **changes}
@@ -97,10 +98,10 @@ def make(
         drawn[rng.random(shape) < 0.25] = 0.0  # what masked importance sampling leaves out
         inputs["weights"] = drawn.astype(inputs["policy"].dtype)
     given = {**inputs, "algorithm": algorithm, "lengths": None, **{k: v for k, v in choice.items() if k != "old"}}
-    return given if rows == "mask" else _without_mask(given, rows)
+    return given if rows == "mask" else _without_mask(given, rows, beyond)
 
 
-def _without_mask(given: dict[str, Any], rows: str) -> dict[str, Any]:
+def _without_mask(given: dict[str, Any], rows: str, beyond: int) -> dict[str, Any]:
     mask = given["mask"]
     lengths = mask.sum(axis=1)
     if rows == "all":
@@ -113,7 +114,7 @@ def _without_mask(given: dict[str, Any], rows: str) -> dict[str, Any]:
     if rows == "flat":
         given |= {k: v[mask] for k, v in by_token.items()}
     else:
-        given |= {k: np.pad(v, ((0, 0), (0, BEYOND)), mode="edge") for k, v in by_token.items() if k != "mask"}
+        given |= {k: np.pad(v, ((0, 0), (0, beyond)), mode="edge") for k, v in by_token.items() if k != "mask"}
     return {**given, "mask": None, "lengths": lengths}
 
 
@@ -152,6 +153,7 @@ def case(
     quick: bool = False,
     rows: str = "mask",
     weights: str = "none",
+    beyond: int = 0,
     arithmetic: str = "",
     **changes: Any,
 ) -> Case:
@@ -172,7 +174,7 @@ def case(
         "dapo_denominator": choice["dapo_denominator"],
         **({"arithmetic": arithmetic} if arithmetic else {}),
     }
-    made = partial(make, algorithm=algorithm, data=chosen, changes=changes, rows=rows, weights=weights)
+    made = partial(make, algorithm=algorithm, data=chosen, changes=changes, rows=rows, weights=weights, beyond=beyond)
     return Case(name, made, quick=quick, conventions=conventions)
 
 
@@ -182,11 +184,12 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     yield this("ragged", quick=True)
     yield this("small-ratios", data={"spread": 0.02})
     yield this("equal-lengths", data={"equal_lengths": True})
-    yield this("no-mask", rows="all", data={"equal_lengths": True})
+    yield this("no-mask", rows="all", data={"equal_lengths": True}, quick=algorithm == "grpo")
     yield this("empty-row", data={"empty_row": True})
     yield this("holes", data={"holes": True})
     yield this("on-policy", old=None)
     yield this("lengths", rows="lengths", data={"empty_row": True})
+    yield this("lengths-wider", rows="lengths", beyond=BEYOND, data={"empty_row": True}, quick=algorithm == "grpo")
     yield this("flat", rows="flat", data={"empty_row": True}, quick=True)
     yield this("float64", data={"dtype": "float64"})
     yield this("row-weights", weights="row", quick=True)

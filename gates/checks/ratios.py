@@ -18,7 +18,7 @@ from reference.oracle import ratio
 from reference.oracle.statistics import SHARES
 
 DTYPES = ("float32", "float64")
-FORMS = ("whole", "masked", "holes", "prefix", "flat")
+FORMS = ("whole", "masked", "holes", "prefix", "wider", "flat")
 ROUNDING = (
     "k·2u·S with S = |value|, of sequences |r|(1 + u·Σ|d|): differences without error, sums in float64 or compensated"
 )
@@ -55,12 +55,13 @@ def _pair(
     if form == "whole":
         return {"pair": pair, "mask": None, "lengths": None}
     poisoned = [np.where(mask, x, np.nan).astype(dtype) for x in pair]
-    if form == "prefix":  # a column behind the longest row too: nobody may take the longest row for the width
+    by_length = form in {"prefix", "wider"}
+    if form == "wider":  # a column behind the longest row: nobody may take the longest row for the width
         poisoned = [np.pad(x, ((0, 0), (0, 1)), constant_values=np.nan) for x in poisoned]
     return {
         "pair": poisoned,
-        "mask": None if form == "prefix" else mask,
-        "lengths": lengths if form == "prefix" else None,
+        "mask": None if by_length else mask,
+        "lengths": lengths if by_length else None,
     }
 
 

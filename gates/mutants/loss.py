@@ -320,3 +320,35 @@ in_numpy(
     symptom="The low clip fraction is 0: tokens of bad answers fall to a fifth of their probability within a step.",
     caught_by=("loss.grpo.matches-definition", "loss.dapo.matches-definition"),
 )
+in_numpy(
+    "loss.infinity-times-zero",
+    "numpy_loss:_scaled",
+    "loss:gain_times_infinity",
+    mistake="a ratio that overflows is multiplied by an advantage of 0",
+    arises="exp(log_ratio) * advantage, without a clamp of either",
+    source="OpenRLHF/OpenRLHF#1314: inf times 0 of a filtered ratio",
+    theme="precision",
+    symptom="The loss is NaN at the first stale token of a group whose rewards are all equal.",
+    caught_by=("loss.extreme-ratios-stay-numbers",),
+)
+in_numpy(
+    "loss.longest-row-is-the-width",
+    "numpy_loss:policy_loss",
+    "loss:cut_to_the_longest",
+    mistake="by lengths, the arrays are taken to be as wide as the longest row",
+    arises="lengths.max() where the array's own width was meant",
+    source="speechbrain/speechbrain#3086: mask only as wide as the longest row",
+    theme="masks and shifts",
+    symptom="Nothing while a batch is padded to its longest row; shapes differ where it is padded to a multiple of 64.",
+    caught_by=("loss.grpo.matches-definition",),
+)
+in_numpy(
+    "loss.summed-without-mask",
+    "numpy_loss:policy_loss",
+    "loss:summed_without_mask",
+    mistake="without a mask the loss is a sum: nothing is divided by",
+    arises="denominator = mask.sum() if mask is not None else 1",
+    theme="normalisation",
+    symptom="Batches of equal lengths, which need no mask, move the weights a thousandfold; ragged ones are right.",
+    caught_by=("loss.grpo.matches-definition",),
+)

@@ -266,3 +266,13 @@ in_trainer(
     symptom="Likelihood rises for good and bad answers alike; reward stays that of the starting model.",
     caught_by=("preference.best-of-n.trains-on-the-winner",),
 )
+in_numpy(
+    "preference.mean-of-nothing",
+    "numpy_preference:averaged",
+    "preference:mean_of_nothing",
+    mistake="a completion without a token has the mean 0 / 0",
+    source="allenai/open-instruct#1625: mean over zero tokens is NaN; huggingface/trl#5343: the same in CPO",
+    theme="normalisation",
+    symptom="The loss is NaN at the first pair whose prompt fills the window, and the weights are from then on.",
+    caught_by=(IPO, "preference.simpo.matches-definition"),
+)

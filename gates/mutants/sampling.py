@@ -257,3 +257,48 @@ in_family(
     symptom="Long answers drift to rare words and other scripts: by then frequent tokens are suppressed a hundredfold.",
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
+in_family(
+    "sampling",
+    "sampling.top-k-of-one-ignored",
+    "top_k_length",
+    "one_means_all",
+    mistake="a top-k of 1 does not act",
+    arises="if top_k > 1",
+    theme="configuration",
+    symptom="An evaluation that asks for top-k 1 to be greedy is not: its score changes from run to run.",
+    caught_by=("sampling.draw.inverse-cdf",),
+)
+in_family(
+    "sampling",
+    "sampling.top-k-below-the-vocabulary",
+    "top_k_length",
+    "never_all",
+    mistake="a top-k of the vocabulary's size or more removes the least likely token",
+    arises="min(k, V - 1), for a partition that wants an index below V",
+    source="vllm-project/vllm#14234: k clamped to vocab_size-1",
+    theme="sampling",
+    symptom="Nothing in any curve: one token of the vocabulary is never drawn where top-k was to be off.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_family(
+    "sampling",
+    "sampling.top-p-acts-at-one",
+    "_stage",
+    "acts_at_one",
+    mistake="a top-p of 1 removes the tail that no longer moves the running sum",
+    arises="a filter without a condition, for 1 looks like no filter",
+    theme="sampling",
+    symptom="Nothing in any curve: rare tokens are never drawn after confident ones, and their log-prob is -inf.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_family(
+    "sampling",
+    "sampling.softmax-without-maximum",
+    "filtered_logprobs",
+    "overflowing",
+    mistake="exp of the logits themselves: a row with a logit above 88 overflows float32",
+    source="intel/xFasterTransformer#326: softmax without its maximum",
+    theme="precision",
+    symptom="NaN in log-probs or a token of id 0, once logits have grown: late in training, and with some models only.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)

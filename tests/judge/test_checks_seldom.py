@@ -36,6 +36,12 @@ LONGEST_ROW_IS_THE_WIDTH = """\
         inputs = {name: cut(value) for name, value in inputs.items()}
     return whole.OPS[OP](**inputs)
 """
+LAST_COLUMN_IS_PADDING = """\
+    lengths = inputs["lengths"]
+    if lengths is not None and inputs["policy"].ndim == 2:
+        inputs = {**inputs, "lengths": np.minimum(lengths, inputs["policy"].shape[1] - 1)}
+    return whole.OPS[OP](**inputs)
+"""
 INFINITY_TIMES_ZERO = """\
     found = whole.OPS["policy_loss"](**inputs)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -67,8 +73,10 @@ NAIVE_SOFTMAX = """\
     ("gate", "op", "mistake", "case"),
     [
         ("loss.grpo.matches-definition", "policy_loss", NO_MASK_IS_ANOTHER_LOSS, "no-mask"),
-        ("loss.grpo.matches-definition", "policy_loss", LONGEST_ROW_IS_THE_WIDTH, "lengths"),
-        ("ratio.matches-definition", "importance_ratio", LONGEST_ROW_IS_THE_WIDTH, "token-prefix-near-float32"),
+        ("loss.grpo.matches-definition", "policy_loss", LONGEST_ROW_IS_THE_WIDTH, "lengths-wider"),
+        ("loss.grpo.matches-definition", "policy_loss", LAST_COLUMN_IS_PADDING, "lengths"),
+        ("ratio.matches-definition", "importance_ratio", LONGEST_ROW_IS_THE_WIDTH, "token-wider-near-float32"),
+        ("ratio.matches-definition", "importance_ratio", LAST_COLUMN_IS_PADDING, "token-prefix-near-float32"),
         (
             "loss.extreme-ratios-stay-numbers",
             "policy_loss",

@@ -290,3 +290,38 @@ def negated_term(original: Fn) -> Fn:
 def floor_at_epsilon(original: Fn) -> Fn:
     """Hold the ratio above ε instead of 1 − ε."""
     return lambda ratio, gain, low, high, cap: original(ratio, gain, 1.0 - low, high, cap)
+
+
+def gain_times_infinity(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+    """Multiply the ratio by the gain, whatever they are."""
+
+    def mistaken(ratio: Any, gain: Any) -> Any:
+        with np.errstate(invalid="ignore"):
+            return ratio * gain
+
+    return mistaken
+
+
+def cut_to_the_longest(original: Fn) -> Fn:
+    """Cut every array to the longest row, and return a gradient of that width."""
+
+    def mistaken(**inputs: Any) -> Any:
+        shape = inputs["policy"].shape
+        if inputs.get("lengths") is not None and len(shape) == 2:
+            longest = int(inputs["lengths"].max())
+            of_tokens = [name for name, x in inputs.items() if isinstance(x, np.ndarray) and x.shape == shape]
+            inputs = {**inputs, **{name: inputs[name][:, :longest] for name in of_tokens}}
+        return original(**inputs)
+
+    return mistaken
+
+
+def summed_without_mask(original: Fn) -> Fn:
+    """Divide by nothing where there is neither a mask nor lengths."""
+
+    def mistaken(**inputs: Any) -> Any:
+        loss, gradient = original(**inputs)
+        tokens = inputs["policy"].size if inputs.get("mask") is None and inputs.get("lengths") is None else 1
+        return loss * tokens, gradient * tokens
+
+    return mistaken

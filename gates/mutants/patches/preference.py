@@ -103,3 +103,13 @@ def nan_wins(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whol
 def last_of_equals(original: Fn) -> Fn:
     """Search from the end."""
     return lambda groups: groups.shape[1] - 1 - original(groups[:, ::-1])
+
+
+def mean_of_nothing(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+    """Divide by the tokens, also where there are none."""
+
+    def mistaken(sums: Any, tokens: Any) -> Any:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return sums / tokens
+
+    return mistaken

@@ -252,3 +252,36 @@ def once_per_occurrence(original: Fn) -> Fn:
         return row
 
     return mistaken
+
+
+def one_means_all(original: Fn) -> Fn:
+    """Take a top-k of 1 for no top-k."""
+    return lambda weights, top_k: original(weights, weights.size if top_k == 1 else top_k)
+
+
+def never_all(original: Fn) -> Fn:
+    """Clamp k below the number of tokens."""
+    return lambda weights, top_k: min(original(weights, top_k), max(1, weights.size - 1))
+
+
+def acts_at_one(original: Fn) -> Fn:
+    """Let top-p cut at 1 too: what follows where the running sum has come to 1 goes."""
+
+    def mistaken(name: str, weights: Any, top_k: int, top_p: float, *rest: Any) -> Any:
+        if name == "top_p":
+            return slice(0, numpy_sampling.top_p_length(weights / weights.sum(), top_p))
+        return original(name, weights, top_k, top_p, *rest)
+
+    return mistaken
+
+
+def overflowing(original: Fn) -> Fn:
+    """Give NaN to a row whose exponentials, its maximum not subtracted, overflow the dtype of the logits."""
+
+    def mistaken(logits: Any, **options: Any) -> Any:
+        result = original(logits, **options)
+        with np.errstate(over="ignore"):
+            total = np.exp(logits).sum(axis=1)
+        return np.where(np.isfinite(total)[:, None], result, np.nan)
+
+    return mistaken
