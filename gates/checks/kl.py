@@ -157,12 +157,14 @@ def _full_make(rng: np.random.Generator, kind: str, dtype: str, size: int) -> di
         logits[:, ::3] = -np.inf  # top-k of the policy: these add nothing
         others[0, ::6] = -np.inf  # where the policy cannot draw the reference may be 0 too
         others[1, 1] = -np.inf  # here it may not: +inf
+    if kind == "batch":  # (B, T, V), as it comes out of a model
+        logits, others = logits.reshape(2, 3, size), others.reshape(2, 3, size)
     ours, theirs = (logprobs.log_softmax(x, temperature=1.0) for x in (logits, others))
     return {"policy_logprobs": ours.astype(dtype), "reference_logprobs": theirs.astype(dtype)}
 
 
 def _full_cases() -> Iterator[Case]:
-    for kind, dtype in product(("near", "far", "masked"), DTYPES):
+    for kind, dtype in product(("near", "far", "masked", "batch"), DTYPES):
         make = partial(_full_make, kind=kind, dtype=dtype, size=1000)
         yield Case(f"{kind}-{dtype}", make, quick=True, conventions={"dtype": dtype})
     for kind, dtype in product(("near", "far"), DTYPES):

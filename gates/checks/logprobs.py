@@ -15,6 +15,7 @@ from gates.registry import gate
 from reference.oracle import logprobs as oracle
 
 SMALL, LARGE = 257, 151_936  # tokens; the larger one is Qwen's vocabulary
+BATCH = (3, 4)  # completions and tokens of a (B, T, V) batch: as they come out of a model
 TEMPERATURES = {"cold": 0.25, "hot": 1.5}  # exact in every dtype
 TINY = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 0.0}  # the least number above 0
 
@@ -72,12 +73,14 @@ def _make(rng: np.random.Generator, kind: str, dtype: str, size: int) -> dict[st
     ids[0], ids[1] = 0, int(np.argmax(logits[1]))
     if kind == "masked":
         ids = np.where(np.isfinite(logits[np.arange(rows), ids]), ids, 0)
+    if kind == "batch":
+        logits, ids = logits.reshape(*BATCH, size), ids.reshape(BATCH)
     return {"logits": logits, "ids": ids, "temperature": TEMPERATURES.get(kind, 1.0), "dtype": dtype, "kind": kind}
 
 
 def _cases() -> Iterator[Case]:
     for dtype in ("float16", "bfloat16", "float32", "float64"):
-        for kind in ("normal", "peaked", "masked", "equal", "offset", *TEMPERATURES):
+        for kind in ("normal", "peaked", "masked", "equal", "offset", "batch", *TEMPERATURES):
             quick = dtype == "float32" or kind in {"normal", "peaked"}
             make = partial(_make, kind=kind, dtype=dtype, size=SMALL)
             yield Case(f"{kind}-{dtype}", make, quick=quick, conventions={"dtype": dtype})
@@ -95,8 +98,8 @@ def _inputs(t: Trial) -> tuple[str, str, dict[str, Any], dict[str, str] | None]:
 
 def _signals(t: Trial, kind: str, inputs: dict[str, Any]) -> Iterator[Evidence]:
     logits = inputs["logits"].astype(np.float64)
-    yield t.signal("rows", len(logits), ">=", 3)
-    yield t.signal("tokens that can be drawn in the emptiest row", np.isfinite(logits).sum(axis=1).min(), ">=", 64)
+    yield t.signal("rows", inputs["ids"].size, ">=", 3)
+    yield t.signal("tokens that can be drawn in the emptiest row", np.isfinite(logits).sum(axis=-1).min(), ">=", 64)
     if kind == "peaked":
         above = np.sort(logits, axis=1)[:, -1] - np.sort(logits, axis=1)[:, -2]
         yield t.signal("least height of a peak in nats", above.min(), ">=", 900.0, "exp of what is below it underflows")
@@ -169,7 +172,7 @@ def _backward_make(
 ) -> dict[str, Any]:
     inputs = make(rng)
     dtype = "float64" if inputs["dtype"] == "float64" else "float32"
-    upstream, of_entropy = rng.normal(0.0, 1.0, (2, len(inputs["ids"]))).astype(dtype)
+    upstream, of_entropy = rng.normal(0.0, 1.0, (2, *inputs["ids"].shape)).astype(dtype)
     return {**inputs, "grad_logprobs": upstream, "grad_entropy": of_entropy if entropy else None}
 
 

@@ -32,6 +32,7 @@ FILTERS: dict[str, dict[str, Any]] = {  # every number is exact in float32
     "none": {},
     "peaked": {},  # running sums are 1 long before the last token, which top-p at 1 keeps all the same
     "raised": {},  # whoever does not take the largest logit off overflows
+    "raised-top-p": {"top_p": 0.875},  # nor in the masses that a filter adds up
     "temperature": {"temperature": 1.75},
     "top-k": {"top_k": 20, "temperature": 1.5},
     "top-k-one": {"top_k": 1},
@@ -44,6 +45,7 @@ FILTERS: dict[str, dict[str, Any]] = {  # every number is exact in float32
     "top-k-min-p": {"top_k": 20, "min_p": 0.125, "temperature": 1.5},
     "top-p-min-p": {"top_p": 0.96875, "min_p": 0.0625, "temperature": 1.5},
     "xtc": XTC,
+    "xtc-flat": XTC,  # rows in which XTC acts and no token reaches the threshold: none goes
     "penalty": {"repetition_penalty": 1.375},
     "all": {"top_k": 30, "top_p": 0.9375, "min_p": 0.015625, **XTC, "repetition_penalty": 1.25, "temperature": 1.25},
 }
@@ -76,7 +78,9 @@ def _inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size
         chosen["logits"] *= np.where(np.arange(rows) % 2 == 0, 0.25, 2.0).astype(dtype)[:, None]
     if filters == "peaked":
         chosen["logits"] *= 3
-    if filters == "raised":
+    if filters == "xtc-flat":
+        chosen["logits"] *= np.where(np.arange(rows) % 4 == 0, 0.125, 1.0).astype(dtype)[:, None]
+    if filters in {"raised", "raised-top-p"}:
         chosen["logits"] += 128 if dtype == "float32" else 1024
     if chosen["xtc_probability"]:
         chosen["xtc_coin"] = np.where(np.arange(rows) % 2 == 0, 0.25, 0.75) + rng.uniform(-0.2, 0.2, rows)

@@ -174,3 +174,19 @@ in_family(
     symptom="With a temperature below 1 all log-probs are too low, and the ratio of sampler and trainer is far from 1.",
     caught_by=("logprobs.selective.matches-definition",),
 )
+for _name, _seam, _gate in (
+    ("logprobs.time-first", "selective_log_softmax", "logprobs.selective.matches-definition"),
+    ("logprobs.backward-time-first", "selective_log_softmax_backward", "logprobs.backward.matches-definition"),
+    ("kl.full-time-first", "full_kl", "kl.full.matches-definition"),
+):
+    in_family(
+        "logprobs",
+        _name,
+        _seam,
+        "time_first",
+        mistake="what belongs to token t of row b is returned for another one: the batch was taken for (T, B, V)",
+        arises="a kernel or layer that has time first, and a view where a transpose was meant",
+        theme="masks and shifts",
+        symptom="Nothing with one row, or with as many tokens as rows; else rewards teach other tokens than their own.",
+        caught_by=(_gate,),
+    )

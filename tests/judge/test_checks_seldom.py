@@ -67,6 +67,30 @@ NAIVE_SOFTMAX = """\
         total = np.exp(inputs["logits"], dtype=inputs["logits"].dtype).sum(axis=1)
     return {"logprobs": np.where(np.isfinite(total)[:, None], found["logprobs"], -np.inf)}
 """
+NAIVE_MASSES = """\
+    found = whole.OPS["filtered_logprobs"](**inputs)
+    if inputs["top_p"] == 1:
+        return found
+    with np.errstate(over="ignore"):
+        total = np.exp(inputs["logits"], dtype=inputs["logits"].dtype).sum(axis=1)
+    without = whole.OPS["filtered_logprobs"](**{**inputs, "top_p": 1.0})
+    return {"logprobs": np.where(np.isfinite(total)[:, None], found["logprobs"], without["logprobs"])}
+"""
+XTC_REMOVES_THE_LIKELIEST = """\
+    found = whole.OPS["filtered_logprobs"](**inputs)["logprobs"]
+    if inputs["xtc_coin"] is not None:
+        plain = whole.OPS["filtered_logprobs"](**{**inputs, "xtc_probability": 0.0, "xtc_coin": None})["logprobs"]
+        acts = inputs["xtc_coin"] < inputs["xtc_probability"]
+        flat = acts & (np.exp(plain).max(axis=1) < inputs["xtc_threshold"])
+        found[flat, plain[flat].argmax(axis=1)] = -np.inf
+    return {"logprobs": found}
+"""
+TIME_FIRST = """\
+    swapped = lambda x: np.swapaxes(x, 0, 1).reshape(x.shape) if x.ndim > 1 else x
+    found = whole.OPS[OP](**inputs)
+    batch = next(iter(inputs.values())).ndim == 3
+    return {name: swapped(x) for name, x in found.items()} if batch else found
+"""
 
 
 @pytest.mark.parametrize(
@@ -89,6 +113,17 @@ NAIVE_SOFTMAX = """\
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", TOP_K_WRAPS, "top-k-beyond-hf-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", NAIVE_SOFTMAX, "raised-hf-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", NAIVE_SOFTMAX, "raised-hf-float64"),
+        ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", NAIVE_MASSES, "raised-top-p-hf-float32"),
+        (
+            "sampling.filters.keep-the-right-tokens",
+            "filtered_logprobs",
+            XTC_REMOVES_THE_LIKELIEST,
+            "xtc-flat-hf-float32",
+        ),
+        ("logprobs.selective.matches-definition", "selective_log_softmax", TIME_FIRST, "batch-float32"),
+        ("logprobs.entropy.matches-definition", "selective_log_softmax", TIME_FIRST, "batch-float64"),
+        ("logprobs.backward.matches-definition", "selective_log_softmax_backward", TIME_FIRST, "batch-float16"),
+        ("kl.full.matches-definition", "full_kl", TIME_FIRST, "batch-float32"),
     ],
 )
 def test_a_mistake_in_a_seldom_input_is_found(tmp_path: Path, gate: str, op: str, mistake: str, case: str) -> None:

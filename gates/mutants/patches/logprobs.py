@@ -148,3 +148,18 @@ def divided_afterwards(original: Fn) -> Fn:
         return found / found.dtype.type(temperature)
 
     return mistaken
+
+
+def time_first(original: Fn) -> Fn:
+    """Return the results of a (B, T, V) batch in the order of (T, B), under the shape of (B, T)."""
+
+    def swapped(result: Any) -> Any:
+        return np.swapaxes(result, 0, 1).reshape(result.shape)
+
+    def mistaken(values: Any, *others: Any, **options: Any) -> Any:
+        result = original(values, *others, **options)
+        if np.ndim(values) != 3:
+            return result
+        return tuple(map(swapped, result)) if isinstance(result, tuple) else swapped(result)
+
+    return mistaken
