@@ -89,6 +89,7 @@ def calibrate(
     if not gates:
         raise ConfigurationError(f"--only {only}: none of the {len(chosen)} chosen gates is of that kind")
     subjects = setup.watched(catalogue.choose(registry, tuple(subject or ()), None), engine, memory_limit)
+    setup.in_batches()
     count = setup.jobs(jobs)
     options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)
     cells = plan(gates, subjects, quick=not full)

@@ -105,6 +105,7 @@ def check(
     subjects = setup.watched(asked.subjects, engine, memory_limit)
     shown = output.chosen(form or (None if as_json else told.format), as_json=as_json)
     before = output.since(baseline, shown)
+    setup.in_batches()
     jobs_count = setup.jobs(told.jobs if jobs is None else jobs)
     options = Options(
         seed=told.seed if seed is None else seed,

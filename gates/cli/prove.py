@@ -41,6 +41,7 @@ def prove(
     watched = setup.watched(registry.subjects.values(), engine, memory_limit)
     registry = replace(registry, subjects={subject.name: subject for subject in watched})
     gates = selection.chosen(registry, select or ())
+    setup.in_batches()
     count = setup.jobs(jobs)
     options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)
     writer = setup.writer("prove", out, record=record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterable
@@ -27,6 +28,17 @@ def jobs(wanted: int) -> int:
 def threads(jobs_count: int) -> int:
     """Return the threads of each worker, so that all together have one per core."""
     return max(1, machine.cores() // jobs_count)
+
+
+def in_batches() -> None:
+    """Let nobody who is woken take the processor from whoever woke it: in this process, and in its workers.
+
+    Linux only; where the user chose a policy it stays. An MLX op on a CPU is handed to another thread, some hundred of them
+    for one loss: with a switch at each, losses of the reference took a quarter longer.
+    """
+    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        with contextlib.suppress(OSError):  # a sandbox that forbids it is none the worse
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def interpreter(python: str | None) -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gates.cli import setup
 from gates.report.jsonl import read
 from reference import tiny
 
@@ -45,6 +46,28 @@ def test_an_encoding_without_our_signs_ends_no_run(encoding: str) -> None:
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert ("\u2212".encode(encoding, "backslashreplace")) in done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="a scheduling policy of Linux")
+class TestScheduling:
+    """Who is woken does not take the processor from who woke it."""
+
+    def test_workers_are_batch_jobs(self, tmp_path: Path) -> None:
+        """The policy reaches the subject."""
+        told = tmp_path / "policy"
+        subject = tmp_path / "told.py"
+        subject.write_text(
+            f"import os\nfrom pathlib import Path\n{RIGHT}\nPath({str(told)!r}).write_text(str(os.sched_getscheduler(0)))\n"
+        )
+        done = gates("check", "advantages.constant-group-is-zero", "--subject", str(subject), cwd=tmp_path)
+        assert told.exists(), done.stdout + done.stderr
+        assert int(told.read_text()) == os.SCHED_BATCH
+
+    def test_a_policy_that_was_chosen_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Somebody asked for idle time only, or for real time."""
+        monkeypatch.setattr(os, "sched_getscheduler", lambda _pid: os.SCHED_IDLE)
+        monkeypatch.setattr(os, "sched_setscheduler", lambda *_: pytest.fail("the policy is changed"))
+        setup.in_batches()
 
 
 class TestMistakes:
