@@ -26,6 +26,7 @@ class Outcome:
     mutants: int
     caught: int
     alarms: int  # seeds
+    seeds: int  # of which anything was judged
 
     @property
     def good(self) -> bool:
@@ -45,7 +46,7 @@ class Outcome:
         if self.header.verb == "prove":
             words = f"{self.caught} of {self.mutants} mutants caught; without them {words}"
         if self.header.verb == "calibrate":
-            words = f"{self.alarms} of {self.header.seeds or 0} seeds with a false alarm; {words}{self._unsaid}"
+            words = f"{self.alarms} of {self.seeds} seeds with a false alarm; {words}{self._unsaid}"
         return f"{words}; exit code {self.summary.exit_code}" if self.summary else words
 
     @property
@@ -73,8 +74,10 @@ def made(
     """Return an outcome from counted verdicts and the records of a proof or a calibration."""
     found: Counter[str] = Counter(counts)
     alarms: set[int] = set()
+    seeds: set[int] = set()
     for block in blocks:
         found.update(block.counts)
+        seeds.update(range(block.first_seed, block.first_seed + block.seeds))
         alarms.update(alarm.seed for alarm in block.alarms)
     caught = Counter(mutant.state == "caught" for mutant in mutants)
-    return Outcome(header, summary, state, found, caught.total(), caught[True], len(alarms))
+    return Outcome(header, summary, state, found, caught.total(), caught[True], len(alarms), len(seeds))

@@ -22,6 +22,7 @@ from gates.calibration_session import Request, conduct
 from gates.engines import bench
 from gates.engines.local import Pool
 from gates.model import Bound, Case, ConfigurationError, Evidence, Gate, Subject, Trial
+from gates.report import outcome
 from gates.report.calibration import flaky, points, rates, reproduces
 from gates.report.jsonl import Writer, read
 from gates.report.markdown import render
@@ -217,6 +218,7 @@ class TestResume:
         with pytest.raises(KeyboardInterrupt):
             conduct(asked, file, as_json=False)
         assert read(file).state == "incomplete: 2 of 5"
+        assert outcome.of(read(file)).words.startswith("0 of 2 seeds with a false alarm; ")
         with file.open("ab") as torn:
             torn.write(b'{"record": "block", "gate": "dou')
         monkeypatch.setattr(Pool, "submit", original)
