@@ -36,8 +36,10 @@ def in_batches() -> None:
     Linux only; where the user chose a policy it stays. An MLX op on a CPU is handed to another thread, some hundred of them
     for one loss: with a switch at each, losses of the reference took a quarter longer.
     """
-    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
-        with contextlib.suppress(OSError):  # a sandbox that forbids it is none the worse
+    if not hasattr(os, "SCHED_BATCH"):
+        return
+    with contextlib.suppress(OSError):  # a sandbox that forbids either call is none the worse
+        if os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
