@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -62,6 +63,7 @@ class Worker:
     patched_calls: int = 0
     calls: int = 0
     watch: Watch = field(init=False)
+    _closing: threading.RLock = field(init=False, default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.watch = Watch(self.process.pid, self.log.fileno(), self.subject.memory_limit)
@@ -180,17 +182,21 @@ class Worker:
         return not self.log.closed and self.process.poll() is None
 
     def close(self) -> None:
-        """End the whole process group, and what was seen to leave it, and release the pipes."""
-        if self.log.closed:
-            return
-        self.watch.find()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self.watch.end()
-        for fd in (self.to_worker, self.from_worker):
-            os.close(fd)
-        self.log.close()
+        """End the whole process group, and what was seen to leave it, and release the pipes.
+
+        A thread in the middle of a call closes the worker too when another one does so: it sees the pipe break.
+        """
+        with self._closing:
+            if self.log.closed:
+                return
+            self.watch.find()
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.watch.end()
+            for fd in (self.to_worker, self.from_worker):
+                os.close(fd)
+            self.log.close()
 
     def _exchange(self, tree: Any, limit_s: float) -> dict[str, Any]:
         """Write a frame while reading the answer, so that two full pipes never wait for each other."""

@@ -179,7 +179,7 @@ def choose(registry: Registry, names: tuple[str, ...], python: str | None) -> li
     """Return the named subjects; a name with a slash or `.py` is a file. Without names: the default ones.
 
     A default subject is planned for what it provides; one that is asked for by name is asked everything, and its
-    variants (NAME@…) are judged with it.
+    variants (NAME@…) are judged with it. One that is named twice is judged once.
     """
     if not names:
         return [subject for subject in registry.subjects.values() if subject.default]
@@ -187,6 +187,8 @@ def choose(registry: Registry, names: tuple[str, ...], python: str | None) -> li
     for name in names:
         if name.endswith(".py") or "/" in name:
             subject = from_file(name, python)
+            if subject.name in registry.subjects or chosen.get(subject.name, subject).entry != subject.entry:
+                raise ConfigurationError(f"--subject {name}: the name {subject.name!r} is taken; rename the file")
         elif name in registry.subjects:
             subject = replace(registry.subjects[name], ops=None)
         else:
@@ -194,8 +196,8 @@ def choose(registry: Registry, names: tuple[str, ...], python: str | None) -> li
             here = [file for file in (f"{name}_gates.py", f"{name}.py") if Path(file).is_file()]
             hint = f"; did you mean ./{here[0]}?" if here else ""
             raise ConfigurationError(f"--subject {name}: must be one of {known}, or a file (./mine.py){hint}")
-        if subject.name in chosen or (subject.name in registry.subjects and "." in name):
-            raise ConfigurationError(f"--subject {name}: the name {subject.name!r} is taken; rename the file")
         chosen[subject.name] = subject
-        chosen |= {v.name: v for v in registry.subjects.values() if v.name.startswith(f"{name}@")}
+        for variant in registry.subjects.values():
+            if variant.name.startswith(f"{name}@"):
+                chosen.setdefault(variant.name, variant)
     return list(chosen.values())

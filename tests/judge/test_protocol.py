@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +21,7 @@ from hypothesis.extra import numpy as hnp
 from gates import frames, worker
 from gates.model import Outcome, Subject
 from gates.protocol import Worker, WorkerError
+from gates.watch import Watch
 
 Maker = Callable[..., Subject]
 
@@ -201,6 +203,32 @@ class TestWorker:
         running.to_worker = os.dup(running.from_worker)  # something for close() to close
         assert running.process.wait(10.0) == 0
         running.close()
+
+    def test_two_threads_may_close_a_worker(self, subject: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Ctrl-C ends it from one thread while the thread of its call sees the pipe break: the pipes are closed once."""
+        running = Worker.start(subject("return {'y': x}"), threads=1)
+        failed: list[BaseException] = []
+
+        def close() -> None:
+            try:
+                running.close()
+            except OSError as error:
+                failed.append(error)
+
+        other = threading.Thread(target=close)
+        find = Watch.find
+
+        def in_the_middle(watch: Watch) -> None:
+            monkeypatch.setattr(Watch, "find", find)
+            other.start()
+            other.join(0.5)  # done by then, or waiting for this one
+            find(watch)
+
+        monkeypatch.setattr(Watch, "find", in_the_middle)
+        close()
+        other.join(10.0)
+        assert not other.is_alive()
+        assert not failed
 
     @pytest.mark.parametrize(
         ("head", "kind"), [("import no_such_module", "absent"), ("1 / 0", "broken"), ("raise SystemExit", "broken")]

@@ -13,6 +13,7 @@ from gates.cli.selection import chosen
 from gates.model import ConfigurationError
 from gates.registry import load
 from gates.report.explanation import UNIT
+from gates.subjects.catalogue import choose
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,28 @@ def test_a_subject_that_is_a_file_here_is_offered(tmp_path: Path) -> None:
     done = gates("check", "kl", "--subject", "mylib", cwd=tmp_path)
     assert done.returncode == 2
     assert "or a file (./mine.py); did you mean ./mylib_gates.py?" in " ".join(done.stderr.split())
+
+
+def test_a_subject_that_is_named_twice_is_judged_once(tmp_path: Path) -> None:
+    """By its own name, by the one whose variant it is, or by its file."""
+    mine = tmp_path / "mine.py"
+    mine.write_text("OPS = {}\n")
+    names = ("reference", "reference@openblas", "numpy", "numpy", str(mine), f"{tmp_path}/./mine.py")
+    subjects = choose(load(), names, None)
+    assert [subject.name for subject in subjects] == ["reference", "reference@openblas", "numpy", "mine"]
+    assert subjects[1].ops is None, "asked for by name: asked everything"
+    assert choose(load(), names[1::-1], None) == subjects[1::-1]
+
+
+@pytest.mark.parametrize("file", ["numpy.py", "numpy", "other/mine.py"])
+def test_two_subjects_of_one_name_are_refused(tmp_path: Path, file: str) -> None:
+    """A file, or a program, that is called as a registered subject or another file would be taken for it."""
+    (tmp_path / "other").mkdir()
+    for one in (tmp_path / "mine.py", tmp_path / file):
+        one.write_text("OPS = {}\n")
+        one.chmod(0o755)
+    with pytest.raises(ConfigurationError, match="is taken; rename the file"):
+        choose(load(), (str(tmp_path / "mine.py"), str(tmp_path / file)), None)
 
 
 def test_list_counts_and_aligns(tmp_path: Path) -> None:
