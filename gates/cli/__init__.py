@@ -88,6 +88,9 @@ def main() -> None:
         signal.signal(name, signal.default_int_handler)
     try:
         app()
+    except KeyboardInterrupt:  # while the commands were built; from then on typer catches it
+        typer.echo("gates: interrupted", err=True)
+        sys.exit(128 + signal.SIGINT)
     except Exception as error:
         from gates.model import ConfigurationError
         from gates.report.visible import visible

@@ -48,6 +48,13 @@ def test_an_encoding_without_our_signs_ends_no_run(encoding: str) -> None:
     assert ("\u2212".encode(encoding, "backslashreplace")) in done.stdout
 
 
+def test_ctrl_c_while_the_commands_are_built_is_no_traceback() -> None:
+    """Typer catches it from then on; this is said as a shell says it."""
+    code = "import typer.main, gates.cli, signal\ntyper.main.get_command = lambda app: signal.raise_signal(signal.SIGINT)\ngates.cli.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "gates: interrupted\n")
+
+
 @pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="a scheduling policy of Linux")
 class TestScheduling:
     """Who is woken does not take the processor from who woke it."""
