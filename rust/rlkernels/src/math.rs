@@ -2,7 +2,7 @@
 //!
 //! `exp` is Cody and Waite's reduction with a minimax polynomial (fitted by mpmath's `chebyfit` to 200 bits, the error
 //! is stated beside the coefficients); `log` is that of FreeBSD's msun (`e_log.c`). Worst errors, measured by
-//! `tests/math.rs`: `f32` 0.853 and 0.5000 ulp over all inputs; `f64` at most one representable number beside the
+//! `tests/kernels/math.rs`: `f32` 0.853 and 0.5000 ulp over all inputs; `f64` at most one representable number beside the
 //! platform's, which is right to less than an ulp, in 10^9 samples.
 #![allow(clippy::excessive_precision)] // coefficients are written as they were published
 

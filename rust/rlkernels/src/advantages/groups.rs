@@ -13,7 +13,7 @@
 //!   error of its x moves numerator and root alike and cancels.
 //!
 //! Were every rounding the worst there is and of the worst sign, this could pass the 16·M / divisor that is promised
-//! (23 for n = 64); roundings are neither. `tests/advantages_bound.rs` looks for the largest among groups made to strain
+//! (23 for n = 64); roundings are neither. `tests/kernels/advantages_bound.rs` looks for the largest among groups made to strain
 //! each part. Groups to which the rule does not apply take the way of [`careful`]: unscored or infinite rewards (q is
 //! NaN), constant or nearly equal ones (r is not small against x), spreads outside 2^±400. The choice hangs on the group
 //! alone, so it is the same on every instruction set.

@@ -1,7 +1,7 @@
 //! The estimators over lanes.
 //!
 //! The condition of k3 with regard to d is d·(e^d − 1) / k3(d): 2 for small d, 2.91 at d = 2, about |d| beyond. So for
-//! |d| ≤ 2 the rounding of d itself costs at most 2.91u, the polynomial and its products at most 4.5u (`tests/kl_f32.rs`
+//! |d| ≤ 2 the rounding of d itself costs at most 2.91u, the polynomial and its products at most 4.5u (`tests/kernels/kl_f32.rs`
 //! tries every d), and both stay below 8u; beyond, what the subtraction loses is brought in again. `f32` data needs
 //! the exponential in `f64` lanes only where some lane is beyond, which changes no other lane.
 #![allow(clippy::excessive_precision)] // coefficients are written as they were fitted

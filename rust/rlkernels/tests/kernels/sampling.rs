@@ -1,14 +1,10 @@
 //! Filters and draws against a sampler that sorts everything, on every instruction set and number of threads.
 
-#[path = "naive/sampling.rs"]
-mod naive;
-mod variants;
-
-use naive::{batch, logprobs, samples, settings};
 use proptest::prelude::*;
-use rlkernels::parallel;
 use rlkernels::sampling::{Batch, Filters, Order};
-use variants::{Digest, Numbers, on_every_isa};
+
+use crate::naive::sampling::{self as naive, batch, logprobs, samples, settings};
+use crate::variants::{Digest, Numbers, Process};
 
 const INF: f64 = f64::INFINITY;
 /// What a float64 sampler may move a threshold or a uniform by.
@@ -169,11 +165,11 @@ fn every_instruction_set_and_number_of_threads_gives_the_same_bits() {
             let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             (tokens, bits(&behaviour), bits(&logprobs(&batch, &filters)))
         };
-        let mut results = on_every_isa(all);
+        let process = Process::mine();
+        let mut results = process.on_every_isa(all);
         let (_, first) = results.remove(0);
-        let before = parallel::set_threads(3).unwrap();
-        results.extend(on_every_isa(all));
-        parallel::set_threads(before).unwrap();
+        process.set_threads(3);
+        results.extend(process.on_every_isa(all));
         for (isa, result) in results {
             assert!(result == first, "{isa} differs with {filters:?}");
         }

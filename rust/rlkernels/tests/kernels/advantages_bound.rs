@@ -1,9 +1,8 @@
 //! The error of `f64` advantages in units of 2^-53 · max|R| / divisor, against arithmetic of twice the precision.
 
-mod variants;
-
 use rlkernels::advantages::{Baseline, Convention, EpsMode, Scale, group_advantages};
-use variants::Numbers;
+
+use crate::variants::Numbers;
 
 /// `0 + 1`, unevaluated; Dekker's and Knuth's operations.
 #[derive(Clone, Copy)]

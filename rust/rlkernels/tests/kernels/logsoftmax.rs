@@ -1,17 +1,13 @@
 //! Log-probabilities, entropies and gradients against their definitions, special rows, and the same bits everywhere.
-#![allow(missing_docs)]
 
-mod formats;
-mod naive;
-mod variants;
-
-use formats::Tested;
 use proptest::prelude::*;
 use rlkernels::logsoftmax::{
     Bf16, F16, Format, selective_log_softmax, selective_log_softmax_backward,
 };
-use rlkernels::parallel::set_threads;
-use variants::{Digest, Numbers, on_every_isa};
+
+use crate::formats::Tested;
+use crate::naive;
+use crate::variants::{Digest, Numbers, Process, on_every_isa};
 
 type Forward<F> = (Vec<<F as Format>::Result>, Vec<<F as Format>::Result>);
 
@@ -345,14 +341,14 @@ const DIGEST: u64 = 0x1924_afeb_6461_113c;
 
 #[test]
 fn every_number_of_threads_gives_the_same_bits() {
-    let digests = on_every_isa(|| {
+    let process = Process::mine();
+    let digests = process.on_every_isa(|| {
         [1, 2, 3].map(|threads| {
-            let before = set_threads(threads).expect("legal");
+            process.set_threads(threads);
             let mut digest = Digest::default();
             digest_of::<f32>(&mut digest, 2, 110_003, 0.7); // segments shared
             digest_of::<Bf16>(&mut digest, 9, 23_000, 1.0); // rows shared
             digest_of::<f64>(&mut digest, 700, 331, 1.0); // several rows in a part
-            set_threads(before).expect("was legal");
             digest.value()
         })
     });

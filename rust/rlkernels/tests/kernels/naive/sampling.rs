@@ -1,5 +1,4 @@
 //! The sampler's definitions, by sorting and summing everything at every step, and calls that unwrap.
-#![allow(dead_code)] // every test file uses its own part
 
 use rlkernels::sampling::{Batch, Filters, Logits, Order, filtered_logprobs, sample_tokens};
 

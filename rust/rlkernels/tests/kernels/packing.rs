@@ -1,9 +1,9 @@
 //! Packing against a quadratic implementation, its efficiency and its errors.
 
-mod naive;
-
 use proptest::prelude::*;
 use rlkernels::packing::{OverLong, Packing, Strategy as Fit, pack_sequences};
+
+use crate::naive;
 
 const FIRST: Fit = Fit::FirstFitDecreasing;
 const BEST: Fit = Fit::BestFitDecreasing;

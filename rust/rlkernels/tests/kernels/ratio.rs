@@ -1,15 +1,14 @@
 //! Importance ratios, corrections and statistics against their definitions, and the same bits everywhere.
-#![allow(missing_docs, unreachable_pub)]
-
-mod naive;
-mod variants;
+#![allow(unreachable_pub)]
 
 use proptest::prelude::*;
 use rlkernels::ratio::{
     Correction, Level, WeightConvention, importance_ratio, importance_weights, ratio_statistics,
 };
 use rlkernels::rows::{Rows, Valid};
-use variants::{Digest, Numbers, on_every_isa};
+
+use crate::naive;
+use crate::variants::{Digest, Numbers, Process};
 
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
@@ -263,10 +262,10 @@ fn every_instruction_set_and_number_of_threads_gives_the_same_bits() {
     let narrow = |values: &[f64]| -> Vec<f32> { values.iter().map(|&x| x as f32).collect() };
     let (policy32, old32) = (narrow(&policy), narrow(&old));
     let layout = padded(rows, width, Valid::Mask(&mask));
-    let before = rlkernels::parallel::threads();
+    let process = Process::mine();
     for threads in [1, 2, 3] {
-        rlkernels::parallel::set_threads(threads).expect("a number of threads");
-        let digests = on_every_isa(|| {
+        process.set_threads(threads);
+        let digests = process.on_every_isa(|| {
             let mut digest = Digest::default();
             for level in [Level::Token, Level::SequenceMean, Level::SequenceSum] {
                 let count = if level == Level::Token {
@@ -296,7 +295,6 @@ fn every_instruction_set_and_number_of_threads_gives_the_same_bits() {
             );
         }
     }
-    rlkernels::parallel::set_threads(before).expect("was set");
 }
 
 const RATIO_DIGEST: u64 = 0x0f1b_510c_a90a_6677;

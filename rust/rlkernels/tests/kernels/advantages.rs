@@ -1,12 +1,12 @@
 //! Advantages against the definition, and the rules that no formula shows.
 
-mod naive;
-
 use proptest::prelude::*;
 use rlkernels::Error;
 use rlkernels::advantages::{
     Baseline, Convention, EpsMode, Scale, Stages, group_advantages, normalise_then_sum,
 };
+
+use crate::naive;
 
 const TRL: Convention = Convention {
     scale: Scale::Group,

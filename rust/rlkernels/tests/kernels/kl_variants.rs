@@ -1,11 +1,9 @@
 //! KL on every instruction set and any number of threads: the same bits.
 
-mod variants;
-
 use rlkernels::kl::{Estimator, KlRatio, Reduction, Samples, full_kl, sequence_kl, token_kl};
-use rlkernels::parallel::set_threads;
 use rlkernels::rows::{Rows, Valid};
-use variants::{Digest, Numbers, on_every_isa};
+
+use crate::variants::{Digest, Numbers, Process, on_every_isa};
 
 const ALL: [Estimator; 3] = [Estimator::K1, Estimator::K2, Estimator::K3];
 
@@ -89,15 +87,15 @@ fn every_instruction_set_gives_the_same_bits() {
 
 #[test]
 fn every_number_of_threads_gives_the_same_bits() {
-    let before = set_threads(1).unwrap();
+    let process = Process::mine();
+    process.set_threads(1);
     let serial = digest(150, 1001, &[Estimator::K3]); // more slots than a call works on alone
     for threads in [2, 3] {
-        set_threads(threads).unwrap();
+        process.set_threads(threads);
         assert_eq!(
             digest(150, 1001, &[Estimator::K3]),
             serial,
             "{threads} threads"
         );
     }
-    set_threads(before).unwrap();
 }

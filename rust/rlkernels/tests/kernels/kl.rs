@@ -1,11 +1,11 @@
 //! KL estimators against their definitions, their layouts against each other, and their special values.
 
-mod naive;
-
 use proptest::prelude::*;
 use rlkernels::kl::{Estimator, KlRatio, Reduction, Samples, full_kl};
 use rlkernels::rows::{Rows, Valid};
 use rlkernels::{Float, Result, kl};
+
+use crate::naive;
 
 const ESTIMATORS: [Estimator; 3] = [Estimator::K1, Estimator::K2, Estimator::K3];
 

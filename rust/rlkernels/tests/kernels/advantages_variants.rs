@@ -1,12 +1,10 @@
 //! Advantages on every instruction set and any number of threads: the same bits.
 
-mod variants;
-
 use rlkernels::advantages::{
     Baseline, Convention, EpsMode, Scale, Stages, group_advantages, normalise_then_sum,
 };
-use rlkernels::parallel::set_threads;
-use variants::{Digest, Numbers, on_every_isa};
+
+use crate::variants::{Digest, Numbers, Process, on_every_isa};
 
 /// Groups of every kind: ordinary, constant, nearly constant, partly unscored, huge and tiny.
 fn rewards(numbers: &mut Numbers, groups: usize, size: usize) -> Vec<f64> {
@@ -85,7 +83,8 @@ fn every_instruction_set_gives_the_same_bits() {
 
 #[test]
 fn every_number_of_threads_gives_the_same_bits_and_the_first_error() {
-    let before = set_threads(1).unwrap();
+    let process = Process::mine();
+    process.set_threads(1);
     let mut rewards = rewards(&mut Numbers::new(6), 23_000, 12); // more than a call works on alone
     let convention = Convention {
         scale: Scale::Group,
@@ -103,7 +102,7 @@ fn every_number_of_threads_gives_the_same_bits_and_the_first_error() {
     };
     let serial = bits(&rewards);
     for threads in [2, 3] {
-        set_threads(threads).unwrap();
+        process.set_threads(threads);
         assert_eq!(bits(&rewards), serial, "{threads} threads");
     }
     (rewards[100_000], rewards[270_001]) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -112,5 +111,4 @@ fn every_number_of_threads_gives_the_same_bits_and_the_first_error() {
         error.to_string(),
         "`rewards[100000]` is inf, must be finite (or NaN for \"not scored\")"
     );
-    set_threads(before).unwrap();
 }

@@ -1,5 +1,4 @@
 //! Policy losses straight from their definitions: one token after the other, the gradient by differences.
-#![allow(dead_code)] // every test file uses its own part
 
 use rlkernels::kl::Estimator;
 use rlkernels::policy_loss::{Algorithm, CispoBound, Convention, DapoDenominator, KlRatio};

@@ -1,9 +1,5 @@
 //! Policy losses against their definitions, their layouts against each other, and the same bits everywhere.
-#![allow(missing_docs, unreachable_pub)]
-
-mod naive;
-mod steps;
-mod variants;
+#![allow(unreachable_pub)]
 
 use proptest::prelude::*;
 use rlkernels::Float;
@@ -12,8 +8,10 @@ use rlkernels::policy_loss::{
     Algorithm, CispoBound, Convention, DapoDenominator, KlRatio, Signal, Step, policy_loss,
 };
 use rlkernels::rows::{Rows, Valid};
-use steps::Data;
-use variants::{Digest, on_every_isa};
+
+use crate::naive;
+use crate::steps::Data;
+use crate::variants::{Digest, Process};
 
 const ESTIMATORS: [Estimator; 3] = [Estimator::K1, Estimator::K2, Estimator::K3];
 const KL_RATIOS: [KlRatio; 3] = [KlRatio::None, KlRatio::Token, KlRatio::Sequence];
@@ -329,10 +327,10 @@ fn every_instruction_set_and_number_of_threads_gives_the_same_bits() {
     let narrow = |values: &[f64]| -> Vec<f32> { values.iter().map(|&x| x as f32).collect() };
     let arrays = [&data.policy, &data.old, &data.reference].map(|x| narrow(x));
     let advantages = narrow(&data.of_rows(&data.advantages));
-    let before = rlkernels::parallel::threads();
+    let process = Process::mine();
     for threads in [1, 2, 3] {
-        rlkernels::parallel::set_threads(threads).expect("a number of threads");
-        let digests = on_every_isa(|| {
+        process.set_threads(threads);
+        let digests = process.on_every_isa(|| {
             let mut digest = Digest::default();
             for (number, algorithm) in Algorithm::ALL.into_iter().enumerate() {
                 let mut all = convention(algorithm, 4 * number + 1);
@@ -366,7 +364,6 @@ fn every_instruction_set_and_number_of_threads_gives_the_same_bits() {
             assert_eq!(digest, LOSS_DIGEST, "{isa}, {threads} threads: {digest:#x}");
         }
     }
-    rlkernels::parallel::set_threads(before).expect("was set");
 }
 
 const LOSS_DIGEST: u64 = 0x207a_9874_02fc_8246;

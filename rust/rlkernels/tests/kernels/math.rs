@@ -1,10 +1,8 @@
 //! exp and log: their errors against the platform's float64 functions, their special values, and the same bits everywhere.
-#![allow(missing_docs)]
-
-mod variants;
 
 use rlkernels::math::{exp_f32, exp_f64, log_f32, log_f64};
-use variants::{Digest, Numbers, on_every_isa};
+
+use crate::variants::{Digest, Numbers, on_every_isa};
 
 /// Error in units of the last place of `got`'s neighbourhood, `want` in more precision than `f32` has.
 fn ulps_f32(got: f32, want: f64) -> f64 {

@@ -1,12 +1,9 @@
 //! Samplers on every element type, at the ends of every range, and what they refuse.
 
-#[path = "naive/sampling.rs"]
-mod naive;
-mod variants;
-
-use naive::{batch, logprobs, samples, settings};
 use rlkernels::sampling::{Batch, Filters, Logits, Order, filtered_logprobs, sample_tokens};
-use variants::Numbers;
+
+use crate::naive::sampling::{batch, logprobs, samples, settings};
+use crate::variants::Numbers;
 
 const INF: f64 = f64::INFINITY;
 
