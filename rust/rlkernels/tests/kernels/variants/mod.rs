@@ -16,6 +16,7 @@ pub struct Process {
     _turn: MutexGuard<'static, ()>,
 }
 
+#[allow(clippy::unused_self)] // to have it is the permission
 impl Process {
     pub fn mine() -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
