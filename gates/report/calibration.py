@@ -148,7 +148,16 @@ def lines(run: Results) -> list[str]:
     holes = _holes(run.blocks)
     if holes:
         result += ["### Not judged", "", *holes, ""]
+    if run.summary and (elsewhere := _elsewhere(run)):
+        result += ["### Judged in other files", ""]
+        result += [f"These gates have all their seeds in files that were recorded before: {', '.join(elsewhere)}.", ""]
     return result
+
+
+def _elsewhere(run: Results) -> list[str]:
+    """Return the gates of which nothing was left to judge."""
+    here = {block.gate for block in run.blocks}
+    return [code(gate) for gate in run.header.gates if run.header.beside and gate not in here]
 
 
 def _counts(rate: Rate, *, gate: bool = False) -> str:

@@ -71,10 +71,15 @@ def test_no_claim_is_beyond_its_limit(run: Results) -> None:
 
 
 def test_its_page_is_a_function_of_the_file(run: Results) -> None:
-    """Rendering twice gives the same text, and it names every gate."""
+    """Rendering twice gives the same text, and it names every gate: in a row, or as judged in other files."""
     text = render([run])
     assert text == render([read(run.path)])
-    assert all(f"| `{gate}` |" in text for gate in run.header.gates)
+    judged = {block.gate for block in run.blocks}
+    assert all(f"| `{gate}` |" in text for gate in judged)
+    assert judged == set(run.header.gates) or run.header.beside
+    _, _, words = text.partition("in files that were recorded before: ")
+    elsewhere = words.partition(".\n")[0].replace("`", "")
+    assert elsewhere == ", ".join(gate for gate in run.header.gates if gate not in judged)
 
 
 def test_every_limit_separates_noise_from_the_smallest_mutant() -> None:
