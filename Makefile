@@ -76,10 +76,10 @@ setup: .venv/extension.stamp
 
 # The release wheel beside the peers' environment, not in it: other checkouts use that one too. No %.stamp, for that
 # would put our constraints on the peers' own pins.
-.gates/versus/ready: .venv/extension.stamp gates/peers/speed.txt benches/versus/roofline.rs
+.gates/versus/ready: .venv/extension.stamp gates/subjects/peers/speed.txt benches/versus/roofline.rs
 	@$(BIN)/gates peers sync speed
 	@rm -rf .gates/versus && mkdir -p .gates/versus
-	@$(BIN)/python -c "from gates.peers.environments import environment; print(environment('speed').python)" >.gates/versus/python
+	@$(BIN)/python -c "from gates.subjects.peers.environments import environment; print(environment('speed').python)" >.gates/versus/python
 	@rustc --edition 2024 -C opt-level=3 -C target-cpu=native benches/versus/roofline.rs -o .gates/versus/roofline
 	@$(BIN)/maturin build --quiet --release --locked --compatibility off --interpreter $(BIN)/python --out .gates/versus
 	@$(BIN)/python -m pip install --quiet --no-deps --target .gates/versus/site .gates/versus/rl_gates-*.whl

@@ -27,11 +27,11 @@ import proofs
 
 RECORD = proofs.ROOT / "results" / "judge" / "proofs.jsonl"
 KILLS = 100
-RESUME = "tests/judge/test_resume.py::test_killed_at_random_moments"
+RESUME = "tests/gates/run/test_resume.py::test_killed_at_random_moments"
 KILLED = r"(\d+) kills, (\d+) whole runs of 22 cells each judged once"
-SMALL = "tests/judge/test_counterexamples_table.py"
+SMALL = "tests/gates/shrink/test_counterexamples_table.py"
 PASSED = r"(\d+) passed in"
-CLUSTER = "tests/judge/test_ray.py::TestCluster::test_a_lost_nodes_units_are_judged_again_and_none_counted_twice"
+CLUSTER = "tests/gates/run/test_ray.py::TestCluster::test_a_lost_nodes_units_are_judged_again_and_none_counted_twice"
 LOST = r'\{"cells": (\d+), "again": (\d+), "nodes": (\d+), "unsupported": (\d+)\}'
 ENVIRONMENT = proofs.ROOT / ".gates" / "ray"
 VERSION = "import sys, importlib.metadata as m; print(*(m.version(name) for name in sys.argv[1:]))"

@@ -30,11 +30,13 @@ import learning_pairs
 import numpy as np
 
 import rlkernels
-from gates.machine import commit, cpu
-from reference.trainer import evaluate, loop_run, warmup
+from gates.run.machine import commit, cpu
 from reference.trainer import model as models
+from reference.trainer import warmup
 from reference.trainer.algorithms import registry
 from reference.trainer.config import read
+from reference.trainer.loop import evaluate
+from reference.trainer.loop import run as loop_run
 from reference.trainer.metrics.callbacks import Callback
 from reference.trainer.rewards import numbers
 

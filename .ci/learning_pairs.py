@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from reference.sums import Sum
-from reference.trainer import evaluate, loop_run
 from reference.trainer import model as models
 from reference.trainer.config import read
+from reference.trainer.loop import evaluate
+from reference.trainer.loop import run as loop_run
 
 CONTROL = "dpo, labels shuffled"
 NAMES = ("dpo", "online_dpo", CONTROL)

@@ -17,7 +17,7 @@ import proofs
 
 RECORD = proofs.ROOT / "results" / "trainer" / "proofs.jsonl"
 KILLS = 100
-TEST = "tests/trainer/test_checkpoint.py::test_killed_at_random_moments"
+TEST = "tests/reference/trainer/test_checkpoint.py::test_killed_at_random_moments"
 SAID = r"(\d+) kills, (\d+) of them behind an end that is identical, (\d+) ends"
 PACKAGES = ("rl-gates", "mlx", "mlx-lm", "numpy", "safetensors")
 

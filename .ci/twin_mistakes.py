@@ -25,13 +25,14 @@ import numpy as np
 from small_mistakes import Mistake, mistakes
 
 import gates.subjects
-from gates import runner, worker
-from gates.answers import Answers
 from gates.calibration import runs_a_model
 from gates.model import Outcome, Status
-from gates.protocol import Hello, Worker
 from gates.registry import load
-from gates.runner import Job, Options
+from gates.run import runner
+from gates.run.oracle_cache import Answers
+from gates.run.runner import Job, Options
+from gates.worker import worker
+from gates.worker.process import Hello, Worker
 
 FOLDER = Path(gates.subjects.__file__).parent
 MODULES = (  # each after those that it imports
@@ -61,7 +62,7 @@ def operations(module: str = "", tree: ast.Module | None = None) -> Operations:
         setattr(gates.subjects, name, made)
         code = tree if tree is not None and name == module else ast.parse(Path(made.__file__).read_text())
         exec(compile(code, made.__file__, "exec"), made.__dict__)  # noqa: S102  our own source
-    found: Operations = sys.modules["gates.subjects.numpy"].OPS
+    found: Operations = sys.modules["gates.subjects.numpy_baseline.subject"].OPS
     return found
 
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 import rlkernels
-from gates.subjects import numpy as by_numpy
+from gates.subjects.numpy_baseline import subject as by_numpy
 
 NAMES = ("rlkernels", "numpy")
 ELEMENTS = 1 << 17  # that one sample goes through, in as many calls as that takes: a call alone may last a microsecond

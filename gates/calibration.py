@@ -14,13 +14,13 @@ from operator import itemgetter
 
 import numpy as np
 
-from gates import runner
-from gates.engines.interface import Engine, Executor
 from gates.model import STATUSES, Gate, Recipe, Status, Verdict
-from gates.report.jsonl import Results, Writer
-from gates.report.records import AlarmRecord, BlockRecord, ShareRecord
-from gates.runner import UNCALIBRATED, Job, Judged, Options
-from gates.session import FAILED, HELD, NOTHING, Told
+from gates.results.jsonl import Results, Writer
+from gates.results.records import AlarmRecord, BlockRecord, ShareRecord
+from gates.run import runner
+from gates.run.engines.interface import Engine, Executor
+from gates.run.runner import UNCALIBRATED, Job, Judged, Options
+from gates.run.session import FAILED, HELD, NOTHING, Told
 
 Key = tuple[str, str, str]  # gate, subject, case
 TIMEOUT = "timeout"  # the cause of a verdict that ran out of time

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gates.model import ConfigurationError
-from gates.report.jsonl import Results, read
-from gates.report.records import HeaderRecord
+from gates.results.jsonl import Results, read
+from gates.results.records import HeaderRecord
 
 SAME = ("verb", "seed", "seeds", "quick", "full", "gates", "subjects", "planned", "beside")
 MOST = 3  # gates that a refusal names

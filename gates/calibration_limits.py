@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gates.model import ConfigurationError
-from gates.report.whole import write_whole
+from gates.results.atomic_write import write_whole
 
 FILE = Path(__file__).with_name("calibrated.json")
 CLEARANCE = 1.25  # a limit nearer than this to the noise, or a mutant nearer to the limit, is no separation

@@ -20,10 +20,10 @@ from pathlib import Path
 from gates import calibration_limits
 from gates.calibration import Key, judged
 from gates.model import ConfigurationError, Gate
-from gates.report.jsonl import read
-from gates.report.records import HeaderRecord
+from gates.results.jsonl import read
+from gates.results.records import HeaderRecord
 
-JUDGE = ("gates.runner", "gates.trial", "gates.compare", "gates.model")
+JUDGE = ("gates.run.runner", "gates.run.trial", "gates.run.compare", "gates.model")
 OURS = ("gates.", "reference.oracle")
 
 

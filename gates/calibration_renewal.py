@@ -8,8 +8,8 @@ from pathlib import Path
 
 from gates.calibration_limits import Entry, Place, limit_of
 from gates.model import ConfigurationError, Gate, Recorded
-from gates.report.jsonl import Results, read
-from gates.report.records import ShareRecord
+from gates.results.jsonl import Results, read
+from gates.results.records import ShareRecord
 
 Claim = tuple[str, str, str]  # gate, quantity, case
 

@@ -11,14 +11,14 @@ from gates import calibration, calibration_limits, calibration_renewal
 from gates.calibration import Clock, Progress
 from gates.calibration_file import resumed
 from gates.calibration_past import Past
-from gates.engines.interface import Engine
 from gates.model import STATUSES, Gate, Verdict
 from gates.report import calibration_text
-from gates.report.jsonl import Results, Writer, read
 from gates.report.progress import Bar, console
-from gates.report.records import HeaderRecord, SummaryRecord
-from gates.report.visible import one_line, visible
-from gates.runner import Job, Options
+from gates.results.escape import one_line, visible
+from gates.results.jsonl import Results, Writer, read
+from gates.results.records import HeaderRecord, SummaryRecord
+from gates.run.engines.interface import Engine
+from gates.run.runner import Job, Options
 
 
 @dataclass(frozen=True, slots=True)

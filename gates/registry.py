@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,6 @@ from gates.model import THEMES, Bound, Case, ConfigurationError, Evidence, Gate,
 
 FAMILIES = (
     "advantages",
-    "advantage_laws",
     "kl",
     "logprobs",
     "sampling",
@@ -22,24 +22,12 @@ FAMILIES = (
     "packing",
     "isa",
     "loss",
-    "loss_parts",
-    "loss_options",
-    "reductions",
-    "invariance",
-    "settings",
     "preference",
-    "gradient",
-    "detach",
     "rollout",
-    "endings",
     "ratio",
-    "ratios",
     "scoring",
-    "agreement",
     "trainer",
     "tokenizer",
-    "training",
-    "config",
 )
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
 
@@ -145,8 +133,8 @@ def load() -> Registry:
     if REGISTRY.subjects:
         return REGISTRY
     for family in FAMILIES:
-        importlib.import_module(f"gates.checks.{family}")
-        importlib.import_module(f"gates.mutants.{family}")
+        for module in _declarations(family):
+            importlib.import_module(module)
     importlib.import_module("gates.subjects.catalogue").register(REGISTRY)
     before = _frameworks()
     for entry in entry_points(group="gates.plugins"):
@@ -158,6 +146,19 @@ def load() -> Registry:
             )
     REGISTRY.check_names()
     return REGISTRY
+
+
+def _declarations(family: str) -> Iterator[str]:
+    """Yield the modules of a family that declare gates and mutants: `gates` and `mutants`, or the files in these folders.
+
+    The functions that apply a mutation import frameworks, so only workers load `patches`.
+    """
+    package = importlib.import_module(f"gates.families.{family}")
+    for kind in ("gates", "mutants"):
+        whole = importlib.import_module(f"{package.__name__}.{kind}")
+        yield whole.__name__
+        for found in pkgutil.iter_modules(getattr(whole, "__path__", ())):
+            yield f"{whole.__name__}.{found.name}"
 
 
 def _frameworks() -> set[str]:

@@ -60,7 +60,7 @@ def test_pytest_finds_its_plugin(wheel: zipfile.ZipFile) -> None:
     (name,) = (name for name in names(wheel) if name.endswith(".dist-info/entry_points.txt"))
     found = configparser.ConfigParser()
     found.read_string(wheel.read(name).decode())
-    assert dict(found["pytest11"]) == {"gates": "gates.pytest_plugin"}
+    assert dict(found["pytest11"]) == {"gates": "gates.pytest.plugin"}
 
 
 def test_the_kernels_come_with_stub_and_marker(wheel: zipfile.ZipFile) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gates.report.jsonl import read
 from gates.report.markdown import matrix, render
-from gates.report.speed_file import SpeedResults, read_speed
 from gates.report.speed_summary import speed_summary
+from gates.results.jsonl import read
+from gates.results.speed_file import SpeedResults, read_speed
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()

@@ -52,7 +52,7 @@ def call(peer, setup, way=""):
         ImportError: the peer has no environment.
         RuntimeError: its process ended.
     """
-    from gates.peers import environments
+    from gates.subjects.peers import environments
 
     environment = environments.environment(peer)
     if not environment.ready:
@@ -67,7 +67,7 @@ def call(peer, setup, way=""):
 
 @cache
 def _process(peer, way):  # noqa: ARG001  the key of another process
-    from gates.peers import environments
+    from gates.subjects.peers import environments
 
     python = environments.environment(peer).python
     return Process(peer, python, f"{environments.PEERS[peer].import_name}.py")

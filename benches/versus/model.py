@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One number beside its limit; what `gates.report.records.EvidenceRecord` will hold."""
+    """One number beside its limit; what `gates.results.records.EvidenceRecord` will hold."""
 
     quantity: str
     observed: float

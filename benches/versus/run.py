@@ -49,7 +49,7 @@ def run(options, families=FAMILIES, program="benches.versus"):
     if options.isa and build.get("isa", "") != options.isa:
         print(f"rlkernels runs on {build.get('isa', 'no instruction set that it names')}, must run on {options.isa}.")
         return 2
-    from gates.report import jsonl, speed_records
+    from gates.results import jsonl, speed_records
 
     started = time.monotonic()
     writer = jsonl.Writer(options.out / jsonl.file_name("speed"))
@@ -76,8 +76,8 @@ def run(options, families=FAMILIES, program="benches.versus"):
 def _header(options, build, planned, program):
     import numpy as np
 
-    from gates import machine
-    from gates.report import records, speed_records
+    from gates.results import records, speed_records
+    from gates.run import machine
 
     name, features = machine.cpu()
     commit, dirty = machine.commit()
@@ -126,7 +126,7 @@ def _busy(patience):
 
 
 def _write_roofline(writer, options, when):
-    from gates.report import speed_records
+    from gates.results import speed_records
 
     if options.roofline is None:
         return
@@ -148,7 +148,7 @@ def _together(rows):
 
 def _records(rows, *, quick, share):
     """The rows of one batch as their lines; whatever a peer does is an outcome of its row and never the end of the run."""
-    from gates.report.speed_records import SpeedRecord
+    from gates.results.speed_records import SpeedRecord
 
     names = ("op", "shape", "baseline", "reads", "writes", "flops", "precision", "roofline_goal")
     goals = [row.goal * share if row.goal is not None and row.baseline else row.goal for row in rows]
@@ -281,7 +281,7 @@ def _first_right(row):
 
 
 def _lines(evidence):
-    from gates.report.records import EvidenceRecord
+    from gates.results.records import EvidenceRecord
 
     rest = {"where": "", "role": "claim"}
     return [EvidenceRecord(**dataclasses.asdict(item), **rest, holds=item.holds) for item in evidence]

@@ -9,25 +9,8 @@ from typing import Annotated
 
 import typer
 
-from gates.cli import (
-    calibrate,
-    check,
-    evaluate,
-    explain,
-    generate,
-    init,
-    listing,
-    memory,
-    merge,
-    mutants,
-    ops,
-    peers,
-    prove,
-    replay,
-    report,
-    smoke,
-    train,
-)
+from gates.cli import calibrate, check, explain, init, listing, merge, mutants, ops, peers, prove, replay, report
+from gates.cli.trainer import evaluate, generate, memory, smoke, train
 
 EPILOG = "Exit codes: 0 all held · 1 a gate failed or errored, a requirement is not met or a waiver is stale · 2 usage · 3 nothing measured."
 
@@ -60,7 +43,7 @@ app.add_typer(peers.app, name="peers")
 
 def _version(value: bool) -> None:
     if value:
-        from gates.session import tool_version
+        from gates.run.session import tool_version
 
         typer.echo(tool_version())
         raise typer.Exit
@@ -93,7 +76,7 @@ def main() -> None:
         sys.exit(128 + signal.SIGINT)
     except Exception as error:
         from gates.model import ConfigurationError
-        from gates.report.visible import visible
+        from gates.results.escape import visible
 
         if not isinstance(error, ConfigurationError):
             raise

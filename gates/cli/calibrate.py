@@ -71,13 +71,14 @@ def calibrate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSONL lines instead of text.")] = False,
 ) -> None:
     """Judge correct subjects at many seeds: every failure is a false alarm of its gate, named with the seed that shows it again."""
-    from gates import calibration_past, session
+    from gates import calibration_past
     from gates.calibration import key, runs_a_model
     from gates.calibration_session import Request, conduct
     from gates.cli import selection, setup
     from gates.model import ConfigurationError
-    from gates.report.jsonl import read
-    from gates.runner import Options, plan
+    from gates.results.jsonl import read
+    from gates.run import session
+    from gates.run.runner import Options, plan
     from gates.subjects import catalogue
 
     asked = _asked(seed, seeds, seeds_up_to, write_limits)

@@ -89,11 +89,12 @@ def check(
 
     A project's own defaults stand in its pyproject.toml, in the table tool.gates: subjects, select, require, model, python, jobs, seed, out, format, waivers. What the command line says wins.
     """
-    from gates import resuming, session, shards
     from gates.cli import counterexamples, output, project, setup
     from gates.model import ConfigurationError
     from gates.report.text import Screen
-    from gates.runner import Options, plan
+    from gates.run import resume as resuming
+    from gates.run import session, shards
+    from gates.run.runner import Options, plan
 
     if quick and full:
         raise ConfigurationError("--quick and --full exclude each other")

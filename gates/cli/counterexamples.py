@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 import typer
 
-from gates.counterexample.collecting import MOST, Kept, Minimiser
-from gates.counterexample.minimising import Progress
 from gates.model import Subject, Verdict
 from gates.report import smallest
-from gates.report.jsonl import Writer
 from gates.report.progress import Elapsed, console
-from gates.report.records import CounterexampleRecord
-from gates.report.visible import one_line, visible
-from gates.runner import Job, Options
-from gates.session import tool_version
+from gates.results.escape import one_line, visible
+from gates.results.jsonl import Writer
+from gates.results.records import CounterexampleRecord
+from gates.run.runner import Job, Options
+from gates.run.session import tool_version
+from gates.shrink.collect import MOST, Kept, Minimiser
+from gates.shrink.failures import Progress
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from gates.engines.interface import Engine
     from gates.registry import Registry
+    from gates.run.engines.interface import Engine
 
 Name = Annotated[
     Literal["local", "ray"],
@@ -32,7 +32,7 @@ def opened(name: str, registry: Registry) -> Generator[Engine | None]:
     if name == "local":
         yield None
         return
-    from gates.engines.cluster import Cluster
+    from gates.run.engines.cluster import Cluster
 
     cluster = Cluster(registry)
     try:

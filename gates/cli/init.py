@@ -24,8 +24,8 @@ def init(
     import shlex
     from difflib import get_close_matches
 
-    from gates import scaffold
     from gates.cli import setup
+    from gates.config import scaffold
     from gates.model import ConfigurationError
     from gates.report.ops import conventions_of, ops_of
 

@@ -26,11 +26,12 @@ def merge(
     """
     from collections import Counter
 
-    from gates import merging, session
     from gates.model import ConfigurationError
-    from gates.report.jsonl import as_line, file_name, read
-    from gates.report.records import SummaryRecord
-    from gates.report.whole import write_new
+    from gates.results.atomic_write import write_new
+    from gates.results.jsonl import as_line, file_name, read
+    from gates.results.records import SummaryRecord
+    from gates.run import merge as merging
+    from gates.run import session
 
     target = out or Path("results", "runs", file_name("check"))
     records = merging.merge([read(path) for path in files], target.parent)

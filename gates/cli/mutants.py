@@ -25,7 +25,7 @@ def mutants(
 
     from gates.cli import setup
     from gates.report.catalogue import as_item, chosen, page
-    from gates.report.whole import write_whole
+    from gates.results.atomic_write import write_whole
 
     found = chosen(setup.registry(), select or ())
     text = json.dumps([as_item(m) for m in found], indent=2, ensure_ascii=False) + "\n" if as_json else page(found)

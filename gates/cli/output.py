@@ -12,9 +12,9 @@ from gates.report.format_names import CheckFormat
 
 if TYPE_CHECKING:
     from gates.registry import Registry
-    from gates.report.jsonl import Results
     from gates.report.text import Screen
-    from gates.session import Tally
+    from gates.results.jsonl import Results
+    from gates.run.session import Tally
 
 
 def chosen(form: CheckFormat | None, *, as_json: bool) -> CheckFormat:
@@ -31,7 +31,7 @@ def chosen(form: CheckFormat | None, *, as_json: bool) -> CheckFormat:
 def since(baseline: Path | None, form: CheckFormat) -> Results | None:
     """Read the baseline before anything is judged: a file that cannot be compared with is told at once."""
     from gates.report.formats import refuse
-    from gates.report.jsonl import read
+    from gates.results.jsonl import read
 
     refuse(form, changed=baseline is not None)
     return read(baseline) if baseline else None
@@ -39,8 +39,8 @@ def since(baseline: Path | None, form: CheckFormat) -> Results | None:
 
 def notes(tally: Tally, registry: Registry) -> None:
     """Say on the error output what a subject of the user's declares to no effect: often a name is misspelt."""
-    from gates.declarations import unasked, undeparted
-    from gates.report.visible import one_line
+    from gates.results.escape import one_line
+    from gates.run.declarations import unasked, undeparted
 
     own = {name: hello for name, hello in tally.hellos.items() if name not in registry.subjects}
     for name, hello in own.items():
@@ -51,11 +51,11 @@ def notes(tally: Tally, registry: Registry) -> None:
 
 def end(screen: Screen, path: Path, tally: Tally, before: Results | None) -> None:
     """Print the rest of a finished run: a document is rendered from the file that was written, and from nothing else."""
-    from gates.baseline import compare
     from gates.report import github
     from gates.report.changes import changes_text
     from gates.report.formats import pieces, render
-    from gates.report.jsonl import read
+    from gates.results.jsonl import read
+    from gates.run.baseline import compare
 
     screen.summary(tally)
     runs = [] if screen.form == "jsonl" or (screen.form == "text" and before is None) else [read(path)]

@@ -19,7 +19,7 @@ def sync(
 ) -> None:
     """Make a peer's environment from its pinned requirements; quick when it is there."""
     from gates.model import ConfigurationError
-    from gates.peers import environments
+    from gates.subjects.peers import environments
 
     for name in names:
         try:
@@ -35,7 +35,7 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
     import dataclasses
     import json
 
-    from gates.peers import environments
+    from gates.subjects.peers import environments
 
     rows = environments.listing()
     if as_json:

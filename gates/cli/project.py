@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import date
 
+    from gates.config.settings import Settings
     from gates.model import Gate, Subject
     from gates.registry import Registry
-    from gates.session import Requirement
-    from gates.settings import Settings
-    from gates.waivers import Extent, Waivers
+    from gates.run.session import Requirement
+    from gates.run.waivers import Extent, Waivers
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ def asked(
     today: date | None = None,
 ) -> Asked:
     """Return what a run is about; `today` decides which waivers have expired, by default the day in UTC."""
-    from gates import settings
     from gates.cli import selection, setup
-    from gates.session import Requirement
+    from gates.config import settings
+    from gates.run.session import Requirement
+    from gates.run.waivers import Extent
     from gates.subjects import catalogue
-    from gates.waivers import Extent
 
     root = settings.root(Path.cwd())
     told = settings.read(root)
@@ -78,8 +78,8 @@ def _asked_for(
         ConfigurationError: of what a requirement names nothing is judged in this run, so it would hold in silence.
     """
     from gates.model import ConfigurationError
-    from gates.runner import plan
-    from gates.session import Requirement
+    from gates.run.runner import plan
+    from gates.run.session import Requirement
 
     cells = {(job.subject.name, job.gate.id) for job in plan(gates, subjects, quick=quick)}
     found = []
@@ -115,7 +115,7 @@ def _required(told: Settings, registry: Registry, names: list[str], known: set[s
             nobody: it would never be held.
     """
     from gates.model import ConfigurationError
-    from gates.session import Requirement
+    from gates.run.session import Requirement
 
     for text in told.require:
         name, _, pattern = text.partition(":")
@@ -129,8 +129,8 @@ def _required(told: Settings, registry: Registry, names: list[str], known: set[s
 
 def _waivers(root: Path, told: Settings, named: Path | None, extent: Extent, today: date) -> Waivers:
     """Read the waivers of the file that is named, else of the project's gates.toml, where there is one."""
-    from gates import waivers
-    from gates.report.records import WaiverRecord
+    from gates.results.records import WaiverRecord
+    from gates.run import waivers
 
     file = named or (Path(told.waivers) if told.waivers else root / waivers.FILE)
     if named is None and told.waivers is None and not file.is_file():

@@ -32,10 +32,10 @@ def prove(
     ] = False,
 ) -> None:
     """Prove the gates: green truth first, then each known mistake must be caught in its host."""
-    from gates import session
     from gates.cli import selection, setup
-    from gates.demonstration import demonstrate
-    from gates.runner import Options
+    from gates.mutation.prove import demonstrate
+    from gates.run import session
+    from gates.run.runner import Options
 
     registry = setup.registry()
     watched = setup.watched(registry.subjects.values(), engine, memory_limit)

@@ -38,13 +38,14 @@ def replay(
     import json
     import shlex
 
-    from gates import settings
     from gates.cli import setup
-    from gates.counterexample import emitting, replaying
-    from gates.counterexample.file import read, summary
-    from gates.counterexample.words import describe
+    from gates.config import settings
     from gates.model import ConfigurationError
-    from gates.report.visible import visible
+    from gates.results.escape import visible
+    from gates.shrink import emit_test as emitting
+    from gates.shrink import replay as replaying
+    from gates.shrink.describe import describe
+    from gates.shrink.file import read, summary
 
     if out is not None and not emit_test:
         raise ConfigurationError("--out says where --emit-test writes; give both")

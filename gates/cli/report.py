@@ -33,9 +33,9 @@ def report(
 
     from gates.model import ConfigurationError
     from gates.report.files import render_files
-    from gates.report.records import schema as json_schema
-    from gates.report.speed_records import speed_schema as json_speed_schema
-    from gates.report.whole import write_whole
+    from gates.results.atomic_write import write_whole
+    from gates.results.records import schema as json_schema
+    from gates.results.speed_records import speed_schema as json_speed_schema
 
     if schema or speed_schema:
         pieces = iter(

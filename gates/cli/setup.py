@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from gates import machine
 from gates.model import ConfigurationError, Subject
 from gates.registry import Registry, load
-from gates.report.jsonl import Writer, file_name
+from gates.results.jsonl import Writer, file_name
+from gates.run import machine
 
 
 def registry() -> Registry:

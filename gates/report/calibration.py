@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gates.calibration_rate import upper_bound
-from gates.report.jsonl import Results
-from gates.report.records import AlarmRecord, BlockRecord, ShareRecord
-from gates.report.visible import code, in_table
+from gates.results.escape import code, in_table
+from gates.results.jsonl import Results
+from gates.results.records import AlarmRecord, BlockRecord, ShareRecord
 
 MEASURED = frozenset(("pass", "fail", "error"))
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gates.report.calibration import flaky, rates, reproduces, share_words
-from gates.report.records import AlarmRecord, BlockRecord
 from gates.report.sensitivity_plot import LETTER, STEP, TOP, WIDTH
+from gates.results.records import AlarmRecord, BlockRecord
 
 MOST = 1.25  # of the limit, at the right edge; what is beyond is drawn there, and its number is told
 TOLD = 210  # units right of it, for the number of seeds and alarms

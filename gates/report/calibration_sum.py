@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from gates.calibration_limits import NOWHERE, Place
 from gates.calibration_rate import upper_bound
 from gates.report.calibration import MEASURED, seeds_of
-from gates.report.jsonl import Results
-from gates.report.visible import code, in_table
+from gates.results.escape import code, in_table
+from gates.results.jsonl import Results
 
 DTYPES = re.compile(r"(?:^|-)(float64|float32|float16|bfloat16|uint32|int32)(?:-|$)")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from gates.model import STATUSES, Status
 from gates.report.calibration import Rate, flaky, rates, reproduces
-from gates.report.jsonl import Results
-from gates.report.visible import one_line
+from gates.results.escape import one_line
+from gates.results.jsonl import Results
 
 
 def lines(results: Results, problems: Iterable[str]) -> list[str]:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gates.report import smallest
-from gates.report.jsonl import Results
 from gates.report.labels import NOT_JUDGED, shown
-from gates.report.records import CounterexampleRecord, VerdictRecord
 from gates.report.severity import severity
+from gates.results.jsonl import Results
+from gates.results.records import CounterexampleRecord, VerdictRecord
 
 ORDER = ("error", "fail", "departs", "waived")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gates.report import smallest
 from gates.report.failures import Failure, failures
-from gates.report.jsonl import Results
-from gates.report.visible import visible
+from gates.results.escape import visible
+from gates.results.jsonl import Results
 
 SUMMARY_LIMIT = 1024 * 1024  # bytes of one step's summary; GitHub drops a larger one
 SUMMARY_FILE = "GITHUB_STEP_SUMMARY"

@@ -12,7 +12,6 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from gates.baseline import Changes
 from gates.report import calibration_plot, changes, smallest
 from gates.report.failures import ORDER
 from gates.report.holes import condensed
@@ -22,7 +21,8 @@ from gates.report.page_smallest import Entry
 from gates.report.plain import MOST_IDLE
 from gates.report.sensitivity_plot import plot
 from gates.report.subjects import COLUMNS, columns, standings, versions
-from gates.report.visible import visible
+from gates.results.escape import visible
+from gates.run.baseline import Changes
 
 FOLDER = Path(__file__).parent / "page"
 MOST_REASONS = 300  # the matrix has the rest; a page of a hundred thousand reasons is read by nobody

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gates.report import smallest
-from gates.report.jsonl import Results
 from gates.report.labels import sentence, shown
-from gates.report.records import CounterexampleRecord, VerdictRecord
-from gates.report.visible import OBEYED, visible
+from gates.results.escape import OBEYED, visible
+from gates.results.jsonl import Results
+from gates.results.records import CounterexampleRecord, VerdictRecord
 
 ELEMENTS = {"fail": "failure", "error": "error", "skipped": "skipped", "unsupported": "skipped", "waived": "skipped"}
 MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gates.model import Evidence, Verdict
-from gates.report.records import EvidenceRecord, VerdictRecord
+from gates.results.records import EvidenceRecord, VerdictRecord
 
 DEPARTS = "departs"
 MEANING = {  # of a run's verb and exit code

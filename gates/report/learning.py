@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gates.model import ConfigurationError
-from gates.report.lines import first_object, whole_lines
+from gates.results.read_lines import first_object, whole_lines
 
 COLUMNS = 4
 PANEL = 2.1

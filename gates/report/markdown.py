@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from gates.baseline import Changes
 from gates.report import calibration, calibration_sum, markdown_head, markdown_proof, smallest
 from gates.report.changes import changes_markdown
 from gates.report.failures import Failure, failures
 from gates.report.holes import condensed
-from gates.report.jsonl import Results
 from gates.report.labels import NOT_JUDGED, shown
-from gates.report.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
 from gates.report.subjects import COLUMNS, columns, standings
-from gates.report.visible import code, in_table
+from gates.results.escape import code, in_table
+from gates.results.jsonl import Results
+from gates.results.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
+from gates.run.baseline import Changes
 
 TITLES = {
     "error": "Errors of the judge",

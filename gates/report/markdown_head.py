@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gates.report import outcome
-from gates.report.jsonl import Results
 from gates.report.subjects import versions
-from gates.report.visible import code, in_table, one_line
+from gates.results.escape import code, in_table, one_line
+from gates.results.jsonl import Results
 
 
 def overview(runs: Sequence[Results]) -> list[str]:

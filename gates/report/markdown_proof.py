@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from gates.report import proof_table
-from gates.report.jsonl import Results
-from gates.report.records import VerdictRecord
-from gates.report.visible import code, in_table
+from gates.results.escape import code, in_table
+from gates.results.jsonl import Results
+from gates.results.records import VerdictRecord
 
 
 def lines(run: Results) -> list[str]:

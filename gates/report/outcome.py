@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gates.report.jsonl import Results
 from gates.report.labels import DEPARTS, meaning, shown
-from gates.report.records import BlockRecord, HeaderRecord, MutantRecord, SummaryRecord
+from gates.results.jsonl import Results
+from gates.results.records import BlockRecord, HeaderRecord, MutantRecord, SummaryRecord
 
 FAILED = 1
 STATUSES = ("fail", "error", DEPARTS, "waived", "pass", "skipped", "unsupported")

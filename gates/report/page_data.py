@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from gates.report import outcome
-from gates.report.jsonl import records
 from gates.report.labels import NOT_JUDGED, shown
 from gates.report.outcome import Outcome
 from gates.report.page_smallest import Entry, entries
 from gates.report.plain import judged, left
-from gates.report.records import (
+from gates.report.severity import severity
+from gates.results.escape import visible
+from gates.results.jsonl import records
+from gates.results.records import (
     BlockRecord,
     CounterexampleRecord,
     EvidenceRecord,
@@ -29,8 +31,6 @@ from gates.report.records import (
     SummaryRecord,
     VerdictRecord,
 )
-from gates.report.severity import severity
-from gates.report.visible import visible
 
 STATUSES = ("pass", "fail", "departs", "error", "skipped", "unsupported", "waived")
 

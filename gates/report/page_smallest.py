@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gates.report import smallest
-from gates.report.records import CounterexampleRecord
-from gates.report.visible import visible
+from gates.results.escape import visible
+from gates.results.records import CounterexampleRecord
 
 
 @dataclass(frozen=True, slots=True)

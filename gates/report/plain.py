@@ -10,11 +10,11 @@ from rich.text import Text
 from gates.model import Verdict
 from gates.report import calibration_text, smallest
 from gates.report.holes import condensed
-from gates.report.jsonl import Results
 from gates.report.labels import NOT_JUDGED, shown
-from gates.report.records import VerdictRecord
-from gates.report.visible import one_line
-from gates.session import Tally
+from gates.results.escape import one_line
+from gates.results.jsonl import Results
+from gates.results.records import VerdictRecord
+from gates.run.session import Tally
 
 STYLES = {
     "pass": "green",

@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gates.report.records import EvidenceRecord, MutantRecord, SensitivityRecord, VerdictRecord
 from gates.report.severity import largest_effect
+from gates.results.records import EvidenceRecord, MutantRecord, SensitivityRecord, VerdictRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gates.report.records import SensitivityRecord
+from gates.results.records import SensitivityRecord
 
 WIDTH, STEP, TOP, RIGHT = 560, 18, 28, 30  # of the picture, in its own units
 LETTER = 8.4  # the width of one letter of a gate's name, which is set in a monospaced face

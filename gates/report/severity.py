@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from gates.report.records import EvidenceRecord, VerdictRecord
+from gates.results.records import EvidenceRecord, VerdictRecord
 
 LOST = ("crashed", "raised", "shape", "timeout")  # causes of a failure that left no number
 

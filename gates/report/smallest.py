@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from gates.report.records import CounterexampleRecord
-from gates.report.visible import one_line
+from gates.results.escape import one_line
+from gates.results.records import CounterexampleRecord
 
 Cell = tuple[str, str, str, int]
 """Gate, subject, case and seed."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from gates.report.records import EvidenceRecord
-from gates.report.speed_file import SpeedResults, bound
-from gates.report.speed_records import Interval, SpeedRecord
+from gates.results.records import EvidenceRecord
+from gates.results.speed_file import SpeedResults, bound
+from gates.results.speed_records import Interval, SpeedRecord
 
 BUSY_PERCENT = 10.0
 INTRODUCTION = """# Speed against the peers' own code

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from gates.report.speed_file import SpeedResults
-from gates.report.speed_records import SpeedRecord
+from gates.results.speed_file import SpeedResults
+from gates.results.speed_records import SpeedRecord
 
 
 def speed_summary(runs: Iterable[SpeedResults]) -> str:

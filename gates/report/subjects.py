@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gates.report.labels import NOT_JUDGED
 from gates.report.plain import judged
-from gates.report.records import SubjectRecord
+from gates.results.records import SubjectRecord
 
 COLUMNS = {  # by the worst status that a gate has
     "fail": "gates failing",

@@ -9,12 +9,12 @@ from typing import Self
 
 from gates.model import Verdict
 from gates.report.format_names import CheckFormat
-from gates.report.jsonl import as_line, read
 from gates.report.plain import holes, table, verdict_line
 from gates.report.progress import Bar, console
-from gates.report.records import verdict_record
-from gates.report.visible import one_line, visible
-from gates.session import Tally
+from gates.results.escape import one_line, visible
+from gates.results.jsonl import as_line, read
+from gates.results.records import verdict_record
+from gates.run.session import Tally
 
 LIVE = (
     "text",

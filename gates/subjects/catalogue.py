@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gates import machine
 from gates.model import ConfigurationError, Subject
-from gates.peers import environments
 from gates.registry import Registry
+from gates.run import machine
+from gates.subjects.peers import environments
 
 KERNELS = (
     "group_advantages",
@@ -85,6 +85,7 @@ VARIANTS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, Any]]]] = {
     }
 }
 HERE = Path(__file__).resolve().parent
+MODULES = {"numpy": "numpy_baseline.subject", "rlkernels": "rlkernels", "reference": "mlx_trainer.subject"}
 OPENBLAS = "libopenblas.so.0"  # Debian's package libopenblas0: 25 times the speed of the BLAS inside MLX's wheel
 
 
@@ -92,14 +93,13 @@ def register(registry: Registry) -> None:
     """Add the shipped subjects and the peers."""
     for name, ops in SHIPPED.items():
         remedy = "pip install 'rl-gates[trainer]' brings it" if name == "reference" else ""
-        registry.add_subject(Subject(name, HERE / f"{name}.py", f"gates.subjects.{name}", ops=ops, remedy=remedy))
+        registry.add_subject(Subject(name, *_entry(MODULES[name]), ops=ops, remedy=remedy))
     for isa in ISAS:
         offered = _offers(isa)
         registry.add_subject(
             Subject(
                 f"rlkernels@{isa}",
-                HERE / "rlkernels.py",
-                "gates.subjects.rlkernels",
+                *_entry(MODULES["rlkernels"]),
                 environment={"RLKERNELS_ISA": isa},
                 ops=KERNELS,
                 default=offered,
@@ -110,8 +110,7 @@ def register(registry: Registry) -> None:
     registry.add_subject(
         Subject(
             "reference@openblas",
-            HERE / "reference.py",
-            "gates.subjects.reference",
+            *_entry(MODULES["reference"]),
             preload=(OPENBLAS,),
             why_absent=no_choice,
             remedy="Debian's package libopenblas0 and `pip install 'rl-gates[trainer]'` bring it",
@@ -125,8 +124,7 @@ def register(registry: Registry) -> None:
         absent = "" if environment.ready else f"no environment yet; `gates peers sync {peer.name}` makes it"
         whole = Subject(
             peer.name,
-            HERE / f"{peer.name}.py",
-            f"gates.subjects.{peer.name}",
+            *_entry(f"peers.{peer.name}"),
             python=str(environment.python),
             default=False,
             why_absent=absent,
@@ -134,6 +132,11 @@ def register(registry: Registry) -> None:
         registry.add_subject(whole)
         for name, (ops, settings) in VARIANTS.get(peer.name, {}).items():
             registry.add_subject(replace(whole, name=f"{peer.name}@{name}", ops=ops, settings=settings))
+
+
+def _entry(module: str) -> tuple[Path, str]:
+    """Return the file and the dotted name of a shipped subject's module."""
+    return HERE / f"{module.replace('.', '/')}.py", f"gates.subjects.{module}"
 
 
 def _offers(isa: str) -> bool:

@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer import checkpointing, heads, precise
+from reference.trainer import checkpointing, double, heads
 
 
 class Slots(NamedTuple):
@@ -76,7 +76,7 @@ def token_logprobs(logits: mx.array, ids: mx.array, temperature: float) -> mx.ar
     top = mx.stop_gradient(logits.max(axis=-1, keepdims=True))
     shifted = (logits - top) / temperature
     chosen = mx.take_along_axis(shifted, ids[..., None], axis=-1)[..., 0]
-    return chosen - mx.log(precise.tree_sum(mx.exp(shifted)))
+    return chosen - mx.log(double.tree_sum(mx.exp(shifted)))
 
 
 def token_entropy(logits: mx.array, temperature: float) -> mx.array:
@@ -86,8 +86,8 @@ def token_entropy(logits: mx.array, temperature: float) -> mx.array:
     alive = shifted > -mx.inf  # a logit of -inf has no share, and 0 * inf is no number
     finite = mx.where(alive, shifted, 0.0)
     weights = mx.where(alive, mx.exp(finite), 0.0)
-    total = precise.tree_sum(weights)
-    return mx.log(total) - precise.tree_sum(weights * finite) / total
+    total = double.tree_sum(weights)
+    return mx.log(total) - double.tree_sum(weights * finite) / total
 
 
 def completion_logits(logits: mx.array, slots: Slots) -> mx.array:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from reference import sums, tiny
-from reference.trainer import precise
+from reference.trainer import double
 
 VERSION: Final = 1
 """Part of every cache key; raise it whenever the same recipe gives another model."""
@@ -114,7 +114,7 @@ def _train(model: Any, tokenizer: Any, recipe: Recipe, progress: Callable[[int, 
     def loss(ids: mx.array, mask: mx.array) -> mx.array:
         logits = model(ids[:, :-1]).astype(mx.float32)
         values = mx.where(mask[:, 1:], nn.losses.cross_entropy(logits, ids[:, 1:]), 0.0)
-        return precise.tree_sum(values.reshape(1, -1))[0] / mask[:, 1:].sum()
+        return double.tree_sum(values.reshape(1, -1))[0] / mask[:, 1:].sum()
 
     step = nn.value_and_grad(model, loss)
     for number in range(recipe.steps):

@@ -17,7 +17,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from gates.peers import environments
+from gates.subjects.peers import environments
 from rlkernels.compat import rlox
 
 HERE = Path(__file__).parent / "rlox"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rlkernels
-from gates.peers import environments
+from gates.subjects.peers import environments
 
 SCRIPT = Path(__file__).with_name("torch_tensors.py")
 

@@ -11,7 +11,7 @@ from typing import Literal
 import mlx.core as mx
 from pydantic.dataclasses import dataclass
 
-from reference.trainer import precise
+from reference.trainer import double
 from reference.trainer.algorithms import objective, options
 from reference.trainer.algorithms.aggregation import Aggregation
 from reference.trainer.algorithms.options import Positive
@@ -47,5 +47,5 @@ class Cispo(objective.PolicyGradient):
         """The loss of each token (B, T)."""
         s = self.settings
         cap = 1.0 + s.epsilon_high if s.bound == "relative" else s.epsilon_high
-        weight = mx.minimum(precise.exp(*tokens.log_ratio), cap)
+        weight = mx.minimum(double.exp(*tokens.log_ratio), cap)
         return -mx.stop_gradient(weight) * tokens.gains * tokens.policy

@@ -10,7 +10,7 @@ from typing import Literal
 
 import mlx.core as mx
 
-from reference.trainer import precise
+from reference.trainer import double
 from reference.trainer.algorithms import ratio
 
 Correction = Literal["tis", "mis"]
@@ -30,7 +30,7 @@ def weights(
     """The weights (B, T), or (B, 1) for whole completions; a NaN of the sampler means that it recorded nothing: delta = 0."""
     known = mx.where(mx.isnan(sampling), old, sampling)
     pair = ratio.token(*(mx.stop_gradient(ratio.select(mask, x)) for x in (old, known)))
-    raw = precise.exp(*(pair if level == "token" else ratio.sequence_sum(pair)))
+    raw = double.exp(*(pair if level == "token" else ratio.sequence_sum(pair)))
     bounded = corrected(raw, correction, 0.0 if c_min is None else c_min, c_max)
     return ratio.select(mask, bounded) if level == "token" else bounded
 

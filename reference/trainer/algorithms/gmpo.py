@@ -11,7 +11,7 @@ import math
 import mlx.core as mx
 from pydantic.dataclasses import dataclass
 
-from reference.trainer import precise
+from reference.trainer import double
 from reference.trainer.algorithms import objective, options, ratio
 from reference.trainer.algorithms.options import NotNegative
 from reference.trainer.algorithms.pairs import Pair
@@ -41,7 +41,7 @@ class Gmpo(objective.PolicyGradient):
         """The loss of each row (B, 1)."""
         s = self.settings
         held = hold(tokens.log_ratio, tokens.gains, s.epsilon_low, s.epsilon_high)
-        return -precise.exp(*ratio.sequence_mean(held, tokens.counts)) * tokens.gains
+        return -double.exp(*ratio.sequence_mean(held, tokens.counts)) * tokens.gains
 
 
 def hold(log_ratio: Pair, gains: mx.array, epsilon_low: float, epsilon_high: float) -> Pair:

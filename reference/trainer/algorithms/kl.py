@@ -10,7 +10,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer import precise
+from reference.trainer import double
 from reference.trainer.algorithms import pairs, ratio
 from reference.trainer.algorithms.pairs import Pair
 
@@ -20,12 +20,12 @@ OVERFLOW = 88.0
 
 def token_kl(policy: mx.array, reference: mx.array, estimator: str = "k3") -> mx.array:
     """The estimate of each token (B, T), in nats; `reference` is a constant."""
-    d, error = precise.difference(mx.stop_gradient(reference), policy)
+    d, error = double.difference(mx.stop_gradient(reference), policy)
     if estimator == "k1":
         return -d
     if estimator == "k2":
         return 0.5 * d * d + mx.stop_gradient(d) * error
-    return precise.k3(d, error)
+    return double.k3(d, error)
 
 
 def weighted(
@@ -45,9 +45,9 @@ def weighted(
     if kl_ratio == "none":
         return values
     if kl_ratio == "sequence":
-        return precise.exp(*ratio.sequence_mean(log_ratio, counts)) * values
+        return double.exp(*ratio.sequence_mean(log_ratio, counts)) * values
     empty = (mx.stop_gradient(values) == 0) & (log_ratio.high > OVERFLOW)  # 0 times inf
-    of_token = precise.exp(*(mx.where(empty, 0.0, part) for part in log_ratio))
+    of_token = double.exp(*(mx.where(empty, 0.0, part) for part in log_ratio))
     if estimator != "k3":
         return of_token * values
     slope = mx.stop_gradient(of_token * (policy - reference))
@@ -59,6 +59,6 @@ def in_reward(old: mx.array, reference: mx.array, mask: mx.array) -> NDArray[np.
 
     Source: Ahmadian et al. (2024), arXiv 2402.14740, eq. 1, the KL of the sampled completion as a part of its reward.
     """
-    difference = Pair(*precise.difference(*(ratio.select(mask, x) for x in (old, reference))))
+    difference = Pair(*double.difference(*(ratio.select(mask, x) for x in (old, reference))))
     high, low = pairs.row_sum(difference)
     return np.array(high, np.float64)[:, 0] + np.array(low, np.float64)[:, 0]

@@ -7,7 +7,7 @@ from typing import cast
 
 import mlx.core as mx
 
-from reference.trainer import precise
+from reference.trainer import double
 from reference.trainer.algorithms.pairs import Pair, row_mean, row_sum
 
 
@@ -32,7 +32,7 @@ def _select_vjp(primals: tuple[mx.array, mx.array], cotangent: mx.array, _: mx.a
 
 def token(policy: mx.array, old: mx.array | None) -> Pair:
     """Log-ratios policy - old (B, T); `old` is a constant, and without it the ratio is 1 with its gradient alive."""
-    return Pair(*precise.difference(policy, mx.stop_gradient(policy if old is None else old)))
+    return Pair(*double.difference(policy, mx.stop_gradient(policy if old is None else old)))
 
 
 def sequence_mean(log_ratio: Pair, counts: mx.array) -> Pair:

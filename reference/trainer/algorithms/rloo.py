@@ -12,7 +12,7 @@ from typing import Literal
 import mlx.core as mx
 from pydantic.dataclasses import dataclass
 
-from reference.trainer import precise
+from reference.trainer import double
 from reference.trainer.algorithms import objective, options, ratio
 from reference.trainer.algorithms.pairs import Pair
 
@@ -43,4 +43,4 @@ class Rloo(objective.PolicyGradient):
         """The loss of each row (B, 1); without an advantage it is 0, even where the ratio overflows."""
         log_ratio = ratio.sequence_sum(tokens.log_ratio)
         live = Pair(*(ratio.select(tokens.gains != 0, part) for part in log_ratio))
-        return -precise.exp(*live) * tokens.gains
+        return -double.exp(*live) * tokens.gains

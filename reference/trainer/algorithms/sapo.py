@@ -8,7 +8,7 @@ A smooth gate in the place of the clip: its slope at r = 1 is A, and it closes a
 import mlx.core as mx
 from pydantic.dataclasses import dataclass
 
-from reference.trainer import precise
+from reference.trainer import double
 from reference.trainer.algorithms import objective, options
 from reference.trainer.algorithms.options import Positive
 from reference.trainer.algorithms.pairs import Pair
@@ -41,10 +41,10 @@ def gate(log_ratio: Pair, tau: mx.array) -> mx.array:
     r - 1 = k3 + D near r = 1, where exp(D) - 1 would lose the digits of D.
     """
     high, low = (mx.stop_gradient(part) for part in log_ratio)
-    ratio = precise.exp(high, low)
-    excess = mx.where(mx.abs(high) <= 1, precise.k3(high, low) + low + high, ratio - 1.0)
+    ratio = double.exp(high, low)
+    excess = mx.where(mx.abs(high) <= 1, double.k3(high, low) + low + high, ratio - 1.0)
     x = tau * excess
-    rest = precise.exp(-mx.abs(x), mx.zeros_like(x))
+    rest = double.exp(-mx.abs(x), mx.zeros_like(x))
     nearer, farther = 1.0 / (1.0 + rest), rest / (1.0 + rest)
     opened, shut = mx.where(x > 0, nearer, farther), mx.where(x > 0, farther, nearer)
     slope = mx.where(shut > 0, 4.0 * opened * shut * mx.where(shut > 0, ratio, 0.0), 0.0)

@@ -9,8 +9,8 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer.engine import Learned
-from reference.trainer.engine_rollout import Generation
+from reference.trainer.engine.rollout import Generation
+from reference.trainer.engine.step import Learned
 from reference.trainer.metrics import ratios
 
 Numbers = dict[str, float]

@@ -7,7 +7,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer import precise
+from reference.trainer import double
 from reference.trainer.algorithms import pairs, ratio
 from reference.trainer.algorithms.protocol import Scored
 
@@ -66,7 +66,7 @@ def log_ratios(part: Scored, *, reference_free: bool, average: bool) -> pairs.Pa
         raise ValueError("reference is None, must be given unless reference_free is true")
     else:
         reference = mx.stop_gradient(ratio.select(part.mask, part.reference))
-        difference = pairs.Pair(*precise.difference(policy, reference))
+        difference = pairs.Pair(*double.difference(policy, reference))
     if not average:
         return pairs.row_sum(difference)
     return pairs.row_mean(difference, mx.maximum(part.mask.sum(axis=1, keepdims=True).astype(mx.float32), 1.0))
@@ -81,7 +81,7 @@ def margin(of_rows: pairs.Pair, signs: mx.array) -> pairs.Pair:
 def minus_log_sigmoid(x: mx.array) -> mx.array:
     """-log sigma(x) = max(0, -x) + log(1 + exp(-|x|)); its slope is written down: sigma(-x) - 1 cancels in autograd."""
     held = mx.stop_gradient(x)
-    rest = precise.exp(-mx.abs(held), mx.zeros_like(held))
+    rest = double.exp(-mx.abs(held), mx.zeros_like(held))
     value = mx.maximum(-held, 0.0) + mx.log1p(rest)
     slope = -mx.where(held > 0, rest, 1.0) / (1.0 + rest)
     return value + slope * (x - held)

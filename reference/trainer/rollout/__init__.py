@@ -1,5 +1,5 @@
 """Paths from prompts to tokens: the slow one that defines the answer, and the fast ones that must agree with it."""
 
-from reference.trainer.rollout.door import PATHS, run
+from reference.trainer.rollout.dispatch import PATHS, run
 
 __all__ = ["PATHS", "run"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 LEFT_PADDED: Final = frozenset(("qwen3", "llama", "qwen3_moe", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_text"))
-"""Model types whose ragged prompts may be left-padded into one batch: each shown right by tests/trainer/test_rollout_families.py.
+"""Model types whose ragged prompts may be left-padded into one batch: each shown right by tests/reference/trainer/test_rollout_families.py.
 
 Others are prefilled one by one and merged, which is right for every model that mlx-lm can merge: `jamba`, `olmo_hybrid`
 and `mamba` are wrong when padded, under mlx-lm's own batching too.

@@ -1,1 +1,0 @@
-"""The gates: one family a file."""

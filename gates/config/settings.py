@@ -1,0 +1,68 @@
+"""What a project asks of `gates check`: `[tool.gates]` of its pyproject.toml, whose paths start at that file's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from gates.config.validation import read_toml, validated
+from gates.model import ConfigurationError
+from gates.report.format_names import CheckFormat
+
+MARKS = ("pyproject.toml", "gates.toml", ".git")  # what the root of a project has at least one of
+
+
+class Settings(BaseModel):
+    """Defaults of `gates check`; what the command line says wins."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    subjects: list[str] = []
+    select: list[str] = []
+    require: list[str] = Field(default=[], description="those whose subject is in the run")
+    model: str | None = None
+    python: str | None = None
+    jobs: int = Field(default=0, ge=0, le=64)
+    seed: int = Field(default=0, ge=0)
+    out: str | None = None
+    format: CheckFormat | None = None
+    waivers: str | None = None
+
+    def at(self, root: Path) -> Settings:
+        """Return the settings with their paths made absolute; names of subjects, models and programs stay."""
+
+        def placed(name: str | None) -> str | None:
+            return name if name is None or not name.startswith(".") else str(root / name)
+
+        def inside(name: str | None) -> str | None:
+            return None if name is None else str(root / name)
+
+        files = [str(root / name) if name.endswith(".py") or "/" in name else name for name in self.subjects]
+        return self.model_copy(
+            update={
+                "subjects": files,
+                "model": placed(self.model),
+                "python": str(root / self.python) if self.python and "/" in self.python else self.python,
+                "out": inside(self.out),
+                "waivers": inside(self.waivers),
+            }
+        )
+
+
+def root(start: Path) -> Path:
+    """Return the nearest folder, from `start` upwards, that looks like a project's root; else `start`."""
+    folders = (start, *start.parents)
+    return next((folder for folder in folders if any((folder / mark).exists() for mark in MARKS)), start)
+
+
+def read(folder: Path) -> Settings:
+    """Return `[tool.gates]` of the folder's pyproject.toml, or the defaults where there is none."""
+    file = folder / "pyproject.toml"
+    if not file.is_file():
+        return Settings()
+    tool = read_toml(file).get("tool", {})
+    values = tool.get("gates", {}) if isinstance(tool, dict) else {}
+    if not isinstance(values, dict):
+        raise ConfigurationError(f"{file}: tool.gates must be a table, headed [tool.gates]")
+    return validated(Settings, values, f"{file}: [tool.gates]").at(folder)

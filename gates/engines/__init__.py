@@ -1,1 +1,0 @@
-"""Where cells are judged: on this machine's workers, or on other machines."""

@@ -1,0 +1,241 @@
+"""Do group advantages obey the laws of their definition: shift, scale, sign, order, sums, and leave-one-out as a scaled mean?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gates.families.advantages.op import GROUP_ADVANTAGES, NORMALISE_THEN_SUM
+from gates.families.units import UNIT
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.registry import gate
+from reference.oracle import advantages as oracle
+
+SIZE, GROUPS = 8, 6
+SHIFT, FACTOR = 64.0, 4.0
+FIRST, FIRST_OF_SAME = 1.25, 1.5  # the first reward; the other where both calls of a law have the same rewards
+K = {"float32": 4.0, "float64": 8.0}
+LAW_BECAUSE = (
+    "by definition the two are one number, and each errs by at most k·2u·S, S = max|R_g|/(std ⊕ ε) of its own rewards: "
+    "in units of 2u·(S plus the other S)"
+)
+BOUNDS = {
+    f"distance of the two sides in 2u·S ({dtype})": Bound("derived", f"{LAW_BECAUSE}; k = {k:g}", k)
+    for dtype, k in K.items()
+}
+NOT_FINITE = "advantages that are not finite"
+BOUNDS[NOT_FINITE] = Bound("exact", "finite rewards far from overflow; NaN on both sides is no agreement", 0.0)
+SCALED: dict[str, dict[str, Any]] = {
+    "trl": {"scale": "group", "ddof": 1, "eps": 2.0**-13, "eps_mode": "add", "baseline": "mean"},
+    "mlxrl": {"scale": "group", "ddof": 0, "eps": 2.0**-26, "eps_mode": "inside", "baseline": "mean"},
+    "rlox": {"scale": "group", "ddof": 0, "eps": 2.0**-26, "eps_mode": "threshold", "baseline": "mean"},
+    "batch": {"scale": "batch", "ddof": 1, "eps": 2.0**-13, "eps_mode": "add", "baseline": "mean"},
+    "leave-one-out": {"scale": "group", "ddof": 1, "eps": 2.0**-13, "eps_mode": "add", "baseline": "leave-one-out"},
+}
+UNSCALED: dict[str, Any] = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}
+CHOICES: dict[str, dict[str, Any]] = {
+    **SCALED,
+    "dr-grpo": {**UNSCALED, "baseline": "mean"},
+    "rloo": {**UNSCALED, "baseline": "leave-one-out"},
+}
+Inputs = dict[str, Any]
+
+
+def _rewards(rng: np.random.Generator, dtype: str, size: int, first: float) -> Array:
+    """Return rewards that are multiples of 1/64 below 2, so that a shift by 64 and a factor of 4 round nothing."""
+    grid = rng.integers(-128, 128, (GROUPS, size)) / 64.0
+    grid[0, 0] = first
+    grid[:, 1] = np.where(grid.max(axis=1) - grid.min(axis=1) < 0.5, 3.0, grid[:, 1])
+    return grid.reshape(-1).astype(dtype)
+
+
+def _scaled_eps(choice: Mapping[str, Any]) -> float | None:
+    """Return the ε that belongs to rewards times FACTOR: it has their unit, and inside the root their square's."""
+    eps = choice["eps"]
+    if eps is None:
+        return None
+    return float(eps * (FACTOR**2 if choice["eps_mode"] == "inside" else FACTOR))
+
+
+# Each law returns the other call, and how its advantages (B,) become the first call's.
+
+
+def _shifted(left: Inputs, rng: np.random.Generator) -> Inputs:
+    del rng
+    groups = SHIFT * (np.arange(left["rewards"].size) // left["group_size"] % 2 == 0)
+    shift = np.full_like(left["rewards"], SHIFT) if left["scale"] == "batch" else groups.astype(left["rewards"].dtype)
+    return {"right": {**left, "rewards": left["rewards"] + shift}}
+
+
+def _multiplied(left: Inputs, rng: np.random.Generator) -> Inputs:
+    del rng
+    right = {**left, "rewards": left["rewards"] * left["rewards"].dtype.type(FACTOR), "eps": _scaled_eps(left)}
+    return {"right": right, "factor": 1.0 if left["scale"] != "none" else 1.0 / FACTOR}
+
+
+def _negated(left: Inputs, rng: np.random.Generator) -> Inputs:
+    del rng
+    return {"right": {**left, "rewards": -left["rewards"]}, "factor": -1.0}
+
+
+def _reordered(left: Inputs, rng: np.random.Generator) -> Inputs:
+    size = left["group_size"]
+    places = np.stack([size * g + rng.permutation(size) for g in np.roll(np.arange(GROUPS), rng.integers(1, GROUPS))])
+    take = np.argsort(places.reshape(-1))
+    return {"right": {**left, "rewards": left["rewards"][places.reshape(-1)]}, "take": take}
+
+
+def _without_itself(left: Inputs, rng: np.random.Generator) -> Inputs:
+    """Leave-one-out is the mean baseline times G / (G − 1), whatever divides."""
+    del rng
+    size = left["group_size"]
+    return {"right": {**left, "baseline": "leave-one-out"}, "factor": (size - 1.0) / size}
+
+
+def _two_samples(left: Inputs, rng: np.random.Generator) -> Inputs:
+    """Of two samples, leave-one-out is their difference d, and the z-score ±1/√2: d / (√2·|d|)."""
+    del rng
+    pairs = left["rewards"].astype(np.float64).reshape(-1, 2)
+    apart = np.repeat(np.abs(pairs[:, 0] - pairs[:, 1]), 2)
+    return {"right": {**left, **UNSCALED, "baseline": "leave-one-out"}, "factor": 1.0 / (2.0**0.5 * apart)}
+
+
+LAWS: dict[str, Callable[[Inputs, np.random.Generator], Inputs]] = {
+    "shifted": _shifted,
+    "multiplied": _multiplied,
+    "negated": _negated,
+    "reordered": _reordered,
+    "without-itself": _without_itself,
+    "two-samples": _two_samples,
+}
+Z_SCORE: dict[str, Any] = {"scale": "group", "ddof": 1, "eps": 0.0, "eps_mode": "add", "baseline": "mean"}
+
+
+def _make(rng: np.random.Generator, law: str, choice: Mapping[str, Any], dtype: str, size: int) -> Inputs:
+    first = FIRST_OF_SAME if law in {"without-itself", "two-samples"} else FIRST
+    left = {"rewards": _rewards(rng, dtype, size, first), "group_size": size, **choice}
+    return {"left": left, **LAWS[law](left, rng)}
+
+
+def _cases() -> Iterator[Case]:
+    for law, (name, choice), dtype in product(LAWS, CHOICES.items(), K):
+        if law == "two-samples" or (law == "without-itself" and choice["baseline"] == "leave-one-out"):
+            continue
+        made = partial(_make, law=law, choice=choice, dtype=dtype, size=SIZE)
+        quick = dtype == "float32" and name in {"trl", "mlxrl", "dr-grpo"}
+        yield Case(f"{law}-{name}-{dtype}", made, quick=quick, conventions={**_open(choice), "dtype": dtype})
+    for (law, choice), dtype in product((("without-itself", CHOICES["dr-grpo"]), ("two-samples", Z_SCORE)), K):
+        made = partial(_make, law=law, choice=choice, dtype=dtype, size=2)
+        conventions = {**_open(choice), "dtype": dtype}
+        yield Case(f"{law}-of-two-{dtype}", made, quick=True, conventions=conventions)
+
+
+def _open(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conventions of a case; ε varies within it, and a subject with one fixed ε refuses the call itself."""
+    return {name: value for name, value in choice.items() if name != "eps"}
+
+
+def _is_first(inputs: Mapping[str, Any]) -> bool:
+    """Return whether a call is the first of its law: the first reward says so, or the baseline."""
+    first = float(inputs["rewards"][0])
+    return first == FIRST or (first == FIRST_OF_SAME and inputs["baseline"] == "mean")
+
+
+@gate(
+    "advantages.laws-hold",
+    name="group_advantages[laws]",
+    question="Do advantages ignore a shift, follow scale, sign and order, and is leave-one-out the mean's times G/(G − 1)?",
+    why="A reward that is raised by a constant, or measured in other units, must not change what is learned.",
+    ops=(GROUP_ADVANTAGES,),
+    cases=tuple(_cases()),
+    bounds={
+        **BOUNDS,
+        "largest |ΣA| of a group in 2u·ΣS (float32)": Bound("derived", "G errors of k·2u·S each; k = 4", 4.0),
+        "largest |ΣA| of a group in 2u·ΣS (float64)": Bound("derived", "G errors of k·2u·S each; k = 8", 8.0),
+    },
+    probes=(Probe("group_advantages", ("advantages",), _is_first),),
+)
+def laws_hold(t: Trial) -> Iterator[Evidence]:
+    """Compare the two calls, and the sums of groups with 0; another group's rewards must still matter where they belong."""
+    x = t.inputs
+    left, right, factor = dict(x["left"]), dict(x["right"]), x.get("factor", 1.0)
+    dtype = str(left["rewards"].dtype)
+    take = x.get("take", np.arange(left["rewards"].size))
+    wanted, other = t.want(GROUP_ADVANTAGES, **left), t.want(GROUP_ADVANTAGES, **right)
+    unit = 2 * UNIT[dtype]
+    scale = unit * (oracle.advantage_scale(**left) + np.abs(factor) * oracle.advantage_scale(**right)[take])
+    kept = float(np.max(np.abs(factor * other[take] - wanted) / scale))
+    yield t.signal("largest |advantage|", np.abs(wanted).max(), ">", 0.1)
+    yield t.signal("distance of the definition's own two sides in 2u·S", kept, "<=", K[dtype])
+    moved = float(np.abs(right["rewards"] - left["rewards"]).max()) + len(_differing(left, right))
+    yield t.signal("largest change of a reward, or changes of conventions", moved, ">", 0.1, "the calls must differ")
+    ours = np.asarray(t.got(GROUP_ADVANTAGES, **left)["advantages"], np.float64)
+    theirs = np.asarray(t.got(GROUP_ADVANTAGES, **right)["advantages"], np.float64)
+    yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(ours)) + np.sum(~np.isfinite(theirs))), "<=")
+    yield t.within(f"distance of the two sides in 2u·S ({dtype})", factor * theirs[take], ours, scale=scale)
+    size = left["group_size"]
+    sums = np.abs(ours.reshape(-1, size).sum(axis=1))
+    units = unit * oracle.advantage_scale(**left).reshape(-1, size).sum(axis=1)
+    yield t.number(f"largest |ΣA| of a group in 2u·ΣS ({dtype})", float(np.max(sums / units)), "<=")
+    bumped = left["rewards"].copy()
+    first = bumped[:size]
+    bumped[0] = first.min() - 1 if bumped[0] == first.max() else first.max() + 1
+    changed = t.got(GROUP_ADVANTAGES, **{**left, "rewards": bumped})["advantages"].astype(np.float64)
+    step = float(np.abs(changed[:size] - ours[:size]).max())
+    yield t.control(
+        "change of a group's advantages by one of its rewards", step, ">=", 0.05, "constants obey every law"
+    )
+
+
+def _several(rng: np.random.Generator, dtype: str, group_ddof: int, batch_ddof: int) -> Inputs:
+    columns = np.stack([_rewards(rng, dtype, SIZE, FIRST) for _ in range(3)], axis=1)
+    stages = {"group_ddof": group_ddof, "group_eps": 0.0, "batch_ddof": batch_ddof, "batch_eps": 0.0}
+    return {"rewards": columns, "weights": np.array([1.0, 0.5, -2.0], dtype), "group_size": SIZE, **stages}
+
+
+@gate(
+    "advantages.normalise-then-sum.ignores-units",
+    name="normalise_then_sum[laws]",
+    question="Without ε, does it ignore each reward function's own unit and zero, and the unit of the weights?",
+    why="It exists so that a reward function measured in hundreds counts no more than one measured in ones.",
+    ops=(NORMALISE_THEN_SUM,),
+    cases=tuple(
+        Case(
+            f"ddof-{group}-{batch}-{dtype}",
+            partial(_several, dtype=dtype, group_ddof=group, batch_ddof=batch),
+            quick=group == 1,
+            conventions={"group_ddof": group, "batch_ddof": batch, "dtype": dtype},
+        )
+        for (group, batch), dtype in product(((1, 1), (1, 0), (0, 1)), K)
+    ),
+    bounds=BOUNDS,
+    probes=(Probe("normalise_then_sum", ("advantages",), lambda inputs: float(inputs["weights"][0]) == 1.0),),
+)
+def ignores_units(t: Trial) -> Iterator[Evidence]:
+    """Multiply and shift each function's rewards by numbers of its own, and the weights by 4."""
+    left = dict(t.inputs)
+    kind = left["rewards"].dtype.type
+    rewards = left["rewards"] * np.array([1, 4, 16], kind) + np.array([0, SHIFT, -SHIFT], kind)
+    right = {**left, "rewards": rewards, "weights": left["weights"] * kind(4)}
+    dtype = str(left["rewards"].dtype)
+    wanted = t.want(NORMALISE_THEN_SUM, **left)
+    plain = left["rewards"].astype(np.float64) @ left["weights"], rewards.astype(np.float64) @ left["weights"]
+    scores = [(x - x.mean()) / x.std() for x in plain]
+    yield t.signal("largest |advantage|", np.abs(wanted).max(), ">", 0.1)
+    yield t.signal("distance of z-scores of the plain sums", np.abs(scores[0] - scores[1]).max(), ">=", 0.1)
+    unit = 2 * UNIT[dtype]
+    scale = unit * (oracle.normalise_then_sum_scale(**left) + oracle.normalise_then_sum_scale(**right))
+    ours, theirs = (t.got(NORMALISE_THEN_SUM, **side)["advantages"] for side in (left, right))
+    yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(ours)) + np.sum(~np.isfinite(theirs))), "<=")
+    yield t.within(f"distance of the two sides in 2u·S ({dtype})", theirs, ours, scale=scale)
+    turned = t.got(NORMALISE_THEN_SUM, **{**left, "weights": left["weights"][::-1].copy()})["advantages"]
+    step = float(np.abs(turned.astype(np.float64) - ours).max())
+    yield t.control("change of an advantage by other weights", step, ">=", 0.05, "constants obey every law")
+
+
+def _differing(left: Mapping[str, Any], right: Mapping[str, Any]) -> set[str]:
+    return {name for name in left if name != "rewards" and left[name] != right[name]}

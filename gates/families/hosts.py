@@ -1,0 +1,37 @@
+"""Register mutations of the two subjects that host most of them: the NumPy baseline and the MLX trainer."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gates.model import Mutant
+from gates.registry import REGISTRY
+
+HOSTS = {"numpy": "gates.subjects.numpy_baseline", "reference": "reference.trainer", "rlkernels": "gates.subjects"}
+
+
+def mutant(  # noqa: PLR0913  one keyword for each fact that the catalogue of mutants shows
+    host: str,
+    name: str,
+    target: str,
+    patch: str,
+    *,
+    mistake: str,
+    caught_by: tuple[str, ...],
+    source: str = "",
+    arises: str = "",
+    theme: str = "",
+    symptom: str = "",
+) -> None:
+    """Register a mutation of a host subject.
+
+    `target` is the function that is replaced, "module:qualname" below the host's package in HOSTS. `patch` makes the
+    mistaken function, "module:function" below `gates.families`. See `gates.model.Mutant` for the other fields.
+    """
+    where, made = f"{HOSTS[host]}.{target}", f"gates.families.{patch}"
+    REGISTRY.add_mutant(Mutant(name, mistake, host, where, made, caught_by, source, arises, theme, symptom))
+
+
+in_numpy = partial(mutant, "numpy")
+in_trainer = partial(mutant, "reference")
+in_kernels = partial(mutant, "rlkernels")

@@ -1,0 +1,215 @@
+"""Does every kernel give the same bits on every instruction set of the machine, with any number of threads?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families import arrays as cases
+from gates.families.isa.op import KERNEL_BITS
+from gates.model import Array, Bound, Case, Evidence, Trial
+from gates.registry import gate
+from reference.oracle import logprobs
+
+Inputs = dict[str, Any]
+Make = Callable[[np.random.Generator, str], Inputs]
+# No multiple of any lane count, chunk or thread count, and more than what our kernels want before they wake a thread:
+# tests/gates/families/test_checks_kernels.py reads that from their source.
+ROWS, WIDTH = 151, 1003
+GROUPS, TIMES = 4099, 8  # groups of 8 rewards, so many times over: to draw them all costs more than to judge them
+VOCABULARY = 20_011  # a prime
+LONG = 40_009  # a prime; such rows are cut into segments where there are few of them
+TRL: Inputs = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
+CLIP: Inputs = {"epsilon_low": 0.1875, "epsilon_high": 0.25}
+UNCLIPPED: Inputs = {"epsilon_low": None, "epsilon_high": None}
+LOSSES: dict[str, Inputs] = {  # what each algorithm needs beside the clip
+    "grpo": {"kl_ratio": "token"},
+    "dapo": {"dapo_denominator": "global"},
+    "bnpo-trl": {"micro_batches": [50, 101]},
+    "dr_grpo": {"max_length": 2048},
+    "gspo": {"kl_ratio": "sequence"},
+    "gspo-token": {},
+    "rloo": {**UNCLIPPED, "beta": 0.0},
+    "cispo": {"epsilon_low": None, "dapo_denominator": "global", "cispo_bound": "relative"},
+    "sapo": {**UNCLIPPED, "sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.0625},
+    "gmpo": {},
+    "luspo": {},
+}
+FILTERS: Inputs = {
+    "order": "hf",
+    "temperature": 0.75,
+    "top_k": 500,
+    "top_p": 0.9375,
+    "min_p": 0.001953125,
+    "xtc_probability": 0.5,
+    "xtc_threshold": 0.015625,
+    "repetition_penalty": 1.25,
+}
+
+
+def _pairs(rng: np.random.Generator, dtype: str, *names: str) -> Inputs:
+    """Return log-probs of these names that lie near each other, and a mask with a ragged edge and an empty row."""
+    policy = -rng.gamma(1.5, 0.8, (ROWS, WIDTH))
+    near = {name: np.minimum(policy + rng.normal(0.0, 0.3, policy.shape), 0.0) for name in names[1:]}
+    arrays = {names[0]: policy, **near}
+    mask = cases.ragged_mask(rng, ROWS, WIDTH, empty_row=True)
+    return {**{name: value.astype(dtype) for name, value in arrays.items()}, "mask": mask}
+
+
+def _advantages(rng: np.random.Generator, dtype: str, scale: str) -> Inputs:
+    rewards = np.tile(cases.rewards(rng, GROUPS, 8, dtype), TIMES)
+    return {"rewards": rewards, "group_size": 8, **TRL, "scale": scale}
+
+
+def _several(rng: np.random.Generator, dtype: str) -> Inputs:
+    rewards = np.stack([cases.rewards(rng, 2001, 8, dtype) for _ in range(3)], axis=1)
+    eps = {"group_ddof": 1, "group_eps": 0.0625, "batch_ddof": 0, "batch_eps": 0.0625}
+    return {"rewards": rewards, "weights": np.array([1.0, 0.5, -2.0], dtype), "group_size": 8, **eps}
+
+
+def _token_kl(rng: np.random.Generator, dtype: str, estimator: str, reduction: str, kl_ratio: str) -> Inputs:
+    pairs = _pairs(rng, dtype, "policy", "reference", "old")
+    return {**pairs, "lengths": None, "estimator": estimator, "reduction": reduction, "kl_ratio": kl_ratio}
+
+
+def _full_kl(rng: np.random.Generator, dtype: str) -> Inputs:
+    ours, theirs = logprobs.log_softmax(rng.normal(0.0, 3.0, (2, 7, VOCABULARY)), temperature=1.0).astype(dtype)
+    return {"policy_logprobs": ours, "reference_logprobs": theirs}
+
+
+def _ratio(rng: np.random.Generator, dtype: str, level: str) -> Inputs:
+    return {**_pairs(rng, dtype, "policy", "old"), "level": level, "lengths": None}
+
+
+def _weights(rng: np.random.Generator, dtype: str, correction: str, level: str) -> Inputs:
+    bounds = {"correction": correction, "level": level, "c_min": 0.5, "c_max": 2.0}
+    return {**_pairs(rng, dtype, "old", "sampling"), **bounds, "lengths": None}
+
+
+def _statistics(rng: np.random.Generator, dtype: str) -> Inputs:
+    pairs = _pairs(rng, dtype, "policy", "behaviour")
+    return {**pairs, **CLIP, "advantages": rng.normal(0.0, 1.0, ROWS).astype(dtype), "lengths": None}
+
+
+def _loss(rng: np.random.Generator, dtype: str, algorithm: str, **changes: Any) -> Inputs:
+    pairs = _pairs(rng, dtype, "policy", "old", "reference")
+    gains = rng.normal(0.0, 1.0, ROWS).astype(dtype)
+    return {**pairs, "advantages": gains, "lengths": None, "algorithm": algorithm, **CLIP, "beta": 0.0625, **changes}
+
+
+def _logits(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) -> Inputs:
+    logits = rng.normal(0.0, 3.0, (rows, vocabulary)).astype(dtype)
+    return {"logits": logits, "ids": rng.integers(0, vocabulary, rows), "temperature": 0.75}
+
+
+def _forward(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) -> Inputs:
+    return {**_logits(rng, dtype, rows, vocabulary), "entropy": True}
+
+
+def _backward(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) -> Inputs:
+    upstream, of_entropy = rng.normal(0.0, 1.0, (2, rows)).astype("float64" if dtype == "float64" else "float32")
+    return {**_logits(rng, dtype, rows, vocabulary), "grad_logprobs": upstream, "grad_entropy": of_entropy}
+
+
+def _filtered(rng: np.random.Generator, dtype: str, order: str) -> Inputs:
+    history = rng.integers(0, VOCABULARY, (7, 20))
+    logits = _logits(rng, dtype, 7, VOCABULARY)["logits"]
+    return {**FILTERS, "order": order, "logits": logits, "xtc_coin": rng.random(7), "history": history}
+
+
+def _sampled(rng: np.random.Generator, dtype: str) -> Inputs:
+    return {**_filtered(rng, dtype, "hf"), "uniforms": rng.random(7)}
+
+
+def _words(rng: np.random.Generator, dtype: str) -> Inputs:
+    del dtype
+    counter = rng.integers(0, 1 << 32, (10_007, 4), dtype=np.uint32)
+    return {"counter": counter, "key": rng.integers(0, 1 << 32, 2, dtype=np.uint32)}
+
+
+#: name → op, the input that is moved by one unit in its last place, how the inputs are made.
+KERNELS: dict[str, tuple[str, str, Make]] = {
+    "advantages-group": ("group_advantages", "rewards", partial(_advantages, scale="group")),
+    "advantages-batch": ("group_advantages", "rewards", partial(_advantages, scale="batch")),
+    "normalise-then-sum": ("normalise_then_sum", "rewards", _several),
+    "k1-none": ("token_kl", "policy", partial(_token_kl, estimator="k1", reduction="none", kl_ratio="none")),
+    "k2-sum": ("token_kl", "policy", partial(_token_kl, estimator="k2", reduction="sum", kl_ratio="token")),
+    "k3-none": ("token_kl", "policy", partial(_token_kl, estimator="k3", reduction="none", kl_ratio="none")),
+    "k3-mean": ("token_kl", "policy", partial(_token_kl, estimator="k3", reduction="mean", kl_ratio="sequence")),
+    "full-kl": ("full_kl", "policy_logprobs", _full_kl),
+    "ratio-token": ("importance_ratio", "policy", partial(_ratio, level="token")),
+    "ratio-seq-mean": ("importance_ratio", "policy", partial(_ratio, level="seq_mean")),
+    "weights-tis": ("importance_weights", "old", partial(_weights, correction="tis", level="token")),
+    "weights-mis": ("importance_weights", "old", partial(_weights, correction="mis", level="token")),
+    "statistics": ("ratio_statistics", "policy", _statistics),
+    **{
+        f"loss-{name}": ("policy_loss", "policy", partial(_loss, algorithm=name, **own)) for name, own in LOSSES.items()
+    },
+    **{
+        f"log-softmax{path}{way}": (f"selective_log_softmax{op}", "logits", partial(make, rows=rows, vocabulary=size))
+        for way, op, make in (("", "", _forward), ("-backward", "_backward", _backward))
+        for path, rows, size in (("", 11, VOCABULARY), ("-long-rows", 5, LONG))
+    },
+    "filters-hf": ("filtered_logprobs", "logits", partial(_filtered, order="hf")),
+    "filters-mlx-lm": ("filtered_logprobs", "logits", partial(_filtered, order="mlx-lm")),
+    "sampled": ("sample_tokens", "logits", _sampled),
+    "philox": ("philox4x32_10", "counter", _words),
+}
+
+
+def _case(name: str, dtype: str) -> Case:
+    kernel, moved, make = KERNELS[name]
+
+    def inputs(rng: np.random.Generator) -> dict[str, Any]:
+        return {"kernel": kernel, "moved": moved, "inputs": make(rng, dtype)}
+
+    return Case(f"{name}-{dtype}", inputs, quick=dtype == "float32", limit_s=60.0, conventions={})
+
+
+def _dtypes(name: str) -> tuple[str, ...]:
+    if name == "philox":
+        return ("uint32",)
+    return ("float32", "float64", "float16") if name.startswith("log-softmax") else ("float32", "float64")
+
+
+@gate(
+    "isa.bits-identical",
+    name="kernel_bits",
+    question="Does each kernel return the same bits on every instruction set here, with one, two and three threads?",
+    why="A run that cannot be repeated bit by bit on another machine cannot be told from one that went wrong.",
+    ops=(KERNEL_BITS,),
+    cases=tuple(_case(name, dtype) for name in KERNELS for dtype in _dtypes(name)),
+    bounds={
+        "bytes that differ from the first variant's": Bound(
+            "exact", "lanes, reduction tree and chunks are fixed, and every variant rounds as IEEE 754 says", 0
+        ),
+        "bytes that differ between two calls": Bound("exact", "nothing else enters", 0),
+    },
+)
+def bits_identical(t: Trial) -> Iterator[Evidence]:
+    """Compare the bytes of all variants; the control moves one input by a unit in its last place."""
+    kernel, inputs = t.inputs["kernel"], t.inputs["inputs"]
+    moved = {**inputs, t.inputs["moved"]: _next(inputs[t.inputs["moved"]])}
+    first = t.got(KERNEL_BITS, kernel=kernel, inputs=inputs)
+    bits, variants = first["bits"], [str(name) for name in first.get("variants", [])]
+    yield t.signal("variants of instruction set and threads", min(len(variants), len(bits)), ">=", 2)
+    yield t.signal("bytes that are not 0", int(np.count_nonzero(bits[0])), ">=", 8, "zeros agree with zeros")
+    differing = np.sum(bits != bits[0], axis=1)
+    worst = int(np.argmax(differing))
+    where = f"{variants[worst]} against {variants[0]}" if differing[worst] else ""
+    yield t.number("bytes that differ from the first variant's", int(differing[worst]), "<=", where=where)
+    again = t.got(KERNEL_BITS, kernel=kernel, inputs=inputs)["bits"]
+    same = again.shape == bits.shape
+    yield t.number("bytes that differ between two calls", int(np.sum(again != bits)) if same else bits.size, "<=")
+    other = t.got(KERNEL_BITS, kernel=kernel, inputs=moved)["bits"]
+    changed = int(np.sum(other != bits)) if other.shape == bits.shape else 0
+    yield t.control(
+        "bytes that one unit in the last place of an input moves", changed, ">=", 1, "bits follow the input"
+    )
+
+
+def _next(values: Array) -> Array:
+    return values + 1 if values.dtype.kind in "iu" else np.nextafter(values, values.dtype.type(np.inf))

@@ -1,0 +1,129 @@
+"""Mistakes in the KL estimators."""
+
+from gates.families.hosts import in_numpy
+
+in_numpy(
+    "kl.k1-swapped",
+    "subject:token_kl",
+    "kl.patches:swapped_arguments",
+    mistake="policy and reference are swapped in the call: the sign of k1 turns",
+    arises="argument order (policy, reference) against (reference, policy) between libraries",
+    theme="KL",
+    symptom="The reported KL is negative and falls while the policy drifts; with a penalty the drift is rewarded.",
+    caught_by=("kl.k1.matches-definition", "kl.k3.matches-definition"),
+)
+in_numpy(
+    "kl.k2-without-half",
+    "subject:token_kl",
+    "kl.patches:without_half",
+    mistake="k2 is d² instead of d²/2",
+    arises="log-ratio squared, without Schulman's half",
+    theme="KL",
+    symptom="The reported KL is twice as large; the policy stays closer to the reference than beta says.",
+    caught_by=("kl.k2.matches-definition",),
+)
+in_numpy(
+    "kl.k3-inverted",
+    "terms:k3",
+    "kl.patches:inverted",
+    mistake="k3 of −d: the ratio is policy/reference where reference/policy is right",
+    source=(
+        "rlox 1.2 compute_token_kl_schulman: 1.0461 against 1.2310; walkinglabs/hands-on-modern-rl#27: k3 with "
+        "the ratio inverted"
+    ),
+    theme="KL",
+    symptom="The reported KL looks right while it is small; rare tokens that the policy dropped cost almost nothing.",
+    caught_by=("kl.k3.matches-definition",),
+)
+in_numpy(
+    "kl.k3-expm1-minus-d",
+    "terms:k3",
+    "kl.patches:expm1_minus_d",
+    mistake="expm1(d) − d cancels: 386 ulp off at d = 1e-2 in float32, 0 at 1e-8",
+    arises="the obvious way to write exp(d) − d − 1 with expm1",
+    source="unslothai/unsloth-zoo#1240: proposes expm1(d) − d for k3",
+    theme="precision",
+    symptom=(
+        "The KL is exactly 0 in the first steps and jumps later; the penalty does nothing while the policy is near."
+    ),
+    caught_by=("kl.k3.matches-definition",),
+)
+in_numpy(
+    "kl.ratio-level-swapped",
+    "subject:kl_weights",
+    "kl.patches:swapped_levels",
+    mistake="a token's estimate is weighted by its sequence's ratio, a sequence's by the token's",
+    arises="a default that follows the loss's level in one of two places",
+    theme="KL",
+    symptom="Off-policy steps only: the KL's pull on long completions differs; on-policy curves are the same.",
+    caught_by=("kl.ratio.matches-definition",),
+)
+in_numpy(
+    "kl.ratio-inverted",
+    "subject:kl_weights",
+    "kl.patches:inverted_ratio",
+    mistake="the weight is exp(old − policy)",
+    arises="argument order (policy, old) against (old, policy)",
+    theme="KL",
+    symptom=(
+        "Off-policy steps only: tokens that became rarer weigh more in the KL, so the penalty grows with staleness."
+    ),
+    caught_by=("kl.ratio.matches-definition",),
+)
+in_numpy(
+    "kl.ratio-ignored",
+    "subject:kl_weights",
+    "kl.patches:no_ratio",
+    mistake="the estimate is that of on-policy tokens whatever `old` says",
+    arises="kl_ratio that reaches nothing",
+    theme="KL",
+    symptom="Nothing on-policy; with several updates a rollout the KL lags behind what the policy does now.",
+    caught_by=("kl.ratio.matches-definition",),
+)
+in_numpy(
+    "kl.ratio-mean-over-padding",
+    "subject:kl_weights",
+    "kl.patches:padded_mean",
+    mistake="the mean of a sequence's log ratio divides by the padded width",
+    arises="mean over the axis instead of over the mask",
+    source="d2l-ai/d2l-en#2076: masked values, mean over the axis",
+    theme="normalisation",
+    symptom="The same completion gets another KL weight when a longer neighbour joins its batch.",
+    caught_by=("kl.ratio.matches-definition",),
+)
+in_numpy(
+    "kl.full-reversed",
+    "logprobs:row_divergence",
+    "kl.patches:reversed_arguments",
+    mistake="KL(reference ‖ policy): other modes are sought",
+    arises="torch's kl_div(input, target), whose target comes second",
+    source=(
+        "paiml/aprender#2153: reverse KL where forward is meant; pytorch/pytorch#57459: kl_div's target comes second"
+    ),
+    theme="KL",
+    symptom=(
+        "The student covers or drops modes the other way round: samples are too bland or too narrow for the KL "
+        "that is reported."
+    ),
+    caught_by=("kl.full.matches-definition",),
+)
+in_numpy(
+    "kl.full-unweighted",
+    "logprobs:row_divergence",
+    "kl.patches:unweighted",
+    mistake="log p − log q is averaged over the vocabulary, not under p",
+    arises="kl_div with reduction mean",
+    theme="KL",
+    symptom="The KL is dominated by tokens that nobody would draw; it is large at once and hardly moves with training.",
+    caught_by=("kl.full.matches-definition",),
+)
+in_numpy(
+    "kl.full-float32-running-sum",
+    "logprobs:row_divergence",
+    "kl.patches:float32_divergence",
+    mistake="terms of both signs are added one after the other in float32",
+    arises="a loop over the vocabulary in the logits' dtype",
+    theme="precision",
+    symptom="Nothing in any curve: the KL of two near models is noise of 1e-5, sometimes negative.",
+    caught_by=("kl.full.matches-definition",),
+)

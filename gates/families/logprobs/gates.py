@@ -1,0 +1,211 @@
+"""Are log-probs and entropies of tokens, and their gradients, right for every dtype, vocabulary and temperature?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families import layouts
+from gates.families.logprobs.op import SELECTIVE_LOG_SOFTMAX, SELECTIVE_LOG_SOFTMAX_BACKWARD, WITH_ENTROPY
+from gates.families.units import UNIT
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.registry import gate
+from reference.oracle import logprobs as oracle
+
+SMALL, LARGE = 257, 151_936  # tokens; the larger one is Qwen's vocabulary
+BATCH = (3, 4)  # completions and tokens of a (B, T, V) batch: as they come out of a model
+TEMPERATURES = {"cold": 0.25, "hot": 1.5}  # exact in every dtype
+TINY = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 0.0}  # the least number above 0
+
+HALF_K = 4.0  # the k of half types: the share of a rounding to them stands in the scale, divided by it
+ROUNDING = "k·2u·S, u that of the result's dtype"
+WIDTH = "k = 4: float32 and narrower data in float64, or in float32 summed in pairs or compensated"
+BOUNDS = {
+    **{
+        f"{what} error in 2u·S ({result})": Bound("derived", f"{ROUNDING}, S = {scale}; {because}", k)
+        for what, scale in (
+            ("log-prob", "|x_id − M|/τ + max(1, log Σ exp((x − M)/τ))"),
+            ("entropy", "max(1, H)"),
+            ("gradient", "|value| + what the rounding of log p does to it; one least subnormal beside it"),
+        )
+        for result, because, k in (("float32", WIDTH, 4.0), ("float64", "k = 8: with the oracle's own rounding", 8.0))
+    },
+    **{
+        f"gradient error in 2u·S ({result})": Bound(
+            "derived", "k·2u·S of float32, k = 4, then one rounding to the dtype and one least subnormal", HALF_K
+        )
+        for result in ("float16", "bfloat16")
+    },
+    "results of another dtype": Bound("exact", "float32 for float16, bfloat16 and float32 logits, else float64", 0),
+}
+
+
+def rounded(values: Array, dtype: str) -> Array:
+    """Return the values in a dtype; bfloat16 as the float32 numbers that it holds, rounded to nearest even."""
+    if dtype != "bfloat16":
+        return values.astype(dtype)
+    bits = np.atleast_1d(values.astype(np.float32)).view(np.uint32)
+    nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isfinite(values), nearest.view(np.float32).reshape(values.shape), values).astype(np.float32)
+
+
+def _logits(rng: np.random.Generator, kind: str, rows: int, size: int, *, half: bool) -> Array:
+    logits = rng.normal(0.0, 3.0, (rows, size))
+    if kind == "peaked":
+        logits[np.arange(rows), rng.integers(1, size, rows)] += 1000.0
+    if kind == "masked":
+        logits[rng.random((rows, size)) < 0.5] = -np.inf
+        logits[:, 0], logits[:, 1] = 0.0, -np.inf
+    if kind == "equal":
+        logits = np.repeat(rng.normal(0.0, 3.0, (rows, 1)), size, axis=1)
+    if kind == "offset":
+        far = 128.0 if half else 1e4  # farther off, half types round all logits to a few values
+        logits += np.where(np.arange(rows) % 2 == 0, far, -far)[:, None]
+    return logits
+
+
+def _make(rng: np.random.Generator, kind: str, dtype: str, size: int) -> dict[str, Any]:
+    rows = 12 if size == SMALL else 3
+    logits = rounded(_logits(rng, kind, rows, size, half=dtype in {"float16", "bfloat16"}), dtype)
+    ids = rng.integers(0, size, rows)
+    ids[0], ids[1] = 0, int(np.argmax(logits[1]))
+    if kind == "masked":
+        ids = np.where(np.isfinite(logits[np.arange(rows), ids]), ids, 0)
+    if kind == "batch":
+        logits, ids = logits.reshape(*BATCH, size), ids.reshape(BATCH)
+    return {"logits": logits, "ids": ids, "temperature": TEMPERATURES.get(kind, 1.0), "dtype": dtype, "kind": kind}
+
+
+def _cases() -> Iterator[Case]:
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        for kind in ("normal", "peaked", "masked", "equal", "offset", "batch", *TEMPERATURES):
+            quick = dtype == "float32" or kind in {"normal", "peaked"}
+            make = partial(_make, kind=kind, dtype=dtype, size=SMALL)
+            yield Case(f"{kind}-{dtype}", make, quick=quick, conventions={"dtype": dtype})
+        for kind in ("normal", "equal", "hot"):
+            make = partial(_make, kind=kind, dtype=dtype, size=LARGE)
+            quick = dtype == "float32" and kind == "equal"
+            yield Case(f"{kind}-{LARGE}-{dtype}", make, quick=quick, conventions={"dtype": dtype})
+
+
+def _inputs(t: Trial) -> tuple[str, str, dict[str, Any], dict[str, str] | None]:
+    inputs = dict(t.inputs)
+    dtype, kind = inputs.pop("dtype"), inputs.pop("kind")
+    return kind, dtype, inputs, {"logits": "bfloat16"} if dtype == "bfloat16" else None
+
+
+def _signals(t: Trial, kind: str, inputs: dict[str, Any]) -> Iterator[Evidence]:
+    logits = inputs["logits"].astype(np.float64)
+    yield t.signal("rows", inputs["ids"].size, ">=", 3)
+    yield t.signal("tokens that can be drawn in the emptiest row", np.isfinite(logits).sum(axis=-1).min(), ">=", 64)
+    if kind == "peaked":
+        above = np.sort(logits, axis=1)[:, -1] - np.sort(logits, axis=1)[:, -2]
+        yield t.signal("least height of a peak in nats", above.min(), ">=", 900.0, "exp of what is below it underflows")
+    if kind == "masked":
+        yield t.signal("tokens that cannot be drawn", np.isinf(logits).sum(), ">=", 64)
+
+
+def _dtype(t: Trial, results: tuple[Array, ...], dtype: str) -> Evidence:
+    wanted = "float64" if dtype == "float64" else "float32"
+    return t.number("results of another dtype", sum(np.asarray(x).dtype != wanted for x in results), "<=")
+
+
+@gate(
+    "logprobs.selective.matches-definition",
+    name="selective_log_softmax",
+    question="Is lp = x[id]/τ − logsumexp(x/τ), for half, single and double logits, up to a vocabulary of 151,936?",
+    why="A naive float32 sum over the vocabulary is off by 1e-4 nats, and every ratio and KL inherits it.",
+    ops=(SELECTIVE_LOG_SOFTMAX,),
+    cases=tuple(_cases()),
+    bounds=BOUNDS,
+    probes=(Probe("selective_log_softmax", ("logprobs",)),),
+)
+def selective_matches_definition(t: Trial) -> Iterator[Evidence]:
+    """Compare with the float64 definition on the logits as they were rounded to their dtype."""
+    kind, dtype, inputs, layout = _inputs(t)
+    yield from _signals(t, kind, inputs)
+    result = "float64" if dtype == "float64" else "float32"
+    wanted = t.want(SELECTIVE_LOG_SOFTMAX, **inputs)
+    scale = 2 * UNIT[result] * oracle.logprob_scale(**inputs)
+    quantity = f"log-prob error in 2u·S ({result})"
+    got = t.got(SELECTIVE_LOG_SOFTMAX, layout=layout, **inputs, entropy=False)["logprobs"]
+    yield _dtype(t, (got,), dtype)
+    yield t.within(quantity, got, wanted, scale=scale)
+    if layout is None:
+        for where, other in layouts.values(t, SELECTIVE_LOG_SOFTMAX, {**inputs, "entropy": False}, ("logits",)):
+            yield t.within(quantity, other["logprobs"], wanted, scale=scale, where=where)
+    if kind == "masked":
+        impossible = {**inputs, "ids": np.ones_like(inputs["ids"])}  # id 1 of a masked row cannot be drawn
+        got = t.got(SELECTIVE_LOG_SOFTMAX, layout=layout, **impossible, entropy=False)["logprobs"]
+        yield t.within(quantity, got, np.full(len(got), -np.inf), where="ids that cannot be drawn")
+
+
+@gate(
+    "logprobs.entropy.matches-definition",
+    name="selective_log_softmax[entropy]",
+    question="Is the entropy −Σ p log p that of the same tempered distribution as the log-probs?",
+    why="An entropy at τ = 1 beside log-probs at τ = 0.25 selects other tokens for an entropy mask.",
+    ops=(WITH_ENTROPY,),
+    cases=tuple(_cases()),
+    bounds=BOUNDS,
+    probes=(Probe("selective_log_softmax", ("entropy",)),),
+)
+def entropy_matches_definition(t: Trial) -> Iterator[Evidence]:
+    """Compare the entropy with the definition; the log-probs beside it must be right as well."""
+    kind, dtype, inputs, layout = _inputs(t)
+    yield from _signals(t, kind, inputs)
+    result = "float64" if dtype == "float64" else "float32"
+    wanted = t.want(WITH_ENTROPY, logits=inputs["logits"], temperature=inputs["temperature"])
+    got = t.got(WITH_ENTROPY, layout=layout, **inputs, entropy=True)
+    yield _dtype(t, (got["logprobs"], got["entropy"]), dtype)
+    scale = 2 * UNIT[result] * np.maximum(1.0, wanted)
+    yield t.within(f"entropy error in 2u·S ({result})", got["entropy"], wanted, scale=scale)
+    scale = 2 * UNIT[result] * oracle.logprob_scale(**inputs)
+    beside = t.want(SELECTIVE_LOG_SOFTMAX, **inputs)
+    yield t.within(f"log-prob error in 2u·S ({result})", got["logprobs"], beside, scale=scale)
+
+
+def _backward_make(
+    make: Callable[[np.random.Generator], dict[str, Any]], rng: np.random.Generator, *, entropy: bool
+) -> dict[str, Any]:
+    inputs = make(rng)
+    dtype = "float64" if inputs["dtype"] == "float64" else "float32"
+    upstream, of_entropy = rng.normal(0.0, 1.0, (2, *inputs["ids"].shape)).astype(dtype)
+    return {**inputs, "grad_logprobs": upstream, "grad_entropy": of_entropy if entropy else None}
+
+
+def _backward_cases() -> Iterator[Case]:
+    for case in _cases():
+        for name, entropy in (("", False), ("-entropy", True)):
+            make = partial(_backward_make, case.make, entropy=entropy)  # type: ignore[arg-type]
+            yield Case(f"{case.name}{name}", make, quick=case.quick, conventions=case.conventions)
+
+
+@gate(
+    "logprobs.backward.matches-definition",
+    name="selective_log_softmax_backward",
+    question="Is the gradient of the logits (g (onehot − p) − g_H p (log p + H)) / τ?",
+    why="A forgotten 1/τ scales the learning rate; a forgotten H pushes the entropy the wrong way.",
+    ops=(SELECTIVE_LOG_SOFTMAX_BACKWARD,),
+    cases=tuple(_backward_cases()),
+    bounds=BOUNDS,
+    probes=(Probe("selective_log_softmax_backward", ("gradient",)),),
+)
+def backward_matches_definition(t: Trial) -> Iterator[Evidence]:
+    """Compare every element of the gradient, in units of its conditioning and of the least subnormal."""
+    kind, dtype, inputs, layout = _inputs(t)
+    yield from _signals(t, kind, inputs)
+    wanted = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **inputs)
+    yield t.signal("largest |gradient|", np.max(np.abs(wanted)), ">=", 0.05)
+    if inputs["grad_entropy"] is not None and kind not in {"equal", "peaked"}:  # there dH/dx is 0
+        without = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **{**inputs, "grad_entropy": None})
+        yield t.signal("largest share of the entropy", np.max(np.abs(wanted - without)), ">=", 1e-4)
+    inside = "float64" if dtype == "float64" else "float32"
+    scale = 2 * UNIT[inside] * oracle.backward_scale(**inputs) + TINY[dtype] * (wanted != 0.0)
+    if dtype in {"float16", "bfloat16"}:  # one rounding to the dtype, and 1% for rounding twice
+        scale += 1.01 * UNIT[dtype] * np.abs(wanted) / HALF_K
+    got = t.got(SELECTIVE_LOG_SOFTMAX_BACKWARD, layout=layout, **inputs)["gradient"]
+    yield t.within(f"gradient error in 2u·S ({dtype})", got, wanted, scale=scale)

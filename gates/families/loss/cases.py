@@ -1,0 +1,244 @@
+"""The conventions and cases by which policy losses are asked: every algorithm, layout, KL and denominator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gates.families import arrays
+from gates.model import Array, Case
+
+BASE: dict[str, Any] = {
+    "epsilon_low": 0.2,
+    "epsilon_high": 0.2,
+    "delta": None,
+    "beta": 0.0,
+    "kl_ratio": "none",
+    "max_length": None,
+    "micro_batches": None,
+    "dapo_denominator": None,
+}
+WHOLE: dict[str, Any] = {
+    **BASE,
+    "kl_estimator": "k3",
+    "group_size": None,
+    "tokens_in_step": None,
+    "cispo_bound": None,
+    "sapo_temperature_positive": None,
+    "sapo_temperature_negative": None,
+}
+SCALARS = ("epsilon_low", "epsilon_high", "delta", "beta", "sapo_temperature_positive", "sapo_temperature_negative")
+UNBOUNDED: dict[str, Any] = {"epsilon_low": None, "epsilon_high": None}
+BY_SEQUENCE: dict[str, Any] = {"epsilon_low": 0.03, "epsilon_high": 0.04}
+ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "grpo": ("mean_i(Σ_t m·l / n_i), arXiv 2402.03300 eq. 3", {}),
+    "dapo": (
+        "Σ m·l / Σ m with ε_low 0.2, ε_high 0.28, arXiv 2503.14476 eq. 8",
+        {"epsilon_high": 0.28, "dapo_denominator": "global"},
+    ),
+    "bnpo-trl": ("mean over micro-batches of Σ m·l / Σ m, TRL's loss_type bnpo", {"micro_batches": [4, 4]}),
+    "dr_grpo": ("Σ m·l / (B · L_max), L_max the configured constant, arXiv 2503.20783", {"max_length": 32}),
+    "gspo": ("mean_i l_i with r_i = exp(Σ m·D / n_i), arXiv 2507.18071 eq. 5", BY_SEQUENCE),
+    "gspo-token": (
+        "mean_i(Σ_t m·l / n_i), r = stop(r_i)·exp(lp − stop(lp)), A per token, 2507.18071 eq. 13",
+        BY_SEQUENCE,
+    ),
+    "rloo": ("−mean_i r_i·A_i with r_i = exp(Σ m·D), arXiv 2402.14740", UNBOUNDED),
+    "cispo": (
+        "−Σ m·stop(min(r, c))·A·lp / Σ m, c = 1 + ε_high or ε_high itself, arXiv 2506.13585 eq. 4",
+        {"epsilon_low": None, "epsilon_high": 0.28, "cispo_bound": "relative", "dapo_denominator": "global"},
+    ),
+    "sapo": (
+        "−mean_i(Σ_t m·(4/τ)·σ(τ(r − 1))·A / n_i), τ by the sign of A, arXiv 2511.20347",
+        {**UNBOUNDED, "sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.05},
+    ),
+    "gmpo": (
+        "−mean_i exp(mean_t q)·A, q = min(D, ε_high) or max(D, −ε_low) by the sign of A, arXiv 2507.20673 eq. 4",
+        {"epsilon_low": 0.2, "epsilon_high": 0.3},
+    ),
+    "luspo": ("mean_i n_i·l_i with GSPO's ratio, the KL summed over tokens, arXiv 2602.05261", BY_SEQUENCE),
+}
+BY_ROW = ("gspo", "rloo", "gmpo", "luspo")  # one advantage and one off-policy weight for a whole row
+MEAN_RATIO = ("gspo", "gspo-token", "luspo")
+CLIPPED = ("grpo", "dapo", "bnpo-trl", "dr_grpo", *MEAN_RATIO, "gmpo")
+TWO_SIDED = tuple(name for name in CLIPPED if name != "gmpo")  # those that know δ
+LAYOUTS = ("mask", "all", "lengths", "flat")
+BEYOND = 3  # columns behind the longest row: nobody may take the longest row for the width
+
+
+def make(
+    rng: np.random.Generator,
+    algorithm: str,
+    data: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    rows: str = "mask",
+    weights: str = "none",
+    beyond: int = 0,
+) -> dict[str, Any]:
+    """Return the keywords of one call of policy_loss.
+
+    `rows` says how completions are told from padding ("all": there is none), `weights` whether off-policy weights are
+    given and for what, `beyond` how many columns lie behind the longest row (with `rows` of "lengths").
+    """
+    inputs = arrays.loss_inputs(rng, **data)
+    choice = {**WHOLE, **ALGORITHMS[algorithm][1], **changes}
+    inputs["reference"] = inputs["reference"] if choice["beta"] else None
+    if changes.get("old", "given") is None:
+        inputs["old"] = None
+    if choice["micro_batches"] and sum(choice["micro_batches"]) != len(inputs["mask"]):
+        choice["micro_batches"] = [len(inputs["mask"]) // 2] * 2
+    inputs["weights"] = None
+    if weights != "none":
+        shape = inputs["mask"].shape if weights == "token" else inputs["mask"].shape[:1]
+        drawn = rng.uniform(0.2, 2.0, shape)
+        drawn[rng.random(shape) < 0.25] = 0.0  # what masked importance sampling leaves out
+        inputs["weights"] = drawn.astype(inputs["policy"].dtype)
+    given = {**inputs, "algorithm": algorithm, "lengths": None, **{k: v for k, v in choice.items() if k != "old"}}
+    return given if rows == "mask" else _without_mask(given, rows, beyond)
+
+
+def _without_mask(given: dict[str, Any], rows: str, beyond: int) -> dict[str, Any]:
+    mask = given["mask"]
+    lengths = mask.sum(axis=1)
+    if rows == "all":
+        if not mask.all():
+            raise ValueError("slots that do not count need a mask")
+        return {**given, "mask": None}
+    if not np.array_equal(mask, np.arange(mask.shape[1]) < lengths[:, None]):
+        raise ValueError("a mask with holes has no lengths")
+    by_token = {k: v for k, v in given.items() if isinstance(v, np.ndarray) and v.shape == mask.shape}
+    if rows == "flat":
+        given |= {k: v[mask] for k, v in by_token.items()}
+    else:
+        given |= {k: np.pad(v, ((0, 0), (0, beyond)), mode="edge") for k, v in by_token.items() if k != "mask"}
+    return {**given, "mask": None, "lengths": lengths}
+
+
+def valid(inputs: Mapping[str, Any]) -> Array:
+    """Return which elements of the policy's log-probs are tokens."""
+    if inputs["mask"] is not None:
+        return np.asarray(inputs["mask"])
+    if inputs["policy"].ndim == 1 or inputs["lengths"] is None:
+        return np.ones(inputs["policy"].shape, bool)
+    return np.asarray(np.arange(inputs["policy"].shape[1]) < inputs["lengths"][:, None])
+
+
+def rows_of(inputs: Mapping[str, Any]) -> Array:
+    """Return the row of each element of the policy's log-probs, in their shape."""
+    if inputs["policy"].ndim == 1:
+        return np.repeat(np.arange(len(inputs["lengths"])), inputs["lengths"])
+    return np.broadcast_to(np.arange(len(inputs["policy"]))[:, None], inputs["policy"].shape)
+
+
+def of_elements(inputs: Mapping[str, Any], value: Array) -> Array:
+    """Return a number of each row, or of each element, for each element."""
+    return value if value.shape == inputs["policy"].shape else value[rows_of(inputs)]
+
+
+def rounded(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs with the scalars that a kernel rounds to the data's dtype, rounded."""
+    dtype = inputs["policy"].dtype.type
+    return {k: float(dtype(v)) if k in SCALARS and v is not None else v for k, v in inputs.items()}
+
+
+def case(
+    algorithm: str,
+    name: str,
+    *,
+    data: Mapping[str, Any] | None = None,
+    quick: bool = False,
+    rows: str = "mask",
+    weights: str = "none",
+    beyond: int = 0,
+    arithmetic: str = "",
+    **changes: Any,
+) -> Case:
+    """Return one case of one algorithm, with the conventions that a subject may not have."""
+    chosen: dict[str, Any] = dict(data or {})
+    if algorithm in MEAN_RATIO:
+        chosen = {"rows": 24, **chosen}  # a clip of whole rows needs rows enough to act on some
+    if algorithm == "gspo-token":
+        chosen = {"by_token": True, **chosen}  # with one advantage a row it is GSPO
+    choice = {**WHOLE, **ALGORITHMS[algorithm][1], **changes}
+    conventions = {
+        "algorithm": algorithm,
+        "dtype": chosen.get("dtype", "float32"),
+        "kl_ratio": choice["kl_ratio"],
+        "kl_estimator": choice["kl_estimator"],
+        "rows": rows,
+        "weights": weights != "none",
+        "dapo_denominator": choice["dapo_denominator"],
+        **({"arithmetic": arithmetic} if arithmetic else {}),
+    }
+    made = partial(make, algorithm=algorithm, data=chosen, changes=changes, rows=rows, weights=weights, beyond=beyond)
+    return Case(name, made, quick=quick, conventions=conventions)
+
+
+def cases_of(algorithm: str) -> Iterator[Case]:
+    """Yield the cases in which an algorithm's loss and gradient are compared with their definition."""
+    this = partial(case, algorithm)
+    yield this("ragged", quick=True)
+    yield this("small-ratios", data={"spread": 0.02})
+    yield this("equal-lengths", data={"equal_lengths": True})
+    yield this("no-mask", rows="all", data={"equal_lengths": True}, quick=algorithm == "grpo")
+    yield this("empty-row", data={"empty_row": True})
+    yield this("holes", data={"holes": True})
+    yield this("on-policy", old=None)
+    yield this("lengths", rows="lengths", data={"empty_row": True})
+    yield this("lengths-wider", rows="lengths", beyond=BEYOND, data={"empty_row": True}, quick=algorithm == "grpo")
+    yield this("flat", rows="flat", data={"empty_row": True}, quick=True)
+    yield this("float64", data={"dtype": "float64"})
+    yield this("row-weights", weights="row", quick=True)
+    if algorithm not in BY_ROW:
+        yield this("token-weights", weights="token", quick=True)
+        yield this("token-advantages", data={"by_token": True}, quick=True)
+        yield this("token-advantages-flat", data={"by_token": True}, rows="flat", weights="token")
+    if algorithm == "gspo-token":
+        yield this("row-advantages", data={"by_token": False})
+    if algorithm in TWO_SIDED:
+        yield this("two-sided-clip", delta=1.06 if algorithm in MEAN_RATIO else 1.5, quick=algorithm == "grpo")
+    if algorithm != "rloo":
+        yield this("kl", beta=0.04, quick=True)
+        yield from (this(f"kl-times-{level}-ratio", beta=0.04, kl_ratio=level) for level in ("token", "sequence"))
+        yield from (
+            this(f"{estimator}-{level}", beta=0.3, kl_estimator=estimator, kl_ratio=level, quick=level == "token")
+            for estimator, level in product(("k1", "k2"), ("none", "token", "sequence"))
+        )
+        yield this("kl-and-weights", beta=0.3, weights="row", quick=True)
+    if algorithm in {"dapo", "cispo"}:
+        yield this("by-prompt", dapo_denominator="group", group_size=4, quick=True)
+        yield this("window", dapo_denominator="trl", tokens_in_step=171.5, quick=True)
+    if algorithm == "cispo":
+        yield this("absolute-bound", cispo_bound="absolute", epsilon_high=0.8, quick=True)
+        yield this("throttled", cispo_bound="absolute", epsilon_high=0.2, old=None)
+    if algorithm == "sapo":
+        yield this("temperatures", sapo_temperature_positive=0.5, sapo_temperature_negative=2.0, quick=True)
+
+
+def precise_cases() -> Iterator[Case]:
+    """Yield the cases in which every element is held to the bound of kernels, for small and for huge ratios."""
+    for algorithm, dtype, (name, data, changes) in product(
+        ALGORITHMS,
+        ("float32", "float64"),
+        (
+            ("near", {}, {}),
+            ("far", {"spread": 20.0}, {}),  # at |D| = 32 the rounding of D alone is 8 units
+            ("kl", {}, {"beta": 0.3, "kl_ratio": "token"}),
+            ("k2-far", {"spread": 2.0}, {"beta": 0.3, "kl_ratio": "sequence", "kl_estimator": "k2"}),
+        ),
+    ):
+        if algorithm == "rloo" and changes:
+            continue
+        spread = {"spread": 1.0} if algorithm == "rloo" and data else data  # a product of 48 ratios must fit float32
+        yield case(
+            algorithm,
+            f"{algorithm}-{name}-{dtype}",
+            data={"width": 48, "dtype": dtype, **spread},
+            arithmetic="float64",
+            quick=name in {"far", "kl"},
+            **changes,
+        )

@@ -1,0 +1,135 @@
+"""Does the gradient of a loss reach the logits that predict completion tokens, and no others?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families.loss.cases import BASE
+from gates.families.loss.gates.definition import LIMIT_BECAUSE
+from gates.families.loss.op import LOSS_FROM_LOGITS
+from gates.families.units import FLOAT32_U
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.registry import gate
+from reference.oracle import logprobs, losses
+
+VOCABULARY = 24
+
+
+def _make(rng: np.random.Generator, temperature: float, beta: float) -> dict[str, Any]:
+    prompts, lengths = np.array([3, 7, 5, 1, 6, 2]), np.array([5, 2, 6, 7, 1, 4])
+    rows, width = prompts.size, int(lengths.max())
+    ids = rng.integers(0, VOCABULARY, (rows, int((prompts + lengths).max()))).astype(np.int32)
+    logits = rng.normal(0.0, 2.0, (*ids.shape, VOCABULARY)).astype(np.float32)
+    policy = logprobs.completion_logprobs(logits, ids, prompts, lengths, width, temperature=temperature)
+    scored = np.arange(width) < lengths[:, None]
+    noise = [np.where(scored, policy + rng.normal(0.0, s, policy.shape), 0.0) for s in (0.2, 0.4)]
+    return {
+        "logits": logits,
+        "ids": ids,
+        "prompt_lengths": prompts,
+        "lengths": lengths,
+        "old": noise[0].astype(np.float32),
+        "reference": noise[1].astype(np.float32) if beta else None,
+        "advantages": np.array([0.9, -0.3, -0.6, 1.2, -0.5, -0.7], np.float32),
+        "temperature": temperature,
+        "algorithm": "grpo",
+        **BASE,
+        "beta": beta,
+    }
+
+
+@gate(
+    "loss.prompt-gets-no-gradient",
+    name="policy_loss[from logits]",
+    question="From logits to loss: is the gradient the definition's where completion tokens are predicted, and 0 elsewhere?",
+    why="A shift by one trains on the last prompt token or past the end; with one shared prompt it even cancels out.",
+    ops=(LOSS_FROM_LOGITS,),
+    cases=(
+        Case("mixed-prompts", partial(_make, temperature=1.0, beta=0.0), quick=True, conventions={"algorithm": "grpo"}),
+        Case("tempered", partial(_make, temperature=0.7, beta=0.0), conventions={"algorithm": "grpo"}),
+        Case("kl", partial(_make, temperature=1.0, beta=0.04), conventions={"algorithm": "grpo"}),
+    ),
+    bounds={
+        "largest |gradient| at logits that predict no completion token": Bound(
+            "exact", "no such logit is an input of the loss", 0.0
+        ),
+        "log-prob error in 2u·S": Bound(
+            "derived",
+            "float32 of x/τ − logsumexp: 4 roundings of |x − M|/τ and log Σ, one per summand of the vocabulary, "
+            "in units of 2u·(|x_id − M|/τ + max(1, log Σ))",
+            4.0 + VOCABULARY / 2,
+        ),
+        "gradient error in 2u·S": Bound(
+            "derived", LIMIT_BECAUSE + "; softmax adds the log-probs' error", lambda t: t.facts["limit"]
+        ),
+        "loss error in 2u·S": Bound(
+            "derived", LIMIT_BECAUSE + "; exp carries the log-probs' error", lambda t: t.facts["limit"]
+        ),
+    },
+    probes=(Probe("loss_from_logits", ("loss", "gradient")),),
+)
+def prompt_gets_no_gradient(t: Trial) -> Iterator[Evidence]:
+    """Run the subject's own way from logits to loss over ragged prompts and compare with the chain rule."""
+    x = dict(t.inputs)
+    scored = logprobs.completion_slots(x["prompt_lengths"], x["lengths"], x["ids"].shape[1])
+    yield t.signal("different prompt lengths", np.unique(x["prompt_lengths"]).size, ">=", 4)
+    width = x["old"].shape[1]
+    policy = logprobs.completion_logprobs(
+        x["logits"], x["ids"], x["prompt_lengths"], x["lengths"], width, temperature=x["temperature"]
+    )
+    mask = np.arange(width) < x["lengths"][:, None]
+    loss = losses.policy_loss(
+        policy,
+        old=x["old"],
+        reference=x["reference"],
+        advantages=x["advantages"],
+        mask=mask,
+        algorithm="grpo",
+        kl_estimator="k3",
+        **{name: x[name] for name in BASE},
+    )
+    gradient = logprobs.logits_gradient(
+        x["logits"], x["ids"], x["prompt_lengths"], x["lengths"], loss.gradient, temperature=x["temperature"]
+    )
+    largest = float(np.abs(gradient).max())
+    yield t.signal("largest |∂loss/∂logit| of the definition", largest, ">", 1e-3)
+    got = t.got(LOSS_FROM_LOGITS, **x)
+    t.facts["limit"] = 8.0 + _size(policy, x, mask) + width + VOCABULARY
+    silent = np.ones(x["ids"].shape, bool)
+    silent[:, :-1] = ~scored
+    stray = np.abs(got["gradient"])[silent]
+    yield t.number(
+        "largest |gradient| at logits that predict no completion token",
+        float(stray.max()),
+        "<=",
+        where=_place(got, silent),
+    )
+    unit = 2 * FLOAT32_U
+    yield t.within("log-prob error in 2u·S", np.where(mask, got["logprobs"], 0.0), policy, scale=unit * _scale(x, mask))
+    yield t.within("loss error in 2u·S", got["loss"], loss.loss, scale=unit * loss.loss_scale)
+    yield t.within(
+        "gradient error in 2u·S",
+        got["gradient"],
+        gradient,
+        scale=unit * float(loss.gradient_scale.max()) / x["temperature"],
+    )
+
+
+def _size(policy: Array, x: dict[str, Any], mask: Array) -> float:
+    others = [policy - other for other in (x["old"], x["reference"]) if other is not None]
+    return float(max(np.abs(np.where(mask, value, 0.0)).max() for value in (policy, *others)))
+
+
+def _scale(x: dict[str, Any], mask: Array) -> Array:
+    spread = float(x["logits"].max() - x["logits"].min()) / x["temperature"]
+    return np.full(mask.shape, spread + max(1.0, float(np.log(VOCABULARY))))
+
+
+def _place(got: dict[str, Any], silent: Array) -> str:
+    stray = np.abs(got["gradient"]).max(axis=-1) * silent
+    row, position = np.unravel_index(int(np.argmax(stray)), stray.shape)
+    return f"row {row}, position {position}"

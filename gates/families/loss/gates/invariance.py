@@ -1,0 +1,248 @@
+"""Do a loss's rows stay what they are in another order, beside copies, under wider padding, and in several calls?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families.loss import cases, laws
+from gates.families.loss.op import POLICY_LOSS
+from gates.families.units import UNIT
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial, signal
+from gates.registry import gate
+from reference.oracle.losses import PolicyLoss
+
+WIDER = 5  # columns of padding that are added
+SPLIT = (5, 3)  # rows of the two calls; of 24 rows (15, 9)
+EVEN = [0.5, 0.5]  # shares that are wrong
+PLAIN: dict[str, Any] = {}
+KL: dict[str, Any] = {"beta": 0.3}
+BY_TOKENS = ("dapo", "cispo")  # whose share of a step is their tokens; elsewhere it is their rows
+FILLED = {"policy": -0.5, "old": -0.6, "reference": -0.7, "advantages": 1.0}  # what the added columns hold as tokens
+
+
+def _data(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    data: dict[str, Any] = {"empty_row": True}
+    if algorithm == "rloo":
+        data["spread"] = 0.1
+    if algorithm in cases.MEAN_RATIO:
+        data["rows"] = 24
+    if algorithm == "gspo-token":
+        data["by_token"] = True
+    return cases.make(rng, algorithm, data, changes)
+
+
+def _of_rows(inputs: Mapping[str, Any], chosen: Array) -> dict[str, Any]:
+    """Return the same call of these rows."""
+    rows = len(inputs["mask"])
+    return {
+        name: value[chosen] if isinstance(value, np.ndarray) and value.shape[:1] == (rows,) else value
+        for name, value in inputs.items()
+    }
+
+
+def _permuted(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Shuffle rows, and tokens within their rows; broken, the advantages stay where they were."""
+    left = _data(rng, algorithm, changes)
+    rows, width = left["mask"].shape
+    order = rng.permutation(rows)
+    if algorithm == "bnpo-trl":  # a micro-batch keeps its rows
+        order = np.concatenate([4 + rng.permutation(4), rng.permutation(4)])
+    columns = np.stack([rng.permutation(width) for _ in range(rows)])
+    right = _of_rows(left, order)
+    for name in ("policy", "old", "reference", "advantages", "mask"):
+        if right[name] is not None and right[name].shape == (rows, width):
+            right[name] = np.take_along_axis(right[name], columns, axis=1)
+    place = np.empty((rows, width), np.int64)
+    place[order[:, None], columns] = np.arange(rows * width).reshape(rows, width)
+    other = np.roll(left["advantages"], 1, axis=0)
+    broken = {"right": {"advantages": other}}
+    return {"left": left, "right": right, "take": place.reshape(-1), "broken": broken}
+
+
+def _copied(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give every row twice: the loss is the same, and each copy has half its gradient; broken, the copy is worth more."""
+    left = _data(rng, algorithm, changes)
+    rows = len(left["mask"])
+    right = _of_rows(left, np.tile(np.arange(rows), 2))
+    if algorithm == "bnpo-trl":
+        right["micro_batches"] = [4, 4, 4, 4]
+    dearer = right["advantages"].copy()
+    dearer[rows:] *= 2.0
+    broken = {"right": {"advantages": dearer}}
+    return {"left": left, "right": right, "take": np.arange(left["mask"].size), "factor": 2.0, "broken": broken}
+
+
+def _wider(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Add columns of padding that hold NaN; broken, every other row has tokens there."""
+    left = _data(rng, algorithm, changes)
+    rows, width = left["mask"].shape
+    right, filled = dict(left), {}
+    for name in ("policy", "old", "reference", "advantages", "mask"):
+        value = left[name]
+        if value is None or value.shape != (rows, width):
+            continue
+        more = np.zeros((rows, WIDER), bool) if name == "mask" else np.full((rows, WIDER), np.nan, value.dtype)
+        right[name] = np.concatenate([value, more], axis=1)
+        every_other = np.broadcast_to(np.arange(rows)[:, None] % 2 == 0, (rows, WIDER))
+        filled[name] = np.concatenate(
+            [value, every_other if name == "mask" else np.full_like(more, FILLED[name])], axis=1
+        )
+    place = (np.arange(rows)[:, None] * (width + WIDER) + np.arange(width)).reshape(-1)
+    return {"left": left, "right": right, "take": place, "broken": {"right": filled}}
+
+
+def _cases(make: Callable[..., Mapping[str, Any]], *, without: tuple[str, ...] = ()) -> Iterator[Case]:
+    for algorithm in cases.ALGORITHMS:
+        if algorithm in without:
+            continue
+        for name, changes in (("plain", PLAIN), ("kl", KL)):
+            if name == "kl" and algorithm == "rloo":
+                continue
+            whole = cases.case(algorithm, f"{algorithm}-{name}", **changes)
+            of_algorithm = partial(make, algorithm=algorithm, changes=changes)
+            quick = algorithm in {"grpo", "gspo", "dapo"} if name == "kl" else True
+            yield Case(whole.name, of_algorithm, quick=quick, conventions=whole.conventions)
+
+
+def _reordered_call(inputs: Mapping[str, Any]) -> bool:
+    """Return whether some row's tokens are no prefix, as in the shuffled call alone."""
+    mask = inputs["mask"]
+    return bool(np.any(mask[:, 1:] & ~mask[:, :-1]))
+
+
+def _probe(when: Callable[[Mapping[str, Any]], bool]) -> tuple[Probe, ...]:
+    return (Probe("policy_loss", ("loss", "gradient"), when),)
+
+
+@gate(
+    "loss.order-does-not-matter",
+    name="policy_loss[permutation]",
+    question="Do rows in another order, and tokens in another order in them, have the same loss and the same gradients?",
+    why="A group, a mask or an advantage that is found by its place, not by its row, trains on another row's answer.",
+    ops=(POLICY_LOSS,),
+    cases=tuple(_cases(_permuted)),
+    bounds=laws.BOUNDS,
+    probes=_probe(_reordered_call),
+)
+def order_does_not_matter(t: Trial) -> Iterator[Evidence]:
+    """Compare both orders; with the advantages of other rows they must differ."""
+    yield from laws.hold(t)
+
+
+@gate(
+    "loss.copies-do-not-matter",
+    name="policy_loss[batch size]",
+    question="Does a step in which every row stands twice have the same loss, and half the gradient in each copy?",
+    why="A sum where a mean belongs, or a denominator of one device's rows, makes the learning rate depend on the batch.",
+    ops=(POLICY_LOSS,),
+    cases=tuple(_cases(_copied)),
+    bounds=laws.BOUNDS,
+    probes=_probe(lambda inputs: len(inputs["mask"]) in {16, 48}),
+)
+def copies_do_not_matter(t: Trial) -> Iterator[Evidence]:
+    """Compare the step with the doubled one; with dearer copies they must differ."""
+    yield from laws.hold(t)
+
+
+@gate(
+    "loss.wider-padding-does-not-matter",
+    name="policy_loss[padding width]",
+    question="Do loss and gradient stay the same when columns of padding are added?",
+    why="A mean over the padded width ties the loss to the longest answer that happens to be in the batch.",
+    ops=(POLICY_LOSS,),
+    cases=tuple(_cases(_wider)),
+    bounds=laws.BOUNDS,
+    probes=_probe(lambda inputs: inputs["mask"].shape[1] > 16),
+)
+def wider_padding_does_not_matter(t: Trial) -> Iterator[Evidence]:
+    """Compare the narrow batch with the wide one; with tokens in the added columns they must differ."""
+    yield from laws.hold(t)
+
+
+def _split_cases() -> Iterator[Case]:
+    for algorithm in cases.ALGORITHMS:
+        if algorithm == "bnpo-trl":
+            continue  # by definition its value depends on the split
+        changes = PLAIN if algorithm == "rloo" else KL
+        whole = cases.case(algorithm, algorithm, **changes)
+        of_algorithm = partial(_data, algorithm=algorithm, changes=changes)
+        yield Case(algorithm, of_algorithm, quick=True, conventions=whole.conventions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A step, its two uneven parts with their shares of it, and what the definition says of the step and the parts."""
+
+    whole: Mapping[str, Any]
+    parts: list[dict[str, Any]]
+    shares: list[float]
+    wanted: PolicyLoss
+    of_parts: list[PolicyLoss]
+
+    @property
+    def unit(self) -> float:
+        return 2 * UNIT[str(self.whole["policy"].dtype)]
+
+    @property
+    def scale(self) -> float:
+        return self.unit * float(self.wanted.gradient_scale.max())
+
+    def signals(self) -> Iterator[Evidence]:
+        far = _joined([x.gradient for x in self.of_parts], EVEN) - self.wanted.gradient
+        yield signal("largest |∂loss/∂policy| of the definition", np.abs(self.wanted.gradient).max(), ">", 1e-3)
+        yield signal("distance of parts weighed alike in 2u·S", float(np.abs(far).max()) / self.scale, ">=", 1e4)
+        yield signal("share of elements at a clip bound", self.wanted.near_branch.mean(), "<=", 0.0)
+
+
+def _split(inputs: Mapping[str, Any], want: Callable[..., Any]) -> _Split:
+    rows = len(inputs["mask"])
+    parts = [_of_rows(inputs, some) for some in np.split(np.arange(rows), [rows * SPLIT[0] // sum(SPLIT)])]
+    by_tokens = inputs["algorithm"] in BY_TOKENS
+    sizes = [float(part["mask"].sum()) if by_tokens else float(len(part["mask"])) for part in parts]
+    whole, *of_parts = (want(POLICY_LOSS, **cases.rounded(x)) for x in (inputs, *parts))
+    return _Split(inputs, parts, [size / sum(sizes) for size in sizes], whole, of_parts)
+
+
+SPLIT_BECAUSE = "each of the three calls errs by at most k·2u·S of its own, and the parts' shares of S add up to S: 2k"
+
+
+@gate(
+    "loss.splits-add-up",
+    name="policy_loss[split]",
+    question="Is the loss of a step the mean of the losses of its parts, each weighed by its rows (DAPO, CISPO: its tokens)?",
+    why="Gradient accumulation and data parallelism rest on it; rows that see each other break both.",
+    ops=(POLICY_LOSS,),
+    cases=tuple(_split_cases()),
+    bounds={
+        "distance of the losses in 2u·S": Bound("derived", SPLIT_BECAUSE, lambda t: t.facts["limit"]),
+        "distance of the gradients in 2u·S": Bound("derived", SPLIT_BECAUSE, lambda t: t.facts["limit"]),
+        laws.NOT_FINITE: laws.BOUNDS[laws.NOT_FINITE],
+    },
+    probes=(Probe("policy_loss", ("loss", "gradient"), lambda inputs: len(inputs["mask"]) in {8, 24}),),
+)
+def splits_add_up(t: Trial) -> Iterator[Evidence]:
+    """Call with all rows and with two uneven parts; weighed alike, the parts must not add up."""
+    split = _split(t.inputs, t.want)
+    t.facts["limit"] = 2.0 * laws.roundings(t.inputs)
+    yield from split.signals()
+    one, some = t.got(POLICY_LOSS, **t.inputs), [t.got(POLICY_LOSS, **part) for part in split.parts]
+    numbers = [x[name] for x in (one, *some) for name in ("loss", "gradient")]
+    yield t.number(laws.NOT_FINITE, laws.not_finite(*numbers), "<=")
+    loss = sum(share * float(x["loss"]) for share, x in zip(split.shares, some, strict=True))
+    scale = split.unit * split.wanted.loss_scale
+    yield t.within("distance of the losses in 2u·S", loss, float(one["loss"]), scale=scale)
+    joined = _joined([x["gradient"] for x in some], split.shares)
+    yield t.within("distance of the gradients in 2u·S", joined, one["gradient"], scale=split.scale)
+    moved = float(np.abs(_joined([x["gradient"] for x in some], EVEN) - one["gradient"]).max()) / split.scale
+    yield t.control(
+        "distance of its parts weighed alike in 2u·S", moved, ">=", 5e3, "half of the definition's, at least"
+    )
+
+
+def _joined(gradients: list[Array], shares: list[float]) -> Array:
+    return np.concatenate([share * np.asarray(x, np.float64) for share, x in zip(shares, gradients, strict=True)])

@@ -1,0 +1,215 @@
+"""Do off-policy corrections, the top-entropy mask and the entropy bonus change what they should, and nothing else?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families import arrays
+from gates.families.loss.op import KEEP_GROUPS, LOSS_WITH_OPTIONS, OVERLONG_PENALTY
+from gates.families.units import FLOAT32_U
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.registry import gate
+from reference.oracle import losses, ratio
+
+OFF: dict[str, Any] = {
+    "beta": 0.0,
+    "correction": None,
+    "correction_level": "seq_sum",
+    "correction_low": None,
+    "correction_high": 2.0,
+    "entropy_share": 1.0,
+    "entropy_bonus": 0.0,
+}
+CLIPS = {"grpo": (0.2, 0.2), "dapo": (0.2, 0.28), "gspo": (3e-4, 4e-4)}  # the algorithms' defaults
+WHOLE, PARTS = (12,), (2, 7, 3)
+TOKEN = {"correction_level": "token", "correction_low": 0.5, "correction_high": 1.5}
+ROW = {"correction_level": "seq_sum", "correction_low": 0.3, "correction_high": 2.0}
+CASES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
+    "tis-token": ("grpo", WHOLE, {**TOKEN, "correction": "tis"}),
+    "mis-token": ("dapo", WHOLE, {**TOKEN, "correction": "mis", "beta": 0.3}),
+    "tis-sequence": ("gspo", WHOLE, {**ROW, "correction": "tis"}),
+    "mis-sequence": ("grpo", PARTS, {**ROW, "correction": "mis"}),
+    "top-entropy": ("grpo", WHOLE, {"entropy_share": 0.3, "beta": 0.3}),
+    "top-entropy-in-parts": ("dapo", PARTS, {"entropy_share": 0.2, "beta": 0.3}),
+    "top-entropy-of-rows": ("gspo", PARTS, {"entropy_share": 0.5}),
+    "bonus": ("grpo", PARTS, {"entropy_bonus": 0.1}),
+    "bonus-of-the-top": ("dapo", PARTS, {"entropy_bonus": 0.1, "entropy_share": 0.4}),
+    "everything": (
+        "dapo",
+        PARTS,
+        {**TOKEN, "correction": "tis", "entropy_share": 0.4, "entropy_bonus": 0.05, "beta": 0.3},
+    ),
+}
+BECAUSE = (
+    "k·2u·S with S = Σ|terms|/denominator: 4 for the loss, and in these units 2 for a weight's exponential (2 ulp), 1 for its "
+    "product with the advantage, 1 for the bonus; the entropy's gradient is a constant of two roundings"
+)
+
+
+def _make(rng: np.random.Generator, name: str) -> dict[str, Any]:
+    algorithm, parts, changes = CASES[name]
+    inputs = arrays.loss_inputs(rng, rows=sum(parts), spread=0.02 if algorithm == "gspo" else 0.3)
+    spread = 0.12 if changes.get("correction_level") == "seq_sum" else 0.4
+    sampling = inputs["old"] + rng.normal(0.0, spread, inputs["old"].shape)
+    sampling = np.where(rng.random(sampling.shape) < 0.1, np.nan, sampling).astype(np.float32)
+    entropy = rng.gamma(0.8, 0.9, sampling.shape).astype(np.float32)
+    poisoned = {
+        key: np.where(inputs["mask"], x, np.float32(np.nan))
+        for key, x in {**inputs, "sampling": sampling, "entropy": entropy}.items()
+        if key not in {"advantages", "mask"}
+    }
+    return {**inputs, **poisoned, "algorithm": algorithm, "parts": list(parts), **OFF, **changes}
+
+
+def _expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, float]:
+    """Return the policy's part and KL by the oracle, the chosen tokens, and the bonus with its size."""
+    mask, rows = x["mask"], x["mask"].sum(axis=1)
+    heights = np.where(mask, x["entropy"].astype(np.float64), 0.0)
+    least = np.quantile(heights[mask], 1.0 - x["entropy_share"])  # linear, over the whole step
+    chosen = mask & (heights >= least)
+    weights = np.ones(mask.shape)
+    if x["correction"] is not None:
+        found = ratio.importance_weights(
+            x["old"],
+            x["sampling"],
+            mask,
+            correction=x["correction"],
+            level=x["correction_level"],
+            c_min=x["correction_low"],
+            c_max=x["correction_high"],
+        )
+        weights = found if found.shape == mask.shape else np.broadcast_to(found[:, None], mask.shape)
+    kept = np.where(chosen, weights, 0.0)
+    low, high = CLIPS[x["algorithm"]]
+    wanted = losses.policy_loss(
+        x["policy"],
+        old=x["old"],
+        reference=x["reference"] if x["beta"] else None,
+        advantages=x["advantages"],
+        mask=mask,
+        algorithm=x["algorithm"],
+        epsilon_low=low,
+        epsilon_high=high,
+        delta=None,
+        beta=x["beta"],
+        kl_ratio="none",
+        kl_estimator="k3",
+        dapo_denominator="global" if x["algorithm"] == "dapo" else None,
+        weights=kept.sum(axis=1) / rows if x["algorithm"] == "gspo" else kept,
+    )
+    bonus = x["entropy_bonus"] * heights[chosen].sum() / chosen.sum()
+    return wanted, chosen, wanted.loss - bonus, bonus
+
+
+@gate(
+    "loss.options.match-definition",
+    name="policy_loss[options]",
+    question="Do TIS, MIS, the top-entropy mask and the entropy bonus keep every denominator, and leave the KL alone?",
+    why="A mask that shrinks the denominator raises the step with every token it drops; a quantile per micro-batch is noise.",
+    ops=(LOSS_WITH_OPTIONS,),
+    cases=tuple(Case(name, partial(_make, name=name), quick=True, conventions={"dtype": "float32"}) for name in CASES),
+    bounds={
+        "loss error in 2u·S": Bound("derived", f"{BECAUSE}; k = 8", 8.0),
+        "gradient error in 2u·S": Bound("derived", f"{BECAUSE}; k = 8", 8.0),
+        "entropy gradient error in 2u·S": Bound("derived", f"{BECAUSE}; k = 2", 2.0),
+    },
+    probes=(Probe("loss_with_options", ("loss", "gradient")),),
+)
+def options_match_definition(t: Trial) -> Iterator[Evidence]:
+    """Compare loss and both gradients with the oracle's policy loss under masked weights, and with the bonus."""
+    x = dict(t.inputs)
+    wanted, chosen, loss, bonus = _expected(x)
+    mask = x["mask"]
+    plain, *_ = _expected({**x, "correction": None, "entropy_share": 1.0})
+    if x["correction"] is not None or x["entropy_share"] < 1.0:
+        moved = np.abs(plain.gradient - wanted.gradient).max() / np.abs(wanted.gradient).max()
+        yield t.signal("change of the gradient by weights and mask, relative", moved, ">=", 1e-2)
+    if x["entropy_share"] < 1.0:
+        yield t.signal("tokens that the mask leaves out", int((mask & ~chosen).sum()), ">=", 10)
+        own = [np.quantile(h[m], 1.0 - x["entropy_share"]) for h, m in _by_part(x)]
+        yield t.signal("spread of the parts' own quantiles", float(np.ptp(own)) if len(own) > 1 else 1.0, ">=", 1e-2)
+    yield t.signal("share of elements at a clip bound", wanted.near_branch[mask].mean(), "<=", 0.0)
+    yield t.signal("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+    got = t.got(LOSS_WITH_OPTIONS, **x)
+    unit, tiny = 2 * FLOAT32_U, float(np.finfo(np.float32).tiny)
+    yield t.within("loss error in 2u·S", got["loss"], loss, scale=unit * (wanted.loss_scale + bonus))
+    scale = unit * np.where(mask, np.maximum(wanted.gradient_scale, tiny), 0.0)
+    yield t.within("gradient error in 2u·S", got["gradient"], wanted.gradient, scale=scale)
+    pull = np.where(chosen, -x["entropy_bonus"] / chosen.sum(), 0.0)
+    yield t.within("entropy gradient error in 2u·S", got["entropy_gradient"], pull, scale=unit * np.abs(pull))
+
+
+def _by_part(x: Mapping[str, Any]) -> Iterator[tuple[Array, Array]]:
+    ends = np.cumsum(x["parts"])[:-1]
+    return zip(np.split(x["entropy"], ends), np.split(x["mask"], ends), strict=True)
+
+
+def _rewards(rng: np.random.Generator, convention: str) -> dict[str, Any]:
+    accuracy = rng.integers(0, 2, (40, 4)).astype(np.float64)
+    accuracy[:6] = rng.integers(0, 2, (6, 1))
+    style = np.where(rng.random((40, 4)) < 0.5, 0.25, 0.0)
+    style[:3] = 0.0
+    accuracy[10:14][rng.random((4, 4)) < 0.5] = np.nan
+    accuracy[14], accuracy[15, 1:], style[14] = np.nan, np.nan, np.nan
+    rewards = np.stack([style.reshape(-1), accuracy.reshape(-1)], axis=1)
+    return {
+        "rewards": rewards,
+        "weights": np.array([0.5, 1.0]),
+        "group_size": 4,
+        "convention": convention,
+        "accuracy": 1,
+    }
+
+
+@gate(
+    "loss.dapo.keeps-groups-that-differ",
+    name="keep_groups",
+    question="Does dynamic sampling keep exactly the groups whose accuracy (or total) has max > min, NaN left out?",
+    why="Judged by the total, a style reward keeps groups that are all right, whose accuracy teaches nothing.",
+    ops=(KEEP_GROUPS,),
+    cases=tuple(Case(name, partial(_rewards, convention=name), quick=True) for name in ("accuracy", "total")),
+    bounds={"groups judged otherwise": Bound("exact", "a comparison has no rounding", 0.0)},
+)
+def keeps_groups_that_differ(t: Trial) -> Iterator[Evidence]:
+    """Compare the kept groups; the two conventions must differ on the input."""
+    x = dict(t.inputs)
+    wanted = t.want(KEEP_GROUPS, **x)
+    other = t.want(KEEP_GROUPS, **{**x, "convention": "total" if x["convention"] == "accuracy" else "accuracy"})
+    yield t.signal("groups on which the conventions differ", int((wanted != other).sum()), ">=", 1)
+    yield t.signal("groups that are dropped", int((~wanted).sum()), ">=", 2)
+    yield t.signal("groups that are kept", int(wanted.sum()), ">=", 2)
+    got = t.got(KEEP_GROUPS, **x)["keep"]
+    same = got.shape == wanted.shape
+    yield t.number("groups judged otherwise", int((got != wanted).sum()) if same else wanted.size, "<=")
+
+
+def _lengths(rng: np.random.Generator, limit: int, buffer: int) -> dict[str, Any]:
+    edges = np.arange(limit - buffer, limit + 2)
+    return {"lengths": np.r_[edges, rng.integers(1, 2 * limit, 20)], "limit": limit, "buffer": buffer}
+
+
+@gate(
+    "loss.dapo.overlong-penalty",
+    name="overlong_penalty",
+    question="Is the penalty 0 up to L_max − L_c, linear to −1 at L_max, and −1 beyond?",
+    why="A reward for length, or a cliff at L_max, changes what the policy learns and never the loss's shape.",
+    ops=(OVERLONG_PENALTY,),
+    cases=tuple(
+        Case(f"{limit}-{buffer}", partial(_lengths, limit=limit, buffer=buffer), quick=True)
+        for limit, buffer in ((64, 16), (100, 7), (32, 32))
+    ),
+    bounds={"penalty error in 2u": Bound("derived", "one division of whole numbers in float64: u relative", 2.0)},
+    probes=(Probe("overlong_penalty", ("penalty",)),),
+)
+def overlong(t: Trial) -> Iterator[Evidence]:
+    """Compare lengths below, inside and beyond the buffer, its ends included."""
+    x = dict(t.inputs)
+    wanted = t.want(OVERLONG_PENALTY, **x)
+    yield t.signal("lengths inside the buffer", int(((wanted < 0) & (wanted > -1)).sum()), ">=", 3)
+    yield t.signal("lengths beyond the limit", int((x["lengths"] > x["limit"]).sum()), ">=", 1)
+    got = t.got(OVERLONG_PENALTY, **x)["penalty"]
+    yield t.within("penalty error in 2u", got, wanted, scale=2.0**-52 * np.abs(wanted))

@@ -1,0 +1,220 @@
+"""Does every setting of a loss act, and does a loss stay a number, or become the infinity of its definition, at its ends?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gates.families.loss import cases, laws
+from gates.families.loss.op import POLICY_LOSS
+from gates.families.units import UNIT
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial, signal
+from gates.registry import gate
+
+Changes = Mapping[str, Any]
+SPREAD = 0.6  # deviation of log-ratios: with it every bound of every case stops some token
+SETTINGS: dict[str, tuple[tuple[str, ...], Changes, Changes]] = {  # whose, from, to
+    "epsilon-low": (cases.CLIPPED, {}, {"epsilon_low": 0.1}),
+    "epsilon-high": ((*cases.CLIPPED, "cispo"), {}, {"epsilon_high": 0.1}),
+    "delta": (cases.TWO_SIDED, {}, {"delta": 1.35}),
+    "beta": (tuple(x for x in cases.ALGORITHMS if x != "rloo"), {"beta": 0.1}, {"beta": 0.2}),
+    "kl-estimator": (tuple(x for x in cases.ALGORITHMS if x != "rloo"), {"beta": 0.1}, {"kl_estimator": "k2"}),
+    "kl-ratio": (tuple(x for x in cases.ALGORITHMS if x != "rloo"), {"beta": 0.1}, {"kl_ratio": "token"}),
+    "max-length": (("dr_grpo",), {}, {"max_length": 40}),
+    "micro-batches": (("bnpo-trl",), {}, {"micro_batches": [3, 5]}),
+    "denominator": (("dapo", "cispo"), {}, {"dapo_denominator": "group", "group_size": 4}),
+    "group-size": (("dapo", "cispo"), {"dapo_denominator": "group", "group_size": 4}, {"group_size": 2}),
+    "tokens": (("dapo", "cispo"), {"dapo_denominator": "trl", "tokens_in_step": 100.0}, {"tokens_in_step": 150.0}),
+    "bound": (("cispo",), {"epsilon_high": 0.8}, {"cispo_bound": "absolute"}),
+    "temperature-positive": (("sapo",), {}, {"sapo_temperature_positive": 2.0}),
+    "temperature-negative": (("sapo",), {}, {"sapo_temperature_negative": 2.0}),
+}
+SHARE = 0.5  # of the definition's own change; the other half is far more than any rounding, as the signal says
+LEAST = 1e3  # units of rounding that the definition's own change must have
+
+
+def _make(rng: np.random.Generator, algorithm: str, before: Changes, after: Changes) -> dict[str, Any]:
+    data: dict[str, Any] = {"spread": SPREAD}
+    if algorithm in cases.MEAN_RATIO:
+        data |= {"rows": 24, "by_token": algorithm == "gspo-token"}
+    given = cases.make(rng, algorithm, data, before)
+    if algorithm in cases.MEAN_RATIO:  # its bounds are nearer to 1
+        own = {"epsilon_low": 0.2, "epsilon_high": 0.2, "delta": 1.06}
+        after = {name: own.get(name, value) for name, value in after.items()}
+    return {"before": given, "after": {**given, **after}}
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """How far the definition's gradient moves from one setting to the other, and in which unit a call errs."""
+
+    exact: float
+    unit: float
+    roundings: float
+
+    def signals(self) -> Iterator[Evidence]:
+        yield signal("the definition's change of the gradient in 2u·S", self.exact / self.unit, ">=", LEAST)
+        share = 2 * self.roundings * self.unit / max(self.exact, self.unit)
+        yield signal("its share that rounding could explain", share, "<=", 0.25)
+
+
+def _change(inputs: Mapping[str, Any], want: Callable[..., Any]) -> _Change:
+    sides = (inputs["before"], inputs["after"])
+    wanted = [want(POLICY_LOSS, **cases.rounded(side)) for side in sides]
+    unit = 2 * UNIT[str(sides[0]["policy"].dtype)] * max(float(x.gradient_scale.max()) for x in wanted)
+    exact = float(np.abs(wanted[0].gradient - wanted[1].gradient).max())
+    return _Change(exact, unit, max(laws.roundings(side) for side in sides))
+
+
+def _cases() -> Iterator[Case]:
+    for name, (algorithms, before, after) in SETTINGS.items():
+        for algorithm in algorithms:
+            conventions = cases.case(algorithm, name, **{**before, **after}).conventions
+            of_algorithm = partial(_make, algorithm=algorithm, before=before, after=after)
+            quick = algorithm in {"grpo", "dr_grpo", "bnpo-trl", "cispo", "sapo"}
+            yield Case(f"{algorithm}-{name}", of_algorithm, quick=quick, conventions=conventions)
+
+
+@gate(
+    "loss.settings-act",
+    name="policy_loss[settings]",
+    question="Does each setting of a loss change its gradient, as much as in the definition?",
+    why="A setting that is read and not passed on, or clipped away, is tuned for weeks and does nothing.",
+    ops=(POLICY_LOSS,),
+    cases=tuple(_cases()),
+    bounds={
+        "change of the gradient, as a share of the definition's": Bound(
+            "derived",
+            "the definition changes by at least 1000 units of rounding, each call errs by few: half of it is no rounding",
+            SHARE,
+        ),
+        "elements that change without a change of settings": Bound(
+            "exact", "the same call is the same computation", 0.0
+        ),
+    },
+)
+def settings_act(t: Trial) -> Iterator[Evidence]:
+    """Call with the one setting, with the other, and with the first again: the gradient must move, and move back."""
+    before, after = t.inputs["before"], t.inputs["after"]
+    wanted = _change(t.inputs, t.want)
+    yield from wanted.signals()
+    got, other, again = (t.got(POLICY_LOSS, **side)["gradient"] for side in (before, after, before))
+    change = float(np.abs(got.astype(np.float64) - other).max())
+    yield t.number(
+        "change of the gradient, as a share of the definition's", change / max(wanted.exact, wanted.unit), ">="
+    )
+    moved = int(np.sum(got != again))
+    yield t.number("elements that change without a change of settings", moved, "<=")
+
+
+FAR = {"beyond-float32": 95.0, "beyond-float64": 1000.0}  # nats: exp of them overflows
+WHICH = "overflow and its sign are those of the definition, rounded to the data's dtype; either is right of an element whose ratio that dtype does not hold"
+HELD = 0.7  # nats: no clip leaves such a log-ratio its gradient, where the advantage has its sign
+SMALLEST = 0.3  # what a ratio is multiplied by: |advantage| of the rows with an extreme one, 0.5 or more, or beta
+EXTREME = {
+    "NaN among loss and gradient": Bound("exact", "an overflowing exp gives +inf, never NaN", 0.0),
+    "infinite where the definition is finite, or the other way round": Bound("exact", WHICH, 0.0),
+    "largest |gradient| in masked slots": Bound("exact", "masked slots are selected away, infinite rows too", 0.0),
+    "error of finite gradients in 2u·S": Bound(
+        "derived", f"{laws.LAW_BECAUSE}; S the largest finite element's", lambda t: t.facts["roundings"]
+    ),
+}
+
+
+def _extreme(
+    rng: np.random.Generator, algorithm: str, dtype: str, sign: float, size: float, changes: Changes
+) -> dict[str, Any]:
+    """Return a step in which a token of row 0 has a log-ratio of +size and one of row 2 of −size.
+
+    `sign` is that of these rows' advantages; at 0 so are they, as in a group whose rewards are all the same. The next token of row 0 is one that every clip holds. With a KL the reference
+    leaves the policy as far in rows 4 and 6.
+    """
+    given = cases.make(rng, algorithm, {"dtype": dtype, "spread": 0.1, "rows": 8}, changes)
+    for low, high, rows in (("old", "policy", (0, 2)), ("policy", "reference", (4, 6))):
+        if given[high] is None:
+            continue
+        for row, lowered in zip(rows, (low, high), strict=True):
+            given[lowered] = given[lowered].copy()
+            given[lowered][row, 0] -= size
+        if high == "reference":
+            given["old"] = np.where(given["policy"] < -size / 2, given["policy"], given["old"])
+    given["old"] = given["old"].copy()
+    given["old"][0, 1] = given["policy"][0, 1] - np.copysign(HELD, sign)
+    advantages = np.array(given["advantages"])
+    advantages[[0, 2]] = sign * (np.abs(advantages[[0, 2]]) + 0.5)
+    return {**given, "advantages": advantages}
+
+
+def _extreme_cases() -> Iterator[Case]:
+    kinds: dict[str, Changes] = {"plain": {}, "kl": {"beta": 0.3}, "two-sided": {"delta": 1.5}}
+    for algorithm, dtype, sign, (far, size), (kind, changes) in product(
+        cases.ALGORITHMS, ("float32", "float64"), (1.0, -1.0, 0.0), FAR.items(), kinds.items()
+    ):
+        if (kind == "kl" and algorithm == "rloo") or (kind == "two-sided" and algorithm not in cases.TWO_SIDED):
+            continue
+        if kind != "plain" and (far == "beyond-float32" or not sign):
+            continue
+        name = f"{algorithm}-{kind}-{far}-{'gain' if sign > 0 else 'loss' if sign else 'neither'}-{dtype}"
+        conventions = cases.case(algorithm, name, data={"dtype": dtype}, **changes).conventions
+        made = partial(_extreme, algorithm=algorithm, dtype=dtype, sign=sign, size=size, changes=changes)
+        quick = dtype == "float32" and far == "beyond-float64"
+        yield Case(name, made, quick=quick, conventions=conventions)
+
+
+@gate(
+    "loss.extreme-ratios-stay-numbers",
+    name="policy_loss[overflow]",
+    question="With log-ratios of ±95 and ±1000, is nothing NaN, and infinite exactly what the definition makes infinite?",
+    why="inf · 0 is NaN: one token that the policy has given up turns a whole update into NaN, or a clamp hides it.",
+    ops=(POLICY_LOSS,),
+    cases=tuple(_extreme_cases()),
+    bounds=EXTREME,
+    probes=(Probe("policy_loss", ("gradient",)),),
+)
+def extreme_ratios_stay_numbers(t: Trial) -> Iterator[Evidence]:
+    """Compare where loss and gradient overflow, and the elements that do not."""
+    inputs = dict(t.inputs)
+    wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
+    valid, dtype = inputs["mask"], inputs["policy"].dtype
+    apart = inputs["policy"].astype(np.float64) - inputs["old"]
+    yield t.signal("largest |policy − old|", np.abs(apart[valid]).max(), ">=", 90.0)
+    yield t.signal("NaN in the definition", float(np.isnan([wanted.loss, *wanted.gradient[valid]]).sum()), "<=", 0.0)
+    ordinary = np.abs(apart) < 50.0
+    others = np.where(ordinary & valid, apart, 0.0)
+    t.facts["roundings"] = 4.0 + float(np.abs(others).max()) + int(valid.sum(axis=1).max())
+    got = t.got(POLICY_LOSS, **inputs)
+    gradient = np.asarray(got["gradient"], np.float64)
+    nan = int(np.isnan(gradient).sum()) + int(np.isnan(got["loss"]))
+    yield t.number("NaN among loss and gradient", nan, "<=", where=_first(np.isnan(gradient)))
+    with np.errstate(over="ignore"):
+        exact = wanted.gradient.astype(dtype).astype(np.float64)
+        limit = float(np.finfo(dtype).max)
+    shares = valid.shape[0] * max(valid.shape[1], int(inputs.get("max_length") or 0)) / SMALLEST  # the largest divisor
+    early = (
+        np.isinf(gradient) & np.isfinite(exact) & (np.abs(wanted.gradient) > limit / shares)
+    )  # in dtype: its ratio is
+    otherwise = (np.isfinite(exact) != np.isfinite(gradient)) & ~early
+    otherwise |= (np.isinf(exact) | early) & (np.sign(exact) != np.sign(gradient))
+    too_large = abs(wanted.loss) > limit  # of float32 data it may have been added up in float64
+    loss = float(got["loss"])
+    wrong_end = np.sign(loss) != np.sign(wanted.loss)
+    if too_large:
+        off = abs(loss) < limit or wrong_end
+    else:
+        off = not np.isfinite(loss) and (abs(wanted.loss) <= limit / shares or wrong_end)
+    which = "infinite where the definition is finite, or the other way round"
+    yield t.number(which, int(otherwise.sum()) + int(off), "<=", where=_first(otherwise) or f"loss {loss:.6g}")
+    yield t.number("largest |gradient| in masked slots", float(np.abs(gradient[~valid]).max()), "<=")
+    finite = valid & np.isfinite(exact) & ~early & np.isfinite(wanted.gradient_scale) & (wanted.gradient_scale < limit)
+    scale = 2 * UNIT[str(dtype)] * float(wanted.gradient_scale[finite].max())
+    yield t.within("error of finite gradients in 2u·S", gradient[finite], wanted.gradient[finite], scale=scale)
+
+
+def _first(where: Array) -> str:
+    rows, columns = np.nonzero(where)
+    return f"row {rows[0]}, token {columns[0]}" if len(rows) else ""

@@ -1,0 +1,143 @@
+"""Two calls of policy_loss that must agree by the definition, and two that must not: how far apart they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gates.families.loss import cases
+from gates.families.loss.op import POLICY_LOSS
+from gates.families.units import UNIT
+from gates.model import Array, Bound, Evidence, Trial, signal
+from reference.oracle.losses import PolicyLoss
+
+LAW_BECAUSE = (
+    "by definition the two are one number, and each errs by at most k·2u·S: in units of 2u·(S plus the other S), k = 4 + |D|max + "
+    "the longest row, as in the losses' own gates"
+)
+BOUNDS = {
+    "distance of the losses in 2u·S": Bound("derived", LAW_BECAUSE, lambda t: t.facts["roundings"]),
+    "distance of the gradients in 2u·S": Bound("derived", LAW_BECAUSE, lambda t: t.facts["roundings"]),
+}
+NOT_FINITE = "numbers that are not finite"
+BOUNDS[NOT_FINITE] = Bound("exact", "finite inputs far from overflow; NaN on both sides is no agreement", 0.0)
+APART = 100.0  # times the limit: how far apart the definition itself must be where the law is broken on purpose
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """Inputs of two calls, and how the second's results become the first's.
+
+    `take` holds for each element of the first's gradient the flat place in the second's, which is multiplied by `factor`.
+    """
+
+    left: Mapping[str, Any]
+    right: Mapping[str, Any]
+    take: Array | None = None
+    factor: float = 1.0
+    with_loss: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Loss and gradient of both sides in the first's layout, and the units of their errors."""
+
+    losses: tuple[float, float]
+    gradients: tuple[Array, Array]
+    loss_unit: float
+    gradient_unit: float
+
+    def apart(self, *, with_loss: bool) -> float:
+        """Return the larger distance, in units of the errors; what is not finite on one side only is infinitely far."""
+        gap = float(np.max(np.abs(self.gradients[0] - self.gradients[1]))) / self.gradient_unit
+        loss = abs(self.losses[0] - self.losses[1]) / self.loss_unit if with_loss else 0.0
+        return float(max(gap, loss))
+
+
+def law_of(inputs: Mapping[str, Any], broken: str = "") -> Law:
+    """Return the law of a case's inputs, or the pair in which it is broken on purpose."""
+    changes = inputs["broken"] if broken else {}
+    return Law(
+        {**inputs["left"], **changes.get("left", {})},
+        {**inputs["right"], **changes.get("right", {})},
+        inputs.get("take"),
+        inputs.get("factor", 1.0),
+        inputs.get("with_loss", True),
+    )
+
+
+def hold(t: Trial) -> Iterator[Evidence]:
+    """Yield signals from the oracle, the law's claims, and the control that a broken pair is told apart."""
+    law, broken = law_of(t.inputs), law_of(t.inputs, "broken")
+    sides, wrong = _wanted(law, t.want), _wanted(broken, t.want)
+    t.facts["roundings"] = _roundings(law, broken)
+    yield from _signals(law, broken, sides, wrong)
+    got = _measured(t, law, sides)
+    yield t.number(NOT_FINITE, not_finite(*got.losses, *got.gradients), "<=")
+    if law.with_loss:
+        yield t.within("distance of the losses in 2u·S", got.losses[1], got.losses[0], scale=got.loss_unit)
+    yield t.within("distance of the gradients in 2u·S", got.gradients[1], got.gradients[0], scale=got.gradient_unit)
+    moved = _measured(t, broken, wrong).apart(with_loss=law.with_loss)
+    because = "a law that also holds where it must not says nothing: half of the definition's own distance"
+    least = APART * t.facts["roundings"] / 2
+    yield t.control("distance where the law is broken in 2u·S", moved, ">=", least, because)
+
+
+def _wanted(law: Law, want: Callable[..., Any]) -> list[PolicyLoss]:
+    return [want(POLICY_LOSS, **cases.rounded(side)) for side in (law.left, law.right)]
+
+
+def _roundings(law: Law, broken: Law) -> float:
+    return max(roundings(x) for side in (law, broken) for x in (side.left, side.right))
+
+
+def _signals(law: Law, broken: Law, sides: list[PolicyLoss], wrong: list[PolicyLoss]) -> Iterator[Evidence]:
+    exact, off = _of_oracle(law, sides), _of_oracle(broken, wrong)
+    yield signal("largest |∂loss/∂policy| of the definition", np.abs(sides[0].gradient).max(), ">", 1e-3)
+    near = max(float(side.near_branch.mean()) for side in sides)
+    yield signal("share of elements at a clip bound", near, "<=", 0.0, "there two branches are right")
+    rounded = _roundings(law, broken)
+    kept = exact.apart(with_loss=law.with_loss)
+    yield signal("distance of the definition's own two sides in 2u·S", kept, "<=", rounded)
+    apart = off.apart(with_loss=law.with_loss)
+    yield signal("distance of the definition where the law is broken", apart, ">=", APART * rounded)
+
+
+def not_finite(*values: Any) -> int:
+    """Count what is NaN or infinite."""
+    return sum(int(np.sum(~np.isfinite(np.asarray(x, np.float64)))) for x in values)
+
+
+def roundings(inputs: Mapping[str, Any]) -> float:
+    """Return k of the losses' own gates: roundings of a term, of D inside exp, and of a row's summands."""
+    valid = cases.valid(inputs)
+    others = [inputs[name] for name in ("old", "reference") if inputs[name] is not None]
+    far = [float(np.abs(inputs["policy"].astype(np.float64) - x)[valid].max()) for x in others]
+    return 4.0 + max(far, default=0.0) + int(np.bincount(cases.rows_of(inputs)[valid]).max())
+
+
+def _of_oracle(law: Law, sides: list[PolicyLoss]) -> Found:
+    return _found(law, sides, [(side.loss, side.gradient) for side in sides])
+
+
+def _measured(t: Trial, law: Law, sides: list[PolicyLoss]) -> Found:
+    answers = [t.got(POLICY_LOSS, **side) for side in (law.left, law.right)]
+    return _found(law, sides, [(float(x["loss"]), x["gradient"]) for x in answers])
+
+
+def _found(law: Law, sides: list[PolicyLoss], answers: list[tuple[float, Array]]) -> Found:
+    """Bring the second side into the first's layout."""
+    unit = 2 * UNIT[str(law.left["policy"].dtype)]
+    left, right = (np.asarray(gradient, np.float64) for _, gradient in answers)
+    valid = cases.valid(law.left)
+    moved = right if law.take is None else right.reshape(-1)[law.take].reshape(left.shape)
+    largest = float(sides[0].gradient_scale.max()) + law.factor * float(sides[1].gradient_scale.max())
+    return Found(
+        (answers[0][0], answers[1][0]),
+        (np.where(valid, left, 0.0), np.where(valid, law.factor * moved, 0.0)),
+        unit * (sides[0].loss_scale + sides[1].loss_scale),
+        unit * largest,
+    )

@@ -1,0 +1,354 @@
+"""Mistakes in policy losses. Those of the losses that came after DAPO are in `loss_variants`."""
+
+from gates.families.hosts import in_numpy, in_trainer
+from gates.families.loss.mutants import variants  # noqa: F401  importing registers them
+
+in_numpy(
+    "loss.dr-grpo-padded-length",
+    "loss:dr_grpo_denominator",
+    "loss.patches.plain:padded_length",
+    mistake="Dr. GRPO divides by the longest completion of the batch instead of the configured L_max",
+    source="mlxrl 0.2.4 DrGRPOAlgorithm without max_tokens: `float(self.max_tokens or mask.shape[1])`",
+    theme="normalisation",
+    symptom=(
+        "The gradient norm jumps with the longest completion of the batch, so long answers are punished less again."
+    ),
+    caught_by=("loss.dr-grpo.matches-definition",),
+)
+in_numpy(
+    "loss.dapo-per-row-mean",
+    "loss:policy_loss",
+    "loss.patches.plain:per_row_mean",
+    mistake="DAPO's token mean over the step is taken row by row, so long answers weigh less",
+    arises="GRPO's aggregation kept when the clip was widened",
+    theme="normalisation",
+    symptom="Length grows: tokens of long wrong answers weigh less than those of short ones.",
+    caught_by=("loss.dapo.matches-definition",),
+)
+in_numpy(
+    "loss.bnpo-one-micro-batch",
+    "loss:policy_loss",
+    "loss.patches.plain:one_micro_batch",
+    mistake="the token mean runs over the whole batch where each micro-batch has its own",
+    arises="gradient accumulation rewritten as one batch",
+    theme="normalisation",
+    symptom=(
+        "Nothing while micro-batches are alike; else two runs that should be the same part with the micro-batch size."
+    ),
+    caught_by=("loss.bnpo-trl.matches-definition",),
+)
+in_numpy(
+    "loss.rloo-constant-ratio",
+    "ratio:sequence_ratio",
+    "loss.patches.plain:constant_ratio",
+    mistake="old log-probs are ignored: every sequence ratio is 1",
+    source="mlxrl 0.2.4 RLOOAlgorithm.compute_loss: `del old_policy_logprobs`",
+    theme="ratio and rollout",
+    symptom=(
+        "Nothing on-policy; with several updates a rollout the policy runs away, since nothing weighs stale samples."
+    ),
+    caught_by=("loss.rloo.matches-definition",),
+)
+in_numpy(
+    "loss.ratio-constant",
+    "ratio:token_ratio",
+    "loss.patches.plain:constant_ratio",
+    mistake="old log-probs are those of this very step: every ratio is 1, and epsilon is inert",
+    source=(
+        "mlx-lm-lora 5.10.2: the same gradient for epsilon 1e-4 and 10; inclusionAI/AReno#68: old log-probs "
+        "carried, never used"
+    ),
+    theme="ratio and rollout",
+    symptom="Clip fraction 0 for ever, whatever epsilon is; several updates a rollout end in a sudden collapse.",
+    caught_by=("loss.grpo.matches-definition",),
+)
+in_numpy(
+    "loss.clip-never-acts",
+    "loss:policy_loss",
+    "loss.patches.plain:inert_clip",
+    mistake="the clip's bounds are so wide that they never act",
+    arises="an epsilon that is read and not passed on",
+    source="automl/Mighty#31: PPO clip parameter not passed through",
+    theme="configuration",
+    symptom="Clip fraction 0 and the same curve for every epsilon; late steps of a rollout move the policy too far.",
+    caught_by=("loss.grpo.matches-definition",),
+)
+in_numpy(
+    "loss.nan-times-zero-plain",
+    "terms:select",
+    "loss.patches.plain:multiply_by_mask",
+    mistake="masked slots are multiplied by 0 instead of selected away",
+    arises="values * mask",
+    source="modelscope/ms-swift#9767: masked after exp, inf times 0",
+    theme="masks and shifts",
+    symptom="The loss is NaN on the first batch with a ragged row, or when padding's log-probs are -inf.",
+    caught_by=("loss.padding-is-inert",),
+)
+in_trainer(
+    "loss.nan-times-zero",
+    "algorithms.ratio:select",
+    "loss.patches.trainer:multiply_by_mask",
+    mistake="masked slots are multiplied by 0 instead of selected away",
+    source="mlxrl 0.2.4 masked_mean: `mx.sum(values * mask)`; NVIDIA-NeMo/RL#4120: zero mask on an overflowed exp",
+    theme="masks and shifts",
+    symptom="The loss is NaN on the first batch with a ragged row, or when padding's log-probs are -inf.",
+    caught_by=("loss.padding-is-inert",),
+)
+in_trainer(
+    "loss.token-mean",
+    "algorithms.aggregation:row_weights",
+    "loss.patches.trainer:token_mean",
+    mistake="tokens of the batch are averaged where rows of their own means should be",
+    source=(
+        "mlxrl 0.2.4 GRPOAlgorithm: −0.0979 against +0.0963; huggingface/trl#3187: denominator is the batch's "
+        "tokens; allenai/open-instruct#636: per-batch token mean for GRPO"
+    ),
+    theme="normalisation",
+    symptom="Length drifts: long completions carry most of the gradient, short ones little.",
+    caught_by=("loss.grpo.matches-definition",),
+)
+in_trainer(
+    "loss.kl-inverted",
+    "algorithms.kl:token_kl",
+    "loss.patches.trainer:inverted_kl",
+    mistake="policy and reference are swapped in the loss's k3",
+    source="rlox 1.2 compute_token_kl_schulman; walkinglabs/hands-on-modern-rl#27: k3 with the ratio inverted",
+    theme="KL",
+    symptom="The reported KL looks right while it is small; rare tokens that the policy dropped cost almost nothing.",
+    caught_by=("loss.grpo.matches-definition",),
+)
+in_numpy(
+    "loss.dapo-denominators-swapped",
+    "loss:policy_loss",
+    "loss.patches.definition:denominators_swapped",
+    mistake="DAPO's token mean runs over the step where prompts have their own, and the other way round",
+    arises="the paper's equation 8 is per prompt, its code and verl's per step",
+    source=(
+        "verl-project/verl#2776: token mean per batch, not group; huggingface/trl#5375: DAPO's tokens over the batch"
+    ),
+    theme="normalisation",
+    symptom=(
+        "Nothing while prompts get answers of equal length; else prompts with long answers weigh more, or less, "
+        "than meant."
+    ),
+    caught_by=("loss.dapo.matches-definition", "loss.cispo.matches-definition"),
+)
+in_numpy(
+    "loss.dapo-counts-dropped-rows",
+    "loss:_block_mean",
+    "loss.patches.definition:dropped_rows_count",
+    mistake="rows that the mask leaves out whole, as truncated ones, still count in the denominator",
+    arises="tokens counted when they are generated, and masked afterwards",
+    source=(
+        "huggingface/trl#6369: denominator ignores mask_truncated_completions; huggingface/trl#6439: truncated tokens "
+        "counted in the denominator"
+    ),
+    theme="normalisation",
+    symptom="The more completions are cut off, the smaller the step; it looks like a learning rate that falls with length.",
+    caught_by=("loss.dapo.matches-definition", "loss.cispo.matches-definition"),
+)
+in_numpy(
+    "loss.dapo-window-forgotten",
+    "loss:policy_loss",
+    "loss.patches.definition:window_forgotten",
+    mistake="a window divides by its own tokens instead of its share of the generation batch's",
+    arises="a per-micro-batch denominator, which micro-batching may not have",
+    source="verl-project/verl#7321: fallback counts the micro-batch's tokens",
+    theme="normalisation",
+    symptom="The gradient norm grows with the number of accumulation steps; it looks like a higher learning rate.",
+    caught_by=("loss.dapo.matches-definition",),
+)
+in_numpy(
+    "loss.clip-sides-swapped",
+    "loss:policy_loss",
+    "loss.patches.definition:sides_swapped",
+    mistake="ε_low bounds the ratio from above and ε_high from below",
+    arises="clip-higher applied to the wrong side",
+    theme="ratio and rollout",
+    symptom="Entropy collapses although clip-higher is on: good tokens are held back and bad ones fall too far.",
+    caught_by=("loss.dapo.matches-definition", "loss.gspo.matches-definition", "loss.gmpo.matches-definition"),
+)
+in_numpy(
+    "loss.delta-forgotten",
+    "loss:policy_loss",
+    "loss.patches.definition:delta_forgotten",
+    mistake="the second bound δ is not applied",
+    arises="a keyword that is read and not passed on",
+    source="THUDM/slime#2247: dual-clip bound never passed on",
+    theme="configuration",
+    symptom="Rare steps with a huge loss and gradient norm, from bad tokens whose ratio ran away.",
+    caught_by=("loss.grpo.matches-definition",),
+)
+in_numpy(
+    "loss.delta-for-gains",
+    "loss:clipped",
+    "loss.patches.definition:delta_for_gains",
+    mistake="δ replaces 1 + ε_high under a positive advantage",
+    arises="min(r, δ) taken for the clip",
+    theme="ratio and rollout",
+    symptom="Good tokens move far beyond 1 + epsilon; the KL rises in steps.",
+    caught_by=("loss.grpo.matches-definition",),
+)
+in_numpy(
+    "loss.kl-estimators-swapped",
+    "loss:estimate",
+    "loss.patches.definition:estimators_swapped",
+    mistake="k1 and k2 are swapped in the loss",
+    arises="kl_penalty names of two libraries",
+    theme="KL",
+    symptom=(
+        "The KL term's gradient does not vanish at the reference, or is zero on average: beta works much "
+        "stronger or not at all."
+    ),
+    caught_by=("loss.grpo.matches-definition", "loss.gmpo.matches-definition"),
+)
+in_numpy(
+    "loss.kl-ratio-levels-swapped",
+    "loss:kl_term",
+    "loss.patches.definition:kl_levels_swapped",
+    mistake="the KL is multiplied by the token's ratio where the sequence's is asked for, and the other way round",
+    arises="the KL's ratio taken from the loss's other branch",
+    theme="KL",
+    symptom="Off-policy steps only: the pull of the KL varies within a row where it should not.",
+    caught_by=("loss.dapo.matches-definition", "loss.gspo.matches-definition"),
+)
+in_numpy(
+    "loss.kl-ratio-constant",
+    "loss:kl_term",
+    "loss.patches.definition:kl_ratio_constant",
+    mistake="the ratio that multiplies the KL is detached, so the gradient is r(1 − exp d) instead of −r d",
+    arises="a stop-gradient on the ratio before it meets the KL",
+    source="NVIDIA-NeMo/RL#2506: KL term misses its score gradient",
+    theme="KL",
+    symptom="The KL is reported rightly and falls more slowly than beta promises.",
+    caught_by=("loss.grpo.matches-definition", "loss.sapo.matches-definition"),
+)
+in_numpy(
+    "loss.weights-lower-denominator",
+    "loss:policy_loss",
+    "loss.patches.definition:lowered_denominator",
+    mistake="tokens whose off-policy weight is 0 leave the denominator",
+    arises="masked importance sampling written as a smaller mask",
+    theme="normalisation",
+    symptom="The staler the rollout, the louder the step: fewer tokens share the same loss.",
+    caught_by=("loss.grpo.matches-definition", "loss.dapo.matches-definition"),
+)
+in_numpy(
+    "loss.weights-on-kl",
+    "loss:policy_loss",
+    "loss.patches.definition:weights_on_kl",
+    mistake="off-policy weights multiply the KL too",
+    arises="the weight applied after +β·KL",
+    theme="KL",
+    symptom="Where sampler and trainer disagree the policy is free of the reference: KL rises on stale data.",
+    caught_by=("loss.grpo.matches-definition",),
+)
+in_numpy(
+    "loss.weights-forgotten",
+    "loss:policy_loss",
+    "loss.patches.definition:weights_forgotten",
+    mistake="off-policy weights are not applied",
+    arises="a keyword that is read and not passed on",
+    theme="configuration",
+    symptom="The correction's settings change nothing; a mismatch of sampler and trainer ends in a slow collapse.",
+    caught_by=("loss.rloo.matches-definition", "loss.luspo.matches-definition"),
+)
+in_numpy(
+    "loss.lengths-off-by-one",
+    "loss:policy_loss",
+    "loss.patches.definition:without_last_token",
+    mistake="the last token of a row, its EOS, is not counted",
+    arises="a mask that ends before the first EOS",
+    source="mll-lab-nu/RAGEN#59: EOS token is masked out; NVIDIA-NeMo/Megatron-Bridge#4660: mask by pad id drops EOS",
+    theme="masks and shifts",
+    symptom="Completions grow until the limit cuts them: nothing teaches the policy to stop.",
+    caught_by=("loss.grpo.matches-definition", "loss.cispo.matches-definition"),
+)
+in_numpy(
+    "loss.last-column-dropped",
+    "loss:policy_loss",
+    "loss.patches.definition:without_last_column",
+    mistake="the last column of the batch is no part of the loss: a completion that the limit cut loses its last token",
+    arises="labels shifted with [:, 1:] where log-probs were shifted already, and the mask cut to fit",
+    theme="masks and shifts",
+    symptom="Nothing while completions end before the limit; what the limit cut is never taught its last token.",
+    caught_by=("loss.grpo.matches-definition", "loss.gspo.matches-definition", "loss.cispo.matches-definition"),
+)
+in_numpy(
+    "loss.float32-sum",
+    "terms:total",
+    "loss.patches.definition:float32_sum",
+    mistake="the terms of the loss are added one by one in float32",
+    arises="an accumulator of the data's dtype",
+    theme="precision",
+    symptom=(
+        "Nothing in any curve: the loss of a million tokens is off in its fifth digit, and depends on the order "
+        "of rows."
+    ),
+    caught_by=("loss.full-precision",),
+)
+in_numpy(
+    "loss.negated-twice",
+    "loss:policy_loss",
+    "loss.patches.definition:negated",
+    mistake="the objective is negated once per token and once more in the reduction",
+    arises="a reduction copied from the paper, which maximises, under a loss per token that is minimised",
+    source="fla-org/flash-linear-attention#1073: GRPO loss negated twice",
+    theme="lost gradients",
+    symptom="Reward falls from the first step and the KL rises: what was good becomes rarer.",
+    caught_by=("loss.grpo.matches-definition", "loss.dapo.matches-definition"),
+)
+in_numpy(
+    "loss.kl-subtracted",
+    "loss:kl_term",
+    "loss.patches.definition:negated_term",
+    mistake="the KL is subtracted from the loss: drift is rewarded",
+    arises="the sign of the paper's objective kept in a loss",
+    source=("qiancheng0/ToolRL#52: KL loss with wrong sign; mll-lab-nu/RAGEN#58: KL loss is maximised"),
+    theme="KL",
+    symptom="The KL rises faster and faster, reward with it for a while, and then everything collapses.",
+    caught_by=("loss.grpo.matches-definition", "loss.gmpo.matches-definition"),
+)
+in_numpy(
+    "loss.clip-floor-at-epsilon",
+    "loss:clipped",
+    "loss.patches.definition:floor_at_epsilon",
+    mistake="the lower bound of the ratio is ε instead of 1 − ε",
+    arises="clamp(ratio, eps, 1 + eps)",
+    source="ChenmienTan/RL2#21: clip range starts at ε",
+    theme="ratio and rollout",
+    symptom="The low clip fraction is 0: tokens of bad answers fall to a fifth of their probability within a step.",
+    caught_by=("loss.grpo.matches-definition", "loss.dapo.matches-definition"),
+)
+in_numpy(
+    "loss.infinity-times-zero",
+    "loss:_scaled",
+    "loss.patches.definition:gain_times_infinity",
+    mistake="a ratio that overflows is multiplied by an advantage of 0",
+    arises="exp(log_ratio) * advantage, without a clamp of either",
+    source="OpenRLHF/OpenRLHF#1314: inf times 0 of a filtered ratio",
+    theme="precision",
+    symptom="The loss is NaN at the first stale token of a group whose rewards are all equal.",
+    caught_by=("loss.extreme-ratios-stay-numbers",),
+)
+in_numpy(
+    "loss.longest-row-is-the-width",
+    "loss:policy_loss",
+    "loss.patches.definition:cut_to_the_longest",
+    mistake="by lengths, the arrays are taken to be as wide as the longest row",
+    arises="lengths.max() where the array's own width was meant",
+    source="speechbrain/speechbrain#3086: mask only as wide as the longest row",
+    theme="masks and shifts",
+    symptom="Nothing while a batch is padded to its longest row; shapes differ where it is padded to a multiple of 64.",
+    caught_by=("loss.grpo.matches-definition",),
+)
+in_numpy(
+    "loss.summed-without-mask",
+    "loss:policy_loss",
+    "loss.patches.definition:summed_without_mask",
+    mistake="without a mask the loss is a sum: nothing is divided by",
+    arises="denominator = mask.sum() if mask is not None else 1",
+    theme="normalisation",
+    symptom="Batches of equal lengths, which need no mask, move the weights a thousandfold; ragged ones are right.",
+    caught_by=("loss.grpo.matches-definition",),
+)

@@ -1,0 +1,149 @@
+"""Mistakes in the policy losses that came after DAPO: GSPO, CISPO, SAPO, GMPO, LUSPO."""
+
+from gates.families.hosts import in_numpy
+
+in_numpy(
+    "loss.gspo-token-ratio",
+    "loss:policy_loss",
+    "loss.patches.plain:per_row_mean",
+    mistake="GSPO is computed with token ratios instead of the sequence's",
+    arises="importance_sampling_level left at its default, token",
+    source="MakazhanAlpamys/Soup#723: gspo without a sequence ratio",
+    theme="ratio and rollout",
+    symptom="A run called GSPO whose clip fraction is that of token ratios: single tokens are clipped, rows are not.",
+    caught_by=("loss.gspo.matches-definition",),
+)
+in_numpy(
+    "loss.gspo-detached",
+    "loss:policy_loss",
+    "loss.patches.definition:detached_mean",
+    mistake="one token's gradient misses the other tokens of its sequence's ratio: it is divided by n once more",
+    arises="the mean ratio differentiated as if it stood once in its row's sum",
+    theme="lost gradients",
+    symptom="Learning slows with completion length: the gradient of a row of n tokens is n times too small.",
+    caught_by=("loss.gspo.matches-definition", "loss.luspo.matches-definition"),
+)
+in_numpy(
+    "loss.gspo-token-row-advantage",
+    "loss:policy_loss",
+    "loss.patches.definition:row_advantage",
+    mistake="GSPO-token shares the mean of a row's advantages among its tokens, which makes it GSPO",
+    arises="advantages reduced to one a row before the loss",
+    theme="advantages",
+    symptom="Token-wise advantages have no effect: the curve is GSPO's.",
+    caught_by=("loss.gspo-token.matches-definition",),
+)
+in_numpy(
+    "loss.gspo-token-token-ratio",
+    "loss:policy_loss",
+    "loss.patches.definition:token_ratio_for_sequence",
+    mistake="GSPO-token weighs each token with its own ratio",
+    arises="the stop-gradient trick written without the sequence's ratio",
+    theme="ratio and rollout",
+    symptom="The clip acts on single tokens instead of rows; the clip fraction is ten times lower than GSPO's.",
+    caught_by=("loss.gspo-token.matches-definition",),
+)
+in_numpy(
+    "loss.cispo-bounds-swapped",
+    "loss:policy_loss",
+    "loss.patches.definition:cispo_bounds_swapped",
+    mistake="CISPO's cap is ε_high where it is 1 + ε_high, and the other way round",
+    arises="MiniMax-M1's and TRL's conventions under one name",
+    theme="configuration",
+    symptom="The weights are capped at 0.28 or at 5: the gradient is a quarter of what it should be, or hardly capped.",
+    caught_by=("loss.cispo.matches-definition",),
+)
+in_numpy(
+    "loss.cispo-live-ratio",
+    "loss:truncated",
+    "loss.patches.definition:live_ratio",
+    mistake="CISPO's gradient flows through the truncated ratio, and dies where it is capped",
+    arises="a stop-gradient that is missing",
+    theme="lost gradients",
+    symptom="A CISPO run that behaves like PPO: rare reasoning tokens get no gradient once they are capped.",
+    caught_by=("loss.cispo.matches-definition",),
+)
+in_numpy(
+    "loss.cispo-clipped-away",
+    "loss:truncated",
+    "loss.patches.definition:clipped_away",
+    mistake="CISPO drops the tokens beyond its cap instead of capping their weight",
+    arises="PPO's clip kept under CISPO's name",
+    theme="lost gradients",
+    symptom=(
+        "Rare tokens such as 'However' stop appearing: their gradient is dropped when their weight reaches the cap."
+    ),
+    caught_by=("loss.cispo.matches-definition",),
+)
+in_numpy(
+    "loss.sapo-temperatures-swapped",
+    "loss:policy_loss",
+    "loss.patches.definition:temperatures_swapped",
+    mistake="SAPO's temperatures are swapped: bad tokens get the milder gate",
+    arises="τ_pos and τ_neg in the order of two where() branches",
+    theme="configuration",
+    symptom="Less stable than it should be: tokens of bad answers keep a wide gate.",
+    caught_by=("loss.sapo.matches-definition",),
+)
+in_numpy(
+    "loss.sapo-unnormalised",
+    "loss:gate",
+    "loss.patches.definition:unnormalised_gate",
+    mistake="SAPO's gate is σ(τ(r − 1)) without 4/τ: a quarter of the gradient at r = 1",
+    arises="the sigmoid taken for the gate",
+    theme="normalisation",
+    symptom="Learning is four times slower from the first step; it looks like too low a learning rate.",
+    caught_by=("loss.sapo.matches-definition",),
+)
+in_numpy(
+    "loss.sapo-log-ratio",
+    "loss:gate",
+    "loss.patches.definition:gate_of_log_ratio",
+    mistake="SAPO's gate opens with log r instead of r − 1",
+    arises="a numerically kinder argument",
+    theme="ratio and rollout",
+    symptom=(
+        "Nothing near the old policy; far from it, tokens that became rarer are pulled harder than those that gained."
+    ),
+    caught_by=("loss.sapo.matches-definition",),
+)
+in_numpy(
+    "loss.gmpo-linear-clip",
+    "loss:held",
+    "loss.patches.definition:linear_clip",
+    mistake="GMPO's bounds are 1 ± ε of the ratio instead of ±ε of its logarithm",
+    arises="PPO's clip range reused",
+    theme="ratio and rollout",
+    symptom="Nothing for a small epsilon; with exp(0.4) the lower side clips earlier, and the clip fraction is higher.",
+    caught_by=("loss.gmpo.matches-definition",),
+)
+in_numpy(
+    "loss.gmpo-two-sided",
+    "loss:held",
+    "loss.patches.definition:both_sides",
+    mistake="GMPO clips both sides whatever the advantage",
+    arises="clamp(D, −ε, ε) without the minimum over signs",
+    theme="lost gradients",
+    symptom="Tokens that moved the wrong way get no gradient back; recovery after a bad step is slow.",
+    caught_by=("loss.gmpo.matches-definition",),
+)
+in_numpy(
+    "loss.luspo-without-length",
+    "loss:policy_loss",
+    "loss.patches.definition:luspo_as_gspo",
+    mistake="LUSPO's rows do not weigh by their length",
+    arises="GSPO's aggregation kept",
+    theme="normalisation",
+    symptom="Length shrinks or grows as with GSPO: the correction that LUSPO promises is not there.",
+    caught_by=("loss.luspo.matches-definition",),
+)
+in_numpy(
+    "loss.luspo-mean-kl",
+    "loss:kl_term",
+    "loss.patches.definition:mean_kl",
+    mistake="LUSPO's KL is averaged over a row's tokens instead of summed",
+    arises="the KL added per sequence before the length multiplies",
+    theme="KL",
+    symptom="The KL grows in proportion to completion length, since each row's penalty is divided by its tokens.",
+    caught_by=("loss.luspo.matches-definition",),
+)

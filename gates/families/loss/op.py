@@ -1,0 +1,162 @@
+"""Ops of policy losses: from log-probs, from logits, and a trainer's own step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gates.model import Op, Output
+from reference.oracle import dynamic_sampling, losses
+
+LOSS_INPUTS = {
+    "old": "behaviour log-probs like those of the policy, or None: on-policy, ratio 1 with its gradient alive",
+    "reference": "log-probs like those of the policy, or None where beta is 0",
+    "advantages": "(B,), or of the shape of the log-probs for grpo, dapo, bnpo-trl, dr_grpo, gspo-token, cispo, sapo",
+    "algorithm": '"grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "gspo-token", "rloo", "cispo", "sapo", "gmpo", "luspo"',
+    "epsilon_low": "lower clip width, 1 − ε_low (gmpo: −ε_low in log space); None for rloo, cispo and sapo",
+    "epsilon_high": "upper clip width, 1 + ε_high (gmpo: ε_high in log space; cispo: its cap); None for rloo and sapo",
+    "delta": "two-sided bound on the ratio, above 1 + ε_high, or None",
+    "beta": "weight of the KL to the reference, at least 0; 0 for rloo",
+    "kl_ratio": 'what multiplies the KL: "none", "token" or "sequence"',
+    "max_length": "L_max of dr_grpo, else None",
+    "micro_batches": "rows of each micro-batch of bnpo-trl, else None",
+    "dapo_denominator": '"global", "group" or "trl" for dapo and cispo, else None',
+}
+MORE_LOSS_INPUTS = {  # what the loss of log-probs has beyond the trainer's own way from logits
+    "lengths": "(B,) int64 valid prefixes instead of a mask, or the rows' lengths of flat (N,) arrays; or None",
+    "kl_estimator": '"k1", "k2" or "k3" of reference − policy',
+    "group_size": "rows of a prompt, for the group denominator of dapo and cispo, else None",
+    "tokens_in_step": "tokens of the generation batch times this window's share, for the trl denominator, else None",
+    "weights": "(B,) or, where advantages may be, per token: off-policy weights, constants; or None",
+    "cispo_bound": '"relative" (c = 1 + ε_high) or "absolute" (c = ε_high) for cispo, else None',
+    "sapo_temperature_positive": "τ of sapo where A > 0, else None",
+    "sapo_temperature_negative": "τ of sapo elsewhere, else None",
+}
+POLICY_LOSS = Op(
+    name="policy_loss",
+    outputs={"loss": Output(kind="scalar"), "gradient": Output(like="policy")},
+    inputs={
+        "policy": "(B, T), or (N,) with lengths: float32 or float64 log-probs of the current policy",
+        "mask": "(B, T) bool, true on completion tokens, the first EOS included; or None",
+        **LOSS_INPUTS,
+        **MORE_LOSS_INPUTS,
+    },
+    source="GRPO arXiv 2402.03300 · DAPO 2503.14476 · Dr. GRPO 2503.20783 · GSPO and GSPO-token 2507.18071 · RLOO "
+    "2402.14740 · CISPO 2506.13585 · SAPO 2511.20347 · GMPO 2507.20673 · LUSPO 2602.05261",
+    formula="l = −min(min(r, δ)·A, clip(r, 1−ε_low, 1+ε_high)·A) + β·KL, aggregated as the algorithm says",
+    oracle=losses.policy_loss,
+)
+LOSS_FROM_LOGITS = Op(
+    name="loss_from_logits",
+    outputs={"loss": Output(kind="scalar"), "gradient": Output(like="logits"), "logprobs": Output(kind="f", ndim=2)},
+    inputs={
+        "logits": "(B, L, V) float32 of right-padded rows, prompt then completion",
+        "ids": "(B, L) int32",
+        "prompt_lengths": "(B,) int64",
+        "lengths": "(B,) int64 completion tokens",
+        "temperature": "of the scoring",
+        **LOSS_INPUTS,
+    },
+    source="logits at position t score token t+1; then as policy_loss",
+    formula="lp_t = x[id]/τ − logsumexp(x/τ); ∂loss/∂x = ∂loss/∂lp · (onehot − softmax)/τ",
+)
+POLICY_LOSS_IN_PARTS = replace(
+    POLICY_LOSS,
+    name="policy_loss_in_parts",
+    inputs={**POLICY_LOSS.inputs, "parts": "rows of each micro-batch, in order; they add up to B"},
+    source="gradient accumulation over micro-batches, with the denominators of the whole step",
+    formula="Σ over parts of each part's share of the step's loss, and the gradient of each part in its rows",
+)
+REWARDED_LOSS = Op(
+    name="rewarded_loss",
+    outputs={
+        "loss": Output(kind="scalar"),
+        "gradient": Output(like="policy"),
+        "advantages": Output(kind="f", ndim=1),
+    },
+    inputs={
+        "policy": "(B, T) float32 log-probs of the current policy",
+        "old": "behaviour log-probs of the same shape",
+        "reference": "log-probs of the reference policy of the same shape",
+        "mask": "(B, T) bool, true on completion tokens",
+        "rewards": "(B,) float64, prompt-major",
+        "group_size": "G, divides B",
+        "beta": "weight of the KL in the reward, above 0",
+    },
+    source="RLOO, arXiv 2402.14740, eqs. 1 and 6",
+    formula="A_i = leave-one-out of R_i − β·Σ_t(old − reference); loss = −mean_i exp(Σ_t D)·A_i, A a constant",
+)
+LOSS_WITH_OPTIONS = Op(
+    name="loss_with_options",
+    outputs={
+        "loss": Output(kind="scalar"),
+        "gradient": Output(like="policy"),
+        "entropy_gradient": Output(like="policy"),
+    },
+    inputs={
+        "policy": "(B, T) float32 log-probs of the current policy",
+        "old": "behaviour log-probs of the same shape",
+        "reference": "log-probs of the reference policy of the same shape",
+        "sampling": "the sampler's log-probs of the same shape; NaN where it recorded none",
+        "entropy": "(B, T) float32 entropies of the policy in nats, variables too",
+        "advantages": "(B,) float32",
+        "mask": "(B, T) bool, true on completion tokens",
+        "algorithm": '"grpo", "dapo" (global denominator) or "gspo"',
+        "beta": "weight of k3 in the loss",
+        "correction": '"tis", "mis", or None',
+        "correction_level": '"token" or "seq_sum"',
+        "correction_low": "c_min, or None",
+        "correction_high": "c_max",
+        "entropy_share": "ρ: the share of tokens, those of highest entropy, that train the policy",
+        "entropy_bonus": "c",
+        "parts": "rows of each micro-batch, in order; they add up to B",
+    },
+    source="TIS and MIS: Yao et al. 2025; top-entropy mask: arXiv 2506.01939; TRL for the denominators",
+    formula="l·w·e + β·KL aggregated as the algorithm says − c·Σ H e / Σ e, e = [H ≥ quantile_{1−ρ} of the step]",
+)
+LOSS_CONSTANTS = Op(
+    name="loss_constants",
+    outputs={
+        "loss": Output(kind="scalar"),
+        "gradient": Output(like="policy"),
+        "old_gradient": Output(like="policy"),
+        "reference_gradient": Output(like="policy"),
+        "sampling_gradient": Output(like="policy"),
+    },
+    inputs={
+        name: words
+        for name, words in LOSS_WITH_OPTIONS.inputs.items()
+        if name not in {"entropy", "parts", "entropy_share", "entropy_bonus", "algorithm"}
+    }
+    | {
+        "old": "behaviour log-probs of the same shape, or None: on-policy, and weights are those of the policy itself",
+        "algorithm": "any policy loss",
+        "kl_estimator": '"k3" or "k2"',
+        "kl_ratio": 'by which ratio the KL is weighed: "none", "token" or "sequence"',
+        "correction_level": '"token" or "seq_sum"; None without a correction',
+        "correction_high": "c_max, or None",
+    },
+    source="PPO, arXiv 1707.06347: the old policy is a constant; so are a reference and the weights of Yao et al. 2025",
+    formula="`gradient` ∂loss/∂policy; `old_gradient`, `reference_gradient`, `sampling_gradient` in the other log-probs",
+)
+KEEP_GROUPS = Op(
+    name="keep_groups",
+    outputs={"keep": Output(kind="b", ndim=1)},
+    inputs={
+        "rewards": "(R, F) float64, prompt-major, before penalties; NaN is not scored",
+        "weights": "(F,)",
+        "group_size": "G, divides R",
+        "convention": '"accuracy" or "total"',
+        "accuracy": "the column of the accuracy",
+    },
+    source="DAPO, arXiv 2503.14476, eq. 11",
+    formula="max > min over the scored rewards of a group, compared exactly",
+    oracle=dynamic_sampling.keep_groups,
+)
+OVERLONG_PENALTY = Op(
+    name="overlong_penalty",
+    outputs={"penalty": Output(kind="f", ndim=1)},
+    inputs={"lengths": "(R,) int64 completion tokens", "limit": "L_max", "buffer": "L_c, from 1 to L_max"},
+    source="DAPO, arXiv 2503.14476, eq. 13",
+    formula="0 if n ≤ L_max − L_c; (L_max − L_c − n)/L_c up to L_max; else −1",
+    oracle=dynamic_sampling.overlong_penalty,
+)

@@ -1,0 +1,91 @@
+"""Mistakes in packing."""
+
+from gates.families.hosts import in_numpy
+
+_GATE = ("packing.bins-hold-every-sequence-once",)
+
+in_numpy(
+    "packing.one-token-too-many",
+    "packing:pack_sequences",
+    "packing.patches:overflowing_bins",
+    mistake="the separator token of each sequence is not counted, so a full bin overflows",
+    arises="lengths taken before the EOS is appended",
+    theme="packing",
+    symptom="An out-of-memory error or a cut token once in thousands of batches; else nothing.",
+    caught_by=_GATE,
+)
+in_numpy(
+    "packing.last-sequence-lost",
+    "packing:pack_sequences",
+    "packing.patches:lose_the_last",
+    mistake="the last sequence of the last bin is dropped",
+    arises="a loop that closes a bin only when the next sequence opens one",
+    source="huggingface/trl#1850: the remainder is discarded",
+    theme="packing",
+    symptom="Nothing in any curve: a few examples an epoch are never seen.",
+    caught_by=_GATE,
+)
+in_numpy(
+    "packing.unstable-ties",
+    "packing:pack_sequences",
+    "packing.patches:unstable_ties",
+    mistake="sequences of equal length are ordered differently in every call",
+    arises="an unstable sort by length",
+    theme="packing",
+    symptom="Nothing in any curve: two runs of one seed see other batches.",
+    caught_by=_GATE,
+)
+
+_EXACT = ("packing.matches-definition",)
+
+in_numpy(
+    "packing.best-fit-is-first-fit",
+    "packing:pack_sequences",
+    "packing.patches:first_fit_always",
+    mistake="best fit takes the first bin with room instead of the fullest",
+    arises="a strategy flag that reaches nothing",
+    theme="packing",
+    symptom="Tokens per second are some percent lower than promised; losses are the same.",
+    caught_by=_EXACT,
+)
+in_numpy(
+    "packing.emptiest-bin",
+    "packing:pack_sequences",
+    "packing.patches:emptiest_bin",
+    mistake="best fit takes the bin with the most room: worst fit",
+    arises="a heap ordered by room, where the least room that is enough is wanted",
+    theme="packing",
+    symptom="More bins and more padding: throughput is lower, losses are the same.",
+    caught_by=_EXACT,
+)
+in_numpy(
+    "packing.silent-truncation",
+    "packing:allowed_lengths",
+    "packing.patches:truncate_always",
+    mistake="a sequence longer than a bin is cut to the bin without a word",
+    arises="min(length, max_length) before packing, as a safety net",
+    source="huggingface/trl#4554: packing truncates without a word",
+    theme="packing",
+    symptom="Long answers lose their end and their EOS: the policy learns to stop less often.",
+    caught_by=("packing.truncates-only-by-name",),
+)
+in_numpy(
+    "packing.efficiency-of-what-was-given",
+    "packing:efficiency",
+    "packing.patches:before_truncation",
+    mistake="the efficiency counts the tokens that truncation cut off",
+    arises="the sum taken over the lengths as they came",
+    theme="metrics",
+    symptom="The packing efficiency is reported too high, above 1 when much is cut.",
+    caught_by=_EXACT,
+)
+in_numpy(
+    "packing.efficiency-per-sequence",
+    "packing:efficiency",
+    "packing.patches:per_sequence",
+    mistake="the efficiency divides by the room of one bin per sequence",
+    arises="len(lengths) where the number of bins belongs",
+    theme="metrics",
+    symptom="The packing efficiency is reported too low, as if nothing were packed.",
+    caught_by=_EXACT,
+)

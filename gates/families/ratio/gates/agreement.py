@@ -1,0 +1,68 @@
+"""Do sampling and scoring agree at one temperature?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families.rollout import runs
+from gates.families.rollout.gates import paths
+from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
+from gates.families.scoring.op import COMPLETION_LOGPROBS
+from gates.model import Bound, Case, Evidence, Probe, Trial
+from gates.registry import gate
+
+ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
+NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
+
+
+def _make(
+    rng: np.random.Generator, temperature: float = 0.7, path: str = "naive", family: str = "qwen3"
+) -> dict[str, Any]:
+    made = runs.case_inputs(rng, temperature=temperature, top_p=0.9, samples=8, count=6, family=family, style="worded")
+    return {**made, "path": path}
+
+
+@gate(
+    "ratio.sampler-and-scorer-agree",
+    name="completion_logprobs[sampled]",
+    question="Are the sampler's tempered log-probs those that scoring gives the same tokens at the same temperature?",
+    why="Sampled at one temperature and scored at another, every importance ratio is off before the first update.",
+    ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),
+    cases=tuple(
+        Case(
+            f"{temperature}-{path}",
+            partial(_make, temperature=temperature, path=path),
+            quick=path == "batched",
+            limit_s=120,
+        )
+        for temperature in (0.7, 1.4)
+        for path in ("naive", *paths.PATHS)
+    ),
+    bounds={
+        "|Δ log-prob| of sampler and scorer": Bound(
+            "calibrated",
+            f"{NOISE}; over τ, one error of each side, a rounding of each in float32 among them",
+            lambda t: 2 * t.facts["E"] / float(t.inputs["sampler"]["temperature"]),
+        )
+    },
+    probes=(Probe("completion_logprobs", ("logprobs",), lambda inputs: inputs["temperature"] != 1.0),),
+)
+def sampler_and_scorer_agree(t: Trial) -> Iterator[Evidence]:
+    """Roll out with a filter that neither side's log-probs may see, and score; at temperature 1 they must differ."""
+    yield from runs.calibrate(t, ADAPTER)
+    run = runs.rollout(t, t.inputs["path"], adapter=ADAPTER, eos_ids=runs.choose_eos(t, ADAPTER), record_logits=False)
+    inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]
+    yield t.signal("scored tokens", int(inside.sum()), ">=", 60)
+    yield t.signal("different lengths of prompts", len({len(p) for p in runs.row_prompts(run)}), ">=", 2)
+    batch = {**runs.scoring_batch(t, run), "adapter": ADAPTER, "adapters_on": True}
+    sampled = np.where(inside, run["tempered_logprobs"], 0.0)
+    tau = float(t.inputs["sampler"]["temperature"])
+    scored = t.got(COMPLETION_LOGPROBS, **batch, temperature=tau)["logprobs"]
+    yield t.within("|Δ log-prob| of sampler and scorer", scored, sampled)
+    other = t.got(COMPLETION_LOGPROBS, **batch, temperature=1.0)["logprobs"]
+    moved = float(np.abs(np.where(inside, other, 0.0) - sampled).max())
+    yield t.control("the same with tokens scored at 1", moved, ">=", 0.2, "a distance that never moves proves nothing")

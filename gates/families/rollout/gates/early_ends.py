@@ -1,0 +1,81 @@
+"""Is a rollout done when its rows are, or at its limit?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families.rollout import runs
+from gates.families.rollout.gates import paths
+from gates.families.rollout.op import ROLLOUT
+from gates.model import Bound, Case, Evidence, Trial
+from gates.registry import gate
+from gates.run.trial import SubjectFaultError
+
+LONG = 96  # tokens of a row that no EOS ends
+REPEATS = 3  # calls of each kind; the quickest counts, for others are slowed by neighbours
+SHARE = 0.5
+
+
+def _make(rng: np.random.Generator, path: str) -> dict[str, Any]:
+    made = runs.case_inputs(rng, temperature=1.0, top_p=1.0, samples=4, count=4)
+    return {**made, "path": path}
+
+
+@gate(
+    "rollout.early-ends-save-time",
+    name="rollout[early ends]",
+    question="Is a rollout in which every row ends within two tokens done in less than half the time of one of 96 tokens?",
+    why="A loop that runs to max_tokens whatever has ended pays for the longest answer at every step of training.",
+    ops=(ROLLOUT,),
+    cases=tuple(
+        Case(path, partial(_make, path=path), quick=path == "batched", limit_s=120) for path in ("naive", *paths.PATHS)
+    ),
+    bounds={
+        "time of rows that end at once, as a share": Bound(
+            "derived",
+            "2 of 96 steps are 2% of the steps; prefill and call may double and redouble that, never make it a half",
+            SHARE,
+        ),
+        "tokens after the second": Bound("exact", "every id ends a row, so the first token does", 0),
+    },
+)
+def early_ends_save_time(t: Trial) -> Iterator[Evidence]:
+    """Time the quickest of three calls with every id an EOS, and of three with none, after one of each to warm up."""
+    vocabulary = int(t.inputs["model"].spec.get("vocab", 0)) or 2**18
+    ends, none = np.arange(vocabulary), np.zeros(0, np.int64)
+    keywords = {"max_tokens": LONG, "record_logits": False}
+    short = runs.rollout(t, t.inputs["path"], eos_ids=ends, **keywords)
+    full = runs.rollout(t, t.inputs["path"], eos_ids=none, **keywords)
+    yield t.signal("tokens of the rows that nothing ends", int(np.min(full["lengths"])), "==", LONG)
+    yield t.number("tokens after the second", int(np.sum(np.asarray(short["lengths"]) > 2)), "<=")
+    quick, slow = (min(_seconds(t, eos, keywords) for _ in range(REPEATS)) for eos in (ends, none))
+    where = f"{1e3 * quick:.3g} ms and {1e3 * slow:.3g} ms"
+    yield t.number("time of rows that end at once, as a share", quick / slow, "<=", where=where)
+
+
+def _seconds(t: Trial, eos_ids: Any, keywords: dict[str, Any]) -> float:
+    x = t.inputs
+    outcome = t.call(
+        ROLLOUT,
+        model=x["model"],
+        prompts=x["prompts"],
+        samples=x["samples"],
+        **x["sampler"],
+        **keywords,
+        seed=x["seed"],
+        round=0,
+        eos_ids=eos_ids,
+        path=x["path"],
+        rows=None,
+        adapter=None,
+        before=None,
+        kv_bits=None,
+        chat=False,
+    )
+    if outcome.kind != "value":
+        raise SubjectFaultError(outcome.kind, f"rollout {outcome.kind}: {outcome.error}")
+    return outcome.seconds

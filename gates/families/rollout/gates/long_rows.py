@@ -1,0 +1,47 @@
+"""Do rows stay those of the slow path when caches and buffers have to grow?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families.rollout import runs
+from gates.families.rollout.equivalence import Comparison
+from gates.families.rollout.gates import paths
+from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
+from gates.model import Case, Evidence, Probe, Trial
+from gates.registry import gate
+
+TOKENS = 280  # past 256 columns, by which the caches of mlx-lm grow
+COLUMNS = 257
+
+
+def _make(rng: np.random.Generator, path: str) -> dict[str, Any]:
+    return {**runs.case_inputs(rng, temperature=1.0, top_p=1.0, samples=2, count=2), "path": path}
+
+
+@gate(
+    "rollout.long-rows.equal-naive",
+    name="rollout[long rows]",
+    question="Do rows of 280 tokens, longer than what a cache has room for at first, draw the tokens of full forwards?",
+    why="Columns that are lost or moved when a buffer grows are the start of the prompt: the answer forgets its question.",
+    ops=(ROLLOUT, TOKEN_LOGITS),
+    cases=tuple(Case(path, partial(_make, path=path), quick=path == "compiled", limit_s=120.0) for path in paths.PATHS),
+    bounds=paths.BOUNDS,
+    probes=(Probe("rollout", ("logits",), lambda inputs: inputs["path"] != "naive"),),
+)
+def long_rows_equal_naive(t: Trial) -> Iterator[Evidence]:
+    """Four rows that nothing ends, compared draw by draw as shorter ones are."""
+    yield from runs.calibrate(t)
+    found = Comparison(t.facts["E"], t.inputs["sampler"])
+    slow = runs.rollout(t, "naive", max_tokens=TOKENS)
+    fast = runs.rollout(t, t.inputs["path"], max_tokens=TOKENS)
+    found.add(slow, fast, seed=t.inputs["seed"], round_=0, noise=partial(runs.own_noise, t, slow))
+    longest = max(len(p) + int(n) for p, n in zip(runs.row_prompts(slow), slow["lengths"], strict=True))
+    yield t.signal("columns of the longest row", longest, ">=", COLUMNS)
+    yield t.signal("compared draws", found.draws, ">=", 1 if found.unexplained else TOKENS)
+    yield t.signal("mean entropy of the naive path (nats)", found.mean_entropy, ">=", 1.0)
+    yield from paths.claims(t, found)

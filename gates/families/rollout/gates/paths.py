@@ -1,0 +1,206 @@
+"""Do fast paths draw the tokens of the slow one? One gate for each path, one case for each model family or sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families.rollout import runs
+from gates.families.rollout.equivalence import Comparison
+from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.registry import gate
+
+PATHS = ("cached", "prefix", "batched", "compiled")
+FAMILIES = ("llama", "qwen3_moe", "gemma3_text", "qwen3_next", "qwen3_5")
+COMPILED = ("llama", "qwen3_moe")  # families whose layers all have plain key-value caches
+DRAWS = (
+    100_000  # clause 11: compared draws in a full run, of each sampler and over the families; a tenth in a quick one
+)
+LIMIT_S = 120.0  # of one call: seconds where the machine is quiet, and other gates run beside it
+ONE_BY_ONE = 60_000  # of the path that takes a forward for every token of every row
+NOISE = (
+    "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run; in a row "
+    "in which that path is off by more than F, 8 times that"
+)
+
+BOUNDS = {
+    "unexplained differences": Bound(
+        "exact", "token equivalence, clause 10: every token is right for its own logits", 0
+    ),
+    "draws that did not use their keyed uniform": Bound("exact", "key = seed, counter = (t, j, i, round)", 0),
+    "largest |Δ log-softmax| between the paths": Bound("calibrated", NOISE, lambda t: t.facts["E"]),
+    "explained differences": Bound(
+        "derived",
+        "λ + 5√λ + 8, λ the CDF mass the two paths do not share; 0 where logits are bit-equal",
+        lambda t: t.facts["allowed"],
+    ),
+}
+
+
+_greedy = partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=500)
+_sampled = partial(runs.case_inputs, temperature=0.7, top_p=0.95, samples=64, count=4)
+FILTERS = {
+    "hf-every-filter": {
+        "order": "hf",
+        "temperature": 1.25,
+        "top_k": 60,
+        "min_p": 0.001,
+        "xtc_probability": 0.5,
+        "xtc_threshold": 0.2,
+        "repetition_penalty": 1.125,
+    },
+    "mlx-lm-every-filter": {
+        "order": "mlx-lm",
+        "temperature": 1.25,
+        "top_k": 60,
+        "min_p": 0.001,
+        "xtc_probability": 0.5,
+        "xtc_threshold": 0.2,
+        "repetition_penalty": 1.125,
+    },
+}
+
+
+def _inputs(rng: np.random.Generator, make: Any, draws: int, changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {**make(rng, **changes), "draws": draws}
+
+
+def _case(name: str, make: Any, *, quick: bool, draws: int = DRAWS, **changes: Any) -> Case:
+    return Case(name, partial(_inputs, make=make, draws=draws, changes=changes), quick=quick, limit_s=LIMIT_S)
+
+
+def _families(names: tuple[str, ...], quick: tuple[str, ...], draws: int = DRAWS, samples: int = 64) -> Iterator[Case]:
+    """Yield a case for each family, all of which together compare so many draws."""
+    for name in names:
+        yield _case(name, _sampled, quick=name in quick, draws=draws // len(names), family=name, samples=samples)
+
+
+def _qwen3(*, quick: bool, greedy_draws: int = DRAWS) -> Iterator[Case]:
+    yield _case("temperature-0", _greedy, quick=quick, draws=greedy_draws)
+    yield _case("temperature-0.7-top-p-0.95", _sampled, quick=quick)
+
+
+def _probe(path: str) -> tuple[Probe, ...]:
+    return (Probe("rollout", ("logits",), lambda inputs: inputs["path"] == path),)
+
+
+def _equal(t: Trial, path: str) -> Iterator[Evidence]:
+    """Compare a path with the naive one over ragged prompts and rows that end early, by the definition."""
+    wanted = int(t.inputs["draws"]) // (10 if t.quick else 1)
+    yield from runs.calibrate(t)
+    found = Comparison(t.facts["E"], t.inputs["sampler"])
+    eos = runs.choose_eos(t)
+    round_ = 0
+    while found.draws < wanted and round_ < max(10, wanted // 200):
+        changes = {"eos_ids": eos, "round_": round_, **_prompts(t, round_)}
+        slow = runs.rollout(t, "naive", **changes)
+        fast = runs.rollout(t, path, **changes)
+        gaps = partial(_router_gaps, t, slow)
+        found.add(slow, fast, seed=t.inputs["seed"], round_=round_, gaps=gaps, noise=partial(runs.own_noise, t, slow))
+        round_ += 1
+        if found.unexplained and round_ > 1:
+            break  # one round of each kind has been compared, and more would not unsay it
+    yield from _signals(t, found, 1 if found.unexplained else wanted)
+    yield from claims(t, found)
+
+
+def _router_gaps(t: Trial, run: Mapping[str, Any]) -> Array | None:
+    """Return how near each draw of a run was to other experts (R, T); None for a model without any."""
+    gaps = t.got(TOKEN_LOGITS, **runs.scoring_batch(t, run), dtype="float32", adapter=None).get("router_gaps")
+    return None if gaps is None else np.asarray(gaps)
+
+
+@gate(
+    "rollout.batched.equals-naive",
+    name="rollout[batched]",
+    question="Does the batched, cached rollout draw the tokens of one full forward per token?",
+    why="Padding, positions, caches and compaction go wrong in ways that still read like language.",
+    ops=(ROLLOUT, TOKEN_LOGITS),
+    cases=(
+        *_qwen3(quick=True),
+        *_families(FAMILIES, ("qwen3_next", "gemma3_text")),
+        *(_case(name, _sampled, quick=True, draws=DRAWS // 5, **choice) for name, choice in FILTERS.items()),
+    ),
+    bounds=BOUNDS,
+    probes=_probe("batched"),
+)
+def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
+    """Every family: left padding corrupts recurrent state and shifts windows where nobody has taken care."""
+    yield from _equal(t, "batched")
+
+
+@gate(
+    "rollout.prefix.equals-naive",
+    name="rollout[prefix]",
+    question="Does a prompt prefilled once give all samples of its group the tokens of one full forward per token?",
+    why="A shared prefix that one sample writes into, or that is older than the weights, is the other samples' prompt.",
+    ops=(ROLLOUT, TOKEN_LOGITS),
+    cases=(*_qwen3(quick=False, greedy_draws=ONE_BY_ONE // 6), *_families(FAMILIES, ("qwen3_5",))),
+    bounds=BOUNDS,
+    probes=_probe("prefix"),
+)
+def prefix_equals_naive(t: Trial) -> Iterator[Evidence]:
+    """Groups of 64 samples, of one at temperature 0: nothing is padded, every family's own caches are repeated."""
+    yield from _equal(t, "prefix")
+
+
+@gate(
+    "rollout.compiled.equals-naive",
+    name="rollout[compiled]",
+    question="Does the compiled step over fixed buffers draw the tokens of one full forward per token?",
+    why="What a compiler bakes in, a mask over unwritten columns and idle rows of a bucket go wrong silently.",
+    ops=(ROLLOUT, TOKEN_LOGITS),
+    cases=(*_qwen3(quick=True), *_families(COMPILED, ())),
+    bounds=BOUNDS,
+    probes=_probe("compiled"),
+)
+def compiled_equals_naive(t: Trial) -> Iterator[Evidence]:
+    """Families with plain key-value caches; `unsupported` where MLX has no compiler at run time."""
+    yield from _equal(t, "compiled")
+
+
+@gate(
+    "rollout.cached.equals-naive",
+    name="rollout[cached]",
+    question="Does one row over its own cache draw the tokens of one full forward per token?",
+    why="It is the plainest use of a cache, and so the first place to look when a faster path is wrong.",
+    ops=(ROLLOUT, TOKEN_LOGITS),
+    cases=tuple(_families(("qwen3", *FAMILIES), ("llama",), ONE_BY_ONE, samples=16)),
+    bounds=BOUNDS,
+    probes=_probe("cached"),
+)
+def cached_equals_naive(t: Trial) -> Iterator[Evidence]:
+    """A row at a time, so fewer draws than elsewhere; the loop and the caches are those of the other paths."""
+    yield from _equal(t, "cached")
+
+
+def _prompts(t: Trial, round_: int) -> dict[str, Any]:
+    """Return other prompts for each round: a few long and very ragged ones first, then many short ones."""
+    seed, count = int(t.inputs["seed"]) + round_, t.inputs["prompts"].spec["count"]
+    if round_ == 0:
+        return {"prompts": runs.prompts(seed, 6, "worded"), "samples": min(3, t.inputs["samples"])}
+    return {"prompts": runs.prompts(seed, count)}
+
+
+def _signals(t: Trial, found: Comparison, draws: int) -> Iterator[Evidence]:
+    yield t.signal("compared draws", found.draws, ">=", draws)
+    yield t.signal("different prompt lengths", len(found.prompt_lengths), ">=", 3)
+    yield t.signal("rows that end early", found.early, ">=", 4)
+    yield t.signal("steps at which rows end", len(found.ends), ">=", 3)
+    yield t.signal("rows that never end", found.unended, ">=", 1)
+    yield t.signal("mean entropy of the naive path (nats)", found.mean_entropy, ">=", 1.0)
+
+
+def claims(t: Trial, found: Comparison) -> Iterator[Evidence]:
+    """State clauses 2, 6 and 10 of the definition for all that was compared."""
+    t.facts["allowed"] = found.allowed
+    yield t.number("draws that did not use their keyed uniform", found.wrong_uniforms, "<=", where=found.first)
+    yield t.number("largest |Δ log-softmax| between the paths", found.largest_error, "<=", where=found.first)
+    yield t.number("unexplained differences", found.unexplained, "<=", where=found.first)
+    explained = max(0, found.differences - found.unexplained)
+    where = f"λ = {found.expected:.3g} over {found.draws} draws"
+    yield t.number("explained differences", explained, "<=", where=where)

@@ -1,0 +1,112 @@
+"""Do fast rollouts give the tokens of the slow one, alone and in a batch, and stop where a row ends?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families.rollout import runs
+from gates.families.rollout.equivalence import Comparison
+from gates.families.rollout.gates import draws, long_rows, paths, quantised, settings, updates
+from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.registry import gate
+
+TOPICS = (
+    paths,
+    long_rows,
+    draws,
+    updates,
+    quantised,
+    settings,
+)  # their gates are registered by importing them
+
+
+@gate(
+    "rollout.row-alone.equals-batch",
+    name="rollout[one row]",
+    question="Does a row alone draw the tokens that it draws in a batch?",
+    why="Draws that depend on the batch make a run unrepeatable, and a resumed run another run.",
+    ops=(ROLLOUT, TOKEN_LOGITS),
+    cases=(
+        Case(
+            "temperature-0", partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=64, style="worded")
+        ),
+        Case(
+            "temperature-0.7-top-p-0.95",
+            partial(runs.case_inputs, temperature=0.7, top_p=0.95, samples=8, count=6, style="worded"),
+            quick=True,
+        ),
+    ),
+    bounds=paths.BOUNDS,
+    probes=(Probe("rollout", ("logits",), lambda inputs: inputs["rows"] is not None),),
+)
+def row_alone_equals_batch(t: Trial) -> Iterator[Evidence]:
+    """Take every third row of a batch and roll it out alone, with the same keys."""
+    yield from runs.calibrate(t)
+    found = Comparison(t.facts["E"], t.inputs["sampler"])
+    eos = runs.choose_eos(t)
+    batch = runs.rollout(t, "batched", eos_ids=eos)
+    picked = np.arange(0, len(batch["rows"]), 3)
+    for index in picked:
+        part = {name: np.asarray(batch[name])[index : index + 1] for name in PER_ROW}
+        alone = runs.rollout(t, "batched", eos_ids=eos, rows=part["rows"])
+        found.add(part, alone, seed=t.inputs["seed"], round_=0)
+    slow = runs.rollout(t, "naive", eos_ids=eos, record_logits=False)
+    yield t.signal("rows rolled out alone", picked.size, ">=", 8)
+    yield t.signal("different prompt lengths", len({len(p) for p in slow["prompt_tokens"]}), ">=", 3)
+    yield t.signal("different tokens drawn", np.unique(slow["tokens"][picked]).size, ">=", 8)
+    yield t.signal("lengths of these rows", np.unique(slow["lengths"][picked]).size, ">=", 2)
+    yield from paths.claims(t, found)
+
+
+PER_ROW = ("rows", "tokens", "lengths", "ended", "logits", "uniforms")
+
+
+def _ends(rng: np.random.Generator, path: str) -> dict[str, Any]:
+    return {**runs.case_inputs(rng, temperature=1.0, top_p=1.0, samples=16, count=8), "path": path}
+
+
+@gate(
+    "rollout.rows.end-at-first-eos",
+    name="rollout[ends]",
+    question="Is a row's length the place of its first EOS plus one, and nothing drawn after it?",
+    why="A finished row that goes on puts tokens nobody sampled into the loss and into every length statistic.",
+    ops=(ROLLOUT,),
+    cases=(*(Case(path, partial(_ends, path=path), quick=True) for path in ("naive", *paths.PATHS)),),
+    bounds={
+        "rows whose length is not the place of their first EOS plus one": Bound(
+            "exact", "the mask includes the first EOS", 0
+        ),
+        "rows whose flag `ended` is wrong": Bound("exact", "ended means that an EOS was drawn", 0),
+        "tokens after the end of a row": Bound("exact", "the rest of a row is padding, -1", 0),
+    },
+)
+def rows_end_at_first_eos(t: Trial) -> Iterator[Evidence]:
+    """Find the first EOS of every row from its tokens alone."""
+    eos = runs.choose_eos(t)
+    slow = runs.rollout(t, "naive", eos_ids=eos, record_logits=False)
+    expected = _first_ends(slow, eos)
+    yield t.signal("steps at which rows end", np.unique(expected[expected < runs.MAX_TOKENS]).size, ">=", 3)
+    yield t.signal("rows that never end", int(np.sum(expected > runs.MAX_TOKENS)), ">=", 1)
+    run = runs.rollout(t, t.inputs["path"], eos_ids=eos, record_logits=False)
+    ends = _first_ends(run, eos)
+    lengths, tokens = np.asarray(run["lengths"]), np.asarray(run["tokens"])
+    wrong = lengths != np.minimum(ends, runs.MAX_TOKENS)
+    at = int(np.argmax(wrong))
+    where = f"row {at}: length {lengths[at]}, first EOS ends it at {ends[at]}" if wrong.any() else ""
+    name = "rows whose length is not the place of their first EOS plus one"
+    yield t.number(name, int(wrong.sum()), "<=", where=where)
+    flags = np.asarray(run["ended"]) != (ends <= runs.MAX_TOKENS)
+    yield t.number("rows whose flag `ended` is wrong", int(flags.sum()), "<=")
+    after = np.arange(tokens.shape[1]) >= np.minimum(ends, tokens.shape[1])[:, None]
+    yield t.number("tokens after the end of a row", int(np.sum(tokens[after] != -1)), "<=")
+
+
+def _first_ends(run: Mapping[str, Any], eos: Array) -> Array:
+    """Return for each row the number of tokens up to its first EOS; more than the limit where there is none."""
+    hits = np.isin(run["tokens"], eos)
+    return np.asarray(np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, runs.MAX_TOKENS + 1))

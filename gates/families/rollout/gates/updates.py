@@ -1,0 +1,50 @@
+"""Does a rollout after a weight update use the new weights, by every path?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from gates.families.rollout import runs
+from gates.families.rollout.equivalence import Comparison
+from gates.families.rollout.gates import paths
+from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
+from gates.model import Array, Case, Evidence, Probe, Trial
+from gates.registry import gate
+
+BEFORE = {"rank": 4, "scale": 2.0, "seed": 5, "b_std": 0.05}
+AFTER = {"rank": 4, "scale": 2.0, "seed": 6, "b_std": 0.05}
+
+
+def _make(rng: np.random.Generator, path: str) -> dict[str, object]:
+    made = runs.case_inputs(rng, temperature=0.9, top_p=1.0, samples=4, count=8, style="worded")
+    return {**made, "path": path}
+
+
+@gate(
+    "rollout.update.reaches-every-path",
+    name="rollout[after an update]",
+    question="After the weights changed in place, does the next rollout use the new ones, in every cache and compiled step?",
+    why="A stale cache gives fluent text of an older policy: every ratio is wrong, and no loss curve says so.",
+    ops=(ROLLOUT, TOKEN_LOGITS),
+    cases=tuple(Case(path, partial(_make, path=path), quick=True, limit_s=60) for path in paths.PATHS),
+    bounds=paths.BOUNDS,
+    probes=(Probe("rollout", ("logits",), lambda inputs: inputs["before"] is not None),),
+)
+def update_reaches_every_path(t: Trial) -> Iterator[Evidence]:
+    """Roll out twice in one process with an update between, and compare the second time with the naive path."""
+    yield from runs.calibrate(t, AFTER)
+    found = Comparison(t.facts["E"], t.inputs["sampler"])
+    old = runs.rollout(t, "naive", adapter=BEFORE)
+    slow = runs.rollout(t, "naive", adapter=AFTER)
+    fast = runs.rollout(t, t.inputs["path"], adapter=AFTER, before=BEFORE)
+    found.add(slow, fast, seed=t.inputs["seed"], round_=0, noise=partial(runs.own_noise, t, slow, AFTER))
+    yield t.signal("share of rows that the update changes", _changed(old["tokens"], slow["tokens"]), ">=", 0.5)
+    yield t.signal("compared draws", found.draws, ">=", 1 if found.unexplained else 200)
+    yield from paths.claims(t, found)
+
+
+def _changed(old: Array, new: Array) -> float:
+    return float(np.mean((np.asarray(old) != np.asarray(new)).any(axis=1)))

@@ -1,0 +1,14 @@
+"""Mistakes that let rows run on after their end."""
+
+from gates.families.hosts import in_trainer
+
+in_trainer(
+    "endings.loop-runs-to-the-limit",
+    "rollout.decode:decode",
+    "rollout.patches:to_the_limit",
+    mistake="the loop takes every step to max_tokens, and cuts at the first EOS afterwards",
+    arises="a for loop over max_tokens without `if done.all(): break`",
+    theme="ratio and rollout",
+    symptom="No curve shows it; the seconds of a rollout do not fall when completions get shorter.",
+    caught_by=("rollout.early-ends-save-time",),
+)

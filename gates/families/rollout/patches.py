@@ -1,0 +1,183 @@
+"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx.utils import tree_map
+from mlx_lm.models.cache import ArraysCache
+
+from reference.trainer.rollout import fixed
+
+Fn = Callable[..., Any]
+
+
+def to_the_limit(original: Fn) -> Fn:
+    """Step on to max_tokens after the last row has ended, and throw that away."""
+
+    def mistaken(steps: Any, last: Any, request: Any, result: Any, chosen: Any) -> None:
+        original(steps, last, request, result, chosen)
+        done = int(np.max(result.lengths[chosen]))
+        for _ in range(request.max_tokens - done if done == 1 else 0):
+            mx.eval(steps.step(np.zeros(len(chosen), np.int32)))
+
+    return mistaken
+
+
+def kept_over_updates(original: Fn) -> Fn:
+    """Keep a prompt's cache for ever: it is the right one until the weights change."""
+    kept: dict[bytes, Any] = {}
+
+    def mistaken(model: Any, prompt: Any) -> Any:
+        key = np.asarray(prompt).tobytes()
+        if key not in kept:
+            kept[key] = original(model, prompt)
+        found = kept[key]
+        return found._replace(cache=[_copy(layer) for layer in found.cache])
+
+    return mistaken
+
+
+def _copy(layer: Any) -> Any:
+    return type(layer).from_state(tree_map(lambda x: x, layer.state))
+
+
+def weights_baked_in(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+    """Compile without naming the weights: they become constants of the first call."""
+    return lambda model: mx.compile(fixed.step_of(model))
+
+
+def padding_visible(original: Fn) -> Fn:
+    """Let every row look at the padding before its text."""
+
+    def mistaken(columns: int, position: Any, padding: Any) -> Any:
+        return original(columns, position, mx.zeros_like(padding))
+
+    return mistaken
+
+
+def lost_when_grown(original: Fn) -> Fn:
+    """Grow buffers of 256 columns or more into empty ones."""
+
+    def mistaken(self: Any) -> None:
+        lost = self.keys[0].shape[2] >= 256
+        original(self)
+        if lost:
+            self.keys, self.values = ([mx.zeros_like(x) for x in both] for both in (self.keys, self.values))
+
+    return mistaken
+
+
+def mask_forgets_padding(original: Fn) -> Fn:
+    """Position the rows rightly, and let attention look at the padding before their texts."""
+
+    def mistaken(layer: Any, padding: Any) -> Any:
+        made = original(layer, padding)
+        if not isinstance(made, ArraysCache):
+            made.left_padding = mx.zeros_like(made.left_padding)
+        return made
+
+    return mistaken
+
+
+def state_reads_padding(original: Fn) -> Fn:
+    """Pad as attention bears it, and let recurrent state run over the padding."""
+
+    def mistaken(layer: Any, padding: Any) -> Any:
+        made = original(layer, padding)
+        if isinstance(made, ArraysCache):
+            made.left_padding = None
+        return made
+
+    return mistaken
+
+
+def last_token_twice(original: Fn) -> Fn:
+    """Prefill the whole prompt, then feed its last token again for the first logits."""
+
+    def mistaken(model: Any, ids: Any, cache: Any) -> Any:
+        original(model, ids, cache)
+        return model(ids[:, -1:], cache=cache)[:, -1, :]
+
+    return mistaken
+
+
+def untempered_scores(original: Fn) -> Fn:
+    """Record log-probs at temperature 1 whatever the tokens were drawn at."""
+    return lambda logits, tokens, temperature: original(logits, tokens, temperature if not temperature else 1.0)
+
+
+def filters_dropped(original: Fn) -> Fn:
+    """Pass the temperature on and forget the filters."""
+
+    def mistaken(settings: Any) -> Any:
+        return original(settings) | {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+
+    return mistaken
+
+
+def history_without_prompt(original: Fn) -> Fn:
+    """Penalise what the completion repeats, but not what the prompt has said."""
+
+    def mistaken(request: Any, pairs: Any) -> Any:
+        return np.full_like(original(request, pairs), -1)
+
+    return mistaken
+
+
+def more_noise(original: Fn) -> Fn:
+    """Store keys and values in fewer bits than was asked for."""
+
+    def mistaken(prefilled: Any, bits: int | None) -> Any:
+        return original(prefilled, 2 if bits else bits)
+
+    return mistaken
+
+
+def _inert(**off: float) -> Callable[[Fn], Fn]:
+    """Return a patch that reads a setting and passes on the value at which it does nothing."""
+    return lambda original: lambda settings: original(settings) | off
+
+
+temperature_inert = _inert(temperature=1.0)
+top_k_inert = _inert(top_k=0)
+top_p_inert = _inert(top_p=1.0)
+min_p_inert = _inert(min_p=0.0)
+xtc_inert = _inert(xtc_probability=0.0)
+penalty_inert = _inert(repetition_penalty=1.0)
+
+
+def tiled(original: Fn) -> Fn:
+    """Tile the prompts where each is to be repeated: row r belongs to prompt r mod P."""
+
+    def mistaken(rows: Any, prompts: int, samples: int) -> Any:
+        original(rows, prompts, samples)
+        return np.stack([rows % prompts, rows // prompts], axis=1)
+
+    return mistaken
+
+
+def position_in_batch(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+    """Key the draws by the row's place in the batch, so that tokens depend on who else is there."""
+    return lambda pairs, positions: np.stack([np.zeros_like(positions), positions], axis=1).astype(pairs.dtype)
+
+
+def never_finished(original: Fn) -> Fn:
+    """Let finished rows go on and contribute."""
+
+    def mistaken(*arguments: Any, **rest: Any) -> Any:
+        return np.zeros_like(original(*arguments, **rest))
+
+    return mistaken
+
+
+def untempered(original: Fn) -> Fn:
+    """Draw from the distribution at temperature 1, whatever was asked for."""
+
+    def mistaken(logits: Any, temperature: float) -> Any:
+        return original(logits, 1.0 if temperature else temperature)
+
+    return mistaken

@@ -1,0 +1,187 @@
+"""Rollouts that several gates ask for: the tiny model, the prompts, EOS ids and the noise floor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
+from gates.model import Array, Evidence, Recipe, Trial
+from gates.run.trial import SubjectFaultError
+from reference.oracle import sampling
+
+MAX_TOKENS = 8
+OTHER_SEED = 7_919  # added to seeds of the calibration, so that it never sees the draws that are judged
+TRIES = 3  # of other prompts, where the noise of one draw is so far in the tail that nothing could be told apart
+ROUTED = 1e-5  # probability; float32 moves the gap between a chosen and another expert by 2e-6 at most
+SMALLEST_EFFECT = 0.05  # nats: the adapter change that the ratio gate uses as its control
+ENDING_SHARE = 0.6  # of the rows of the naive run without EOS that the chosen ids should end
+
+
+def model(bits: int = 32, family: str = "qwen3") -> Recipe:
+    """Return a tiny model, Qwen3 unless another family is named; `--model` puts a real one in its place.
+
+    In float32 Qwen3 is as small as a transformer gets, for 10⁵ draws take a full forward each; 4 bits need 32 columns.
+    """
+    if family != "qwen3":
+        return Recipe("model", {"family": family, "seed": 11, "bits": bits, "vocab": 272})
+    small = {"hidden": 16, "head_dim": 8, "heads": 2, "kv_heads": 1} if bits == 32 else {}
+    return Recipe("model", {"seed": 11, "bits": bits, "vocab": 272, **small})
+
+
+def prompts(seed: int, count: int, style: str = "plain") -> Recipe:
+    """Return worded or plain sums with ragged lengths."""
+    return Recipe("data", {"kind": "sums", "seed": int(seed), "count": count, "style": style})
+
+
+def sampler(temperature: float, top_p: float, **filters: Any) -> dict[str, Any]:
+    """Return the sampling keywords of a rollout; every other filter is off unless it is named."""
+    off = {"top_k": 0, "min_p": 0.0, "xtc_probability": 0.0, "xtc_threshold": 0.1, "repetition_penalty": 1.0}
+    return {"temperature": temperature, "top_p": top_p, **off, "order": "hf", **filters}
+
+
+def case_inputs(
+    rng: np.random.Generator,
+    *,
+    temperature: float,
+    top_p: float,
+    samples: int,
+    count: int,
+    bits: int = 32,
+    style: str = "plain",
+    family: str = "qwen3",
+    **filters: Any,
+) -> dict[str, Any]:
+    """Return the inputs of a case that rolls out: model, `count` prompts, `samples` of each, sampler and seed."""
+    seed = int(rng.integers(1, 2**31))
+    return {
+        "model": model(bits, family),
+        "prompts": prompts(seed, count, style),
+        "samples": samples,
+        "seed": seed,
+        "sampler": sampler(temperature, top_p, **filters),
+    }
+
+
+def rollout(t: Trial, path: str, *, round_: int = 0, **changes: Any) -> dict[str, Any]:
+    """Run one rollout of the case's model and prompts."""
+    x = t.inputs
+    keywords: dict[str, Any] = {
+        "model": x["model"],
+        "prompts": x["prompts"],
+        "samples": x["samples"],
+        "max_tokens": MAX_TOKENS,
+        **x["sampler"],
+        "seed": x["seed"],
+        "round": round_,
+        "eos_ids": np.zeros(0, np.int64),
+        "path": path,
+        "rows": None,
+        "adapter": None,
+        "before": None,
+        "kv_bits": None,
+        "chat": False,
+        "record_logits": True,
+    }
+    run = t.got(ROLLOUT, **{**keywords, **changes})
+    if problem := _impossible(run):
+        raise SubjectFaultError("value", f"rollout[{path}] {problem}")
+    return run
+
+
+def _impossible(run: Mapping[str, Any]) -> str:
+    """Return what no rollout can be, whatever it drew, or nothing."""
+    tokens, lengths = np.asarray(run["tokens"]), np.asarray(run["lengths"])
+    if lengths.shape != tokens.shape[:1] or lengths.min(initial=1) < 1 or lengths.max(initial=1) > tokens.shape[1]:
+        return f"has lengths {lengths.tolist()[:8]}, must be one for each row, from 1 to {tokens.shape[1]}"
+    inside = np.arange(tokens.shape[1]) < lengths[:, None]
+    logits = run.get("logits")
+    if tokens[inside].min(initial=0) < 0:
+        return "has a negative token before the end of a row"
+    if logits is None:
+        return ""
+    if logits.shape[:2] != tokens.shape or tokens.max(initial=0) >= logits.shape[2]:
+        return f"has logits {logits.shape}, must be a row for each token of {tokens.shape}, each token below V"
+    wrong = ~np.isfinite(logits).all(axis=2) & inside
+    return f"has logits that are not finite at {int(wrong.sum())} draws" if wrong.any() else ""
+
+
+def choose_eos(t: Trial, adapter: Mapping[str, Any] | None = None) -> Array:
+    """Return EOS ids that end most of the case's rows at different steps and leave some unended, from a naive run without any.
+
+    The run is that of the case, prompts and adapter included: what other prompts draw need not end these rows at all.
+    """
+    run = rollout(t, "naive", record_logits=False, samples=min(8, int(t.inputs["samples"])), adapter=adapter)
+    tokens = np.asarray(run["tokens"])
+    common = np.bincount(tokens[:, 1:-1].ravel(), minlength=int(tokens.max()) + 1).argsort()[::-1]
+    chosen: list[int] = []
+    for token in common[1:]:  # the commonest token of all would end nearly every row at the same step
+        if np.isin(tokens, chosen).any(axis=1).mean() >= ENDING_SHARE:
+            break
+        if np.isin(tokens, [*chosen, token]).any(axis=1).mean() < 0.95:
+            chosen.append(int(token))
+    if not np.isin(tokens, chosen).any():  # of so few rows, as in a counterexample, that every token ends them all
+        drawn, times = np.unique(tokens, return_counts=True)
+        chosen = [int(drawn[times.argmin()])]
+    return np.array(chosen, np.int64)
+
+
+def own_noise(t: Trial, run: Mapping[str, Any], adapter: Mapping[str, Any] | None = None) -> Array:
+    """Return the |Δ log-softmax| (R, T) of a recorded naive run against float64, 0 after each row's end."""
+    exact = t.got(TOKEN_LOGITS, **scoring_batch(t, run), dtype="float64", adapter=adapter)["logits"]
+    inside = np.arange(exact.shape[1]) < np.asarray(run["lengths"])[:, None]
+    errors = np.zeros(inside.shape)
+    errors[inside] = sampling.logit_distance(run["logits"][inside], exact[inside])
+    return errors
+
+
+def settled(t: Trial, run: Mapping[str, Any], adapter: Mapping[str, Any] | None = None) -> Array:
+    """Return which draws (R, T) no choice of experts comes before that another precision could make otherwise."""
+    gaps = t.got(TOKEN_LOGITS, **scoring_batch(t, run), dtype="float32", adapter=adapter).get("router_gaps")
+    return np.ones(np.shape(run["tokens"]), np.bool_) if gaps is None else np.asarray(gaps) > ROUTED
+
+
+def noise_floor(t: Trial, adapter: Mapping[str, Any] | None = None) -> float:
+    """Return F: the largest |Δ log-softmax| of the naive float32 path against float64, on other prompts and draws.
+
+    Recurrent layers have a heavy tail: where one draw is so far off that E would tell nothing apart, other prompts are drawn.
+    """
+    samples = 4 if t.quick else 32  # the noise has a long tail, and a full run compares ten times the draws
+    floor = 0.0
+    for number in range(TRIES):
+        seed = int(t.inputs["seed"]) + OTHER_SEED * (number + 1)
+        run = rollout(t, "naive", prompts=prompts(seed, 24), samples=samples, seed=seed, adapter=adapter)
+        errors = own_noise(t, run, adapter)
+        floor = float(errors.max())
+        if 8.0 * floor > SMALLEST_EFFECT:
+            floor = float(errors[settled(t, run, adapter)].max(initial=0.0))
+        if 8.0 * floor <= SMALLEST_EFFECT:
+            break
+    return floor
+
+
+def calibrate(t: Trial, adapter: Mapping[str, Any] | None = None) -> Iterator[Evidence]:
+    """Set E = 8F for the bounds of this trial, and state that it still separates noise from a mistake."""
+    floor = noise_floor(t, adapter)
+    t.facts["E"] = 8.0 * floor
+    yield t.signal("noise floor F of the naive path against float64", floor, ">", 0.0)
+    yield t.signal(
+        "calibrated limit E = 8F", t.facts["E"], "<=", SMALLEST_EFFECT, "the smallest change that must be seen"
+    )
+
+
+def scoring_batch(t: Trial, run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs that every op takes which scores the rows of a rollout."""
+    return {
+        "model": t.inputs["model"],
+        "prompt_tokens": row_prompts(run),
+        "tokens": run["tokens"],
+        "lengths": run["lengths"],
+    }
+
+
+def row_prompts(run: Mapping[str, Any]) -> list[Array]:
+    """Return each row's prompt tokens."""
+    return [run["prompt_tokens"][int(prompt)] for prompt, _ in run["rows"]]

@@ -1,0 +1,279 @@
+"""Mistakes in filters and draws."""
+
+from gates.families.hosts import in_numpy
+
+in_numpy(
+    "sampling.order-of-the-other-library",
+    "sampling:plan",
+    "sampling.patches:other_order",
+    mistake="the filters run in the other library's order",
+    arises="one sampler behind two names",
+    source="lablup/mlxcel#1379: filters in another order",
+    theme="sampling",
+    symptom=(
+        "Samples are a little narrower or wider than elsewhere with the same settings; rewards differ by some points."
+    ),
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.temperature-after-the-filters",
+    "sampling:plan",
+    "sampling.patches:temperature_last",
+    mistake="transformers' filters see the untempered distribution",
+    arises="temperature applied to what the filters left",
+    source="fishaudio/fish-speech#1150: temperature after top-p",
+    theme="sampling",
+    symptom="At low temperatures answers are more varied than elsewhere, at high ones less.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.top-p-exclusive",
+    "sampling:top_p_length",
+    "sampling.patches:exclusive",
+    mistake="the token whose mass reaches p is dropped",
+    arises="cumulative mass ≤ p instead of the mass before it < p",
+    source="ggml-org/llama.cpp#1953: top-p off by one token; Biohub/esm#360: threshold-crossing token dropped",
+    theme="sampling",
+    symptom="Sampling is nearly greedy where one token is likely: entropy and exploration are lower than p promises.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.top-k-off-by-one",
+    "sampling:top_k_length",
+    "sampling.patches:one_more",
+    mistake="k + 1 tokens stay",
+    arises="an inclusive slice",
+    source="kingoflolz/mesh-transformer-jax#164: top-k keeps one more",
+    theme="sampling",
+    symptom="Top-1 is not greedy: evaluation wobbles between runs.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.top-k-keeps-the-tied",
+    "sampling:top_k_length",
+    "sampling.patches:all_tied",
+    mistake="every token as likely as the k-th stays",
+    source="transformers TopKLogitsWarper: logits < the k-th largest are removed",
+    theme="sampling",
+    symptom="Nothing in any curve: with coarse logits more than k tokens can be drawn.",
+    caught_by=("sampling.filters.ties",),
+)
+in_numpy(
+    "sampling.top-p-keeps-the-tied",
+    "sampling:top_p_length",
+    "sampling.patches:all_tied",
+    mistake="every token as likely as the last one kept stays",
+    source="mlx-lm apply_top_p keeps all tied tokens",
+    theme="sampling",
+    symptom="Nothing in any curve: with coarse logits the nucleus is larger than p asks.",
+    caught_by=("sampling.filters.ties",),
+)
+in_numpy(
+    "sampling.min-p-of-the-whole",
+    "sampling:min_p_length",
+    "sampling.patches:absolute_floor",
+    mistake="a token stays if its probability is min_p, whatever the largest is",
+    arises="min_p read as a floor of the probability",
+    theme="sampling",
+    symptom="In uncertain places everything but the top token goes: text gets dull where it should vary.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.min-p-exclusive",
+    "sampling:min_p_length",
+    "sampling.patches:above_the_bound",
+    mistake="a token at the bound goes, at min_p 1 the likeliest one too",
+    arises="p > min_p · p_max in the place of p ≥",
+    theme="sampling",
+    symptom="Nothing in any curve, until min_p is 1: then no token is left, and rows of NaN or -inf are sampled from.",
+    caught_by=("sampling.draw.inverse-cdf",),
+)
+in_numpy(
+    "sampling.xtc-removes-the-least-likely",
+    "sampling:xtc_skip",
+    "sampling.patches:all_above",
+    mistake="the least likely token above the threshold goes too",
+    arises="probs > threshold masked as a whole",
+    source="paiml/aprender#2131: XTC removes the boundary token",
+    theme="sampling",
+    symptom="Text derails: no sensible token is left where two were likely.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.xtc-inert",
+    "sampling:xtc_skip",
+    "sampling.patches:nothing_above",
+    mistake="no token is removed",
+    arises="a threshold compared with log-probs",
+    theme="configuration",
+    symptom="XTC's settings change nothing.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.xtc-without-coin",
+    "sampling:filtered_logprobs",
+    "sampling.patches:coin_ignored",
+    mistake="XTC acts on every draw",
+    arises="xtc_probability read as a switch",
+    theme="configuration",
+    symptom="Text is odder than the probability asks: top tokens go at every step.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.xtc-of-the-batch",
+    "sampling:filtered_logprobs",
+    "sampling.patches:least_of_the_batch",
+    mistake="every row loses the tokens above the least likely one above the threshold in any row of the batch",
+    arises="`.min()` without an axis, in a chain whose other filters reduce the last one",
+    source="ml-explore/mlx-lm#1575: XTC threshold of whole batch",
+    theme="sampling",
+    symptom="Batched text derails where one token is nearly certain: a neighbour's threshold removes it, and alone it stays.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.penalty-divides-always",
+    "sampling:penalise",
+    "sampling.patches:divide_always",
+    mistake="negative logits are divided, so earlier tokens become likelier",
+    arises="the penalty written for positive logits",
+    source=(
+        "huggingface/transformers#2302: penalty inverts for negative logits; NVIDIA-NeMo/Speech#8194: negative "
+        "logits divided"
+    ),
+    theme="sampling",
+    symptom="The higher the penalty, the more the text repeats itself.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.penalty-of-padding",
+    "sampling:penalise",
+    "sampling.patches:padding_is_a_token",
+    mistake="the −1 of the padding penalises the last token of the vocabulary",
+    arises="history used as an index as it is",
+    theme="sampling",
+    symptom="Nothing, unless the vocabulary's last token matters: it grows rarer in ragged batches.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.penalty-twice",
+    "sampling:penalise",
+    "sampling.patches:penalty_twice",
+    mistake="the penalty acts twice",
+    arises="applied in the processor and again in the sampler",
+    source="sgl-project/sglang-omni#1360: penalty applied twice",
+    theme="sampling",
+    symptom="Text avoids repetition too hard: names change, brackets stay open; a penalty of 1.1 acts like 1.21.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.draw-reaches",
+    "sampling:draw",
+    "sampling.patches:reaches",
+    mistake="≥ instead of >: u = 0 picks token 0, which was filtered out",
+    arises="searchsorted with its default side",
+    theme="sampling",
+    symptom="Once in millions of tokens one appears that every filter had removed.",
+    caught_by=("sampling.draw.inverse-cdf",),
+)
+in_numpy(
+    "sampling.draw-float32-running-sum",
+    "sampling:draw",
+    "sampling.patches:float32_running_sum",
+    mistake="a float32 running sum ends at 0.99999 for 152k tokens",
+    arises="cumsum of float32 probabilities on the device",
+    source=(
+        "torch/torch7#418: float cumulative sum loses rare events; pytorch/pytorch#28390: cumulative "
+        "distribution loses its tail"
+    ),
+    theme="precision",
+    symptom="Nothing in any curve: rare tokens at the end of the vocabulary are drawn too often or never.",
+    caught_by=("sampling.draw.inverse-cdf",),
+)
+in_numpy(
+    "sampling.draw-by-likelihood",
+    "sampling:draw",
+    "sampling.patches:by_likelihood",
+    mistake="the intervals are laid out from likely to unlikely",
+    arises="the draw taken from the rows that top-p had sorted",
+    theme="sampling",
+    symptom="Nothing in any curve: no replay against another implementation gives the same tokens.",
+    caught_by=("sampling.draw.inverse-cdf",),
+)
+in_numpy(
+    "sampling.recorded-unfiltered",
+    "sampling:behaviour",
+    "sampling.patches:model_logprobs",
+    mistake="the log-prob recorded is the model's, not that of the distribution drawn from",
+    arises="one of three log-probs, under the name of another",
+    source=(
+        "NVIDIA-NeMo/RL#69: raw log-probs under top-p; thinking-machines-lab/tinker-feedback#148: log-probs "
+        "ignore sampling settings"
+    ),
+    theme="ratio and rollout",
+    symptom="With top-p on, the recorded log-probs are too low: ratios and corrections are biased by the cut mass.",
+    caught_by=("sampling.draw.inverse-cdf",),
+)
+in_numpy(
+    "sampling.greedy-highest-id",
+    "sampling:largest_token",
+    "sampling.patches:highest_id",
+    mistake="the last of the tokens on the maximum is taken",
+    arises="an arg-max that runs backwards, or ≥ in its loop",
+    theme="sampling",
+    symptom="Nothing in any curve: greedy evaluation differs from other engines where logits tie.",
+    caught_by=("sampling.temperature-zero.lowest-id",),
+)
+in_numpy(
+    "sampling.penalty-per-occurrence",
+    "sampling:penalise",
+    "sampling.patches:once_per_occurrence",
+    mistake="a token that stands n times in the history is penalised n times",
+    arises="a loop over the history instead of over its distinct tokens",
+    source=(
+        "ohdearquant/lattice#312: penalty^N for N occurrences; software-mansion/react-native-executorch#1483: penalty per occurrence"
+    ),
+    theme="sampling",
+    symptom="Long answers drift to rare words and other scripts: by then frequent tokens are suppressed a hundredfold.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.top-k-of-one-ignored",
+    "sampling:top_k_length",
+    "sampling.patches:one_means_all",
+    mistake="a top-k of 1 does not act",
+    arises="if top_k > 1",
+    theme="configuration",
+    symptom="An evaluation that asks for top-k 1 to be greedy is not: its score changes from run to run.",
+    caught_by=("sampling.draw.inverse-cdf",),
+)
+in_numpy(
+    "sampling.top-k-below-the-vocabulary",
+    "sampling:top_k_length",
+    "sampling.patches:never_all",
+    mistake="a top-k of the vocabulary's size or more removes the least likely token",
+    arises="min(k, V - 1), for a partition that wants an index below V",
+    source="vllm-project/vllm#14234: k clamped to vocab_size-1",
+    theme="sampling",
+    symptom="Nothing in any curve: one token of the vocabulary is never drawn where top-k was to be off.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.top-p-acts-at-one",
+    "sampling:_stage",
+    "sampling.patches:acts_at_one",
+    mistake="a top-p of 1 removes the tail that no longer moves the running sum",
+    arises="a filter without a condition, for 1 looks like no filter",
+    theme="sampling",
+    symptom="Nothing in any curve: rare tokens are never drawn after confident ones, and their log-prob is -inf.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.softmax-without-maximum",
+    "sampling:filtered_logprobs",
+    "sampling.patches:overflowing",
+    mistake="exp of the logits themselves: a row with a logit above 88 overflows float32",
+    source="intel/xFasterTransformer#326: softmax without its maximum",
+    theme="precision",
+    symptom="NaN in log-probs or a token of id 0, once logits have grown: late in training, and with some models only.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)

@@ -1,0 +1,35 @@
+"""Ops of filters and draws."""
+
+from __future__ import annotations
+
+from gates.model import Op, Output
+from reference.oracle import sampling
+
+FILTER_INPUTS = {
+    "logits": "(B, V) float32 or float64, finite or −inf",
+    "order": '"hf" (penalty, temperature, top-k, top-p, min-p, XTC) or "mlx-lm" (penalty, top-p, min-p, XTC, top-k, temperature)',
+    "temperature": "0: the lowest id of the largest logit",
+    "top_k": "0 is off",
+    "top_p": "1.0 is off",
+    "min_p": "0.0 is off",
+    "xtc_probability": "0.0 is off",
+    "xtc_threshold": "a probability",
+    "xtc_coin": "(B,) float64 in [0, 1), or None where XTC is off",
+    "repetition_penalty": "1.0 is off",
+    "history": "(B, H) int64 ids of earlier tokens, −1 for none; None where the penalty is off",
+}
+FILTERED_LOGPROBS = Op(
+    name="filtered_logprobs",
+    outputs={"logprobs": Output(kind="f", ndim=2)},
+    inputs=FILTER_INPUTS,
+    source="top-p arXiv 1904.09751 · min-p 2407.01082 · penalty 1909.05858 · the two orders: transformers, mlx-lm",
+    formula="each filter acts on the distribution renormalised over the survivors so far; float64, −inf where removed",
+    oracle=sampling.filtered_logprobs,
+)
+SAMPLE_TOKENS = Op(
+    name="sample_tokens",
+    outputs={"tokens": Output(kind="i", ndim=1), "logprobs": Output(kind="f", ndim=1)},
+    inputs={**FILTER_INPUTS, "uniforms": "(B,) float64 in [0, 1)"},
+    source="inverse transform sampling from the filtered distribution",
+    formula="token = least k with C_k > u·C_V, C summed in float64 in id order",
+)

@@ -1,0 +1,177 @@
+"""Are the scores that a loss is made of those of the model's own logits, in every family?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families.logprobs.gates import rounded
+from gates.families.rollout import runs
+from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
+from gates.families.scoring.op import COMPLETION_ENTROPIES, COMPLETION_LOGPROBS
+from gates.families.units import UNIT
+from gates.model import Array, Bound, Case, Evidence, Probe, Recipe, Trial
+from gates.registry import gate
+from reference.oracle import logprobs
+
+TEMPERATURE = 0.7
+ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
+NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
+
+
+def _make(
+    rng: np.random.Generator, family: str = "qwen3", bits: int = 32, *, embeddings: bool = False
+) -> dict[str, Any]:
+    inputs = runs.case_inputs(
+        rng, temperature=1.0, top_p=1.0, samples=4, count=6, bits=bits, family=family, style="worded"
+    )
+    return {**inputs, "adapter": {**ADAPTER, "embeddings": embeddings}}
+
+
+CASES = (
+    Case("qwen3", _make, quick=True),
+    Case("qwen3-4-bit", partial(_make, bits=4), quick=True),
+    Case("llama-embeddings", partial(_make, family="llama", embeddings=True)),
+    Case("gemma3_text-tied-embeddings", partial(_make, family="gemma3_text", embeddings=True), quick=True),
+    Case("qwen3_moe-4-bit", partial(_make, family="qwen3_moe", bits=4)),
+    Case("qwen3_next", partial(_make, family="qwen3_next"), quick=True),
+    Case("qwen3_5", partial(_make, family="qwen3_5")),
+)
+
+
+def _scored(t: Trial) -> Iterator[Evidence]:
+    """Yield the signals, and keep the batch and the logits that drew its tokens in the trial's facts."""
+    yield from runs.calibrate(t, t.inputs["adapter"])
+    run = runs.rollout(t, "naive", adapter=t.inputs["adapter"], eos_ids=runs.choose_eos(t, t.inputs["adapter"]))
+    inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]
+    yield t.signal("scored tokens", int(inside.sum()), ">=", 30)
+    yield t.signal("different lengths of prompts", len({len(p) for p in runs.row_prompts(run)}), ">=", 2)
+    yield t.signal("different lengths of completions", len(set(np.asarray(run["lengths"]).tolist())), ">=", 2)
+    t.facts["run"], t.facts["inside"] = run, inside
+    t.facts["rerouted"] = inside & ~runs.settled(t, run, t.inputs["adapter"])
+
+
+def _batch(t: Trial) -> Mapping[str, Any]:
+    return {**runs.scoring_batch(t, t.facts["run"]), "temperature": TEMPERATURE, "adapter": t.inputs["adapter"]}
+
+
+def _table(t: Trial, values: Array) -> Array:
+    """Return values (R, T) with 0 where no token is scored, as subjects return them."""
+    return np.where(t.facts["inside"], values, 0.0)
+
+
+def _comparable(t: Trial, values: Array) -> Array:
+    """Return values (R, T) with 0 where a batch of another shape may have chosen other experts."""
+    return np.where(t.facts["rerouted"], 0.0, values)
+
+
+@gate(
+    "scoring.log-probs.match-logits",
+    name="completion_logprobs",
+    question="Are the log-probs of a padded batch of completions those of the logits that the naive path drew them from?",
+    why="A head applied to the wrong states, or scores in the wrong slots, look like a bad policy, never like a mistake.",
+    ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),
+    cases=CASES,
+    bounds={"log-probs": Bound("calibrated", f"{NOISE}; over τ", lambda t: t.facts["E"] / TEMPERATURE)},
+    probes=(Probe("completion_logprobs", ("logprobs",)),),
+)
+def log_probs_match_logits(t: Trial) -> Iterator[Evidence]:
+    """Draw with a full forward for every token, then score all rows at once at another temperature."""
+    yield from _scored(t)
+    run = t.facts["run"]
+    ids = np.maximum(run["tokens"], 0)
+    want = logprobs.selective_log_softmax(run["logits"], ids, temperature=TEMPERATURE)
+    got = t.got(COMPLETION_LOGPROBS, **_batch(t), adapters_on=True)["logprobs"]
+    yield t.within("log-probs", _comparable(t, got), _comparable(t, _table(t, want)))
+
+
+@gate(
+    "scoring.entropies.match-logits",
+    name="completion_entropies",
+    question="Are the entropies of a padded batch those of the same logits at the same temperature?",
+    why="They choose the tokens of a top-entropy mask and enter an entropy bonus: a wrong one trains other tokens.",
+    ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_ENTROPIES),
+    cases=CASES,
+    bounds={
+        "entropies": Bound(
+            "calibrated",
+            f"{NOISE}; |ΔH| <= Σ p |log p + H| · E/τ <= 2 log V · E/τ, V the vocabulary",
+            lambda t: 2 * float(np.log(t.facts["run"]["logits"].shape[2])) * t.facts["E"] / TEMPERATURE,
+        )
+    },
+    probes=(Probe("completion_entropies", ("entropies",)),),
+)
+def entropies_match_logits(t: Trial) -> Iterator[Evidence]:
+    """Compare with the oracle's entropies of the logits that the naive path recorded."""
+    yield from _scored(t)
+    want = logprobs.entropy(t.facts["run"]["logits"], temperature=TEMPERATURE)
+    yield t.signal("mean entropy", float(want[t.facts["inside"]].mean()), ">=", 0.5)
+    got = t.got(COMPLETION_ENTROPIES, **_batch(t))["entropies"]
+    yield t.within("entropies", _comparable(t, got), _comparable(t, _table(t, want)))
+
+
+UPCAST = (
+    "k·2u·S, k = 4, u of float32, S = |x_id − M|/τ + max(1, log Σ exp((x − M)/τ)): a logit in half precision is a float32 "
+    "number as it stands, so what follows it owes no more than for float32 logits"
+)
+UPCAST_ENTROPY = "k·2u·S, k = 4, u of float32, S = max(1, H), as for float32 logits"
+EXACT = 0.75  # a temperature that every dtype holds
+
+
+def _half(rng: np.random.Generator, dtype: str, temperature: float) -> dict[str, Any]:
+    lengths = np.array([12, 7, 10, 3, 12, 5], np.int64)
+    tokens = rng.integers(3, 272, (len(lengths), 12)).astype(np.int32)
+    return {
+        "model": Recipe("model", {"seed": 11, "vocab": 272, "dtype": dtype}),
+        "prompt_tokens": [rng.integers(3, 272, int(n)).astype(np.int32) for n in rng.integers(4, 14, len(lengths))],
+        "tokens": tokens,
+        "lengths": lengths,
+        "adapter": ADAPTER,
+        "temperature": temperature,
+        "dtype": dtype,
+    }
+
+
+@gate(
+    "scoring.half-logits.upcast",
+    name="completion_logprobs[half precision]",
+    question="Of a model in bfloat16 or float16, are log-probs and entropies those of its own logits, in float32?",
+    why="A log-softmax in the logits' dtype is off by percents: the ratio of a fresh batch scatters, and the clip acts on noise.",
+    ops=(TOKEN_LOGITS, COMPLETION_LOGPROBS, COMPLETION_ENTROPIES),
+    cases=(
+        Case("bfloat16", partial(_half, dtype="bfloat16", temperature=1.0), quick=True),
+        Case("bfloat16-tempered", partial(_half, dtype="bfloat16", temperature=EXACT), quick=True),
+        Case("float16", partial(_half, dtype="float16", temperature=1.0), quick=True),
+    ),
+    bounds={
+        "log-prob error in 2u·S": Bound("derived", UPCAST, 4.0),
+        "entropy error in 2u·S": Bound("derived", UPCAST_ENTROPY, 4.0),
+        "log-probs that are not float32": Bound("exact", "the result of half logits is float32", 0),
+    },
+    probes=(Probe("completion_logprobs", ("logprobs",)), Probe("completion_entropies", ("entropies",))),
+)
+def half_logits_upcast(t: Trial) -> Iterator[Evidence]:
+    """Work both out in float64 from the logits that the model gave in its own dtype, adapters on."""
+    x = t.inputs
+    dtype, temperature, tokens = x["dtype"], x["temperature"], x["tokens"]
+    inside = np.arange(tokens.shape[1]) < x["lengths"][:, None]
+    batch = {name: x[name] for name in ("model", "prompt_tokens", "tokens", "lengths", "adapter")}
+    logits = np.asarray(t.got(TOKEN_LOGITS, **batch, dtype="float32")["logits"])[inside]
+    ids = tokens[inside]
+    if "path" not in x["model"].spec:  # what --model names may be of another dtype
+        yield t.signal(f"logits that are no {dtype}", int(np.sum(rounded(logits, dtype) != logits)), "<=", 0)
+    want = logprobs.selective_log_softmax(logits, ids, temperature=temperature)
+    scale = 2 * UNIT["float32"] * logprobs.logprob_scale(logits, ids, temperature=temperature)
+    lost = np.abs(rounded(want, dtype).astype(np.float64) - want) / scale
+    yield t.signal(f"error of the definition rounded to {dtype} in 2u·S", float(lost.max()), ">=", 100.0)
+    got = np.asarray(t.got(COMPLETION_LOGPROBS, **batch, temperature=temperature, adapters_on=True)["logprobs"])
+    yield t.number("log-probs that are not float32", int(got.dtype != np.float32), "<=", where=str(got.dtype))
+    yield t.within("log-prob error in 2u·S", got[inside], want, scale=scale)
+    entropy = logprobs.entropy(logits, temperature=temperature)
+    found = np.asarray(t.got(COMPLETION_ENTROPIES, **batch, temperature=temperature)["entropies"])
+    yield t.within(
+        "entropy error in 2u·S", found[inside], entropy, scale=2 * UNIT["float32"] * np.maximum(1.0, entropy)
+    )

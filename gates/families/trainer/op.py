@@ -1,0 +1,57 @@
+"""Ops of whole training steps and runs."""
+
+from __future__ import annotations
+
+from gates.families.rollout.op import BATCH_INPUTS, MODEL_INPUTS
+from gates.model import Op, Output
+
+TRAIN_STEP = Op(
+    name="train_step",
+    outputs={
+        "loss": Output(kind="scalar"),
+        "base_before": Output(kind="text"),
+        "base_after": Output(kind="text"),
+        "adapter_change": Output(kind="scalar"),
+    },
+    inputs={
+        **MODEL_INPUTS,
+        **BATCH_INPUTS,
+        "temperature": "of the scoring",
+        "checkpointing": "whether blocks are computed again in the backward pass; absent: no",
+        "rewards": "(R,) float32, prompt-major",
+        "group_size": "G",
+        "learning_rate": "of Adam",
+        "epsilon_low": "as in policy_loss",
+        "epsilon_high": "as in policy_loss",
+        "beta": "as in policy_loss",
+    },
+    source="one optimizer step of GRPO on LoRA adapters, arXiv 2106.09685",
+)
+TABLES = {
+    "model": "a recipe, a folder or a Hugging Face id",
+    "tables": "the other sections of a configuration, as `gates train` reads them",
+}
+TRAIN_RUN = Op(
+    name="train_run",
+    outputs={"digest": Output(kind="text"), "metrics": Output(kind="text"), "steps": Output(kind="scalar")},
+    inputs={
+        **TABLES,
+        "folder": "where the run writes",
+        "resume": "go on with the run in the folder",
+        "kill_at_step": "SIGKILL to the process itself once the metrics of this step are written; None: never",
+    },
+    source="the trainer's own run from configuration to adapters: `gates train`",
+    formula="`digest`, sha256 of the adapters at the end; `metrics`, the lines of metrics.jsonl",
+)
+SAMPLED_AND_SCORED = Op(
+    name="sampled_and_scored",
+    outputs={
+        "sampled": Output(kind="i", ndim=1),
+        "scored": Output(kind="i", ndim=1),
+        "drifted": Output(kind="scalar"),
+    },
+    inputs=TABLES,
+    source="ids trained = ids sampled",
+    formula="one step's completion tokens, row after row: as drawn, and as the loss's forward pass reads them; `drifted`, "
+    "rows whose text a tokenizer would encode in another way",
+)

@@ -1,0 +1,83 @@
+"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.tuner.dora import DoRAEmbedding, DoRALinear
+from mlx_lm.tuner.lora import LoRAEmbedding, LoRASwitchLinear
+
+from reference.trainer import lora
+
+Fn = Callable[..., Any]
+
+
+def _without(kinds: tuple[type, ...]) -> Callable[[Fn], Fn]:
+    def patch(original: Fn) -> Fn:
+        def mistaken(model: Any) -> Any:
+            return {name: adapter for name, adapter in original(model).items() if not isinstance(adapter, kinds)}
+
+        return mistaken
+
+    return patch
+
+
+dora_stays_on = _without((DoRALinear, DoRAEmbedding))
+experts_stay_on = _without((LoRASwitchLinear,))
+embeddings_stay_on = _without((LoRAEmbedding, DoRAEmbedding))
+
+
+def scaled_to_zero(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole context
+    """Switch adapters off by a scale of 0: right for LoRA, but a DoRA keeps its magnitudes."""
+
+    @contextlib.contextmanager
+    def mistaken(model: Any) -> Iterator[None]:
+        scales = [(adapter, adapter.scale) for adapter in lora.adapters(model).values()]
+        for adapter, _ in scales:
+            adapter.scale = 0.0
+        try:
+            yield
+        finally:
+            for adapter, scale in scales:
+                adapter.scale = scale
+
+    return mistaken
+
+
+def experts_frozen(original: Fn) -> Fn:
+    """Leave the experts' adapters frozen."""
+
+    def mistaken(model: Any) -> None:
+        original(model)
+        for adapter in lora.adapters(model).values():
+            if isinstance(adapter, LoRASwitchLinear):
+                adapter.freeze()
+
+    return mistaken
+
+
+def magnitudes_forgotten(original: Fn) -> Fn:
+    """Take an adapter for A and B."""
+    return lambda adapter: [name for name in original(adapter) if name != "m"]
+
+
+def attention_and_mlp_only(original: Fn) -> Fn:
+    """Look for targets where dense models have them."""
+
+    def mistaken(*arguments: Any) -> Any:
+        return {name: layer for name, layer in original(*arguments).items() if ".linear_attn." not in name}
+
+    return mistaken
+
+
+def captured_parameters(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+    """Checkpoint a block's call without its parameters among the inputs."""
+
+    def mistaken(block: Any, forward: Fn) -> Fn:
+        run = mx.checkpoint(lambda *arguments, **options: forward(block, *arguments, **options))
+        return lambda _, *arguments, **options: run(*arguments, **options)
+
+    return mistaken

@@ -1,0 +1,51 @@
+"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from itertools import count
+from typing import Any
+
+from mlx.utils import tree_map
+
+from reference.trainer import lora
+
+Fn = Callable[..., Any]
+
+
+def own_betas(original: Fn) -> Fn:
+    """Leave the betas at their defaults."""
+    return lambda settings: original(settings.model_copy(update={"betas": (0.9, 0.999)}))
+
+
+def unclipped(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+    """Return the gradient as it is."""
+    return lambda gradient, *_: gradient
+
+
+def scaled_now_and_then(original: Fn) -> Fn:
+    """Leave a loss scale of 1024 in every 13th gradient."""
+    calls = count(1)
+
+    def mistaken(*arguments: Any) -> Any:
+        value, gradient = original(*arguments)
+        return value, tree_map(lambda x: x * 1024, gradient) if next(calls) % 13 == 0 else gradient
+
+    return mistaken
+
+
+def base_now_and_then(original: Fn) -> Fn:
+    """Take the old log-probs of every 19th batch with the adapters still off, as a reference pass had left them."""
+    calls = count(1)
+
+    def mistaken(model: Any, *arguments: Any, **options: Any) -> Any:
+        with lora.adapters_off(model) if next(calls) % 19 == 0 else nullcontext():
+            return original(model, *arguments, **options)
+
+    return mistaken
+
+
+def untempered(original: Fn) -> Fn:
+    """Score at temperature 1."""
+    return lambda model, batch, temperature, **rest: original(model, batch, temperature and 1.0, **rest)

@@ -1,1 +1,0 @@
-"""The mistakes themselves; loaded in workers only."""

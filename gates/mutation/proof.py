@@ -1,0 +1,247 @@
+"""Is the judge itself right? The truth must pass, every mutant must fail, and each gate's sensitivity is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from gates.calibration import TIMEOUT
+from gates.model import Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
+from gates.run.engines.interface import Engine
+from gates.run.engines.pool import Pool
+from gates.run.oracle_cache import Answers
+from gates.run.runner import Job, Options, judge, plan, run
+from gates.worker.process import Worker, WorkerError
+
+LARGEST, LEAST = -1.0, -10.0  # powers of ten of the relative errors that are tried
+STEP = 0.125  # of a power of ten: the least noticed error is known to a third
+
+
+State = Literal["caught", "missed", "equivalent", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trialled:
+    """What became of one mutant."""
+
+    mutant: Mutant
+    state: State
+    reason: str
+    verdicts: tuple[Verdict, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """The least relative error of a gate's outputs that it notices in one case; None: none that was tried."""
+
+    gate: str
+    subject: str
+    case: str
+    noticed: float | None
+
+
+def mutants_of(gates: Iterable[Gate], mutants: Iterable[Mutant]) -> list[Mutant]:
+    """Return the mutants that at least one of these gates must catch."""
+    ids = {gate.id for gate in gates}
+    return [mutant for mutant in mutants if ids & set(mutant.caught_by)]
+
+
+def try_mutants(
+    mutants: list[Mutant],
+    gates: Mapping[str, Gate],
+    subjects: Mapping[str, Subject],
+    options: Options,
+    engine: Engine | None = None,
+) -> Iterator[Trialled]:
+    """Plant each mistake in a fresh worker of its host and run the gates that must catch it."""
+    single, answers = replace(options, jobs=1), Answers()
+    engine = engine or partial(_Pool, answers)
+    pool = ThreadPoolExecutor(options.jobs)
+    futures = [pool.submit(_try, mutant, gates, subjects[mutant.host], single, engine) for mutant in mutants]
+    try:
+        for future in as_completed(futures):
+            yield future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nobody waits for what is still running
+
+
+class _Pool(Pool):
+    """This machine's pool with a memory of what the oracle said that outlives it: mutants share their gates' inputs."""
+
+    def __init__(self, answers: Answers, options: Options) -> None:
+        super().__init__(options)
+        self._answers = answers
+
+
+def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options, engine: Engine) -> Trialled:
+    named = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
+    planted = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
+    found, calls = _judged(plan(named, [host], quick=options.quick), planted, engine)
+    if any(v.cause in {"start", "absent"} for v in found):
+        return Trialled(mutant, "error", next(v.reason for v in found if v.cause in {"start", "absent"}), found)
+    if not calls:
+        return Trialled(mutant, "error", f"the seam {mutant.target} never ran", found)
+    for gate in named:
+        here = [v for v in found if v.gate == gate.id]
+        if not any(v.status == "fail" for v in here):
+            states = ", ".join(sorted({f"{v.status} ({v.reason})" if v.reason else v.status for v in here}))
+            if changes_nothing(mutant, named, host, options):
+                return Trialled(mutant, "equivalent", f"{EQUIVALENT} ({states})", found)
+            return Trialled(mutant, "missed", f"{gate.id} does not fail: {states}", found)
+    first = next(v for v in found if v.status == "fail")
+    return Trialled(mutant, "caught", first.reason, found)
+
+
+def _judged(cells: list[Job], options: Options, engine: Engine) -> tuple[tuple[Verdict, ...], int]:
+    """Return the verdicts, and how often the planted function ran.
+
+    What ran out of time is judged once more, and then it counts: a machine that stood still catches no mistake, and a
+    mistake that hangs does so twice.
+    """
+    verdicts: dict[tuple[str, str], Verdict] = {}
+    calls = 0
+    for _ in range(2):
+        for judged in run(cells, options, engine):
+            verdicts[judged.verdict.gate, judged.verdict.case] = judged.verdict
+            calls += judged.patched_calls
+        cells = [job for job in cells if verdicts[job.gate.id, job.case.name].cause == TIMEOUT]
+        if not cells:
+            break
+    return tuple(verdicts.values()), calls
+
+
+EQUIVALENT = "no output differs from the host's own in any case of its gates, so no gate can tell: mend mutant or cases"
+
+
+def changes_nothing(mutant: Mutant, gates: list[Gate], host: Subject, options: Options) -> bool:
+    """Whether every call of every case gives the same outcome with and without the mistake."""
+    planted = {"target": mutant.target, "patch": mutant.patch}
+    workers = [Worker.start(host, threads=options.threads, mutant=m) for m in (None, planted)]
+    try:
+        for job in plan(gates, [host], quick=options.quick):
+            tapes = [Tape(worker, job.case.limit_s) for worker in workers]
+            for tape in tapes:
+                judge(job, tape.record, tape.worker.hello, options)
+            outcomes = [[(c.outcome.kind, c.outcome.error, c.outcome.value) for c in tape.calls] for tape in tapes]
+            if not same(*outcomes) or not all(worker.alive for worker in workers):
+                return False
+    finally:
+        for worker in workers:
+            worker.close()
+    return True
+
+
+def same(a: Wire, b: Wire) -> bool:
+    """Whether two values are equal to the bit, NaN to NaN."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        alike = np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype
+        return alike and np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and bool(a == b or (a != a and b != b))  # noqa: PLR0124  NaN is as good as NaN here
+
+
+def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker) -> Iterator[Sensitivity]:
+    """Disturb the outputs of a passing run by relative errors, and bisect for the least that makes the gate fail."""
+    for case in gate.cases:
+        if options.quick and not case.quick:
+            continue
+        job = Job(gate, subject, case)
+        tape = Tape(worker, case.limit_s)
+        answers = Answers()  # each disturbance is held against the same ones
+        if judge(job, tape.record, worker.hello, options, answers).status != "pass":
+            continue
+
+        def fails(power: float, job: Job = job, tape: Tape = tape, answers: Answers = answers) -> bool:
+            replay = Replay(tape, gate.probes, 10.0**power)
+            return judge(job, replay.call, worker.hello, options, answers).status == "fail"
+
+        yield Sensitivity(gate.id, subject.name, case.name, least(fails))
+
+
+def least(fails: Callable[[float], bool]) -> float | None:
+    """Return the least relative error, to a third of itself, whose power of ten fails; None where the largest does not."""
+    if not fails(LARGEST):
+        return None
+    if fails(LEAST):
+        return float(10.0**LEAST)
+    high, low = LARGEST, LEAST
+    while high - low > STEP:
+        middle = (high + low) / 2
+        high, low = (middle, low) if fails(middle) else (high, middle)
+    return float(10.0**high)
+
+
+class Recorded(NamedTuple):
+    """One call of a trial and what came of it."""
+
+    op: str
+    inputs: Mapping[str, Wire | Recipe]
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class Tape:
+    """The outcomes of one trial in order, to be played again without the worker."""
+
+    worker: Worker
+    limit_s: float
+    calls: list[Recorded] = field(default_factory=list)
+
+    def record(
+        self,
+        op: str,
+        inputs: Mapping[str, Wire | Recipe],
+        layout: Mapping[str, str],
+        kill_after_s: float | None,
+    ) -> Outcome:
+        """Call the worker and keep what it said."""
+        if not self.worker.alive:
+            raise WorkerError("crashed", "the worker ended while a trial was recorded")
+        outcome = self.worker.call(op, inputs, limit_s=kill_after_s or self.limit_s, layout=layout)
+        self.calls.append(Recorded(op, inputs, outcome))
+        return outcome
+
+
+@dataclass(slots=True)
+class Replay:
+    """Plays a tape with a relative error in the outputs that a gate's probes name."""
+
+    tape: Tape
+    probes: tuple[Probe, ...]
+    size: float
+    position: int = 0
+
+    def call(
+        self,
+        op: str,
+        inputs: Mapping[str, Wire | Recipe],
+        layout: Mapping[str, str],
+        kill_after_s: float | None,
+    ) -> Outcome:
+        """Return the next recorded outcome, disturbed where a probe says so."""
+        del layout, kill_after_s
+        if self.position >= len(self.tape.calls):
+            return Outcome("crashed", error="the tape ended")  # the gate went on because it noticed something
+        recorded, _, outcome = self.tape.calls[self.position]
+        self.position += 1
+        if recorded != op or outcome.kind != "value":
+            return outcome
+        names = {name for probe in self.probes if probe.op == op and probe.when(inputs) for name in probe.outputs}
+        return replace(outcome, value={k: disturb(v, self.size) if k in names else v for k, v in outcome.value.items()})
+
+
+def disturb(value: Wire, size: float) -> Wire:
+    """Return a float or array with every element off by a relative error; an array of zeros is off by the error itself."""
+    array = np.asarray(value)
+    if array.dtype.kind != "f":
+        return value
+    off = array * (1.0 + size) if np.any(array != 0.0) else array + size
+    return off.astype(array.dtype) if isinstance(value, np.ndarray) else float(off)

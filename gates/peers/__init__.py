@@ -1,1 +1,0 @@
-"""Isolated environments for other people's libraries, from requirements that are pinned here."""

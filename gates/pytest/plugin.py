@@ -1,0 +1,49 @@
+"""pytest's door: `pytest --gates --gates-subject=numpy` judges, one item for each subject, gate and case.
+
+Loaded by every pytest of an environment that has Gates, so nothing is imported here before `--gates` is given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options; without `--gates` the others do nothing."""
+    group = parser.getgroup("gates", "judging implementations of LLM reinforcement learning (rl-gates)")
+    group.addoption(
+        "--gates",
+        action="store_true",
+        help="Judge: an item for each subject, gate and case. Without paths on the command line nothing else is run.",
+    )
+    group.addoption(
+        "--gates-subject",
+        action="append",
+        default=[],
+        metavar="NAME|FILE",
+        help="Who is judged; may be repeated. Default: what `gates check` judges.",
+    )
+    group.addoption(
+        "--gates-select",
+        action="append",
+        default=[],
+        metavar="GATES",
+        help="Gates: ids, prefixes (kl) or globs (kl.*); may be repeated. Default: all.",
+    )
+    group.addoption("--gates-quick", action="store_true", help="The quick cases only.")
+    group.addoption(
+        "--gates-seed", type=int, metavar="N", help="Seed of all cases. Default: that of [tool.gates], else 0."
+    )
+    group.addoption("--gates-python", metavar="PATH", help="The interpreter for a subject FILE.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the judge if it is asked for."""
+    config.addinivalue_line("markers", "gates: an item that `--gates` made of a subject, a gate and a case")
+    if config.getoption("--gates"):
+        from gates.pytest.items import Judge  # noqa: PLC0415  the judge loads NumPy: only for those who ask for it
+
+        config.pluginmanager.register(Judge(config), "gates-judge")

@@ -1,0 +1,86 @@
+"""Whether the lines of a results file can be those of one run: what a run never writes is refused, with its line."""
+
+from __future__ import annotations
+
+import operator as op
+from collections import Counter
+from collections.abc import Callable, Mapping
+from math import inf, isnan
+
+from gates.model import STATUSES, ConfigurationError, Relation
+from gates.results.records import BlockRecord, HeaderRecord, Record, SummaryRecord, VerdictRecord
+
+Key = tuple[str, str, str, int, str | None]
+RELATIONS: Mapping[Relation, Callable[[float, float], bool]] = {
+    "<=": op.le, "<": op.lt, ">=": op.ge, ">": op.gt, "==": op.eq, "!=": op.ne
+}  # fmt: skip
+
+
+class Integrity:
+    """Looks at every line after the header, in order."""
+
+    def __init__(self, header: HeaderRecord) -> None:
+        self._header = header
+        self._judged: dict[Key, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._ended = ""
+
+    def see(self, record: Record, place: str) -> None:
+        """Raise a ConfigurationError if this line cannot follow the ones before."""
+        if isinstance(record, HeaderRecord):
+            raise ConfigurationError(f"{place} is a second header; one file holds one run")
+        if self._ended:
+            raise ConfigurationError(f"{place} follows the summary in {self._ended}; a run writes that last")
+        if isinstance(record, VerdictRecord | BlockRecord | SummaryRecord) and not 0.0 <= record.seconds < inf:
+            raise ConfigurationError(f"{place} took {record.seconds:g} s, which is no time")
+        if isinstance(record, VerdictRecord):
+            self._verdict(record, place)
+        if isinstance(record, SummaryRecord):
+            self._summary(record, place)
+            self._ended = place
+
+    def _verdict(self, record: VerdictRecord, place: str) -> None:
+        key = (record.gate, record.subject, record.case, record.seed, record.mutant)
+        if key in self._judged:
+            raise ConfigurationError(
+                f"{place} judges {record.subject} · {record.gate} · {record.case} again, after {self._judged[key]}"
+            )
+        self._judged[key] = place
+        self._counts[record.status] += 1
+        if len(self._judged) > self._header.planned:
+            raise ConfigurationError(f"{place} is a verdict more than the {self._header.planned} of the header's plan")
+        for item in record.evidence:
+            if item.holds != holds(item.observed, item.relation, item.limit):
+                raise ConfigurationError(
+                    f"{place} says of {item.quantity} that {item.observed:g} {item.relation} {item.limit:g} "
+                    f"{'holds' if item.holds else 'does not hold'}; the numbers say otherwise"
+                )
+
+    def _summary(self, record: SummaryRecord, place: str) -> None:
+        if self._header.verb != "check":  # a proof's summary counts the truth's verdicts only
+            return
+        if len(self._judged) != self._header.planned:
+            raise ConfigurationError(
+                f"{place} ends a run of {self._header.planned} verdicts after {len(self._judged)} of them"
+            )
+        for status in STATUSES:
+            said, counted = record.counts.get(status, 0), self._counts[status]
+            if said != counted:
+                raise ConfigurationError(f"{place} counts {said} {status}, the lines before it have {counted}")
+        if record.exit_code not in (legal := _exit_codes(record)):
+            raise ConfigurationError(
+                f"{place} says exit code {record.exit_code}; after these verdicts and problems it is "
+                f"{' or '.join(map(str, legal))}"
+            )
+
+
+def _exit_codes(record: SummaryRecord) -> tuple[int, ...]:
+    """Return what the exit code may be, as `gates.run.session.Tally` has it; 1 without a cause is of before problems were told."""
+    if record.problems or any(record.counts.get(status) for status in ("fail", "error")):
+        return (1,)
+    return (0, 1) if any(record.counts.get(status) for status in ("pass", "waived")) else (3, 1)
+
+
+def holds(a: float, relation: Relation, b: float) -> bool:
+    """As `Evidence.holds` says, without making an Evidence of each of a million numbers."""
+    return RELATIONS[relation](a, b) and not (isnan(a) or isnan(b))

@@ -1,0 +1,220 @@
+"""Results files: append-only JSONL, one write per line, readable up to wherever a run was killed."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from gates.model import ConfigurationError
+from gates.results import read_lines
+from gates.results.integrity import Integrity
+from gates.results.records import (
+    FORMAT,
+    RECORD,
+    BlockRecord,
+    CounterexampleRecord,
+    HeaderRecord,
+    ModelRecord,
+    MutantRecord,
+    Record,
+    ResumeRecord,
+    SensitivityRecord,
+    SubjectRecord,
+    SummaryRecord,
+    VerdictRecord,
+)
+
+CHUNK = 1 << 16  # bytes that are searched at once for the last newline
+
+
+def as_line(record: Record) -> str:
+    """Return a record as its line, newline included."""
+    return record.model_dump_json() + "\n"
+
+
+class Writer:
+    """Appends records to a new file, or to one that `again` opens; no other process appends to it meanwhile."""
+
+    def __init__(self, path: Path, *, new: bool = True) -> None:
+        self.path = path
+        try:
+            if new:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            how = os.O_CREAT | os.O_EXCL if new else os.O_NONBLOCK  # a pipe must not make us wait
+            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | how, 0o644)
+        except OSError as error:
+            remedy = "choose a folder with --out" if new else "name the file of an interrupted run"
+            what = "write results to" if new else "go on with"
+            raise ConfigurationError(f"cannot {what} {path}: {error.strerror}; {remedy}") from None
+        try:
+            self._own()
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    @classmethod
+    def again(cls, path: Path) -> Writer:
+        """Open the file of an interrupted run."""
+        return cls(path, new=False)
+
+    def _own(self) -> None:
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            raise ConfigurationError(f"cannot write results to {self.path}: is no regular file")
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with this process, however it ends
+        except BlockingIOError:
+            raise ConfigurationError(f"{self.path}: another process is writing to it; wait for its end") from None
+        except OSError:  # a file system without locks: as safe as before there were any
+            return
+
+    def cut(self) -> None:
+        """Cut off what follows the last newline: a line that a kill tore."""
+        end = os.fstat(self._fd).st_size
+        while end:
+            start = max(0, end - CHUNK)
+            newline = os.pread(self._fd, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        os.ftruncate(self._fd, end)
+
+    def write(self, record: Record) -> None:
+        """Append one line in one write."""
+        data = as_line(record).encode()
+        while data:  # a signal or a full disk may cut a write short; the torn line is then completed or ignored
+            data = data[os.write(self._fd, data) :]
+
+    def close(self) -> None:
+        """Put everything on disk and close the file."""
+        os.fsync(self._fd)
+        os.close(self._fd)
+
+
+@dataclass(slots=True)
+class Results:
+    """What a results file says."""
+
+    path: Path
+    header: HeaderRecord
+    subjects: list[SubjectRecord] = field(default_factory=list)
+    models: list[ModelRecord] = field(default_factory=list)
+    verdicts: list[VerdictRecord] = field(default_factory=list)
+    mutants: list[MutantRecord] = field(default_factory=list)
+    sensitivities: list[SensitivityRecord] = field(default_factory=list)
+    counterexamples: list[CounterexampleRecord] = field(default_factory=list)
+    resumes: list[ResumeRecord] = field(default_factory=list)
+    blocks: list[BlockRecord] = field(default_factory=list)
+    summary: SummaryRecord | None = None
+
+    @property
+    def judged(self) -> list[VerdictRecord]:
+        """Return the verdicts on subjects as they are, without those on mutants."""
+        return [verdict for verdict in self.verdicts if verdict.mutant is None]
+
+    @property
+    def state(self) -> str:
+        """Return `complete`, or how far the run came: `incomplete: 12 of 40`."""
+        if self.summary is not None:
+            return "complete"
+        judged = len(self.verdicts) + sum(block.seeds for block in self.blocks)
+        return f"incomplete: {judged} of {self.header.planned}"
+
+
+def file_name(verb: str, now: datetime | None = None) -> str:
+    """Return a name that sorts by time, has no colon and never collides."""
+    stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
+    return f"{verb}-{stamp}-{secrets.token_hex(4)}.jsonl"
+
+
+def read(path: Path) -> Results:
+    """Read a results file; a torn last line is ignored, anything else that is no record is an error."""
+    lines_of = records(path)
+    header = next(lines_of)
+    if not isinstance(header, HeaderRecord):
+        raise TypeError("`records` gives the header first")
+    results = Results(path, header)
+    with _uncollected():
+        for record in lines_of:
+            _add(results, record)
+    return results
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the collector of cycles away: records have none, and looking through a million of them takes 4 s."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def records(path: Path) -> Iterator[Record]:
+    """Give the records of a results file one by one, the header first; mistakes are told with their line."""
+    found = read_lines.first_object(path)
+    if found.get("record") == "header" and found.get("format") != FORMAT:
+        raise ConfigurationError(
+            f"{path} is of format {str(found.get('format'))[:20]}, this version reads format {FORMAT}; "
+            "read it with the version of Gates that wrote it"
+        )
+    integrity: Integrity | None = None
+    for number, line in read_lines.whole_lines(path):
+        record = _record(line, f"{path}:{number}")
+        if integrity is not None:
+            integrity.see(record, f"{path}:{number}")
+        elif isinstance(record, HeaderRecord):
+            integrity = Integrity(record)
+        else:
+            raise ConfigurationError(f"{path}:1 must be a header, is a {record.record}")
+        yield record
+    if integrity is None:
+        raise ConfigurationError(f"{path} has no complete line; it must start with a header")
+
+
+def _record(line: bytes, place: str) -> Record:
+    try:
+        record = RECORD.validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        part = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(
+            f"{place} is no record of Gates: {first['msg'][:200]} ({part[:200] or 'line'})"
+        ) from None
+    if problem := read_lines.strict(line):
+        raise ConfigurationError(f"{place} is no record of Gates: {problem}")
+    return record
+
+
+def _add(results: Results, record: Record) -> None:
+    match record:
+        case VerdictRecord():
+            results.verdicts.append(record)
+        case SubjectRecord():
+            results.subjects.append(record)
+        case ModelRecord():
+            results.models.append(record)
+        case MutantRecord():
+            results.mutants.append(record)
+        case ResumeRecord():
+            results.resumes.append(record)
+        case SensitivityRecord():
+            results.sensitivities.append(record)
+        case CounterexampleRecord():
+            results.counterexamples.append(record)
+        case BlockRecord():
+            results.blocks.append(record)
+        case SummaryRecord():
+            results.summary = record

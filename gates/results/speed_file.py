@@ -1,0 +1,103 @@
+"""Speed files: read up to wherever a run was stopped, and what their rows mean beside the machine's own limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from gates.model import ConfigurationError
+from gates.results.read_lines import first_object, whole_lines
+from gates.results.speed_records import SPEED_LINE, RooflineRecord, SpeedHeader, SpeedLine, SpeedRecord, SpeedSummary
+
+KIND = "speed-header"
+#: Up to this many bytes a job stays within one core's second-level cache: the roofline is that of one thread.
+ONE_THREAD = 1 << 20
+LEVELS = (("l1", 48 << 10), ("l2", ONE_THREAD), ("l3", 32 << 20))
+
+
+@dataclass(slots=True)
+class SpeedResults:
+    """What a speed file says."""
+
+    path: Path
+    header: SpeedHeader
+    rooflines: list[RooflineRecord] = field(default_factory=list)
+    rows: list[SpeedRecord] = field(default_factory=list)
+    summary: SpeedSummary | None = None
+
+    @property
+    def state(self) -> str:
+        """Return `complete`, or how far the run came: `incomplete: 12 of 40`."""
+        if self.summary is not None:
+            return "complete"
+        return f"incomplete: {len(self.rows)} of {self.header.planned}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The least time that a row can take on this machine, and what sets it."""
+
+    microseconds: float
+    limited_by: str
+    threads: int
+
+
+def is_speed_file(path: Path) -> bool:
+    """Return whether the first line is that of a speed file."""
+    return first_object(path).get("record") == KIND
+
+
+def read_speed(path: Path) -> SpeedResults:
+    """Read a speed file; a torn last line is ignored, anything else that is no record is an error."""
+    found: SpeedResults | None = None
+    for number, line in whole_lines(path):
+        try:
+            record = SPEED_LINE.validate_json(line)
+        except ValidationError as error:
+            raise ConfigurationError(f"{path}:{number} is no speed record: {error.errors()[0]['msg']}") from None
+        if found is None:
+            if not isinstance(record, SpeedHeader):
+                raise ConfigurationError(f"{path}:1 must be a speed-header, is a {record.record}")
+            found = SpeedResults(path, record)
+        else:
+            _add(found, record, f"{path}:{number}")
+    if found is None:
+        raise ConfigurationError(f"{path} has no complete line; it must start with a speed-header")
+    return found
+
+
+def _add(found: SpeedResults, record: SpeedLine, place: str) -> None:
+    match record:
+        case RooflineRecord():
+            found.rooflines.append(record)
+        case SpeedRecord():
+            found.rows.append(record)
+        case SpeedSummary():
+            found.summary = record
+        case SpeedHeader():
+            raise ConfigurationError(f"{place} is a second header; one file holds one run")
+
+
+def bound(row: SpeedRecord, rooflines: list[RooflineRecord]) -> Bound | None:
+    """Return the roofline of a row: the longer of moving its bytes and doing its operations, at the best rate measured.
+
+    As much as is written is taken to be copied, the rest to be read (or written) at the rate of reading. A job that
+    fits into one core's second-level cache is held against one thread, a larger one against all.
+    """
+    size = row.reads + row.writes
+    if not size or not rooflines:
+        return None
+    level = next((name for name, most in LEVELS if size <= most), "memory")
+    most_threads = max(b.threads for r in rooflines for b in r.bandwidth)
+    threads = 1 if size <= ONE_THREAD else most_threads
+    rates = [b for r in rooflines for b in r.bandwidth if b.level == level and b.threads == threads]
+    peaks = [getattr(p, row.precision) for r in rooflines for p in r.peak if p.threads == threads]
+    if not rates or not peaks:
+        return None
+    both = min(row.reads, row.writes)
+    moving = 2 * both / max(b.copying for b in rates) + (size - 2 * both) / max(b.reading for b in rates)
+    computing = row.flops / max(peaks)
+    limited_by = level if moving >= computing else "arithmetic"
+    return Bound(1e6 * max(moving, computing), limited_by, threads)

@@ -1,0 +1,114 @@
+"""What changed between two recorded runs, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from gates.model import ConfigurationError
+from gates.report.labels import shown
+from gates.results.jsonl import Results
+from gates.results.records import HeaderRecord, VerdictRecord
+
+Kind = Literal["new failure", "fixed", "changed", "new", "gone"]
+KINDS: tuple[Kind, ...] = ("new failure", "fixed", "changed", "new", "gone")
+BAD = ("fail", "departs", "error")
+SETTINGS = ("seed", "quick", "full", "model", "tool", "numpy", "blas", "python")  # of a header: what else may matter
+
+Cell = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One cell whose answer is another than it was; `before` or `after` is empty where it was not judged."""
+
+    kind: Kind
+    subject: str
+    gate: str
+    case: str
+    before: str
+    after: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What changed since a recorded run."""
+
+    since: str
+    started: str
+    commit: str | None
+    settings: tuple[tuple[str, str, str], ...]  # name, then, now: where the two runs were not asked the same
+    changes: tuple[Change, ...]
+    same: int
+    elsewhere: int  # cells of the baseline whose gate or subject this run did not have
+    unjudged: int = 0  # cells that one run judged and the other, being stopped or a shard, may not have come to
+    parts: tuple[str, ...] = ()  # which of the two is no whole run, and why
+
+    def of(self, kind: Kind) -> list[Change]:
+        """Return the changes of one kind."""
+        return [change for change in self.changes if change.kind == kind]
+
+
+def compare(before: Results, after: Results) -> Changes:
+    """Return what a run changes; cells are matched by subject, gate and case, whatever their seed."""
+    for run in (before, after):
+        if run.header.verb != "check":
+            raise ConfigurationError(f"{run.path} is a run of `gates {run.header.verb}`: changes are those of checks")
+    old, new = ({_cell(v): v for v in run.judged} for run in (before, after))
+    asked = {(subject, gate) for subject in after.header.subjects for gate in after.header.gates}
+    here = {cell: verdict for cell, verdict in old.items() if cell[:2] in asked}
+    parts = {kind: why for kind, run in (("new", before), ("gone", after)) if (why := _in_part(run))}
+    found = [change for cell in sorted({*here, *new}) if (change := _change(cell, here.get(cell), new.get(cell)))]
+    known = [change for change in found if change.kind not in parts]
+    return Changes(
+        since=before.path.name,
+        started=before.header.started,
+        commit=before.header.commit,
+        settings=tuple(_settings(before.header, after.header)),
+        changes=tuple(sorted(known, key=lambda change: KINDS.index(change.kind))),
+        same=len({*here, *new}) - len(found),
+        elsewhere=len(old) - len(here),
+        unjudged=len(found) - len(known),
+        parts=tuple(parts.values()),
+    )
+
+
+def _in_part(run: Results) -> str:
+    """Return why a run may lack cells of its plan, or nothing: then a cell that it lacks was not there."""
+    plan = run.header.plan
+    if run.summary is None:
+        return f"{run.path.name} is {run.state}"
+    if plan is not None and plan.shards > 1:
+        return f"{run.path.name} is shard {plan.shard} of {plan.shards}"
+    return ""
+
+
+def _cell(verdict: VerdictRecord) -> Cell:
+    return verdict.subject, verdict.gate, verdict.case
+
+
+def _change(cell: Cell, old: VerdictRecord | None, new: VerdictRecord | None) -> Change | None:
+    before, after = (shown(verdict) if verdict else "" for verdict in (old, new))
+    if before == after:
+        return None
+    kind: Kind = "changed"
+    if after in BAD and before not in BAD:
+        kind = "new failure"
+    elif not before:
+        kind = "new"
+    elif not after:
+        kind = "gone"
+    elif after == "pass" and before in (*BAD, "waived"):
+        kind = "fixed"
+    return Change(kind, *cell, before, after, new.reason if new else "")
+
+
+def _settings(before: HeaderRecord, after: HeaderRecord) -> Iterator[tuple[str, str, str]]:
+    for name in SETTINGS:
+        then, now = getattr(before, name), getattr(after, name)
+        if then != now:
+            yield name, str(then), str(now)
+    if before.machine != after.machine:
+        yield "machine", before.machine.cpu, after.machine.cpu

@@ -1,0 +1,72 @@
+"""What a subject declares and nothing asks for: a misspelt op, convention or departure would do nothing, in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from gates.model import Gate, Provided, Wire
+from gates.report.ops import conventions_of, ops_of
+from gates.run.engines.workers import MODEL_HASH
+
+
+def unasked(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate]) -> Iterator[str]:
+    """Yield a sentence for each op, convention and set of choices of a subject that no case of any gate asks for.
+
+    A subject may have more than gates ask for, so this is a note and no verdict. Of choices only a whole set is told
+    of which none is asked: then every case is `unsupported`. Where cases ask for one choice alone, another one says no.
+    Of a single choice is told what is all but one that is asked for and not declared: "K2" beside "k1" and "k3".
+    """
+    gates = list(gates)
+    ops = ops_of(gates)
+    for name, provided in sorted(provides.items()):
+        if name not in ops:
+            if name != MODEL_HASH:
+                yield f"{subject} provides {name!r}, which no gate asks for{_nearest(name, ops)}"
+            continue
+        asked = conventions_of(name, gates)
+        for convention, choices in provided.conventions.items():
+            where = f"the conventions of {name} of {subject}"
+            if convention not in asked:
+                yield f"{where} name {convention!r}, which no case asks for{_nearest(convention, asked)}"
+            elif len(asked[convention]) > 1 and not any(choice in asked[convention] for choice in choices):
+                has, wanted = _words(choices), _words(asked[convention])
+                yield f"{where} have {convention} {has}, which no case asks for; cases ask for {wanted}"
+            else:
+                missing = {str(choice): choice for choice in asked[convention] if choice not in choices}
+                for choice in choices:
+                    if choice not in asked[convention] and (meant := _all_but(str(choice), missing)):
+                        yield f"{where} have {convention} {choice!r}, which no case asks for; did you mean {missing[meant]!r}?"
+
+
+def undeparted(subject: str, documented: Iterable[str], gates: Iterable[Gate]) -> Iterator[str]:
+    """Yield a sentence for each documented departure of a subject that is no gate's: its failure would stay a failure."""
+    names = {gate.name: None for gate in gates if gate.name}
+    for name in sorted(documented):
+        if name not in names:
+            yield f"DEPARTURES_DOCUMENTED of {subject} names {name!r}, which is the name of no gate{_nearest_few(name, names)}"
+
+
+def _nearest_few(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, list(known), 3)
+    if near:
+        return f"; did you mean {' or '.join(map(repr, near))}?"
+    return "; `gates explain GATE` says the name of each"
+
+
+def _all_but(choice: str, known: Collection[str]) -> str:
+    """Return the name that this one is but for its case or a letter, or nothing."""
+    folded = {name.casefold(): name for name in known}
+    near = get_close_matches(choice.casefold(), list(folded), 1, cutoff=0.8)
+    return folded[near[0]] if near else ""
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, list(known), 1)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; known are {', '.join(known)}" if known else "; its cases name none"
+
+
+def _words(choices: Iterable[Wire]) -> str:
+    return ", ".join(map(repr, choices)) or "nothing"

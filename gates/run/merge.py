@@ -1,0 +1,199 @@
+"""The shards of one plan become one run: nothing lost, nothing counted twice, or an error that says why."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from gates.model import STATUSES, ConfigurationError
+from gates.results.jsonl import Results
+from gates.results.records import CounterexampleRecord, HeaderRecord, PartRecord, PlanRecord, Record, SummaryRecord
+from gates.run.session import FAILED, Tally
+from gates.run.shards import Cell, digest, without
+from gates.run.waivers import Waivers
+
+SAME = (
+    "verb",
+    "tool",
+    "commit",
+    "dirty",
+    "seed",
+    "quick",
+    "full",
+    "model",
+    "gates",
+    "subjects",
+    "subject_files",
+    "waivers",
+)
+REMEDY = "judge every shard of one plan with the same options and the same version of Gates"
+
+
+def merge(runs: Sequence[Results], folder: Path | None = None) -> list[Record]:
+    """Return the lines of the one run that these shards are parts of, in an order that depends on the shards alone.
+
+    `folder` is where they will be written: the files of the smallest inputs stay where the shards wrote them, and are
+    named from there. Without it they are named as in the shards.
+    """
+    if not runs:
+        raise ConfigurationError("merge needs the files of all shards; it got none")
+    for run in runs:
+        _whole(run)
+    parts = sorted(runs, key=lambda run: (_plan(run).shard, str(run.path)))
+    for run in parts[1:]:
+        _alike(parts[0], run)
+    _every_shard_once(parts)
+    _every_cell_once(parts)
+    verdicts = [verdict for run in parts for verdict in run.verdicts]
+    small = [_from(folder, run.path.parent, found) for run in parts for found in run.counterexamples]
+    return [_header(parts), *_distinct(parts), *verdicts, *small, _summary(parts)]
+
+
+def _from(folder: Path | None, shard: Path, found: CounterexampleRecord) -> CounterexampleRecord:
+    """Return a shard's record with its file named from another folder, so that `gates replay` finds it."""
+    if folder is None or found.file is None:
+        return found
+    name = Path(os.path.relpath(shard.resolve() / found.file, folder.resolve())).as_posix()
+    return found.model_copy(update={"file": name})
+
+
+def _plan(run: Results) -> PlanRecord:
+    if run.header.plan is None:
+        raise ConfigurationError(f"{run.path} names no plan: it is no file of `gates check`, or of an older version")
+    return run.header.plan
+
+
+def _whole(run: Results) -> None:
+    if run.header.verb != "check":
+        raise ConfigurationError(f"{run.path} is of `gates {run.header.verb}`; shards are files of `gates check`")
+    _plan(run)
+    try:
+        datetime.fromisoformat(run.header.started)
+    except ValueError:
+        raise ConfigurationError(f"{run.path} started {run.header.started[:40]!r}, which is no time") from None
+    if run.header.merged:
+        raise ConfigurationError(f"{run.path} is merged already; give the files of the shards")
+    if run.summary is None:
+        raise ConfigurationError(f"{run.path} is {run.state}; finish it with `gates check … --resume {run.path}`")
+
+
+def _alike(first: Results, other: Results) -> None:
+    for name in SAME:
+        a, b = getattr(first.header, name), getattr(other.header, name)
+        if a != b:
+            raise ConfigurationError(
+                f"{name} is {_short(a, b)} in {first.path} and {_short(b, a)} in {other.path}; {REMEDY}"
+            )
+    one, two = _plan(first), _plan(other)
+    if one.digest != two.digest:
+        raise ConfigurationError(
+            f"the plan of {first.path} has {one.cells} cells ({one.digest[:12]}), "
+            f"that of {other.path} {two.cells} ({two.digest[:12]}); {REMEDY}"
+        )
+    if one.shards != two.shards:
+        raise ConfigurationError(
+            f"{first.path} is one of {one.shards} shards, {other.path} one of {two.shards}; {REMEDY}"
+        )
+
+
+def _short(value: object, other: object) -> str:
+    """Return a value in words; of a long list only what the other has not."""
+    if isinstance(value, list) and isinstance(other, list):
+        more = [item for item in value if item not in other]
+        return f"{len(value)} names" + (f" (with {', '.join(more[:5])})" if more else "")
+    return str(value)
+
+
+def _every_shard_once(parts: Sequence[Results]) -> None:
+    files: dict[int, Results] = {}
+    for run in parts:
+        index = _plan(run).shard
+        if index in files:
+            raise ConfigurationError(f"{files[index].path} and {run.path} are both shard {index}; give each shard once")
+        files[index] = run
+    count = _plan(parts[0]).shards
+    if missing := [str(index) for index in range(1, count + 1) if index not in files]:
+        raise ConfigurationError(f"of {count} shards these are missing: {', '.join(missing)}")
+
+
+def _every_cell_once(parts: Sequence[Results]) -> None:
+    seen: dict[Cell, Results] = {}
+    for run in parts:
+        if len(run.verdicts) != run.header.planned:
+            raise ConfigurationError(f"{run.path} has {len(run.verdicts)} verdicts, must have {run.header.planned}")
+        for verdict in run.verdicts:
+            names = (verdict.gate, verdict.subject, verdict.case)
+            if names in seen:
+                raise ConfigurationError(
+                    f"{' · '.join(names)} is judged in {seen[names].path} and in {run.path}; each cell must be judged once"
+                )
+            seen[names] = run
+    plan = _plan(parts[0])
+    if digest(seen) != plan.digest:
+        raise ConfigurationError(
+            f"the shards have {len(seen)} cells ({digest(seen)[:12]}), the plan {plan.cells} ({plan.digest[:12]}); "
+            "a file was changed after it was written"
+        )
+
+
+def _header(parts: Sequence[Results]) -> HeaderRecord:
+    first, plan = parts[0].header, _plan(parts[0])
+    sources = [
+        PartRecord(
+            file=run.path.name,
+            started=run.header.started,
+            machine=run.header.machine,
+            python=run.header.python,
+            numpy=run.header.numpy,
+            blas=run.header.blas,
+        )
+        for run in parts
+    ]
+    return first.model_copy(
+        update={
+            "command": without(first.command, "--shard"),
+            "started": min(run.header.started for run in parts),
+            "planned": plan.cells,
+            "plan": PlanRecord(digest=plan.digest, cells=plan.cells),
+            "merged": sources,
+        }
+    )
+
+
+def _distinct(parts: Sequence[Results]) -> Iterator[Record]:
+    """Yield what subjects said and which models were judged, once where the shards agree, and each where they do not."""
+    said: list[Record] = []
+    told: list[Record] = [subject for run in parts for subject in run.subjects]
+    told += [model for run in parts for model in run.models]
+    for record in told:
+        if record not in said:
+            said.append(record)
+            yield record
+
+
+def _summary(parts: Sequence[Results]) -> SummaryRecord:
+    tally = Tally(Counter(verdict.status for run in parts for verdict in run.verdicts))
+    summaries = [run.summary for run in parts if run.summary]
+    failed = any(summary.exit_code == FAILED for summary in summaries)  # a requirement that one shard did not meet
+    problems = dict.fromkeys(words for summary in summaries for words in summary.problems) | dict.fromkeys(
+        _stale(parts)
+    )
+    return SummaryRecord(
+        counts={status: tally.counts[status] for status in STATUSES},
+        seconds=round(sum(summary.seconds for summary in summaries), 3),
+        exit_code=FAILED if failed or problems else tally.exit_code(),
+        problems=list(problems),
+    )
+
+
+def _stale(parts: Sequence[Results]) -> list[str]:
+    """Return which waivers fail the whole run: a shard alone cannot tell whether they are needed."""
+    header = _header(parts)
+    waivers = Waivers(header.waivers, datetime.fromisoformat(header.started).date())
+    for run in parts:
+        for verdict in run.verdicts:
+            waivers.note(verdict)
+    return waivers.problems()

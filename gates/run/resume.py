@@ -1,0 +1,111 @@
+"""An interrupted run, finished in its own file: what was judged stays, the rest is judged, nothing twice."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gates.model import ConfigurationError, Evidence, Verdict, Waived
+from gates.results.jsonl import Results, Writer, read
+from gates.results.records import HeaderRecord, ResumeRecord, VerdictRecord
+from gates.run.runner import Job
+from gates.run.shards import Cell, cell, without
+
+FREE = {"command", "started", "jobs"}  # what may differ between a run and its resumption
+SEVERAL = ("gates", "subjects")
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What an interrupted run left, and the writer that goes on after it."""
+
+    writer: Writer
+    earlier: Results
+    verdicts: tuple[Verdict, ...]
+    left: list[Job]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing was left to be done."""
+        return self.earlier.summary is not None
+
+    @property
+    def still_large(self) -> list[Verdict]:
+        """The failures for which nobody has looked for a smaller input: the run was stopped before its end."""
+        done = {(found.gate, found.subject) for found in self.earlier.counterexamples}
+        left = () if self.complete else self.verdicts
+        return [one for one in left if one.status == "fail" and (one.gate, one.subject) not in done]
+
+
+def resume(path: Path, wanted: HeaderRecord, jobs: Sequence[Job]) -> Resumed:
+    """Open a run's file to go on with it; a torn last line is cut off, and nobody else writes there meanwhile.
+
+    Raises:
+        ConfigurationError: the file is no unfinished run of this very plan, or another process is writing to it.
+    """
+    writer = Writer.again(path)
+    try:
+        earlier = read(path)
+        _same(path, earlier.header, wanted)
+        done = _done(earlier, jobs)
+        if earlier.summary is None:
+            writer.cut()
+            writer.write(ResumeRecord(started=wanted.started, judged=len(done)))
+    except BaseException:
+        writer.close()
+        raise
+    left = [job for job in jobs if cell(job) not in done]
+    return Resumed(writer, earlier, tuple(verdict(record) for record in earlier.verdicts), left)
+
+
+def _done(earlier: Results, jobs: Sequence[Job]) -> set[Cell]:
+    """Return the cells that were judged, all of them cells of this plan."""
+    done = {(v.gate, v.subject, v.case) for v in earlier.verdicts}
+    if strangers := done - {cell(job) for job in jobs}:
+        raise ConfigurationError(f"--resume {earlier.path}: {' · '.join(min(strangers))} is not in its header's plan")
+    return done
+
+
+def _same(path: Path, found: HeaderRecord, wanted: HeaderRecord) -> None:
+    """Hold the file's header against the one that this run would write: all must be equal that verdicts depend on."""
+    if found.plan is None:
+        raise ConfigurationError(
+            f"--resume {path}: names no plan: it is no file of `gates check`, or of an older version"
+        )
+    if found.merged:
+        raise ConfigurationError(f"--resume {path}: is merged from shards, and complete")
+    for name in HeaderRecord.model_fields:
+        was, now = getattr(found, name), getattr(wanted, name)
+        if name in FREE or was == now:
+            continue
+        if name in SEVERAL:
+            was, now = (sorted(set(a) - set(b)) or "nothing else" for a, b in ((was, now), (now, was)))
+        if name == "subject_files":
+            changed = ", ".join(sorted(subject for subject in was | now if was.get(subject) != now.get(subject)))
+            raise ConfigurationError(
+                f"--resume {path}: the file of {changed} has changed since, and one run judges one version; "
+                "begin another one without --resume"
+            )
+        raise ConfigurationError(
+            f"--resume {path}: {name} was {was} and is {now}; go on with the command that began it, on the same "
+            f"machine and commit: {command(found.command, path)}"
+        )
+
+
+def command(words: Sequence[str], path: Path) -> str:
+    """Return the command that goes on with a run, from the one that began it."""
+    kept = [word for word in without(words, "--resume", "--out") if word != "--record"]  # the file says where
+    return shlex.join(["gates", *kept, "--resume", str(path)])
+
+
+def verdict(record: VerdictRecord) -> Verdict:
+    """Return a line as the verdict that it was written from."""
+    evidence = tuple(
+        Evidence(item.quantity, item.observed, item.relation, item.limit, item.because, item.where, item.role)
+        for item in record.evidence
+    )
+    fields = record.model_dump(exclude={"record", "evidence", "mutant", "waived"})
+    waived = Waived(**record.waived.model_dump()) if record.waived else None
+    return Verdict(**fields, evidence=evidence, waived=waived)

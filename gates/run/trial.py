@@ -1,0 +1,196 @@
+"""What a check sees while it runs: the worker behind `got`, the oracle behind `want`, evidence from both."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from gates import calibration_limits
+from gates.calibration_limits import NOWHERE, Place
+from gates.model import Case, Evidence, Gate, Op, Outcome, Output, Recipe, Recorded, Relation, Role, Wire, signal
+from gates.run.compare import worst
+from gates.run.oracle_cache import Answers
+
+Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
+
+
+class SubjectFaultError(Exception):
+    """The subject did not give what the op promises: its failure."""
+
+    def __init__(self, cause: str, reason: str) -> None:
+        super().__init__(reason)
+        self.cause = cause
+
+
+class UnsupportedError(Exception):
+    """The subject does not provide this."""
+
+
+class OracleError(Exception):
+    """The definition itself raised: an error of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What one elementwise comparison was made of."""
+
+    evidence: Evidence
+    got: Wire
+    want: Wire
+    scale: Wire
+
+
+class Scratch:
+    """A folder that is there from when a check first asks for it, which few do, until the trial's end."""
+
+    def __init__(self) -> None:
+        self._made: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._made is not None:
+            self._made.cleanup()
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        if self._made is None:
+            self._made = tempfile.TemporaryDirectory(prefix="gates-")
+        return Path(self._made.name)
+
+
+@dataclass(slots=True)
+class RunningTrial:
+    """The `Trial` of one gate × subject × case."""
+
+    gate: Gate
+    case: Case
+    inputs: Mapping[str, Any]
+    caller: Caller
+    scratch: Scratch
+    quick: bool = False
+    facts: dict[str, Any] = field(default_factory=dict)
+    comparisons: list[Comparison] = field(default_factory=list)
+    place: Place = NOWHERE  # where the subject computes, for limits that are recorded
+    answers: Answers = field(default_factory=Answers)
+
+    @property
+    def folder(self) -> Path:
+        """A scratch folder of this trial."""
+        return self.scratch.path
+
+    def call(
+        self,
+        op: Op,
+        *,
+        layout: Mapping[str, str] | None = None,
+        kill_after_s: float | None = None,
+        **inputs: Wire,
+    ) -> Outcome:
+        """Run an op in the worker and return whatever came of it; `kill_after_s` kills the worker in the middle."""
+        return self.caller(op.name, inputs, layout or {}, kill_after_s)
+
+    def got(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> dict[str, Any]:
+        """Run an op that must give a value of the declared shape and dtype."""
+        outcome = self.call(op, layout=layout, **inputs)
+        if outcome.kind == "unsupported":
+            raise UnsupportedError(outcome.error)
+        if outcome.kind != "value":
+            own = outcome.error.startswith(f"{op.name} ")  # the worker's own sentence of what was returned or changed
+            words = outcome.error if own else f"{op.name} {outcome.kind}: {outcome.error}"
+            raise SubjectFaultError(outcome.kind, words)
+        for name, output in op.outputs.items():
+            if name not in outcome.value:
+                raise SubjectFaultError("shape", f"{op.name} returned {sorted(outcome.value)}, must have {name!r}")
+            if problem := _misfit(outcome.value[name], output, inputs):
+                raise SubjectFaultError("shape", f"{op.name}.{name} {problem}")
+        return dict(outcome.value)
+
+    def want(self, op: Op, **inputs: Wire) -> Any:
+        """Ask the oracle."""
+        if op.oracle is None:
+            raise OracleError(f"{op.name} has no oracle")
+        try:
+            return self.answers.ask(op, inputs)
+        except Exception as error:
+            raise OracleError(f"the oracle of {op.name} raised {type(error).__name__}: {error}") from error
+
+    def within(
+        self, quantity: str, got: Wire, want: Wire, *, scale: Wire = 1.0, role: Role = "claim", where: str = ""
+    ) -> Evidence:
+        """Compare elementwise with the limit of `bounds[quantity]`."""
+        if np.asarray(got).dtype.kind not in "fiub":
+            raise SubjectFaultError("shape", f"{quantity}: dtype {np.asarray(got).dtype}, must hold numbers")
+        if np.shape(got) != np.shape(want):
+            raise SubjectFaultError("shape", f"{quantity}: shape {np.shape(got)}, must be {np.shape(want)}")
+        observed, place = worst(got, want, scale)
+        where = ", ".join(part for part in (where, place) if part)
+        limit, because = self._limit(quantity)
+        found = Evidence(quantity, observed, "<=", limit, because, where, role)
+        self.comparisons.append(Comparison(found, got, want, scale))
+        return found
+
+    def number(self, quantity: str, value: float, relation: Relation, *, where: str = "") -> Evidence:
+        """Hold one number against the limit of `bounds[quantity]`."""
+        limit, because = self._limit(quantity)
+        return Evidence(quantity, float(value), relation, limit, because, where)
+
+    def signal(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
+        """State what makes the question meaningful."""
+        return signal(name, value, relation, limit, because)
+
+    def control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
+        """State that what is claimed constant moves when it should."""
+        return Evidence(name, float(value), relation, float(limit), because, role="control")
+
+    def _limit(self, quantity: str) -> tuple[float, str]:
+        """Return a limit and its argument; a limit that is recorded nowhere is NaN, which makes the verdict an error."""
+        bound = self.gate.bounds[quantity]
+        limit, because = bound.limit, f"{bound.kind}: {bound.because}"
+        if isinstance(limit, Recorded):
+            entry = calibration_limits.find(self.gate.id, quantity, self.case.name, self.place)
+            if entry is not None:
+                return entry.limit, f"{because}; {entry.sentence()}"
+            missing = f"no limit is recorded for {self.case.name} on {self.place}"
+            other = calibration_limits.find_elsewhere(self.gate.id, quantity, self.case.name)
+            if limit.portable and other is not None:
+                return other.limit, f"{because}; {other.sentence()}; {missing}, but {limit.portable}"
+            if limit.derived is None:
+                remedy = f"`gates calibrate {self.gate.id} --write-limits` records one"
+                return float("nan"), f"{quantity}: {missing}; {remedy}"
+            limit, because = limit.derived, f"derived: {bound.because}; {missing}"
+        return float(limit(self) if callable(limit) else limit), because
+
+
+KINDS = {"f": "floating-point numbers", "i": "integers", "b": "booleans", "scalar": "a number"}
+
+
+def _misfit(value: Wire, output: Output, inputs: Mapping[str, Wire]) -> str:
+    """Return what is wrong with the shape or dtype of one output, or nothing."""
+    if output.kind == "text":
+        return "" if isinstance(value, str) else f"is a {type(value).__name__}, must be text"
+    if output.kind == "any" and not output.like:
+        return ""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return "is a nested list whose rows differ in length, must be an array"
+    if output.like:
+        model = np.asarray(inputs[output.like])
+        shape, dtype = f"{array.dtype}{list(array.shape)}", f"{model.dtype}{list(model.shape)}"
+        return "" if shape == dtype else f"is {shape}, must be {dtype} like {output.like}"
+    wanted = "fiub" if output.kind == "scalar" else {"i": "iu"}.get(output.kind, output.kind)
+    ndim = 0 if output.kind == "scalar" else output.ndim
+    problems = []
+    if array.dtype.kind not in wanted:
+        problems.append(f"has dtype {array.dtype}, must hold {KINDS[output.kind]}")
+    if ndim is not None and array.ndim != ndim:
+        problems.append(f"has {array.ndim} axes, must have {ndim}")
+    return ", ".join(problems)

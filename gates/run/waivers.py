@@ -1,0 +1,134 @@
+"""Failures that somebody answers for until a date: the gate still runs, and a waiver that is not needed fails the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from gates.config.validation import nearest, read_toml, validated
+from gates.model import ConfigurationError, Gate, Status, Subject, Verdict, Waived
+from gates.results.records import VerdictRecord, Waiver, WaiverRecord
+
+FILE = "gates.toml"
+WAIVED: tuple[Status, ...] = ("fail", "error")
+
+
+def read(path: Path) -> list[Waiver]:
+    """Return the entries of a file's `[[waivers]]`, or raise with every mistake in it."""
+    values = read_toml(path)
+    for name in values:
+        if name != "waivers":
+            raise ConfigurationError(f"{path} has no {name!r}{nearest(name, ['waivers'])}; legal is [[waivers]]")
+    entries: Any = values.get("waivers", [])
+    if not isinstance(entries, list):
+        raise ConfigurationError(f"{path}: waivers must be tables, each headed [[waivers]]")
+    return [validated(Waiver, entry, f"{path}: waiver {number}") for number, entry in enumerate(entries, 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What there is to judge in a project, and what of it a run judges."""
+
+    all_gates: tuple[Gate, ...]
+    gates: tuple[Gate, ...]
+    all_subjects: frozenset[str]
+    subjects: frozenset[str]
+    registered: frozenset[str]
+    quick: bool
+
+    @classmethod
+    def of(
+        cls,
+        all_gates: Iterable[Gate],
+        gates: Iterable[Gate],
+        all_subjects: Iterable[Subject],
+        subjects: Iterable[Subject],
+        registered: Mapping[str, Subject],
+        *,
+        quick: bool,
+    ) -> Extent:
+        """Return the extent of a run."""
+        named, judged = (frozenset(s.name for s in found) for found in (all_subjects, subjects))
+        return cls(tuple(all_gates), tuple(gates), named, judged, frozenset(registered), quick)
+
+    def whole(self, waiver: Waiver) -> bool:
+        """Return whether a run judges all that a waiver names, so that it can tell if the waiver is needed."""
+        if waiver.subject not in self.subjects and (
+            waiver.subject in self.registered or self.all_subjects - self.subjects
+        ):
+            return False  # another run judges it
+        named = {(g.id, c.name) for g in self.all_gates for c in g.cases if covers(waiver, g.id, c.name)}
+        judged = {(g.id, c.name) for g in self.gates for c in g.cases if c.quick or not self.quick}
+        if named:
+            return named <= judged
+        return {g.id for g in self.all_gates} <= {g.id for g in self.gates}  # it names nothing that there is
+
+
+def covers(waiver: Waiver, gate: str, case: str) -> bool:
+    """Return whether a waiver names a gate and case: as they are, or by a glob."""
+    return all(
+        name == pattern or fnmatchcase(name, pattern) for name, pattern in ((gate, waiver.id), (case, waiver.case))
+    )
+
+
+@dataclass(slots=True)
+class Waivers:
+    """The waivers of one run, and which verdicts each has met."""
+
+    entries: Sequence[WaiverRecord] = ()
+    today: date = date.max
+    partial: bool = (
+        False  # a shard: whether its waivers are needed is for all shards together, which `gates merge` tells
+    )
+    met: list[Counter[Status]] = field(init=False)
+    gates: set[str] = field(default_factory=set)
+    subjects: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.met = [Counter() for _ in self.entries]
+
+    def apply(self, verdict: Verdict) -> Verdict:
+        """Note a verdict, and return it waived if it failed and a waiver that has not expired covers it."""
+        for entry in self.note(verdict):
+            if entry.expires >= self.today and verdict.status in WAIVED:
+                why = Waived(verdict.status, entry.reason, entry.issue, entry.owner, entry.expires.isoformat())
+                return replace(verdict, status="waived", waived=why)
+        return verdict
+
+    def note(self, verdict: Verdict | VerdictRecord) -> list[WaiverRecord]:
+        """Note the status that a cell has without waivers, and return the waivers that cover it."""
+        self.gates.add(verdict.gate)
+        self.subjects.add(verdict.subject)
+        status = verdict.waived.status if verdict.waived else verdict.status
+        found = [
+            number
+            for number, entry in enumerate(self.entries)
+            if entry.subject == verdict.subject and covers(entry, verdict.gate, verdict.case)
+        ]
+        for number in found:
+            self.met[number][status] += 1
+        return [self.entries[number] for number in found]
+
+    def problems(self) -> list[str]:
+        """Return a sentence for each waiver that fails the run: expired, unmatched or no longer needed."""
+        said = []
+        for entry, met in zip(self.entries, self.met, strict=True):
+            name = f"the waiver of {entry.id}{'' if entry.case == '*' else f' · {entry.case}'} for {entry.subject}"
+            told = f"{name} ({entry.owner}, {entry.issue})"
+            if entry.expires < self.today:
+                said.append(f"{told} expired on {entry.expires}: mend what it waives, or argue for another date")
+            elif self.partial or not entry.whole or any(met[status] for status in (*WAIVED, "skipped")):
+                continue
+            elif not met:
+                hint = "" if entry.subject in self.subjects else nearest(entry.subject, self.subjects)
+                hint = hint or ("" if entry.id in self.gates else nearest(entry.id, self.gates))
+                said.append(f"{told} matches no verdict of this run{hint}: correct or remove it")
+            else:
+                counts = ", ".join(f"{count} {status}" for status, count in sorted(met.items()))
+                said.append(f"{told} is no longer needed, for nothing of it fails ({counts}): remove it")
+        return said

@@ -1,0 +1,99 @@
+"""Collects the failures of a run, and when all is judged makes the first few small and keeps the others as drawn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gates.model import Subject, Verdict
+from gates.run.runner import Job, Options
+from gates.shrink.failures import BUDGET_S, CAUSES, CannotMinimiseError, Progress, as_drawn, minimise
+from gates.shrink.file import Counterexample, write
+
+MOST = 3  # failures of a run that are made small: the first of each gate and subject
+NOT_CHASED = frozenset(("start", "departs"))  # there are no inputs, or a choice that its author documents
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A failure of a run and its counterexample; `reason` says why that is no smaller than it was drawn."""
+
+    verdict: Verdict
+    found: Counterexample | None
+    path: Path | None
+    reason: str = ""
+    tried: bool = True  # false: there were enough before it
+
+
+@dataclass(slots=True)
+class Minimiser:
+    """The failures of a run: one for each gate and subject, the first in the plan."""
+
+    jobs: list[Job]
+    options: Options
+    subjects: Mapping[str, Subject]
+    folder: Path
+    tool: str = ""
+    budget_s: float = BUDGET_S
+    failures: dict[tuple[str, str], Verdict] = field(default_factory=dict)
+    order: dict[tuple[str, str, str], int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.order = {(job.gate.id, job.subject.name, job.case.name): n for n, job in enumerate(self.jobs)}
+
+    def note(self, verdict: Verdict) -> None:
+        """Keep a failure if it is the first of its gate and subject."""
+        if verdict.status == "fail" and verdict.cause not in NOT_CHASED:
+            known = self.failures.setdefault((verdict.gate, verdict.subject), verdict)
+            if self._place(verdict) < self._place(known):
+                self.failures[verdict.gate, verdict.subject] = verdict
+
+    def run(self, progress: Progress | None = None) -> Iterable[Kept]:
+        """Yield each failure with its file; Ctrl-C ends the search, and what is left is kept as it was drawn."""
+        progress = progress or Progress()
+        tried = 0
+        for verdict in sorted(self.failures.values(), key=self._place):
+            if verdict.cause not in CAUSES:
+                yield self._as_drawn(verdict, f"a failure by {verdict.cause} takes its whole limit at each try")
+            elif tried == MOST:
+                left_out = self._as_drawn(verdict, f"only the first {MOST} failures of a run are made small")
+                yield replace(left_out, tried=False)
+            elif progress.stopped:
+                yield self._as_drawn(verdict, "the search was stopped")
+            else:
+                tried += 1
+                yield self._small(verdict, progress)
+
+    def _small(self, verdict: Verdict, progress: Progress) -> Kept:
+        job = self.jobs[self._place(verdict)]
+        progress.start(verdict.where)
+        try:
+            found = minimise(
+                job, self.options, self.subjects, budget_s=self.budget_s, tool=self.tool, progress=progress
+            )
+        except CannotMinimiseError as error:
+            return self._as_drawn(verdict, str(error))
+        except Exception as error:  # noqa: BLE001  a search is a courtesy, and must not cost the run its last line
+            return self._as_drawn(verdict, f"the search raised {type(error).__name__}: {error}")
+        return self._kept(verdict, found, "")
+
+    def _as_drawn(self, verdict: Verdict, reason: str) -> Kept:
+        found = as_drawn(self.jobs[self._place(verdict)], verdict, self.options, self.tool)
+        return self._kept(verdict, found, reason)
+
+    def _kept(self, verdict: Verdict, found: Counterexample, reason: str) -> Kept:
+        path = self.folder / f"{_plain(verdict.gate)}-{_plain(verdict.subject)}.safetensors"
+        try:
+            write(path, found)
+        except ValueError as error:  # a type of input that the format does not have
+            return Kept(verdict, None, None, f"{reason}; {error}" if reason else str(error))
+        return Kept(verdict, found, path, reason)
+
+    def _place(self, verdict: Verdict) -> int:
+        return self.order[verdict.gate, verdict.subject, verdict.case]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.@-]", "_", name)

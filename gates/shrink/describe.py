@@ -1,0 +1,115 @@
+"""A failure on few numbers, said in words: where it is, what was found, and which inputs stand there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from gates.model import Evidence, Op, Recipe
+from gates.shrink import amounts
+from gates.shrink.nesting import RECIPE, flat, last, models
+from gates.shrink.places import against_definition, named
+from gates.shrink.probe import Answer
+from gates.shrink.regimes import Place, remarks
+from gates.shrink.scalars import DEFAULTS
+
+PLACE = re.compile(r"at \[([\d, ]+)\]: got (\S+), want (\S+)")  # the grammar of gates.run.compare.worst
+FEW = 12  # numbers of an array that are shown whole
+
+
+def describe(
+    answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any], cut: Mapping[str, Any] | None = None
+) -> str:
+    """Return one sentence about the first claim that fails, or about the exception, and what rollouts are cut to."""
+    if cut:  # it says how much is asked; what the case asked for beside it would only contradict
+        inputs = {name: value for name, value in inputs.items() if name not in amounts.SAID_BY_CUT}
+    return "; ".join(part for part in (_failure(answer, ops, inputs), amounts.words(cut or {})) if part)
+
+
+def _failure(answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any]) -> str:
+    if answer.failing is None:
+        return f"{answer.reason}; inputs: {_shown(inputs)}{_after(inputs, None)}"
+    claim, plain = answer.failing, _plain(inputs)
+    found = PLACE.search(claim.where)
+    shape = _shape(answer, claim)
+    if found is not None and shape:
+        place = tuple(int(i) for i in found[1].split(","))
+        there = ", ".join(f"{name} {value}" for name, value in _there(plain, place, shape))
+        words = f"{claim.quantity}: {named(ops, plain, place, shape)}: got {found[2]}, want {found[3]}"
+        return f"{words}{f'; inputs there: {there}' if there else ''}{_after(plain, place)}"
+    if "got " not in claim.where or found is not None:
+        for name, place, whole, numbers, given in against_definition(answer, ops):
+            where = f"{name}: {named(ops, given, place, whole)}" if place else name
+            return f"{claim.sentence()}; {where}: {numbers}; inputs: {_shown(inputs)}{_after(given, place or None)}"
+    return f"{claim.sentence()}; inputs: {_shown(inputs)}{_after(plain, None)}"
+
+
+def _shape(answer: Answer, claim: Evidence) -> tuple[int, ...]:
+    """Return the shape of what was compared where it is that of an output, so that its places are those of the inputs."""
+    outputs = {np.shape(v) for call in answer.calls for v in call.outcome.value.values() if isinstance(v, np.ndarray)}
+    shapes = [np.shape(c.got) for c in answer.comparisons if c.evidence is claim]
+    return next((shape for shape in shapes if shape in outputs), ())
+
+
+def _plain(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the inputs of one call: those of the first where a law holds two side by side."""
+    for value in inputs.values():
+        if isinstance(value, dict) and any(isinstance(item, np.ndarray) for item in value.values()):
+            return value
+    return inputs
+
+
+def _there(inputs: Mapping[str, Any], place: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+    for name, value in inputs.items():
+        if isinstance(value, np.ndarray) and value.ndim and value.shape == shape[: value.ndim]:
+            yield name, _number(value[place[: value.ndim]])
+
+
+def _after(inputs: Mapping[str, Any], place: Place) -> str:
+    return "".join(f"; {text}" for text in remarks(inputs, place))
+
+
+def _shown(inputs: Mapping[str, Any]) -> str:
+    """Return the inputs without what is None or at its default, and of two calls the second where it differs."""
+    seen: dict[str, str] = {}
+    words = [f"{name} {_model(v.spec)}" for name, v in inputs.items() if isinstance(v, Recipe) and v.kind == "model"]
+    table = flat(inputs)
+    hidden = models(table)
+    for path, value in table.items():
+        name, text = last(path), _value(value)
+        if (
+            path in hidden
+            or name in {RECIPE, "kind"}
+            or value is None
+            or seen.get(name) == text
+            or (_is_number(value) and value == DEFAULTS.get(name))
+        ):
+            continue
+        seen.setdefault(name, text)
+        words.append(f"{path} {text}")
+    return ", ".join(words)
+
+
+def _model(spec: Mapping[str, Any]) -> str:
+    """Return the path of a real model; of a tiny one, which is built from its recipe, what sets it apart."""
+    own = [f"{spec[name]}{unit}" for name, unit in (("family", ""), ("bits", " bits"), ("dtype", "")) if name in spec]
+    return repr(spec["path"]) if "path" in spec else f"tiny ({', '.join(own)})" if own else "tiny"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.tolist()}" if value.size <= FEW else f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, list) and any(isinstance(item, np.ndarray) for item in value):
+        return repr([item.tolist() for item in value]) if sum(map(len, value)) <= FEW else f"{len(value)} arrays"
+    return repr(value)
+
+
+def _number(value: Any) -> str:
+    return f"{float(value):.6g}" if np.asarray(value).dtype.kind == "f" else str(value.item())

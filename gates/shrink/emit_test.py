@@ -1,0 +1,229 @@
+"""Turns a counterexample into a pytest file that fails as long as the bug is there and passes on a correct subject.
+
+Where one claim compares one output of one call with its definition, and the arrays are few, the test needs NumPy and
+the subject only: input, wanted output and limit stand in it. Otherwise it asks Gates to judge the file beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gates.model import ConfigurationError, Recipe, Subject
+from gates.registry import Registry
+from gates.run.compare import worst
+from gates.run.trial import Comparison
+from gates.shrink.failures import WITNESSES
+from gates.shrink.file import Counterexample, write
+from gates.shrink.moves import elements
+from gates.shrink.probe import Answer, Asker, Call
+from gates.worker.process import WorkerError
+
+INLINE = 200  # numbers that a test file may hold
+
+PLAIN = '''"""{title}
+
+{words}
+
+Found by Gates in case {case} (seed {seed}), {size}. The wanted output is that of
+the gate's float64 definition; a right implementation stays within LIMIT times SCALE of it.
+"""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import numpy as np
+
+inf, nan = np.inf, np.nan  # as repr() writes them
+SUBJECT = Path(__file__).parent / {entry!r}
+OP, OUTPUT = {op!r}, {output!r}
+INPUTS = {inputs}
+WANT = np.array({want})
+SCALE = np.array({scale})
+LIMIT = {limit!r}
+
+
+def load():
+    """Load the subject's file; GATES_SUBJECT names another one."""
+    path = Path(os.environ.get("GATES_SUBJECT") or SUBJECT)
+    spec = importlib.util.spec_from_file_location("gates_subject", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_{name}():
+    """{op}.{output} is that of its definition."""
+    got = np.asarray(load().OPS[OP](**INPUTS)[OUTPUT], dtype=np.float64)
+    assert got.shape == WANT.shape
+    same = (got == WANT) | (np.isnan(got) & np.isnan(WANT))
+    assert np.all(same | (np.abs(got - WANT) <= LIMIT * SCALE)), f"got {{got.tolist()}}, want {{WANT.tolist()}}"
+
+'''
+
+JUDGED = '''"""{title}
+
+{words}
+
+Found by Gates in case {case} (seed {seed}), {size}, in the file beside this one.
+The test needs Gates: it asks the gate again.
+"""
+
+import os
+from pathlib import Path
+
+from gates.shrink.replay import judge_file
+
+FILE = Path(__file__).parent / {file!r}
+SUBJECT = {subject}
+PYTHON = os.environ.get("GATES_PYTHON") or {python!r}  # the interpreter that has the library; None: this one
+MODEL = os.environ.get("GATES_MODEL") or {model!r}  # None: the tiny one of the case
+
+
+def test_{name}():
+    """{gate} holds on this input."""
+    answer = judge_file(FILE, os.environ.get("GATES_SUBJECT") or SUBJECT, PYTHON, MODEL)
+    assert answer.state == "holds", answer.reason
+'''
+
+
+def emit(
+    file: Path,
+    found: Counterexample,
+    answer: Answer,
+    subject: Subject,
+    registry: Registry,
+    out: Path | None,
+    model: str | None = None,
+) -> Path:
+    """Write the test, and beside it the counterexample where the test needs it; an existing file is never replaced."""
+    name = re.sub(r"\W+", "_", f"{found.gate}_{found.subject}").strip("_").lower()
+    path = out or Path(f"test_{name}.py")
+    if path.suffix != ".py" or not path.stem.isidentifier():
+        raise ConfigurationError(f"--out {path}: pytest imports a test by its name; name it like test_bug.py")
+    common = {
+        "title": _inert(f"{found.subject} fails {found.gate}."),
+        "words": _inert(found.words),
+        "case": found.case,
+        "seed": found.seed,
+        "size": _size(found),
+        "name": name,
+    }
+    plain = _plain(found, answer, subject, registry)
+    entry = os.path.relpath(subject.entry, path.resolve().parent)
+    if plain:
+        text = PLAIN.format(**common, **plain, entry=entry)
+    else:
+        beside = path.with_suffix(".safetensors")
+        shipped = subject.name in registry.subjects
+        text = JUDGED.format(
+            **common,
+            gate=found.gate,
+            file=beside.name,
+            subject=repr(subject.name) if shipped else f"str(Path(__file__).parent / {entry!r})",
+            python=None if shipped else subject.python,
+            model=model,
+        )
+        if beside.resolve() != file.resolve():
+            _new(beside)
+            write(beside, found)
+    _new(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def _size(found: Counterexample) -> str:
+    if found.elements_after == found.elements_before and not found.finished:
+        return "as it was drawn"
+    return f"minimised from {found.elements_before} to {found.elements_after} {found.unit}"
+
+
+def _new(path: Path) -> None:
+    if path.exists():
+        raise ConfigurationError(f"{path} exists; name another file with --out")
+
+
+def _inert(words: str) -> str:
+    """Return words that stand in a docstring and stay words."""
+    return words.replace("\\", "/").replace('"', "'")
+
+
+def _plain(found: Counterexample, answer: Answer, subject: Subject, registry: Registry) -> dict[str, Any] | None:
+    """Return what a test without Gates holds, or None where there is no such test."""
+    if subject.python or subject.entry.suffix != ".py" or subject.settings or subject.preload:
+        return None
+    if elements(found.inputs) > INLINE or answer.failing is None:
+        return None
+    for comparison in answer.comparisons:
+        if comparison.evidence is answer.failing:
+            for call in answer.calls:
+                output = _output(call, comparison)
+                if output and _fair(call, output, comparison, registry):
+                    return _pieces(call, output, comparison)
+    return None
+
+
+def _output(call: Call, comparison: Comparison) -> str:
+    """Return the output of a call that is, element by element, what was compared."""
+    if call.layout or call.outcome.kind != "value" or elements(call.inputs) > INLINE:
+        return ""
+    if any(isinstance(value, Recipe | dict) for value in call.inputs.values()):
+        return ""  # a model does not fit into a test
+    wanted = np.asarray(comparison.got, np.float64)
+    for name, value in call.outcome.value.items():
+        array = np.asarray(value)
+        if array.dtype.kind in "fiub" and np.array_equal(array.astype(np.float64), wanted, equal_nan=True):
+            return name
+    return ""
+
+
+def _fair(call: Call, output: str, comparison: Comparison, registry: Registry) -> bool:
+    """Whether a shipped subject, asked the same, passes the test that would be written."""
+    for name in WITNESSES:
+        asker = Asker(registry.subjects[name])
+        try:
+            outcome = asker.alive().call(call.op, call.inputs, limit_s=20.0)
+        except WorkerError:
+            continue
+        finally:
+            asker.close()
+        if outcome.kind == "value" and np.shape(outcome.value[output]) == np.shape(comparison.want):
+            off, _ = worst(outcome.value[output], comparison.want, comparison.scale)
+            return off <= comparison.evidence.limit
+    return False
+
+
+def _pieces(call: Call, output: str, comparison: Comparison) -> dict[str, Any]:
+    want = np.asarray(comparison.want, np.float64)
+    scale = np.broadcast_to(np.asarray(comparison.scale, np.float64), want.shape)
+    return {
+        "op": call.op,
+        "output": output,
+        "inputs": _inputs(call.inputs),
+        "want": want.tolist(),
+        "scale": scale.tolist(),
+        "limit": comparison.evidence.limit,
+    }
+
+
+def _inputs(inputs: Mapping[str, Any]) -> str:
+    lines = [f"    {name!r}: {_literal(value)}," for name, value in inputs.items()]
+    return "\n".join(["{", *lines, "}"])
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        shape = f".reshape({value.shape})" if 0 in value.shape else ""
+        return f'np.array({value.tolist()}, dtype="{value.dtype}"){shape}'
+    return repr(value)

@@ -1,0 +1,103 @@
+"""Names a place in the terms of the family that is judged: completion, token, group, pair, vocabulary id, sequence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from gates.model import Array, Op
+from gates.run.compare import worst
+from gates.shrink.probe import Answer
+
+AXES = re.compile(r"\(((?:\d?[A-Z]|…)(?:, (?:\d?[A-Z]|…|\d))*),?\)")  # how the tables of ops write shapes
+NAMES = {"B": "completion", "R": "completion", "2P": "completion", "T": "token", "N": "token", "V": "vocabulary id",
+         "L": "token", "F": "reward function", "…": "row", "M": "completion", "H": "earlier token"}  # fmt: skip
+OWN = {  # an op that means something else by a letter
+    ("pack_sequences", "N"): "sequence",
+    ("filtered_logprobs", "B"): "row",
+    ("sample_tokens", "B"): "row",
+    ("prefer", "2P"): "completion",
+}
+
+
+def named(ops: tuple[Op, ...], inputs: Mapping[str, Any], place: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """Return `group 1 of 2, completion 3 of 4, token 7 of 9`, of an output of that shape."""
+    words = [_axis(ops, inputs, shape, axis, place[axis]) for axis in range(len(place))]
+    size, rows = inputs.get("group_size"), _rows(inputs)
+    if place and isinstance(size, int) and 0 < size < rows and words[0].startswith("completion"):
+        words.insert(0, f"group {place[0] // size + 1} of {-(-rows // size)}")
+    if place and any("2P" in text for op in ops for text in op.inputs.values()):
+        words[0] += f" ({'rejected' if place[0] % 2 else 'chosen'} of pair {place[0] // 2 + 1})"
+    return ", ".join(words)
+
+
+def _rows(inputs: Mapping[str, Any]) -> int:
+    return max((len(v) for v in inputs.values() if isinstance(v, np.ndarray) and v.ndim), default=0)
+
+
+def _axis(ops: tuple[Op, ...], inputs: Mapping[str, Any], shape: tuple[int, ...], axis: int, index: int) -> str:
+    """Return `completion 3 of 4`: the name of an axis is that of an input that has it, with as few axes as may be."""
+    of = f"{index + 1} of {shape[axis]}"
+    arrays = {
+        name: value
+        for name, value in inputs.items()
+        if isinstance(value, np.ndarray) and value.ndim >= len(shape) and value.shape[axis] == shape[axis]
+    }
+    order = [name for op in ops for name in op.inputs] + list(arrays)  # an op names first what it is about
+    nearest = sorted(arrays, key=lambda name: (arrays[name].shape[: len(shape)] != shape, order.index(name)))
+    for name in sorted(nearest, key=lambda name: arrays[name].ndim):
+        value = arrays[name]
+        for op in ops:
+            letters = AXES.match(op.inputs.get(name, ""))
+            written = letters[1].split(", ") if letters else []
+            if len(written) == value.ndim:
+                return f"{OWN.get((op.name, written[axis])) or NAMES.get(written[axis], 'element')} {of}"
+    return f"{'element' if len(shape) == 1 else ('row', 'column', 'layer')[min(axis, 2)]} {of}"
+
+
+def against_definition(
+    answer: Answer, ops: tuple[Op, ...]
+) -> Iterator[tuple[str, tuple[int, ...], tuple[int, ...], str, Mapping[str, Any]]]:
+    """Yield the outputs of calls that are not their definition's: name, place, shape, `got …, want …`, inputs.
+
+    For claims that count or that compare what they picked: the worst element of the whole output is what a reader wants.
+    A difference within rounding is none.
+    """
+    by_name = {op.name: op for op in ops if op.oracle is not None}
+    for call in answer.calls:
+        op = by_name.get(call.op)
+        if op is None or op.oracle is None or call.outcome.kind != "value":
+            continue
+        try:
+            wanted = op.oracle(**call.inputs)
+        except Exception:  # noqa: BLE001, S112  words are a courtesy: a definition that refuses the call has none
+            continue
+        for index, name in enumerate(op.outputs):
+            want = _part(wanted, name, index, len(op.outputs))
+            got = call.outcome.value.get(name)
+            if want is None or got is None or np.asarray(got).dtype.kind not in "fiub":
+                continue
+            a, b = np.asarray(got, np.float64), np.asarray(want, np.float64)
+            if a.shape != b.shape or a.size == 0 or np.allclose(a, b, rtol=1e-6, atol=0.0, equal_nan=True):
+                continue
+            place, words = _worst(a, b)
+            yield name, place, a.shape, words, call.inputs
+
+
+def _part(wanted: Any, name: str, index: int, count: int) -> Any:
+    if hasattr(wanted, name):
+        return getattr(wanted, name)
+    if isinstance(wanted, tuple):
+        return wanted[index] if len(wanted) == count else None
+    return wanted if count == 1 and isinstance(wanted, np.ndarray | float | int) else None
+
+
+def _worst(got: Array, want: Array) -> tuple[tuple[int, ...], str]:
+    _, where = worst(got, want)
+    found = re.match(r"(?:at \[([\d, ]*)\]: )?(got .*)", where)
+    if found is None:
+        return (), where
+    return tuple(int(i) for i in (found[1] or "").split(",") if i.strip()), found[2]

@@ -1,0 +1,150 @@
+"""Asks a gate about one subject on given inputs, as often as a search for a smaller failure needs."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from gates.model import Case, Evidence, Gate, Outcome, Recipe, Subject, Wire
+from gates.run.runner import Job, lacking
+from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch, SubjectFaultError, UnsupportedError
+from gates.shrink import amounts
+from gates.worker.process import Worker, WorkerError
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the subject and what came of it."""
+
+    op: str
+    inputs: Mapping[str, Wire | Recipe]
+    layout: Mapping[str, str]
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a gate says of inputs. Signals give a pass its meaning; a failure needs none, so they are only reported.
+
+    `kind` says of which kind a failure is, so that a search does not slide from one mistake into another.
+    """
+
+    state: Literal["fails", "holds", "unclear", "unsupported"]
+    kind: str
+    reason: str
+    failing: Evidence | None = None
+    signals_hold: bool = True
+    calls: tuple[Call, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+
+    def same_failure(self, other: Answer) -> bool:
+        """Whether both fail, and by the same kind of failure."""
+        return self.state == other.state == "fails" and self.kind == other.kind
+
+
+@dataclass(slots=True)
+class Asker:
+    """A subject that is asked again and again, with a new worker after each crash. Close it in the end."""
+
+    subject: Subject
+    threads: int = 1
+    mutant: Mapping[str, str] | None = None
+    quick: bool = True
+    deadline: float = math.inf  # of time.monotonic(); no call lasts longer
+    worker: Worker | None = field(default=None, init=False)
+
+    def ask(self, gate: Gate, case: Case, inputs: Mapping[str, Any], cut: Mapping[str, Any] | None = None) -> Answer:
+        """Return what the gate says of the subject on these inputs, and of each rollout no more than the cut has.
+
+        Raises:
+            WorkerError: the subject does not start.
+        """
+        worker = self.alive()
+        if missing := lacking(Job(gate, self.subject, case), worker.hello):
+            return Answer("unsupported", "lacking", missing)
+        calls: list[Call] = []
+
+        def caller(
+            op: str, given: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
+        ) -> Outcome:
+            given = amounts.less(given, cut or {})
+            limit = min(kill_after_s or case.limit_s, max(0.0, self.deadline - time.monotonic()))
+            try:
+                outcome = self.alive().call(op, given, limit_s=limit, layout=layout)
+            except KeyboardInterrupt:
+                self.close()  # it is in the middle of an answer
+                raise
+            calls.append(Call(op, given, layout, outcome))
+            return outcome
+
+        evidence: list[Evidence] = []
+        with Scratch() as scratch:
+            trial = RunningTrial(gate, case, inputs, caller, scratch, self.quick)
+            found = _run(gate, trial, evidence)
+        signals = all(item.holds for item in evidence if item.role == "signal")
+        state, kind, reason, failing = found
+        return Answer(state, kind, reason, failing, signals, tuple(calls), tuple(trial.comparisons))
+
+    def close(self) -> None:
+        """End the worker."""
+        if self.worker is not None:
+            self.worker.close()
+
+    def alive(self) -> Worker:
+        """Return a worker that can take a call.
+
+        Raises:
+            WorkerError: the subject does not start.
+        """
+        if self.worker is None or not self.worker.alive:
+            self.close()
+            self.worker = Worker.start(self.subject, threads=self.threads, mutant=self.mutant)
+        return self.worker
+
+
+BEGINNING = 3  # words of an exception; further on stand the values that a search changes
+SIZE = re.compile(r"(?<=[\[( ])\d+(?=[,\])])")  # in `float64[8, 16]` or `(12,)`: how many axes there are is kept
+Found = tuple[Literal["fails", "holds", "unclear", "unsupported"], str, str, Evidence | None]
+
+
+def _run(gate: Gate, trial: RunningTrial, evidence: list[Evidence]) -> Found:
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a gate divides by what its own inputs never make zero
+            for item in gate.check(trial):
+                evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
+    except SubjectFaultError as error:
+        return "fails", f"{error.cause} {_kind_of(str(error))}", str(error), None
+    except WorkerError as error:
+        return "fails", "start", f"subject did not start again: {error}", None
+    except UnsupportedError as error:
+        return "unsupported", "lacking", str(error), None
+    except Exception as error:  # noqa: BLE001  a gate may not be made for inputs that a search has cut
+        kind = "oracle" if isinstance(error, OracleError) else "gate"
+        return "unclear", kind, f"the {kind} raised {type(error).__name__}: {error}", None
+    return _decide(evidence)
+
+
+def _decide(evidence: list[Evidence]) -> Found:
+    for item in evidence:
+        if item.role != "signal" and not item.holds:
+            return "fails", item.role, item.sentence(), item
+    if not any(item.role == "claim" for item in evidence):
+        return "unclear", "nothing", "the gate measured nothing", None
+    return "holds", "", "", None
+
+
+def _kind_of(reason: str) -> str:
+    """Return which exception of which op `op raised: ValueError: words` tells of, with how its words begin but for numbers.
+
+    Sizes of arrays are left out, as in `gradient is float64[8, 16], must be float32[8, 16]`: a search makes them smaller.
+    """
+    op, exception, words = (*SIZE.sub("#", reason).split(":", 2), "", "")[:3]
+    return f"{op}:{exception}:{re.sub('[0-9]+', '#', ' '.join(words.split()[:BEGINNING]))}"

@@ -1,0 +1,91 @@
+"""Ways to make the numbers beside the arrays simpler: the field's default, 0, 1, fewer digits, the first seeds, nothing.
+
+A default costs nothing, so that of all settings those are left that the failure needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from gates.shrink.nesting import last
+
+DEFAULTS: dict[str, float] = {  # what papers and libraries start from, or what switches a part off
+    "beta": 0.0,
+    "epsilon_low": 0.2,
+    "epsilon_high": 0.2,
+    "label_smoothing": 0.0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "xtc_probability": 0.0,
+    "xtc_threshold": 0.1,
+}
+SEEDS = ("seed",)  # names of integers of which none is simpler, only smaller
+TRIES = 16  # seeds that are tried, from 0; where one in ten shows a failure they find it four times in five
+SIGNIFICANT = (1, 2, 3)
+SMALL = 16  # integers up to which one less is simpler
+
+
+def cost(path: str, value: Any) -> int:
+    """Return what a scalar adds to the size of an input: nothing at its default, else 1 and its size or digits."""
+    name = last(path)
+    if isinstance(value, str):
+        return len(value) if name == "style" else 0  # of prompts: `plain` is simpler than `worded`
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    if name in SEEDS:
+        return int(value).bit_length()  # 0 is least, and each seed that is tried is less than a drawn one
+    if value == DEFAULTS.get(name):
+        return 0
+    if isinstance(value, int):
+        return 1 + (abs(value) if abs(value) <= SMALL else SMALL + value.bit_length())
+    return 1 + (0 if value == 0 else len(str(value).removesuffix(".0")))
+
+
+def simpler_scalars(inputs: Mapping[str, Any], settled: frozenset[str]) -> Iterator[dict[str, Any]]:
+    """Write simpler scalars, all at their defaults first; `settled` ones are what the subject declares, and stay."""
+    free = {
+        path: value
+        for path, value in inputs.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and last(path) not in settled
+    }
+    plain = {path: type(value)(DEFAULTS[last(path)]) for path, value in free.items() if last(path) in DEFAULTS}
+    yield {**inputs, **plain}
+    for path, value in free.items():
+        named = [other for other in free if last(other) == last(path) and free[other] == value]  # of both calls
+        for candidate in _simpler(last(path), value):
+            if candidate != value:
+                if len(named) > 1:
+                    yield {**inputs, **dict.fromkeys(named, candidate)}
+                yield {**inputs, path: candidate}
+
+
+def _simpler(name: str, value: float) -> Iterator[float]:
+    if name in SEEDS:
+        yield from range(min(TRIES, int(value)))
+        return
+    if name in DEFAULTS:
+        yield type(value)(DEFAULTS[name])
+    yield type(value)(0)
+    yield type(value)(1)
+    if isinstance(value, int):
+        yield value // 2
+        yield value - 1
+    elif math.isfinite(value):
+        for digits in SIGNIFICANT:
+            yield float(f"{value:.{digits}g}")
+    else:
+        yield math.copysign(1.0, value)
+
+
+def nothing(inputs: Mapping[str, Any], optional: frozenset[str]) -> Iterator[dict[str, Any]]:
+    """Leave out what may be None: an array first, for it is larger."""
+    paths = [path for path, value in inputs.items() if value is not None and last(path) in optional]
+    for path in sorted(paths, key=lambda path: not isinstance(inputs[path], np.ndarray)):
+        yield {**inputs, path: None}

@@ -1,0 +1,71 @@
+"""The reference trainer's whole run, from configuration to adapters, as `gates train` makes it."""
+
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reference.trainer.config import read
+from reference.trainer.engine import micro_batches
+from reference.trainer.loop import run as loop_run
+from reference.trainer.metrics.callbacks import Callback
+
+Spec = Mapping[str, Any]
+
+
+class Killer(Callback):
+    """Ends the process as a power cut would, after a step's metrics are written."""
+
+    def __init__(self, at: int | None) -> None:
+        self.at = at
+
+    def step(self, step: int, numbers: Mapping[str, float], times: Mapping[str, float]) -> None:
+        """Die where that was asked for."""
+        del numbers, times
+        if step == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _config(model: Spec, tables: Spec, folder: str) -> read.Config:
+    source = {"path": model["path"]} if "path" in model else {"tiny": dict(model)}
+    output = {**tables["output"], "folder": folder}
+    return read.validate({**tables, "model": source, "output": output})
+
+
+def train_run(*, model: Spec, tables: Spec, folder: str, resume: bool, kill_at_step: int | None) -> dict[str, Any]:
+    """Train as the tables say; the digest of the adapters, the metrics as written, and the steps done."""
+    config = _config(model, tables, folder)
+    summary = loop_run.train(config, read.algorithm(config), resume=resume, callbacks=[Killer(kill_at_step)])
+    metrics = (Path(folder) / "metrics.jsonl").read_text(encoding="utf-8")
+    return {"digest": summary.adapter_digest, "metrics": metrics, "steps": summary.steps}
+
+
+def sampled_and_scored(*, model: Spec, tables: Spec) -> dict[str, Any]:
+    """The completion tokens of the first step, as drawn and as they lie in the batches of its loss."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = _config(model, tables, folder)
+        run = loop_run.Run(config, read.algorithm(config), resume=False)
+        try:
+            made = run.engine.generate(lambda start, count: list(range(start, start + count)), 0)
+            steps = micro_batches.cut(made, 1, 5, config.rollout.max_tokens)
+        finally:
+            run.close()
+    scored = [
+        np.array(part.batch.ids)[row, start : start + length]
+        for part in steps[0].parts
+        for row, (start, length) in enumerate(zip(part.batch.prompt_lengths, part.batch.lengths, strict=True))
+    ]
+    sampled = [made.tokens[row, :length] for row, length in enumerate(made.lengths)]
+    again = [run.tokenizer.encode(run.tokenizer.decode(ids.tolist())) for ids in sampled]
+    return {
+        "sampled": np.concatenate(sampled).astype(np.int64),
+        "scored": np.concatenate(scored).astype(np.int64),
+        "drifted": sum(ids.tolist() != other for ids, other in zip(sampled, again, strict=True)),
+    }
+
+
+OPS: dict[str, Callable[..., dict[str, Any]]] = {"train_run": train_run, "sampled_and_scored": sampled_and_scored}

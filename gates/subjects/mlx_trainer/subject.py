@@ -1,0 +1,174 @@
+"""The reference trainer as a subject. Arrays come and go as NumPy; models and adapters come as specs.
+
+Every call is independent: a model is cached by its spec, adapters are put on for one call and taken off again. With
+`adapter=None` the layers are those of the base itself.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from importlib.metadata import version
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx import optimizers
+from mlx.utils import tree_flatten
+
+from gates.subjects.mlx_trainer import constants, loss, preference, run, terms, text
+from gates.subjects.mlx_trainer import rollout as reference_rollout
+from reference.trainer import checkpointing as checkpoints
+from reference.trainer import double, logprobs, lora
+from reference.trainer import model as models
+from reference.trainer.algorithms import grpo, ratio
+from reference.trainer.loop import passes
+
+Array = np.ndarray[Any, Any]
+Spec = Mapping[str, Any]
+
+VERSIONS = {"mlx": version("mlx"), "mlx_lm": version("mlx-lm"), "device": str(mx.default_device())}
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    **loss.CONVENTIONS,
+    **preference.CONVENTIONS,
+    **terms.CONVENTIONS,
+    **reference_rollout.CONVENTIONS,
+}
+rollout, token_logits = reference_rollout.rollout, reference_rollout.token_logits
+
+
+@contextmanager
+def _policy(model: Spec, adapter: Spec | None, *, adapters_on: bool = True) -> Iterator[Any]:
+    loaded = models.load(model).model
+    with lora.attached(loaded, adapter):
+        if adapters_on:
+            yield loaded
+        else:
+            with lora.adapters_off(loaded):
+                yield loaded
+
+
+def completion_logprobs(
+    *,
+    model: Spec,
+    prompt_tokens: Sequence[Array],
+    tokens: Array,
+    lengths: Array,
+    temperature: float,
+    adapter: Spec | None = None,
+    adapters_on: bool = True,
+) -> dict[str, Any]:
+    """The tokens' log-probs (R, T) by a full forward, 0 in masked slots; `adapters_on=False` is the reference pass."""
+    with _policy(model, adapter, adapters_on=adapters_on) as policy:
+        values, _ = logprobs.of_model(policy, reference_rollout.batch(prompt_tokens, tokens, lengths), temperature)
+        return {"logprobs": np.array(values)}
+
+
+def completion_entropies(
+    *,
+    model: Spec,
+    prompt_tokens: Sequence[Array],
+    tokens: Array,
+    lengths: Array,
+    temperature: float,
+    adapter: Spec | None = None,
+) -> dict[str, Any]:
+    """The entropies (R, T) of the distributions that score the tokens, 0 in masked slots."""
+    with _policy(model, adapter) as policy:
+        scores = logprobs.scored(
+            policy, reference_rollout.batch(prompt_tokens, tokens, lengths), temperature, entropy=True
+        )
+        return {"entropies": np.array(scores.entropy)}
+
+
+def importance_ratios(
+    *,
+    model: Spec,
+    prompt_tokens: Sequence[Array],
+    tokens: Array,
+    lengths: Array,
+    temperature: float,
+    adapter: Spec | None = None,
+    old: Array,
+) -> dict[str, Any]:
+    """exp(policy - old) (R, T) with the policy recomputed by a full forward; 0 in masked slots."""
+    with _policy(model, adapter) as policy:
+        values, mask = logprobs.of_model(policy, reference_rollout.batch(prompt_tokens, tokens, lengths), temperature)
+        before = ratio.select(mask, mx.array(np.ascontiguousarray(old, np.float32)))
+        return {"ratios": np.array(ratio.select(mask, double.exp(*ratio.token(values, before))))}
+
+
+def train_step(  # noqa: PLR0913  the op's keywords
+    *,
+    model: Spec,
+    adapter: Spec,
+    prompt_tokens: Sequence[Array],
+    tokens: Array,
+    lengths: Array,
+    rewards: Array,
+    group_size: int,
+    learning_rate: float,
+    epsilon_low: float = 0.2,
+    epsilon_high: float = 0.2,
+    beta: float = 0.0,
+    temperature: float = 1.0,
+    checkpointing: bool = False,
+) -> dict[str, Any]:
+    """One Adam step of GRPO on a fresh adapter, which is thrown away afterwards, and what it changed.
+
+    With `checkpointing` the blocks' activations are computed again in the backward pass; `peak_bytes` is the step's peak of memory.
+    """
+    batch = reference_rollout.batch(prompt_tokens, tokens, lengths)
+    advantages = passes.group_advantages(rewards, group_size)
+    settings = grpo.Settings(epsilon_low=epsilon_low, epsilon_high=epsilon_high, beta=beta)
+    algorithm = grpo.Grpo(settings)
+    with _policy(model, adapter) as policy:
+        base_before = models.digest(models.base_parameters(policy))
+        before = dict(tree_flatten(policy.parameters()))
+        old_bits = {name: models.bits(x) for name, x in before.items()}
+        optimizer = optimizers.Adam(learning_rate=learning_rate, bias_correction=True)
+        mx.eval(policy.parameters())
+        mx.reset_peak_memory()
+        start = mx.get_active_memory()
+        with checkpoints.per_layer(policy) if checkpointing else nullcontext():
+            report = passes.step(policy, optimizer, batch, advantages, temperature, algorithm)
+        peak = mx.get_peak_memory() - start
+        after = dict(tree_flatten(policy.parameters()))
+        trainable = sorted(name for name, _ in tree_flatten(policy.trainable_parameters()))
+        base_after = models.digest(models.base_parameters(policy))
+    if base_after != base_before:
+        models.forget()  # a step that moved the base must not reach the next call
+    changes = [float(mx.abs(after[name] - before[name]).max()) for name in after if name.endswith(("lora_a", "lora_b"))]
+    return {
+        "loss": report.loss,
+        "advantages": advantages,
+        "trainable": trainable,
+        "changed": sorted(name for name, x in after.items() if models.bits(x) != old_bits[name]),
+        "base_before": base_before,
+        "base_after": base_after,
+        "adapter_change": max(changes, default=0.0),
+        "gradient_norm": report.gradient_norm,
+        "peak_bytes": float(peak),
+        "ratio_mean": report.ratio_mean,
+        "kl_mean": report.kl_mean,
+    }
+
+
+def model_hash(*, model: Spec) -> dict[str, Any]:
+    """The sha256 over names and bits of a model's parameters: which bytes a verdict rests on."""
+    return {"hash": models.digest(models.base_parameters(models.load(model).model))}
+
+
+OPS: dict[str, Callable[..., dict[str, Any]]] = {
+    "model_hash": model_hash,
+    **loss.OPS,
+    **constants.OPS,
+    **preference.OPS,
+    **terms.OPS,
+    "rollout": rollout,
+    "token_logits": token_logits,
+    "completion_logprobs": completion_logprobs,
+    "completion_entropies": completion_entropies,
+    "importance_ratios": importance_ratios,
+    "train_step": train_step,
+    **text.OPS,
+    **run.OPS,
+}

@@ -1,0 +1,126 @@
+"""The NumPy subject's sums over a vocabulary: log-probs and entropy of tokens, the way back, and the full divergence."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gates.subjects.numpy_baseline import arguments
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+
+def selective_log_softmax(
+    logits: Array, ids: Array, *, temperature: float = 1.0, entropy: bool = False
+) -> Array | tuple[Array, Array]:
+    """Log-probs of the chosen tokens in nats, and with `entropy` that of the whole tempered distribution.
+
+    Float32 for logits of float16, bfloat16 and float32, else float64.
+    """
+    rows, tokens, shape = _rows(logits, ids)
+    single = np.asarray(logits).dtype.itemsize <= 4
+    results = np.zeros((2, len(rows)))
+    for index, (row, token) in enumerate(zip(rows, tokens, strict=True)):  # a row at a time: V may be 151,936
+        shifted = tempered(row, temperature)
+        log_sum = log_sum_exp(shifted)
+        results[0, index] = shifted[token] - log_sum
+        if entropy:
+            results[1, index] = entropy_of(row, shifted, log_sum)
+    found = results.reshape(2, *shape).astype(np.float32 if single else np.float64)
+    return (found[0], found[1]) if entropy else found[0]
+
+
+def selective_log_softmax_backward(
+    logits: Array,
+    ids: Array,
+    grad_logprobs: Array,
+    *,
+    temperature: float = 1.0,
+    grad_entropy: Array | None = None,
+) -> Array:
+    """Gradient with respect to the logits, in their dtype, of a loss that reads log-probs and entropies."""
+    rows, tokens, shape = _rows(logits, ids)
+    upstream = arguments.wide("grad_logprobs", grad_logprobs, shape).reshape(-1)
+    of_entropy = None if grad_entropy is None else arguments.wide("grad_entropy", grad_entropy, shape).reshape(-1)
+    gradient = np.zeros(rows.shape)
+    for index, (row, token) in enumerate(zip(rows, tokens, strict=True)):
+        shifted = tempered(row, temperature)
+        log_sum = log_sum_exp(shifted)
+        gradient[index] = chosen_slope(np.exp(shifted - log_sum), token, upstream[index])
+        if of_entropy is not None:
+            gradient[index] += entropy_slope(shifted - log_sum, of_entropy[index])
+        gradient[index] /= temperature
+    return arguments.narrow(gradient.reshape(np.shape(logits)), logits)
+
+
+def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> Array:
+    """KL(policy || reference) over the whole vocabulary, in nats and the dtype of the data."""
+    policy = arguments.vocabulary("policy_logprobs", policy_logprobs)
+    reference = arguments.wide("reference_logprobs", reference_logprobs, policy.shape)
+    sums = [
+        row_divergence(p, q)
+        for p, q in zip(policy.reshape(-1, policy.shape[-1]), reference.reshape(-1, policy.shape[-1]), strict=True)
+    ]
+    return arguments.narrow(np.array(sums, np.float64).reshape(policy.shape[:-1]), policy_logprobs)
+
+
+def tempered(row: Array, temperature: float) -> Array:
+    """Return (x − max x) / temperature of one row."""
+    return (row - row_offset(row)) / temperature
+
+
+def row_offset(row: Array) -> Any:
+    """Return what is subtracted before exponentials, so that none overflows."""
+    return row.max()
+
+
+def log_sum_exp(shifted: Array) -> float:
+    """Return log Σ exp of one row whose largest entry is 0."""
+    return math.log(np.exp(shifted).sum())
+
+
+def entropy_of(row: Array, shifted: Array, log_sum: float) -> float:
+    """Return log Σ − Σ s exp(s) / Σ with s = shifted: no term cancels another, for no s is above 0."""
+    del row
+    weights = np.exp(shifted)
+    surprise = np.multiply(weights, shifted, out=np.zeros(shifted.shape), where=weights > 0.0)
+    return float(log_sum - surprise.sum() / weights.sum())
+
+
+def chosen_slope(probabilities: Array, token: int, upstream: float) -> Array:
+    """Return g (onehot − p)."""
+    slope = -upstream * probabilities
+    slope[token] = upstream * (1.0 - probabilities[token])
+    return slope
+
+
+def entropy_slope(logprobs: Array, upstream: float) -> Array:
+    """Return −g p (log p + H)."""
+    probabilities = np.exp(logprobs)
+    known = np.where(probabilities > 0.0, logprobs, 0.0)
+    entropy = -np.sum(probabilities * known)
+    return -upstream * probabilities * (known + entropy)
+
+
+def row_divergence(policy: Array, reference: Array) -> float:
+    """Return Σ p (log p − log q) of one row; a token that the policy cannot draw adds nothing."""
+    possible = policy > -np.inf
+    ours, theirs = policy[possible], reference[possible]
+    if np.any(theirs == -np.inf):
+        return math.inf
+    return math.fsum((np.exp(ours) * (ours - theirs)).tolist())
+
+
+def _rows(logits: Array, ids: Array) -> tuple[Array, Array, tuple[int, ...]]:
+    values = arguments.vocabulary("logits", logits)
+    shape, size = values.shape[:-1], values.shape[-1]
+    if np.shape(ids) != shape:
+        raise ValueError(f"`ids` has shape {np.shape(ids)}, must be {shape}")
+    tokens = arguments.whole("ids", ids, 0, size)
+    rows = values.reshape(-1, size)
+    if not np.all(np.isfinite(rows.max(axis=-1))):
+        raise ValueError("`logits` has a row whose maximum is not finite, must have a finite one and no NaN")
+    return rows, tokens.reshape(-1), shape

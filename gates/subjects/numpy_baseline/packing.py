@@ -1,0 +1,89 @@
+"""The NumPy subject's packing: first-fit- and best-fit-decreasing bins, and how full they are."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gates.subjects.numpy_baseline import arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Array = np.ndarray[Any, Any]
+
+
+def pack_sequences(
+    lengths: Array | Sequence[int],
+    max_length: int,
+    *,
+    strategy: str = "first-fit-decreasing",
+    over_long: str = "error",
+) -> tuple[Array, Array, float]:
+    """Bins as (indices, offsets, efficiency); equal lengths keep their order, and so do equally full bins."""
+    arguments.one_of("strategy", strategy, tuple(STRATEGIES))
+    arguments.one_of("over_long", over_long, ("error", "truncate"))
+    if max_length < 1:
+        raise ValueError(f"`max_length` is {max_length}, must be at least 1")
+    sizes = allowed_lengths(_lengths(lengths), max_length, over_long)
+    order = np.argsort(-sizes, kind="stable")
+    chosen = STRATEGIES[strategy](sizes[order].tolist(), max_length)
+    bins = max(chosen, default=-1) + 1
+    counts = np.bincount(np.array(chosen, np.int64), minlength=bins)[:bins]
+    indices = order[np.argsort(chosen, kind="stable")].astype(np.int64)
+    return indices, np.concatenate([[0], np.cumsum(counts)]), efficiency(_lengths(lengths), sizes, bins, max_length)
+
+
+def allowed_lengths(sizes: Array, max_length: int, over_long: str) -> Array:
+    """Return the lengths that are packed: cut to the bin's where that was asked for by name."""
+    if over_long == "truncate":
+        return np.minimum(sizes, max_length)
+    if long := np.flatnonzero(sizes > max_length).tolist():
+        raise ValueError(f"`lengths` is {sizes[long[0]]} at index {long[0]}, must be at most max_length {max_length}")
+    return sizes
+
+
+def efficiency(given: Array, packed: Array, bins: int, max_length: int) -> float:
+    """Return the tokens kept over the room of all bins, 1.0 without bins."""
+    del given
+    return int(packed.sum()) / (bins * max_length) if bins else 1.0
+
+
+def _first_fit(sizes: list[int], max_length: int) -> list[int]:
+    """Return for each length the first bin with room."""
+    room = np.full(len(sizes) + 1, max_length, dtype=np.int64)  # one bin per sequence is always enough
+    chosen = []
+    used = 0
+    for size in sizes:
+        bin_ = int(np.argmax(room[: used + 1] >= size))  # the bin after the last one is empty: something always fits
+        used = max(used, bin_ + 1)
+        room[bin_] -= size
+        chosen.append(bin_)
+    return chosen
+
+
+def _best_fit(sizes: list[int], max_length: int) -> list[int]:
+    """Return for each length the bin with the least room that is enough, the lowest of equals."""
+    free: list[tuple[int, int]] = []  # (room, bin), sorted
+    chosen = []
+    for size in sizes:
+        at = bisect_left(free, (size, -1))
+        room, bin_ = free.pop(at) if at < len(free) else (max_length, len(free))
+        insort(free, (room - size, bin_))
+        chosen.append(bin_)
+    return chosen
+
+
+STRATEGIES = {"first-fit-decreasing": _first_fit, "best-fit-decreasing": _best_fit}
+
+
+def _lengths(lengths: Array | Sequence[int]) -> Array:
+    array = np.asarray(lengths)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ValueError(f"`lengths` is {array.dtype}{list(array.shape)}, must be integers of shape (N,)")
+    if array.size and array.min() < 0:
+        index = int(np.argmax(array < 0))
+        raise ValueError(f"`lengths` is {array[index]} at index {index}, must be at least 0")
+    return array.astype(np.int64)

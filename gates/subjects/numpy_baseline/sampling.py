@@ -1,0 +1,190 @@
+"""The NumPy subject's sampler: filters over sorted rows, the inverse-CDF draw, and Philox 4x32-10."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gates.subjects.numpy_baseline import arguments
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, Any]
+
+
+def filtered_logprobs(  # noqa: PLR0913  the op's keywords
+    logits: Array,
+    *,
+    order: str,
+    temperature: float,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    xtc_probability: float = 0.0,
+    xtc_threshold: float = 0.1,
+    xtc_coin: Array | None = None,
+    repetition_penalty: float = 1.0,
+    history: Array | None = None,
+) -> Array:
+    """Log-probs (B, V) after penalty, temperature and filters, float64 and normalised, −inf where removed."""
+    arguments.one_of("order", order, ("hf", "mlx-lm"))
+    arguments.within("temperature", temperature, 0.0)
+    for name, share in (("top_p", top_p), ("min_p", min_p), ("xtc_probability", xtc_probability)):
+        arguments.within(name, share, 0.0, 1.0)
+    arguments.within("xtc_threshold", xtc_threshold, 0.0, 1.0)
+    arguments.within("top_k", top_k, 0)
+    values = arguments.vocabulary("logits", logits)
+    if values.ndim != 2 or not np.all(np.isfinite(values.max(axis=1))):
+        raise ValueError(f"`logits` of shape {values.shape} must be (B, V), each row with a finite maximum and no NaN")
+    if xtc_probability > 0.0 and xtc_coin is None:
+        raise ValueError(f"`xtc_coin` is None, must be given where xtc_probability is {xtc_probability}")
+    acts = np.zeros(len(values), bool)
+    if xtc_coin is not None:
+        acts = arguments.wide("xtc_coin", xtc_coin, values.shape[:1]) < xtc_probability
+    if repetition_penalty != 1.0:
+        if history is None or not repetition_penalty > 0.0:
+            raise ValueError(f"`repetition_penalty` is {repetition_penalty}, must be above 0, with `history`")
+        seen = arguments.whole("history", history, -1, values.shape[1])
+        values = np.stack([penalise(row, ids, repetition_penalty) for row, ids in zip(values, seen, strict=True)])
+    result = np.full(values.shape, -np.inf)
+    for row, target, act in zip(values, result, acts, strict=True):
+        if temperature == 0.0:
+            target[largest_token(row)] = 0.0
+            continue
+        kept = np.lexsort((np.arange(row.size), -row))  # the likeliest first, the lower id among equals
+        kept = kept[: np.count_nonzero(row > -np.inf)]
+        heat, stages, after = plan(order, temperature)
+        for stage in stages:
+            weights = np.exp((row[kept] - row[kept[0]]) / heat)
+            kept = kept[_stage(stage, weights, top_k, top_p, min_p, xtc_threshold if act else None)]
+        tail = (row[kept] - row[kept[0]]) / (heat * after)
+        target[kept] = tail - np.log(np.exp(tail).sum())
+    return result
+
+
+def sample_tokens(logits: Array, uniforms: Array, **filters: Any) -> tuple[Array, Array]:
+    """Return the tokens (B,) that the uniforms draw from the filtered rows, and their log-probs there."""
+    logprobs = filtered_logprobs(logits, **filters)
+    draws = arguments.wide("uniforms", uniforms, logprobs.shape[:1])
+    if not np.all((draws >= 0.0) & (draws < 1.0)):
+        raise ValueError("`uniforms` holds a number outside [0, 1)")
+    tokens = np.array([draw(np.exp(row), u) for row, u in zip(logprobs, draws, strict=True)], np.int64)
+    return tokens, behaviour(logits, logprobs, tokens)
+
+
+def plan(order: str, temperature: float) -> tuple[float, tuple[str, ...], float]:
+    """Return the temperature under the filters, the filters in order, and the temperature after them."""
+    if order == "hf":
+        return temperature, ("top_k", "top_p", "min_p", "xtc"), 1.0
+    return 1.0, ("top_p", "min_p", "xtc", "top_k"), temperature
+
+
+def _stage(name: str, weights: Array, top_k: int, top_p: float, min_p: float, threshold: float | None) -> slice:
+    """Return which of the survivors, sorted by falling weight, stay."""
+    if name == "top_k" and top_k > 0:
+        return slice(0, top_k_length(weights, top_k))
+    if name == "top_p" and top_p < 1.0:
+        return slice(0, top_p_length(weights / weights.sum(), top_p))
+    if name == "min_p" and min_p > 0.0:
+        return slice(0, min_p_length(weights / weights.sum(), min_p))
+    if name == "xtc" and threshold is not None:
+        return slice(xtc_skip(weights / weights.sum(), threshold), None)
+    return slice(None)
+
+
+def top_k_length(weights: Array, top_k: int) -> int:
+    """Return how many of the likeliest stay: k."""
+    return min(top_k, weights.size)
+
+
+def top_p_length(probabilities: Array, top_p: float) -> int:
+    """Return the size of the smallest set of the likeliest whose mass reaches p; never 0."""
+    return 1 + int(np.count_nonzero(np.cumsum(probabilities)[:-1] < top_p))
+
+
+def min_p_length(probabilities: Array, min_p: float) -> int:
+    """Return how many have at least min_p times the largest probability."""
+    return int(np.count_nonzero(probabilities >= min_p * probabilities[0]))
+
+
+def xtc_skip(probabilities: Array, threshold: float) -> int:
+    """Return how many of the likeliest go: those above the threshold and above the least likely one above it."""
+    above = int(np.count_nonzero(probabilities > threshold))
+    return int(np.count_nonzero(probabilities > probabilities[above - 1])) if above else 0
+
+
+def penalise(row: Array, history: Array, penalty: float) -> Array:
+    """Return the row with the logits of earlier tokens moved down: divided where positive, multiplied where not."""
+    ids = np.unique(history[history >= 0])
+    result = row.copy()
+    result[ids] = np.where(row[ids] > 0.0, row[ids] / penalty, row[ids] * penalty)
+    return result
+
+
+def largest_token(row: Array) -> int:
+    """Return the lowest id of the maximum."""
+    return int(np.argmax(row))
+
+
+def draw(probabilities: Array, u: float) -> int:
+    """Return the least k with C_k > u C_V, C the running sum in id order."""
+    sums = np.add.accumulate(probabilities)
+    return int(np.searchsorted(sums, u * sums[-1], side="right"))
+
+
+def behaviour(logits: Array, logprobs: Array, tokens: Array) -> Array:
+    """Return the log-probs of the tokens in the distribution that they were drawn from."""
+    del logits
+    return np.take_along_axis(logprobs, tokens[:, None], axis=1)[:, 0]
+
+
+def philox4x32_10(counter: Array, key: Array) -> Array:
+    """Return the four words of Philox 4x32-10 for counters (…, 4) and keys (…, 2), uint32."""
+    limit = 1 << 32
+    words = arguments.whole("counter", counter, 0, limit).astype(np.uint64)
+    keys = arguments.whole("key", key, 0, limit).astype(np.uint64)
+    if words.shape[-1:] != (4,) or keys.shape[-1:] != (2,):
+        raise ValueError(f"`counter`, `key` have shapes {words.shape}, {keys.shape}, must be (…, 4) and (…, 2)")
+    shape = np.broadcast_shapes(words.shape[:-1], keys.shape[:-1])
+    state = [np.broadcast_to(words[..., lane], shape) for lane in range(4)]
+    return np.stack(rounds(state, [keys[..., 0], keys[..., 1]], 10), axis=-1).astype(np.uint32)
+
+
+def rounds(state: list[Array], key: list[Array], count: int) -> list[Array]:
+    """Return the state after some rounds, the key bumped between them."""
+    low = np.uint64(0xFFFFFFFF)
+    for number in range(count):
+        bump = np.uint64(number)
+        products = state[0] * np.uint64(0xD2511F53), state[2] * np.uint64(0xCD9E8D57)
+        subkeys = (key[0] + bump * np.uint64(0x9E3779B9)) & low, (key[1] + bump * np.uint64(0xBB67AE85)) & low
+        state = [
+            (products[1] >> np.uint64(32)) ^ state[1] ^ subkeys[0],
+            products[1] & low,
+            (products[0] >> np.uint64(32)) ^ state[3] ^ subkeys[1],
+            products[0] & low,
+        ]
+    return state
+
+
+def uniforms(seed: int, round_: Array, prompt: Array, sample: Array, token: Array) -> Array:
+    """Return u in [0, 1) with 53 bits from words 0 and 1 of each draw's counter."""
+    return fraction(keyed_words(seed, round_, prompt, sample, token)[..., :2])
+
+
+def xtc_coins(seed: int, round_: Array, prompt: Array, sample: Array, token: Array) -> Array:
+    """Return the coin in [0, 1) with 53 bits from words 2 and 3 of each draw's counter."""
+    return fraction(keyed_words(seed, round_, prompt, sample, token)[..., 2:])
+
+
+def keyed_words(seed: int, round_: Array, prompt: Array, sample: Array, token: Array) -> Array:
+    """Return Philox of counter (token, sample, prompt, round), the key being the seed, low word first."""
+    if not 0 <= seed < 1 << 64:
+        raise ValueError(f"`seed` is {seed}, must be in [0, 2**64)")
+    counter = np.stack(np.broadcast_arrays(token, sample, prompt, round_), axis=-1)
+    return philox4x32_10(counter, np.array([seed % (1 << 32), seed >> 32]))
+
+
+def fraction(pair: Array) -> Array:
+    """Return two words, the high one first, as a multiple of 2**-53 in [0, 1)."""
+    high, low = pair[..., 0].astype(np.uint64), pair[..., 1].astype(np.uint64)
+    return ((high << np.uint64(21)) + (low >> np.uint64(11))).astype(np.float64) / 2.0**53

@@ -1,0 +1,269 @@
+"""Where a peer's environment lives, whether it is ready, and how it is made.
+
+An environment is a venv of the judge's own Python version, filled from a requirements file in which every package is
+pinned. A venv cannot be moved once it is made, so it is built where it stays, under a lock; `ready.json`, written
+last, is what makes it count. Without that file it is half-built, whatever stopped it, and the next sync starts anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+HERE = Path(__file__).resolve().parent
+CACHE_VARIABLE = "GATES_CACHE_DIR"
+MARKER = "ready.json"
+REMEMBERED_LINES = 40  # of an installer's output, searched for the reason of a failure
+GRACE_S = 5.0  # between asking an installer to stop and killing it
+UNREACHABLE = (
+    "NewConnectionError",
+    "Failed to establish a new connection",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "nodename nor servname",
+    "Network is unreachable",
+    "Connection refused",
+    "ConnectTimeoutError",
+    "ReadTimeoutError",
+    "ProxyError",
+)
+LIST_VERSIONS = """
+import json
+from importlib.metadata import distributions
+print(json.dumps({d.metadata["Name"]: d.version for d in distributions()}))
+"""
+
+OnLine = Callable[[str], object]
+
+
+class PeerError(Exception):
+    """A peer's environment cannot be made; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Somebody else's library: what it is called, what it needs, and the subject that runs it, if it is judged."""
+
+    name: str
+    distribution: str
+    import_name: str
+    requirements: Path
+    subject: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeerEnv:
+    """One environment on disk. Its versions are known once it is ready."""
+
+    path: Path
+    python: Path
+    ready: bool
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRow:
+    """What `gates peers list` shows of one peer."""
+
+    name: str
+    distribution: str
+    version: str
+    ready: bool
+    path: Path
+    size: int  # bytes on disk
+
+
+def _peer(name: str, distribution: str, import_name: str) -> Peer:
+    return Peer(name, distribution, import_name, HERE / f"{name}.txt", HERE / f"{name}.py")
+
+
+PEERS: dict[str, Peer] = {
+    "mlxrl": _peer("mlxrl", "inductive-mlxrl", "mlxrl"),
+    # Their rollouts are timed (benches/rollout); their losses are not judged yet, hence no subject.
+    "mlx-lm-lora": Peer("mlx-lm-lora", "mlx-lm-lora", "mlx_lm_lora", HERE / "mlx-lm-lora.txt", None),
+    "mlx-tune": Peer("mlx-tune", "mlx-tune", "mlx_tune", HERE / "mlx-tune.txt", None),
+    # All that `make versus` times in one process; what computes right is judged elsewhere, hence no subject.
+    "speed": Peer("speed", "trl", "trl", HERE / "speed.txt", None),
+}
+
+
+def environment(name: str) -> PeerEnv:
+    """Return where the peer's environment is and whether it is ready; nothing is made and nothing is run."""
+    peer = _known(name)
+    path = _root() / f"{name}-{_fingerprint(peer)}"
+    python = path / "bin" / "python"
+    versions = _read_marker(path / MARKER)
+    ready = versions is not None and python.exists()  # a link to an interpreter that is gone does not exist
+    return PeerEnv(path, python, ready, versions if ready and versions is not None else {})
+
+
+def sync(name: str, *, on_line: OnLine) -> PeerEnv:
+    """Make the peer's environment unless it is ready. Safe to interrupt, and safe in several processes at once.
+
+    Args:
+        name: of `PEERS`.
+        on_line: is called with each line of progress.
+
+    Returns:
+        The environment, ready.
+
+    Raises:
+        PeerError: an unknown name, or the environment could not be made; the message holds the reason and the remedy.
+    """
+    found = environment(name)
+    if found.ready:
+        return found
+    try:
+        found.path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(found.path.with_suffix(".lock"), name, on_line):
+            again = environment(name)  # another process may have made it meanwhile
+            if not again.ready:
+                _build(_known(name), again, on_line)
+    except OSError as error:
+        raise PeerError(
+            f"the environment of {name} cannot be written at {found.path}: {error}; "
+            f"make room or set {CACHE_VARIABLE}, then run `gates peers sync {name}`"
+        ) from error
+    return environment(name)
+
+
+def listing() -> list[PeerRow]:
+    """Return a row for every peer, in the order of `PEERS`."""
+    rows = []
+    for peer in PEERS.values():
+        found = environment(peer.name)
+        rows.append(PeerRow(peer.name, peer.distribution, _pinned(peer), found.ready, found.path, _size(found.path)))
+    return rows
+
+
+def _known(name: str) -> Peer:
+    if name not in PEERS:
+        raise PeerError(f"{name!r} is no peer, must be one of {', '.join(PEERS)}; `gates peers list` shows them")
+    return PEERS[name]
+
+
+def _root() -> Path:
+    chosen = os.environ.get(CACHE_VARIABLE)
+    return (Path(chosen).expanduser().resolve() if chosen else platformdirs.user_cache_path("rl-gates")) / "peers"
+
+
+def _fingerprint(peer: Peer) -> str:
+    interpreter = f"{sys.implementation.cache_tag} {platform.python_version()} {sys.platform} {platform.machine()}"
+    return hashlib.sha256(interpreter.encode() + b"\n" + peer.requirements.read_bytes()).hexdigest()[:12]
+
+
+def _read_marker(marker: Path) -> dict[str, str] | None:
+    try:
+        versions = json.loads(marker.read_text(encoding="utf-8"))["versions"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return {str(key): str(value) for key, value in versions.items()} if isinstance(versions, dict) else None
+
+
+def _pinned(peer: Peer) -> str:
+    for line in peer.requirements.read_text(encoding="utf-8").splitlines():
+        package, _, rest = line.partition("==")
+        if package.strip().lower() == peer.distribution.lower():
+            return rest.partition(";")[0].strip()
+    return ""
+
+
+def _size(path: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # an installer at work takes its own files away
+                total += Path(folder, name).lstat().st_size
+    return total
+
+
+@contextlib.contextmanager
+def _locked(path: Path, name: str, on_line: OnLine) -> Iterator[None]:
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        on_line(f"another process is making the environment of {name}; waiting for it")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _build(peer: Peer, target: PeerEnv, on_line: OnLine) -> None:
+    start = time.monotonic()
+    if target.path.exists():
+        on_line(f"removing what an interrupted sync left at {target.path}")
+        shutil.rmtree(target.path)
+    on_line(f"making a Python {platform.python_version()} environment at {target.path}")
+    _run(peer, [sys.executable, "-I", "-m", "venv", str(target.path)], lambda _: None)
+    install = [
+        "-m",
+        "pip",
+        "install",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--progress-bar=off",
+        "--requirement",
+    ]
+    _run(peer, [str(target.python), "-I", *install, str(peer.requirements)], on_line)
+    lines: list[str] = []
+    _run(peer, [str(target.python), "-I", "-c", LIST_VERSIONS], lines.append)
+    seconds = round(time.monotonic() - start, 1)
+    facts = {"peer": peer.name, "versions": json.loads(lines[-1]), "seconds": seconds}
+    draft = target.path / f"{MARKER}.part"
+    draft.write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    draft.replace(target.path / MARKER)
+    on_line(f"ready after {seconds:g} s")
+
+
+def _run(peer: Peer, command: list[str], on_line: OnLine) -> None:
+    """Run one step and pass its output on; it never outlives this call."""
+    last: deque[str] = deque(maxlen=REMEMBERED_LINES)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                last.append(line.rstrip())
+                on_line(line.rstrip())
+            code = process.wait()
+        except BaseException:
+            _stop(process)
+            raise
+    if code:
+        raise PeerError(_reason(peer, command, code, list(last)))
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _reason(peer: Peer, command: list[str], code: int, lines: list[str]) -> str:
+    remedy = f"run `gates peers sync {peer.name}`"
+    if any(sign in line for line in lines for sign in UNREACHABLE):
+        return f"{peer.name} could not be installed: the package index cannot be reached; connect to it, then {remedy}"
+    errors = [line for line in lines if line.lower().startswith("error")] or [line for line in lines if line]
+    said = errors[-1] if errors else "it said nothing"
+    step = command[command.index("-m") + 1] if "-m" in command else "python"
+    return f"{peer.name} could not be installed: {step} ended with status {code}: {said}; then {remedy}"

@@ -1,0 +1,326 @@
+"""The judge's end of the pipes: starts a worker, calls it within a limit, and ends its whole process group."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gates.model import Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
+from gates.worker import frames, worker
+from gates.worker.watch import TICK_S, Watch
+
+PROTOCOL = 1  # what docs/protocol.md describes
+START_LIMIT_S = 120.0  # a cold import of a framework on a busy machine takes tens of seconds
+CHUNK = 1 << 20  # bytes per read: the largest pipe that Linux grants without privilege
+ANSWER_LIMIT = (
+    1 << 30
+)  # bytes of arrays in one answer: the judge holds them, and recorded logits of a batch are a third
+LOG_TAIL = 600  # characters of a dead worker's last words
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "GATES_CACHE_DIR", "XDG_CACHE_HOME", "HF_HOME", "CC", "CXX")
+
+
+class WorkerError(Exception):
+    """The worker did not start or did not answer as a worker does."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind  # absent · broken · crashed · timeout · limit
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What a subject says of itself."""
+
+    provides: Mapping[str, Provided]
+    documented: Mapping[str, str]
+    versions: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Worker:
+    """A running subject. Use `start`; call `close` in the end, whatever happened."""
+
+    subject: Subject
+    process: subprocess.Popen[bytes]
+    to_worker: int
+    from_worker: int
+    log: Any
+    hello: Hello = field(default_factory=lambda: Hello({}, {}, {}))
+    patched_calls: int = 0
+    calls: int = 0
+    watch: Watch = field(init=False)
+    _closing: threading.RLock = field(init=False, default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.process.pid, self.log.fileno(), self.subject.memory_limit)
+
+    @classmethod
+    def start(cls, subject: Subject, *, threads: int, mutant: Mapping[str, str] | None = None) -> Worker:
+        """Start the subject's interpreter and wait for its handshake."""
+        if subject.why_absent:
+            raise WorkerError("absent", subject.why_absent)
+        theirs_in, to_worker = os.pipe()
+        from_worker, theirs_out = os.pipe()
+        log = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the worker
+        _append_only(log.fileno())
+        if subject.is_program:  # another language: frames on its standard streams
+            command = [str(subject.entry)]
+        else:
+            script = str(Path(worker.__file__).resolve())
+            pipes = ["--read", str(theirs_in), "--write", str(theirs_out)]
+            command = [subject.python or sys.executable, "-I", script, *pipes]
+        environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        environment |= dict.fromkeys(THREAD_VARIABLES, str(threads))
+        environment |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONHASHSEED": "0"}
+        environment |= subject.environment
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=theirs_in if subject.is_program else subprocess.DEVNULL,
+                stdout=theirs_out if subject.is_program else log,
+                stderr=log,
+                pass_fds=() if subject.is_program else (theirs_in, theirs_out),
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            for fd in (to_worker, from_worker):
+                os.close(fd)
+            log.close()
+            raise WorkerError("absent", f"cannot start {command[0]}: {_why_not(error, subject)}") from None
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+        os.set_blocking(to_worker, False)
+        for fd in (to_worker, from_worker):
+            _widen(fd)
+        self = cls(subject, process, to_worker, from_worker, log)
+        try:
+            self._greet(mutant)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _greet(self, mutant: Mapping[str, str] | None) -> None:
+        start = {
+            "entry": str(self.subject.entry),
+            "module": self.subject.module,
+            "preload": list(self.subject.preload),
+            "settings": dict(self.subject.settings),
+            "mutant": dict(mutant) if mutant else None,
+        }
+        try:
+            hello = self._exchange({"protocol": PROTOCOL, **start}, START_LIMIT_S)
+        except WorkerError as error:
+            if self.subject.python and error.kind == "crashed":
+                words = (
+                    f"{self.subject.python} did not run the worker; it must be Python 3.10 or newer with NumPy: {error}"
+                )
+                raise WorkerError("crashed", words) from None
+            raise
+        if hello.get("kind") != "ready":
+            kind = "absent" if hello.get("kind") == "absent" else "broken"
+            raise WorkerError(kind, str(hello.get("error") or f"it answered {_short(hello)}, must be ready"))
+        try:
+            self.hello = _hello(hello)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise WorkerError("broken", f"its first answer is not what docs/protocol.md says: {error!r}") from None
+
+    def call(
+        self, op: str, inputs: Mapping[str, Wire | Recipe], *, limit_s: float, layout: Mapping[str, str] | None = None
+    ) -> Outcome:
+        """Run one op. A crash or a hang ends this worker and is told as such."""
+        plain = {name: dict(v.spec) if isinstance(v, Recipe) else v for name, v in inputs.items()}
+        start = time.monotonic()
+        self.calls += 1
+        request = {"id": self.calls, "op": op, "inputs": plain, "layout": dict(layout or {})}
+        try:
+            outcome = self._outcome(self._exchange(request, limit_s), start)
+        except WorkerError as error:
+            self.close()
+            ended: OutcomeKind = "timeout" if error.kind == "timeout" else "crashed"
+            return Outcome(ended, error=str(error), seconds=time.monotonic() - start)
+        return outcome
+
+    def _outcome(self, answer: Mapping[str, Any], start: float) -> Outcome:
+        """Return what an answer says; one to another call, such as a forked child's second, ends the worker."""
+        if answer.get("id") != self.calls:
+            raise WorkerError("crashed", f"it answered call {answer.get('id')!r}, must answer call {self.calls}")
+        kind, value, seconds = answer.get("kind"), answer.get("value"), answer.get("seconds")
+        patched = answer.get("patched_calls", 0)
+        self.patched_calls = patched if isinstance(patched, int) else 0
+        if kind == "value":
+            if not isinstance(value, dict) or not isinstance(seconds, int | float):
+                raise WorkerError("crashed", f"the answer is no value with seconds: {_short(answer)}")
+            return Outcome("value", value, seconds=float(seconds))
+        if kind not in {"raised", "unsupported"}:
+            raise WorkerError("crashed", f"the answer is of kind {kind!r}, must be value, raised or unsupported")
+        return Outcome(
+            "unsupported" if kind == "unsupported" else "raised",
+            error=str(answer.get("error"))[: frames.ERROR_LIMIT],
+            seconds=time.monotonic() - start,
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the worker can take another call."""
+        return not self.log.closed and self.process.poll() is None
+
+    def close(self) -> None:
+        """End the whole process group, and what was seen to leave it, and release the pipes.
+
+        A thread in the middle of a call closes the worker too when another one does so: it sees the pipe break.
+        """
+        with self._closing:
+            if self.log.closed:
+                return
+            self.watch.find()
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.watch.end()
+            for fd in (self.to_worker, self.from_worker):
+                os.close(fd)
+            self.log.close()
+
+    def _exchange(self, tree: Any, limit_s: float) -> dict[str, Any]:
+        """Write a frame while reading the answer, so that two full pipes never wait for each other."""
+        parts = [memoryview(part).cast("B") for part in frames.encode(tree)]
+        inbox = _Inbox()
+        deadline = time.monotonic() + limit_s
+        with selectors.PollSelector() as ready:  # two pipes: what epoll needs to be set up costs more than it saves
+            ready.register(self.from_worker, selectors.EVENT_READ)
+            if self._push(parts):
+                ready.register(self.to_worker, selectors.EVENT_WRITE)
+            while True:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise WorkerError("timeout", f"no answer within {limit_s:g} s; {self._last_words()}")
+                found = ready.select(min(left, TICK_S))
+                if reason := self.watch.look():
+                    raise WorkerError("limit", f"{reason}; {self._last_words()}")
+                if not found and self.process.poll() is not None:  # a child that it left holds the pipe open
+                    raise WorkerError("crashed", self._how_it_ended())
+                for key, _ in found:
+                    if key.fd == self.to_worker:
+                        if not self._push(parts):
+                            ready.unregister(self.to_worker)
+                    elif (answer := self._pull(inbox)) is not None:
+                        return answer
+
+    def _push(self, parts: list[memoryview]) -> bool:
+        """Write what the pipe takes, and return whether there is more."""
+        try:
+            frames.drop(parts, os.writev(self.to_worker, frames.batch(parts)))
+        except BlockingIOError:
+            return True
+        except BrokenPipeError:
+            return False  # the read end will tell why
+        return bool(parts)
+
+    def _pull(self, inbox: _Inbox) -> dict[str, Any] | None:
+        data = os.read(self.from_worker, CHUNK)
+        if not data:
+            raise WorkerError("crashed", self._how_it_ended())
+        try:
+            answer = inbox.feed(data)
+        except (ValueError, KeyError, IndexError, TypeError, RecursionError, MemoryError) as error:
+            raise WorkerError("crashed", f"the answer is no frame: {error}; {self._last_words()}") from None
+        if answer is not None and not isinstance(answer, dict):
+            raise WorkerError("crashed", "the answer is no object")
+        return answer
+
+    def _how_it_ended(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(5.0)
+        code = self.process.returncode
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            memory = ", possibly out of memory" if name == "SIGKILL" else ""
+            return f"the process was killed by {name}{memory}; {self._last_words()}"
+        if code is None:
+            return f"the process closed its pipe and went on; {self._last_words()}"
+        return f"the process ended with status {code}; {self._last_words()}"
+
+    def _last_words(self) -> str:
+        fd = self.log.fileno()
+        tail = os.pread(fd, LOG_TAIL, max(0, os.fstat(fd).st_size - LOG_TAIL)).decode(errors="replace")
+        words = " ".join("".join(c if c.isprintable() else " " for c in tail).split())  # no terminal's escapes
+        return f"its last words: {words}" if words else "it wrote nothing to standard error"
+
+
+def _hello(answer: Mapping[str, Any]) -> Hello:
+    provides = {
+        op: Provided(op, {name: tuple(values) for name, values in conventions.items()})
+        for op, conventions in answer["provides"].items()
+    }
+    documented, versions = answer.get("documented", {}), answer.get("versions", {})
+    for name, texts in (("documented", documented), ("versions", versions)):
+        if not all(isinstance(text, str) for text in texts.values()):
+            raise TypeError(f"`{name}` must hold text")
+    return Hello(provides, documented, versions)
+
+
+def _short(answer: Mapping[str, Any]) -> str:
+    return f"{ {key: type(value).__name__ for key, value in answer.items()} }"
+
+
+def _why_not(error: OSError, subject: Subject) -> str:
+    if error.errno == errno.ENOEXEC:
+        return "it is no program of this machine and does not start with #!"
+    if error.errno == errno.ENOENT and subject.is_program:
+        return "the interpreter that its first line names is not here"
+    return str(error.strerror)
+
+
+def _append_only(fd: int) -> None:
+    """Let what a subject prints go to the end, so that a log which is cut stays short."""
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+
+
+def _widen(pipe: int) -> None:
+    """Let a pipe hold a whole chunk where the system allows it: recorded logits are tens of megabytes."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):  # the user's quota of pipe memory is spent: slower, not wrong
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK)
+
+
+@dataclass(slots=True)
+class _Inbox:
+    """Bytes of one frame as they come in."""
+
+    data: bytearray = field(default_factory=bytearray)
+    header: dict[str, Any] | None = None
+    start: int = 0
+    total: int = frames.PREFIX.size
+
+    def feed(self, data: bytes) -> Any | None:
+        self.data += data
+        if self.header is None and len(self.data) >= frames.PREFIX.size:
+            self.start = frames.PREFIX.size + frames.header_size(bytes(self.data[: frames.PREFIX.size]))
+            self.total = self.start
+            if len(self.data) >= self.start:
+                self.header, sizes = frames.parse_header(self.data[frames.PREFIX.size : self.start])
+                if sum(sizes) > ANSWER_LIMIT:
+                    raise frames.FrameError(f"its arrays have {sum(sizes)} bytes, must be at most {ANSWER_LIMIT}")
+                self.total = self.start + sum(sizes)
+        if self.header is None or len(self.data) < self.total:
+            return None
+        if len(self.data) > self.total:
+            raise frames.FrameError(f"{len(self.data) - self.total} bytes follow the frame")
+        return frames.decode(self.header, memoryview(self.data)[self.start : self.total])

@@ -1,0 +1,328 @@
+"""One subject in a process of its own (docs/protocol.md); standard library and NumPy only.
+
+The judge runs this file by path with `python -I`, in the subject's interpreter, so that nothing of the judge's
+environment shadows the subject's. Frames are in the file beside it, which is loaded by path too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import functools
+import importlib
+import importlib.util
+import io
+import os
+import platform
+import queue
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if sys.version_info < (3, 10):  # noqa: UP036  a subject's interpreter may be older than the judge's
+    sys.exit(f"this interpreter is Python {platform.python_version()}, must be 3.10 or newer")
+try:
+    import numpy as np
+except ModuleNotFoundError:
+    sys.exit(f"{sys.executable} has no NumPy, which every Python subject needs: install it there")
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+    from gates.worker import frames
+
+
+def _beside(name: str) -> ModuleType:
+    """Load a file of this folder: `-I` hides the folder, and the package may not be in the subject's interpreter."""
+    spec = importlib.util.spec_from_file_location(f"gates_{name}", Path(__file__).with_name(f"{name}.py"))
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{name}.py is not beside {__file__}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if not TYPE_CHECKING:
+    frames = _beside("frames")
+
+READ_AHEAD = 1 << 16  # bytes: a small request is read by one call of the system instead of three
+
+# ---------------------------------------------------------------- pipes
+
+
+def _fill(stream: io.BufferedReader[io.FileIO], size: int) -> memoryview:
+    data = memoryview(bytearray(size))
+    done = 0
+    while done < size:
+        count = stream.readinto(data[done:])
+        if not count:
+            raise EOFError
+        done += count
+    return data
+
+
+def _read(stream: io.BufferedReader[io.FileIO]) -> Any:
+    size = frames.header_size(bytes(_fill(stream, frames.PREFIX.size)))
+    header, sizes = frames.parse_header(bytes(_fill(stream, size)))
+    return frames.decode(header, _fill(stream, sum(sizes)))
+
+
+def _write(pipe: int, tree: Any) -> None:
+    parts = [memoryview(part) for part in frames.encode(tree)]
+    while parts:
+        frames.drop(parts, os.writev(pipe, frames.batch(parts)))
+
+
+def _listen(stream: io.BufferedReader[io.FileIO], inbox: queue.SimpleQueue[Any]) -> None:
+    """Pass requests on. The end of the pipe means that the judge is gone: leave at once, even in the middle of a call."""
+    try:
+        while True:
+            inbox.put(_read(stream))
+    except EOFError:
+        os._exit(0)
+    except Exception as error:
+        sys.stderr.write(f"worker: {error}\n")
+        os._exit(70)
+
+
+# ---------------------------------------------------------------- the subject
+
+
+def rebuild(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
+    """Return the same values in another memory layout."""
+    if layout == "strided":
+        wide = np.zeros((*array.shape[:-1], array.shape[-1] * 2), array.dtype)
+        wide[..., ::2] = array
+        return wide[..., ::2]
+    if layout == "big-endian":
+        return array.astype(array.dtype.newbyteorder(">"))
+    if layout == "misaligned":
+        raw = np.zeros(array.nbytes + 1, np.uint8)
+        view: np.ndarray[Any, Any] = raw[1:].view(array.dtype).reshape(array.shape)
+        view[...] = array
+        return view
+    if layout == "0-d":
+        return array.reshape(())
+    if layout == "read-only":
+        copy = array.copy()
+        copy.flags.writeable = False
+        return copy
+    if layout == "bfloat16":  # the wire widens it to float32, which holds its values exactly
+        try:
+            narrow = importlib.import_module("ml_dtypes").bfloat16
+        except ModuleNotFoundError:
+            raise NotImplementedError(
+                "NumPy has no bfloat16 without the package ml_dtypes, which is not here"
+            ) from None
+        return array.astype(narrow)
+    raise ValueError(f"layout {layout!r} must be strided, read-only, big-endian, misaligned, bfloat16 or 0-d")
+
+
+def _load(name: str, path: str, settings: Mapping[str, Any]) -> ModuleType:
+    """Load a subject's file under its dotted name, whether or not that package exists in this interpreter."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    module.__dict__["SETTINGS"] = dict(settings)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _find(reference: str) -> tuple[Any, str]:
+    module, _, path = reference.partition(":")
+    owner: Any = importlib.import_module(module) if module not in sys.modules else sys.modules[module]
+    *parents, name = path.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    return owner, name
+
+
+class Planted:
+    """A seam with a mistake in it, and how often it ran."""
+
+    def __init__(self, target: str, patch: str) -> None:
+        self.calls = 0
+        owner, name = _find(target)
+        maker, factory = _find(patch)
+        original = getattr(owner, name)
+        mistaken = getattr(maker, factory)(original)
+
+        @functools.wraps(original)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            return mistaken(*args, **kwargs)
+
+        setattr(owner, name, counted)
+
+
+def _preload(library: str) -> str:
+    """Load a shared library before everything else, for its symbols to win, and return what it says of itself."""
+    loaded = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+    if not hasattr(loaded, "openblas_get_config"):
+        return library
+    loaded.openblas_get_config.restype = ctypes.c_char_p
+    return f"{library} ({loaded.openblas_get_config().decode(errors='replace').strip()})"
+
+
+def _open(start: Mapping[str, Any]) -> tuple[ModuleType, Planted | None]:
+    mutant, planted = start.get("mutant"), None
+    own = mutant is not None and mutant["target"].partition(":")[0] == start["module"]
+    if mutant is not None and not own:
+        planted = Planted(**mutant)
+    module = _load(start["module"], start["entry"], start["settings"])
+    if mutant is not None and own:  # the seam is in the subject's own file: it exists only now
+        planted = Planted(**mutant)
+    return module, planted
+
+
+def _operations(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    operations: Any = getattr(module, "OPS", None)
+    if not isinstance(operations, dict) or not all(callable(op) for op in operations.values()):
+        raise TypeError(f"{module.__name__} must define OPS, a dict from the name of an op to a function")
+    if not all(isinstance(name, str) for name in operations):
+        raise TypeError(f"the keys of OPS are {list(operations)}, must be names of ops")
+    own: dict[str, Callable[..., Any]] = {}
+    for name, op in operations.items():
+        inside = getattr(op, "__module__", "") == module.__name__
+        found: Any = getattr(module, getattr(op, "__name__", ""), op) if inside else op
+        own[name] = found  # the planted one, if there is one
+    return own
+
+
+def _conventions(module: ModuleType, operations: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
+    """Return what CONVENTIONS says; a text where choices should be would read as its letters, and nothing be judged."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for op, conventions in _table(module, "CONVENTIONS").items():
+        if op not in operations:
+            raise TypeError(f"CONVENTIONS names {op!r}, which OPS does not define")
+        if not isinstance(conventions, dict):
+            raise TypeError(f"CONVENTIONS[{op!r}] is {conventions!r}, must be a dict from a convention to its choices")
+        found[op] = {}
+        for name, choices in conventions.items():
+            if not isinstance(choices, list | tuple | set | frozenset):
+                raise TypeError(
+                    f"CONVENTIONS[{op!r}][{name!r}] is {choices!r}, must be a tuple of the choices, such as ({choices!r},)"
+                )
+            found[op][name] = list(choices)
+    return found
+
+
+def _table(module: ModuleType, name: str) -> dict[str, Any]:
+    """Return one of the dicts that a subject may define."""
+    found: Any = getattr(module, name, {})
+    if not isinstance(found, dict):
+        raise TypeError(f"{name} is a {type(found).__name__}, must be a dict")
+    return found
+
+
+def _hello(module: ModuleType, operations: Mapping[str, Any], preloaded: list[str]) -> dict[str, Any]:
+    conventions = _conventions(module, operations)
+    return {
+        "kind": "ready",
+        "provides": {name: conventions.get(name, {}) for name in operations},
+        "documented": dict(_table(module, "DEPARTURES_DOCUMENTED")),
+        "versions": {
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            **({"preloaded": ", ".join(preloaded)} if preloaded else {}),
+            **{key: str(value) for key, value in _table(module, "VERSIONS").items()},
+        },
+    }
+
+
+def _answer(operation: Callable[..., Any] | None, request: Mapping[str, Any]) -> dict[str, Any]:
+    if operation is None:
+        return {"kind": "unsupported", "error": f"{request['op']} is not defined by this subject"}
+    layout = request["layout"]
+    try:
+        inputs = {
+            name: rebuild(value, layout[name]) if name in layout else value for name, value in request["inputs"].items()
+        }
+    except NotImplementedError as error:
+        return {"kind": "unsupported", "error": str(error)}
+    return _run(request["op"], operation, inputs)
+
+
+def _run(name: str, operation: Callable[..., Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what came of one call. The inputs belong to the caller: a subject that writes into them has raised."""
+    before = {key: value.tobytes() for key, value in inputs.items() if isinstance(value, np.ndarray)}
+    start = time.perf_counter()
+    try:
+        value = operation(**inputs)
+        seconds = time.perf_counter() - start
+        if not isinstance(value, dict):
+            return {"kind": "raised", "error": f"{name} returned {_kind(value)}, must be a dict of its outputs"}
+        try:
+            frames.encode(value)  # what cannot cross the wire is the subject's error, not the worker's end
+        except frames.FrameError as error:
+            return {"kind": "raised", "error": f"{name} returned a dict that cannot be passed on: {error}"}
+    except NotImplementedError as error:
+        return {"kind": "unsupported", "error": _words(error)}
+    except BaseException as error:  # a subject may raise anything, SystemExit and Rust panics included
+        return {"kind": "raised", "error": _words(error)}
+    if changed := [key for key, data in before.items() if inputs[key].tobytes() != data]:
+        return {"kind": "raised", "error": f"{name} changed its input {', '.join(changed)} in place"}
+    return {"kind": "value", "value": value, "seconds": seconds}
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"
+
+
+def _words(error: BaseException) -> str:
+    """Return what an exception says, whose own words may raise too."""
+    try:
+        words = str(error)
+    except BaseException:
+        words = "(its text raises)"
+    name = type(error).__name__
+    if isinstance(error, NotImplementedError):
+        return (words or f"{name} without a reason")[: frames.ERROR_LIMIT]
+    where = _place(error)
+    return (f"{name}: {words}" if words else name)[: frames.ERROR_LIMIT - len(where)] + where
+
+
+def _place(error: BaseException) -> str:
+    """Return where an exception was raised, if not in the worker's files: ` (loss.py:41, in clipped)`."""
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if Path(code.co_filename).parent != Path(__file__).parent and not code.co_filename.startswith("<"):
+            place = f" ({Path(code.co_filename).name}:{trace.tb_lineno}, in {code.co_name})"
+        trace = trace.tb_next
+    return place[:300]
+
+
+def main() -> None:
+    """Serve one subject until the judge closes the pipe."""
+    parser = argparse.ArgumentParser(description="Serves one subject of Gates; started by the judge.")
+    parser.add_argument("--read", type=int, required=True)
+    parser.add_argument("--write", type=int, required=True)
+    arguments = parser.parse_args()
+    reader, writer = io.BufferedReader(io.FileIO(arguments.read, "r"), READ_AHEAD), arguments.write
+    os.dup2(2, 1)  # whatever a subject prints is no part of the protocol
+    start = _read(reader)
+    try:
+        preloaded = [_preload(library) for library in start["preload"]]
+        module, planted = _open(start)
+        operations = _operations(module)
+        _write(writer, _hello(module, operations, preloaded))
+    except BaseException as error:
+        absent = isinstance(error, ModuleNotFoundError | OSError)
+        _write(writer, {"kind": "absent" if absent else "broken", "error": _words(error)})
+        return
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(reader, inbox), daemon=True).start()
+    while True:
+        request = inbox.get()
+        answer = _answer(operations.get(request["op"]), request)
+        _write(writer, {**answer, "id": request["id"], "patched_calls": planted.calls if planted else 0})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Pairs of completions that come with the data, as generations: the chosen one first, rewards 1 and 0, nothing is sampled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reference.trainer.algorithms import protocol
+from reference.trainer.data import pairs
+from reference.trainer.data.prompts import Prompt
+from reference.trainer.data.rows import DataError
+from reference.trainer.engine.rollout import Generation, Source
+from reference.trainer.rewards.samples import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class PairSource(Source):
+    """Prompts whose rows hold a chosen and a rejected completion, in these columns, neither longer than `rollout.max_tokens`."""
+
+    chosen_column: str = "chosen"
+    rejected_column: str = "rejected"
+
+    def once(self, model: Any, chosen: Sequence[int], round_: int) -> Generation:
+        """The pairs of these prompts (places in `prompts`). The sampler's log-probs are NaN: nobody sampled.
+
+        Raises:
+            DataError: a completion is missing or no text.
+        """
+        del model, round_
+        self.paths.add("offline")
+        prompts = [self.prompts[place] for place in chosen]
+        texts = [self._text(p, column) for p in prompts for column in (self.chosen_column, self.rejected_column)]
+        end = pairs.end_id(self.tokenizer, self.eos_ids)
+        encoded = [pairs.encode(self.tokenizer, text, end) for text in texts]
+        lengths = np.array([len(ids) for ids in encoded], np.int64)
+        tokens = np.full((len(texts), self.rollout.max_tokens), -1, np.int32)
+        for row, ids in enumerate(encoded):
+            tokens[row, : len(ids)] = ids
+        unknown = np.full(tokens.shape, np.nan)
+        samples = [
+            Sample(
+                prompts[row // 2].text,
+                text,
+                int(lengths[row]),
+                prompts[row // 2].answer,
+                row // 2,
+                prompts[row // 2].row,
+            )
+            for row, text in enumerate(texts)
+        ]
+        return Generation(
+            prompts=prompts,
+            samples=samples,
+            rewards=protocol.Rewards(np.tile([[1.0], [0.0]], (len(prompts), 1)), np.ones(1), 2, lengths),
+            tokens=tokens,
+            lengths=lengths,
+            ended=np.ones(len(texts), np.bool_),
+            model=unknown,
+            tempered=unknown,
+            behaviour=unknown,
+            rounds=1,
+            taken=len(prompts),
+            dropped=0,
+        )
+
+    def _text(self, prompt: Prompt, column: str) -> str:
+        text = prompt.row.get(column)
+        if not isinstance(text, str):
+            raise DataError(
+                f"row {prompt.index}: {column!r} must be the text of a completion, found {type(text).__name__}"
+            )
+        return text

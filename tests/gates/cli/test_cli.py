@@ -1,0 +1,305 @@
+"""The commands as their users type them: exit codes, last lines, one sentence for every mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import RIGHT, gates
+
+from gates.cli import setup
+from gates.results.jsonl import read
+from reference import tiny
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+def test_an_encoding_without_our_signs_ends_no_run(encoding: str) -> None:
+    """Formulas have signs that other locales than UTF-8 lack; what can be written is, the rest as escapes."""
+    command = [sys.executable, "-m", "gates", "explain", "kl.k3.matches-definition"]
+    done = subprocess.run(
+        command, capture_output=True, check=False, timeout=120, env=os.environ | {"PYTHONIOENCODING": encoding}
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert ("\u2212".encode(encoding, "backslashreplace")) in done.stdout
+
+
+def test_ctrl_c_while_the_commands_are_built_is_no_traceback() -> None:
+    """Typer catches it from then on; this is said as a shell says it."""
+    code = "import typer.main, gates.cli, signal\ntyper.main.get_command = lambda app: signal.raise_signal(signal.SIGINT)\ngates.cli.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "gates: interrupted\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="a scheduling policy of Linux")
+class TestScheduling:
+    """Who is woken does not take the processor from who woke it."""
+
+    def test_workers_are_batch_jobs(self, tmp_path: Path) -> None:
+        """The policy reaches the subject."""
+        told = tmp_path / "policy"
+        subject = tmp_path / "told.py"
+        subject.write_text(
+            f"import os\nfrom pathlib import Path\n{RIGHT}\nPath({str(told)!r}).write_text(str(os.sched_getscheduler(0)))\n"
+        )
+        done = gates("check", "advantages.constant-group-is-zero", "--subject", str(subject), cwd=tmp_path)
+        assert told.exists(), done.stdout + done.stderr
+        assert int(told.read_text()) == os.SCHED_BATCH
+
+    def test_a_policy_that_was_chosen_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Somebody asked for idle time only, or for real time."""
+        monkeypatch.setattr(os, "sched_getscheduler", lambda _pid: os.SCHED_IDLE)
+        monkeypatch.setattr(os, "sched_setscheduler", lambda *_: pytest.fail("the policy is changed"))
+        setup.in_batches()
+
+
+class TestMistakes:
+    """Bad input is one clear sentence and exit code 2."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["check", "no-such-gate"], "no gate matches 'no-such-gate'; `gates list` shows"),
+            (["check", "--subject", "nobody"], "must be one of numpy, rlkernels"),
+            (["check", "--subject", "./none.py"], "there is no such file"),
+            (["check", "--subject", "./text.txt"], "no such file"),
+            (["check", "--model", "./nowhere"], "neither a folder nor an id"),
+            (["check", "--model", "."], "has no config.json"),
+            (["check", "--model", "nobody/no-such-model"], "is not in the Hugging Face cache"),
+            (["check", "--jobs", "1000"], "--jobs"),
+            (["check", "--require", "mlxrl"], "'mlxrl' is not in this run"),
+            (["check", "philox", "--require", "numpy:philx"], "no gate matches 'philx'; did you mean philox"),
+            (["check", "philox", "--require", "numpy:kl"], "asks nothing of that subject and those gates"),
+            (
+                ["check", "preference.cpo.matches-definition", "--require", "rlkernels"],
+                "--require rlkernels: this run asks nothing of that subject",
+            ),
+            (["check", "--require", "numpy:klx"], "--require numpy:klx: no gate matches 'klx'; did you mean kl?"),
+            (["check", "--python", "/no/python", "--subject", "./x.py"], "there is no such program"),
+            (["check", "--out", "/proc/nowhere"], "cannot write results"),
+            (["check", "--out", "x", "--record"], "give one of them"),
+            (["check", "--seed", "-1"], "--seed"),
+            (["check", "--baseline", "none.jsonl"], "cannot read none.jsonl"),
+            (["check", "--baseline", "none.jsonl", "--format", "junit"], "has no place for --baseline"),
+            (["check", "--waivers", "none.toml"], "cannot read none.toml"),
+            (["check", "--shard", "6/5"], "must be INDEX/COUNT with 1 <= INDEX <= COUNT, such as 2/5"),
+            (["check", "--resume", "none.jsonl"], "cannot go on with none.jsonl: No such file"),
+            (["check", "--resume", "."], "Is a directory; name the file of an interrupted run"),
+            (["check", "--resume", "x.jsonl", "--out", "o"], "leave out --out and --record"),
+            (["merge", "none.jsonl"], "cannot read none.jsonl"),
+            (["explain", "no-such-gate"], "no gate matches"),
+            (["mutants", "no-such-mutant"], "no mutant matches"),
+            (["report"], "needs at least one"),
+            (["report", "none.jsonl"], "cannot read none.jsonl"),
+            (["report", "."], "cannot read ."),
+            (["report", "--schema", "--out", "."], "cannot write ."),
+            (["prove", "nothing"], "no gate matches"),
+            (["calibrate", "nothing"], "no gate matches"),
+            (["calibrate", "kl", "--only", "models"], "none of the 5 chosen gates is of that kind"),
+            (["calibrate", "kl", "--seeds", "0"], "--seeds"),
+            (["calibrate", "kl", "--resume", "none.jsonl"], "cannot go on with none.jsonl"),
+            (["calibrate", "kl", "--resume", "x", "--record"], "leave out --out and --record"),
+            (["peers", "sync", "nobody"], "nobody"),
+            (["nonsense"], "No such command"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_a_mistake_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
+        """No traceback, exit code 2, and what to do."""
+        done = gates(*arguments, cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert words in " ".join(done.stderr.split())
+        assert "Traceback" not in done.stderr
+
+
+class TestCheck:
+    """`gates check` on one's own file."""
+
+    def test_a_right_subject_passes(self, tmp_path: Path) -> None:
+        """A user's own file is judged in what it declares; the last line is a full count, and the JSONL is complete."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates("check", "advantages.constant-group-is-zero", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.splitlines()[-1] == "4 passed, 0 failed, 8 unsupported"
+        (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
+        assert json.loads(file.read_text().splitlines()[-1])["exit_code"] == 0
+
+    def test_a_wrong_subject_fails_with_a_number(self, tmp_path: Path) -> None:
+        """A wrong deviation is one failure with observed value, limit and place, and exit code 1."""
+        (tmp_path / "mine.py").write_text(RIGHT.replace("ddof=ddof", "ddof=0"))
+        done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 1
+        assert (
+            "FAIL        mine · advantages.matches-definition · group-ddof1-add-mean-float32: advantage error in 2u·S (float32) is"
+            in done.stdout
+        )
+        assert "must be <= 4 (at [" in done.stdout
+
+    def test_nothing_measured_is_exit_code_3(self, tmp_path: Path) -> None:
+        """Where everything is unsupported, nothing was measured, and that is no success."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 3
+        assert done.stdout.splitlines()[-1] == "0 passed, 0 failed, 22 unsupported"
+
+    def test_a_requirement_turns_unsupported_into_failure(self, tmp_path: Path) -> None:
+        """`--require mine:packing` fails where packing is not provided."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates("check", "packing", "--subject", "./mine.py", "--require", "mine:packing", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "required, but unsupported: mine" in done.stdout
+
+    def test_a_subject_that_does_not_start_is_one_line(self, tmp_path: Path) -> None:
+        """A file without OPS fails every cell, and says why once."""
+        (tmp_path / "mine.py").write_text("x = 1\n")
+        done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 1
+        assert done.stdout.count("must define OPS") == 1
+        assert done.stdout.splitlines()[-1] == "0 passed, 22 failed"
+
+    def test_json_lines_are_json(self, tmp_path: Path) -> None:
+        """`--json` prints one verdict a line and nothing else on stdout."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates(
+            "check", "packing", "advantages.constant-group-is-zero", "--subject", "./mine.py", "--json", cwd=tmp_path
+        )
+        statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
+        assert statuses.count("pass") == 4
+        assert len(statuses) == 34
+
+    def test_a_document_is_all_that_is_printed(self, tmp_path: Path) -> None:
+        """`--format junit` prints XML and nothing else; the count goes to stderr."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates(
+            "check", "packing.truncates-only-by-name", "--subject", "./mine.py", "--format", "junit", cwd=tmp_path
+        )
+        assert done.stdout.startswith("<?xml")
+        assert done.stdout.count("<testcase ") == 2
+        assert done.stderr.splitlines()[-1] == "0 passed, 0 failed, 2 unsupported"
+
+    @pytest.mark.parametrize("form", ["text", "md"])
+    def test_a_baseline_shows_what_broke_and_changes_no_exit_code(self, tmp_path: Path, form: str) -> None:
+        """What passed and fails now is a new failure; the count stays the last line of text."""
+        command = ["check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", "--format", form]
+        (tmp_path / "mine.py").write_text(RIGHT)
+        assert gates(*command, "--out", "old", cwd=tmp_path).returncode == 0
+        (before,) = (tmp_path / "old").glob("*.jsonl")
+        (tmp_path / "mine.py").write_text(RIGHT.replace("ddof=ddof", "ddof=0"))
+        done = gates(*command, "--baseline", str(before), cwd=tmp_path)
+        assert done.returncode == 1
+        assert (
+            "new failure: mine · advantages.matches-definition · group-ddof1-add-mean-float32: pass → fail"
+            in done.stdout
+        )
+        if form == "text":
+            assert " failed" in done.stdout.splitlines()[-1]
+        (tmp_path / "mine.py").write_text(RIGHT)
+        done = gates(*command, "--baseline", str(before), cwd=tmp_path)
+        assert done.returncode == 0
+        assert "no changes" in done.stdout.lower()
+
+    def test_github_gets_annotations_and_a_summary(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Under GitHub Actions the text has `::error` lines, the count stays last, and the summary is markdown."""
+        (tmp_path / "mine.py").write_text(RIGHT.replace("ddof=ddof", "ddof=0"))
+        monkeypatch.setenv("GITHUB_ACTIONS", "true")
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+        done = gates("check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "::error title=mine · advantages.matches-definition::fail in " in done.stdout
+        assert " failed" in done.stdout.splitlines()[-1]
+        assert "| `advantages.matches-definition` | **fail" in (tmp_path / "summary.md").read_text()
+
+
+class TestModel:
+    """`--model` puts a folder in the Hugging Face layout in the place of the tiny model."""
+
+    def test_the_model_of_the_folder_is_judged(self, tmp_path: Path) -> None:
+        """The gates run on the model of the folder, and the results say which bytes that was."""
+        folder = tiny.build({"seed": 77, "vocab": 272})
+        options = ["--model", str(folder), "--subject", "reference", "--quick", "--out", "o"]
+        done = gates("check", "trainer.adapters-off-is-base", *options, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (file,) = (tmp_path / "o").glob("*.jsonl")
+        run = read(file)
+        assert run.header.model == str(folder)
+        assert {tuple(model.spec.items()) for model in run.models} == {(("path", str(folder)),)}
+        assert len(run.models[0].hash) == 64
+
+
+class TestPeers:
+    """A peer whose environment is not there."""
+
+    @pytest.mark.parametrize(("options", "code"), [([], 3), (["--require", "mlxrl"], 1)], ids=["skipped", "required"])
+    def test_it_is_listed_as_skipped_and_never_as_a_pass(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: int
+    ) -> None:
+        """Without an environment the verdict is `skipped` with its remedy; `--require` makes that a failure."""
+        monkeypatch.setenv("GATES_CACHE_DIR", str(tmp_path / "empty"))
+        done = gates("check", "packing", "--subject", "mlxrl", *options, cwd=tmp_path)
+        assert done.returncode == code
+        assert "skipped: mlxrl: no environment yet; `gates peers sync mlxrl` makes it (22)" in done.stdout
+        assert done.stdout.splitlines()[-1] == "0 passed, 0 failed, 22 skipped"
+
+
+class TestOthers:
+    """The verbs that do not judge."""
+
+    def test_list_shows_every_gate_with_a_mutant(self, tmp_path: Path) -> None:
+        """Each gate has cases, quick ones among them, and at least one mutant that it catches."""
+        data = json.loads(gates("list", "--json", cwd=tmp_path).stdout)
+        assert len(data["gates"]) >= 20
+        for gate in data["gates"]:
+            assert gate["mutants"], gate["id"]
+            assert any(case["quick"] for case in gate["cases"]), gate["id"]
+
+    def test_explain_tells_question_source_limits_and_mutants(self, tmp_path: Path) -> None:
+        """Everything a reader needs to doubt a gate is on one page."""
+        text = gates("explain", "kl.k3.matches-definition", cwd=tmp_path).stdout
+        for words in (
+            "Question",
+            "Schulman",
+            "because k·2u·S",
+            "kl.k3-expm1-minus-d",
+            "seen in: rlox 1.2",
+            "in training: ",
+        ):
+            assert words in text
+
+    @pytest.mark.parametrize(
+        "verb",
+        [
+            "check",
+            "list",
+            "explain",
+            "mutants",
+            "prove",
+            "calibrate",
+            "report",
+            "merge",
+            "replay",
+            "ops",
+            "init",
+            "peers",
+        ],
+    )
+    def test_help_has_examples(self, tmp_path: Path, verb: str) -> None:
+        """Every verb's help names its options, and shows examples."""
+        verbs = [verb, "sync"] if verb == "peers" else [verb]
+        done = gates(*verbs, "--help", cwd=tmp_path)
+        assert done.returncode == 0
+        assert f"gates {verb}" in done.stdout.split("Examples:")[1]
+
+    def test_report_is_a_function_of_the_file(self, tmp_path: Path) -> None:
+        """Rendering twice gives the same bytes, and `--out` writes them."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        gates("check", "advantages.constant-group-is-zero", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+        (file,) = (tmp_path / "o").glob("*.jsonl")
+        first = gates("report", str(file), cwd=tmp_path).stdout
+        assert gates("report", str(file), "--out", "R.md", cwd=tmp_path).returncode == 0
+        assert (tmp_path / "R.md").read_text() == first
+        assert "| `advantages.constant-group-is-zero` | pass 4, unsupported 8 |" in first

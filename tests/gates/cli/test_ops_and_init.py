@@ -1,0 +1,162 @@
+"""`gates ops` tells all that a subject needs to know; `gates init` writes a file in which nothing passes by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gates.config.scaffold import FIRST, path_for, scaffold
+from gates.registry import load
+from gates.report.ops import as_text, convention_words, conventions_of, ops_of
+
+
+def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gates", *arguments], capture_output=True, text=True, cwd=cwd, timeout=240, check=False
+    )
+
+
+class TestOps:
+    """The table of ops, for readers and programs."""
+
+    def test_every_op_of_every_gate_is_listed(self, tmp_path: Path) -> None:
+        """With inputs, outputs, conventions, source and the gates that ask for it."""
+        listed = json.loads(gates("ops", "--json", cwd=tmp_path).stdout)
+        asked = {op.name for gate in load().gates.values() for op in gate.ops}
+        assert {item["op"] for item in listed} == asked
+        for item in listed:
+            assert item["inputs"], item
+            assert item["outputs"], item
+            assert item["source"], item
+            assert item["gates"], item
+
+    def test_one_op_in_full(self, tmp_path: Path) -> None:
+        """Shapes, dtypes, conventions and formula of token_kl, as its cases ask for them."""
+        text = gates("ops", "token_kl", cwd=tmp_path).stdout
+        for words in ("(B, T)", "floating point", "estimator                  'k1', 'k2', 'k3'", "k3 = exp(d) − d − 1"):
+            assert words in text
+        assert "Schulman" in text
+
+    def test_a_convention_that_is_no_input_says_what_it_means(self) -> None:
+        """Nobody can declare `arithmetic` without knowing what its choices are."""
+        asking = list(load().gates.values())
+        for name, op in ops_of(asking).items():
+            for convention in conventions_of(name, asking):
+                assert convention in op.inputs or convention_words(convention), f"{name}: {convention}"
+        assert "'float64'  # what it computes in, whatever the dtype" in as_text(ops_of(asking)["policy_loss"], asking)
+
+    def test_a_wrong_name_gets_the_nearest(self, tmp_path: Path) -> None:
+        """One sentence, exit code 2."""
+        done = gates("ops", "token_kul", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "did you mean token_kl?" in " ".join(done.stderr.split())
+
+
+class TestInit:
+    """The file that one starts from."""
+
+    @pytest.mark.parametrize("op", [[], ["--op", "all"]], ids=["five", "all"])
+    def test_what_is_not_filled_in_is_unsupported(self, tmp_path: Path, op: list[str]) -> None:
+        """The file runs at once, nothing passes, nothing fails, and nothing was measured."""
+        assert gates("init", "mylib", *op, cwd=tmp_path).returncode == 0
+        done = gates("check", "--quick", "--subject", "./mylib_gates.py", cwd=tmp_path)
+        assert done.returncode == 3, done.stdout[-3000:]
+        assert done.stdout.splitlines()[-1].startswith("0 passed, 0 failed, ")
+        assert "group_advantages is not filled in yet" in done.stdout
+
+    def test_what_is_filled_in_is_judged(self, tmp_path: Path) -> None:
+        """`provides` declares an op and its choices; the decorated function is judged in them."""
+        gates("init", "mylib", "--op", "token_kl", cwd=tmp_path)
+        file = tmp_path / "mylib_gates.py"
+        text = file.read_text().replace("# estimator=('k1', 'k2', 'k3'),", "estimator=('k1',), reduction=('none',),")
+        assert "estimator=('k1',)" in text
+        filled = (
+            'if lengths is not None or old is not None or mask is not None:\n        raise NotImplementedError("no")\n'
+        )
+        filled += '    return {"kl": policy - reference}'
+        file.write_text(text.replace('raise NotImplementedError("token_kl is not filled in yet")', filled))
+        done = gates("check", "kl.k1", "kl.k3", "--subject", "./mylib_gates.py", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "4 passed, 0 failed, 56 unsupported" in done.stdout
+        assert "token_kl of mylib_gates has estimator 'k1', not 'k3'" in done.stdout
+
+    def test_an_op_declared_twice_is_refused(self, tmp_path: Path) -> None:
+        """By the file itself, as a subject that does not start."""
+        gates("init", "mylib", "--op", "token_kl", cwd=tmp_path)
+        file = tmp_path / "mylib_gates.py"
+        file.write_text(f'{file.read_text()}\n\n@provides("token_kl")\ndef again(**inputs):\n    return {{}}\n')
+        done = gates("check", "kl.k1", "--quick", "--subject", "./mylib_gates.py", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "token_kl is provided twice" in done.stdout
+
+    def test_a_misspelt_op_is_pointed_out(self, tmp_path: Path) -> None:
+        """It is unsupported, and the line names what is defined instead."""
+        (tmp_path / "mine.py").write_text("OPS = {'tokens_kl': lambda **inputs: {}}\n")
+        done = gates("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 3
+        assert "token_kl is not defined by mine; it defines tokens_kl" in done.stdout
+
+    def test_another_op_is_no_misspelt_one(self, tmp_path: Path) -> None:
+        """A subject that has the forward pass alone is not told that it misspelt the backward one."""
+        (tmp_path / "mine.py").write_text("OPS = {'selective_log_softmax': lambda **inputs: {}}\n")
+        done = gates("check", "logprobs.backward", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 3
+        assert "selective_log_softmax_backward is not defined by mine" in done.stdout
+        assert "it defines" not in done.stdout
+
+    def test_nothing_is_overwritten(self, tmp_path: Path) -> None:
+        """A file that is there stays as it is."""
+        (tmp_path / "mylib_gates.py").write_text("mine")
+        done = gates("init", "mylib", cwd=tmp_path)
+        assert (done.returncode, "is not overwritten" in done.stderr) == (2, True)
+        assert (tmp_path / "mylib_gates.py").read_text() == "mine"
+
+    def test_the_command_that_it_prints_runs_as_it_stands(self, tmp_path: Path) -> None:
+        """A folder's name may have a space."""
+        done = gates("init", "mylib", "--op", "prefer", "--folder", "a b", cwd=tmp_path)
+        assert "with 1 function to fill in" in done.stdout
+        command = shlex.split(done.stdout.partition("judge it with: gates ")[2])
+        assert command[:2] == ["check", "--subject"]
+        assert [tmp_path / file for file in command[2:]] == list(tmp_path.glob("*/mylib_gates.py"))
+
+    def test_the_command_for_more_ops_runs_beside_the_file(self, tmp_path: Path) -> None:
+        """What the file says of further ops works where the file is."""
+        assert gates("init", "mylib", cwd=tmp_path).returncode == 0
+        text = (tmp_path / "mylib_gates.py").read_text()
+        (command,) = re.findall(r"`gates (init [^`]*)`", text)
+        done = gates(*command.replace("NAME", "full_kl").replace("DIR", "more").split(), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "def full_kl(" in (tmp_path / "more" / "mylib_gates.py").read_text()
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["my lib"], "letters, digits"),
+            (["class"], "letters, digits"),
+            (["mylib", "--op", "no"], "`gates ops` lists"),
+            (["mylib", "--op", "token_kul"], "did you mean token_kl? `gates ops` lists"),
+        ],
+    )
+    def test_a_mistake_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
+        """Exit code 2, and no file."""
+        done = gates("init", *arguments, cwd=tmp_path)
+        assert (done.returncode, words in " ".join(done.stderr.split())) == (2, True)
+        assert not list(tmp_path.iterdir())
+
+    def test_the_text_is_python_for_every_op(self, tmp_path: Path) -> None:
+        """It compiles, and each function has the op's own arguments."""
+        asking = list(load().gates.values())
+        known = ops_of(asking)
+        text = scaffold("mylib", "mylib_gates.py", known, {name: conventions_of(name, asking) for name in known})
+        space: dict[str, object] = {}
+        exec(compile(text, "mylib_gates.py", "exec"), space)  # noqa: S102  our own text
+        assert set(space["OPS"]) == set(known)  # type: ignore[call-overload]
+        assert set(FIRST) <= set(known)
+        assert max(map(len, text.splitlines())) <= 120, [line for line in text.splitlines() if len(line) > 120]
+        assert path_for("mylib", tmp_path).name == "mylib_gates.py"

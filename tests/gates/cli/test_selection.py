@@ -1,0 +1,117 @@
+"""A gate that is named wrongly is found from what was meant, and `list` and `explain` can be read by who is new."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from command_line import gates
+
+from gates.cli.selection import chosen
+from gates.families.units import UNIT as UNITS
+from gates.model import ConfigurationError
+from gates.registry import load
+from gates.report.explanation import UNIT
+from gates.subjects.catalogue import choose
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        (
+            "token_kl",
+            "it is an op, and the gates that ask for it are kl.k1.matches-definition, kl.k2.matches-definition, ",
+        ),
+        ("advantages.constant", "did you mean advantages.constant-group-is-zero?"),
+        ("kl.k3.matches-defintion", "did you mean kl.k3.matches-definition"),
+        ("trianer", "did you mean trainer"),
+        ("loss.grpo.", "did you mean loss.grpo.matches-definition?"),
+        ("qqqq", "no gate matches 'qqqq'; `gates list` shows the gates there are"),
+    ],
+    ids=["op", "half a name", "letter", "family", "prefix with its dot", "nothing near"],
+)
+def test_a_name_that_is_no_gates(pattern: str, words: str) -> None:
+    """The sentence names what was looked for, and what may have been meant."""
+    with pytest.raises(ConfigurationError, match=f"^no gate matches '{pattern}'; ") as error:
+        chosen(load(), ["kl", pattern])
+    assert words in str(error.value)
+
+
+def test_patterns_choose_as_the_registry_does() -> None:
+    """Several patterns, and none for all gates."""
+    assert chosen(load(), ["kl.k3", "philox.*"]) == load().select(("kl.k3", "philox.*"))
+    assert chosen(load(), []) == tuple(load().gates.values())
+
+
+def test_a_subject_that_is_a_file_here_is_offered(tmp_path: Path) -> None:
+    """`--subject mylib` beside mylib_gates.py: the sentence names the file as it must be written."""
+    (tmp_path / "mylib_gates.py").write_text("OPS = {}\n")
+    done = gates("check", "kl", "--subject", "mylib", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "or a file (./mine.py); did you mean ./mylib_gates.py?" in " ".join(done.stderr.split())
+
+
+def test_a_subject_that_is_named_twice_is_judged_once(tmp_path: Path) -> None:
+    """By its own name, by the one whose variant it is, or by its file."""
+    mine = tmp_path / "mine.py"
+    mine.write_text("OPS = {}\n")
+    names = ("reference", "reference@openblas", "numpy", "numpy", str(mine), f"{tmp_path}/./mine.py")
+    subjects = choose(load(), names, None)
+    assert [subject.name for subject in subjects] == ["reference", "reference@openblas", "numpy", "mine"]
+    assert subjects[1].ops is None, "asked for by name: asked everything"
+    assert choose(load(), names[1::-1], None) == subjects[1::-1]
+
+
+@pytest.mark.parametrize("file", ["numpy.py", "numpy", "other/mine.py"])
+def test_two_subjects_of_one_name_are_refused(tmp_path: Path, file: str) -> None:
+    """A file, or a program, that is called as a registered subject or another file would be taken for it."""
+    (tmp_path / "other").mkdir()
+    for one in (tmp_path / "mine.py", tmp_path / file):
+        one.write_text("OPS = {}\n")
+        one.chmod(0o755)
+    with pytest.raises(ConfigurationError, match="is taken; rename the file"):
+        choose(load(), (str(tmp_path / "mine.py"), str(tmp_path / file)), None)
+
+
+def test_list_counts_and_aligns(tmp_path: Path) -> None:
+    """One mutant is no `1 mutants`, and the words after the subjects' names stand in one column."""
+    told, subjects = gates("list", "kl.k1", cwd=tmp_path).stdout.split("\nSubjects:\n")
+    assert " 30 cases (4 quick), 1 mutant  Is k1 = −d" in told
+    assert len({line.index("  judged ") for line in subjects.splitlines()}) == 1
+
+
+def test_explain_says_where_a_departure_is_told(tmp_path: Path) -> None:
+    """Its key is the gate's name, which stands nowhere else; of the cases not shown the number is."""
+    text = gates("explain", "kl.k3", cwd=tmp_path).stdout
+    assert 'Departure DEPARTURES_DOCUMENTED["token_kl[k3]"]' in text
+    assert "single-mean-float64 and 24 more (--json)" in text
+    assert f"          {UNIT}\n" in text
+    assert UNIT not in gates("explain", "philox.known-answers", cwd=tmp_path).stdout
+
+
+def test_the_unit_that_explain_tells_is_the_gates_own() -> None:
+    """The powers of two in the sentence are those that limits are counted in."""
+    small = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    for dtype, unit in UNITS.items():
+        power = str(round(math.log2(unit))).translate(small)
+        assert f"2{power} of {dtype}" in UNIT
+
+
+@pytest.mark.parametrize(
+    ("returned", "code", "told"),
+    [("groups - groups[:, :1]", 0, False), ("groups", 1, True), (")", 1, False)],
+    ids=["right", "wrong", "does not start"],
+)
+def test_a_failure_is_followed_by_where_to_read_on(tmp_path: Path, returned: str, code: int, told: bool) -> None:
+    """`gates explain` is named where a gate's question was answered wrongly, and only there."""
+    (tmp_path / "mine.py").write_text(  # right: 0 in constant groups, which is all that this gate asks
+        "def group_advantages(*, rewards, group_size, **_):\n"
+        "    groups = rewards.reshape(-1, group_size)\n"
+        f"    return {{'advantages': ({returned}).reshape(-1)}}\n"
+        "OPS = {'group_advantages': group_advantages}\n"
+    )
+    select = ("advantages.constant-group-is-zero", "--quick", "--no-minimise")
+    done = gates("check", *select, "--subject", "./mine.py", cwd=tmp_path)
+    assert done.returncode == code, done.stdout
+    assert ("`gates explain GATE` says" in done.stdout) == told

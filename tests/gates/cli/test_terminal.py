@@ -1,0 +1,281 @@
+"""Nothing that Gates prints of others' words is obeyed by a terminal, shown in another order, or hidden."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from counterexample_doubles import SOME
+from runs_on_file import header, verdict, write
+
+from gates import cli
+from gates.cli import counterexamples
+from gates.model import Evidence, Verdict, Waived
+from gates.report.format_names import ReportFormat
+from gates.report.progress import Bar, console
+from gates.report.text import Screen
+from gates.results.escape import visible
+from gates.results.jsonl import Writer
+from gates.results.records import (
+    AlarmRecord,
+    BlockRecord,
+    CounterexampleRecord,
+    MutantRecord,
+    ShareRecord,
+    SubjectRecord,
+    verdict_record,
+)
+from gates.run.runner import Options
+from gates.run.session import Tally
+from gates.shrink import file as counterexample_file
+
+# clear the screen, set the title (C1), erase the line, hide, reverse the order of reading, end of line for some readers
+ATTACK = "a\x1b[2J\x9b31m\x07\r\b\x7f\x00\x85b\u202egnp\u2066\u200fc\u2028d\x0be"
+SEEN = "a\\u001b[2J\\u009b31m\\u0007\\u000d\\u0008\\u007f\\u0000\\u0085b\\u202egnp\\u2066\\u200fc\\u2028d\\u000be"
+REORDERING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+
+
+def obeyed(text: str) -> set[str]:
+    """The characters of a text that a terminal obeys, by the Unicode database and not by our own list."""
+    return {
+        c
+        for c in text
+        if (unicodedata.category(c) in {"Cc", "Zl", "Zp", "Cs"} and c not in "\n\t")
+        or unicodedata.bidirectional(c) in REORDERING
+        or c in "\u200e\u200f\u061c"
+    }
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Path:
+    """A check in which every name, reason, place and version is the attack."""
+    evidence = Evidence(ATTACK, float("inf"), "<=", 1.0, ATTACK, ATTACK)
+    waived = Waived("fail", ATTACK, ATTACK, ATTACK, ATTACK)
+    cells = [
+        verdict_record(Verdict(ATTACK, ATTACK, ATTACK, 1, "fail", ATTACK, ATTACK, (evidence,))),
+        verdict_record(Verdict(ATTACK, ATTACK, "waived", 1, "waived", ATTACK, ATTACK, (), 0.0, waived)),
+        *(
+            verdict(status, gate=status, subject=ATTACK, reason=ATTACK)
+            for status in ("error", "skipped", "unsupported")
+        ),
+        verdict(gate=ATTACK, case=ATTACK),
+    ]
+    told = SubjectRecord(subject=ATTACK, provides=[ATTACK], versions={ATTACK: ATTACK})
+    small = CounterexampleRecord(
+        gate=ATTACK,
+        subject=ATTACK,
+        case=ATTACK,
+        seed=0,
+        file=ATTACK,
+        words=ATTACK,
+        elements_before=9,
+        elements_after=1,
+        finished=True,
+    )
+    named: dict[str, Any] = {
+        "command": [ATTACK],
+        "tool": ATTACK,
+        "python": ATTACK,
+        "numpy": ATTACK,
+        "blas": ATTACK,
+        "commit": ATTACK,
+    }
+    path = tmp_path / "a\x1b[2Jb\x9b.jsonl"
+    write(path, cells, problems=[ATTACK], also=[told, small], **named)
+    return path
+
+
+@pytest.fixture
+def proof(tmp_path: Path) -> Path:
+    """A proof of the same kind."""
+    planted = MutantRecord(
+        mutant=ATTACK,
+        mistake=ATTACK,
+        host=ATTACK,
+        seam=ATTACK,
+        caught_by=[ATTACK],
+        source=ATTACK,
+        arises=ATTACK,
+        state="missed",
+        reason=ATTACK,
+    )
+    cells = [verdict(), verdict("fail", mutant=ATTACK, gate=ATTACK, reason=ATTACK)]
+    write(tmp_path / "proof.jsonl", cells, verb="prove", also=[planted])
+    return tmp_path / "proof.jsonl"
+
+
+@pytest.fixture
+def calibration(tmp_path: Path) -> Path:
+    """A calibration of the same kind."""
+    path = tmp_path / "calibrate.jsonl"
+    writer = Writer(path)
+    writer.write(header(verb="calibrate", gates=[ATTACK], subjects=[ATTACK], planned=2, seeds=2))
+    block = BlockRecord(
+        gate=ATTACK,
+        subject=ATTACK,
+        case=ATTACK,
+        first_seed=0,
+        seeds=2,
+        counts={"pass": 1, "fail": 1},
+        alarms=[AlarmRecord(seed=1, status="fail", cause=ATTACK, reason=ATTACK)],
+        retried=0,
+        shares=[ShareRecord(quantity=ATTACK, share=0.5, observed=1.0, limit=2.0, seed=0)],
+        seconds=1.0,
+    )
+    writer.write(block)
+    writer.close()
+    return path
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """What a command prints: exit code, stdout, stderr."""
+    monkeypatch.setattr(sys, "argv", ["gates", *words])
+    try:
+        cli.main()
+        code = 0
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    return code, *capsys.readouterr()
+
+
+def test_what_is_seen() -> None:
+    """Each such character is its escape, other letters of any script and newlines are themselves."""
+    assert visible(ATTACK) == SEEN
+    kept = "naïve ≤ −1 · 好 \u05d0\u05d1 👩\u200d💻\xa0\n\t\\u001b"
+    assert visible(kept) == kept
+    assert not obeyed(visible("".join(map(chr, range(0x11000)))))
+
+
+@pytest.mark.parametrize("form", get_args(ReportFormat))
+def test_a_report_of_a_check(
+    check: Path,
+    tmp_path: Path,
+    form: ReportFormat,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every form is free of them, shows what was there, and says the same with a baseline and in the step's summary."""
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    code, out, err = printed(monkeypatch, capsys, "report", str(check), "--format", form)
+    assert (code, err) == (0, "")
+    assert not obeyed(out)
+    assert "\\u001b[2J\\u009b31m" in out
+    if form in {"text", "md", "github", "json"}:
+        other = check.with_name("other\x1b.jsonl")
+        write(other, [verdict(gate=ATTACK, subject=ATTACK, case=ATTACK)], tool=ATTACK * 2)
+        code, out, err = printed(monkeypatch, capsys, "report", str(check), "--format", form, "--baseline", str(other))
+        assert code == 0, err
+        assert not obeyed(out)
+        assert "new failure" in out
+    if form == "github":
+        assert not obeyed(summary.read_text())
+
+
+def test_json_keeps_the_words(check: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """An escape in a string of JSON is the character itself: a program reads what the subject said."""
+    _, out, _ = printed(monkeypatch, capsys, "report", str(check), "--format", "json")
+    (run,) = json.loads(out)["runs"]
+    assert run["verdicts"][0]["reason"] == ATTACK
+    assert run["counterexamples"][0]["words"] == ATTACK
+    _, out, _ = printed(monkeypatch, capsys, "report", str(check), "--format", "jsonl")
+    assert json.loads(out.splitlines()[0])["reason"] == ATTACK
+
+
+def test_junit_is_xml(check: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A parser takes it, and what XML cannot hold is shown as its escape or as U+FFFD."""
+    strange = verdict("fail", subject="\uffff\ufffe<&>\"'\t\n]]>", reason="\uffff]]>&amp;\n\x00")
+    write(check.with_name("strange.jsonl"), [strange])
+    words = ("report", str(check), str(check.with_name("strange.jsonl")), "--format", "junit")
+    _, out, _ = printed(monkeypatch, capsys, *words)
+    top = ET.fromstring(out)  # noqa: S314  our own text
+    assert [suite.get("name") for suite in top] == [SEEN, "mine", "gates", "\ufffd\ufffd<&>\"'\t\n]]>"]
+    (failure,) = list(top)[3].iter("failure")
+    assert failure.text == failure.get("message") == "\ufffd]]>&amp;\n\\u0000"
+
+
+@pytest.mark.parametrize("form", ["text", "md", "json", "html"])
+@pytest.mark.parametrize("kind", ["proof", "calibration"])
+def test_a_report_of_a_proof_or_calibration(
+    request: pytest.FixtureRequest,
+    kind: str,
+    form: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Mutants, hosts, alarms and quantities too."""
+    path = request.getfixturevalue(kind)
+    code, out, err = printed(monkeypatch, capsys, "report", str(path), "--format", form)
+    assert code == 0, err
+    assert not obeyed(out)
+
+
+def test_a_sentence_about_a_wrong_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cell that is judged twice is named in an error, with its name."""
+    cell = verdict(gate=ATTACK, subject=ATTACK, case=ATTACK)
+    path = tmp_path / "twice.jsonl"
+    writer = Writer(path)
+    for record in (header(planned=2), cell, cell):
+        writer.write(record)
+    writer.close()
+    code, out, err = printed(monkeypatch, capsys, "report", str(path))
+    assert (code, out) == (2, "")
+    assert SEEN in err
+    assert not obeyed(err)
+
+
+@pytest.mark.parametrize("form", ["text", "github", "jsonl"])
+def test_a_check_as_it_runs(form: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verdicts, holes, the table, problems and the progress bar of a terminal that is told what a subject said."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    evidence = Evidence(ATTACK, 2.0, "<=", 1.0, ATTACK, ATTACK)
+    screen = Screen(3, form)  # type: ignore[arg-type]  # the parameter's values are this Literal's
+    screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "fail", "bound", ATTACK, (evidence,)))
+    screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "fail", "start", ATTACK))
+    screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "skipped", "absent", ATTACK))
+    tally = Tally()
+    tally.stale.append(ATTACK)
+    screen.summary(tally)
+    out = capsys.readouterr().out
+    assert "\\u001b[2J\\u009b31m" in out
+    assert not obeyed(out)
+
+
+def test_the_smallest_inputs_of_a_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines that `gates check` prints in its end."""
+    writer = Writer(tmp_path / "run.jsonl")
+    found = counterexamples.Found([], Options(), {}, writer, silent=False, budget_s=60.0, lines=[ATTACK])
+    found.show()
+    writer.close()
+    assert capsys.readouterr().out == SEEN + "\n"
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_a_replay(
+    tmp_path: Path, form: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A counterexample's file is others' words too, in what is printed of it and in the error about it."""
+    path = tmp_path / "small.safetensors"
+    words = ("gate", "case", "subject", "entry", "kind", "reason", "words", "tool", "unit")
+    known = replace(SOME, **dict.fromkeys(words, ATTACK), inputs={"x": np.zeros(1)}, cut={"style": ATTACK})
+    counterexample_file.write(path, known)
+    _, out, err = printed(monkeypatch, capsys, "replay", str(path), "--subject", "numpy", *form)
+    assert not obeyed(out + err)
+    assert "[2J" in out + err
+
+
+def test_words_that_name_an_emoji_stay_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """A place in a file is no picture: `:100:` and `:x:` are printed as they stand."""
+    words = "skipped: mine: mine.py:100: no such op :x:"
+    console().print(words)
+    Bar("b", 1, shown_on=console()).say(words)
+    assert capsys.readouterr().out == f"{words}\n{words}\n"

@@ -1,0 +1,61 @@
+"""What the tests of counterexamples share: one that is made up, and the commands as a user runs them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gates.registry import Registry
+from gates.run.runner import Job, Options
+from gates.shrink.file import Counterexample
+
+SOME = Counterexample(
+    gate="kl.k3.matches-definition",
+    case="masked-none-float64",
+    seed=3,
+    subject="numpy",
+    entry="/nowhere/mine.py",
+    kind="claim",
+    reason="r",
+    words="w",
+    elements_before=9,
+    elements_after=3,
+    unit="numbers",
+    finished=True,
+    judged_beside=None,
+    quick=True,
+    tool="t",
+    inputs={"policy": np.array([[0.0, np.nan]]), "beta": float("inf"), "rows": [np.arange(2), None], "on": True},
+)
+
+
+def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of the tool in a folder."""
+    command = [sys.executable, "-m", "gates", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=240, check=False)
+
+
+def run_test(file: Path, subject: str = "") -> int:
+    """Run an emitted test as its reader would, and return the exit code."""
+    environment = {**os.environ, "GATES_SUBJECT": subject}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
+    return subprocess.run(command, cwd=file.parent, env=environment, capture_output=True, check=False).returncode
+
+
+def changed(**values: Any) -> Counterexample:
+    """Return the made-up counterexample with other values."""
+    return replace(SOME, **values)
+
+
+def planted(registry: Registry, mutant: str, case: str) -> tuple[Job, Options]:
+    """Return a cell that fails with a mistake planted, of the first gate that is said to catch it, and how to run it."""
+    found = registry.mutants[mutant]
+    gate = registry.gates[found.caught_by[0]]
+    job = Job(gate, registry.subjects[found.host], next(c for c in gate.cases if c.name == case))
+    return job, Options(mutant={"target": found.target, "patch": found.patch}, quick=True)

@@ -1,0 +1,96 @@
+"""The gates on broken subjects: whatever a subject returns, it is its own failure and never an error of the judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gates.model import Subject, Verdict
+from gates.registry import load
+from gates.run.runner import Options, plan, run
+
+BROKEN_ROLLOUT = """
+import numpy as np
+from gates.subjects.mlx_trainer import subject as whole
+
+def rollout(**inputs):
+    run = whole.rollout(**inputs)
+    if inputs["path"] == "batched":
+        {}
+    return run
+
+OPS = {{**whole.OPS, "rollout": rollout}}
+"""
+BROKEN_LOGPROBS = """
+import numpy as np
+from gates.subjects.mlx_trainer import subject as whole
+
+def completion_logprobs(**inputs):
+    return {"logprobs": whole.completion_logprobs(**inputs)["logprobs"] * np.float32("nan")}
+
+OPS = {**whole.OPS, "completion_logprobs": completion_logprobs}
+"""
+
+
+def verdicts(folder: Path, code: str, gate: str) -> list[Verdict]:
+    (folder / "broken.py").write_text(code)
+    subject = Subject("broken", folder / "broken.py", "subject_broken")
+    return [judged.verdict for judged in run(plan([load().gates[gate]], [subject], quick=True), Options(quick=True))]
+
+
+LAYOUTS = """
+from gates.subjects.numpy_baseline import subject as whole
+
+def group_advantages(rewards, **inputs):
+    {}
+    return {{"advantages": whole.group_advantages(rewards, **inputs)}}
+
+OPS = {{"group_advantages": group_advantages}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ("pass", "pass", ""),
+        ("if rewards.dtype.byteorder == '>': raise TypeError('big-endian')", "pass", ""),
+        ("if rewards.strides[0] != rewards.itemsize: import os; os._exit(1)", "fail", "crashed"),
+        ("if rewards.strides[0] != rewards.itemsize: rewards = rewards * rewards", "fail", "strided input"),
+    ],
+    ids=["takes all", "refuses one", "crashes on one", "differs on one"],
+)
+def test_a_layout_may_be_refused_and_nothing_else(tmp_path: Path, body: str, status: str, words: str) -> None:
+    """A clear error for a memory layout is allowed; a crash there, or other numbers, fail."""
+    for verdict in verdicts(tmp_path, LAYOUTS.format(body), "advantages.matches-definition"):
+        assert verdict.status == status, verdict.reason
+        assert words in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ('run["logits"][0, 0, 3] = np.nan', "not finite at 1 draws"),
+        ('run["tokens"][0, 0] = 10**6', "each token below V"),
+        ('run["tokens"][0, 0] = -1', "negative token"),
+        ('run["lengths"] = run["lengths"] * 0', "has lengths [0"),
+        ('run["lengths"] = run["lengths"] + 1000', "has lengths ["),
+        ('run["uniforms"] = run["uniforms"] * np.nan', "did not use their keyed uniform"),
+        ('run["tokens"] = run["tokens"].astype(np.float32)', "has dtype float32"),
+        ('run["logits"] = np.flip(run["logits"], axis=2)', "unexplained differences"),
+    ],
+)
+def test_a_broken_rollout_fails(tmp_path: Path, damage: str, words: str) -> None:
+    """NaN logits, impossible tokens and lengths, foreign draws and swapped logits fail, with the reason."""
+    for verdict in verdicts(tmp_path, BROKEN_ROLLOUT.format(damage), "rollout.row-alone.equals-batch"):
+        assert verdict.status == "fail", verdict.reason
+        assert words in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "gate", ["ratio.fresh-batch-is-one", "ratio.cached-decode.within-bound", "trainer.adapters-off-is-base"]
+)
+def test_nan_logprobs_fail(tmp_path: Path, gate: str) -> None:
+    """Log-probs that are NaN are the subject's failure, not a missing signal."""
+    for verdict in verdicts(tmp_path, BROKEN_LOGPROBS, gate):
+        assert verdict.status == "fail", verdict.reason

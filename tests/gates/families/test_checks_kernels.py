@@ -1,0 +1,214 @@
+"""The gates of log-probs, sampling, random numbers, packing and rewards on broken subjects; and the variants of rlkernels."""
+
+from __future__ import annotations
+
+import platform
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gates.families.isa import gates as isa
+from gates.families.logprobs.gates import rounded
+from gates.model import Subject, Verdict
+from gates.registry import load
+from gates.run.runner import Options, plan, run
+from gates.subjects import catalogue
+
+ROOT = Path(__file__).parents[3]
+
+BROKEN = """
+import numpy as np
+from gates.subjects.numpy_baseline import subject as whole
+
+def broken(**inputs):
+    found = dict(whole.OPS["{op}"](**inputs))
+    {damage}
+    return found
+
+OPS = {{**whole.OPS, "{op}": broken}}
+CONVENTIONS = {conventions!r}
+"""
+#: Like rlkernels, with two instruction sets of its own making.
+VARIANTS = """
+import numpy as np
+from gates.subjects.numpy_baseline import subject as whole
+
+def kernel_bits(kernel, inputs):
+    if kernel not in whole.OPS:
+        raise NotImplementedError(kernel)
+    outputs = whole.OPS[kernel](**{{k: v for k, v in inputs.items()}})
+    row = np.frombuffer(b"".join(np.asarray(outputs[k]).tobytes() for k in sorted(outputs)), np.uint8)
+    bits = np.stack([row, row])
+    {damage}
+    return {{"variants": ["scalar × 1", "wide × 1"][: len(bits)], "bits": bits}}
+
+OPS = {{"kernel_bits": kernel_bits}}
+"""
+
+
+def verdicts(folder: Path, code: str, gate: str, case: str = "") -> list[Verdict]:
+    (folder / "broken.py").write_text(code)
+    subject = Subject("broken", folder / "broken.py", "subject_broken")
+    jobs = [job for job in plan([load().gates[gate]], [subject], quick=True) if case in job.case.name]
+    assert jobs
+    return [judged.verdict for judged in run(jobs, Options(quick=True))]
+
+
+@pytest.mark.parametrize(
+    ("gate", "op", "damage", "words"),
+    [
+        ("logprobs.selective.matches-definition", "selective_log_softmax", 'found["logprobs"] = found["logprobs"][:-1]', "shape"),
+        ("logprobs.selective.matches-definition", "selective_log_softmax", 'found["logprobs"] = found["logprobs"].astype(np.float16)', "another dtype"),
+        ("logprobs.selective.matches-definition", "selective_log_softmax", 'found["logprobs"] = found["logprobs"] * np.nan', "log-prob error"),
+        ("logprobs.entropy.matches-definition", "selective_log_softmax", 'found.pop("entropy", None)', "must have 'entropy'"),
+        ("logprobs.backward.matches-definition", "selective_log_softmax_backward", 'found["gradient"] = found["gradient"].astype(np.float64)[..., :-1]', "gradient"),
+        ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", 'found["logprobs"] = found["logprobs"][:, :-1]', "wrongly kept"),
+        ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", 'found["logprobs"] = found["logprobs"] + 1e-9', "log-prob error"),
+        ("sampling.draw.inverse-cdf", "sample_tokens", 'found["tokens"] = found["tokens"] + 1', "not their uniform's"),
+        ("sampling.draw.inverse-cdf", "sample_tokens", 'found["tokens"] = found["tokens"][:-1]', "not their uniform's"),
+        ("sampling.temperature-zero.lowest-id", "sample_tokens", 'found["logprobs"] = found["logprobs"][:0]', "shape"),
+        ("philox.known-answers", "philox4x32_10", 'found["words"] = found["words"][..., :2]', "words that differ"),
+        ("philox.uniforms.keyed", "uniforms", 'found["uniforms"] = found["uniforms"] * (1 - 2.0**-52)', "uniforms that differ"),
+        ("packing.matches-definition", "pack_sequences", 'found["efficiency"] = np.nan', "efficiency"),
+        ("packing.matches-definition", "pack_sequences", 'found["indices"] = found["indices"][::-1]', "differ"),
+        ("packing.truncates-only-by-name", "pack_sequences", 'found["indices"] = found["indices"][:3]', "refusing all"),
+        ("kl.full.matches-definition", "full_kl", 'found["kl"] = found["kl"][None]', "shape"),
+        ("kl.ratio.matches-definition", "token_kl", 'found["kl"] = found["kl"] * (1 + 1e-5)', "kl error"),
+        ("advantages.normalise-then-sum", "normalise_then_sum", 'found["advantages"] = found["advantages"][:-1]', "shape"),
+    ],
+)  # fmt: skip
+def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, words: str) -> None:
+    """Wrong shapes and dtypes, NaN, missing outputs and small errors are the subject's failure, with the reason."""
+    found = verdicts(tmp_path, BROKEN.format(op=op, damage=damage, conventions={}), gate)
+    failed = [verdict for verdict in found if verdict.status == "fail"]
+    assert failed, {(verdict.status, verdict.reason) for verdict in found}
+    assert {verdict.status for verdict in found} <= {"fail", "pass"}
+    assert any(words in f"{verdict.reason} {verdict.evidence}" for verdict in failed), {v.reason for v in failed}
+
+
+def test_a_subject_that_promises_no_order_of_ties_is_judged_without_it(tmp_path: Path) -> None:
+    """It may keep any of the tied tokens; who declares lower ids first is held to them."""
+    damage = """kept = found["logprobs"] > -np.inf
+    for row, keep in zip(inputs["logits"], kept):
+        tied = np.flatnonzero(row == row[keep].min())
+        count = int(keep[tied].sum())
+        keep[tied] = np.arange(tied.size) >= tied.size - count
+    found["logprobs"] = np.where(kept, -1.0, -np.inf)"""
+    free = BROKEN.format(op="filtered_logprobs", damage=damage, conventions={"filtered_logprobs": {"ties": ["any"]}})
+    assert {v.status for v in verdicts(tmp_path, free, "sampling.filters.ties")} == {"pass", "unsupported"}
+    held = BROKEN.format(op="filtered_logprobs", damage=damage, conventions={})
+    by_case = {v.case: v.status for v in verdicts(tmp_path, held, "sampling.filters.ties")}
+    assert set(by_case.values()) == {"pass", "fail"}
+    assert all((status == "fail") == case.endswith("lower-id") for case, status in by_case.items())
+
+
+@pytest.mark.parametrize(
+    ("damage", "status", "words"),
+    [
+        ("pass", "pass", ""),
+        ("bits[1, 5] ^= 1", "fail", "bytes that differ from the first variant's is 1, must be <= 0 (wide × 1 against"),
+        ("bits = bits[:1]", "error", "variants of instruction set and threads is 1"),
+        ("bits = bits * 0", "error", "bytes that are not 0"),
+        ("bits = bits * 0 + 7", "fail", "bytes that one unit in the last place of an input moves"),
+        ("bits = bits + np.random.default_rng().integers(0, 99, dtype=np.uint8)", "fail", "between two calls"),
+    ],
+    ids=["same", "one-bit", "one-variant", "zeros", "constant", "restless"],
+)
+def test_bits_are_compared_and_must_follow_the_input(tmp_path: Path, damage: str, status: str, words: str) -> None:
+    """One bit fails; nothing to compare, or only zeros, is no pass; bits that ignore the input are caught."""
+    for verdict in verdicts(tmp_path, VARIANTS.format(damage=damage), "isa.bits-identical", "full-kl"):
+        assert verdict.status == status, verdict.reason
+        assert words in verdict.reason
+
+
+def test_a_kernel_that_is_not_there_is_unsupported(tmp_path: Path) -> None:
+    """No silent pass for what a build lacks."""
+    code = VARIANTS.format(damage="raise NotImplementedError(kernel)")
+    assert {v.status for v in verdicts(tmp_path, code, "isa.bits-identical", "full-kl")} == {"unsupported"}
+
+
+def test_every_kernel_has_inputs_of_its_op() -> None:
+    """The names that the bits gate sends are those that the op's own table describes."""
+    described = {op.name: set(op.inputs) for gate in load().gates.values() for op in gate.ops}
+    rng = np.random.default_rng(0)
+    for kernel, moved, make in isa.KERNELS.values():
+        names = set(make(rng, "float32"))
+        assert names <= described[kernel], (kernel, names - described[kernel])
+        assert moved in names
+
+
+#: op → file and constant: from how many numbers our kernel shares its work out among threads.
+THRESHOLDS = {
+    "group_advantages": ("advantages/mod.rs", "PARALLEL"),
+    "token_kl": ("kl/mod.rs", "PARALLEL"),
+    "full_kl": ("kl/mod.rs", "PARALLEL"),
+    "importance_ratio": ("ratio/mod.rs", "PARALLEL_SLOTS"),
+    "importance_weights": ("ratio/mod.rs", "PARALLEL_SLOTS"),
+    "ratio_statistics": ("ratio/mod.rs", "PARALLEL_SLOTS"),
+    "policy_loss": ("policy_loss/mod.rs", "PARALLEL_SLOTS"),
+    "selective_log_softmax": ("logsoftmax/forward.rs", "PARALLEL"),
+    "selective_log_softmax_backward": ("logsoftmax/forward.rs", "PARALLEL"),
+    "filtered_logprobs": ("sampling/mod.rs", "PARALLEL_LOGITS"),
+    "sample_tokens": ("sampling/mod.rs", "PARALLEL_LOGITS"),
+}
+SERIAL = {"normalise_then_sum", "philox4x32_10"}  # these kernels have no threads
+
+
+def constant(file: str, name: str) -> int:
+    """Return a constant of the kernels' source."""
+    text = (ROOT / "rust" / "rlkernels" / "src" / file).read_text()
+    (words,) = re.findall(rf"const {name}: usize = (.*);", text)
+    number, _, shift = words.replace("_", "").partition(" << ")
+    return int(number) << int(shift or 0)
+
+
+def test_threads_have_work_in_every_kernel() -> None:
+    """Below its threshold a kernel runs in one thread, whatever it is told: then nothing is said of threads."""
+    rng = np.random.default_rng(0)
+    assert {op for op, _, _ in isa.KERNELS.values()} == {*THRESHOLDS, *SERIAL}
+    for name, (op, moved, make) in isa.KERNELS.items():
+        if op not in SERIAL:
+            assert make(rng, "float32")[moved].size >= constant(*THRESHOLDS[op]), name
+
+
+def test_rows_of_logits_are_cut_where_few_are_long() -> None:
+    """The kernels have a path for many rows and one for the segments of a few; both are among the cases."""
+    segment, few = (constant("logsoftmax/forward.rs", name) for name in ("SEGMENT", "FEW_ROWS"))
+    shapes = [
+        make(np.random.default_rng(0), "float32")["logits"].shape
+        for name, (_, _, make) in isa.KERNELS.items()
+        if name.startswith("log-softmax")
+    ]
+    cut = [rows < few and vocabulary > segment for rows, vocabulary in shapes]
+    assert sorted(cut) == [False, False, True, True]
+
+
+def test_instruction_sets_are_subjects_where_the_machine_has_them() -> None:
+    """Each variant forces one; those that this processor lacks say so and are not planned by default."""
+    subjects = {name: load().subjects[f"rlkernels@{name}"] for name in catalogue.ISAS}
+    assert subjects["scalar"].default
+    assert subjects["neon"].default == (platform.machine().lower() in catalogue.ARM)
+    for name, subject in subjects.items():
+        assert subject.environment == {"RLKERNELS_ISA": name}
+        assert bool(subject.why_absent) != subject.default
+        assert subject.ops == catalogue.KERNELS
+
+
+def test_an_instruction_set_that_is_forced_is_the_one_in_use() -> None:
+    """The default variants answer, and say at the handshake what they were forced to."""
+    variants = [s for s in load().subjects.values() if s.name.startswith("rlkernels@") and s.default]
+    gate = load().gates["kl.k1.matches-definition"]
+    found = list(run(plan([gate], variants, quick=True), Options(quick=True)))
+    assert {judged.verdict.subject for judged in found} == {subject.name for subject in variants}
+    for judged in found:
+        assert judged.verdict.status == "pass", judged.verdict.reason
+        assert judged.hello is not None
+        assert f"rlkernels@{judged.hello.versions['rlkernels forced to']}" == judged.verdict.subject
+
+
+def test_rounding_to_bfloat16_is_to_nearest_even() -> None:
+    """The 24 bits of float32 become 8, ties to even, infinities kept."""
+    values = np.array([1.0 + 2.0**-8, 1.0 + 3 * 2.0**-8, 1.0 + 2.0**-8 + 2.0**-20, -np.inf])
+    assert rounded(values, "bfloat16").tolist() == [1.0, 1.0 + 2.0**-6, 1.0 + 2.0**-7, -np.inf]

@@ -1,0 +1,116 @@
+"""The gates of losses and ratios on broken subjects, and the rule for elements at a bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gates.families.loss import cases
+from gates.families.loss.gates import definition
+from gates.model import Subject
+from gates.registry import load
+from gates.run.runner import Options, plan, run
+from reference.oracle.losses import PolicyLoss, policy_loss
+
+BROKEN = """
+import numpy as np
+from gates.subjects.numpy_baseline import subject as whole
+
+def broken(**inputs):
+    found = dict(whole.OPS["{op}"](**inputs))
+    {damage}
+    return found
+
+OPS = {{**whole.OPS, "{op}": broken}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("gate", "op", "damage", "words"),
+    [
+        ("weights.matches-definition", "importance_weights", 'found["weights"] = found["weights"][..., None]', "shape"),
+        ("ratio.matches-definition", "importance_ratio", 'found["ratio"] = found["ratio"][..., None]', "shape"),
+        ("ratio.matches-definition", "importance_ratio", 'found["ratio"] = found["ratio"] * np.nan', "is nan"),
+        ("statistics.match-definition", "ratio_statistics", 'del found["seq_sum_k3"]', "must have 'seq_sum_k3'"),
+        ("statistics.match-definition", "ratio_statistics", 'found["clipped_low"] = 0.5', "clipped"),
+        ("statistics.match-definition", "ratio_statistics", 'found["outside_low"] = np.nan', "outside_low"),
+        ("loss.full-precision", "policy_loss", 'found["loss"] = np.nan', "loss error"),
+        ("loss.gmpo.matches-definition", "policy_loss", 'found["gradient"] = found["gradient"] * 0', "gradient error"),
+    ],
+)
+def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, words: str) -> None:
+    """Wrong shapes, NaN, missing names and dead gradients are the subject's failure, with the reason."""
+    (tmp_path / "broken.py").write_text(BROKEN.format(op=op, damage=damage))
+    subject = Subject("broken", tmp_path / "broken.py", "subject_broken")
+    found = [judged.verdict for judged in run(plan([load().gates[gate]], [subject], quick=True), Options(quick=True))]
+    assert {verdict.status for verdict in found} == {"fail"}
+    assert all(words in verdict.reason for verdict in found), {verdict.reason for verdict in found}
+
+
+def at_the_bound() -> PolicyLoss:
+    """Two good tokens: one float32 ulp beyond 1.25, where the definition's gradient is 0 and the other -1, and at 1."""
+    d = np.log(1.25) + 2.0**-23
+    return policy_loss(
+        np.array([[d, 0.0]]),
+        old=np.zeros((1, 2)),
+        reference=None,
+        advantages=[1.0],
+        mask=[[1, 1]],
+        algorithm="grpo",
+        epsilon_low=0.25,
+        epsilon_high=0.25,
+        delta=None,
+        beta=0.0,
+        kl_ratio=None,
+        branch_dtype="float32",
+    )
+
+
+class TestBranches:
+    """At a bound either branch is right, and nothing else is."""
+
+    def test_the_other_branch_is_taken_for_the_definitions(self) -> None:
+        """Both gradients come out as the definition's; what lies between them does not."""
+        wanted = at_the_bound()
+        assert wanted.near_branch.tolist() == [[True, False]]
+        for gradient in (wanted.gradient, wanted.gradient_other):
+            _, found = definition._on_a_branch(wanted, {"loss": wanted.loss, "gradient": gradient})
+            np.testing.assert_allclose(found, wanted.gradient, atol=1e-16)
+        between = (wanted.gradient + wanted.gradient_other) / 2
+        _, found = definition._on_a_branch(wanted, {"loss": wanted.loss, "gradient": between})
+        assert np.abs(found - wanted.gradient).max() > 0.1
+
+    def test_the_loss_may_differ_by_the_slack_only(self) -> None:
+        """A loss within the slack is the definition's; beyond it what is left over counts, and NaN stays NaN."""
+        wanted = at_the_bound()
+        assert 0.0 < wanted.branch_slack < 1e-6
+        for off, left in ((0.5, 0.0), (-0.5, 0.0), (3.0, 2.0), (-3.0, -2.0)):
+            got = {"loss": wanted.loss + off * wanted.branch_slack, "gradient": wanted.gradient}
+            found, _ = definition._on_a_branch(wanted, got)
+            assert found - wanted.loss == pytest.approx(left * wanted.branch_slack, abs=1e-15)
+        assert np.isnan(definition._on_a_branch(wanted, {"loss": np.nan, "gradient": wanted.gradient})[0])
+
+
+class TestCases:
+    """What a case asks is what its name says."""
+
+    def test_flat_rows_are_the_masked_tokens(self) -> None:
+        """A flat case carries the tokens of the masked case of the same seed, and nothing of its padding."""
+        rng = [np.random.default_rng(5) for _ in range(2)]
+        masked = cases.make(rng[0], "grpo", {"by_token": True}, {}, "mask", "token")
+        flat = cases.make(rng[1], "grpo", {"by_token": True}, {}, "flat", "token")
+        for name in ("policy", "old", "advantages", "weights"):
+            np.testing.assert_array_equal(flat[name], masked[name][masked["mask"]])
+        assert flat["lengths"].tolist() == masked["mask"].sum(axis=1).tolist()
+        assert cases.valid(flat).all()
+        assert cases.rows_of(flat).tolist() == np.repeat(np.arange(8), flat["lengths"]).tolist()
+
+    def test_scalars_are_rounded_once(self) -> None:
+        """The oracle gets 0.2 as float32 has it, and counts and conventions as they are."""
+        given = cases.make(np.random.default_rng(0), "grpo", {}, {"beta": 0.1})
+        rounded = cases.rounded(given)
+        assert rounded["epsilon_low"] == float(np.float32(0.2))
+        assert rounded["algorithm"] == "grpo"
+        assert rounded["delta"] is None

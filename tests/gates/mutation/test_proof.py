@@ -1,0 +1,265 @@
+"""The proof of the judge: a mutant that is caught, one that is missed, one that never ran; and how small an error is seen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from doubles import DOUBLE, make_gate
+
+from gates.model import Bound, Case, ConfigurationError, Evidence, Mutant, Subject, Trial
+from gates.mutation.proof import disturb, least, same, sensitivities, try_mutants
+from gates.mutation.prove import demonstrate
+from gates.registry import FAMILIES, Registry, load
+from gates.results.jsonl import Writer, read
+from gates.run.runner import Options, plan, run
+from gates.worker.process import Worker
+
+Maker = Callable[..., Subject]
+HEAD = """
+def factor():
+    return 2
+
+def unused():
+    return 0
+
+def three(original):
+    return lambda: 3
+
+def same(original):
+    return original
+"""
+
+
+def tried(subject: Subject, target: str, patch: str, **changes: Any) -> tuple[str, str]:
+    mutant = Mutant(
+        "m", "a mistake", subject.name, f"{subject.module}:{target}", f"{subject.module}:{patch}", ("g",), "a test"
+    )
+    gates = {"g": make_gate(id="g", **changes)}
+    (found,) = try_mutants([mutant], gates, {subject.name: subject}, Options())
+    return found.state, found.reason
+
+
+def test_a_proof_ends_as_its_file_says(tmp_path: Path) -> None:
+    """Without a subject nothing is measured: exit code 3, in the file and of the command."""
+    writer = Writer(tmp_path / "prove.jsonl")
+    code = demonstrate(Registry(), (make_gate(),), Options(), writer, ["prove"], lambda words: None)
+    writer.close()
+    summary = read(tmp_path / "prove.jsonl").summary
+    assert summary is not None
+    assert code == summary.exit_code == 3
+
+
+class TestMutants:
+    """What becomes of a planted mistake."""
+
+    def test_a_mistake_is_caught_by_a_failure(self, subject: Maker) -> None:
+        """A mutant that changes the result fails, and the reason is the evidence."""
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three")
+        assert state == "caught"
+        assert reason.startswith("y is 0.5, must be <= 1e-12")
+
+    def test_a_pause_of_the_machine_catches_no_mistake(self, tmp_path: Path, subject: Maker) -> None:
+        """What ran out of time is judged once more: of two cases the first one waits for a machine that stands still."""
+        stamp = tmp_path / "stamp"
+        slow = (
+            f"{HEAD}\nimport pathlib, time\ndef late(original):\n    def wait():\n"
+            f"        file = pathlib.Path({str(stamp)!r})\n        if not file.exists():\n"
+            "            file.touch()\n            time.sleep(30)\n        return 2\n    return wait\n"
+        )
+        case = replace(make_gate().cases[0], limit_s=1.0)
+        cases = (case, replace(case, name="another"))
+        state, reason = tried(subject("return {'y': factor() * x}", slow), "factor", "late", cases=cases)
+        assert state == "equivalent", reason
+
+    def test_a_mistake_that_changes_no_output_is_equivalent(self, subject: Maker) -> None:
+        """A mutant whose outputs are the host's own proves nothing of a gate, and the reason says so."""
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "same")
+        assert state == "equivalent"
+        assert "no output differs" in reason
+
+    def test_a_gate_that_cannot_fail_is_found_out(self, subject: Maker) -> None:
+        """A gate whose limit nothing exceeds misses a mutant that does change the output."""
+        blind = {"y": Bound("derived", "planted", 1e9)}
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", bounds=blind)
+        assert (state, reason) == ("missed", "g does not fail: pass")
+
+    def test_a_gate_with_an_empty_denominator_is_found_out(self, subject: Maker) -> None:
+        """A mean over no elements is NaN, which no relation holds of: the truth fails, and no proof is begun."""
+
+        def check(t: Trial) -> Iterator[Evidence]:
+            wrong = np.abs(t.got(DOUBLE, **t.inputs)["y"] - 2 * t.inputs["x"])
+            chosen = wrong[np.zeros(len(wrong), bool)]
+            yield t.number("y", float(np.float64(chosen.sum()) / max(chosen.size, 0) if chosen.size else np.nan), "<=")
+
+        right = subject("return {'y': 2 * x}")
+        (judged,) = run(plan([make_gate(check=check)], [right], quick=False), Options())
+        assert (judged.verdict.status, judged.verdict.cause) == ("fail", "bound")
+
+    def test_a_gate_that_measures_nothing_is_an_error(self, subject: Maker) -> None:
+        """A gate that yields no claim errs on the truth and catches no mutant."""
+
+        def check(t: Trial) -> Iterator[Evidence]:
+            t.got(DOUBLE, **t.inputs)
+            yield t.signal("rows", 1.0, ">", 0)
+
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", check=check)
+        assert state == "missed"
+        assert "measured nothing" in reason
+
+    def test_a_seam_that_never_ran_is_an_error(self, subject: Maker) -> None:
+        """A mutant of a function that nobody calls proves nothing."""
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "unused", "three")
+        assert state == "error"
+        assert "never ran" in reason
+
+    def test_a_seam_may_run_only_after_a_crash(self, subject: Maker, tmp_path: Path) -> None:
+        """Calls count in the worker that takes over from a killed one too."""
+
+        def check(t: Trial) -> Iterator[Evidence]:
+            crashed = t.call(DOUBLE, **t.inputs)
+            yield t.signal("crashes", float(crashed.kind == "crashed"), "==", 1)
+            yield t.within("y", t.got(DOUBLE, **t.inputs)["y"], 2 * t.inputs["x"])
+
+        head = f"{HEAD}\nimport os, pathlib\nflag = pathlib.Path({str(tmp_path / 'killed')!r})\n"
+        body = "if not flag.exists():\n    flag.touch()\n    os.kill(os.getpid(), 9)\nreturn {'y': factor() * x}"
+        made = subject(body, head)
+        assert tried(made, "factor", "three", check=check)[0] == "caught"
+
+    def test_an_error_is_no_catch(self, subject: Maker) -> None:
+        """A gate that errs for want of a signal does not catch."""
+        faint = Case("faint", lambda rng: {"x": np.full(3, 0.1)})
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", cases=(faint,))
+        assert state == "missed"
+        assert "error" in reason
+
+    @pytest.mark.parametrize(("target", "patch"), [("no_such", "three"), ("factor", "no_such")])
+    def test_a_seam_or_patch_that_is_not_there_is_an_error(self, subject: Maker, target: str, patch: str) -> None:
+        """A name that dangles is an error of the mutant."""
+        state, reason = tried(subject("return {'y': factor() * x}", HEAD), target, patch)
+        assert state == "error"
+        assert "no_such" in reason
+
+
+class TestSensitivity:
+    """The least relative error that a gate notices."""
+
+    def test_it_is_the_step_above_the_limit(self, subject: Maker) -> None:
+        """A limit of 3e-5 notices 4e-5, which is the next step above it."""
+        gate = make_gate()
+        gate = replace(gate, bounds={"y": replace(gate.bounds["y"], limit=3e-5)})
+        right = subject("return {'y': 2 * x}")
+        worker = Worker.start(right, threads=1)
+        try:
+            (found,) = sensitivities(gate, right, Options(), worker)
+        finally:
+            worker.close()
+        assert found.noticed is not None
+        assert 3e-5 < found.noticed < 4.1e-5
+
+    @pytest.mark.parametrize(
+        ("limit", "expected"), [(0.2, None), (0.05, 0.0667), (1e-30, 1e-10), (3e-7, 4e-7)], ids=str
+    )
+    def test_bisection(self, limit: float, expected: float | None) -> None:
+        """The least error is found to a third; none and all are said as such."""
+        found = least(lambda power: 10.0**power > limit)
+        assert found == (expected if expected is None else pytest.approx(expected, rel=0.34))
+        assert found is None or found > limit
+
+    @pytest.mark.parametrize(
+        ("a", "b", "expected"),
+        [
+            (np.array([np.nan]), np.array([np.nan]), True),
+            (np.array([0.0]), np.array([-0.0]), False),
+            (np.zeros(2), np.zeros(2, np.float32), False),
+            ({"y": [1, float("nan")]}, {"y": [1, float("nan")]}, True),
+            ({"y": 1}, {"x": 1}, False),
+            ([1, 2], [1], False),
+            ("a", "a", True),
+            (1, 1.0, False),
+        ],
+        ids=str,
+    )
+    def test_outcomes_are_compared_to_the_bit(self, a: Any, b: Any, expected: bool) -> None:
+        """NaN equals NaN, −0 is not 0, another dtype is another value."""
+        assert same(a, b) is expected
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (np.array([1.0, 0.0]), [1.1, 0.0]),
+            (np.zeros(2), [0.1, 0.1]),
+            (np.array([1, 2]), [1, 2]),
+            (2.0, 2.2),
+            ("text", "text"),
+        ],
+        ids=["array", "zeros", "integers", "number", "text"],
+    )
+    def test_a_disturbance_is_relative(self, value: Any, expected: Any) -> None:
+        """Floats move by a relative error, zeros by the error itself, everything else not at all."""
+        off = disturb(value, 0.1)
+        assert off == expected if isinstance(expected, str) else off == pytest.approx(expected)
+
+
+class TestRegistry:
+    """Names that dangle are found before anything runs."""
+
+    def test_everything_registered_is_connected(self) -> None:
+        """Every mutant names gates and a host that exist, and every gate has a mutant."""
+        load().check_names()
+
+    def test_a_gate_without_a_mutant_is_refused(self) -> None:
+        """A gate that catches nothing is not finished."""
+        registry = Registry()
+        registry.add_gate(make_gate())
+        with pytest.raises(ConfigurationError, match="gates without a mutant"):
+            registry.check_names()
+
+    def test_a_mutant_of_nothing_is_refused(self) -> None:
+        """A mutant that names no gate of the registry is refused."""
+        registry = Registry()
+        registry.add_mutant(
+            Mutant("m", "", "s", "a:b", "a:b", ("none",), arises="a test", theme="KL", symptom="Nothing.")
+        )
+        with pytest.raises(ConfigurationError, match="names gate 'none'"):
+            registry.check_names()
+
+    def test_names_are_unique(self) -> None:
+        """A second gate of the same id, and two cases of the same name, are refused."""
+        registry = Registry()
+        registry.add_gate(make_gate())
+        with pytest.raises(ConfigurationError, match="registered twice"):
+            registry.add_gate(make_gate())
+        with pytest.raises(ConfigurationError, match="distinct names"):
+            registry.add_gate(make_gate(id="other", cases=make_gate().cases * 2))
+
+    def test_every_family_has_a_folder(self) -> None:
+        """FAMILIES and the folders of gates/families are the same."""
+        folder = Path(sys.modules["gates.registry"].__file__ or "").parent / "families"
+        assert set(FAMILIES) == {found.name for found in folder.iterdir() if (found / "op.py").is_file()}
+
+    def test_a_plugin_that_imports_a_framework_is_refused(self, tmp_path: Path) -> None:
+        """An entry point may declare subjects; one that loads a framework in the judge is a configuration error."""
+        import subprocess  # noqa: PLC0415  a fresh interpreter, for the registry is loaded once
+
+        (tmp_path / "torch.py").write_text("")
+        (tmp_path / "plugged.py").write_text("def add(registry):\n    import torch\n")
+        info = tmp_path / "plugged-1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1\n")
+        (info / "entry_points.txt").write_text("[gates.plugins]\nplugged = plugged:add\n")
+        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from gates.cli import main; sys.argv = ['gates', 'list']; main()"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "plugin 'plugged' imports torch in the judge" in done.stderr
+
+
+def test_the_small_op_is_what_it_says() -> None:
+    """The op of these tests has an oracle that doubles."""
+    assert DOUBLE.oracle is not None
+    assert DOUBLE.oracle(x=np.array([2.0])).tolist() == [4.0]

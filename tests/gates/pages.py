@@ -1,0 +1,118 @@
+"""Recorded runs to make pages of, and a reader of what a page holds."""
+
+from __future__ import annotations
+
+import math
+from html.parser import HTMLParser
+from pathlib import Path
+
+from runs_on_file import HOSTILE, header, verdict, write
+
+from gates.model import Evidence, Verdict, Waived
+from gates.results.jsonl import Writer
+from gates.results.records import (
+    AlarmRecord,
+    BlockRecord,
+    SensitivityRecord,
+    ShareRecord,
+    SubjectRecord,
+    verdict_record,
+)
+
+SEEN = HOSTILE.replace("\x1b", "\\u001b")  # how its control character is shown
+
+
+class Elements(HTMLParser):
+    """Every element's name and attributes, and the text inside each kind."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self._open = [""]
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in {"meta", "input", "br"}:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self._open[-1], data))
+
+    def text(self, tag: str) -> str:
+        return "".join(data for kind, data in self.texts if kind == tag)
+
+
+def mixed(folder: Path) -> list[Path]:
+    """A check with one verdict of each status, and a proof with sensitivities and mutants."""
+    waived = Waived("fail", "known", "#12", "ada", "2027-01-01")
+    check = [
+        verdict(),
+        verdict("fail", case="other"),
+        verdict("fail", gate="loss.grpo", cause="departs"),
+        verdict("error", gate="packing"),
+        verdict("waived", gate="ratio", waived=waived),
+        verdict("pass", gate="weights"),
+        *(verdict("unsupported", gate=gate, subject="peer") for gate in ("kl.k1", "kl.k3")),
+        verdict("skipped", subject="peer", gate="loss.grpo"),
+    ]
+    proof = [verdict(), verdict("fail", mutant="kl.flipped"), verdict("pass", mutant="kl.lost")]
+    write(folder / "check.jsonl", check, problems=["required, but skipped: peer"])
+    noticed = {"kl.k1": [1e-10, 1e-6], "kl.k3": [1e-3, None], "loss.grpo": [None]}
+    records = [
+        SensitivityRecord(gate=gate, subject="mine", case=str(number), noticed=value)
+        for gate, values in noticed.items()
+        for number, value in enumerate(values)
+    ]
+    write(folder / "proof.jsonl", proof, verb="prove", also=records)
+    return [folder / "check.jsonl", folder / "proof.jsonl"]
+
+
+def hostile(folder: Path) -> Path:
+    """A run in which every word of a subject tries to be markup."""
+    evidence = Evidence(HOSTILE, float("inf"), "<=", 1.0, HOSTILE, HOSTILE)
+    strange = Verdict(HOSTILE, HOSTILE, HOSTILE, 1, "fail", "bound", HOSTILE, (evidence,))
+    hole = verdict("unsupported", reason=HOSTILE)
+    path = folder / "<title><script>alert(2)<script>.jsonl"
+    said = SubjectRecord(subject=HOSTILE, provides=[], versions={HOSTILE: HOSTILE})
+    cells = [verdict_record(strange), hole]
+    write(path, cells, problems=[HOSTILE], command=[HOSTILE], model=HOSTILE, also=[said])
+    return path
+
+
+def calibrated(folder: Path) -> Path:
+    """A calibration of five gates over 20 seeds: exact, near, nearer in a second block, two with alarms."""
+    writer = Writer(folder / "calibrate.jsonl")
+    names = list("abcde")
+    writer.write(header(verb="calibrate", gates=names, subjects=["mine"], planned=120, seeds=20))
+
+    def block(gate: str, first: int, share: float | None, alarms: tuple[int, ...] = ()) -> None:
+        told = [AlarmRecord(seed=s, status="fail", cause="bound", reason="kl is 5, must be <= 4") for s in alarms]
+        near = ShareRecord(quantity="kl", share=share, observed=1.0, limit=2.0, seed=first + 3 if first == 0 else 15)
+        record = BlockRecord(
+            gate=gate,
+            subject="mine",
+            case="some",
+            first_seed=first,
+            seeds=10,
+            counts={"pass": 10 - len(alarms), "fail": len(alarms)},
+            alarms=told,
+            retried=0,
+            shares=[] if gate == "a" else [near],
+            seconds=1.0,
+        )
+        writer.write(record)
+
+    for gate, early, late in (("a", 0, 0), ("b", 0.3, 0.1), ("c", 0.2, 0.9), ("d", 1.7, None), ("e", math.nan, 0.1)):
+        block(gate, 0, early, {"d": (4, 9), "e": (5,)}.get(gate, ()))
+        block(gate, 10, late)
+    writer.close()
+    return folder / "calibrate.jsonl"

@@ -1,0 +1,362 @@
+"""`pytest --gates`: one item for each subject, gate and case, with pytest's own ways to choose, stop and report."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import entry_points
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from gates.registry import load
+
+pytest_plugins = "pytester"
+
+INSTALLED = any(entry.name == "gates" for entry in entry_points(group="pytest11"))
+LOADED = () if INSTALLED else ("-p", "gates.pytest.plugin")  # an environment that was set up before there was one
+SELECT = "--gates-select=advantages.constant-group-is-zero"
+MINE = ("--gates", "--gates-subject=./mine.py", SELECT, "--gates-quick")
+RIGHT = """
+import numpy as np
+
+def group_advantages(rewards, group_size, *, scale, ddof, eps, eps_mode, baseline):
+    groups = rewards.reshape(-1, group_size).astype(np.float64)
+    centred = groups - groups.mean(axis=1, keepdims=True)
+    divisor = groups.std(axis=1, ddof=ddof, keepdims=True) + eps
+    varies = groups.max(axis=1, keepdims=True) > groups.min(axis=1, keepdims=True)
+    advantages = np.divide(centred, divisor, out=np.zeros_like(centred), where=varies)
+    return {"advantages": advantages.reshape(-1).astype(rewards.dtype)}
+
+OPS = {"group_advantages": group_advantages}
+CONVENTIONS = {"group_advantages": {"scale": ("group",), "eps_mode": ("add",), "baseline": ("mean",)}}
+"""
+WRONG = RIGHT.replace(".reshape(-1).astype", ".reshape(-1).__add__(1e-3).astype")
+
+
+@pytest.fixture
+def mine(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project with a right subject in mine.py, and a test of its own."""
+    pytester.path.joinpath("mine.py").write_text(RIGHT)
+    pytester.makepyfile(test_own="def test_own(): pass")
+    return pytester
+
+
+def ids(result: pytest.RunResult) -> list[str]:
+    return [line for line in result.outlines if line.startswith("gates::")]
+
+
+class TestItems:
+    """What is collected."""
+
+    def test_an_item_for_each_gate_and_case(self, mine: pytest.Pytester) -> None:
+        """Ids name subject, gate and case; the project's own tests are not run unless their path is named."""
+        result = mine.runpytest(*LOADED, *MINE, "--collect-only", "-q")
+        wanted = [case.name for case in load().gates["advantages.constant-group-is-zero"].cases if case.quick]
+        assert ids(result) == [f"gates::mine::advantages.constant-group-is-zero[{name}]" for name in wanted]
+        assert "test_own" not in result.stdout.str()
+
+    def test_with_a_path_the_projects_tests_run_too(self, mine: pytest.Pytester) -> None:
+        """Named paths are collected beside the items."""
+        result = mine.runpytest(*LOADED, *MINE, "--collect-only", "-q", "test_own.py")
+        assert "test_own.py::test_own" in result.outlines
+        assert ids(result)
+
+    def test_without_the_option_nothing_is_judged(self, mine: pytest.Pytester) -> None:
+        """A project that has Gates installed runs its tests as before."""
+        result = mine.runpytest(*LOADED)
+        result.assert_outcomes(passed=1)
+
+    def test_quick_plans_fewer(self, mine: pytest.Pytester) -> None:
+        """`--gates-quick` is that of `gates check`."""
+        everything = mine.runpytest(*LOADED, *MINE[:-1], "--collect-only", "-q")
+        quick = mine.runpytest(*LOADED, *MINE, "--collect-only", "-q")
+        assert len(ids(quick)) < len(ids(everything)) == 12
+
+    @pytest.mark.parametrize(
+        ("option", "words"),
+        [
+            ("--gates-select=nothing", "no gate matches 'nothing'"),
+            ("--gates-subject=nobody", "must be one of numpy"),
+            ("--gates-subject=./none.py", "there is no such file"),
+            ("--gates-python=/no/python", "there is no such program"),
+        ],
+    )
+    def test_a_mistake_is_one_sentence(self, mine: pytest.Pytester, option: str, words: str) -> None:
+        """Pytest's usage error, exit code 4."""
+        result = mine.runpytest(*LOADED, "--gates", option)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        assert words in result.stderr.str()
+        assert "Traceback" not in result.stderr.str()
+
+
+class TestOutcomes:
+    """What a verdict is in pytest's words."""
+
+    def test_pass_and_unsupported(self, mine: pytest.Pytester) -> None:
+        """A pass passes; what the subject lacks is a skip that says what."""
+        result = mine.runpytest(*LOADED, *MINE[:-1], "-rs")
+        result.assert_outcomes(passed=4, skipped=8)
+        result.stdout.fnmatch_lines(["*unsupported: group_advantages of mine has eps_mode 'add', not 'inside'*"])
+
+    def test_a_failure_shows_its_number_and_its_limit(self, mine: pytest.Pytester) -> None:
+        """The message is the verdict's sentence and its evidence with reasons, and no traceback of ours."""
+        mine.path.joinpath("mine.py").write_text(WRONG)
+        result = mine.runpytest(*LOADED, *MINE)
+        assert result.ret == 1
+        result.stdout.fnmatch_lines(
+            ["*FAIL mine · advantages.constant-group-is-zero · *: *, must be <= 0*", "*claim: *", "*because exact*"]
+        )
+        result.stdout.no_fnmatch_line("*because signal")
+        assert "pytest_items.py" not in result.stdout.str()
+
+    @pytest.mark.parametrize(
+        ("expires", "outcome", "words"),
+        [
+            ("2999-01-31", {"xfailed": 2, "skipped": 2}, "*waived until 2999-01-31 by ada: a known bug;*"),
+            ("2001-01-31", {"failed": 2, "skipped": 2}, "*FAIL mine*"),
+        ],
+        ids=["waived", "expired"],
+    )
+    def test_a_waiver_of_the_project(
+        self, mine: pytest.Pytester, expires: str, outcome: dict[str, int], words: str
+    ) -> None:
+        """As in `gates check`: what gates.toml waives is an expected failure with its owner, until the waiver expires."""
+        mine.path.joinpath("mine.py").write_text(WRONG)
+        mine.path.joinpath("gates.toml").write_text(
+            '[[waivers]]\nid = "advantages.*"\nsubject = "mine"\nreason = "a known bug"\n'
+            f'issue = "https://example.org/1"\nowner = "ada"\nexpires = {expires}\n'
+        )
+        result = mine.runpytest(*LOADED, *MINE, "-rx")
+        result.assert_outcomes(**outcome)
+        result.stdout.fnmatch_lines([words])
+
+    @pytest.mark.parametrize(
+        ("settings", "options", "words"),
+        [
+            ('require = ["mine:packing.truncates-only-by-name"]', [], "required, but unsupported: mine"),
+            ("seed = 7", [], "(seed 2902598629)"),
+            ("seed = 7", ["--gates-seed=0"], "(seed 862369350)"),
+            ('model = "./nowhere"', [], "is neither a folder nor an id"),
+        ],
+        ids=["requirement", "seed", "the option wins", "model"],
+    )
+    def test_the_projects_settings_hold_where_an_option_is_silent(
+        self, mine: pytest.Pytester, settings: str, options: list[str], words: str
+    ) -> None:
+        """As for `gates check`: a hole in what is required fails, and the same cases are drawn for the same model."""
+        mine.path.joinpath("mine.py").write_text(RIGHT if "require" in settings else WRONG)
+        mine.path.joinpath("pyproject.toml").write_text(f"[tool.gates]\n{settings}\n")
+        select = "--gates-select=packing.truncates-only-by-name" if "require" in settings else SELECT
+        result = mine.runpytest(*LOADED, "--gates", "--gates-subject=./mine.py", select, "--gates-quick", *options)
+        assert result.ret != 0
+        assert words in result.stdout.str() + result.stderr.str()
+
+    def test_a_requirement_of_the_project_fails_what_was_not_judged(self, mine: pytest.Pytester) -> None:
+        """As in `gates check`: a library that does not import must not turn the step green by skips."""
+        mine.path.joinpath("mine.py").write_text("import no_such_library\nOPS = {}\n")
+        assert mine.runpytest(*LOADED, *MINE).ret == 0
+        mine.makepyprojecttoml('[tool.gates]\nrequire = ["mine"]\n')
+        result = mine.runpytest(*LOADED, *MINE)
+        assert result.ret == 1
+        result.stdout.fnmatch_lines(["required, but skipped: mine · *: ModuleNotFoundError: *'no_such_library'*"])
+
+    def test_a_required_gate_must_be_judged(self, mine: pytest.Pytester) -> None:
+        """With gates named, what the subject lacks there fails too; a pass stays one."""
+        mine.makepyprojecttoml('[tool.gates]\nrequire = ["mine:advantages"]\n')
+        mine.runpytest(*LOADED, *MINE[:-1]).assert_outcomes(passed=4, failed=8)
+
+    def test_words_of_a_subject_are_shown_not_obeyed(self, mine: pytest.Pytester) -> None:
+        """An escape sequence in an error message reaches no terminal."""
+        mine.path.joinpath("mine.py").write_text(
+            RIGHT.replace("groups = ", "raise ValueError('\\x1b[2J')\n    groups = ")
+        )
+        result = mine.runpytest(*LOADED, *MINE, "--color=no")
+        assert "\x1b" not in result.stdout.str()
+        result.stdout.fnmatch_lines(["*\\u001b*"])
+
+    def test_an_error_of_the_judge_is_a_failure(self, mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A gate that raises is our fault, and no pass."""
+        mine.makeconftest(
+            """
+            import dataclasses, pytest
+            @pytest.hookimpl(trylast=True)
+            def pytest_configure(config):
+                def raises(trial):
+                    raise RuntimeError("our own fault")
+                    yield
+                judge = config.pluginmanager.get_plugin("gates-judge")
+                judge.jobs = [dataclasses.replace(j, gate=dataclasses.replace(j.gate, check=raises)) for j in judge.jobs]
+            """
+        )
+        result = mine.runpytest(*LOADED, *MINE)
+        assert result.ret == 1
+        result.stdout.fnmatch_lines(["*ERROR mine · *: the gate raised RuntimeError: our own fault*"])
+
+    def test_an_absent_subject_is_skipped_with_its_remedy(
+        self, mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A peer without an environment is a skip that says what brings it."""
+        monkeypatch.setenv("GATES_CACHE_DIR", str(mine.path / "empty"))
+        result = mine.runpytest_subprocess(
+            *LOADED,
+            "--gates",
+            "--gates-subject=mlxrl",
+            "--gates-select=philox",
+            "-rs",
+            "-k",
+            "mlxrl:: or known-answers",
+        )
+        result.stdout.fnmatch_lines(["*skipped: no environment yet; `gates peers sync mlxrl` makes it*"])
+        assert result.ret == 0
+
+    def test_junit_keeps_the_evidence(self, mine: pytest.Pytester) -> None:
+        """Each number beside its limit is a property of the test case."""
+        mine.path.joinpath("mine.py").write_text(WRONG)
+        mine.runpytest(*LOADED, *MINE, "--junitxml=junit.xml", "-k", "float64")
+        case = next(iter(ET.parse(mine.path / "junit.xml").iter("testcase")))  # noqa: S314  pytest wrote it just now
+        found = {p.get("name"): p.get("value") for p in case.iter("property")}
+        assert case.get("classname") == "gates.mine"
+        assert str(case.get("name")).startswith("advantages.constant-group-is-zero[")
+        assert (found["status"], found["cause"]) == ("fail", "bound")
+        claims = [value for name, value in found.items() if str(name).startswith("claim: ")]
+        assert [value for value in claims if " <= 0.0 does not hold (reward " in str(value)]
+        failure = case.find("failure")
+        assert failure is not None
+        assert str(failure.text).startswith("FAIL mine · ")
+
+    def test_a_failure_of_pytest_itself_ends_the_worker(self, mine: pytest.Pytester) -> None:
+        """After pytest's own timeout in the middle of a call, the next item is judged by a fresh worker, and right."""
+        slow = RIGHT.replace(
+            "    groups =",
+            "    import time, pathlib\n    if not pathlib.Path('/MARK').exists():\n"
+            "        pathlib.Path('/MARK').touch(); time.sleep(20)\n    groups =",
+            1,
+        ).replace("/MARK", str(mine.path / "mark"))
+        mine.path.joinpath("mine.py").write_text(slow)
+        result = mine.runpytest_subprocess(*LOADED, *MINE, "-o", "timeout=2", "-o", "timeout_method=signal")
+        outcomes = result.parseoutcomes()
+        assert outcomes["failed"] == 1
+        assert outcomes["passed"] >= 1
+        result.stdout.fnmatch_lines(["*Timeout*"])
+
+
+class TestSettings:
+    """Where an option is silent, `[tool.gates]` speaks."""
+
+    SHOW = """
+        import pytest
+        @pytest.hookimpl(trylast=True)
+        def pytest_configure(config):
+            judge = config.pluginmanager.get_plugin("gates-judge")
+            limits = {job.subject.memory_limit for job in judge.jobs}
+            print("OPTIONS", judge.bench.options.seed, judge.bench.options.model, min(limits) > 2**28)
+    """
+
+    @pytest.mark.parametrize(("option", "seed"), [((), 7), (("--gates-seed=0",), 0)], ids=["silent", "named"])
+    def test_seed_model_and_memory(self, mine: pytest.Pytester, option: tuple[str, ...], seed: int) -> None:
+        """The seed and the model of the project; the memory of a worker is limited as in `gates check`."""
+        model = mine.mkdir("tiny")
+        model.joinpath("config.json").write_text("{}")
+        model.joinpath("model.safetensors").write_bytes(b"")
+        mine.makepyprojecttoml('[tool.gates]\nseed = 7\nmodel = "./tiny"\n')
+        mine.makeconftest(self.SHOW)
+        result = mine.runpytest(*LOADED, *MINE, *option, "--collect-only", "-s")
+        assert f"OPTIONS {seed} {model.resolve()} True" in result.outlines
+
+    def test_a_model_that_is_not_there_is_one_sentence(self, mine: pytest.Pytester) -> None:
+        """Pytest's usage error names where it was said."""
+        mine.makepyprojecttoml('[tool.gates]\nmodel = "./none"\n')
+        result = mine.runpytest(*LOADED, *MINE)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        assert "[tool.gates] model " in result.stderr.str()
+
+
+class TestChoosing:
+    """Pytest's own options act on the items."""
+
+    def test_k_chooses_by_name(self, mine: pytest.Pytester) -> None:
+        """`-k` sees gate and case."""
+        everything = mine.runpytest(*LOADED, *MINE[:-1], "--collect-only", "-q")
+        chosen = mine.runpytest(*LOADED, *MINE[:-1], "--collect-only", "-q", "-k", "constant-group and float32")
+        assert ids(chosen) == [name for name in ids(everything) if "float32" in name]
+        assert 0 < len(ids(chosen)) < len(ids(everything))
+
+    def test_an_id_on_the_command_line_is_told_as_a_k(self, mine: pytest.Pytester) -> None:
+        """What a failing item's line shows is copied and pasted; what is said then chooses that item."""
+        first = ids(mine.runpytest(*LOADED, *MINE, "--collect-only", "-q"))[0]
+        result = mine.runpytest(*LOADED, *MINE, first)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        (line,) = (line for line in result.errlines if "is no path" in line)
+        words = line.partition("choose it by -k '")[2].rstrip("'")
+        assert ids(mine.runpytest(*LOADED, *MINE, "--collect-only", "-q", "-k", words)) == [first]
+
+    def test_m_chooses_by_marker(self, mine: pytest.Pytester) -> None:
+        """`-m gates` leaves the items, `-m "not gates"` everything else."""
+        result = mine.runpytest(*LOADED, *MINE, "test_own.py", "-m", "not gates", "--strict-markers")
+        result.assert_outcomes(passed=1, deselected=len(ids(mine.runpytest(*LOADED, *MINE, "--collect-only", "-q"))))
+
+    def test_x_stops_at_the_first(self, mine: pytest.Pytester) -> None:
+        """One failure, and no further item."""
+        mine.path.joinpath("mine.py").write_text(WRONG)
+        result = mine.runpytest(*LOADED, *MINE[:-1], "-x")
+        assert result.parseoutcomes()["failed"] == 1
+
+    def test_lf_runs_the_last_failures(self, mine: pytest.Pytester) -> None:
+        """Of the first run's items only those that failed; mended, they pass."""
+        mine.path.joinpath("mine.py").write_text(WRONG)
+        failed = mine.runpytest(*LOADED, *MINE[:-1]).parseoutcomes()["failed"]
+        mine.path.joinpath("mine.py").write_text(RIGHT)
+        again = mine.runpytest(*LOADED, *MINE[:-1], "--lf")
+        again.assert_outcomes(passed=failed, deselected=12 - failed)
+
+    def test_xdist_gives_the_same_verdicts(self, mine: pytest.Pytester) -> None:
+        """With two processes, each with workers of its own, the counts and the failing ids are those of one."""
+        mine.path.joinpath("mine.py").write_text(WRONG)
+        alone = mine.runpytest(*LOADED, *MINE[:-1], "-rf")
+        both = mine.runpytest_subprocess(*LOADED, *MINE[:-1], "-rf", "-n", "2")
+        assert failures(both) == failures(alone) != []
+        one, two = alone.parseoutcomes(), both.parseoutcomes()
+        assert {k: one[k] for k in ("failed", "skipped")} == {k: two[k] for k in ("failed", "skipped")}
+
+
+def failures(result: pytest.RunResult) -> list[str]:
+    return sorted(line.split(" - ")[0] for line in result.outlines if line.startswith("FAILED gates::"))
+
+
+class TestCost:
+    """What the plugin costs those who do not use it."""
+
+    MODULES = """
+        import json, sys
+        def test_modules():
+            loaded = [name for name in sys.modules if name.partition(".")[0] in {words}]
+            print("LOADED", json.dumps(sorted(loaded)))
+    """
+
+    @pytest.mark.parametrize("words", [{"gates"}, {"numpy", "pydantic", "rich", "typer", "reference", "rlkernels"}])
+    def test_without_the_option_nothing_is_imported(self, pytester: pytest.Pytester, words: set[str]) -> None:
+        """Of Gates only the plugin's own small file is loaded, and none of its libraries."""
+        pytester.makepyfile(self.MODULES.replace("{words}", repr(sorted(words))))
+        result = pytester.runpytest_subprocess(*LOADED, "-s", "-p", "no:hypothesispytest")
+        (line,) = (line for line in result.outlines if "LOADED" in line)
+        wanted = ["gates", "gates.pytest.plugin"] if words == {"gates"} else []
+        assert json.loads(line.partition("LOADED")[2].strip(" .")) == wanted
+
+    def test_the_workers_end_with_the_session(self, mine: pytest.Pytester) -> None:
+        """No worker outlives the session."""
+        mine.makeconftest(
+            """
+            import psutil
+            def pytest_runtest_logfinish(nodeid):
+                judge = config_of[0].pluginmanager.get_plugin("gates-judge")
+                seen.update(w.process.pid for w in judge.bench.workers.values())
+            config_of, seen = [], set()
+            def pytest_configure(config):
+                config_of.append(config)
+            def pytest_unconfigure(config):
+                import atexit
+                atexit.register(lambda: print("LEFT", len(seen), [pid for pid in seen if psutil.pid_exists(pid)]))
+            """
+        )
+        result = mine.runpytest_subprocess(*LOADED, *MINE)
+        assert "LEFT 1 []" in result.outlines

@@ -1,0 +1,233 @@
+"""Recorded runs in every form: the same bytes each time, nothing lost, nothing of a subject's words taken for markup."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import get_args
+from xml.etree import ElementTree as ET
+
+import pytest
+from runs_on_file import HOSTILE, verdict, write
+from typer.testing import CliRunner
+
+from gates.cli import app, output
+from gates.model import ConfigurationError, Verdict
+from gates.report import github
+from gates.report.format_names import CheckFormat, ReportFormat
+from gates.report.formats import render
+from gates.report.text import Screen
+from gates.results.jsonl import Results
+from gates.run.session import Tally
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Results:
+    """One verdict of each status, and one failure whose words are hostile."""
+    verdicts = [
+        verdict("pass"),
+        verdict("fail", case="other"),
+        verdict("fail", gate="kl.k1", reason=HOSTILE),
+        verdict("fail", gate="loss", cause="departs"),
+        verdict("error", gate="packing"),
+        verdict("unsupported", gate="ratio"),
+        verdict("skipped", subject="peer", reason="it is not here"),
+        verdict("skipped", subject="peer", case="other", reason="it is not here"),
+    ]
+    return write(tmp_path / "run.jsonl", verdicts, problems=["required, but skipped: peer"])
+
+
+@pytest.mark.parametrize("form", get_args(ReportFormat))
+def test_rendering_twice_gives_the_same_bytes(run: Results, form: ReportFormat, tmp_path: Path) -> None:
+    """Every form is a pure function of the file, through the command line too."""
+    once = render(form, [run])
+    assert render(form, [run]) == once
+    done = CliRunner().invoke(app, ["report", str(run.path), "--format", form, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out").read_text(encoding="utf-8") == once
+
+
+class TestJson:
+    """One document, and one line per verdict."""
+
+    def test_the_document_has_every_record(self, run: Results) -> None:
+        """Header, verdicts with their evidence, and summary, under their kinds."""
+        (found,) = json.loads(render("json", [run]))["runs"]
+        assert [v["reason"] for v in found["verdicts"]] == [v.reason for v in run.verdicts]
+        assert found["verdicts"][1]["evidence"][1]["observed"] == "nan"
+        assert found["summary"]["problems"] == ["required, but skipped: peer"]
+        assert (found["header"]["planned"], found["state"]) == (8, "complete")
+
+    def test_lines_are_the_verdicts(self, run: Results) -> None:
+        """Each line is the line of the file."""
+        recorded = [line for line in run.path.read_text().splitlines() if '"verdict"' in line]
+        assert render("jsonl", [run]).splitlines() == recorded
+
+
+class TestJunit:
+    """What CI servers read."""
+
+    def test_one_case_per_cell_with_its_evidence(self, run: Results) -> None:
+        """Every verdict is a test case of its subject's suite, and evidence is its properties."""
+        top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
+        cases = {(s.get("name"), c.get("classname"), c.get("name")): c for s in top for c in s}
+        assert {key for key in cases if key[0] != "gates"} == {(v.subject, v.gate, v.case) for v in run.verdicts}
+        failed = cases["mine", "kl.k3", "other"]
+        values = {p.get("name"): p.get("value") for p in failed.iter("property")}
+        assert values["kl error in 2u·S"] == "kl error in 2u·S is nan, must be <= 4 (at [1])"
+        assert (values["seed"], values["status"]) == ("7", "fail")
+        assert failed.find("failure") is not None
+
+    @pytest.mark.parametrize(
+        ("suite", "counts"),
+        [("mine", ("6", "3", "1", "1")), ("peer", ("2", "0", "0", "2")), ("gates", ("1", "0", "1", "0"))],
+    )
+    def test_the_counts_are_those_of_the_cases(self, run: Results, suite: str, counts: tuple[str, ...]) -> None:
+        """Failures, errors and what was not judged; an unmet requirement is an error of the run."""
+        top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
+        (found,) = (s for s in top if s.get("name") == suite)
+        assert tuple(found.get(name) for name in ("tests", "failures", "errors", "skipped")) == counts
+
+    def test_what_xml_cannot_hold_is_shown(self, run: Results) -> None:
+        """An escape character in a subject's words leaves the document well formed, and markup stays text."""
+        top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
+        (words,) = (f.get("message") for f in top.iter("failure") if "alert" in str(f.get("message")))
+        assert words == HOSTILE.replace("\x1b", "\\u001b")
+
+    def test_an_unfinished_run_is_an_error(self, tmp_path: Path) -> None:
+        """A run that was cut is never green."""
+        cut = write(tmp_path / "cut.jsonl", [verdict()], complete=False, planned=9)
+        assert 'name="incomplete: 1 of 9"' in render("junit", [cut])
+
+    @pytest.mark.parametrize("form", ["junit", "github"])
+    def test_a_proof_has_no_such_form(self, tmp_path: Path, form: ReportFormat) -> None:
+        """A failing mutant is a success, which these forms cannot say."""
+        proof = write(tmp_path / "proof.jsonl", [verdict("fail", mutant="m")], verb="prove")
+        with pytest.raises(ConfigurationError, match="shows checks"):
+            render(form, [proof])
+
+
+class TestGithub:
+    """Annotations and step summary."""
+
+    def test_annotations_are_escaped(self, run: Results) -> None:
+        """Each annotation is one line; %, CR and LF are escaped, in the title also : and the comma (`command.ts`)."""
+        strange = verdict("fail", gate="a:b,c%", reason="100%\r\nof, all: it")
+        (line,) = github.commands([write(run.path.with_name("strange.jsonl"), [strange])])
+        assert line == "::error title=mine · a%3Ab%2Cc%25::fail in 1 of 1 case; some: 100%25%0D%0Aof, all: it"
+
+    def test_errors_come_first_and_skips_are_warnings(self, run: Results) -> None:
+        """GitHub shows ten of each kind; a subject that is skipped is told once."""
+        lines = github.commands([run])
+        kinds = [line.split(" ")[0] for line in lines]
+        assert kinds == ["::error"] * 5 + ["::warning"]
+        assert lines[0] == "::error title=gates::required, but skipped: peer"
+        assert lines[-1] == "::warning title=peer · skipped::it is not here (2 cases)"
+
+    def test_a_subject_that_does_not_start_is_one_annotation(self, tmp_path: Path) -> None:
+        """Its reason stands once, with the number of cells."""
+        dead = [verdict("fail", gate=gate, cause="start", reason="it has no OPS") for gate in ("a", "b")]
+        assert github.commands([write(tmp_path / "dead.jsonl", dead)]) == [
+            "::error title=mine · fail::it has no OPS (2 cases)"
+        ]
+
+    def test_no_words_of_a_subject_start_a_line(self, run: Results) -> None:
+        """A subject cannot give commands to the runner: `::` at the start of a line is ours."""
+        lines = render("github", [run]).splitlines()
+        ours = github.commands([run])
+        assert [line for line in lines if line.lstrip().startswith("::")] == ours
+
+    @pytest.mark.parametrize("size", [10, 200, 1000, 5000])
+    def test_the_summary_is_cut_at_a_line(self, size: int) -> None:
+        """Never above the room, whole lines only, and the last says how many are missing."""
+        lines = [f"line {i} with an é" for i in range(200)]
+        found = github.cut("\n".join(lines) + "\n", size)
+        assert len(found.encode()) <= size
+        if size >= 200:
+            kept = found.splitlines()
+            if size < 5000:
+                assert f"{200 - len(kept) + 2} of 200 lines are not shown" in kept[-1]
+                kept = kept[:-2]
+            assert kept == lines[: len(kept)]
+
+    def test_the_summary_is_appended_below_one_megabyte(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What stands there stays, and everything together is below 1,048,576 bytes."""
+        file = tmp_path / "summary.md"
+        file.write_text("before\n")
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
+        github.append_summary("line\n" * 500_000)
+        assert file.read_text().startswith("before\nline\n")
+        assert 1_048_000 < file.stat().st_size < 1_048_576
+        github.append_summary("more\n" * 500)
+        assert file.stat().st_size < 1_048_576
+
+    def test_a_summary_that_cannot_be_written_is_told(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The run goes on, for its verdicts stand without it."""
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/proc/nowhere")
+        github.append_summary("x")
+        assert "was not written to /proc/nowhere" in capsys.readouterr().err
+
+
+class TestText:
+    """Lines for people."""
+
+    def test_a_recorded_run_reads_as_it_did(self, run: Results) -> None:
+        """Failures with their reasons, the table, what was not judged, what fails the run, and the count as last line."""
+        lines = render("text", [run]).splitlines()
+        assert lines[-1] == "1 passed, 3 failed, 1 error, 2 skipped, 1 unsupported"
+        assert "skipped: peer: it is not here (2)" in lines
+        assert "required, but skipped: peer" in lines
+        assert any(line.startswith("DEPARTS     mine · loss · some") for line in lines)
+
+    def test_a_proof_shows_its_mutants(self, tmp_path: Path) -> None:
+        """Caught and missed, with the number of cases."""
+        verdicts = [verdict(), verdict("fail", mutant="a"), verdict("pass", mutant="b")]
+        lines = render("text", [write(tmp_path / "p.jsonl", verdicts, verb="prove")]).splitlines()
+        assert "CAUGHT      a by kl.k3: 1 of 1 cases" in lines
+        assert "MISSED      b by kl.k3: 0 of 1 cases" in lines
+
+    def test_an_interrupted_run_is_told_as_its_file_is(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Ctrl-C between writing a verdict and showing it: what is written counts."""
+        run = write(tmp_path / "r.jsonl", [verdict(), verdict(case="other")], complete=False, planned=3)
+        Screen(3).interrupted(run.path)
+        assert capsys.readouterr().err == f"interrupted: incomplete: 2 of 3; they are in {run.path}\n"
+
+    def test_a_subjects_words_are_no_markup(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Brackets in a name or a reason are printed as they are, and take no more than their line."""
+        screen = Screen(1)
+        screen.verdict(Verdict("g", "[/red]", "c", 0, "skipped", "absent", "[/bold] and [red]"))
+        screen.verdict(Verdict("g", "[/red]", "c", 0, "fail", "bound", "one\ntwo"))
+        screen.summary(Tally())
+        text = capsys.readouterr().out
+        assert "skipped: [/red]: [/bold] and [red] (1)" in text
+        assert "FAIL        [/red] · g · c: one two\n" in text
+
+
+class TestChoice:
+    """Which form `gates check` takes."""
+
+    @pytest.mark.parametrize(
+        ("form", "as_json", "actions", "wanted"),
+        [
+            (None, False, "", "text"),
+            (None, False, "true", "github"),
+            ("md", False, "true", "md"),
+            (None, True, "true", "jsonl"),
+            ("jsonl", True, "", "jsonl"),
+        ],
+    )
+    def test_github_is_the_default_there(
+        self, monkeypatch: pytest.MonkeyPatch, form: CheckFormat | None, as_json: bool, actions: str, wanted: str
+    ) -> None:
+        """What was asked for wins; `--json` is jsonl."""
+        monkeypatch.setenv("GITHUB_ACTIONS", actions)
+        assert output.chosen(form, as_json=as_json) == wanted
+
+    def test_json_and_another_form_exclude_each_other(self) -> None:
+        """One sentence names both."""
+        with pytest.raises(ConfigurationError, match="--format md"):
+            output.chosen("md", as_json=True)

@@ -1,0 +1,188 @@
+"""The HTML page: one file, nothing of a subject taken for markup, a pure function of the files."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pages import SEEN, Elements
+from runs_on_file import verdict, write
+
+from gates.model import Evidence, Verdict
+from gates.report.files import render_files
+from gates.report.html import render_html
+from gates.results.records import verdict_record
+
+ROOT = Path(__file__).resolve().parents[3]
+CSS = (ROOT / "gates" / "report" / "page" / "style.css").read_text()
+
+
+class TestFile:
+    """What is in the file."""
+
+    def test_it_is_self_contained(self, mixed: list[Path]) -> None:
+        """No address but places in the page itself, and a policy that lets nothing load."""
+        page = Elements(render_html(mixed))
+        addresses = [
+            value for _, attributes in page.found for name, value in attributes.items() if name in {"src", "href"}
+        ]
+        names = {f"#{attributes['id']}" for _, attributes in page.found if "id" in attributes}
+        assert addresses[0] == "#main"
+        assert set(addresses) <= names
+        (policy,) = (
+            a["content"] for t, a in page.found if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+        )
+        assert "default-src 'none'" in str(policy)
+        assert "url(" not in CSS
+        assert "@import" not in CSS
+
+    def test_the_policy_names_the_script_and_style_that_are_there(self, mixed: list[Path]) -> None:
+        """Their hashes are those of the text between the tags, as a browser takes them."""
+        text = render_html(mixed)
+        for tag in ("script", "style"):
+            (body,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+            digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+            assert f"{tag}-src 'sha256-{digest}'" in text
+
+    def test_hostile_words_are_text(self, hostile: Path) -> None:
+        """Names, reasons, versions and commands that hold markup make no element, and are read back as they are shown."""
+        page = Elements(render_html([hostile]))
+        assert [tag for tag, _ in page.found].count("script") == 2
+        assert not [name for _, attributes in page.found for name in attributes if name.startswith("on")]
+        data = json.loads(page.text("script").partition('"use strict"')[0])
+        assert SEEN in data["strings"]
+        assert f"gates {SEEN}" in page.text("code")
+        shown = " ".join(page.text("th").split())
+        assert " ".join(SEEN.split()) in shown
+
+    def test_every_header_cell_says_what_it_heads(self, mixed: list[Path]) -> None:
+        """Each `th` has a scope, each control a label, each section a heading, and the language is named."""
+        page = Elements(render_html(mixed))
+        assert all(attributes.get("scope") for tag, attributes in page.found if tag == "th")
+        assert all(attributes.get("aria-labelledby") for tag, attributes in page.found if tag in {"section", "dialog"})
+        assert {"lang": "en"} in [attributes for tag, attributes in page.found if tag == "html"]
+        (picture,) = (attributes for tag, attributes in page.found if tag == "svg")
+        assert picture["role"] == "img"
+        named = [attributes.get("id") for tag, attributes in page.found if tag in {"title", "desc"}]
+        assert str(picture["aria-labelledby"]).split() == [name for name in named if name]
+
+    def test_status_is_never_by_colour_alone(self, mixed: list[Path]) -> None:
+        """Each cell of the table has its status in words."""
+        page = Elements(render_html(mixed))
+        words = page.text("button").split("Close")[0].lower()
+        for status in ("pass", "fail", "departs", "error", "waived", "unsupported", "skipped"):
+            assert status in words
+
+    def test_each_subject_has_a_line(self, mixed: list[Path]) -> None:
+        """How many gates fail, hold and so on, and how many cases ran."""
+        rows = re.findall(
+            r"<tr><th scope=\"row\">(\w+)</th>(.*?)</tr>", render_html(mixed).partition('id="verdicts"')[0]
+        )
+        told = {name: re.findall(r"(?:>|</span> )([\d a-z]+)</td>", row) for name, row in rows}
+        assert told == {
+            "mine": ["1", "1", "1", "1", "1", "0", "6 of 6"],
+            "peer": ["0", "0", "0", "0", "0", "3", "0 of 3"],
+        }
+
+    def test_the_worst_case_is_told(self, tmp_path: Path) -> None:
+        """Of a gate that fails in three of four cases, one reason: that of the case furthest beyond its limit."""
+        failing = [Evidence("kl", value, "<=", 4.0, "x") for value in (8.0, 400.0, 40.0)]
+        records = [
+            verdict_record(Verdict("kl.k3", "mine", f"case-{n}", 7, "fail", "bound", item.sentence(), (item,)))
+            for n, item in enumerate(failing)
+        ]
+        write(tmp_path / "run.jsonl", [*records, verdict(), verdict("unsupported", case="other")])
+        said = " ".join(Elements(render_html([tmp_path / "run.jsonl"])).text("li").split())
+        assert "kl.k3, 3 of 4 cases" in said
+        assert "case-1: kl is 400, must be <= 4" in said
+        assert "case-0" not in said
+
+    def test_sensitivities_are_drawn_and_told(self, mixed: list[Path]) -> None:
+        """A mark per distinct value, the numbers in a table, and a gate that notices nothing says so."""
+        text = render_html(mixed)
+        assert text.count('class="worst"') == 2
+        assert text.count('class="case"') == 1
+        assert "1e-03; 1 of 2 cases notice nothing" in text
+        assert text.count("nothing that was tried") == 2
+
+    def test_planted_mistakes_are_told(self, mixed: list[Path]) -> None:
+        """Caught and missed, and no verdict on a mutant is taken for one on its host."""
+        page = Elements(render_html(mixed))
+        assert "caught in 1 of 1 cases" in page.text("td")
+        assert "missed in 0 of 1 cases" in page.text("td")
+        assert "2 fail" not in page.text("li")
+
+    def test_changes_since_a_baseline(self, tmp_path: Path) -> None:
+        """`--baseline`: what was not asked the same, and each change with its kind in words."""
+        old = [verdict(), verdict(case="other"), verdict("fail", gate="packing")]
+        write(tmp_path / "old.jsonl", old, seed=3)
+        write(tmp_path / "new.jsonl", [verdict(), verdict("fail", case="other"), verdict(gate="packing")])
+        once, again = ("".join(render_files([tmp_path / "new.jsonl"], "html", tmp_path / "old.jsonl")) for _ in "12")
+        assert once == again
+        said = Elements(once)
+        assert "Changes since old.jsonl" in said.text("h2")
+        assert "seed was 3, is 0" in said.text("li")
+        assert "1 new failure, 1 fixed, 1 as before" in said.text("p")
+        assert "mine · kl.k3 · other: pass → fail: kl error in 2u·S is nan" in said.text("li")
+        assert {"new failure", "fixed"} <= {words for tag, words in said.texts if tag == "span"}
+
+    def test_a_calibration_is_drawn_and_told(self, calibrated: Path) -> None:
+        """A disc at each gate's worst share, a cross at one with false alarms, seeds and alarms in words and in a table."""
+        text = render_html([calibrated])
+        said = Elements(text)
+        drawn = {a["class"]: 0 for tag, a in said.found if tag in {"circle", "path"}}
+        for tag, attributes in said.found:
+            if tag in {"circle", "path"}:
+                drawn[attributes["class"]] += 1
+        assert drawn == {"worst": 2, "alarmed": 2, "alarm": 2}
+        left = next(float(str(a["x1"])) for tag, a in said.found if tag == "line" and a["class"] == "base")
+        limit = next(float(str(a["x1"])) for tag, a in said.found if tag == "line" and a["class"] == "limit")
+        places = [float(str(a["cx"])) for tag, a in said.found if tag == "circle"]
+        shares = [round((x - left) / (limit - left), 2) for x in places]
+        assert shares == [0.3, 0.9, 1.25, 1.25]  # of b, c, d (1.7) and e (no number): what is beyond stands at the edge
+        assert "20 seeds, 2 with a false alarm" in said.text("text")
+        assert "gates check d --seed 4 --subject mine --quick" in said.text("code")
+        cells = re.findall(r"<tr><th scope=\"row\">(\w)</th>(.*?)</tr>", text)
+        told = {name: re.findall(r"<td>(.*?)</td>", row) for name, row in cells}
+        # the exact 95% bound is 1 − 0.05^(1/n) without an alarm, 0.139 for n = 20
+        assert told["a"] == ["20", "20", "0", "0.14", "none", ""]
+        assert told["c"] == ["20", "20", "0", "0.14", "0.9", "kl: mine, some, seed 15"]
+        assert told["d"][2:] == ["2", "0.28", "1.7", "kl: mine, some, seed 3"]
+        assert told["e"][4] == "not finite"
+        assert "incomplete: 100 of 120" in said.text("span")
+
+    def test_a_page_of_a_calibration_alone(self, calibrated: Path) -> None:
+        """It has no table of verdicts, no count of them, and every picture has a title and a description."""
+        page = Elements(render_html([calibrated, calibrated]))
+        names = [attributes.get("id") for _, attributes in page.found if attributes.get("id")]
+        assert len(names) == len(set(names))
+        for tag, attributes in page.found:
+            for name in str(attributes.get("aria-labelledby", "")).split() if tag in {"svg", "section"} else ():
+                assert name in names
+        assert [tag for tag, _ in page.found].count("desc") == 2
+        assert "counts" not in [attributes.get("class") for _, attributes in page.found]
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_colours_have_contrast(self, scheme: str) -> None:
+        """At least 4.5 to 1 (WCAG 2.2, 1.4.3) for every text colour on the grounds that it stands on."""
+        blocks = re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)
+        colours = dict(re.findall(r"--([\w-]+): (#\w+);", blocks[scheme == "dark"]))
+
+        def luminance(text: str) -> float:
+            digits = text[1:] if len(text) == 7 else "".join(2 * digit for digit in text[1:])
+            parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+            linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+            return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+        pairs = [(name, f"{name}-ground") for name in ("pass", "fail", "departs", "error", "waived")]
+        pairs += [(name, ground) for name in ("text", "quiet") for ground in ("ground", "raised")]
+        pairs += [("pass", "raised"), ("fail", "raised")]
+        pairs += [("quiet", f"{name}-ground") for name in ("fail", "departs", "error", "waived")]
+        pairs += [(name, "ground") for name, _ in pairs[:5]] + [("text", "fail-ground"), ("accent", "ground")]
+        for front, back in pairs:
+            low, high = sorted((luminance(colours[front]), luminance(colours[back])))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (front, back)

@@ -1,0 +1,134 @@
+"""Markdown as a reader gets it: what came out first, each failing gate once, nothing repeated a hundred times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from runs_on_file import verdict, write
+
+from gates.model import Evidence, Verdict, Waived
+from gates.report.failures import failures
+from gates.report.holes import condensed
+from gates.report.markdown import render
+from gates.report.severity import largest_effect, severity
+from gates.results.records import SubjectRecord, VerdictRecord, verdict_record
+
+
+def failing(
+    case: str, *observed: float, relation: str = "<=", limit: float = 4.0, cause: str = "bound"
+) -> VerdictRecord:
+    """Return a failure with a broken claim for each number."""
+    items = tuple(Evidence(f"q{place}", value, relation, limit, "x") for place, value in enumerate(observed))  # type: ignore[arg-type]
+    return verdict_record(Verdict("g.x", "mine", case, 7, "fail", cause, f"as {case} says", items))
+
+
+@pytest.mark.parametrize(
+    ("record", "told", "largest"),
+    [
+        (failing("two", 8.0, 40.0), 2.0, 10.0),
+        (failing("count", 3.0, limit=0.0), 3.0, 3.0),
+        (failing("nan", float("nan")), float("inf"), float("inf")),
+        (failing("too-little", 0.0, relation=">="), float("inf"), float("inf")),
+        (failing("crashed", cause="crashed"), float("inf"), float("inf")),
+    ],
+    ids=["two claims", "a count", "no number", "another relation", "a crash"],
+)
+def test_how_far_beyond_its_limit(record: VerdictRecord, told: float, largest: float) -> None:
+    """A share of the limit, or the count where it is 0: of the claim that the reason tells, and the largest of all."""
+    assert (severity(record), largest_effect(record)) == (told, largest)
+
+
+def test_a_gate_that_fails_often_is_told_once(tmp_path: Path) -> None:
+    """With the worst case and its reason, how many of those that ran, and the names of the others, the worse ones first."""
+    ran = [failing("a", 8.0), failing("b", 400.0), failing("c", 40.0), verdict(gate="g.x", case="d")]
+    run = write(tmp_path / "r.jsonl", [*ran, *(verdict("unsupported", gate="g.x", case=f"u{n}") for n in range(9))])
+    (found,) = failures(run)
+    assert ([v.case for v in found.verdicts], found.count) == (["b", "c", "a"], "3 of 4 cases")
+    text = render([run])
+    assert "- **mine** `g.x`, 3 of 4 cases; worst b: as b says\n  - also c, a\n" in text
+    assert "as a says" not in text
+    assert "| mine | **1** | 4 of 13 |" in text
+
+
+def test_many_other_cases_are_counted(tmp_path: Path) -> None:
+    """A line of names ends."""
+    run = write(tmp_path / "r.jsonl", [failing(f"case-{n:02}", 8.0) for n in range(40)])
+    assert "case-12, and 27 more\n" in render([run])
+
+
+def test_what_came_out_is_at_the_top(tmp_path: Path) -> None:
+    """One sentence, then how many gates of each subject hold; departures are no failures; the sections in order."""
+    waived = Waived("fail", "known", "#12", "ada", "2027-01-01")
+    verdicts = [
+        verdict(),
+        verdict("fail", gate="b"),
+        verdict("fail", gate="c", cause="departs"),
+        verdict("error", gate="d"),
+        verdict("waived", gate="e", waived=waived),
+        verdict("unsupported", gate="f"),
+    ]
+    text = render([write(tmp_path / "r.jsonl", verdicts, problems=["required, but skipped: peer"])])
+    line = "**Not all held**: 1 fail, 1 error, 1 departs as documented, 1 waived, 1 pass, 1 unsupported; exit code 1."
+    assert text.splitlines()[6] == line
+    assert "| mine | **1** | **1** | 1 | 1 | 1 | 1 | 5 of 6 |" in text
+    titles = [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")]
+    assert titles == [
+        "Errors of the judge",
+        "Failures",
+        "Departures from the definition that the subject documents",
+        "Waived",
+        "What else fails the run",
+        "Every gate",
+        "Nearest to the limit, of what passed",
+        "Not judged",
+    ]
+    assert "  - fail, waived until 2027-01-01 by ada, #12: known" in text
+
+
+def test_several_runs_have_an_overview(tmp_path: Path) -> None:
+    """A line for each, with its file and whom it judged; an unfinished one says so."""
+    first = write(tmp_path / "a.jsonl", [verdict()])
+    cut = write(tmp_path / "b.jsonl", [verdict(subject="peer")], complete=False, planned=9)
+    lines = render([first, cut]).splitlines()
+    assert lines[6] == "| `a.jsonl` | mine | All that was judged held: 1 pass; exit code 0 |"
+    assert lines[7] == "| `b.jsonl` | peer | **incomplete: 1 of 9**: 1 pass |"
+
+
+def test_a_subject_that_does_not_start_is_told_once(tmp_path: Path) -> None:
+    """Its reason stands once, not once per gate."""
+    dead = [verdict("fail", gate=gate, cause="start", reason="it has no OPS") for gate in ("a", "b", "c")]
+    assert render([write(tmp_path / "r.jsonl", dead)]).count("it has no OPS") == 1
+
+
+def test_versions_that_are_the_same_are_told_once(tmp_path: Path) -> None:
+    """Variants of one library share a line."""
+    told = [
+        SubjectRecord(subject=name, provides=[], versions={"lib": v})
+        for name, v in [("a", "1"), ("b", "2"), ("c", "1")]
+    ]
+    text = render([write(tmp_path / "r.jsonl", [verdict()], also=told)])
+    assert "| subject a, c | lib 1 |" in text
+    assert "| subject b | lib 2 |" in text
+
+
+def test_causes_that_differ_in_a_name_are_one_line() -> None:
+    """Of ops that are not defined, and of values that are not provided; any other words stay as they are."""
+    found = {
+        ("peer", "unsupported", "kl is not defined by peer"): 3,
+        ("peer", "unsupported", "loss is not defined by peer"): 2,
+        ("peer", "unsupported", "loss of peer has dtype 'a', not 'b'"): 4,
+        ("peer", "unsupported", "loss of peer has dtype 'a', not 'c'"): 1,
+        ("peer", "unsupported", "some words"): 1,
+        ("peer", "unsupported", "other words"): 1,
+        ("late", "skipped", "it is not here"): 7,
+        ("late", "unsupported", "kl is not defined by late"): 5,
+    }
+    assert condensed(found) == [
+        ("skipped", "late", "it is not here (7)"),
+        ("unsupported", "late", "kl is not defined by late (5)"),
+        ("unsupported", "peer", "loss of peer has dtype 'a', not 'b' (4), 'c' (1)"),
+        ("unsupported", "peer", "not defined by peer: kl (3), loss (2)"),
+        ("unsupported", "peer", "other words (1)"),
+        ("unsupported", "peer", "some words (1)"),
+    ]

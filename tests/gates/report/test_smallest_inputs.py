@@ -1,0 +1,127 @@
+"""The smallest inputs that still fail, in every form of a report: words, file and the command that judges them again."""
+
+from __future__ import annotations
+
+import html
+import shlex
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from markdown_it import MarkdownIt  # rich brings it
+from runs_on_file import FILE, HOSTILE, WORDS, none, smallest, verdict, write
+
+from gates.report import github
+from gates.report.format_names import ReportFormat
+from gates.report.formats import render
+from gates.report.smallest import lines, sentence
+from gates.results.jsonl import Results
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Results:
+    """Three failing gates; one has a smallest input, two have none for the same reason."""
+    failing = [
+        verdict("fail", case=case, gate=gate) for gate in ("kl.k3", "loss", "ratio") for case in ("other", "some")
+    ]
+    return write(tmp_path / "run.jsonl", failing, also=[none("loss"), smallest(), none("ratio")])
+
+
+@pytest.mark.parametrize("form", ["md", "text", "github", "junit", "html"])
+def test_every_form_tells_words_and_command(run: Results, form: ReportFormat) -> None:
+    """What fails on which numbers, how much smaller they are, and a command whose file is quoted for a shell."""
+    text = html.unescape(render(form, [run]))
+    assert WORDS in text
+    assert "900 → 6 numbers, when the time was over" in text
+    folder = f"{run.path.parent}/" if form in {"text", "github"} else ""
+    assert f"gates replay {shlex.quote(folder + FILE)}" in text
+
+
+@pytest.mark.parametrize("form", ["md", "text", "github", "junit", "html"])
+def test_every_command_names_interpreter_and_model(tmp_path: Path, form: ReportFormat) -> None:
+    """Those that the failing run was given: without them the command would judge something else, or nothing."""
+    small = smallest(python="/opt/my env/python", model="org/model")
+    text = html.unescape(render(form, [write(tmp_path / "run.jsonl", [verdict("fail", case="other")], also=[small])]))
+    assert f"{FILE}' --python '/opt/my env/python' --model org/model" in text
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ("md", "Not made smaller (a whole model): mine loss, mine ratio."),
+        ("text", "not minimised: a whole model (2 failures)"),
+    ],
+)
+def test_why_there_is_none_is_told_once(run: Results, form: ReportFormat, words: str) -> None:
+    """A reason that many failures share stands once, with those that it holds for."""
+    text = html.unescape(render(form, [run]))
+    assert text.count(words) == 1
+
+
+def test_the_lines_of_a_terminal() -> None:
+    """Two for each, the command with the subject's own interpreter; why others have none stands once."""
+    small = smallest(elements_after=1, finished=True, python="/opt/my env/python")
+    assert lines([none("loss"), small, none("ratio")], Path("results/my runs")) == [
+        f"smallest input: mine · kl.k3 · other (900 → 1 number): {WORDS}",
+        f"  gates replay 'results/my runs/{FILE}' --python '/opt/my env/python'",
+        "not minimised: a whole model (2 failures)",
+    ]
+
+
+def test_an_annotation_has_the_words(run: Results) -> None:
+    """One command per gate, the worst case on its first line, the smallest input on the second."""
+    first, *others = github.commands([run])
+    assert first.startswith("::error title=mine · kl.k3::fail in 2 of 2 cases; worst other: kl error in 2u·S is nan")
+    assert f"%0Asmallest input that still fails (other, 900 → 6 numbers, when the time was over): {WORDS}; " in first
+    assert not [line for line in others if "smallest" in line]
+
+
+def test_a_test_case_has_the_words_and_the_file(run: Results) -> None:
+    """In JUnit the failing case itself has them, as properties and in its text; the other cases do not."""
+    top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
+    cases = {(c.get("classname"), c.get("name")): c for c in top.iter("testcase")}
+    values = {p.get("name"): p.get("value") for p in cases["kl.k3", "other"].iter("property")}
+    assert (values["smallest input"], values["smallest input in words"]) == (FILE, WORDS)
+    failure = cases["kl.k3", "other"].find("failure")
+    assert failure is not None
+    assert failure.text == f"kl error in 2u·S is nan, must be <= 4 (at [1])\n{sentence(smallest())}"
+    assert "smallest" not in ET.tostring(cases["kl.k3", "some"], encoding="unicode")
+
+
+@pytest.mark.parametrize("form", ["md", "text", "github", "junit", "html"])
+def test_hostile_words_are_shown_and_never_obeyed(tmp_path: Path, form: ReportFormat) -> None:
+    """Words, names and files of anybody: no line of the log is a command of theirs, no tag is one."""
+    names = dict.fromkeys(("gate", "subject", "case"), HOSTILE)
+    run = write(
+        tmp_path / "run.jsonl",
+        [verdict("fail", reason=HOSTILE, **names)],
+        also=[smallest(**names, words=HOSTILE, file=HOSTILE)],
+    )
+    text = render(form, [run])
+    assert "alert(1)" in text
+    assert "\x1b" not in text
+    ours = github.commands([run])
+    assert len(ours) == 1
+    if form != "html":  # a page is no log
+        commands = [line for line in text.splitlines() if line.lstrip().startswith("::")]
+        assert commands == (ours if form == "github" else [])
+    if form in {"html", "junit"}:
+        assert "<script>alert" not in text
+    if form == "md":
+        blocks = MarkdownIt("commonmark").enable("table").parse(text)
+        kinds = {token.type for block in blocks for token in (block, *(block.children or ()))}
+        assert not kinds & {"html_block", "html_inline", "link_open", "image"}
+
+
+def test_the_summary_stays_below_one_megabyte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three thousand failures with long words are cut at a line, with a line that says how much is missing."""
+    failing = [verdict("fail", gate=f"g{number}") for number in range(3000)]
+    also = [smallest("some", gate=f"g{number}", words=WORDS * 10) for number in range(3000)]
+    text = render("md", [write(tmp_path / "run.jsonl", failing, also=also)])
+    assert len(text.encode()) > github.SUMMARY_LIMIT
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    github.append_summary(text)
+    found = (tmp_path / "summary.md").read_text()
+    assert len(found.encode()) < github.SUMMARY_LIMIT
+    assert "completion 3 of 4, token 7: got 0, want -0.03125" in found
+    assert "lines are not shown" in found.splitlines()[-1]

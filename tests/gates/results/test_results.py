@@ -1,0 +1,173 @@
+"""Results files: valid up to wherever a run was killed, and what their readers say."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import jsonschema
+import pytest
+
+from gates.model import ConfigurationError, Evidence, Relation, Verdict
+from gates.report.markdown import render
+from gates.results.integrity import RELATIONS, holds
+from gates.results.jsonl import Writer, as_line, file_name, read
+from gates.results.records import HeaderRecord, Machine, ModelRecord, SummaryRecord, schema, verdict_record
+
+ROOT = Path(__file__).resolve().parents[3]
+HEADER = HeaderRecord(
+    verb="check",
+    command=["check"],
+    started="2026-11-21T00:00:00+00:00",
+    tool="rl-gates 0",
+    commit=None,
+    dirty=None,
+    machine=Machine(system="s", cpu="c", cores=2, features=[]),
+    python="3",
+    numpy="2",
+    blas="b",
+    jobs=1,
+    threads=1,
+    seed=0,
+    quick=True,
+    model=None,
+    gates=["g"],
+    subjects=["s"],
+    planned=2,
+)
+ODD = Evidence("q", float("nan"), "<=", float("inf"), "because", 'a "quoted" | place\n')
+VERDICT = Verdict("g", "s", "c", 1, "fail", "bound", ODD.sentence(), (ODD,), 0.5)
+COUNTS = {"pass": 0, "fail": 2, "error": 0, "skipped": 0, "unsupported": 0, "waived": 0}
+
+
+def recorded(path: Path) -> bytes:
+    writer = Writer(path)
+    for record in (HEADER, verdict_record(VERDICT), verdict_record(replace(VERDICT, case="d"))):
+        writer.write(record)
+    writer.write(SummaryRecord(counts=COUNTS, seconds=1.0, exit_code=1))  # type: ignore[arg-type]
+    writer.close()
+    return path.read_bytes()
+
+
+class TestFile:
+    """What is written and read back."""
+
+    def test_every_line_is_json_of_the_published_schema(self, tmp_path: Path) -> None:
+        """Each line is strict JSON, NaN and infinity as strings, and validates against the published schema."""
+        validator = jsonschema.Draft202012Validator(json.loads((ROOT / "results" / "schema.json").read_text()))
+        for line in recorded(tmp_path / "r.jsonl").splitlines():
+            validator.validate(json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON")))
+        evidence = json.loads((tmp_path / "r.jsonl").read_text().splitlines()[1])["evidence"][0]
+        assert (evidence["observed"], evidence["limit"]) == ("nan", "inf")
+
+    def test_the_published_schema_is_that_of_the_models(self) -> None:
+        """results/schema.json is what `gates report --schema` prints."""
+        assert json.loads((ROOT / "results" / "schema.json").read_text()) == schema()
+
+    def test_a_cut_at_any_byte_leaves_what_was_whole(self, tmp_path: Path) -> None:
+        """However many bytes survive, the complete lines are read, and the reader says how far the run came."""
+        data = recorded(tmp_path / "whole.jsonl")
+        ends = [i + 1 for i, byte in enumerate(data) if byte == ord("\n")]
+        cut = tmp_path / "cut.jsonl"
+        for size in range(len(data) + 1):
+            cut.write_bytes(data[:size])
+            if size < ends[0]:
+                with pytest.raises(ConfigurationError, match="no complete line"):
+                    read(cut)
+                continue
+            found = read(cut)
+            verdicts = sum(end <= size for end in ends[1:3])
+            assert len(found.verdicts) == verdicts
+            assert found.state == ("complete" if size == len(data) else f"incomplete: {verdicts} of 2")
+            assert f"| state | {found.state} |" in render([found])
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("", "no complete line"),
+            ("not json\n", "cut.jsonl:1 is no record"),
+            ('{"record": "verdict"}\n', "is no record"),
+            ('{"record": "nonsense"}\n', "is no record"),
+            (HEADER.model_dump_json() + "\n" + HEADER.model_dump_json() + "\n", "second header"),
+            (SummaryRecord(counts=COUNTS, seconds=1, exit_code=0).model_dump_json() + "\n", "must be a header"),  # type: ignore[arg-type]
+        ],
+        ids=["empty", "no json", "no fields", "no kind", "two headers", "no header"],
+    )
+    def test_what_is_no_results_file_is_refused_with_its_line(self, tmp_path: Path, text: str, words: str) -> None:
+        """A file that is something else gets one sentence with the line."""
+        (tmp_path / "cut.jsonl").write_text(text)
+        with pytest.raises(ConfigurationError, match=words):
+            read(tmp_path / "cut.jsonl")
+
+    def test_names_have_no_colon_and_do_not_collide(self) -> None:
+        """A thousand names of one second are a thousand names."""
+        names = {file_name("check") for _ in range(1000)}
+        assert len(names) == 1000
+        assert not any(":" in name for name in names)
+
+    def test_a_file_is_never_overwritten(self, tmp_path: Path) -> None:
+        """Opening an existing file is an error."""
+        recorded(tmp_path / "r.jsonl")
+        with pytest.raises(ConfigurationError, match="cannot write"):
+            Writer(tmp_path / "r.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"),
+    [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)],
+    ids=["killed", "interrupted", "terminated"],
+)
+def test_a_stopped_run_leaves_valid_lines(tmp_path: Path, stop: signal.Signals, code: int) -> None:
+    """A run stopped in the middle leaves complete lines; its reader says `incomplete: n of N`.
+
+    It is started as the background job of a script is, with SIGINT ignored: Ctrl-C reaches it all the same.
+    """
+    long = ["kl", "advantages", "loss", "logprobs"]  # seconds: a machine may pause between the look and the signal
+    command = [sys.executable, "-m", "gates", "check", *long, "--subject", "numpy", "--jobs", "1"]
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited
+    try:
+        process = subprocess.Popen(
+            [*command, "--out", str(tmp_path)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    deadline = time.monotonic() + 60.0
+    while not any(path.read_bytes().count(b"\n") > 5 for path in tmp_path.glob("*.jsonl")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.002)
+    os.kill(process.pid, stop)
+    _, words = process.communicate(timeout=30)
+    assert process.returncode == code
+    (file,) = tmp_path.glob("*.jsonl")
+    found = read(file)
+    assert found.state == f"incomplete: {len(found.verdicts)} of {found.header.planned}"
+    if stop != signal.SIGKILL:
+        assert found.state in words
+
+
+def test_numbers_are_compared_as_the_judge_does() -> None:
+    """What a reader checks of recorded evidence is what `Evidence.holds` says, of NaN too."""
+    numbers = [math.nan, -math.inf, -1.0, -0.0, 0.0, 5e-324, 1.0, math.inf]
+    for relation, a, b in itertools.product(RELATIONS, numbers, numbers):
+        assert holds(a, relation, b) == Evidence("error", a, relation, b, "chosen by hand").holds, (a, relation, b)
+    assert set(RELATIONS) == set(get_args(Relation))
+
+
+def test_what_is_no_number_in_json_is_a_text() -> None:
+    """A NaN in what a subject says of a model spoils no line."""
+    line = as_line(ModelRecord(spec={"scale": math.nan, "sizes": [1, math.inf]}, hash="0"))
+    assert json.loads(line)["spec"] == {"scale": "NaN", "sizes": [1, "Infinity"]}

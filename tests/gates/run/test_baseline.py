@@ -1,0 +1,132 @@
+"""What changed between two runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from runs_on_file import verdict, write
+from typer.testing import CliRunner
+
+from gates.cli import app
+from gates.model import ConfigurationError, Status
+from gates.report.changes import changes_text
+from gates.report.format_names import ReportFormat
+from gates.report.formats import render
+from gates.results.records import PlanRecord
+from gates.run.baseline import KINDS, compare
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        ("pass", "pass", None),
+        ("fail", "fail", None),
+        ("pass", "fail", "new failure"),
+        ("unsupported", "error", "new failure"),
+        ("waived", "fail", "new failure"),
+        (None, "fail", "new failure"),
+        (None, "pass", "new"),
+        ("pass", None, "gone"),
+        ("fail", "pass", "fixed"),
+        ("error", "pass", "fixed"),
+        ("waived", "pass", "fixed"),
+        ("fail", "error", "changed"),
+        ("fail", "waived", "changed"),
+        ("pass", "unsupported", "changed"),
+        ("fail", "skipped", "changed"),
+    ],
+)
+def test_kinds(tmp_path: Path, before: Status | None, after: Status | None, kind: str | None) -> None:
+    """A cell that fails and did not is a new failure, though it is new itself; only a pass is fixed."""
+    anchor = verdict(case="anchor")
+    old = write(tmp_path / "old.jsonl", [anchor, *([verdict(before)] if before else [])])
+    new = write(tmp_path / "new.jsonl", [anchor, *([verdict(after)] if after else [])])
+    found = compare(old, new)
+    assert [(c.kind, c.before, c.after) for c in found.changes] == ([(kind, before or "", after or "")] if kind else [])
+    assert found.same == (1 if kind else 2)
+
+
+def test_other_gates_and_subjects_are_not_gone(tmp_path: Path) -> None:
+    """A run of a part says how many cells of the baseline it does not have, and lists none of them."""
+    old = write(tmp_path / "old.jsonl", [verdict(), verdict(gate="loss"), verdict(subject="other")])
+    found = compare(old, write(tmp_path / "new.jsonl", [verdict()]))
+    assert (found.changes, found.same, found.elsewhere) == ((), 1, 2)
+    assert "no changes, 1 as before; 2 of gates or subjects that this run does not have" in changes_text(found)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "words"),
+    [
+        ("old", "1 new failure, 1 gone, 1 as before; 2 judged in one run only (old.jsonl is incomplete: 2 of 9)"),
+        ("new", "1 new failure, 2 new, 1 as before; 1 judged in one run only (new.jsonl is incomplete: 4 of 9)"),
+    ],
+)
+def test_what_a_stopped_run_did_not_come_to_is_neither_new_nor_gone(tmp_path: Path, stopped: str, words: str) -> None:
+    """Nobody knows what it would have said; a failure is told all the same, for hiding one is worse."""
+    old, new = [verdict(case=name) for name in "ab"], [verdict(case=name) for name in "acd"]
+    runs = {"old": old, "new": [*new, verdict("fail", case="e")]}
+    more = {name: {"complete": False, "planned": 9} if name == stopped else {} for name in runs}
+    files = [write(tmp_path / f"{name}.jsonl", cells, **more[name]) for name, cells in runs.items()]
+    found = compare(*files)
+    assert changes_text(found).splitlines()[-1].strip() == words
+    assert "e: not judged → fail" in changes_text(found)
+
+
+def test_a_shard_lacks_cells_of_its_plan(tmp_path: Path) -> None:
+    """Held against a whole run it has lost nothing; merged shards are a whole run again."""
+    old = write(tmp_path / "old.jsonl", [verdict(case=name) for name in "abc"])
+    plan = PlanRecord(digest="0" * 64, cells=3, shard=2, shards=3)
+    shard = compare(old, write(tmp_path / "new.jsonl", [verdict(case="b")], plan=plan))
+    assert changes_text(shard).endswith("no changes, 1 as before; 2 judged in one run only (new.jsonl is shard 2 of 3)")
+
+
+def test_other_settings_are_told(tmp_path: Path) -> None:
+    """Two runs that were not asked the same say what differs."""
+    old = write(tmp_path / "old.jsonl", [verdict()], quick=True, seed=3)
+    text = changes_text(compare(old, write(tmp_path / "new.jsonl", [verdict()])))
+    assert "seed was 3, is 0" in text
+    assert "quick was True, is False" in text
+
+
+@pytest.mark.parametrize("form", ["text", "md", "json", "github"])
+def test_every_form_tells_them(tmp_path: Path, form: ReportFormat) -> None:
+    """`gates report NEW --baseline OLD`: each kind of change is there, and rendering twice gives the same bytes."""
+    old = [verdict(case=name) for name in "abc"] + [verdict("fail", case="d"), verdict("fail", case="e", reason="x|y")]
+    new = [verdict("fail", case="a"), verdict("unsupported", case="b"), verdict(case="d"), verdict(case="f")]
+    write(tmp_path / "old.jsonl", old)
+    run = write(tmp_path / "new.jsonl", new)
+    arguments = ["report", str(run.path), "--baseline", str(tmp_path / "old.jsonl"), "--format", form]
+    once, again = (CliRunner().invoke(app, arguments) for _ in range(2))
+    assert once.exit_code == 0, once.output
+    assert once.output == again.output
+    if form == "json":
+        assert {c["kind"] for c in json.loads(once.output)["changes"]["changes"]} == set(KINDS)
+        return
+    lines = once.output.splitlines()
+    for words in (
+        "new failure: mine · kl.k3 · a: pass → fail: kl error",
+        "fixed: mine · kl.k3 · d: fail → pass",
+        "changed: mine · kl.k3 · b: pass → unsupported: why",
+        "new: mine · kl.k3: 1 pass",
+        "gone: mine · kl.k3: 1 fail, 1 pass",
+    ):
+        assert any(line.strip().removeprefix("- ").startswith(words) for line in lines), words
+    assert "1 new failure, 1 fixed, 1 changed, 1 new, 2 gone, 0 as before" in once.output
+
+
+@pytest.mark.parametrize("form", ["jsonl", "junit"])
+def test_a_form_without_a_place_for_them_says_so(tmp_path: Path, form: ReportFormat) -> None:
+    """Better than leaving them out without a word."""
+    run = write(tmp_path / "run.jsonl", [verdict()])
+    with pytest.raises(ConfigurationError, match="has no place for --baseline"):
+        render(form, [run], compare(run, run))
+
+
+def test_a_proof_is_no_baseline(tmp_path: Path) -> None:
+    """Changes are those of checks."""
+    run = write(tmp_path / "run.jsonl", [verdict()])
+    proof = write(tmp_path / "proof.jsonl", [verdict()], verb="prove")
+    with pytest.raises(ConfigurationError, match="changes are those of checks"):
+        compare(proof, run)

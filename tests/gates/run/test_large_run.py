@@ -1,0 +1,59 @@
+"""A run of a hundred thousand verdicts in every form."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from runs_on_file import verdict, write
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a hundred thousand verdicts with six pieces of evidence each, as in recorded runs: 240 MB."""
+    folder = tmp_path_factory.mktemp("large")
+    text = verdict("pass").model_dump(mode="json")
+    with (folder / "large.jsonl").open("w") as file:
+        whole = write(folder / "small.jsonl", [verdict()], complete=False, planned=100_000)
+        file.write(whole.header.model_dump_json() + "\n")
+        because = "one rounding of every operation, times the condition of the sum, as derived in the text " * 2
+        for number in range(100_000):
+            rest, case = divmod(number, 100)
+            subject, gate = divmod(rest, 100)
+            item = {**text["evidence"][0], "because": because}
+            items = [
+                {**item, "observed": item["limit"] / (number + 7.0 + k), "where": f"at [{number}, {k}]: got 1.5"}
+                for k in range(6)
+            ]
+            names = {"gate": f"family{gate % 10}.gate-{gate}", "subject": f"subject-{subject}", "case": f"case-{case}"}
+            file.write(json.dumps({**text, **names, "evidence": items}) + "\n")
+    return folder / "large.jsonl"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("form", "least"),
+    [("text", 1e4), ("github", 1e4), ("md", 2e4), ("html", 1e7), ("junit", 5e7), ("json", 2e8), ("jsonl", 2e8)],
+)
+def test_a_hundred_thousand_verdicts(large: Path, tmp_path: Path, form: str, least: float) -> None:
+    """At most 10 s of processor time and 1 GiB of memory in every form.
+
+    Processor time, for other programs may be running; it is that of the whole command, start included.
+    """
+    code = (
+        "import resource, sys\nfrom gates import cli\ntry:\n    cli.main()\nexcept SystemExit as ended:\n"
+        "    assert not ended.code\nused = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "print(used.ru_utime + used.ru_stime, used.ru_maxrss * (1 if sys.platform == 'darwin' else 1024))\n"
+    )
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", code, "report", str(large), "--format", form, "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    seconds, memory = map(float, done.stdout.split())
+    assert out.stat().st_size > least
+    assert seconds < 10.0
+    assert memory < 2.0**30

@@ -1,0 +1,50 @@
+"""What the header of a results file says of the checkout: what git did not say is not known, and never `clean`."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gates.run import machine
+
+HEAD = "c" * 40
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        ("", (HEAD, False)),
+        (" M gates/run/machine.py\n", (HEAD, True)),
+        (subprocess.TimeoutExpired("git", 10), (HEAD, None)),
+        (subprocess.CalledProcessError(128, "git"), (HEAD, None)),
+    ],
+    ids=["clean", "dirty", "too slow", "refused"],
+)
+def test_a_checkout_that_git_does_not_tell_of_is_not_clean(
+    monkeypatch: pytest.MonkeyPatch, status: str | Exception, wanted: tuple[str, bool | None]
+) -> None:
+    """A `git status` that fails or takes too long says nothing of what differs."""
+
+    def run(command: Sequence[str], *, check: bool = False, **rest: Any) -> Any:
+        told = f"{HEAD}\n" if "rev-parse" in command else status
+        if isinstance(told, Exception):
+            if isinstance(told, subprocess.TimeoutExpired) or check:
+                raise told
+            told = ""
+        return subprocess.CompletedProcess(command, 0, told, "")
+
+    monkeypatch.setattr(machine.subprocess, "run", run)
+    monkeypatch.setattr(machine, "__file__", str(Path(__file__).parent))  # below a folder with .git
+    monkeypatch.setattr(Path, "exists", lambda path: True)
+    assert machine.commit.__wrapped__() == wanted
+
+
+def test_a_checkout_without_a_commit_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`git rev-parse HEAD` prints HEAD and fails where there is no commit yet: that is no commit."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    monkeypatch.setattr(machine, "__file__", str(tmp_path / "gates" / "machine.py"))
+    assert machine.commit.__wrapped__() == (None, None)

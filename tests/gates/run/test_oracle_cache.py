@@ -1,0 +1,127 @@
+"""What is asked of a case and of the oracle once, for all subjects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from doubles import DOUBLE, make_gate
+
+from gates.model import Case, Recipe, Subject
+from gates.run import inputs
+from gates.run.oracle_cache import Answers, question
+from gates.run.runner import Options, plan, run
+from gates.run.trial import Scratch
+
+Maker = Callable[..., Subject]
+X = np.arange(6.0).reshape(2, 3)
+
+
+class TestAnswers:
+    """The oracle with a memory."""
+
+    def test_the_same_question_is_answered_once_and_the_answer_is_the_callers_own(self) -> None:
+        """Whoever writes into an answer changes nobody else's."""
+        asked: list[Any] = []
+        op = replace(DOUBLE, oracle=lambda x: (asked.append(x), {"y": [2.0 * x]})[1])
+        answers = Answers()
+        first = answers.ask(op, {"x": X})
+        first["y"][0][:] = -1.0
+        second = answers.ask(op, {"x": X.copy()})
+        second["y"][0][:] = -1.0
+        assert np.array_equal(answers.ask(op, {"x": X})["y"][0], 2.0 * X)
+        assert len(asked) == 1
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            X + np.eye(2, 3) * 1e-300,
+            X.astype(np.float32),
+            X.reshape(3, 2),
+            np.asfortranarray(X),
+            X.tolist(),
+            X.astype(">f8"),
+            (1.0, 2.0),
+            [1.0, 2.0],
+            [1, 2],
+            [True, 2],
+            ["1", 2],
+            {"a": None},
+            np.float64(1.0),
+            1.0,
+            -0.0,
+            0.0,
+        ],
+        ids=repr,
+    )
+    def test_whatever_differs_is_another_question(self, other: Any) -> None:
+        """Values, types, shapes and memory layouts are told apart, and so are ops."""
+        keys = {question(DOUBLE, {"x": value}) for value in (X, other)}
+        assert len(keys) == (1 if other is X else 2)
+        assert question(DOUBLE, {"z": other}) != question(DOUBLE, {"x": other})
+        assert question(replace(DOUBLE, name="twice"), {"x": other}) != question(DOUBLE, {"x": other})
+
+    def test_what_has_no_plain_value_is_always_asked(self) -> None:
+        """A function, or an array of objects, is not compared."""
+        calls: Counter[str] = Counter()
+        op = replace(DOUBLE, oracle=lambda x: calls.update(["asked"]))
+        answers = Answers()
+        for value in (len, np.array([None])):
+            assert question(op, {"x": value}) is None
+            answers.ask(op, {"x": value})
+            answers.ask(op, {"x": value})
+        assert calls["asked"] == 4
+
+    def test_it_holds_no_more_than_it_may(self) -> None:
+        """The oldest answer goes first, and one that is too large is not kept at all."""
+        calls: list[float] = []
+        op = replace(DOUBLE, oracle=lambda x: (calls.append(float(x)), np.zeros(int(x)))[1])
+        answers = Answers(kept=8000)
+        for size in (*range(50, 66), 50, 65, 900, 900):
+            answers.ask(op, {"x": size})
+        assert calls[-5:] == [64.0, 65.0, 50.0, 900.0, 900.0]
+        assert answers._size <= 8000
+
+    def test_subjects_share_the_inputs_and_answers_of_a_case(self, subject: Maker) -> None:
+        """Two subjects, one of them wrong: each case is made once and the oracle asked once, and the verdicts are their own."""
+        made: list[int] = []
+        asked: list[int] = []
+        op = replace(DOUBLE, oracle=lambda x: (asked.append(1), 2.0 * np.asarray(x))[1])
+        case = Case("some", lambda rng: (made.append(1), {"x": rng.normal(size=8)})[1], quick=True)
+
+        def check(t: Any) -> Any:
+            want = t.want(op, **t.inputs)
+            yield t.within("y", t.got(op, **t.inputs)["y"], want)
+            want[:] = 7.0
+            t.inputs["x"][:] = 7.0
+
+        gate = make_gate(check, ops=(op,), cases=(case,))
+        right, wrong = subject("return {'y': 2 * x}"), subject("return {'y': 3 * x}", name="wrong")
+        found = {j.verdict.subject: j.verdict.status for j in run(plan([gate], [wrong, right], quick=True), Options())}
+        assert found == {"tried": "pass", "wrong": "fail"}
+        assert (len(made), len(asked)) == (1, 1)
+
+    def test_a_recipe_comes_back_as_it_was(self) -> None:
+        """Inputs that are no arrays are kept too."""
+        case = Case("r", lambda rng: {"model": Recipe("model", {"layers": 2})})
+        answers = Answers()
+        for _ in range(2):
+            assert inputs.inputs(make_gate(), case, 0, answers) == {"model": Recipe("model", {"layers": 2})}
+
+
+def test_a_scratch_folder_is_there_only_if_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is made without need, one folder serves the whole trial, and nothing stays."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Scratch():
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with Scratch() as scratch:
+        (scratch.path / "state").touch()
+        assert (scratch.path / "state").exists()
+        assert len(list(tmp_path.iterdir())) == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,101 @@
+"""What a run's end means: exit codes, last line, requirements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gates.model import ConfigurationError, Status, Subject, Verdict
+from gates.report.plain import cell
+from gates.run import session
+from gates.run.session import Requirement, Tally
+
+
+def verdict(status: Status, gate: str = "kl.k3", subject: str = "mine") -> Verdict:
+    return Verdict(gate, subject, "c", 0, status, "", "")
+
+
+class TestTally:
+    """The full count and the exit code."""
+
+    @pytest.mark.parametrize(
+        ("counts", "code", "line"),
+        [
+            ({"pass": 3}, 0, "3 passed, 0 failed"),
+            (
+                {"pass": 15, "fail": 1, "error": 2, "skipped": 8, "unsupported": 3, "waived": 1},
+                1,
+                "15 passed, 1 failed, 2 errors, 8 skipped, 3 unsupported, 1 waived",
+            ),
+            ({"pass": 1, "error": 1}, 1, "1 passed, 0 failed, 1 error"),
+            ({"skipped": 2}, 3, "0 passed, 0 failed, 2 skipped"),
+            ({"unsupported": 2}, 3, "0 passed, 0 failed, 2 unsupported"),
+            ({}, 3, "0 passed, 0 failed"),
+            ({"pass": 1, "unsupported": 2}, 0, "1 passed, 0 failed, 2 unsupported"),
+        ],
+    )
+    def test_counts(self, counts: dict[Status, int], code: int, line: str) -> None:
+        """0 all held, 1 a failure or an error, 3 nothing measured; passed and failed are always said."""
+        tally = Tally(Counter(counts))
+        assert (tally.exit_code(), tally.line()) == (code, line)
+
+    def test_a_required_skip_fails_a_run_that_held(self) -> None:
+        """A hole in what was required is exit code 1."""
+        assert Tally(Counter({"pass": 1, "skipped": 1}), [verdict("skipped")]).exit_code() == 1
+
+
+class TestRequirement:
+    """`--require SUBJECT[:GATES]`."""
+
+    @pytest.mark.parametrize(
+        ("text", "status", "unmet"),
+        [
+            ("mine", "skipped", True),
+            ("mine", "unsupported", False),
+            ("mine", "fail", False),
+            ("mine:kl", "unsupported", True),
+            ("mine:kl.*", "skipped", True),
+            ("mine:loss", "skipped", False),
+            ("other", "skipped", False),
+        ],
+    )
+    def test_what_it_turns_into_failure(self, text: str, status: Status, unmet: bool) -> None:
+        """A subject alone must not be skipped; named gates must not be unsupported either."""
+        assert Requirement.parse(text, ["mine", "other"]).unmet_by(verdict(status)) is unmet
+
+    def test_a_subject_that_is_not_judged_cannot_be_required(self) -> None:
+        """A requirement of a subject outside the run is a mistake, said with the ones that are in."""
+        with pytest.raises(ConfigurationError, match="'none' is not in this run; it judges mine"):
+            Requirement.parse("none", ["mine"])
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ({"pass": 3}, "pass 3"),
+        ({"pass": 2, "unsupported": 1}, "pass 2 (+1)"),
+        ({"pass": 2, "fail": 1}, "FAIL 1 of 3"),
+        ({"fail": 2, "error": 1}, "ERROR 1 of 3"),
+        ({"fail": 3, "pass": 1, "unsupported": 7, "skipped": 1}, "FAIL 3 of 4 (+8)"),
+        ({"skipped": 2}, "skipped"),
+        ({}, "·"),
+    ],
+)
+def test_a_cell_of_the_table_shows_the_worst(counts: dict[Status, int], words: str) -> None:
+    """A table cell never hides a failure or an error behind passes, and what was not judged is no part of the count."""
+    assert cell(Counter(counts))[1] == words
+
+
+def test_a_digest_tells_one_version_of_a_file_from_another(tmp_path: Path) -> None:
+    """Of subjects that are files of somebody else; those that are shipped are told by the judge's commit."""
+    file, other = tmp_path / "mine.py", tmp_path / "numpy.py"
+    other.touch()
+    subjects = [Subject("mine", file, "mine"), Subject("numpy", other, "numpy"), Subject("gone", tmp_path / "x", "x")]
+    file.write_text("OPS = {}\n")
+    before = session.file_digests(subjects, {"numpy"})
+    assert list(before) == ["mine"]
+    assert before == session.file_digests(subjects, {"numpy"})
+    file.write_text("OPS = {}  # mended\n")
+    assert session.file_digests(subjects, {"numpy"}) != before

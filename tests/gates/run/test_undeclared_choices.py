@@ -1,0 +1,29 @@
+"""A subject is not blamed for a choice that it never said it has, wherever in a check that choice is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from command_line import gates
+
+ONLY_THE_MEAN = """
+import numpy as np
+
+def group_advantages(rewards, group_size, *, scale, ddof, eps, eps_mode, baseline):
+    groups = rewards.reshape(-1, group_size).astype(np.float64)
+    centred = groups - groups.mean(axis=1, keepdims=True)
+    advantages = centred / (groups.std(axis=1, ddof=ddof, keepdims=True) + eps)
+    return {"advantages": advantages.reshape(-1).astype(rewards.dtype)}
+
+OPS = {"group_advantages": group_advantages}
+CONVENTIONS = {"group_advantages": {"scale": ("group",), "eps_mode": ("add",), "baseline": ("mean",)}}
+"""
+
+
+def test_a_law_beyond_what_is_declared_is_unsupported(tmp_path: Path) -> None:
+    """Leave-one-out and no scale are asked for within cases of the mean and of the group's scale."""
+    (tmp_path / "mine.py").write_text(ONLY_THE_MEAN)
+    done = gates("check", "advantages.laws-hold", "--subject", "./mine.py", "--no-minimise", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "unsupported: mine: group_advantages of mine has baseline 'mean', not 'leave-one-out'" in done.stdout
+    assert "8 passed, 0 failed" in done.stdout

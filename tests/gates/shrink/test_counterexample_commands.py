@@ -1,0 +1,248 @@
+"""From a failing check to a test in one's own repository, as a user goes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from counterexample_doubles import changed, gates, run_test
+
+from gates.results.jsonl import read as read_results
+from gates.shrink.file import read, write
+from gates.shrink.moves import elements
+
+ROOT = Path(__file__).resolve().parents[3]
+WRONG_DDOF = """
+import numpy as np
+
+def group_advantages(rewards, group_size, *, scale, ddof, eps, eps_mode, baseline):
+    groups = rewards.reshape(-1, group_size).astype(np.float64)
+    centred = groups - groups.mean(axis=1, keepdims=True)
+    divisor = groups.std(axis=1, ddof=0, keepdims=True) + eps
+    varies = groups.max(axis=1, keepdims=True) > groups.min(axis=1, keepdims=True)
+    advantages = np.divide(centred, divisor, out=np.zeros_like(centred), where=varies)
+    return {"advantages": advantages.reshape(-1).astype(rewards.dtype)}
+
+OPS = {"group_advantages": group_advantages}
+CONVENTIONS = {"group_advantages": {"scale": ("group",), "eps_mode": ("add",), "baseline": ("mean",)}}
+"""
+DEAF = """
+from gates.subjects.mlx_trainer import subject as reference
+
+def rollout(**inputs):
+    run = reference.OPS["rollout"](**inputs)
+    return {**run, "tempered_logprobs": run["model_logprobs"]}
+
+OPS = {"rollout": rollout}
+"""
+HANGS = "import time\nOPS = {'group_advantages': lambda **_: time.sleep(99)}\n"
+POISONED = """
+from gates.subjects.numpy_baseline import subject as plain
+
+def policy_loss(**inputs):
+    answer = plain.OPS["policy_loss"](**inputs)
+    return {**answer, "loss": answer["loss"] + 0.0 * float(inputs["policy"].sum())}
+
+OPS = {"policy_loss": policy_loss}
+"""
+
+
+class TestCommands:
+    """From a failing check to a test in one's own repository."""
+
+    def test_a_failure_ends_as_a_test(self, tmp_path: Path) -> None:
+        """`check` names the file, `replay` fails and then holds, and the emitted test needs no Gates."""
+        (tmp_path / "mine.py").write_text(WRONG_DDOF)
+        done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "(96 → 2 numbers): advantage error in 2u·S" in done.stdout
+        (results,) = (tmp_path / "o").glob("*.jsonl")
+        (record,) = read_results(results).counterexamples
+        assert (record.elements_before, record.elements_after, record.finished) == (96, 2, True)
+        line = next(x for x in results.read_text().splitlines() if '"record":"counterexample"' in x)
+        jsonschema.validate(json.loads(line), json.loads((ROOT / "results" / "schema.json").read_text()))
+        file = f"o/{record.file}"
+        again = gates("replay", file, cwd=tmp_path)
+        assert again.returncode == 1
+        assert again.stdout.startswith("fails: mine · advantages.matches-definition · group-ddof1-add-mean-float")
+        assert gates("replay", file, "--subject", "numpy", cwd=tmp_path).returncode == 0
+        assert gates("replay", file, "--subject", "reference", "--json", cwd=tmp_path).returncode in {0, 3}
+        emitted = gates("replay", file, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path)
+        assert emitted.returncode == 0, emitted.stderr
+        test = tmp_path / "tests" / "test_bug.py"
+        assert "import gates" not in test.read_text()
+        assert run_test(test) == 1
+        (tmp_path / "mine.py").write_text(WRONG_DDOF.replace("ddof=0", "ddof=ddof"))
+        assert run_test(test) == 0
+        assert gates("replay", file, cwd=tmp_path).returncode == 0
+        refused = gates("replay", file, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path)
+        assert (refused.returncode, "exists; name another" in refused.stderr) == (2, True)
+
+    def test_what_failed_before_a_kill_is_made_small_after_it(self, tmp_path: Path) -> None:
+        """The run that goes on has nothing left to judge, and looks for the input that nobody has looked for."""
+        (tmp_path / "mine.py").write_text(WRONG_DDOF)
+        command = ["check", "advantages.matches-definition", "--quick", "--subject", "./mine.py"]
+        assert gates(*command, "--out", "o", cwd=tmp_path).returncode == 1
+        (results,) = (tmp_path / "o").glob("*.jsonl")
+        shutil.rmtree(results.with_suffix(".counterexamples"))
+        whole = results.read_text().splitlines(keepends=True)
+        kept = [line for line in whole if not line.startswith(('{"record":"counterexample"', '{"record":"summary"'))]
+        assert len(kept) == len(whole) - 2
+        results.write_text("".join(kept))
+        done = gates(*command, "--resume", str(results), cwd=tmp_path)
+        assert (done.returncode, done.stdout.count("smallest input: mine · ")) == (1, 1)
+        (record,) = read_results(results).counterexamples
+        assert (tmp_path / "o" / str(record.file)).is_file()
+        before = results.read_bytes()
+        assert gates(*command, "--resume", str(results), cwd=tmp_path).returncode == 1
+        assert results.read_bytes() == before
+
+    def test_a_claim_of_several_calls_asks_gates_again(self, tmp_path: Path) -> None:
+        """Where no single output is compared, the test has the file beside it and asks the gate."""
+        (tmp_path / "mine.py").write_text(POISONED)
+        done = gates("check", "loss.padding-is-inert", "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+        assert done.returncode == 1
+        (file,) = (tmp_path / "o").glob("*/*.safetensors")
+        assert elements(read(file).inputs) <= 10
+        assert gates("replay", str(file), "--emit-test", "--out", "test_bug.py", cwd=tmp_path).returncode == 0
+        assert (tmp_path / "test_bug.safetensors").is_file()
+        assert run_test(tmp_path / "test_bug.py") == 1
+        assert run_test(tmp_path / "test_bug.py", "numpy") == 0
+
+    def test_a_failing_rollout_ends_as_a_test(self, tmp_path: Path) -> None:
+        """A model runs: the file holds what it is made from and a cut, and the emitted test judges it again."""
+        (tmp_path / "mine.py").write_text(DEAF)
+        options = ["--quick", "--subject", "./mine.py", "--out", "o"]
+        done = gates("check", "rollout.log-probs.match-definition", *options, cwd=tmp_path)
+        assert done.returncode == 1
+        assert "at most 60 s each; Ctrl-C keeps the smallest so far" in done.stderr
+        assert "(768 → 2 tokens)" in done.stdout
+        (file,) = (str(path) for path in (tmp_path / "o").glob("*/*.safetensors"))
+        assert gates("replay", file, cwd=tmp_path).returncode == 1
+        assert gates("replay", file, "--subject", "reference", cwd=tmp_path).returncode == 0
+        assert gates("replay", file, "--emit-test", "--out", "test_bug.py", cwd=tmp_path).returncode == 0
+        assert run_test(tmp_path / "test_bug.py") == 1
+        assert run_test(tmp_path / "test_bug.py", "reference") == 0
+
+    @pytest.mark.slow
+    def test_ctrl_c_ends_the_search_and_not_the_run(self, tmp_path: Path) -> None:
+        """The results are complete, and the failure is kept as small as it had become."""
+        (tmp_path / "mine.py").write_text(DEAF)
+        options = ["rollout.log-probs.match-definition", "--quick", "--subject", "./mine.py", "--out", "o"]
+        command = [sys.executable, "-m", "gates", "check", *options]
+        with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, cwd=tmp_path) as process:
+            assert process.stderr is not None
+            assert process.stderr.readline().startswith("making the failure small")
+            time.sleep(0.5)  # into the search, which takes seconds
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert "when the search was ended" in said or "it was stopped before anything smaller was found" in said
+        (results,) = (tmp_path / "o").glob("*.jsonl")
+        assert read_results(results).summary is not None
+        assert gates("replay", str(next((tmp_path / "o").glob("*/*.safetensors"))), cwd=tmp_path).returncode == 1
+
+    @pytest.mark.slow
+    def test_a_hang_is_kept_as_it_was_drawn(self, tmp_path: Path) -> None:
+        """With the reason, a file that fails again, and a test of it."""
+        (tmp_path / "mine.py").write_text(HANGS)
+        options = ["--quick", "--subject", "./mine.py", "--out", "o"]
+        done = gates("check", "advantages.unscored-rewards", *options, cwd=tmp_path)
+        assert "takes its whole limit at each try" in done.stdout
+        (file,) = (str(path) for path in (tmp_path / "o").glob("*/*.safetensors"))
+        again = gates("replay", file, "--subject", "numpy", cwd=tmp_path)
+        assert (again.returncode, again.stdout.split(":")[0]) == (0, "holds")
+        assert gates("replay", file, "--subject", "numpy", "--emit-test", cwd=tmp_path).returncode == 0
+        (test,) = tmp_path.glob("test_*.py")
+        assert "as it was drawn" in test.read_text()
+
+    def test_a_library_that_is_not_installed_here_is_told(self, tmp_path: Path) -> None:
+        """The subject is skipped, and the line says which interpreter runs the file and what to do."""
+        (tmp_path / "mine.py").write_text("import no_such_library\nOPS = {}\n")
+        done = gates("check", "kl.k1*", "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+        assert done.returncode == 3
+        assert f"{sys.executable} runs the file: install what it imports there" in " ".join(done.stdout.split())
+
+    def test_the_command_to_replay_names_the_interpreter(self, tmp_path: Path) -> None:
+        """As it stands it runs, and so does the emitted test, which finds the subject beside itself."""
+        (tmp_path / "mine.py").write_text(POISONED)
+        python = ["--python", sys.executable]
+        options = ["loss.padding-is-inert", "--quick", "--subject", "./mine.py", "--out", "o", *python]
+        done = gates("check", *options, cwd=tmp_path)
+        (line,) = (line for line in done.stdout.splitlines() if line.startswith("  gates replay "))
+        assert line.endswith(f" --python {sys.executable}")
+        file = line.split()[2]
+        assert gates("replay", file, *python, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path).returncode == 0
+        text = (tmp_path / "tests" / "test_bug.py").read_text()
+        assert "Path(__file__).parent / '../mine.py'" in text
+        assert str(tmp_path) not in text
+
+    def test_a_replay_runs_the_file_in_the_projects_interpreter(self, tmp_path: Path) -> None:
+        """What `[tool.gates]` told `gates check` holds for the input that it kept, from any folder of the project."""
+        python = tmp_path / "venv" / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f'#!/bin/sh\nLIBRARY=here exec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        (tmp_path / "mine.py").write_text(f"import os\nos.environ['LIBRARY']\n{WRONG_DDOF}")
+        (tmp_path / "pyproject.toml").write_text('[tool.gates]\nsubjects = ["mine.py"]\npython = "venv/bin/python"\n')
+        (tmp_path / "below").mkdir()
+        done = gates("check", "advantages.matches-definition", "--quick", "--out", "o", cwd=tmp_path / "below")
+        assert done.returncode == 1
+        (file,) = (tmp_path / "below" / "o").glob("*/*.safetensors")
+        again = gates("replay", str(file), cwd=tmp_path)
+        assert again.stdout.startswith("fails: mine · advantages.matches-definition · ")
+        assert "did not start" not in again.stdout
+
+    def test_nothing_is_minimised_unless_wanted(self, tmp_path: Path) -> None:
+        """`--no-minimise` writes no file and no line."""
+        (tmp_path / "mine.py").write_text(WRONG_DDOF)
+        command = ["check", "advantages.matches-definition", "--subject", "./mine.py", "--out", "o", "--no-minimise"]
+        assert gates(*command, cwd=tmp_path).returncode == 1
+        assert [path.suffix for path in (tmp_path / "o").iterdir()] == [".jsonl"]
+
+    def test_a_file_of_data_does_not_choose_what_runs(self, tmp_path: Path) -> None:
+        """A subject's file outside this folder has to be named, and no text of the file becomes code of the test."""
+        (tmp_path / "here").mkdir()
+        (tmp_path / "evil.py").write_text("open('ran', 'w')")
+        name = 'x"""\nopen("ran", "w")\n"""'
+        evil = changed(entry=str(tmp_path / "evil.py"), subject=name, words='"""')
+        write(tmp_path / "here" / "c.safetensors", evil)
+        done = gates("replay", "c.safetensors", cwd=tmp_path / "here")
+        assert (done.returncode, "is not below this folder" in " ".join(done.stderr.split())) == (2, True)
+        options = ["--subject", "numpy", "--emit-test", "--out", "test_c.py"]
+        gates("replay", "c.safetensors", *options, cwd=tmp_path / "here")
+        run_test(tmp_path / "here" / "test_c.py")
+        assert not list(tmp_path.rglob("ran"))
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["replay", "none"], "cannot read none"),
+            (["replay", "c.safetensors"], "/nowhere/mine.py, which is not there"),
+            (["replay", "c.safetensors", "--subject", "nobody"], "must be one of"),
+            (["replay", "c.safetensors", "--subject", "numpy", "--out", "x"], "give both"),
+            (
+                ["replay", "k.safetensors", "--subject", "numpy", "--emit-test", "--out", "test_k1.x.py"],
+                "like test_bug.py",
+            ),
+            (["replay", "other.safetensors", "--subject", "numpy"], "gate 'gone' of the counterexample does not exist"),
+        ],
+        ids=["no file", "no subject", "nobody", "out alone", "no module", "no gate"],
+    )
+    def test_a_mistake_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
+        """Exit code 2 and no traceback."""
+        write(tmp_path / "c.safetensors", changed())
+        write(tmp_path / "other.safetensors", changed(gate="gone"))
+        write(tmp_path / "k.safetensors", changed(case="masked-sum-float64", inputs={"policy": np.zeros(2)}))
+        done = gates(*arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert words in " ".join(done.stderr.split())
+        assert "Traceback" not in done.stderr

@@ -1,0 +1,102 @@
+"""A counterexample's file: what is written is read, and what somebody else wrote is checked."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import safetensors.numpy
+from counterexample_doubles import SOME, changed
+
+from gates.model import ConfigurationError, Recipe
+from gates.shrink.file import read, write
+
+RECORDED = Path(__file__).resolve().parents[3] / "results" / "gates"
+
+
+class TestFile:
+    """What is written is read; what somebody else wrote is checked."""
+
+    def test_it_comes_back_with_its_bits(self, tmp_path: Path) -> None:
+        """Arrays, nested ones, NaN and infinities included."""
+        write(tmp_path / "c.safetensors", SOME)
+        found = read(tmp_path / "c.safetensors")
+        assert found.inputs["policy"].tobytes() == SOME.inputs["policy"].tobytes()
+        assert found.inputs["rows"][0].tolist() == [0, 1]
+        assert found.inputs["rows"][1] is None
+        assert (found.inputs["beta"], found.inputs["on"]) == (float("inf"), True)
+        assert (found.gate, found.seed, found.finished, found.judged_beside) == (SOME.gate, 3, True, None)
+        assert [path.name for path in tmp_path.iterdir()] == ["c.safetensors"]
+
+    def test_recipes_come_back(self, tmp_path: Path) -> None:
+        """Models and prompts as what they are made from, and what rollouts are cut to."""
+        inputs = {"model": Recipe("model", {"seed": 1}), "prompts": Recipe("data", {"count": 2, "style": "plain"})}
+        write(tmp_path / "c.safetensors", changed(inputs=inputs, cut={"samples": 1, "style": "plain"}, unit="tokens"))
+        found = read(tmp_path / "c.safetensors")
+        assert found.inputs == inputs
+        assert (found.cut, found.unit) == ({"samples": 1, "style": "plain"}, "tokens")
+
+    def test_files_of_the_first_format_are_read(self) -> None:
+        """Those of recorded runs: numbers were their only unit, and nothing was cut."""
+        (file,) = RECORDED.glob("*/loss.dr-grpo.matches-definition-mlxrl.safetensors")
+        found = read(file)
+        assert (found.elements_after, found.unit, found.cut) == (4, "numbers", {})
+
+    def test_what_is_no_file_is_not_waited_for(self, tmp_path: Path) -> None:
+        """A pipe that nobody writes to, and a device without end."""
+        os.mkfifo(tmp_path / "pipe")
+        for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+            with pytest.raises(ConfigurationError, match="is no regular file"):
+                read(path)
+
+    def test_it_is_a_safetensors_file(self, tmp_path: Path) -> None:
+        """The library of the format reads the arrays."""
+        write(tmp_path / "c.safetensors", SOME)
+        arrays = safetensors.numpy.load_file(tmp_path / "c.safetensors")
+        assert set(arrays) == {"policy", "rows.0"}
+        assert arrays["policy"].tobytes() == SOME.inputs["policy"].tobytes()
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            (lambda data: b"", "no header"),
+            (lambda data: data[:30], "header claims"),
+            (lambda data: struct.pack("<Q", 1 << 62) + data[8:], "header claims"),
+            (lambda data: data[:-1], "does not fit"),
+            (lambda data: data.replace(b'"shape": [1, 2]', b'"shape": [9, 2]'), "does not fit"),
+            (lambda data: data.replace(b'"shape": [1, 2]', b'"shape": [-1,2]'), "must be integers"),
+            (lambda data: data.replace(b'"F64"', b'"X64"'), "no counterexample"),
+            (lambda data: data.replace(b'"F64"', b'"F32"'), "does not fit"),
+            (lambda data: data.replace(b"__metadata__", b"__metadatb__"), "no counterexample"),
+            (lambda data: data.replace(b'\\"format\\": 2', b'\\"format\\": 7'), "another version"),
+            (lambda data: data.replace(b'\\"seed\\": 3', b'\\"seed\\": []')[:-1], "does not fit|no counterexample"),
+            (lambda data: data.replace(b'\\"gate\\"', b'\\"gats\\"'), "`gate` is missing"),
+            (lambda data: data.replace(b'\\"cut\\": {}', b'\\"cut\\": []'), "no counterexample"),
+            (lambda data: data.replace(b'{\\"$array\\": \\"policy\\"}', b'{\\"$array\\": \\"polica\\"}'), "polica"),
+            (lambda data: struct.pack("<Q", 60000) + b"[" * 60000, "no counterexample"),
+            (lambda data: struct.pack("<Q", 4) + b"null" + data, "no counterexample"),
+            (lambda data: os.urandom(200), "no counterexample|header claims"),
+        ],
+        ids=[
+            "empty", "cut header", "huge header", "cut data", "larger shape", "negative shape", "dtype", "other dtype",
+            "no metadata", "format", "field of another kind", "no gate", "cut", "no array", "deep", "null", "noise",
+        ],
+    )  # fmt: skip
+    def test_what_is_no_counterexample_is_refused(
+        self, tmp_path: Path, change: Callable[[bytes], bytes], words: str
+    ) -> None:
+        """One sentence, whatever the bytes are, before anything large is allocated."""
+        path = tmp_path / "c.safetensors"
+        write(path, SOME)
+        path.write_bytes(change(path.read_bytes()))
+        with pytest.raises(ConfigurationError, match=words):
+            read(path)
+
+    def test_a_missing_file_or_folder_is_refused(self, tmp_path: Path) -> None:
+        """As one sentence."""
+        for path in (tmp_path / "none", tmp_path):
+            with pytest.raises(ConfigurationError, match="cannot read"):
+                read(path)

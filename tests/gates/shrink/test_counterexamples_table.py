@@ -1,0 +1,111 @@
+"""Mistakes of every family end as a handful of numbers or tokens that fail again, and that a right subject passes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from counterexample_doubles import planted
+
+from gates.registry import load
+from gates.shrink.failures import minimise
+from gates.shrink.file import Counterexample, read, write
+from gates.shrink.probe import Asker
+
+#: The most numbers that may be left: two calls of a loss on one row and one token (or two rows of one token in one call),
+#: with their arrays and what maps one to the other, are 13; a step of four rows with five arrays would be 20.
+MOST = 16
+TABLE = [  # mutant, a case in which it shows, words that name the place or the regime
+    ("advantages.ddof-always-0", "group-ddof1-add-mean-float32", "completion 1 of 2: got"),
+    ("advantage-laws.clipped-rewards", "shifted-trl-float32", "distance of the two sides"),
+    ("kl.full-reversed", "near-float32", "row 1 of 1: got"),
+    ("ratios.swapped", "token-holes-far-float32", "ratio exp(policy − old)"),
+    ("logprobs.backward-sign", "normal-float16", "vocabulary id 1 of 2: got 0.5, want -0.5"),
+    ("loss.clip-never-acts", "ragged", "below 1 − ε_low = 0.8"),
+    ("loss.delta-forgotten", "two-sided-clip", "above δ = 2"),
+    ("loss.bnpo-one-micro-batch", "ragged", " is empty"),
+    ("invariance.sum-for-mean", "grpo-plain", "want 2"),
+    ("invariance.late-tokens-count-less", "grpo-plain", "token 2 of 2"),
+    ("settings.upper-clip-is-the-lower", "grpo-epsilon-high", "change of the gradient"),
+    ("sampling.penalty-per-occurrence", "penalty-hf-float32", "vocabulary id"),
+    ("sampling.penalty-of-padding", "penalty-hf-float32", "vocabulary id"),
+    ("sampling.top-k-keeps-the-tied", "top-k-hf-lower-id", "share the largest logit"),
+    ("sampling.draw-reaches", "none-hf", "u = 0: the first token that has mass"),
+    ("packing.best-fit-is-first-fit", "ties-best-fit-decreasing-error", "indices: sequence"),
+    ("preference.beta-outside", "plain-near-float32", "want 0.693147"),
+    ("preference.tie-prefers-second", "finite", "tie: all scores of the group are equal"),
+    ("philox.seed-halves-swapped", "grid", "seed 1"),
+    ("isa.one-lane-of-one-set", "normalise-then-sum-float64", "against scalar × 1"),
+    ("isa.sum-follows-the-threads", "advantages-batch-float32", "scalar × 3 against scalar × 1"),
+]
+
+
+MODELS = [  # mutant, a case in which it shows, the most tokens (or texts) that may be left, words
+    ("rollout.batched-padding-visible", "temperature-0", 14, "2 prompts, 1 sample of each, 1 token"),
+    ("rollout.draws-by-position", "temperature-0.7-top-p-0.95", 22, "draws that did not use their keyed uniform"),
+    ("rollout.finished-rows-go-on", "batched", 3, "cut to 1 prompt, 1 sample of each, 1 token"),
+    ("rollout.top-k-inert", "top_k-batched", 3, "changes.top_k 1"),
+    ("rollout.stale-prefix-cache", "prefix", 6, "path 'prefix'"),
+    ("rollout.filters-dropped", "top-p", 40, "draws of probability 0"),  # one draw in each of the check's 40 rounds
+    ("ratio.constant", "float32", 8, "log ratio after the change"),
+    ("scoring.slots-in-the-wrong-order", "qwen3", 24, "1 prompt, 2 samples of each, 2 tokens"),
+    ("scoring.half-logits-not-upcast", "bfloat16", 6, "log-prob error"),
+    ("agreement.one-prompt-length", "qwen3", 14, "a row alone and in the batch"),
+    (
+        "trainer.base-trains-too",
+        "float32",
+        16,
+        "2 prompts, 4 samples of each, 1 token",
+    ),  # the check has two groups of 4
+    ("trainer.reference-with-adapters", "float32", 4, "1 prompt, 1 sample of each, 1 token"),
+    ("training.encoded-again", "random-model", 2, "tokens that differ is 1"),
+    ("tokenizer.stripped-prompt", "hostile", 1, "texts [' ']"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mutant", "case", "words"), TABLE, ids=[name for name, _, _ in TABLE])
+def test_a_mistake_ends_as_a_handful(mutant: str, case: str, words: str, tmp_path: Path) -> None:
+    """From the file: the planted mistake fails, the subject without it holds, and the words say where."""
+    found = from_file(mutant, case, tmp_path)
+    assert found.unit == "numbers"
+    assert found.elements_after <= MOST < found.elements_before
+    assert words in found.words
+
+
+SHORT = ("rollout.stale-prefix-cache", "ratio.constant", "trainer.reference-with-adapters", "tokenizer.stripped-prompt")
+"""The mistakes with a model that every run of the tests makes small; LONG=1, as in `make record`, all of them."""
+LONG = pytest.mark.skipif("LONG" not in os.environ, reason="LONG=1 runs it, as .ci/judge_proofs.py small does")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutant", "case", "most", "words"),
+    [pytest.param(*row, id=row[0], marks=() if row[0] in SHORT else LONG) for row in MODELS],
+)
+def test_a_mistake_in_what_runs_a_model_ends_as_a_few_tokens(
+    mutant: str, case: str, most: int, words: str, tmp_path: Path
+) -> None:
+    """The same, in tokens drawn and scored over all calls of the check."""
+    found = from_file(mutant, case, tmp_path)
+    assert found.unit == ("texts" if mutant.startswith("tokenizer") else "tokens")
+    assert found.elements_after <= most < found.elements_before
+    assert words in found.words
+
+
+def from_file(mutant: str, case: str, folder: Path) -> Counterexample:
+    """Return the counterexample as its file has it, and see it judged again: with the mistake, and without it."""
+    registry = load()
+    job, options = planted(registry, mutant, case)
+    write(folder / "c.safetensors", minimise(job, options, registry.subjects, budget_s=300.0))
+    found = read(folder / "c.safetensors")
+    assert found.finished
+    for mistake, wanted in ((options.mutant, "fails"), (None, "holds")):
+        asker = Asker(replace(job.subject, ops=None), mutant=mistake, quick=found.quick)
+        try:
+            assert asker.ask(job.gate, job.case, found.inputs, found.cut).state == wanted
+        finally:
+            asker.close()
+    return found

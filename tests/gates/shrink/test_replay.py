@@ -1,0 +1,113 @@
+"""What a counterexample's file may choose where a model runs: amounts and numbers, never a text or a model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gates.model import ConfigurationError, Recipe
+from gates.registry import load
+from gates.shrink import replay
+from gates.shrink.file import Counterexample
+from gates.shrink.nesting import flat, nested
+from gates.shrink.probe import Answer, Asker
+
+GATE, CASE, SEED = "trainer.trains-on-sampled-ids", "random-model", 5
+
+
+def drawn(**changes: Any) -> Counterexample:
+    """Return the inputs of a case as they are drawn, with other values at these paths."""
+    (case,) = (case for case in load().gates[GATE].cases if case.name == CASE)
+    table = {**flat(case.make(np.random.default_rng(SEED))), **changes}
+    return Counterexample(
+        gate=GATE,
+        case=CASE,
+        seed=SEED,
+        subject="reference",
+        entry="",
+        kind="claim",
+        reason="r",
+        words="w",
+        elements_before=2,
+        elements_after=1,
+        unit="tokens",
+        finished=True,
+        judged_beside=None,
+        quick=True,
+        tool="t",
+        inputs=nested(table),
+    )
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return what the subject would have been asked; nothing runs."""
+    seen: list[Any] = []
+
+    def ask(self: Asker, gate: object, case: object, inputs: Any, cut: Any) -> Answer:
+        del self, gate, case, cut
+        seen.append(inputs)
+        return Answer("holds", "", "")
+
+    monkeypatch.setattr(Asker, "ask", ask)
+    return seen
+
+
+def judge(found: Counterexample, model: str | None = None) -> Answer:
+    """Judge a counterexample again."""
+    registry = load()
+    return replay.replay(found, registry, registry.subjects["reference"], model)
+
+
+class TestVetting:
+    """A file of data is not trusted."""
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{}, {"tables.loop.steps": 1, "tables.data.seed": 0, "tables.optimizer.learning_rate": 1.0}],
+        ids=["as drawn", "smaller"],
+    )
+    def test_numbers_may_be_others(self, asked: list[Any], changes: dict[str, Any]) -> None:
+        """They are what a search makes smaller."""
+        found = drawn(**changes)
+        assert judge(found).state == "holds"
+        assert asked == [found.inputs]
+
+    def test_rows_of_different_lengths_are_numbers(self, asked: list[Any]) -> None:
+        """Prompts of their own lengths lie in a list; some of them may be left out."""
+        gate = load().gates["scoring.half-logits.upcast"]
+        inputs = dict(gate.cases[0].make(np.random.default_rng(SEED)))
+        inputs["prompt_tokens"] = inputs["prompt_tokens"][:1]
+        assert judge(replace(drawn(), gate=gate.id, case=gate.cases[0].name, inputs=inputs)).state == "holds"
+        assert len(asked) == 1
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({"tables.rewards.functions": [{"name": "user", "function": "./evil.py:run"}]}, "rewards.functions"),
+            ({"tables.data.path": "/etc/passwd"}, "tables.data.path"),
+            ({"tables.algorithm.name": "ppo"}, "tables.algorithm.name"),
+            ({"model.vocab": 1 << 40}, "model.vocab"),
+            ({"model.hidden2": 1}, "model.hidden2"),
+        ],
+        ids=["code", "a path", "a text", "another model", "more of a model"],
+    )
+    def test_nothing_else_may(self, asked: list[Any], changes: dict[str, Any], words: str) -> None:
+        """Reward functions are code, paths are read, and a model of any size would be built."""
+        with pytest.raises(ConfigurationError, match=words):
+            judge(drawn(**changes))
+        assert not asked
+
+    def test_a_real_model_is_named_by_the_user(self, asked: list[Any], tmp_path: Path) -> None:
+        """The file says which it was; only the command line says which is loaded."""
+        found = drawn()
+        real = replace(found, inputs={**found.inputs, "model": Recipe("model", {"path": str(tmp_path)})})
+        with pytest.raises(ConfigurationError, match=r"failed with the model .*name it with --model"):
+            judge(real)
+        assert not asked
+        assert judge(real, "other/model").state == "holds"
+        assert asked[0]["model"] == Recipe("model", {"path": "other/model"})

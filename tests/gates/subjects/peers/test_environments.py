@@ -1,0 +1,196 @@
+"""An environment is ready or it is not, whoever stops its making and whoever else is making it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gates.subjects.peers import environments
+from gates.subjects.peers.environments import Peer, PeerError
+
+ROOT = Path(__file__).resolve().parents[4]
+FAKE = "fake"
+TWO_PROCESSES = """
+import sys
+from pathlib import Path
+from gates.peers import environments
+environments.PEERS["fake"] = environments.Peer("fake", "fake", "fake", Path(sys.argv[1]), Path(sys.argv[1]))
+lines = []
+environments.sync("fake", on_line=lines.append)
+print(sum(line.startswith("making") for line in lines))
+"""
+
+
+@pytest.fixture
+def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Peer:
+    """A peer that needs nothing, so that its environment is made without a network."""
+    requirements = tmp_path / "fake.txt"
+    requirements.write_text("# nothing\n")
+    monkeypatch.setenv(environments.CACHE_VARIABLE, str(tmp_path / "cache"))
+    fake = Peer(FAKE, "fake-distribution", "fake", requirements, tmp_path / "fake.py")
+    monkeypatch.setattr(environments, "PEERS", {FAKE: fake})
+    return fake
+
+
+@pytest.mark.usefixtures("peer")
+class TestEnvironment:
+    """Where an environment is, without making it."""
+
+    def test_nothing_is_made_by_asking(self, tmp_path: Path) -> None:
+        """Asking for an environment says that it is not ready and leaves the disk alone."""
+        found = environments.environment(FAKE)
+        assert not found.ready
+        assert found.versions == {}
+        assert found.path.parent == (tmp_path / "cache" / "peers").resolve()
+        assert found.python == found.path / "bin" / "python"
+        assert not (tmp_path / "cache").exists()
+
+    def test_path_follows_the_requirements(self, peer: Peer) -> None:
+        """Other pins are another environment, the same pins the same one."""
+        before = environments.environment(FAKE).path
+        assert environments.environment(FAKE).path == before
+        peer.requirements.write_text("numpy==2.4.6\n")
+        assert environments.environment(FAKE).path != before
+
+    def test_path_follows_the_interpreter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another Python version is another environment."""
+        before = environments.environment(FAKE).path
+        monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
+        assert environments.environment(FAKE).path != before
+
+    def test_cache_is_the_users_by_default(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Without an override environments live in the user's cache folder."""
+        monkeypatch.delenv(environments.CACHE_VARIABLE)
+        monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
+        assert environments.environment(FAKE).path.parent == tmp_path / "rl-gates" / "peers"
+
+    @pytest.mark.parametrize("marker", ["", "{", "[]", '{"versions": 1}'], ids=["empty", "torn", "list", "no-versions"])
+    def test_broken_marker_is_not_ready(self, marker: str) -> None:
+        """A marker that says nothing sensible does not make an environment count."""
+        found = environments.environment(FAKE)
+        found.python.parent.mkdir(parents=True)
+        found.python.touch()
+        (found.path / environments.MARKER).write_text(marker)
+        assert not environments.environment(FAKE).ready
+
+    def test_lost_interpreter_is_not_ready(self) -> None:
+        """An environment whose interpreter was uninstalled is made anew, not used."""
+        found = environments.environment(FAKE)
+        found.python.parent.mkdir(parents=True)
+        found.python.symlink_to(found.path / "gone")
+        (found.path / environments.MARKER).write_text('{"versions": {}}')
+        assert not environments.environment(FAKE).ready
+
+    def test_unknown_name_lists_the_known(self) -> None:
+        """A name that is no peer gives a sentence with the names that are."""
+        with pytest.raises(PeerError, match="'nobody' is no peer, must be one of fake"):
+            environments.environment("nobody")
+
+
+@pytest.mark.usefixtures("peer")
+class TestSync:
+    """Making an environment."""
+
+    def test_interrupted_sync_is_made_anew(self) -> None:
+        """Ctrl-C during the installation leaves nothing that counts; the next sync starts over and then is quick."""
+
+        def interrupt(line: str) -> None:
+            if not line.startswith("making"):
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            environments.sync(FAKE, on_line=interrupt)
+        half = environments.environment(FAKE)
+        assert half.python.exists()
+        assert not half.ready
+        lines: list[str] = []
+        made = environments.sync(FAKE, on_line=lines.append)
+        assert lines[0].startswith("removing what an interrupted sync left")
+        assert made.ready
+        assert "pip" in made.versions
+        facts = json.loads((made.path / environments.MARKER).read_text())
+        assert facts["peer"] == FAKE
+        assert facts["seconds"] > 0
+        again: list[str] = []
+        assert environments.sync(FAKE, on_line=again.append) == made
+        assert again == []
+
+    def test_two_processes_make_it_once(self, peer: Peer) -> None:
+        """Of two processes that sync at once one makes the environment and both find it ready."""
+        command = [sys.executable, "-c", TWO_PROCESSES, str(peer.requirements)]
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        both = [subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        made = [process.communicate(timeout=120)[0].strip() for process in both]
+        assert [process.returncode for process in both] == [0, 0]
+        assert sorted(made) == ["0", "1"]
+        assert environments.environment(FAKE).ready
+
+    def test_unreachable_index_says_so(self, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without a network the error says that, and names the command to run afterwards."""
+        peer.requirements.write_text("fake-distribution==1.0\n")
+        monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
+        monkeypatch.setenv("PIP_RETRIES", "1")
+        with pytest.raises(PeerError, match=r"index cannot be reached.*`gates peers sync fake`"):
+            environments.sync(FAKE, on_line=lambda _: None)
+        assert not environments.environment(FAKE).ready
+
+    def test_failed_step_is_quoted(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """A step that fails gives its own last error line and its status."""
+        broken = tmp_path / "python"
+        broken.write_text("#!/bin/sh\necho 'Error: ensurepip is not available'\nexit 3\n")
+        broken.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(broken))
+        with pytest.raises(PeerError, match="venv ended with status 3: Error: ensurepip is not available"):
+            environments.sync(FAKE, on_line=lambda _: None)
+
+    def test_unwritable_cache_names_the_variable(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """A cache that cannot be written gives the path and the variable that moves it."""
+        (tmp_path / "file").touch()
+        monkeypatch.setenv(environments.CACHE_VARIABLE, str(tmp_path / "file"))
+        with pytest.raises(PeerError, match=environments.CACHE_VARIABLE):
+            environments.sync(FAKE, on_line=lambda _: None)
+
+
+@pytest.mark.usefixtures("peer")
+class TestListing:
+    """What `gates peers list` shows."""
+
+    def test_row_of_an_absent_environment(self, peer: Peer) -> None:
+        """A peer without an environment is listed with its pinned version, not ready and of no size."""
+        peer.requirements.write_text('# pins\nother==9\nFake-Distribution==1.2.3; sys_platform == "linux"\n')
+        (row,) = environments.listing()
+        assert (row.name, row.version, row.ready, row.size) == (FAKE, "1.2.3", False, 0)
+        assert row.path == environments.environment(FAKE).path
+
+    def test_size_counts_bytes(self) -> None:
+        """The size is that of the files on disk."""
+        found = environments.environment(FAKE)
+        (found.path / "inner").mkdir(parents=True)
+        (found.path / "inner" / "file").write_bytes(b"12345")
+        assert environments.listing()[0].size == 5
+
+    def test_a_file_that_goes_meanwhile_has_no_size(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """While another process installs, files come and go between looking at a folder and at them."""
+        found = environments.environment(FAKE)
+        found.path.mkdir(parents=True)
+        (found.path / "file").write_bytes(b"12345")
+        monkeypatch.setattr(environments.os, "walk", lambda path: [(str(path), [], ["file", "gone"])])
+        assert environments.listing()[0].size == 5
+
+
+class TestRequirements:
+    """The requirement files that are shipped."""
+
+    @pytest.mark.parametrize("peer", environments.PEERS.values(), ids=list(environments.PEERS))
+    def test_every_package_is_pinned(self, peer: Peer) -> None:
+        """Each line pins one package exactly and names no address; NumPy is there because the worker needs it."""
+        lines = [line for line in peer.requirements.read_text().splitlines() if line and not line.startswith("#")]
+        pinned = re.compile(r"[a-z0-9-]+(\[[a-z]+\])?==[0-9][0-9.]*(; .+)?")
+        assert [line for line in lines if not pinned.fullmatch(line)] == []
+        assert any(line.startswith("numpy==") for line in lines)
+        assert any(line.startswith(f"{peer.distribution}==") for line in lines)
+        assert peer.subject is None or peer.subject.is_file()

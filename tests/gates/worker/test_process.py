@@ -1,0 +1,266 @@
+"""The pipes between judge and worker: what crosses, what does not, and what happens when a subject misbehaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from gates.model import Outcome, Subject
+from gates.worker import frames, worker
+from gates.worker.process import Worker, WorkerError
+from gates.worker.watch import Watch
+
+Maker = Callable[..., Subject]
+
+SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats() | st.text(max_size=5)
+ARRAYS = hnp.arrays(
+    st.sampled_from([np.float32, np.float64, np.float16, np.int8, np.int32, np.int64, np.uint32, np.bool_]),
+    hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+KEYS = st.text(max_size=4).filter(lambda key: not key.startswith("$"))
+TREES = st.recursive(
+    SCALARS | ARRAYS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3)
+)
+
+
+def round_trip(tree: Any) -> Any:
+    data = b"".join(bytes(part) for part in frames.encode(tree))
+    size = frames.header_size(data[:8])
+    header, sizes = frames.parse_header(data[8 : 8 + size])
+    assert len(data) == 8 + size + sum(sizes)
+    return frames.decode(header, memoryview(data)[8 + size :])
+
+
+def equal(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if isinstance(a, float):
+        return a == b or (np.isnan(a) and np.isnan(b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[k], b[k]) for k in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(equal, a, b))
+    return type(a) is type(b) and a == b
+
+
+def call(subject: Subject, limit_s: float = 5.0, **inputs: Any) -> Outcome:
+    running = Worker.start(subject, threads=1)
+    try:
+        return running.call("double", inputs or {"x": np.ones(3)}, limit_s=limit_s)
+    finally:
+        running.close()
+
+
+class TestFrames:
+    """What a frame carries."""
+
+    @given(TREES)
+    def test_every_tree_comes_back_with_the_same_bits(self, tree: Any) -> None:
+        """A tree of wire values survives the wire bit for bit, NaN and infinities included."""
+        assert equal(tree, round_trip(tree))
+
+    def test_layouts_and_byte_orders_arrive_as_plain_arrays(self) -> None:
+        """A strided and a big-endian array arrive as little-endian C order with the same values."""
+        strided = np.arange(10, dtype=">i4")[::3]
+        back = round_trip({"a": strided})["a"]
+        assert back.tolist() == [0, 3, 6, 9]
+        assert back.dtype == np.dtype("<i4")
+
+    @pytest.mark.parametrize("value", [b"bytes", {1, 2}, 1j, {"$array": 0}, {1: 2}, np.array(["a"]), np.array([None])])
+    def test_what_is_no_wire_value_is_refused(self, value: Any) -> None:
+        """Bytes, sets, complex numbers, reserved or non-text keys and object arrays do not cross."""
+        with pytest.raises(frames.FrameError):
+            frames.encode({"v": value})
+
+    @pytest.mark.parametrize(
+        "buffers",
+        [
+            [{"dtype": "<f8", "shape": [1 << 40]}],
+            [{"dtype": "<f8", "shape": [-1]}],
+            [{"dtype": "|O", "shape": [1]}],
+            [{"dtype": "<f8"}],
+            "no list",
+        ],
+        ids=["huge", "negative", "objects", "no shape", "no list"],
+    )
+    def test_a_lying_header_is_refused_before_anything_is_allocated(self, buffers: Any) -> None:
+        """Sizes, shapes and dtypes are checked from the header alone."""
+        with pytest.raises(frames.FrameError):
+            frames.parse_header(json.dumps({"body": None, "buffers": buffers}).encode())
+
+    def test_a_wrong_magic_or_length_is_refused(self) -> None:
+        """Text on the pipe, or a header longer than a MiB, is no frame."""
+        with pytest.raises(frames.FrameError, match="must start with"):
+            frames.header_size(b"Hello, w")
+        with pytest.raises(frames.FrameError, match="at most"):
+            frames.header_size(frames.PREFIX.pack(frames.MAGIC, frames.HEADER_LIMIT + 1))
+
+    @given(tree=TREES, step=st.integers(1, 40), room=st.integers(1, 64), most=st.integers(1, 4))
+    def test_a_frame_is_whole_however_little_a_pipe_takes_at_once(
+        self, tree: Any, step: int, room: int, most: int
+    ) -> None:
+        """Batches of few parts and bytes, taken a few bytes at a time, add up to the frame."""
+        parts = [memoryview(part).cast("B") for part in frames.encode(tree)]
+        whole, sent = b"".join(map(bytes, parts)), b""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(frames, "BATCH", room)
+            patch.setattr(frames, "PARTS", most)
+            while parts:
+                given_to_it = b"".join(map(bytes, frames.batch(parts)))
+                assert len(frames.batch(parts)) <= most
+                assert len(given_to_it) <= room
+                sent += given_to_it[:step]
+                frames.drop(parts, min(step, len(given_to_it)))
+        assert sent == whole
+
+    @pytest.mark.parametrize("layout", ["strided", "read-only", "big-endian", "misaligned"])
+    def test_a_layout_changes_the_memory_and_not_the_values(self, layout: str) -> None:
+        """Every layout holds the same numbers."""
+        array = np.arange(12.0).reshape(3, 4)
+        assert np.array_equal(worker.rebuild(array, layout), array)
+
+    def test_bfloat16_holds_the_same_values(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where ml_dtypes is, float32 that bfloat16 can hold becomes bfloat16 and comes back; elsewhere that is said."""
+        array = np.array([1.5, -(2.0**-130), np.inf, 0.0], np.float32)
+        narrow = worker.rebuild(array, "bfloat16")
+        assert (narrow.dtype.name, narrow.itemsize) == ("bfloat16", 2)
+        assert round_trip(narrow).tolist() == array.tolist()
+        monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+        with pytest.raises(NotImplementedError, match="without the package ml_dtypes"):
+            worker.rebuild(array, "bfloat16")
+
+
+class TestWorker:
+    """How a subject's behaviour becomes an outcome."""
+
+    def test_a_value_comes_back(self, subject: Maker) -> None:
+        """A working subject answers with its arrays."""
+        outcome = call(subject("return {'y': 2 * x}"))
+        assert outcome.kind == "value"
+        assert outcome.value["y"].tolist() == [2.0, 2.0, 2.0]
+
+    def test_noise_on_stdout_is_harmless(self, subject: Maker) -> None:
+        """A subject may print, at import and in a call, by Python and by the file descriptor."""
+        noisy = subject("import os\nos.write(1, b'GATE' * 50000)\nprint('hello')\nreturn {'y': x}", head="print('hi')")
+        assert call(noisy).kind == "value"
+
+    @pytest.mark.parametrize(
+        ("body", "kind", "words"),
+        [
+            ("raise ValueError('x is odd')", "raised", "ValueError: x is odd"),
+            ("raise SystemExit(3)", "raised", "SystemExit: 3"),
+            ("raise NotImplementedError('no float16')", "unsupported", "no float16"),
+            ("return 3", "raised", "must be a dict"),
+            ("return {'y': {1}}", "raised", "set does not cross"),
+            ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "crashed", "SIGSEGV"),
+            ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "crashed", "out of memory"),
+            ("import os\nos.write(2, b'last words')\nos._exit(4)", "crashed", "status 4; its last words: last words"),
+        ],
+        ids=["raises", "exits", "unsupported", "no dict", "no wire value", "segfault", "killed", "quits"],
+    )
+    def test_misbehaviour_is_told_apart(self, subject: Maker, body: str, kind: str, words: str) -> None:
+        """An exception, an unsupported case, a crash and a wrong value each have their own outcome and words."""
+        outcome = call(subject(body))
+        assert outcome.kind == kind
+        assert words in outcome.error
+
+    def test_a_hang_ends_at_the_limit_with_its_whole_group(self, subject: Maker) -> None:
+        """A subject that hangs is killed with the children it started."""
+        hanging = subject(
+            "import subprocess, sys, time\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+            "open(__file__ + '.pid', 'w').write(str(child.pid))\ntime.sleep(60)"
+        )
+        start = time.monotonic()
+        outcome = call(hanging, limit_s=1.5)
+        assert outcome.kind == "timeout"
+        assert "no answer within 1.5 s" in outcome.error
+        assert time.monotonic() - start < 20.0
+        child = int((hanging.entry.parent / "tried.py.pid").read_text())
+        deadline = time.monotonic() + 5.0
+        while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline, "the child outlived its group"
+            time.sleep(0.05)
+
+    def test_a_worker_leaves_when_the_judge_is_gone(self, subject: Maker) -> None:
+        """The end of the request pipe ends a worker, even in the middle of a call."""
+        running = Worker.start(subject("import time\ntime.sleep(60)"), threads=1)
+        for part in frames.encode({"op": "double", "inputs": {"x": np.ones(1)}, "layout": {}}):
+            os.write(running.to_worker, part)
+        os.close(running.to_worker)
+        running.to_worker = os.dup(running.from_worker)  # something for close() to close
+        assert running.process.wait(10.0) == 0
+        running.close()
+
+    def test_two_threads_may_close_a_worker(self, subject: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Ctrl-C ends it from one thread while the thread of its call sees the pipe break: the pipes are closed once."""
+        running = Worker.start(subject("return {'y': x}"), threads=1)
+        failed: list[BaseException] = []
+
+        def close() -> None:
+            try:
+                running.close()
+            except OSError as error:
+                failed.append(error)
+
+        other = threading.Thread(target=close)
+        find = Watch.find
+
+        def in_the_middle(watch: Watch) -> None:
+            monkeypatch.setattr(Watch, "find", find)
+            other.start()
+            other.join(0.5)  # done by then, or waiting for this one
+            find(watch)
+
+        monkeypatch.setattr(Watch, "find", in_the_middle)
+        close()
+        other.join(10.0)
+        assert not other.is_alive()
+        assert not failed
+
+    @pytest.mark.parametrize(
+        ("head", "kind"), [("import no_such_module", "absent"), ("1 / 0", "broken"), ("raise SystemExit", "broken")]
+    )
+    def test_a_subject_that_does_not_start_says_why(self, subject: Maker, head: str, kind: str) -> None:
+        """A missing module is an absence; anything else at import is a broken subject."""
+        with pytest.raises(WorkerError) as caught:
+            Worker.start(subject("return {}", head=head), threads=1)
+        assert caught.value.kind == kind
+
+    def test_a_layout_that_is_not_to_be_had_is_unsupported(self, subject: Maker) -> None:
+        """Where the subject's interpreter has no bfloat16, the call is unsupported and the worker goes on."""
+        bare = subject("return {'y': x}", head="import sys\nsys.modules['ml_dtypes'] = None")
+        running = Worker.start(bare, threads=1)
+        try:
+            inputs = {"x": np.ones(2, np.float32)}
+            refused = running.call("double", inputs, limit_s=10.0, layout={"x": "bfloat16"})
+            assert refused.kind == "unsupported"
+            assert "ml_dtypes" in refused.error
+            assert running.call("double", inputs, limit_s=10.0).kind == "value"
+        finally:
+            running.close()
+
+    def test_a_subjects_own_variables_reach_it(self, subject: Maker) -> None:
+        """What a variant sets in its environment is there when its file loads, and nowhere else."""
+        plain = subject(
+            "return {'y': np.array(len(FORCED))}", head="import os\nFORCED = os.environ.get('RLKERNELS_ISA', '')"
+        )
+        assert call(plain).value["y"] == 0
+        assert call(replace(plain, environment={"RLKERNELS_ISA": "avx2"})).value["y"] == 4
+
+    def test_big_frames_both_ways_do_not_block(self, subject: Maker) -> None:
+        """Eight megabytes go in and come back although no pipe holds them."""
+        outcome = call(subject("return {'y': x}"), x=np.ones(1 << 20))
+        assert outcome.value["y"].size == 1 << 20

@@ -1,0 +1,190 @@
+"""The updates of a run: the finite guard, what the optimizer's keys do, and the passes before them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import runs
+from mlx.utils import tree_flatten
+from plain_grpo import PlainGrpo
+
+from reference.trainer.algorithms import protocol
+from reference.trainer.config import sections
+from reference.trainer.engine import guard
+from reference.trainer.loop import optimizer
+from reference.trainer.loop import passes as loop
+
+
+class TestGuard:
+    """A number that is not finite stops the run or skips the update, and the sample is on file."""
+
+    class Spoilt(PlainGrpo):
+        """The loss of the third row is NaN."""
+
+        def loss(self, part: protocol.Scored, whole: protocol.Whole) -> protocol.Loss:
+            right = super().loss(part, whole)
+            marked = mx.array((part.advantages == self.bad).any())
+            value = mx.where(marked, mx.array(float("nan")), right.value)
+            return protocol.Loss(value, right.policy, right.kl, right.entropy)
+
+        def advantages(self, rewards: protocol.Rewards, *, old_kl: np.ndarray | None = None) -> np.ndarray:
+            values = super().advantages(rewards)
+            values[2] = 12345.0
+            self.bad = mx.array(12345.0)
+            return values
+
+    @pytest.mark.parametrize("rows", [0, 2])
+    def test_it_stops_and_names_the_sample(self, tmp_path: Path, rows: int) -> None:
+        """The run ends with an error that names the file, which holds the third row and no other."""
+        loop_settings = {"steps": 2, "micro_batch_rows": rows, "evaluate_every_steps": 0}
+        config = runs.config(tmp_path / "run", loop=loop_settings)
+        with pytest.raises(guard.NonFiniteError, match=r"nonfinite-step-1\.json"):
+            runs.train(config, self.Spoilt())
+        saved = json.loads((tmp_path / "run" / "nonfinite-step-1.json").read_text())
+        assert saved["offending_rows"] == [2]
+        assert set(saved["samples"][0]) >= {"prompt", "completion", "tokens", "rewards", "sampler_logprobs"}
+
+    class Steep(PlainGrpo):
+        """The loss is finite and its gradient is not: a square root at 0."""
+
+        def loss(self, part: protocol.Scored, whole: protocol.Whole) -> protocol.Loss:
+            right = super().loss(part, whole)
+            value = right.value + mx.sqrt(0 * (part.policy**2).sum())
+            return protocol.Loss(value, right.policy, right.kl, right.entropy)
+
+    def test_a_gradient_alone_is_enough(self, tmp_path: Path) -> None:
+        """A finite loss with a gradient that is not: no bit of the adapters moves, and every sample is on file."""
+        config = runs.config(tmp_path / "run", loop={"steps": 1, "nonfinite": "skip", "evaluate_every_steps": 0})
+        summary = runs.train(config, self.Steep())
+        used = json.loads((tmp_path / "run" / "used.json").read_text())
+        assert summary.adapter_digest == used["adapter"]["start_digest"]
+        saved = json.loads((tmp_path / "run" / "nonfinite-step-1.json").read_text())
+        assert saved["offending_rows"] == list(range(8))
+
+    def test_it_skips_and_changes_nothing(self, tmp_path: Path) -> None:
+        """With nonfinite = 'skip' the run goes on, and no bit of the adapters has moved."""
+        config = runs.config(tmp_path / "run", loop={"steps": 2, "nonfinite": "skip", "evaluate_every_steps": 0})
+        summary = runs.train(config, self.Spoilt())
+        assert [line["updates_skipped"] for line in runs.lines(tmp_path / "run")] == [1, 1]
+        used = json.loads((tmp_path / "run" / "used.json").read_text())
+        assert summary.adapter_digest == used["adapter"]["start_digest"]
+
+
+class TestOptimizer:
+    """Learning rates and clipping."""
+
+    @pytest.mark.parametrize(
+        ("schedule", "expected"),
+        [
+            pytest.param("constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0], id="constant"),
+            pytest.param("linear", [0.5, 1.0, 1.0, 0.8, 0.6, 0.4], id="linear"),
+            pytest.param("cosine", [0.5, 1.0, 1.0, 0.8828, 0.6, 0.3172], id="cosine"),
+        ],
+    )
+    def test_schedules(self, schedule: str, expected: list[float]) -> None:
+        """Two steps of warm-up, then the schedule over the four that are left, down towards a fifth; by hand.
+
+        Linear: 0.2 + 0.8 (1 - k/4). Cosine: 0.2 + 0.8 (1 + cos(pi k/4)) / 2.
+        """
+        settings = sections.Optimizer.model_validate(
+            {"learning_rate": 1.0, "schedule": schedule, "warmup_steps": 2, "final_share": 0.2}
+        )
+        found = [optimizer.learning_rate(settings, step, 6) for step in range(6)]
+        assert found == pytest.approx(expected, abs=1e-4)
+
+    def test_clipping_is_by_the_norm_of_everything(self) -> None:
+        """Two arrays of norm 3 and 4 have norm 5: at the limit 1 each shrinks by 5, at 6 none changes a bit."""
+        gradient = {"a": mx.array([3.0, 0.0]), "b": [mx.array([0.0, 4.0])]}
+        assert loop.global_norm(gradient) == 5.0
+        clipped = dict(tree_flatten(optimizer.clipped(gradient, 5.0, 1.0)))
+        assert clipped["a"].tolist() == pytest.approx([0.6, 0.0])
+        assert clipped["b.0"].tolist() == pytest.approx([0.0, 0.8])
+        assert optimizer.clipped(gradient, 5.0, 6.0) is gradient
+        assert optimizer.clipped(gradient, 5.0, "off") is gradient
+
+    def test_without_a_limit_a_run_can_be_gone_on_with(self, tmp_path: Path) -> None:
+        """Checkpoints hold the configuration; updates are those of a limit that no gradient comes near."""
+        free, wide = (
+            runs.config(
+                tmp_path / f"run{n}",
+                optimizer={"name": "sgd", "learning_rate": 1e-2, "max_gradient_norm": limit},
+                loop={"steps": 2, "evaluate_every_steps": 0},
+            )
+            for n, limit in enumerate(("off", 1e9))
+        )
+        assert runs.train(free).adapter_digest == runs.train(wide).adapter_digest
+        assert runs.train(free, resume=True).steps == 2
+
+    @pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "muon"])
+    def test_every_optimizer_trains(self, tmp_path: Path, name: str) -> None:
+        """Each by name moves the adapters."""
+        config = runs.config(tmp_path / "run", optimizer={"name": name}, loop={"steps": 1, "evaluate_every_steps": 0})
+        summary = runs.train(config)
+        used = json.loads((tmp_path / "run" / "used.json").read_text())
+        assert summary.adapter_digest != used["adapter"]["start_digest"]
+
+    @pytest.mark.parametrize(
+        ("name", "key", "value"),
+        [
+            ("muon", "momentum", 0.9),
+            ("muon", "weight_decay", 0.5),
+            ("sgd", "weight_decay", 0.5),
+            ("adamw", "betas", [0.5, 0.9]),
+            ("adamw", "epsilon", 1e-2),
+        ],
+    )
+    def test_a_key_reaches_every_optimizer_that_reads_it(
+        self, tmp_path: Path, name: str, key: str, value: object
+    ) -> None:
+        """Two steps with and without it end elsewhere; with which optimizers it is refused stands in test_config.py."""
+        ends = [
+            runs.train(
+                runs.config(
+                    tmp_path / f"run{n}", optimizer={"name": name, **more}, loop={"steps": 2, "evaluate_every_steps": 0}
+                )
+            ).adapter_digest
+            for n, more in enumerate(({}, {key: value}))
+        ]
+        assert ends[0] != ends[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "passes"),
+    [
+        ("grpo", {"beta": 0.1}, (0, 1)),
+        ("grpo", {}, (0, 0)),
+        ("grpo", {"beta": 0.1, "kl_in_reward": True, "kl_estimator": "k1"}, (1, 1)),
+        ("rloo", {"beta": 0.1}, (1, 1)),
+        ("online_dpo", {}, (0, 1)),
+        ("best_of_n", {}, (0, 0)),
+    ],
+    ids=["kl", "nothing", "in-reward", "rloo", "pairs", "best"],
+)
+def test_passes_that_nothing_reads_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any], passes: tuple[int, int]
+) -> None:
+    """One update of a rollout: the old log-probs are the policy's own, and only a KL in the reward is told them before."""
+    made: list[str] = []
+    for which in ("old_logprobs", "reference_logprobs"):
+        monkeypatch.setattr(loop, which, _counted(which, getattr(loop, which), made))
+    runs.train(
+        runs.config(
+            tmp_path / "run",
+            rollout={"samples_per_prompt": 2},
+            algorithm={"name": name, "settings": settings},
+            loop={"steps": 1, "evaluate_every_steps": 0},
+        )
+    )
+    assert (made.count("old_logprobs"), made.count("reference_logprobs")) == passes
+
+
+def _counted(name: str, function: Callable[..., Any], made: list[str]) -> Callable[..., Any]:
+    def counting(*given: Any, **options: Any) -> Any:
+        made.append(name)
+        return function(*given, **options)
+
+    return counting

@@ -1,0 +1,228 @@
+"""Rollouts: both paths, their books, and what they share with one full forward."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gates.subjects.mlx_trainer import subject
+from reference import tiny
+from reference.trainer.rollout import rows
+
+PROMPTS = {"kind": "sums", "seed": 4, "count": 6, "style": "worded"}
+ADAPTER = {"rank": 2, "scale": 2.0, "seed": 1, "b_std": 0.1}
+EOS = np.arange(20, 44)
+"""A share of the vocabulary, so that rows of random text end at every step."""
+BITS = 5e-4
+"""Float32 logits of the tiny model by two routes: 2e-5 seen (both BLAS), the gain of the weights amplifies roundings."""
+
+
+def _rollout(path: str, **changes: object) -> dict:
+    keywords = {
+        "model": {},
+        "prompts": PROMPTS,
+        "samples": 4,
+        "max_tokens": 12,
+        "temperature": 0.8,
+        "top_p": 0.95,
+        "seed": 3,
+        "round": 1,
+        "eos_ids": EOS,
+        "record_logits": True,
+        "path": path,
+    }
+    return subject.rollout(**keywords | changes)
+
+
+def _row_prompts(run: dict) -> list[np.ndarray]:
+    return [run["prompt_tokens"][i] for i, _ in run["rows"]]
+
+
+@pytest.fixture(scope="module")
+def naive() -> dict:
+    """The naive rollout of ragged worded prompts, four samples each."""
+    return _rollout("naive")
+
+
+class TestNaive:
+    """The slow path, which defines the answer."""
+
+    def test_the_batch_has_what_the_other_tests_need(self, naive: dict) -> None:
+        """Prompts are ragged, rows end at many steps and some never end, and samples of a prompt differ."""
+        assert len({len(prompt) for prompt in naive["prompt_tokens"]}) >= 4
+        assert len(set(naive["lengths"].tolist())) >= 4
+        assert 0 < naive["ended"].sum() < 24
+        assert len({tuple(row) for row in naive["tokens"].tolist()}) >= 20
+
+    def test_rows_are_prompt_major(self, naive: dict) -> None:
+        """All samples of prompt 0 come first."""
+        assert naive["rows"].tolist() == [[i, j] for i in range(6) for j in range(4)]
+
+    def test_logits_are_those_of_a_numpy_forward(self, naive: dict, exact_logits: Callable) -> None:
+        """Every recorded logit is within float32's noise of a float64 NumPy forward of the same text."""
+        for row in (0, 7, 23):
+            prompt, length = _row_prompts(naive)[row], naive["lengths"][row]
+            text = [*prompt, *naive["tokens"][row, :length]]
+            want = exact_logits(tiny.build({}), text)[len(prompt) - 1 : -1]
+            assert np.abs(naive["logits"][row, :length] - want).max() < BITS
+
+    @pytest.mark.parametrize("path", ["naive", "batched"])
+    def test_a_row_ends_with_its_first_end_token(self, path: str) -> None:
+        """Length, flag and padding follow from the tokens alone."""
+        run = _rollout(path)
+        for tokens, length, ended in zip(run["tokens"], run["lengths"], run["ended"], strict=True):
+            ends = [t for t, token in enumerate(tokens) if token in EOS]
+            assert length == (ends[0] + 1 if ends else 12)
+            assert ended == bool(ends)
+            assert (tokens[length:] == -1).all()
+            assert (tokens[:length] >= 0).all()
+
+    def test_uniforms_are_keyed_by_row_and_step(self, naive: dict) -> None:
+        """The recorded u of (prompt, sample, token) is Philox at counter (t, j, i, round), key = seed."""
+        from reference.trainer import sampling  # noqa: PLC0415 - its own tests pin it to the published vectors
+
+        for row, (i, j) in enumerate(naive["rows"]):
+            for t in range(naive["lengths"][row]):
+                words = sampling.philox(3, np.array([[t, j, i, 1]], np.uint32))[0].astype(object)
+                assert naive["uniforms"][row, t] == ((words[0] << 32 | words[1]) >> 11) * 2.0**-53
+
+    def test_another_round_draws_other_tokens(self, naive: dict) -> None:
+        """The same seed in another round gives other tokens."""
+        assert not np.array_equal(_rollout("naive", round=2)["tokens"], naive["tokens"])
+
+
+class TestBatched:
+    """The fast path against the slow one."""
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {},
+            {"temperature": 0.0},
+            {"eos_ids": np.zeros(0, int)},
+            {"model": {"bits": 4}},
+            {"adapter": ADAPTER},
+            {"top_k": 7, "min_p": 0.1},
+            {"order": "mlx-lm", "top_k": 40, "xtc_probability": 0.5, "repetition_penalty": 1.2},
+        ],
+        ids=["sampled", "greedy", "no-eos", "4-bit", "adapter", "filters", "every-filter"],
+    )
+    @pytest.mark.parametrize("path", ["batched", "compiled"])
+    def test_equals_naive(self, path: str, changes: dict) -> None:
+        """Ragged prompts, cached and compacted, draw the tokens of one full forward per token."""
+        slow, fast = _rollout("naive", **changes), _rollout(path, **changes)
+        for name in ("rows", "tokens", "lengths", "ended", "uniforms"):
+            assert np.array_equal(slow[name], fast[name]), name
+        assert np.abs(slow["logits"] - fast["logits"]).max() < BITS
+
+    @pytest.mark.parametrize("path", ["naive", "batched"])
+    def test_a_row_alone_draws_the_same(self, naive: dict, path: str) -> None:
+        """Any rows, in any order, draw what they draw in the whole table."""
+        for chosen in ([13], [20, 3, 11]):
+            alone = _rollout(path, rows=naive["rows"][chosen])
+            assert alone["rows"].tolist() == naive["rows"][chosen].tolist()
+            assert np.array_equal(alone["tokens"], naive["tokens"][chosen])
+
+    def test_row_books(self) -> None:
+        """Rows are prompt-major, keys ignore positions, and an ended row stays ended."""
+        assert rows.prompt_of_row(np.arange(6), 2, 3).tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+        pairs = np.array([[1, 2], [0, 1]])
+        assert rows.draw_index(pairs, np.arange(2)).tolist() == pairs.tolist()
+        ended = rows.finished(np.array([5, 9, 5]), np.array([9]), np.array([True, False, False]))
+        assert ended.tolist() == [True, True, False]
+
+    def test_no_rows_is_an_empty_table(self) -> None:
+        """An empty choice of rows gives arrays without rows."""
+        assert _rollout("batched", rows=np.zeros((0, 2), int))["tokens"].shape == (0, 12)
+
+
+class TestLogprobs:
+    """What a full forward says about tokens that were rolled out."""
+
+    def test_recorded_logprobs_follow_from_the_recorded_logits(self, naive: dict) -> None:
+        """Model log-probs are at temperature 1, tempered ones at 0.8, behaviour ones are never below the tempered."""
+        inside = np.arange(12) < naive["lengths"][:, None]
+        x = naive["logits"].astype(np.float64)[inside]
+        tokens = naive["tokens"][inside]
+        for name, temperature in (("model", 1.0), ("tempered", 0.8)):
+            y = x / temperature
+            want = y[np.arange(len(y)), tokens] - np.logaddexp.reduce(y, axis=1)
+            assert np.abs(naive[f"{name}_logprobs"][inside] - want).max() < 1e-12
+        assert (naive["behaviour_logprobs"] >= naive["tempered_logprobs"]).all()
+        assert (naive["behaviour_logprobs"][inside] > naive["tempered_logprobs"][inside]).any()
+
+    def test_full_forward_gives_the_rollouts_logprobs(self, naive: dict) -> None:
+        """Scoring the tokens by one padded full forward gives the tempered log-probs, 0 past the end, and ratios of 1."""
+        batch = {k: naive[k] for k in ("tokens", "lengths")} | {"prompt_tokens": _row_prompts(naive), "model": {}}
+        found = subject.completion_logprobs(**batch, temperature=0.8)["logprobs"]
+        assert np.abs(found - naive["tempered_logprobs"]).max() < BITS
+        ratios = subject.importance_ratios(**batch, temperature=0.8, old=found)["ratios"]
+        assert ratios.tolist() == (np.arange(12) < naive["lengths"][:, None]).astype(float).tolist()
+
+    @pytest.mark.parametrize("adapter", [None, ADAPTER], ids=["base", "adapter"])
+    @pytest.mark.parametrize("bits", [32, 4])
+    def test_float64_is_close_to_float32(self, naive: dict, bits: int, adapter: dict | None) -> None:
+        """The float64 forward agrees with the float32 one to its noise, and is no copy of it."""
+        batch = {k: naive[k] for k in ("tokens", "lengths")} | {
+            "prompt_tokens": _row_prompts(naive),
+            "model": {"bits": bits},
+        }
+        low, high = (
+            subject.token_logits(**batch, dtype=dtype, adapter=adapter)["logits"] for dtype in ("float32", "float64")
+        )
+        assert (low.dtype, high.dtype) == (np.float32, np.float64)
+        assert 0 < np.abs(low - high).max() < BITS
+        assert (high[np.arange(12) >= naive["lengths"][:, None]] == 0).all()
+
+    def test_float64_is_the_numpy_forward(self, naive: dict, exact_logits: Callable) -> None:
+        """The float64 logits are those of NumPy to 1e-5: all but the rotary angles, which MLX keeps in float32."""
+        run = subject.token_logits(
+            model={},
+            prompt_tokens=_row_prompts(naive),
+            tokens=naive["tokens"],
+            lengths=naive["lengths"],
+            dtype="float64",
+        )["logits"]
+        prompt, length = _row_prompts(naive)[9], naive["lengths"][9]
+        want = exact_logits(tiny.build({}), [*prompt, *naive["tokens"][9, :length]])[len(prompt) - 1 : -1]
+        assert np.abs(run[9, :length] - want).max() < 1e-5
+
+
+class TestPrompts:
+    """Every form in which prompts and models may be given."""
+
+    def test_texts_ids_and_chat(self) -> None:
+        """A text, its ids, and its chat form are all prompts; the chat form is longer."""
+        one = {"samples": 1, "max_tokens": 3, "record_logits": False}
+        text = _rollout("batched", prompts=["12+7="], **one)
+        ids = _rollout("batched", prompts=[text["prompt_tokens"][0]], **one)
+        chat = _rollout("batched", prompts=["12+7="], chat=True, **one)
+        assert np.array_equal(text["tokens"], ids["tokens"])
+        assert len(chat["prompt_tokens"][0]) > len(text["prompt_tokens"][0]) + 3
+        assert "logits" not in text
+
+    def test_a_folder_in_place_of_a_recipe(self, naive: dict) -> None:
+        """`{"path": folder}` loads any model in the Hugging Face layout, here the recipe's own."""
+        run = _rollout("naive", model={"path": str(tiny.build({}))})
+        assert np.array_equal(run["tokens"], naive["tokens"])
+
+    def test_a_folder_that_is_not_there_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A path without a model raises and asks no network."""
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        with pytest.raises((FileNotFoundError, OSError, ValueError)):
+            _rollout("naive", model={"path": str(tmp_path / "none")})
+
+    @pytest.mark.parametrize(
+        ("changes", "error"),
+        [
+            ({"rows": np.array([[6, 0]])}, ValueError),
+            ({"prompts": [np.zeros(0, int)]}, ValueError),
+            ({"path": "imagined"}, NotImplementedError),
+        ],
+        ids=["row-outside", "empty-prompt", "path"],
+    )
+    def test_what_cannot_be_rolled_out_is_said(self, changes: dict, error: type[Exception]) -> None:
+        """Rows outside the table, empty prompts and unknown paths raise."""
+        with pytest.raises(error):
+            _rollout(**{"path": "batched"} | changes)
