@@ -29,8 +29,8 @@ from gates.calibration import runs_a_model
 from gates.model import Outcome, Status
 from gates.registry import load
 from gates.run import runner
-from gates.run.oracle_cache import Answers
-from gates.run.runner import Job, Options
+from gates.run.oracle_cache import OracleCache
+from gates.run.runner import Options, PlannedCase
 from gates.worker import worker
 from gates.worker.process import Hello, Worker
 
@@ -48,7 +48,7 @@ MODULES = (  # each after those that it imports
     "numpy",
 )
 LIMIT_S = 120  # for one mistake: all cells that run its function take seconds
-ANSWERS = Answers(kept=6 << 30)  # what the oracle says of all cases: the forks share it
+ANSWERS = OracleCache(kept=6 << 30)  # what the oracle says of all cases: the forks share it
 
 Operations = Mapping[str, Callable[..., Any]]
 
@@ -66,7 +66,7 @@ def operations(module: str = "", tree: ast.Module | None = None) -> Operations:
     return found
 
 
-def status(job: Job, ops: Operations, hello: Hello, options: Options) -> Status:
+def status(job: PlannedCase, ops: Operations, hello: Hello, options: Options) -> Status:
     """What the gate says of one cell."""
 
     def call(op: str, inputs: Mapping[str, Any], layout: Mapping[str, str], _kill_after_s: float | None) -> Outcome:
@@ -79,7 +79,7 @@ def status(job: Job, ops: Operations, hello: Hello, options: Options) -> Status:
     return runner.judge(job, call, hello, options, ANSWERS).status
 
 
-def functions_of(job: Job, ops: Operations, hello: Hello, options: Options) -> set[tuple[str, str]]:
+def functions_of(job: PlannedCase, ops: Operations, hello: Hello, options: Options) -> set[tuple[str, str]]:
     """The twin's modules and functions that a cell runs; nothing where the twin as it is does not pass."""
     seen: set[tuple[str, str]] = set()
 
@@ -96,7 +96,7 @@ def functions_of(job: Job, ops: Operations, hello: Hello, options: Options) -> s
     return seen if passed else set()
 
 
-def noticed(mistake: Mistake, module: str, cells: Iterable[Job], hello: Hello, options: Options) -> bool:
+def noticed(mistake: Mistake, module: str, cells: Iterable[PlannedCase], hello: Hello, options: Options) -> bool:
     """Whether a cell fails with the mistake, or the twin cannot even be built with it; told by a fork."""
     child = os.fork()
     if child:
@@ -112,7 +112,7 @@ def noticed(mistake: Mistake, module: str, cells: Iterable[Job], hello: Hello, o
         os._exit(2)
 
 
-def interleaved(cells: list[Job]) -> list[Job]:
+def interleaved(cells: list[PlannedCase]) -> list[PlannedCase]:
     """The first case of each gate, then the second of each: most mistakes are noticed by the first ones."""
     places: dict[str, int] = {}
     order = []

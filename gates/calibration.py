@@ -19,7 +19,7 @@ from gates.results.jsonl import Results, Writer
 from gates.results.records import AlarmRecord, BlockRecord, ShareRecord
 from gates.run import runner
 from gates.run.engines.interface import Engine, Executor
-from gates.run.runner import UNCALIBRATED, Job, Judged, Options
+from gates.run.runner import UNCALIBRATED, Judged, Options, PlannedCase
 from gates.run.session import FAILED, HELD, NOTHING, Told
 
 Key = tuple[str, str, str]  # gate, subject, case
@@ -36,7 +36,7 @@ class Progress:
     alarms: int
 
 
-def key(job: Job) -> Key:
+def key(job: PlannedCase) -> Key:
     """Return what a block belongs to."""
     return job.gate.id, job.subject.name, job.case.name
 
@@ -136,7 +136,7 @@ def judged(blocks: Iterable[BlockRecord]) -> dict[Key, set[int]]:
 
 
 def calibrate(
-    cells: Sequence[Job],
+    cells: Sequence[PlannedCase],
     seeds: range,
     size: int,
     options: Options,
@@ -217,7 +217,7 @@ class Log:
             self.writer.write(record)
 
 
-def in_order(todo: Sequence[Job], found: Iterable[tuple[Judged, bool]]) -> Iterator[tuple[int, Judged, bool]]:
+def in_order(todo: Sequence[PlannedCase], found: Iterable[tuple[Judged, bool]]) -> Iterator[tuple[int, Judged, bool]]:
     """Yield each cell's verdicts in the order of its seeds, whatever the order in which they are reached.
 
     A block holds seeds without a gap, so a verdict waits until those before it are there.
@@ -241,7 +241,7 @@ def _seed(seed: int | None) -> int:
 
 
 def _judge(
-    executor: Executor, cells: Sequence[Job], options: Options, engine: Engine | None
+    executor: Executor, cells: Sequence[PlannedCase], options: Options, engine: Engine | None
 ) -> Iterator[tuple[Judged, bool]]:
     """Yield each verdict; one that ran out of time is reached again when the others are done, and then it counts.
 

@@ -18,7 +18,7 @@ from gates.results.escape import one_line, visible
 from gates.results.jsonl import Results, Writer, read
 from gates.results.records import HeaderRecord, SummaryRecord
 from gates.run.engines.interface import Engine
-from gates.run.runner import Job, Options
+from gates.run.runner import Options, PlannedCase
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Request:
     """What is asked for."""
 
     gates: Sequence[Gate]
-    cells: Sequence[Job]
+    cells: Sequence[PlannedCase]
     options: Options
     seeds: range
     block: int

@@ -192,7 +192,7 @@ def _number(value: float) -> str:
     return f"{value:.6g}"
 
 
-def signal(name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
+def precondition(name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
     """State what makes a question meaningful."""
     return Evidence(name, float(value), relation, float(limit), because or "signal", role="signal")
 
@@ -322,10 +322,10 @@ class Trial(Protocol):
         """Hold one number against the limit of `bounds[quantity]`."""
         ...
 
-    def signal(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
+    def precondition(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
         """State what makes the question meaningful; unmet it is `error`."""
         ...
 
-    def control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
+    def negative_control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
         """State that what is claimed constant moves when it should; unmet it is the subject's `fail`."""
         ...

@@ -14,8 +14,8 @@ from gates.calibration import TIMEOUT
 from gates.model import Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
 from gates.run.engines.interface import Engine
 from gates.run.engines.pool import Pool
-from gates.run.oracle_cache import Answers
-from gates.run.runner import Job, Options, judge, plan, run
+from gates.run.oracle_cache import OracleCache
+from gates.run.runner import Options, PlannedCase, judge, plan, run
 from gates.worker.process import Worker, WorkerError
 
 LARGEST, LEAST = -1.0, -10.0  # powers of ten of the relative errors that are tried
@@ -59,7 +59,7 @@ def try_mutants(
     engine: Engine | None = None,
 ) -> Iterator[Trialled]:
     """Plant each mistake in a fresh worker of its host and run the gates that must catch it."""
-    single, answers = replace(options, jobs=1), Answers()
+    single, answers = replace(options, jobs=1), OracleCache()
     engine = engine or partial(_Pool, answers)
     pool = ThreadPoolExecutor(options.jobs)
     futures = [pool.submit(_try, mutant, gates, subjects[mutant.host], single, engine) for mutant in mutants]
@@ -73,7 +73,7 @@ def try_mutants(
 class _Pool(Pool):
     """This machine's pool with a memory of what the oracle said that outlives it: mutants share their gates' inputs."""
 
-    def __init__(self, answers: Answers, options: Options) -> None:
+    def __init__(self, answers: OracleCache, options: Options) -> None:
         super().__init__(options)
         self._answers = answers
 
@@ -97,7 +97,7 @@ def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Opti
     return Trialled(mutant, "caught", first.reason, found)
 
 
-def _judged(cells: list[Job], options: Options, engine: Engine) -> tuple[tuple[Verdict, ...], int]:
+def _judged(cells: list[PlannedCase], options: Options, engine: Engine) -> tuple[tuple[Verdict, ...], int]:
     """Return the verdicts, and how often the planted function ran.
 
     What ran out of time is judged once more, and then it counts: a machine that stood still catches no mistake, and a
@@ -153,13 +153,13 @@ def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker
     for case in gate.cases:
         if options.quick and not case.quick:
             continue
-        job = Job(gate, subject, case)
+        job = PlannedCase(gate, subject, case)
         tape = Tape(worker, case.limit_s)
-        answers = Answers()  # each disturbance is held against the same ones
+        answers = OracleCache()  # each disturbance is held against the same ones
         if judge(job, tape.record, worker.hello, options, answers).status != "pass":
             continue
 
-        def fails(power: float, job: Job = job, tape: Tape = tape, answers: Answers = answers) -> bool:
+        def fails(power: float, job: PlannedCase = job, tape: Tape = tape, answers: OracleCache = answers) -> bool:
             replay = Replay(tape, gate.probes, 10.0**power)
             return judge(job, replay.call, worker.hello, options, answers).status == "fail"
 

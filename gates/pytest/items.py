@@ -17,7 +17,7 @@ from gates.registry import load
 from gates.report.labels import shown
 from gates.results.escape import one_line
 from gates.run.engines.workers import Bench
-from gates.run.runner import Job, Options, plan
+from gates.run.runner import Options, PlannedCase, plan
 
 NAME = "gates"  # the first part of every item's id: gates::numpy::kl.k3.matches-definition[small]
 NOT_JUDGED = frozenset(("skipped", "unsupported"))
@@ -110,7 +110,7 @@ class PlanNode(pytest.Collector):
 class SubjectNode(pytest.Collector):
     """One subject."""
 
-    def __init__(self, *, jobs: list[Job], judge: Judge, **rest: Any) -> None:
+    def __init__(self, *, jobs: list[PlannedCase], judge: Judge, **rest: Any) -> None:
         super().__init__(**rest)
         self._jobs = jobs
         self._judge = judge
@@ -126,7 +126,7 @@ class SubjectNode(pytest.Collector):
 class GateItem(pytest.Item):
     """One gate, subject and case."""
 
-    def __init__(self, *, job: Job, judge: Judge, **rest: Any) -> None:
+    def __init__(self, *, job: PlannedCase, judge: Judge, **rest: Any) -> None:
         super().__init__(**rest)
         self._job = job
         self._judge = judge

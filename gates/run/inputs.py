@@ -14,7 +14,7 @@ from typing import Any, Never, cast
 import numpy as np
 
 from gates.model import Case, Evidence, Gate, Recipe, Wire
-from gates.run.oracle_cache import Answers
+from gates.run.oracle_cache import OracleCache
 from gates.run.trial import RunningTrial, Scratch
 
 DRAWS = 100  # a signal that one draw in three lacks is then lacking once in 10^47; most lack it once in some hundreds
@@ -24,17 +24,17 @@ class _FirstCallError(BaseException):
     """The check has come to its first call; no check catches it, for it is no `Exception`."""
 
 
-def inputs(gate: Gate, case: Case, seed: int, answers: Answers | None = None) -> Mapping[str, Wire | Recipe]:
+def inputs(gate: Gate, case: Case, seed: int, answers: OracleCache | None = None) -> Mapping[str, Wire | Recipe]:
     """Return a case's inputs of a seed, the caller's own: the first that were drawn with every signal.
 
     After `DRAWS` without, the last ones: then the gate says itself that they have no signal.
     """
-    answers = answers or Answers()
+    answers = answers or OracleCache()
     key = f"{gate.id}/{case.name}/{seed}".encode()
     return cast("Mapping[str, Wire | Recipe]", answers.once(key, lambda: _drawn(gate, case, seed, answers)))
 
 
-def _drawn(gate: Gate, case: Case, seed: int, answers: Answers) -> Mapping[str, Any]:
+def _drawn(gate: Gate, case: Case, seed: int, answers: OracleCache) -> Mapping[str, Any]:
     rng = np.random.default_rng(seed)
     for _ in range(DRAWS):
         before = rng.bit_generator.state
@@ -46,14 +46,16 @@ def _drawn(gate: Gate, case: Case, seed: int, answers: Answers) -> Mapping[str, 
     return made
 
 
-def beforehand(gate: Gate, case: Case, made: Mapping[str, Any], answers: Answers | None = None) -> Iterator[Evidence]:
+def beforehand(
+    gate: Gate, case: Case, made: Mapping[str, Any], answers: OracleCache | None = None
+) -> Iterator[Evidence]:
     """Yield what a check says of inputs before it first calls a subject; what it raises it will raise again when it is run."""
 
     def stop(*_: Any) -> Never:
         raise _FirstCallError
 
     with Scratch() as scratch:
-        trial = RunningTrial(gate, case, copy.deepcopy(made), stop, scratch, answers=answers or Answers())
+        trial = RunningTrial(gate, case, copy.deepcopy(made), stop, scratch, answers=answers or OracleCache())
         try:
             yield from gate.check(trial)
         except (_FirstCallError, Exception):  # noqa: BLE001  the trial itself tells whose error it is

@@ -22,7 +22,7 @@ KEPT = 128 << 20  # bytes of arrays: those of all quick cases of pure ops at one
 _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
-class Answers:
+class OracleCache:
     """The oracle with a memory. Threads may share it."""
 
     def __init__(self, kept: int = KEPT) -> None:

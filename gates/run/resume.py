@@ -10,7 +10,7 @@ from pathlib import Path
 from gates.model import ConfigurationError, Evidence, Verdict, Waived
 from gates.results.jsonl import Results, Writer, read
 from gates.results.records import HeaderRecord, ResumeRecord, VerdictRecord
-from gates.run.runner import Job
+from gates.run.runner import PlannedCase
 from gates.run.shards import Cell, cell, without
 
 FREE = {"command", "started", "jobs"}  # what may differ between a run and its resumption
@@ -24,7 +24,7 @@ class Resumed:
     writer: Writer
     earlier: Results
     verdicts: tuple[Verdict, ...]
-    left: list[Job]
+    left: list[PlannedCase]
 
     @property
     def complete(self) -> bool:
@@ -39,7 +39,7 @@ class Resumed:
         return [one for one in left if one.status == "fail" and (one.gate, one.subject) not in done]
 
 
-def resume(path: Path, wanted: HeaderRecord, jobs: Sequence[Job]) -> Resumed:
+def resume(path: Path, wanted: HeaderRecord, jobs: Sequence[PlannedCase]) -> Resumed:
     """Open a run's file to go on with it; a torn last line is cut off, and nobody else writes there meanwhile.
 
     Raises:
@@ -60,7 +60,7 @@ def resume(path: Path, wanted: HeaderRecord, jobs: Sequence[Job]) -> Resumed:
     return Resumed(writer, earlier, tuple(verdict(record) for record in earlier.verdicts), left)
 
 
-def _done(earlier: Results, jobs: Sequence[Job]) -> set[Cell]:
+def _done(earlier: Results, jobs: Sequence[PlannedCase]) -> set[Cell]:
     """Return the cells that were judged, all of them cells of this plan."""
     done = {(v.gate, v.subject, v.case) for v in earlier.verdicts}
     if strangers := done - {cell(job) for job in jobs}:

@@ -15,7 +15,7 @@ from gates.calibration_limits import Place
 from gates.model import Case, Evidence, Gate, Outcome, Recipe, Status, Subject, Verdict, Wire
 from gates.registry import REGISTRY
 from gates.run import inputs as drawing
-from gates.run.oracle_cache import Answers
+from gates.run.oracle_cache import OracleCache
 from gates.run.trial import Caller, OracleError, RunningTrial, Scratch, SubjectFaultError, UnsupportedError
 from gates.worker.process import Hello, WorkerError
 
@@ -27,7 +27,7 @@ UNCALIBRATED = "uncalibrated"  # the cause of an error: the limit of a claim is 
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class PlannedCase:
     """One cell of the plan."""
 
     gate: Gate
@@ -60,10 +60,10 @@ class Judged:
     seed: int | None = None  # the job's own
 
 
-def plan(gates: Iterable[Gate], subjects: Iterable[Subject], *, quick: bool) -> list[Job]:
+def plan(gates: Iterable[Gate], subjects: Iterable[Subject], *, quick: bool) -> list[PlannedCase]:
     """Return every cell, the ones with the longest limits first, so that no worker is left alone with them in the end."""
     cells = [
-        Job(gate, subject, case)
+        PlannedCase(gate, subject, case)
         for subject in subjects
         for gate in gates
         if subject.ops is None or all(op.name in subject.ops for op in gate.ops)
@@ -78,12 +78,12 @@ def case_seed(gate: Gate, case: Case, seed: int) -> int:
     return zlib.crc32(f"{gate.id}/{case.name}/{seed}".encode())
 
 
-def seed_of(job: Job, options: Options) -> int:
+def seed_of(job: PlannedCase, options: Options) -> int:
     """Return the seed of a cell's case: of the run, unless the cell brings another."""
     return case_seed(job.gate, job.case, options.seed if job.seed is None else job.seed)
 
 
-def run(jobs: list[Job], options: Options, engine: Engine | None = None) -> Iterator[Judged]:
+def run(jobs: list[PlannedCase], options: Options, engine: Engine | None = None) -> Iterator[Judged]:
     """Judge every cell and yield each verdict as it is reached. Closing the iterator ends all workers.
 
     `engine` makes the executor that judges; without one it is this machine's pool of workers.
@@ -106,11 +106,11 @@ def opened(options: Options, engine: Engine | None = None) -> Generator[Executor
 
 
 def judge(
-    job: Job,
+    job: PlannedCase,
     caller: Caller,
     hello: Hello,
     options: Options,
-    answers: Answers | None = None,
+    answers: OracleCache | None = None,
 ) -> Verdict:
     """Reach the verdict of one cell, from what the check yields and what went wrong on the way."""
     seed = seed_of(job, options)
@@ -121,7 +121,7 @@ def judge(
     evidence: list[Evidence] = []
     status: Status
     try:
-        answers = answers or Answers()
+        answers = answers or OracleCache()
         inputs = with_model(drawing.inputs(job.gate, job.case, seed, answers), options.model)
         with Scratch() as scratch:
             trial = RunningTrial(
@@ -172,7 +172,7 @@ def _decide(evidence: list[Evidence]) -> tuple[Status, str, str]:
     return "pass", "held", ""
 
 
-def lacking(job: Job, hello: Hello) -> str:
+def lacking(job: PlannedCase, hello: Hello) -> str:
     """Return what a subject does not have of what a cell asks, or nothing."""
     for op in job.gate.ops:
         provided = hello.provides.get(op.name)

@@ -29,7 +29,7 @@ from gates.results.records import (
 from gates.run import machine
 from gates.run.engines.interface import Engine
 from gates.run.resume import Resumed
-from gates.run.runner import Job, Judged, Options, run
+from gates.run.runner import Judged, Options, PlannedCase, run
 from gates.run.waivers import Waivers
 from gates.worker.process import Hello
 
@@ -186,7 +186,7 @@ class Told:
 
 
 def check(  # noqa: PLR0913, PLR0917  a run has that many parts, and one caller
-    jobs: list[Job],
+    jobs: list[PlannedCase],
     options: Options,
     writer: Writer | None,
     requirements: tuple[Requirement, ...],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gates.model import ConfigurationError
 from gates.results.records import MOST_SHARDS, PlanRecord
-from gates.run.runner import Job
+from gates.run.runner import PlannedCase
 
 Cell = tuple[str, str, str]  # gate, subject, case
 
@@ -33,7 +33,7 @@ class Shard:
             raise ConfigurationError(f"--shard {text}: must be INDEX/COUNT with 1 <= INDEX <= COUNT, such as 2/5")
         return cls(index, count)
 
-    def take(self, jobs: Sequence[Job]) -> list[Job]:
+    def take(self, jobs: Sequence[PlannedCase]) -> list[PlannedCase]:
         """Return this shard's cells of the whole plan, in the plan's order.
 
         Longest limit first, each to the shard with the least so far: a function of names and limits alone, so every
@@ -48,13 +48,13 @@ class Shard:
                 mine.add(cell(job))
         return [job for job in jobs if cell(job) in mine]
 
-    def record(self, jobs: Sequence[Job]) -> PlanRecord:
+    def record(self, jobs: Sequence[PlannedCase]) -> PlanRecord:
         """Return how a header names the whole plan and this part of it."""
         cells = [cell(job) for job in jobs]
         return PlanRecord(digest=digest(cells), cells=len(cells), shard=self.index, shards=self.count)
 
 
-def cell(job: Job) -> Cell:
+def cell(job: PlannedCase) -> Cell:
     """Return the names of a cell."""
     return job.gate.id, job.subject.name, job.case.name
 

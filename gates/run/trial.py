@@ -12,9 +12,9 @@ import numpy as np
 
 from gates import calibration_limits
 from gates.calibration_limits import NOWHERE, Place
-from gates.model import Case, Evidence, Gate, Op, Outcome, Output, Recipe, Recorded, Relation, Role, Wire, signal
+from gates.model import Case, Evidence, Gate, Op, Outcome, Output, Recipe, Recorded, Relation, Role, Wire, precondition
 from gates.run.compare import worst
-from gates.run.oracle_cache import Answers
+from gates.run.oracle_cache import OracleCache
 
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
 
@@ -79,7 +79,7 @@ class RunningTrial:
     facts: dict[str, Any] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
     place: Place = NOWHERE  # where the subject computes, for limits that are recorded
-    answers: Answers = field(default_factory=Answers)
+    answers: OracleCache = field(default_factory=OracleCache)
 
     @property
     def folder(self) -> Path:
@@ -142,11 +142,11 @@ class RunningTrial:
         limit, because = self._limit(quantity)
         return Evidence(quantity, float(value), relation, limit, because, where)
 
-    def signal(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
+    def precondition(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
         """State what makes the question meaningful."""
-        return signal(name, value, relation, limit, because)
+        return precondition(name, value, relation, limit, because)
 
-    def control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
+    def negative_control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
         """State that what is claimed constant moves when it should."""
         return Evidence(name, float(value), relation, float(limit), because, role="control")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gates.model import Subject, Verdict
-from gates.run.runner import Job, Options
+from gates.run.runner import Options, PlannedCase
 from gates.shrink.failures import BUDGET_S, CAUSES, CannotMinimiseError, Progress, as_drawn, minimise
 from gates.shrink.file import Counterexample, write
 
@@ -31,7 +31,7 @@ class Kept:
 class Minimiser:
     """The failures of a run: one for each gate and subject, the first in the plan."""
 
-    jobs: list[Job]
+    jobs: list[PlannedCase]
     options: Options
     subjects: Mapping[str, Subject]
     folder: Path

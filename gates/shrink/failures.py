@@ -10,7 +10,7 @@ from typing import Any
 
 from gates.model import Gate, Subject, Verdict
 from gates.run import inputs as drawing
-from gates.run.runner import Job, Options, seed_of, with_model
+from gates.run.runner import Options, PlannedCase, seed_of, with_model
 from gates.shrink import amounts
 from gates.shrink.describe import describe
 from gates.shrink.file import Counterexample
@@ -70,7 +70,7 @@ class Size:
 
 
 def minimise(
-    job: Job,
+    job: PlannedCase,
     options: Options,
     subjects: Mapping[str, Subject],
     *,
@@ -145,7 +145,7 @@ def minimise(
     )
 
 
-def as_drawn(job: Job, verdict: Verdict, options: Options, tool: str) -> Counterexample:
+def as_drawn(job: PlannedCase, verdict: Verdict, options: Options, tool: str) -> Counterexample:
     """Return the inputs of a failing cell as they were drawn, for one that is not made small."""
     inputs = dict(with_model(drawing.inputs(job.gate, job.case, verdict.seed), options.model))
     return Counterexample(
@@ -177,7 +177,7 @@ class _Fails:
     holds on the same inputs. Where nobody can show that, or chance has a part, the signals have to stay.
     """
 
-    job: Job
+    job: PlannedCase
     asker: Asker
     witness: Asker | None
     like: Answer
@@ -213,7 +213,7 @@ def _by_chance(gate: Gate, answer: Answer) -> bool:
 
 
 def _witness(
-    job: Job, inputs: Mapping[str, Any], options: Options, subjects: Mapping[str, Subject], deadline: float
+    job: PlannedCase, inputs: Mapping[str, Any], options: Options, subjects: Mapping[str, Subject], deadline: float
 ) -> Asker | None:
     """Return a shipped subject, without mistakes planted, that holds where this one fails."""
     for name in WITNESSES:

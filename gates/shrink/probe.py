@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gates.model import Case, Evidence, Gate, Outcome, Recipe, Subject, Wire
-from gates.run.runner import Job, lacking
+from gates.run.runner import PlannedCase, lacking
 from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch, SubjectFaultError, UnsupportedError
 from gates.shrink import amounts
 from gates.worker.process import Worker, WorkerError
@@ -67,7 +67,7 @@ class Asker:
             WorkerError: the subject does not start.
         """
         worker = self.alive()
-        if missing := lacking(Job(gate, self.subject, case), worker.hello):
+        if missing := lacking(PlannedCase(gate, self.subject, case), worker.hello):
             return Answer("unsupported", "lacking", missing)
         calls: list[Call] = []
 

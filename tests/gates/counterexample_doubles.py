@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gates.registry import Registry
-from gates.run.runner import Job, Options
+from gates.run.runner import Options, PlannedCase
 from gates.shrink.file import Counterexample
 
 SOME = Counterexample(
@@ -53,9 +53,9 @@ def changed(**values: Any) -> Counterexample:
     return replace(SOME, **values)
 
 
-def planted(registry: Registry, mutant: str, case: str) -> tuple[Job, Options]:
+def planted(registry: Registry, mutant: str, case: str) -> tuple[PlannedCase, Options]:
     """Return a cell that fails with a mistake planted, of the first gate that is said to catch it, and how to run it."""
     found = registry.mutants[mutant]
     gate = registry.gates[found.caught_by[0]]
-    job = Job(gate, registry.subjects[found.host], next(c for c in gate.cases if c.name == case))
+    job = PlannedCase(gate, registry.subjects[found.host], next(c for c in gate.cases if c.name == case))
     return job, Options(mutant={"target": found.target, "patch": found.patch}, quick=True)

@@ -16,7 +16,7 @@ DOUBLE = Op(
 
 def _check(t: Trial) -> Iterator[Evidence]:
     wanted = t.want(DOUBLE, **t.inputs)
-    yield t.signal("largest |x|", np.abs(t.inputs["x"]).max(), ">", 0.5)
+    yield t.precondition("largest |x|", np.abs(t.inputs["x"]).max(), ">", 0.5)
     yield t.within("y", t.got(DOUBLE, **t.inputs)["y"], wanted, scale=np.abs(wanted))
 
 

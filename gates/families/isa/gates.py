@@ -195,8 +195,8 @@ def bits_identical(t: Trial) -> Iterator[Evidence]:
     moved = {**inputs, t.inputs["moved"]: _next(inputs[t.inputs["moved"]])}
     first = t.got(KERNEL_BITS, kernel=kernel, inputs=inputs)
     bits, variants = first["bits"], [str(name) for name in first.get("variants", [])]
-    yield t.signal("variants of instruction set and threads", min(len(variants), len(bits)), ">=", 2)
-    yield t.signal("bytes that are not 0", int(np.count_nonzero(bits[0])), ">=", 8, "zeros agree with zeros")
+    yield t.precondition("variants of instruction set and threads", min(len(variants), len(bits)), ">=", 2)
+    yield t.precondition("bytes that are not 0", int(np.count_nonzero(bits[0])), ">=", 8, "zeros agree with zeros")
     differing = np.sum(bits != bits[0], axis=1)
     worst = int(np.argmax(differing))
     where = f"{variants[worst]} against {variants[0]}" if differing[worst] else ""
@@ -206,7 +206,7 @@ def bits_identical(t: Trial) -> Iterator[Evidence]:
     yield t.number("bytes that differ between two calls", int(np.sum(again != bits)) if same else bits.size, "<=")
     other = t.got(KERNEL_BITS, kernel=kernel, inputs=moved)["bits"]
     changed = int(np.sum(other != bits)) if other.shape == bits.shape else 0
-    yield t.control(
+    yield t.negative_control(
         "bytes that one unit in the last place of an input moves", changed, ">=", 1, "bits follow the input"
     )
 

@@ -70,8 +70,8 @@ def _check(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
     distance = np.abs(inputs["reference"].astype(np.float64) - inputs["policy"])
     distance = distance[np.isfinite(distance)]
-    yield t.signal("smallest |d|", distance.min(), "<=", 1e-6)
-    yield t.signal("largest |d|", distance.max(), ">=", 15.0)
+    yield t.precondition("smallest |d|", distance.min(), "<=", 1e-6)
+    yield t.precondition("largest |d|", distance.max(), ">=", 15.0)
     dtype = str(inputs["policy"].dtype)
     wanted = t.want(TOKEN_KL, **inputs)
     scale = 2 * UNIT[dtype] * oracle.kl_scale(**inputs)
@@ -140,7 +140,7 @@ def ratio_matches_definition(t: Trial) -> Iterator[Evidence]:
     plain = t.want(TOKEN_KL, **{**inputs, "kl_ratio": "none"})
     for other in sorted({*oracle.KL_RATIOS} - {level}):
         distance = np.nanmax(np.abs(t.want(TOKEN_KL, **{**inputs, "kl_ratio": other}) - wanted))
-        yield t.signal(f"largest distance to kl_ratio {other!r}", distance, ">=", 1e-2)
+        yield t.precondition(f"largest distance to kl_ratio {other!r}", distance, ">=", 1e-2)
     quantity = f"kl error in 2u·S ({dtype})"
     got = t.got(TOKEN_KL, **inputs)["kl"]
     yield t.within(quantity, got, wanted, scale=2 * UNIT[dtype] * oracle.kl_scale(**inputs))
@@ -192,8 +192,8 @@ def full_matches_definition(t: Trial) -> Iterator[Evidence]:
     other = t.want(FULL_KL, policy_logprobs=theirs, reference_logprobs=ours)
     finite = np.isfinite(wanted) & np.isfinite(other)
     moved = np.max(np.abs(other - wanted)[finite] / np.abs(wanted)[finite])
-    yield t.signal("rows with a finite divergence", int(finite.sum()), ">=", 2)
-    yield t.signal("largest relative change when the arguments are swapped", moved, ">=", 1e-5)
+    yield t.precondition("rows with a finite divergence", int(finite.sum()), ">=", 2)
+    yield t.precondition("largest relative change when the arguments are swapped", moved, ">=", 1e-5)
     quantity = f"kl error in 2u·S ({dtype})"
     scale = 2 * UNIT[dtype] * oracle.full_kl_scale(**inputs)
     yield t.within(quantity, t.got(FULL_KL, **inputs)["kl"], wanted, scale=scale)

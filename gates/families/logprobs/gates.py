@@ -99,13 +99,17 @@ def _inputs(t: Trial) -> tuple[str, str, dict[str, Any], dict[str, str] | None]:
 
 def _signals(t: Trial, kind: str, inputs: dict[str, Any]) -> Iterator[Evidence]:
     logits = inputs["logits"].astype(np.float64)
-    yield t.signal("rows", inputs["ids"].size, ">=", 3)
-    yield t.signal("tokens that can be drawn in the emptiest row", np.isfinite(logits).sum(axis=-1).min(), ">=", 64)
+    yield t.precondition("rows", inputs["ids"].size, ">=", 3)
+    yield t.precondition(
+        "tokens that can be drawn in the emptiest row", np.isfinite(logits).sum(axis=-1).min(), ">=", 64
+    )
     if kind == "peaked":
         above = np.sort(logits, axis=1)[:, -1] - np.sort(logits, axis=1)[:, -2]
-        yield t.signal("least height of a peak in nats", above.min(), ">=", 900.0, "exp of what is below it underflows")
+        yield t.precondition(
+            "least height of a peak in nats", above.min(), ">=", 900.0, "exp of what is below it underflows"
+        )
     if kind == "masked":
-        yield t.signal("tokens that cannot be drawn", np.isinf(logits).sum(), ">=", 64)
+        yield t.precondition("tokens that cannot be drawn", np.isinf(logits).sum(), ">=", 64)
 
 
 def _dtype(t: Trial, results: tuple[Array, ...], dtype: str) -> Evidence:
@@ -199,10 +203,10 @@ def backward_matches_definition(t: Trial) -> Iterator[Evidence]:
     kind, dtype, inputs, layout = _inputs(t)
     yield from _signals(t, kind, inputs)
     wanted = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **inputs)
-    yield t.signal("largest |gradient|", np.max(np.abs(wanted)), ">=", 0.05)
+    yield t.precondition("largest |gradient|", np.max(np.abs(wanted)), ">=", 0.05)
     if inputs["grad_entropy"] is not None and kind not in {"equal", "peaked"}:  # there dH/dx is 0
         without = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **{**inputs, "grad_entropy": None})
-        yield t.signal("largest share of the entropy", np.max(np.abs(wanted - without)), ">=", 1e-4)
+        yield t.precondition("largest share of the entropy", np.max(np.abs(wanted - without)), ">=", 1e-4)
     inside = "float64" if dtype == "float64" else "float32"
     scale = 2 * UNIT[inside] * oracle.backward_scale(**inputs) + TINY[dtype] * (wanted != 0.0)
     if dtype in {"float16", "bfloat16"}:  # one rounding to the dtype, and 1% for rounding twice

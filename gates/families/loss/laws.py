@@ -11,7 +11,7 @@ import numpy as np
 from gates.families.loss import cases
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Evidence, Trial, signal
+from gates.model import Array, Bound, Evidence, Trial, precondition
 from reference.oracle.losses import PolicyLoss
 
 LAW_BECAUSE = (
@@ -83,7 +83,7 @@ def hold(t: Trial) -> Iterator[Evidence]:
     moved = _measured(t, broken, wrong).apart(with_loss=law.with_loss)
     because = "a law that also holds where it must not says nothing: half of the definition's own distance"
     least = APART * t.facts["roundings"] / 2
-    yield t.control("distance where the law is broken in 2u·S", moved, ">=", least, because)
+    yield t.negative_control("distance where the law is broken in 2u·S", moved, ">=", least, because)
 
 
 def _wanted(law: Law, want: Callable[..., Any]) -> list[PolicyLoss]:
@@ -96,14 +96,14 @@ def _roundings(law: Law, broken: Law) -> float:
 
 def _signals(law: Law, broken: Law, sides: list[PolicyLoss], wrong: list[PolicyLoss]) -> Iterator[Evidence]:
     exact, off = _of_oracle(law, sides), _of_oracle(broken, wrong)
-    yield signal("largest |∂loss/∂policy| of the definition", np.abs(sides[0].gradient).max(), ">", 1e-3)
+    yield precondition("largest |∂loss/∂policy| of the definition", np.abs(sides[0].gradient).max(), ">", 1e-3)
     near = max(float(side.near_branch.mean()) for side in sides)
-    yield signal("share of elements at a clip bound", near, "<=", 0.0, "there two branches are right")
+    yield precondition("share of elements at a clip bound", near, "<=", 0.0, "there two branches are right")
     rounded = _roundings(law, broken)
     kept = exact.apart(with_loss=law.with_loss)
-    yield signal("distance of the definition's own two sides in 2u·S", kept, "<=", rounded)
+    yield precondition("distance of the definition's own two sides in 2u·S", kept, "<=", rounded)
     apart = off.apart(with_loss=law.with_loss)
-    yield signal("distance of the definition where the law is broken", apart, ">=", APART * rounded)
+    yield precondition("distance of the definition where the law is broken", apart, ">=", APART * rounded)
 
 
 def not_finite(*values: Any) -> int:

@@ -63,7 +63,7 @@ def _make(rng: np.random.Generator, kind: str, strategy: str) -> dict[str, Any]:
 def bins_hold_every_sequence_once(t: Trial) -> Iterator[Evidence]:
     """Count what every bin holds, from the lengths alone."""
     lengths, limit = t.inputs["lengths"], t.inputs["max_length"]
-    yield t.signal("tokens in all", int(lengths.sum()), ">=", limit, "an empty pack holds nothing to lose")
+    yield t.precondition("tokens in all", int(lengths.sum()), ">=", limit, "an empty pack holds nothing to lose")
     got = t.got(PACK_SEQUENCES, **t.inputs)
     indices, offsets = got["indices"], got["offsets"]
     yield t.number("sequences lost or repeated", _lost(indices, offsets, lengths.size), "<=")
@@ -137,12 +137,14 @@ def matches_definition(t: Trial) -> Iterator[Evidence]:
     indices, offsets, efficiency = t.want(PACK_SEQUENCES, **inputs)
     if inputs["lengths"].size > MANY:
         other = t.want(PACK_SEQUENCES, **{**inputs, "strategy": BFD if inputs["strategy"] == FFD else FFD})
-        yield t.signal("places that the other strategy fills otherwise", int(np.sum(other[0] != indices)), ">=", 1)
+        yield t.precondition(
+            "places that the other strategy fills otherwise", int(np.sum(other[0] != indices)), ">=", 1
+        )
     if inputs["lengths"].size:
         tied = inputs["lengths"].size - np.unique(inputs["lengths"]).size
-        yield t.signal("sequences as long as another", tied, ">=", 50)
+        yield t.precondition("sequences as long as another", tied, ">=", 50)
         cut = int(np.maximum(inputs["lengths"] - inputs["max_length"], 0).sum())
-        yield t.signal("tokens too many", cut, ">=" if inputs["over_long"] == "truncate" else "<=", cut and 1)
+        yield t.precondition("tokens too many", cut, ">=" if inputs["over_long"] == "truncate" else "<=", cut and 1)
     got = t.got(PACK_SEQUENCES, **inputs)
     differing = _differing(got["indices"], indices) + _differing(got["offsets"], offsets)
     yield t.number("indices and offsets that differ", differing, "<=")
@@ -178,10 +180,12 @@ def _differing(got: Array, wanted: Array) -> int:
 def truncates_only_by_name(t: Trial) -> Iterator[Evidence]:
     """Ask for an error and, as the control, for truncation of the same lengths."""
     over = int(np.sum(t.inputs["lengths"] > t.inputs["max_length"]))
-    yield t.signal("over-long sequences", over, ">=", 10)
+    yield t.precondition("over-long sequences", over, ">=", 10)
     asked = t.call(PACK_SEQUENCES, **{**t.inputs, "over_long": "error"})
     silent = asked.kind != "raised"
     yield t.number("over-long sequences packed without a word", over * silent, "<=", where=asked.kind)
     yield t.number("errors that do not name `lengths`", int(not silent and "lengths" not in asked.error), "<=")
     packed = t.got(PACK_SEQUENCES, **t.inputs)["indices"].size
-    yield t.control("sequences packed when truncation is asked for", packed, ">=", 10, "refusing all is no answer")
+    yield t.negative_control(
+        "sequences packed when truncation is asked for", packed, ">=", 10, "refusing all is no answer"
+    )

@@ -53,7 +53,7 @@ def known_answers(t: Trial) -> Iterator[Evidence]:
     """Compare with the published vectors where there are any, else with the oracle, which meets them too."""
     counter, key, published = (t.inputs[name] for name in ("counter", "key", "published"))
     wanted = t.want(PHILOX, counter=counter, key=key) if published is None else published
-    yield t.signal("distinct words", np.unique(wanted).size, ">=", wanted.size - 1)
+    yield t.precondition("distinct words", np.unique(wanted).size, ">=", wanted.size - 1)
     words = t.got(PHILOX, counter=counter, key=key)["words"]
     differing = int(np.sum(words != wanted)) if words.shape == wanted.shape else wanted.size
     yield t.number("words that differ", differing, "<=")
@@ -105,7 +105,7 @@ def uniforms_keyed(t: Trial) -> Iterator[Evidence]:
     """Compare uniforms and coins bit by bit, and ask again for one prompt by itself."""
     inputs = dict(t.inputs)
     wanted, coins = t.want(UNIFORMS, **inputs), t.want(XTC_COINS, **inputs)
-    yield t.signal("distinct uniforms and coins", np.unique([wanted, coins]).size, ">=", 2 * wanted.size)
+    yield t.precondition("distinct uniforms and coins", np.unique([wanted, coins]).size, ">=", 2 * wanted.size)
     got = t.got(UNIFORMS, **inputs)["uniforms"]
     yield t.number("uniforms that differ", _differing(got, wanted), "<=")
     yield t.number("coins that differ", _differing(t.got(XTC_COINS, **inputs)["uniforms"], coins), "<=")

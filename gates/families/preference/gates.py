@@ -134,19 +134,19 @@ def _signals(t: Trial, inputs: Mapping[str, Any], wanted: Any) -> Iterator[Evide
     order = np.arange(len(inputs["policy"])).reshape(-1, 2)[:, ::-1].reshape(-1)
     swapped = {name: None if inputs[name] is None else inputs[name][order] for name in ("policy", "reference", "mask")}
     shift = abs(t.want(PREFERENCE_LOSS, **_rounded({**inputs, **swapped})).loss - wanted.loss)
-    yield t.signal("change of the loss when the sides are swapped, in 2u·S", shift / unit, ">=", 1e2)
+    yield t.precondition("change of the loss when the sides are swapped, in 2u·S", shift / unit, ">=", 1e2)
     wide = inputs["mask"] | (np.isfinite(inputs["policy"]))
     prompts = abs(t.want(PREFERENCE_LOSS, **_rounded({**inputs, "mask": wide})).loss - wanted.loss)
-    yield t.signal("change of the loss when prompts count, in 2u·S", prompts / unit, ">=", 1e2)
-    yield t.signal("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+    yield t.precondition("change of the loss when prompts count, in 2u·S", prompts / unit, ">=", 1e2)
+    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
     if inputs["loss"] == "hinge":
         pulled = np.abs(wanted.gradient[0::2]).max(axis=1) > 0
-        yield t.signal("pairs inside the margin", int(pulled.sum()), ">=", 1)
-        yield t.signal("pairs beyond the margin", int((~pulled).sum()), ">=", 1)
+        yield t.precondition("pairs inside the margin", int(pulled.sum()), ">=", 1)
+        yield t.precondition("pairs beyond the margin", int((~pulled).sum()), ">=", 1)
     if inputs["loss"] == "dpop" and inputs["reference"] is not None:
         chosen = np.where(inputs["mask"], inputs["reference"] - inputs["policy"], 0.0)[0::2].sum(axis=1)
-        yield t.signal("chosen completions that fell behind", int((chosen > 0).sum()), ">=", 1)
-        yield t.signal("chosen completions that gained", int((chosen < 0).sum()), ">=", 1)
+        yield t.precondition("chosen completions that fell behind", int((chosen > 0).sum()), ">=", 1)
+        yield t.precondition("chosen completions that gained", int((chosen < 0).sum()), ">=", 1)
 
 
 def _compare(t: Trial, got: Mapping[str, Any], wanted: Any, inputs: Mapping[str, Any]) -> Iterator[Evidence]:
@@ -207,8 +207,8 @@ def kto_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare rows of both labels, with a reference point above and below 0."""
     inputs = dict(t.inputs)
     wanted = t.want(KTO_LOSS, **_rounded(inputs))
-    yield t.signal("|mean| of the mismatched log-ratios", abs(float(inputs["mismatched"].mean())), ">=", 0.5)
-    yield t.signal("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+    yield t.precondition("|mean| of the mismatched log-ratios", abs(float(inputs["mismatched"].mean())), ">=", 0.5)
+    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
     yield from _compare(t, t.got(KTO_LOSS, **inputs), wanted, inputs)
 
 
@@ -236,7 +236,7 @@ def kto_matches_definition(t: Trial) -> Iterator[Evidence]:
 def reference_free(t: Trial) -> Iterator[Evidence]:
     """Run without a reference and with zeros; with the real one the loss must move."""
     inputs = dict(t.inputs)
-    yield t.signal("tokens", int(inputs["mask"].sum()), ">=", 50)
+    yield t.precondition("tokens", int(inputs["mask"].sum()), ">=", 50)
     free = t.got(PREFERENCE_LOSS, **{**inputs, "reference": None})
     zeros = t.got(PREFERENCE_LOSS, **{**inputs, "reference": np.zeros_like(inputs["policy"])})
     differing = int(free["loss"] != zeros["loss"]) + int(np.sum(free["gradient"] != zeros["gradient"]))
@@ -247,7 +247,9 @@ def reference_free(t: Trial) -> Iterator[Evidence]:
     held = t.got(PREFERENCE_LOSS, **inputs)
     # of all elements, for one loss alone may come back to what it was: the gradients are 5e3 units apart or more
     moved = np.abs([*np.ravel(held["gradient"] - free["gradient"]), held["loss"] - free["loss"]]).max() / unit
-    yield t.control("change of loss or gradient by the reference in 2u·S", moved, ">", 1e2, "a reference must count")
+    yield t.negative_control(
+        "change of loss or gradient by the reference in 2u·S", moved, ">", 1e2, "a reference must count"
+    )
 
 
 def _scores(rng: np.random.Generator, kind: str, size: int) -> dict[str, Any]:
@@ -281,8 +283,8 @@ def prefers_the_higher(t: Trial) -> Iterator[Evidence]:
     scores = t.inputs["scores"]
     wanted = t.want(PREFER, scores=scores)
     pairs = scores.reshape(-1, 2)
-    yield t.signal("ties", int((pairs[:, 0] == pairs[:, 1]).sum()), ">=", 1)
-    yield t.signal("pairs that prefer the second", int((wanted[0::2] < 0).sum()), ">=", 1)
+    yield t.precondition("ties", int((pairs[:, 0] == pairs[:, 1]).sum()), ">=", 1)
+    yield t.precondition("pairs that prefer the second", int((wanted[0::2] < 0).sum()), ">=", 1)
     got = t.got(PREFER, scores=scores)["signs"]
     if got.shape != wanted.shape:
         raise SubjectFaultError("shape", f"signs have shape {got.shape}, must be {wanted.shape}")
@@ -313,8 +315,8 @@ def best_of_n_selects(t: Trial) -> Iterator[Evidence]:
     wanted = t.want(BEST_OF_N, scores=scores, group_size=size)
     groups = scores.reshape(-1, size)
     best = np.nanmax(groups, axis=1, keepdims=True)
-    yield t.signal("groups with several best", int(((groups == best).sum(axis=1) > 1).sum()), ">=", 1)
-    yield t.signal("groups won by another row than the first", int((wanted % size > 0).sum()), ">=", 1)
+    yield t.precondition("groups with several best", int(((groups == best).sum(axis=1) > 1).sum()), ">=", 1)
+    yield t.precondition("groups won by another row than the first", int((wanted % size > 0).sum()), ">=", 1)
     got = t.got(BEST_OF_N, scores=scores, group_size=size)["rows"]
     if got.shape != wanted.shape:
         raise SubjectFaultError("shape", f"rows have shape {got.shape}, must be {wanted.shape}")
@@ -355,7 +357,7 @@ def trains_on_the_winner(t: Trial) -> Iterator[Evidence]:
     for row in winners:
         weight[row] = x["mask"][row] / (len(winners) * x["mask"][row].sum())
     wanted = -float(np.sum((weight * x["policy"].astype(np.float64))[x["mask"]]))
-    yield t.signal("different lengths among winners", len(set(x["mask"][winners].sum(axis=1).tolist())), ">=", 2)
+    yield t.precondition("different lengths among winners", len(set(x["mask"][winners].sum(axis=1).tolist())), ">=", 2)
     got = t.got(WINNER_LOSS, **x)
     unit = 2 * UNIT["float32"]
     yield t.within("loss error in 2u·S", got["loss"], wanted, scale=unit * abs(wanted))

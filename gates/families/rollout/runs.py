@@ -166,8 +166,8 @@ def calibrate(t: Trial, adapter: Mapping[str, Any] | None = None) -> Iterator[Ev
     """Set E = 8F for the bounds of this trial, and state that it still separates noise from a mistake."""
     floor = noise_floor(t, adapter)
     t.facts["E"] = 8.0 * floor
-    yield t.signal("noise floor F of the naive path against float64", floor, ">", 0.0)
-    yield t.signal(
+    yield t.precondition("noise floor F of the naive path against float64", floor, ">", 0.0)
+    yield t.precondition(
         "calibrated limit E = 8F", t.facts["E"], "<=", SMALLEST_EFFECT, "the smallest change that must be seen"
     )
 

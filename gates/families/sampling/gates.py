@@ -135,24 +135,24 @@ def _compare(t: Trial, got: Array, wanted: Array, scale: Array, where: str) -> I
 def _signals(t: Trial, inputs: dict[str, Any], wanted: Array) -> Iterator[Evidence]:
     kept = wanted > -np.inf
     unique = min(np.unique(row).size for row in inputs["logits"])
-    yield t.signal("distinct logits in a row", unique, ">=", inputs["logits"].shape[1])
+    yield t.precondition("distinct logits in a row", unique, ">=", inputs["logits"].shape[1])
     for nudge in (-NUDGE, NUDGE):
         names = ("top_p", "min_p", "xtc_threshold")
         near = {name: min(inputs[name] * (1 + nudge), 1.0) if inputs[name] < 1 else 1.0 for name in names}
         moved = int(np.sum((t.want(FILTERED_LOGPROBS, **{**inputs, **near}) > -np.inf) != kept))
-        yield t.signal("tokens that the last digits of a threshold decide", moved, "<=", 0)
+        yield t.precondition("tokens that the last digits of a threshold decide", moved, "<=", 0)
     plain = t.want(FILTERED_LOGPROBS, **OFF, order=inputs["order"], logits=inputs["logits"])
     removing = [k for k in ("top_k", "top_p", "min_p", "xtc_probability") if inputs[k] != OFF[k]]
     if removing and not inputs["top_k"] > inputs["logits"].shape[1]:
-        yield t.signal("tokens that the filters remove", int(np.sum(~kept)), ">=", 1)
+        yield t.precondition("tokens that the filters remove", int(np.sum(~kept)), ">=", 1)
         yield from _each_decides(t, inputs, kept)
     elif any(inputs[k] != OFF[k] for k in ("temperature", "repetition_penalty")):
-        yield t.signal("largest change of a log-prob", np.max(np.abs(wanted - plain)), ">=", 0.1)
+        yield t.precondition("largest change of a log-prob", np.max(np.abs(wanted - plain)), ">=", 0.1)
     if inputs["xtc_coin"] is not None:
         without = t.want(FILTERED_LOGPROBS, **{**inputs, "xtc_probability": 0.0, "xtc_coin": None}) > -np.inf
         differs = np.any(without != kept, axis=1)
-        yield t.signal("rows on which XTC acts", int(differs.sum()), ">=", 1)
-        yield t.signal("rows on which XTC does not act", int((~differs).sum()), ">=", 1)
+        yield t.precondition("rows on which XTC acts", int(differs.sum()), ">=", 1)
+        yield t.precondition("rows on which XTC does not act", int((~differs).sum()), ">=", 1)
 
 
 def _each_decides(t: Trial, inputs: dict[str, Any], kept: Array) -> Iterator[Evidence]:
@@ -162,7 +162,9 @@ def _each_decides(t: Trial, inputs: dict[str, Any], kept: Array) -> Iterator[Evi
         return
     for name in active:
         without = t.want(FILTERED_LOGPROBS, **{**inputs, name: OFF[name]}) > -np.inf
-        yield t.signal(f"tokens that {name} decides beside the other filter", int(np.sum(without != kept)), ">=", 1)
+        yield t.precondition(
+            f"tokens that {name} decides beside the other filter", int(np.sum(without != kept)), ">=", 1
+        )
 
 
 def _scale(inputs: dict[str, Any], wanted: Array) -> Array:
@@ -212,8 +214,8 @@ def filters_ties(t: Trial) -> Iterator[Evidence]:
     logits = inputs["logits"]
     threshold = np.min(np.where(exact, logits, np.inf), axis=1, keepdims=True)
     tied = logits == threshold
-    yield t.signal("fewest tokens at a threshold", int(tied.sum(axis=1).min()), ">=", 20)
-    yield t.signal("tied tokens that are removed", int(np.sum(tied & ~exact)), ">=", 20)
+    yield t.precondition("fewest tokens at a threshold", int(tied.sum(axis=1).min()), ">=", 20)
+    yield t.precondition("tied tokens that are removed", int(np.sum(tied & ~exact)), ">=", 20)
     got = t.got(FILTERED_LOGPROBS, **inputs)["logprobs"] > -np.inf
     wrong = (got != exact) if got.shape == exact.shape else np.ones_like(tied)
     yield t.number("tokens off the threshold wrongly kept or removed", int(np.sum(wrong & ~tied)), "<=")
@@ -268,9 +270,9 @@ def draw_inverse_cdf(t: Trial) -> Iterator[Evidence]:
     near = [np.clip(uniforms * (1 + side), 0.0, 1 - 2.0**-53) for side in (-EDGE, 0.0, EDGE)]
     admissible = np.stack([oracle.draw(filtered, u) for u in near])
     edges = int(np.sum(admissible[0] != admissible[2]))
-    yield t.signal("draws beside a boundary", edges, "<=", max(1, uniforms.size // 100))
-    yield t.signal("distinct tokens", np.unique(admissible[1]).size, ">=", 4)
-    yield t.signal(
+    yield t.precondition("draws beside a boundary", edges, "<=", max(1, uniforms.size // 100))
+    yield t.precondition("distinct tokens", np.unique(admissible[1]).size, ">=", 4)
+    yield t.precondition(
         "rows whose first token cannot be drawn", int(np.sum(filtered[:, 0] == -np.inf)), ">=", len(filtered)
     )
     got = t.got(SAMPLE_TOKENS, **inputs, uniforms=uniforms)
@@ -318,7 +320,7 @@ def temperature_zero_lowest_id(t: Trial) -> Iterator[Evidence]:
     uniforms = inputs.pop("uniforms")
     wanted = np.argmax(t.want(FILTERED_LOGPROBS, **inputs), axis=1)
     maxima = np.sum(inputs["logits"] == inputs["logits"].max(axis=1, keepdims=True), axis=1)
-    yield t.signal("fewest tokens on a maximum", maxima.min(), ">=", 3)
+    yield t.precondition("fewest tokens on a maximum", maxima.min(), ">=", 3)
     got = t.got(SAMPLE_TOKENS, **inputs, uniforms=uniforms)
     wrong = got["tokens"] != wanted if got["tokens"].shape == wanted.shape else np.ones(1)
     yield t.number("tokens that are not the lowest id of the maximum", int(np.sum(wrong)), "<=")

@@ -80,14 +80,14 @@ def _encoded(t: Trial, by: str, **changes: Any) -> dict[str, Any]:
 def equals_transformers(t: Trial) -> Iterator[Evidence]:
     """Compare the ids of every text; the control is the same texts in the other form."""
     theirs = _split(_encoded(t, "transformers"))
-    yield t.signal("different ids", len({token for ids in theirs for token in ids}), ">=", 20)
+    yield t.precondition("different ids", len({token for ids in theirs for token in ids}), ">=", 20)
     ours = _split(_encoded(t, "trainer"))
     differ = [i for i, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]]
     where = f"text {differ[0]}, {t.inputs['texts'][differ[0]][:20]!r}" if differ else ""
     yield t.number("texts whose ids differ", len(differ), "<=", where=where)
     other = _split(_encoded(t, "transformers", chat=not t.inputs["chat"]))
     changed = sum(pair[0] != pair[1] for pair in zip(other, theirs, strict=True))
-    yield t.control(
+    yield t.negative_control(
         "texts that the template changes", changed, ">=", len(theirs), "a template that is not read is inert"
     )
 
@@ -107,7 +107,7 @@ def round_trip(t: Trial) -> Iterator[Evidence]:
     found = _encoded(t, "trainer")
     lengths = np.asarray(found["lengths"])
     sizes = np.array([len(text.encode()) for text in texts])
-    yield t.signal("texts of which the tokenizer merges bytes", int(np.sum(lengths < sizes)), ">=", 3)
+    yield t.precondition("texts of which the tokenizer merges bytes", int(np.sum(lengths < sizes)), ">=", 3)
     back = t.got(DECODE_TOKENS, model=t.inputs["model"], ids=found["ids"], lengths=lengths)["texts"]
     changed = [i for i, pair in enumerate(zip(texts, back, strict=True)) if pair[0] != pair[1]]
     where = f"text {changed[0]}: {texts[changed[0]][:20]!r} became {back[changed[0]][:20]!r}" if changed else ""

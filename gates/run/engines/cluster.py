@@ -18,7 +18,7 @@ from gates.registry import Registry
 from gates.run.engines import node
 from gates.run.engines.needs import needs, unmet
 from gates.run.engines.units import Unit, read_judged
-from gates.run.runner import Job, Judged, Options, seed_of
+from gates.run.runner import Judged, Options, PlannedCase, seed_of
 
 ATTEMPTS = 5  # that a unit is sent: a cluster that loses its node five times is not the subject's fault, nor ours
 AHEAD = 2  # units waiting for each processor of the cluster, so that none waits for the driver
@@ -74,10 +74,10 @@ class ClusterExecutor:
     def __init__(self, cluster: Cluster, options: Options) -> None:
         self._cluster = cluster
         self._options = options
-        self._waiting: deque[tuple[Job, int]] = deque()
-        self._running: dict[Any, tuple[Job, int]] = {}  # reference → cell and how often it was sent before
+        self._waiting: deque[tuple[PlannedCase, int]] = deque()
+        self._running: dict[Any, tuple[PlannedCase, int]] = {}  # reference → cell and how often it was sent before
 
-    def submit(self, jobs: Sequence[Job]) -> None:
+    def submit(self, jobs: Sequence[PlannedCase]) -> None:
         """Take cells; they are sent when there is room."""
         self._waiting.extend((job, 0) for job in jobs)
 
@@ -106,7 +106,7 @@ class ClusterExecutor:
         self._running.clear()
         self._waiting.clear()
 
-    def _send(self, job: Job, before: int) -> None:
+    def _send(self, job: PlannedCase, before: int) -> None:
         wants = needs(job, self._options)
         options: dict[str, Any] = {"num_cpus": 1, "max_retries": 0}  # whoever counts the attempts must be one: we do
         if "cuda" in wants:
@@ -141,13 +141,13 @@ class ClusterExecutor:
         yield replace(read_judged(answer["judged"]), seed=job.seed)
 
 
-def _unplaced(job: Job, options: Options, missing: str) -> Verdict:
+def _unplaced(job: PlannedCase, options: Options, missing: str) -> Verdict:
     reason = f"no node of the cluster has {missing}; add one that does (ray start --resources)"
     seed = seed_of(job, options)
     return Verdict(job.gate.id, job.subject.name, job.case.name, seed, "skipped", "absent", reason)
 
 
-def _lost(job: Job, options: Options, error: BaseException) -> Verdict:
+def _lost(job: PlannedCase, options: Options, error: BaseException) -> Verdict:
     what = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
     reason = f"the cluster lost this cell {ATTEMPTS} times, the last by {what}"
     seed = seed_of(job, options)

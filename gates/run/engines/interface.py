@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from gates.run.runner import Job, Judged, Options
+from gates.run.runner import Judged, Options, PlannedCase
 
 
 class Executor(Protocol):
     """Judges cells somewhere, in any order, each once."""
 
-    def submit(self, jobs: Sequence[Job]) -> None:
+    def submit(self, jobs: Sequence[PlannedCase]) -> None:
         """Take cells to judge; more may follow while others are judged."""
         ...
 

@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 
 from gates.calibration import runs_a_model
-from gates.run.runner import Job, Options
+from gates.run.runner import Options, PlannedCase
 
 COPIES = 2.0  # of a model's weights: a worker holds them once, and a policy beside its reference is two
 
 
-def needs(job: Job, options: Options) -> dict[str, float]:
+def needs(job: PlannedCase, options: Options) -> dict[str, float]:
     """Return what a node must have, beside a processor: `metal`, `cuda`, `memory` in bytes, or any name.
 
     Where subject, gate and model want the same, the most of them counts: it is one process that has it.

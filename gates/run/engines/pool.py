@@ -9,8 +9,8 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
 from gates.run.engines.workers import Bench
-from gates.run.oracle_cache import Answers
-from gates.run.runner import Job, Judged, Options
+from gates.run.oracle_cache import OracleCache
+from gates.run.runner import Judged, Options, PlannedCase
 
 
 class Pool:
@@ -19,13 +19,13 @@ class Pool:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._pending = _Pending()
-        self._answers = Answers()
+        self._answers = OracleCache()
         self._done: queue.SimpleQueue[Judged | BaseException] = queue.SimpleQueue()
         self._benches: list[tuple[Bench, threading.Thread]] = []
         self._submitted = 0
         self._yielded = 0
 
-    def submit(self, jobs: Sequence[Job]) -> None:
+    def submit(self, jobs: Sequence[PlannedCase]) -> None:
         """Take cells to judge, and start as many benches as can be of use."""
         self._submitted += len(jobs)
         self._pending.add(jobs)
@@ -64,13 +64,13 @@ class _Pending:
     """The jobs not begun, handed out so that few subjects have to be started twice."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, deque[tuple[int, Job]]] = {}  # of each subject, in the order in which they came
+        self._jobs: dict[str, deque[tuple[int, PlannedCase]]] = {}  # of each subject, in the order in which they came
         self._came = 0
         self._begun: set[str] = set()
         self._changed = threading.Condition()
         self.closed = False
 
-    def add(self, jobs: Sequence[Job]) -> None:
+    def add(self, jobs: Sequence[PlannedCase]) -> None:
         """Have more jobs."""
         with self._changed:
             for job in jobs:
@@ -84,7 +84,7 @@ class _Pending:
             self.closed = True
             self._changed.notify_all()
 
-    def take(self, mine: Container[str]) -> Job | None:
+    def take(self, mine: Container[str]) -> PlannedCase | None:
         """Return a job of a subject that runs here, else of one that runs nowhere, else any; None after `close`."""
         with self._changed:
             while not self._jobs and not self.closed:

@@ -12,7 +12,7 @@ from gates.registry import Registry
 from gates.results.records import VerdictRecord, verdict_record
 from gates.run import machine, session
 from gates.run.resume import verdict
-from gates.run.runner import Job, Judged, Options
+from gates.run.runner import Judged, Options, PlannedCase
 from gates.subjects import catalogue
 from gates.worker.process import Hello
 
@@ -36,7 +36,7 @@ class Unit:
         return json.dumps(asdict(self))
 
     @classmethod
-    def of(cls, job: Job, options: Options, registry: Registry) -> Unit:
+    def of(cls, job: PlannedCase, options: Options, registry: Registry) -> Unit:
         """Return a cell's unit."""
         known = registry.subjects.get(job.subject.name)
         file = None if known is not None and known.entry == job.subject.entry else str(job.subject.entry)
@@ -50,7 +50,7 @@ class Unit:
         fields = json.loads(text)
         return cls(**{**fields, "options": Options(**fields["options"])})
 
-    def find(self, registry: Registry) -> Job:
+    def find(self, registry: Registry) -> PlannedCase:
         """Return the cell; one that is not here, or is another version's, is a ConfigurationError."""
         if self.version != (mine := version()):
             raise ConfigurationError(f"a node has {mine}, the run is of {self.version}; install the same on every node")
@@ -58,7 +58,7 @@ class Unit:
         if gate is None or self.case not in (cases := {case.name: case for case in gate.cases}):
             raise ConfigurationError(f"a node has no {self.gate} · {self.case}; install the same plugins on every node")
         subject = replace(self._subject(registry), memory_limit=self.memory_limit)
-        return Job(gate, subject, cases[self.case], self.seed)
+        return PlannedCase(gate, subject, cases[self.case], self.seed)
 
     def _subject(self, registry: Registry) -> Subject:
         if self.file is not None:

@@ -8,8 +8,8 @@ import numpy as np
 
 from gates.model import Outcome, Recipe, Status, Verdict, Wire
 from gates.run import runner
-from gates.run.oracle_cache import Answers
-from gates.run.runner import Job, Judged, Options
+from gates.run.oracle_cache import OracleCache
+from gates.run.runner import Judged, Options, PlannedCase
 from gates.worker.process import Worker, WorkerError
 
 MODEL_HASH = "model_hash"  # an op that has no gate: it only says which bytes were judged
@@ -20,17 +20,17 @@ REAL_MODEL_PATIENCE = 30.0  # times the limits of a case, when a real model repl
 class Bench:
     """Judges cells. Close it in the end, from any thread, whatever happened."""
 
-    def __init__(self, options: Options, answers: Answers | None = None) -> None:
+    def __init__(self, options: Options, answers: OracleCache | None = None) -> None:
         self.options = options
         self.workers: dict[str, Worker] = {}
-        self._answers = answers or Answers()
+        self._answers = answers or OracleCache()
         self._served: dict[str, set[int | None]] = {}  # by each worker: the seeds of its cells
         self._failures: dict[tuple[str, int | None], WorkerError] = {}  # a subject gets another chance at the next seed
         self._models: dict[str, Mapping[str, Wire]] = {}
         self._noted: set[tuple[str, str]] = set()
         self._hashed: set[str] = set()
 
-    def judge(self, job: Job) -> Judged:
+    def judge(self, job: PlannedCase) -> Judged:
         """Reach the verdict of one cell; a subject that does not start, or ends, is a verdict too."""
         try:
             self._relieve(job)
@@ -62,7 +62,7 @@ class Bench:
         for worker in list(self.workers.values()):
             worker.close()
 
-    def _not_started(self, job: Job, error: WorkerError) -> Verdict:
+    def _not_started(self, job: PlannedCase, error: WorkerError) -> Verdict:
         status: Status = "skipped" if error.kind == "absent" else "fail"
         cause = "absent" if error.kind == "absent" else "start"
         seed = runner.seed_of(job, self.options)
@@ -71,7 +71,7 @@ class Bench:
             reason = f"{reason}; {job.subject.remedy}"
         return Verdict(job.gate.id, job.subject.name, job.case.name, seed, status, cause, reason)
 
-    def _note_models(self, job: Job) -> None:
+    def _note_models(self, job: PlannedCase) -> None:
         """Ask for the content hash of every model that a verdict rests on, once."""
         worker = self.workers[job.subject.name]
         if (job.gate.id, job.case.name) in self._noted:
@@ -87,7 +87,7 @@ class Bench:
                 if answer.kind == "value":
                     self._models[str(answer.value["hash"])] = recipe.spec
 
-    def _relieve(self, job: Job) -> None:
+    def _relieve(self, job: PlannedCase) -> None:
         """End a worker that has served its seeds; the next one takes its place."""
         served = self._served.setdefault(job.subject.name, set())
         if job.seed not in served and len(served) >= SEEDS:
@@ -96,7 +96,7 @@ class Bench:
                 self.workers[job.subject.name].close()
         served.add(job.seed)
 
-    def _worker(self, job: Job) -> Worker:
+    def _worker(self, job: PlannedCase) -> Worker:
         subject = job.subject
         if (subject.name, job.seed) in self._failures:
             raise self._failures[subject.name, job.seed]

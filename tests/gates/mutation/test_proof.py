@@ -106,7 +106,7 @@ class TestMutants:
 
         def check(t: Trial) -> Iterator[Evidence]:
             t.got(DOUBLE, **t.inputs)
-            yield t.signal("rows", 1.0, ">", 0)
+            yield t.precondition("rows", 1.0, ">", 0)
 
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", check=check)
         assert state == "missed"
@@ -123,7 +123,7 @@ class TestMutants:
 
         def check(t: Trial) -> Iterator[Evidence]:
             crashed = t.call(DOUBLE, **t.inputs)
-            yield t.signal("crashes", float(crashed.kind == "crashed"), "==", 1)
+            yield t.precondition("crashes", float(crashed.kind == "crashed"), "==", 1)
             yield t.within("y", t.got(DOUBLE, **t.inputs)["y"], 2 * t.inputs["x"])
 
         head = f"{HEAD}\nimport os, pathlib\nflag = pathlib.Path({str(tmp_path / 'killed')!r})\n"

@@ -27,7 +27,7 @@ from gates.results.jsonl import Writer, read
 from gates.run import session
 from gates.run.engines import workers as bench
 from gates.run.engines.pool import Pool
-from gates.run.runner import Job, Judged, Options, plan, run
+from gates.run.runner import Judged, Options, PlannedCase, plan, run
 
 Maker = Callable[..., Subject]
 RIGHT = "return {'y': 2 * x}"
@@ -210,7 +210,7 @@ class TestResume:
         asked = request(tmp_path, flaky_gate((1,)), subject(RIGHT), 5)
         original = Pool.submit
 
-        def stopped(self: Pool, jobs: Sequence[Job]) -> None:
+        def stopped(self: Pool, jobs: Sequence[PlannedCase]) -> None:
             if any(job.seed == 2 for job in jobs):
                 raise KeyboardInterrupt
             original(self, jobs)

@@ -18,7 +18,7 @@ from gates.calibration import runs_a_model
 from gates.model import Case, Gate, Outcome
 from gates.registry import load
 from gates.run import inputs as drawing
-from gates.run.oracle_cache import Answers
+from gates.run.oracle_cache import OracleCache
 from gates.run.trial import RunningTrial, Scratch, SubjectFaultError
 from gates.subjects.numpy_baseline.subject import OPS
 
@@ -46,7 +46,7 @@ def edges(op: str, inputs: Inputs) -> Iterator[Edge]:
             yield from ((op, name, edge) for edge in EDGES if value.ndim > 1 or "row" in edge)
 
 
-def judge(gate: Gate, case: Case, made: Inputs, answers: Answers, alter: Callable[[str, Inputs], Inputs]) -> bool:
+def judge(gate: Gate, case: Case, made: Inputs, answers: OracleCache, alter: Callable[[str, Inputs], Inputs]) -> bool:
     """Whether every claim of a gate holds for the twin, called with altered inputs."""
 
     def call(op: str, inputs: Inputs, _layout: Mapping[str, str], _kill_after_s: float | None) -> Outcome:
@@ -78,7 +78,7 @@ def quick_cells() -> Iterator[tuple[Gate, Case]]:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of inputs that nobody meant
 def test_no_edge_of_an_input_is_out_of_sight() -> None:
     """All of those that a quick case calls an op with."""
-    answers = Answers()
+    answers = OracleCache()
     open_edges: dict[Edge, set[str]] = {}  # with the gates that did not notice
     noticed: set[Edge] = set()
     for gate, case in quick_cells():

@@ -13,13 +13,13 @@ from gates.model import Case, Recipe, Subject, Verdict
 from gates.run.engines.interface import Executor
 from gates.run.engines.needs import needs, unmet
 from gates.run.engines.pool import Pool
-from gates.run.runner import Job, Judged, Options, plan, run
+from gates.run.runner import Judged, Options, PlannedCase, plan, run
 
 Maker = Callable[..., Subject]
 RIGHT = "return {'y': 2 * x}"
 
 
-def jobs(subject: Subject, count: int, start: int = 0) -> list[Job]:
+def jobs(subject: Subject, count: int, start: int = 0) -> list[PlannedCase]:
     cases = tuple(Case(str(start + n), lambda rng: {"x": np.ones(2)}) for n in range(count))
     return plan([make_gate(cases=cases)], [subject], quick=False)
 
@@ -69,7 +69,9 @@ class TestNeeds:
         self, subject: dict[str, float], gate: dict[str, float], wanted: dict[str, float]
     ) -> None:
         """Of the same resource the most counts."""
-        job = Job(make_gate(needs=gate), Subject("s", Path("s.py"), "s", needs=subject), Case("c", lambda rng: {}))
+        job = PlannedCase(
+            make_gate(needs=gate), Subject("s", Path("s.py"), "s", needs=subject), Case("c", lambda rng: {})
+        )
         assert needs(job, Options()) == wanted
 
     def test_the_users_model_asks_for_its_memory_where_it_is_run(self, tmp_path: Path) -> None:
@@ -78,11 +80,11 @@ class TestNeeds:
         (tmp_path / "b.safetensors").write_bytes(bytes(1000))
         with_model = Case("c", lambda rng: {"model": Recipe("model", {})})
         subject = Subject("s", Path("s.py"), "s", needs={"memory": 10.0})
-        job = Job(make_gate(cases=(with_model,)), subject, with_model)
+        job = PlannedCase(make_gate(cases=(with_model,)), subject, with_model)
         assert needs(job, Options(model=str(tmp_path))) == {"memory": 8000.0}
         assert needs(job, Options(model="owner/name")) == {"memory": 10.0}
         assert needs(job, Options()) == {"memory": 10.0}
-        pure = Job(make_gate(), subject, make_gate().cases[0])
+        pure = PlannedCase(make_gate(), subject, make_gate().cases[0])
         assert needs(pure, Options(model=str(tmp_path))) == {"memory": 10.0}
 
     @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ class TestRun:
         log: list[str] = []
 
         class Double:
-            def submit(self, jobs: Sequence[Job]) -> None:
+            def submit(self, jobs: Sequence[PlannedCase]) -> None:
                 log.append(f"submit {len(jobs)}")
 
             def judged(self) -> Iterator[Judged]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from doubles import DOUBLE, make_gate
 
-from gates.model import Case, Evidence, Gate, signal
+from gates.model import Case, Evidence, Gate, precondition
 from gates.registry import load
 from gates.run import inputs
 from gates.run.runner import case_seed
@@ -27,9 +27,9 @@ SILENT = {
 def _asking(least: float, tried: list[Any]) -> Gate:
     def check(t: Any) -> Iterator[Evidence]:
         tried.append(t.inputs)
-        yield t.signal("x", t.inputs["x"], ">=", least)
+        yield t.precondition("x", t.inputs["x"], ">=", least)
         t.got(DOUBLE, **t.inputs)
-        yield t.signal("what a subject gave", 0.0, ">", 1.0)
+        yield t.precondition("what a subject gave", 0.0, ">", 1.0)
 
     return make_gate(check)
 
@@ -66,7 +66,7 @@ class TestInputs:
 
         def check(t: Any) -> Iterator[Evidence]:
             t.inputs["x"][:] = 7.0
-            yield t.signal("x", 1.0, ">", 0.0)
+            yield t.precondition("x", 1.0, ">", 0.0)
 
         got = inputs.inputs(make_gate(check), Case("w", lambda rng: {"x": rng.random(3)}), 3)
         assert np.array_equal(got["x"], np.random.default_rng(3).random(3))
@@ -78,7 +78,7 @@ class TestInputs:
 
         def check(t: Any) -> Iterator[Evidence]:
             tried.append(1)
-            yield signal("x", 1.0, ">", 0.0)
+            yield precondition("x", 1.0, ">", 0.0)
             raise error(t)
 
         got = inputs.inputs(make_gate(check), Case("u", _uniform), 3)

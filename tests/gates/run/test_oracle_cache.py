@@ -14,7 +14,7 @@ from doubles import DOUBLE, make_gate
 
 from gates.model import Case, Recipe, Subject
 from gates.run import inputs
-from gates.run.oracle_cache import Answers, question
+from gates.run.oracle_cache import OracleCache, question
 from gates.run.runner import Options, plan, run
 from gates.run.trial import Scratch
 
@@ -29,7 +29,7 @@ class TestAnswers:
         """Whoever writes into an answer changes nobody else's."""
         asked: list[Any] = []
         op = replace(DOUBLE, oracle=lambda x: (asked.append(x), {"y": [2.0 * x]})[1])
-        answers = Answers()
+        answers = OracleCache()
         first = answers.ask(op, {"x": X})
         first["y"][0][:] = -1.0
         second = answers.ask(op, {"x": X.copy()})
@@ -70,7 +70,7 @@ class TestAnswers:
         """A function, or an array of objects, is not compared."""
         calls: Counter[str] = Counter()
         op = replace(DOUBLE, oracle=lambda x: calls.update(["asked"]))
-        answers = Answers()
+        answers = OracleCache()
         for value in (len, np.array([None])):
             assert question(op, {"x": value}) is None
             answers.ask(op, {"x": value})
@@ -81,7 +81,7 @@ class TestAnswers:
         """The oldest answer goes first, and one that is too large is not kept at all."""
         calls: list[float] = []
         op = replace(DOUBLE, oracle=lambda x: (calls.append(float(x)), np.zeros(int(x)))[1])
-        answers = Answers(kept=8000)
+        answers = OracleCache(kept=8000)
         for size in (*range(50, 66), 50, 65, 900, 900):
             answers.ask(op, {"x": size})
         assert calls[-5:] == [64.0, 65.0, 50.0, 900.0, 900.0]
@@ -109,7 +109,7 @@ class TestAnswers:
     def test_a_recipe_comes_back_as_it_was(self) -> None:
         """Inputs that are no arrays are kept too."""
         case = Case("r", lambda rng: {"model": Recipe("model", {"layers": 2})})
-        answers = Answers()
+        answers = OracleCache()
         for _ in range(2):
             assert inputs.inputs(make_gate(), case, 0, answers) == {"model": Recipe("model", {"layers": 2})}
 

@@ -28,7 +28,7 @@ from gates.results.jsonl import Writer, read
 from gates.run import session
 from gates.run.engines import cluster as engine
 from gates.run.engines import node, units
-from gates.run.runner import Job, Judged, Options, plan, run
+from gates.run.runner import Judged, Options, PlannedCase, plan, run
 from gates.run.shards import Shard, cell
 from gates.subjects import catalogue
 
@@ -60,7 +60,7 @@ def slow(tmp_path: Path) -> Subject:
     return catalogue.from_file(str(tmp_path / "slow.py"), None)
 
 
-def packing(*subjects: Subject) -> list[Job]:
+def packing(*subjects: Subject) -> list[PlannedCase]:
     return plan(load().select(("packing",)), subjects, quick=False)
 
 

@@ -22,7 +22,7 @@ from gates.results.records import Machine, PlanRecord, SubjectRecord, verdict_re
 from gates.run import session
 from gates.run.engines.interface import Executor
 from gates.run.resume import resume, verdict
-from gates.run.runner import Job, Judged, Options, plan
+from gates.run.runner import Judged, Options, PlannedCase, plan
 from gates.run.shards import Shard, cell
 from gates.worker.process import Hello
 
@@ -44,7 +44,7 @@ class Quick:
     def __call__(self, options: Options) -> Executor:
         return self
 
-    def submit(self, jobs: Sequence[Job]) -> None:
+    def submit(self, jobs: Sequence[PlannedCase]) -> None:
         self._jobs = list(jobs)
 
     def judged(self) -> Iterator[Judged]:

@@ -142,7 +142,7 @@ class TestErrors:
         """A gate that only states signals measured nothing either."""
 
         def signals(t: Trial) -> Iterator[Evidence]:
-            yield t.signal("something", 1.0, ">", 0.0)
+            yield t.precondition("something", 1.0, ">", 0.0)
 
         assert verdict(gate_of(signals), subject(RIGHT)).status == "error"
 
@@ -170,7 +170,7 @@ class TestErrors:
         def constant(t: Trial) -> Iterator[Evidence]:
             got = t.got(DOUBLE, **t.inputs)["y"]
             yield t.number("y", float(np.abs(got).max()), "<=")
-            yield t.control("movement", float(np.ptp(got)), ">", 0.0, "constants prove nothing")
+            yield t.negative_control("movement", float(np.ptp(got)), ">", 0.0, "constants prove nothing")
 
         gate = make_gate(constant, bounds={"y": Bound("exact", "zero", 0.0)})
         assert verdict(gate, subject("return {'y': 0 * x}")).cause == "control"

@@ -23,7 +23,7 @@ from gates.report.markdown import render
 from gates.results.jsonl import Results, read
 from gates.results.records import CounterexampleRecord, PlanRecord, SummaryRecord, VerdictRecord
 from gates.run.merge import merge
-from gates.run.runner import Job, plan
+from gates.run.runner import PlannedCase, plan
 from gates.run.shards import Shard, cell, digest, without
 
 SUBJECT = Subject("s", Path("s.py"), "s")
@@ -32,7 +32,7 @@ PLANS = st.lists(st.lists(LIMITS, min_size=1, max_size=6), min_size=0, max_size=
 STATUS = st.sampled_from(["pass", "fail", "error", "skipped", "unsupported"])
 
 
-def planned(gates: Sequence[Sequence[float]]) -> list[Job]:
+def planned(gates: Sequence[Sequence[float]]) -> list[PlannedCase]:
     """A plan with a gate for each list, and in it a case for each limit."""
     made = [
         make_gate(id=f"g{i}", cases=tuple(Case(f"c{j}", lambda rng: {}, limit_s=s) for j, s in enumerate(limits)))
@@ -41,7 +41,7 @@ def planned(gates: Sequence[Sequence[float]]) -> list[Job]:
     return plan(made, [SUBJECT, replace(SUBJECT, name="t")], quick=False)
 
 
-def shard_files(jobs: list[Job], count: int, folder: Path, statuses: Sequence[Any] = ()) -> list[Results]:
+def shard_files(jobs: list[PlannedCase], count: int, folder: Path, statuses: Sequence[Any] = ()) -> list[Results]:
     """The files of every shard, written and read again."""
     found = []
     given = {cell(job): status for job, status in zip(jobs, statuses, strict=False)}

@@ -11,7 +11,7 @@ from counterexample_doubles import planted
 
 from gates.model import Verdict
 from gates.registry import load
-from gates.run.runner import Job, Options, run
+from gates.run.runner import Options, PlannedCase, run
 from gates.shrink import collect, probe
 from gates.shrink.collect import Minimiser
 from gates.shrink.failures import CannotMinimiseError, Progress, minimise
@@ -50,7 +50,7 @@ class TestMinimising:
         """A right subject has none."""
         registry = load()
         gate = registry.gates["kl.k1.matches-definition"]
-        job = Job(gate, registry.subjects["numpy"], gate.cases[0])
+        job = PlannedCase(gate, registry.subjects["numpy"], gate.cases[0])
         with pytest.raises(CannotMinimiseError, match="asked again it does not fail"):
             minimise(job, Options(), registry.subjects)
 
@@ -99,7 +99,7 @@ class TestCollecting:
         planted = registry.mutants[mutant]
         options = Options(mutant={"target": planted.target, "patch": planted.patch}, quick=True)
         host = registry.subjects[planted.host]
-        jobs = [Job(gate, host, gate.cases[0]) for gate in map(registry.gates.__getitem__, gates)]
+        jobs = [PlannedCase(gate, host, gate.cases[0]) for gate in map(registry.gates.__getitem__, gates)]
         maker = Minimiser(jobs, options, registry.subjects, tmp_path)
         for judged in run(jobs, options):
             maker.note(judged.verdict)
@@ -125,7 +125,7 @@ class TestCollecting:
     def test_a_hang_is_kept_as_it_was_drawn(self, tmp_path: Path) -> None:
         """Each try would take its whole limit; a failure that its author documents is not looked at."""
         gate = load().gates["rollout.batched.equals-naive"]
-        job = Job(gate, load().subjects["reference"], gate.cases[0])
+        job = PlannedCase(gate, load().subjects["reference"], gate.cases[0])
         maker = Minimiser([job], Options(), load().subjects, tmp_path)
         maker.note(Verdict(gate.id, "reference", gate.cases[0].name, 1, "fail", "timeout", "no answer within 20 s"))
         maker.note(Verdict("other", "reference", "c", 1, "fail", "departs", "documented"))
@@ -142,7 +142,7 @@ class TestCollecting:
 
         monkeypatch.setattr(collect, "minimise", broken)
         gate = load().gates["kl.k1.matches-definition"]
-        job = Job(gate, load().subjects["numpy"], gate.cases[0])
+        job = PlannedCase(gate, load().subjects["numpy"], gate.cases[0])
         maker = Minimiser([job], Options(), load().subjects, tmp_path)
         maker.note(Verdict(gate.id, "numpy", gate.cases[0].name, 1, "fail", "bound", "y is 2, must be <= 1"))
         (kept,) = maker.run()

@@ -70,10 +70,10 @@ def _definition_cases() -> Iterator[Case]:
 def matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare every element with the float64 definition, in units of its rounding scale."""
     wanted = t.want(GROUP_ADVANTAGES, **t.inputs)
-    yield t.signal("largest |advantage|", np.max(np.abs(wanted)), ">", 1e-4, "zeros agree with zeros")
+    yield t.precondition("largest |advantage|", np.max(np.abs(wanted)), ">", 1e-4, "zeros agree with zeros")
     dtype = str(t.inputs["rewards"].dtype)
     if t.inputs["eps"] == 0.0625:
-        yield t.signal("advantages that the threshold makes 0", int(np.sum(wanted == 0.0)), ">=", 8)
+        yield t.precondition("advantages that the threshold makes 0", int(np.sum(wanted == 0.0)), ">=", 8)
     got = t.got(GROUP_ADVANTAGES, **t.inputs)["advantages"]
     yield t.within(f"advantage error in 2u·S ({dtype})", got, wanted, scale=_scale(t, dtype))
     for where, other in layouts.values(t, GROUP_ADVANTAGES, t.inputs, ("rewards",)):
@@ -124,14 +124,16 @@ def constant_group_is_zero(t: Trial) -> Iterator[Evidence]:
     grouped = t.inputs["rewards"].reshape(-1, size)
     naive = np.array([sum(row.tolist(), grouped.dtype.type(0)) / size for row in grouped[:-1]], grouped.dtype)
     residues = int(np.sum(naive != grouped[:-1, 0]))
-    yield t.signal("groups whose naive mean leaves a residue", residues, ">=", 1)
+    yield t.precondition("groups whose naive mean leaves a residue", residues, ">=", 1)
     got = t.got(GROUP_ADVANTAGES, **t.inputs)["advantages"].reshape(-1, size)
     flat = np.abs(got[:-1])
     at = np.unravel_index(int(np.argmax(np.where(np.isnan(flat), np.inf, flat))), flat.shape)
     where = f"reward {grouped[at]:.6g}, element {at[1]}"
     yield t.number("largest |advantage| of a constant group", float(flat[at]), "<=", where=where)
     moves = float(np.max(np.abs(got[-1])))
-    yield t.control("largest |advantage| of a varying group", moves, ">", 0.1, "zero must not be all it returns")
+    yield t.negative_control(
+        "largest |advantage| of a varying group", moves, ">", 0.1, "zero must not be all it returns"
+    )
 
 
 def _unscored_case(preset: str, dtype: str, *, quick: bool) -> Case:
@@ -161,7 +163,7 @@ def _unscored_case(preset: str, dtype: str, *, quick: bool) -> Case:
 def unscored_rewards(t: Trial) -> Iterator[Evidence]:
     """Compare groups with unscored members, one of them with a single scored member, with the definition."""
     rewards = t.inputs["rewards"]
-    yield t.signal("unscored rewards", int(np.isnan(rewards).sum()), ">=", 3)
+    yield t.precondition("unscored rewards", int(np.isnan(rewards).sum()), ">=", 3)
     dtype = str(rewards.dtype)
     got = t.got(GROUP_ADVANTAGES, **t.inputs)["advantages"]
     yield t.within(
@@ -226,7 +228,7 @@ def normalise_then_sum(t: Trial) -> Iterator[Evidence]:
     wanted = t.want(NORMALISE_THEN_SUM, **inputs)
     summed = np.nansum(inputs["rewards"].astype(np.float64) * inputs["weights"], axis=1)
     distance = np.max(np.abs((summed - summed.mean()) / summed.std() - wanted))
-    yield t.signal("largest distance to the z-score of the plain sum", distance, ">=", 0.1)
+    yield t.precondition("largest distance to the z-score of the plain sum", distance, ">=", 0.1)
     scale = 2 * UNIT[dtype] * oracle.normalise_then_sum_scale(**inputs)
     quantity = f"advantage error in 2u·S ({dtype})"
     yield t.within(quantity, t.got(NORMALISE_THEN_SUM, **inputs)["advantages"], wanted, scale=scale)

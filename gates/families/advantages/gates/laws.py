@@ -169,10 +169,12 @@ def laws_hold(t: Trial) -> Iterator[Evidence]:
     unit = 2 * UNIT[dtype]
     scale = unit * (oracle.advantage_scale(**left) + np.abs(factor) * oracle.advantage_scale(**right)[take])
     kept = float(np.max(np.abs(factor * other[take] - wanted) / scale))
-    yield t.signal("largest |advantage|", np.abs(wanted).max(), ">", 0.1)
-    yield t.signal("distance of the definition's own two sides in 2u·S", kept, "<=", K[dtype])
+    yield t.precondition("largest |advantage|", np.abs(wanted).max(), ">", 0.1)
+    yield t.precondition("distance of the definition's own two sides in 2u·S", kept, "<=", K[dtype])
     moved = float(np.abs(right["rewards"] - left["rewards"]).max()) + len(_differing(left, right))
-    yield t.signal("largest change of a reward, or changes of conventions", moved, ">", 0.1, "the calls must differ")
+    yield t.precondition(
+        "largest change of a reward, or changes of conventions", moved, ">", 0.1, "the calls must differ"
+    )
     ours = np.asarray(t.got(GROUP_ADVANTAGES, **left)["advantages"], np.float64)
     theirs = np.asarray(t.got(GROUP_ADVANTAGES, **right)["advantages"], np.float64)
     yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(ours)) + np.sum(~np.isfinite(theirs))), "<=")
@@ -186,7 +188,7 @@ def laws_hold(t: Trial) -> Iterator[Evidence]:
     bumped[0] = first.min() - 1 if bumped[0] == first.max() else first.max() + 1
     changed = t.got(GROUP_ADVANTAGES, **{**left, "rewards": bumped})["advantages"].astype(np.float64)
     step = float(np.abs(changed[:size] - ours[:size]).max())
-    yield t.control(
+    yield t.negative_control(
         "change of a group's advantages by one of its rewards", step, ">=", 0.05, "constants obey every law"
     )
 
@@ -225,8 +227,8 @@ def ignores_units(t: Trial) -> Iterator[Evidence]:
     wanted = t.want(NORMALISE_THEN_SUM, **left)
     plain = left["rewards"].astype(np.float64) @ left["weights"], rewards.astype(np.float64) @ left["weights"]
     scores = [(x - x.mean()) / x.std() for x in plain]
-    yield t.signal("largest |advantage|", np.abs(wanted).max(), ">", 0.1)
-    yield t.signal("distance of z-scores of the plain sums", np.abs(scores[0] - scores[1]).max(), ">=", 0.1)
+    yield t.precondition("largest |advantage|", np.abs(wanted).max(), ">", 0.1)
+    yield t.precondition("distance of z-scores of the plain sums", np.abs(scores[0] - scores[1]).max(), ">=", 0.1)
     unit = 2 * UNIT[dtype]
     scale = unit * (oracle.normalise_then_sum_scale(**left) + oracle.normalise_then_sum_scale(**right))
     ours, theirs = (t.got(NORMALISE_THEN_SUM, **side)["advantages"] for side in (left, right))
@@ -234,7 +236,7 @@ def ignores_units(t: Trial) -> Iterator[Evidence]:
     yield t.within(f"distance of the two sides in 2u·S ({dtype})", theirs, ours, scale=scale)
     turned = t.got(NORMALISE_THEN_SUM, **{**left, "weights": left["weights"][::-1].copy()})["advantages"]
     step = float(np.abs(turned.astype(np.float64) - ours).max())
-    yield t.control("change of an advantage by other weights", step, ">=", 0.05, "constants obey every law")
+    yield t.negative_control("change of an advantage by other weights", step, ">=", 0.05, "constants obey every law")
 
 
 def _differing(left: Mapping[str, Any], right: Mapping[str, Any]) -> set[str]:

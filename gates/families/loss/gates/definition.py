@@ -45,7 +45,7 @@ def _check(t: Trial) -> Iterator[Evidence]:
     t.facts["roundings"] = 4.0 + float(distance.max()) + width
     yield from _signals(t, wanted, distance)
     if inputs["algorithm"] in cases.CLIPPED and inputs["old"] is not None and distance.max() > FAR:
-        yield t.signal("tokens or rows that the clip stops", _stopped(inputs), ">=", 1)
+        yield t.precondition("tokens or rows that the clip stops", _stopped(inputs), ">=", 1)
     got = t.got(POLICY_LOSS, **inputs)
     unit = 2 * UNIT[str(inputs["policy"].dtype)]
     loss, gradient = _on_a_branch(wanted, got)
@@ -59,10 +59,10 @@ def _check(t: Trial) -> Iterator[Evidence]:
 
 def _signals(t: Trial, wanted: PolicyLoss, distance: Array) -> Iterator[Evidence]:
     valid = cases.valid(t.inputs)
-    yield t.signal("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
     if t.inputs["old"] is not None:
-        yield t.signal("largest |policy − old|", distance.max(), ">=", 0.03, "a ratio of 1 hides every ratio")
-    yield t.signal("share of elements at a clip bound", wanted.near_branch[valid].mean(), "<", 0.01)
+        yield t.precondition("largest |policy − old|", distance.max(), ">=", 0.03, "a ratio of 1 hides every ratio")
+    yield t.precondition("share of elements at a clip bound", wanted.near_branch[valid].mean(), "<", 0.01)
 
 
 def _on_a_branch(wanted: PolicyLoss, got: Mapping[str, Any]) -> tuple[float, Array]:
@@ -169,7 +169,7 @@ def padding_is_inert(t: Trial) -> Iterator[Evidence]:
     """Run the loss with harmless and with poisoned masked slots, and once with a change where it counts."""
     inputs = {name: value for name, value in t.inputs.items() if name != "poison"}
     mask, poison = inputs["mask"], t.inputs["poison"]
-    yield t.signal("masked slots", int((~mask).sum()), ">=", 8)
+    yield t.precondition("masked slots", int((~mask).sum()), ">=", 8)
     clean = t.got(POLICY_LOSS, **inputs)
     poisoned = {
         name: np.where(mask, inputs[name], np.float32(poison))
@@ -185,7 +185,7 @@ def padding_is_inert(t: Trial) -> Iterator[Evidence]:
     moved = t.got(POLICY_LOSS, **{**inputs, "policy": counted})
     # of all elements: one loss alone moves by less than 1e-5 at one seed in a thousand, for its terms have both signs
     change = np.abs([*np.ravel(moved["gradient"] - clean["gradient"]), moved["loss"] - clean["loss"]]).max()
-    yield t.control(
+    yield t.negative_control(
         "largest change of loss and gradient when counted slots move",
         change,
         ">",

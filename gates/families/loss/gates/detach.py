@@ -111,7 +111,7 @@ def constants_get_no_gradient(t: Trial) -> Iterator[Evidence]:
     x = dict(t.inputs)
     got = t.got(LOSS_CONSTANTS, **x)
     gradient = np.asarray(got["gradient"])
-    yield t.signal("largest |∂loss/∂policy|", float(np.abs(gradient).max()), ">", 1e-3)
+    yield t.precondition("largest |∂loss/∂policy|", float(np.abs(gradient).max()), ">", 1e-3)
     for name, words in (
         ("old", "old"),
         ("reference", "the reference"),
@@ -121,7 +121,7 @@ def constants_get_no_gradient(t: Trial) -> Iterator[Evidence]:
         yield t.number(f"elements of {words} with a gradient", int(np.sum(slope != 0)), "<=")  # NaN is not 0
     shifted = {**x, "reference": (x["reference"] + np.float32(0.25)).astype(np.float32)}
     moved = float(np.abs(np.asarray(t.got(LOSS_CONSTANTS, **shifted)["gradient"]) - gradient).max())
-    yield t.control(
+    yield t.negative_control(
         "change of the gradient by another reference", moved, ">", 1e-4, "a reference that is not read has none"
     )
     if x["old"] is None:
@@ -156,7 +156,7 @@ def prompt_does_not_matter(t: Trial) -> Iterator[Evidence]:
     scored = logprobs.completion_slots(x["prompt_lengths"], x["lengths"], x["ids"].shape[1])
     silent = np.ones(x["ids"].shape, bool)
     silent[:, :-1] = ~scored
-    yield t.signal("positions that score no completion token", int(silent.sum()), ">=", 8)
+    yield t.precondition("positions that score no completion token", int(silent.sum()), ">=", 8)
     other = np.where(silent[..., None], np.float32(3.0) - x["logits"][:, :, ::-1], x["logits"]).astype(np.float32)
     clean, moved = t.got(LOSS_FROM_LOGITS, **x), t.got(LOSS_FROM_LOGITS, **{**x, "logits": other})
     changed = int(not _same(clean["loss"], moved["loss"])) + int(np.sum(~_same(clean["gradient"], moved["gradient"])))
@@ -169,7 +169,9 @@ def prompt_does_not_matter(t: Trial) -> Iterator[Evidence]:
     counted[row, last[row]] = counted[row, last[row], ::-1]
     found = t.got(LOSS_FROM_LOGITS, **{**x, "logits": counted})
     step = float(np.abs(found["gradient"] - clean["gradient"]).max()) / float(UNIT["float32"])
-    yield t.control("change of the gradient by the last prompt position in u", step, ">=", 1e3, "it scores a token")
+    yield t.negative_control(
+        "change of the gradient by the last prompt position in u", step, ">=", 1e3, "it scores a token"
+    )
 
 
 def _same(a: Any, b: Any) -> Array:

@@ -76,7 +76,7 @@ def prompt_gets_no_gradient(t: Trial) -> Iterator[Evidence]:
     """Run the subject's own way from logits to loss over ragged prompts and compare with the chain rule."""
     x = dict(t.inputs)
     scored = logprobs.completion_slots(x["prompt_lengths"], x["lengths"], x["ids"].shape[1])
-    yield t.signal("different prompt lengths", np.unique(x["prompt_lengths"]).size, ">=", 4)
+    yield t.precondition("different prompt lengths", np.unique(x["prompt_lengths"]).size, ">=", 4)
     width = x["old"].shape[1]
     policy = logprobs.completion_logprobs(
         x["logits"], x["ids"], x["prompt_lengths"], x["lengths"], width, temperature=x["temperature"]
@@ -96,7 +96,7 @@ def prompt_gets_no_gradient(t: Trial) -> Iterator[Evidence]:
         x["logits"], x["ids"], x["prompt_lengths"], x["lengths"], loss.gradient, temperature=x["temperature"]
     )
     largest = float(np.abs(gradient).max())
-    yield t.signal("largest |∂loss/∂logit| of the definition", largest, ">", 1e-3)
+    yield t.precondition("largest |∂loss/∂logit| of the definition", largest, ">", 1e-3)
     got = t.got(LOSS_FROM_LOGITS, **x)
     t.facts["limit"] = 8.0 + _size(policy, x, mask) + width + VOCABULARY
     silent = np.ones(x["ids"].shape, bool)

@@ -12,7 +12,7 @@ import numpy as np
 from gates.families.loss import cases, laws
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial, signal
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial, precondition
 from gates.registry import gate
 from reference.oracle.losses import PolicyLoss
 
@@ -194,9 +194,9 @@ class _Split:
 
     def signals(self) -> Iterator[Evidence]:
         far = _joined([x.gradient for x in self.of_parts], EVEN) - self.wanted.gradient
-        yield signal("largest |∂loss/∂policy| of the definition", np.abs(self.wanted.gradient).max(), ">", 1e-3)
-        yield signal("distance of parts weighed alike in 2u·S", float(np.abs(far).max()) / self.scale, ">=", 1e4)
-        yield signal("share of elements at a clip bound", self.wanted.near_branch.mean(), "<=", 0.0)
+        yield precondition("largest |∂loss/∂policy| of the definition", np.abs(self.wanted.gradient).max(), ">", 1e-3)
+        yield precondition("distance of parts weighed alike in 2u·S", float(np.abs(far).max()) / self.scale, ">=", 1e4)
+        yield precondition("share of elements at a clip bound", self.wanted.near_branch.mean(), "<=", 0.0)
 
 
 def _split(inputs: Mapping[str, Any], want: Callable[..., Any]) -> _Split:
@@ -239,7 +239,7 @@ def splits_add_up(t: Trial) -> Iterator[Evidence]:
     joined = _joined([x["gradient"] for x in some], split.shares)
     yield t.within("distance of the gradients in 2u·S", joined, one["gradient"], scale=split.scale)
     moved = float(np.abs(_joined([x["gradient"] for x in some], EVEN) - one["gradient"]).max()) / split.scale
-    yield t.control(
+    yield t.negative_control(
         "distance of its parts weighed alike in 2u·S", moved, ">=", 5e3, "half of the definition's, at least"
     )
 

@@ -58,7 +58,7 @@ def kl_in_reward(t: Trial) -> Iterator[Evidence]:
     lowered = x["rewards"] - x["beta"] * penalty
     gains = advantages.group_advantages(lowered, 4, **convention, baseline="leave-one-out")
     plain = advantages.group_advantages(x["rewards"], 4, **convention, baseline="leave-one-out")
-    yield t.signal("largest change of an advantage by the KL", float(np.abs(gains - plain).max()), ">=", 0.05)
+    yield t.precondition("largest change of an advantage by the KL", float(np.abs(gains - plain).max()), ">=", 0.05)
     without: dict[str, Any] = dict.fromkeys(("epsilon_low", "epsilon_high", "delta", "kl_ratio"))
     wanted = losses.policy_loss(
         x["policy"],
@@ -71,7 +71,7 @@ def kl_in_reward(t: Trial) -> Iterator[Evidence]:
         **without,
     )
     leak = x["beta"] / len(gains)  # what Σ k1 of the policy itself would add to each token's gradient
-    yield t.signal("a KL's own gradient against the largest", leak / np.abs(wanted.gradient).max(), ">=", 1e-3)
+    yield t.precondition("a KL's own gradient against the largest", leak / np.abs(wanted.gradient).max(), ">=", 1e-3)
     got = t.got(REWARDED_LOSS, **x)
     unit = 2 * FLOAT32_U
     largest = np.repeat(np.abs(lowered).reshape(-1, 4).max(axis=1), 4)

@@ -127,13 +127,15 @@ def options_match_definition(t: Trial) -> Iterator[Evidence]:
     plain, *_ = _expected({**x, "correction": None, "entropy_share": 1.0})
     if x["correction"] is not None or x["entropy_share"] < 1.0:
         moved = np.abs(plain.gradient - wanted.gradient).max() / np.abs(wanted.gradient).max()
-        yield t.signal("change of the gradient by weights and mask, relative", moved, ">=", 1e-2)
+        yield t.precondition("change of the gradient by weights and mask, relative", moved, ">=", 1e-2)
     if x["entropy_share"] < 1.0:
-        yield t.signal("tokens that the mask leaves out", int((mask & ~chosen).sum()), ">=", 10)
+        yield t.precondition("tokens that the mask leaves out", int((mask & ~chosen).sum()), ">=", 10)
         own = [np.quantile(h[m], 1.0 - x["entropy_share"]) for h, m in _by_part(x)]
-        yield t.signal("spread of the parts' own quantiles", float(np.ptp(own)) if len(own) > 1 else 1.0, ">=", 1e-2)
-    yield t.signal("share of elements at a clip bound", wanted.near_branch[mask].mean(), "<=", 0.0)
-    yield t.signal("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+        yield t.precondition(
+            "spread of the parts' own quantiles", float(np.ptp(own)) if len(own) > 1 else 1.0, ">=", 1e-2
+        )
+    yield t.precondition("share of elements at a clip bound", wanted.near_branch[mask].mean(), "<=", 0.0)
+    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
     got = t.got(LOSS_WITH_OPTIONS, **x)
     unit, tiny = 2 * FLOAT32_U, float(np.finfo(np.float32).tiny)
     yield t.within("loss error in 2u·S", got["loss"], loss, scale=unit * (wanted.loss_scale + bonus))
@@ -179,9 +181,9 @@ def keeps_groups_that_differ(t: Trial) -> Iterator[Evidence]:
     x = dict(t.inputs)
     wanted = t.want(KEEP_GROUPS, **x)
     other = t.want(KEEP_GROUPS, **{**x, "convention": "total" if x["convention"] == "accuracy" else "accuracy"})
-    yield t.signal("groups on which the conventions differ", int((wanted != other).sum()), ">=", 1)
-    yield t.signal("groups that are dropped", int((~wanted).sum()), ">=", 2)
-    yield t.signal("groups that are kept", int(wanted.sum()), ">=", 2)
+    yield t.precondition("groups on which the conventions differ", int((wanted != other).sum()), ">=", 1)
+    yield t.precondition("groups that are dropped", int((~wanted).sum()), ">=", 2)
+    yield t.precondition("groups that are kept", int(wanted.sum()), ">=", 2)
     got = t.got(KEEP_GROUPS, **x)["keep"]
     same = got.shape == wanted.shape
     yield t.number("groups judged otherwise", int((got != wanted).sum()) if same else wanted.size, "<=")
@@ -209,7 +211,7 @@ def overlong(t: Trial) -> Iterator[Evidence]:
     """Compare lengths below, inside and beyond the buffer, its ends included."""
     x = dict(t.inputs)
     wanted = t.want(OVERLONG_PENALTY, **x)
-    yield t.signal("lengths inside the buffer", int(((wanted < 0) & (wanted > -1)).sum()), ">=", 3)
-    yield t.signal("lengths beyond the limit", int((x["lengths"] > x["limit"]).sum()), ">=", 1)
+    yield t.precondition("lengths inside the buffer", int(((wanted < 0) & (wanted > -1)).sum()), ">=", 3)
+    yield t.precondition("lengths beyond the limit", int((x["lengths"] > x["limit"]).sum()), ">=", 1)
     got = t.got(OVERLONG_PENALTY, **x)["penalty"]
     yield t.within("penalty error in 2u", got, wanted, scale=2.0**-52 * np.abs(wanted))

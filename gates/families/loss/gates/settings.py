@@ -13,7 +13,7 @@ import numpy as np
 from gates.families.loss import cases, laws
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial, signal
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial, precondition
 from gates.registry import gate
 
 Changes = Mapping[str, Any]
@@ -58,9 +58,9 @@ class _Change:
     roundings: float
 
     def signals(self) -> Iterator[Evidence]:
-        yield signal("the definition's change of the gradient in 2u·S", self.exact / self.unit, ">=", LEAST)
+        yield precondition("the definition's change of the gradient in 2u·S", self.exact / self.unit, ">=", LEAST)
         share = 2 * self.roundings * self.unit / max(self.exact, self.unit)
-        yield signal("its share that rounding could explain", share, "<=", 0.25)
+        yield precondition("its share that rounding could explain", share, "<=", 0.25)
 
 
 def _change(inputs: Mapping[str, Any], want: Callable[..., Any]) -> _Change:
@@ -182,8 +182,10 @@ def extreme_ratios_stay_numbers(t: Trial) -> Iterator[Evidence]:
     wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
     valid, dtype = inputs["mask"], inputs["policy"].dtype
     apart = inputs["policy"].astype(np.float64) - inputs["old"]
-    yield t.signal("largest |policy − old|", np.abs(apart[valid]).max(), ">=", 90.0)
-    yield t.signal("NaN in the definition", float(np.isnan([wanted.loss, *wanted.gradient[valid]]).sum()), "<=", 0.0)
+    yield t.precondition("largest |policy − old|", np.abs(apart[valid]).max(), ">=", 90.0)
+    yield t.precondition(
+        "NaN in the definition", float(np.isnan([wanted.loss, *wanted.gradient[valid]]).sum()), "<=", 0.0
+    )
     ordinary = np.abs(apart) < 50.0
     others = np.where(ordinary & valid, apart, 0.0)
     t.facts["roundings"] = 4.0 + float(np.abs(others).max()) + int(valid.sum(axis=1).max())

@@ -56,8 +56,8 @@ def sampler_and_scorer_agree(t: Trial) -> Iterator[Evidence]:
     yield from runs.calibrate(t, ADAPTER)
     run = runs.rollout(t, t.inputs["path"], adapter=ADAPTER, eos_ids=runs.choose_eos(t, ADAPTER), record_logits=False)
     inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]
-    yield t.signal("scored tokens", int(inside.sum()), ">=", 60)
-    yield t.signal("different lengths of prompts", len({len(p) for p in runs.row_prompts(run)}), ">=", 2)
+    yield t.precondition("scored tokens", int(inside.sum()), ">=", 60)
+    yield t.precondition("different lengths of prompts", len({len(p) for p in runs.row_prompts(run)}), ">=", 2)
     batch = {**runs.scoring_batch(t, run), "adapter": ADAPTER, "adapters_on": True}
     sampled = np.where(inside, run["tempered_logprobs"], 0.0)
     tau = float(t.inputs["sampler"]["temperature"])
@@ -65,4 +65,6 @@ def sampler_and_scorer_agree(t: Trial) -> Iterator[Evidence]:
     yield t.within("|Δ log-prob| of sampler and scorer", scored, sampled)
     other = t.got(COMPLETION_LOGPROBS, **batch, temperature=1.0)["logprobs"]
     moved = float(np.abs(np.where(inside, other, 0.0) - sampled).max())
-    yield t.control("the same with tokens scored at 1", moved, ">=", 0.2, "a distance that never moves proves nothing")
+    yield t.negative_control(
+        "the same with tokens scored at 1", moved, ">=", 0.2, "a distance that never moves proves nothing"
+    )

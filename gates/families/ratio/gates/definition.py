@@ -98,8 +98,8 @@ def ratio_matches_definition(t: Trial) -> Iterator[Evidence]:
     wanted = t.want(IMPORTANCE_RATIO, **inputs)
     dtype = str(inputs["policy"].dtype)
     moved = _moved(inputs["policy"], inputs["old"])
-    yield t.signal("largest |policy − old|", np.abs(moved).max(), ">=", 0.1, "a ratio of 1 hides every ratio")
-    yield t.signal("tokens", moved.size, ">=", 30, "one token hides the difference of mean and sum")
+    yield t.precondition("largest |policy − old|", np.abs(moved).max(), ">=", 0.1, "a ratio of 1 hides every ratio")
+    yield t.precondition("tokens", moved.size, ">=", 30, "one token hides the difference of mean and sum")
     scale = 2 * UNIT[dtype] * ratio.ratio_scale(**inputs, u=UNIT[dtype])
     scale, wanted = _storable(scale, wanted, dtype)
     got = t.got(IMPORTANCE_RATIO, **inputs)["ratio"]
@@ -181,10 +181,10 @@ def weights_match_definition(t: Trial) -> Iterator[Evidence]:
     bounds = tuple(bound for bound in rounded.values() if bound is not None)
     mis = inputs["correction"] == "mis"
     near = ratio.near_bound(r, bounds, dtype) & (r != 1.0) if mis else np.zeros(r.shape, bool)
-    yield t.signal("largest ratio against the upper bound", r.max() / bounds[-1], ">", 1.0)
+    yield t.precondition("largest ratio against the upper bound", r.max() / bounds[-1], ">", 1.0)
     if len(bounds) > 1:
-        yield t.signal("smallest ratio against the lower bound", r[r > 0.0].min() / bounds[0], "<", 1.0)
-    yield t.signal("share of ratios at a bound", near.mean(), "<", 0.01)
+        yield t.precondition("smallest ratio against the lower bound", r[r > 0.0].min() / bounds[0], "<", 1.0)
+    yield t.precondition("share of ratios at a bound", near.mean(), "<", 0.01)
     got = t.got(IMPORTANCE_WEIGHTS, **inputs)["weights"]
     if got.shape != wanted.shape:
         raise SubjectFaultError("shape", f"weights have shape {got.shape}, must be {wanted.shape}")
@@ -244,10 +244,10 @@ def statistics_match_definition(t: Trial) -> Iterator[Evidence]:
     rounded = {k: float(dtype.type(inputs[k])) for k in ("epsilon_low", "epsilon_high")}
     wanted = t.want(RATIO_STATISTICS, **{**inputs, **rounded})
     moved = _moved(inputs["policy"], inputs["behaviour"])
-    yield t.signal("tokens", moved.size, ">=", 100, "a percentile of few values is their largest")
+    yield t.precondition("tokens", moved.size, ">=", 100, "a percentile of few values is their largest")
     if moved.max() > 0.5:
         high, low = wanted.values["outside_high"], wanted.values["outside_low"]
-        yield t.signal("share of ratios outside the clip range", min(high, low), ">", 0.0)
+        yield t.precondition("share of ratios outside the clip range", min(high, low), ">", 0.0)
     got = t.got(RATIO_STATISTICS, **inputs)
     if inputs["advantages"] is None:
         extra = sum(name in got for name in got if "clipped" in name)

@@ -57,7 +57,7 @@ def fresh_batch_is_one(t: Trial) -> Iterator[Evidence]:
     old = t.got(COMPLETION_LOGPROBS, **batch, adapter=BEFORE, adapters_on=True)["logprobs"]
     fresh = t.got(IMPORTANCE_RATIOS, **batch, adapter=BEFORE, old=old)["ratios"]
     change = np.where(inside, _exact(t, run, AFTER) - _exact(t, run, BEFORE), 0.0)
-    yield t.signal("largest |Δlp| of the adapter change", np.abs(change).max(), ">=", 0.05)
+    yield t.precondition("largest |Δlp| of the adapter change", np.abs(change).max(), ">=", 0.05)
     yield t.within("|log ratio| of a fresh batch", _log(fresh, inside), np.zeros(inside.shape))
     moved = t.got(IMPORTANCE_RATIOS, **batch, adapter=AFTER, old=old)["ratios"]
     yield t.within("log ratio after the change", _log(moved, inside), change, role="control")
@@ -81,9 +81,9 @@ def cached_decode_within_bound(t: Trial) -> Iterator[Evidence]:
     full = t.got(COMPLETION_LOGPROBS, **runs.scoring_batch(t, run), temperature=1.0, adapter=None, adapters_on=True)[
         "logprobs"
     ]
-    yield t.signal("scored tokens", int(inside.sum()), ">=", 100)
+    yield t.precondition("scored tokens", int(inside.sum()), ">=", 100)
     exact = _exact(t, run, None)[inside]
-    yield t.signal("mean |log-prob| in float64", float(np.abs(exact).mean()), ">=", 0.3)
+    yield t.precondition("mean |log-prob| in float64", float(np.abs(exact).mean()), ">=", 0.3)
     yield t.within("cached-decode log-probs", np.where(inside, run["model_logprobs"], 0.0), np.where(inside, full, 0.0))
 
 

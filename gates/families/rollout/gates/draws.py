@@ -67,8 +67,8 @@ def draws_follow_distribution(t: Trial) -> Iterator[Evidence]:
     if expected is None or counts is None:
         raise ValueError("no round was rolled out")
     sigmas, bins = _chi_square(counts, expected)
-    yield t.signal("draws", int(counts.sum()), ">=", DRAWS)
-    yield t.signal("bins of the test", bins, ">=", 5)
+    yield t.precondition("draws", int(counts.sum()), ">=", DRAWS)
+    yield t.precondition("bins of the test", bins, ">=", 5)
     yield t.number("draws of probability 0", float(counts[expected == 0].sum()), "<=")
     yield t.number("chi-square of the draws, in standard deviations", sigmas, "<=", where=f"{bins} bins")
 
@@ -135,11 +135,11 @@ def logprobs_match_definition(t: Trial) -> Iterator[Evidence]:
         "tempered": logprobs.selective_log_softmax(logits, tokens, temperature=tau),
         "behaviour": sampling.filtered_logprobs(logits, **choice)[np.arange(len(tokens)), tokens],
     }
-    yield t.signal("draws", len(row), ">=", 100)
+    yield t.precondition("draws", len(row), ">=", 100)
     for name, other in (("model", "tempered"), ("tempered", "behaviour"), ("behaviour", "model")):
         apart = float(np.abs(want[name] - want[other]).max())
         if t.inputs["sampler"]["top_p"] < 1:  # the plain case has one log-prob under three names
-            yield t.signal(f"largest difference of {name} and {other}", apart, ">=", 1e-3)
+            yield t.precondition(f"largest difference of {name} and {other}", apart, ">=", 1e-3)
     scale = 2.0 * UNIT * logprobs.logprob_scale(logits, tokens, temperature=min(tau, 1.0))
     for name, values in want.items():
         yield t.within(

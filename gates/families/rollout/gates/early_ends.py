@@ -50,7 +50,7 @@ def early_ends_save_time(t: Trial) -> Iterator[Evidence]:
     keywords = {"max_tokens": LONG, "record_logits": False}
     short = runs.rollout(t, t.inputs["path"], eos_ids=ends, **keywords)
     full = runs.rollout(t, t.inputs["path"], eos_ids=none, **keywords)
-    yield t.signal("tokens of the rows that nothing ends", int(np.min(full["lengths"])), "==", LONG)
+    yield t.precondition("tokens of the rows that nothing ends", int(np.min(full["lengths"])), "==", LONG)
     yield t.number("tokens after the second", int(np.sum(np.asarray(short["lengths"]) > 2)), "<=")
     quick, slow = (min(_seconds(t, eos, keywords) for _ in range(REPEATS)) for eos in (ends, none))
     where = f"{1e3 * quick:.3g} ms and {1e3 * slow:.3g} ms"

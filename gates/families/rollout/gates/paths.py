@@ -187,12 +187,12 @@ def _prompts(t: Trial, round_: int) -> dict[str, Any]:
 
 
 def _signals(t: Trial, found: Comparison, draws: int) -> Iterator[Evidence]:
-    yield t.signal("compared draws", found.draws, ">=", draws)
-    yield t.signal("different prompt lengths", len(found.prompt_lengths), ">=", 3)
-    yield t.signal("rows that end early", found.early, ">=", 4)
-    yield t.signal("steps at which rows end", len(found.ends), ">=", 3)
-    yield t.signal("rows that never end", found.unended, ">=", 1)
-    yield t.signal("mean entropy of the naive path (nats)", found.mean_entropy, ">=", 1.0)
+    yield t.precondition("compared draws", found.draws, ">=", draws)
+    yield t.precondition("different prompt lengths", len(found.prompt_lengths), ">=", 3)
+    yield t.precondition("rows that end early", found.early, ">=", 4)
+    yield t.precondition("steps at which rows end", len(found.ends), ">=", 3)
+    yield t.precondition("rows that never end", found.unended, ">=", 1)
+    yield t.precondition("mean entropy of the naive path (nats)", found.mean_entropy, ">=", 1.0)
 
 
 def claims(t: Trial, found: Comparison) -> Iterator[Evidence]:

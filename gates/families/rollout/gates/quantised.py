@@ -66,13 +66,15 @@ def quantised_within_ratio(t: Trial) -> Iterator[Evidence]:
     keys = np.asarray(run["rows"])[row].astype(np.int64)
     uniforms = sampling.uniforms(t.inputs["seed"], 0, keys[:, 0], keys[:, 1], step)
     right = sampling.admissible(tokens[row, step], logits[row, step], uniforms, ETA_FLOAT64_SAMPLER, **choice)
-    yield t.signal("scored tokens", len(row), ">=", 2_000)
+    yield t.precondition("scored tokens", len(row), ">=", 2_000)
     yield t.number("tokens that are wrong for their own logits", float((~right).sum()), "<=")
     exact = runs.rollout(t, "prefix", max_tokens=TOKENS)
     plain = np.abs(_log_ratios(t, exact)).max()
     yield t.number("unquantised: largest |log ratio|", float(plain), "<=")
     apart = _log_ratios(t, run)
-    yield t.control("quantised: largest |log ratio|", float(np.abs(apart).max()), ">", t.facts["E"], "the bits act")
+    yield t.negative_control(
+        "quantised: largest |log ratio|", float(np.abs(apart).max()), ">", t.facts["E"], "the bits act"
+    )
     found = {
         "p99 |log ratio|": float(np.quantile(np.abs(apart), 0.99)),
         "mean exp|log ratio| - 1": float(np.expm1(np.abs(apart)).mean()),

@@ -65,7 +65,7 @@ def settings_act(t: Trial) -> Iterator[Evidence]:
     wanted = sampling.draw(left, sampling.uniforms(x["seed"], 0, keys[:, 0], keys[:, 1], np.zeros_like(rows)))
     tokens = _tokens(plain)
     must = wanted != tokens
-    yield t.signal("rows that the definition changes", int(must.sum()), ">=", LEAST)
+    yield t.precondition("rows that the definition changes", int(must.sum()), ">=", LEAST)
     again = _tokens(_first(t, x["sampler"]))
     yield t.number("rows that change without a change of settings", int(np.sum(again != tokens)), "<=")
     moved = _tokens(_first(t, sampler))[must] != tokens[must]

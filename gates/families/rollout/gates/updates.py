@@ -41,8 +41,8 @@ def update_reaches_every_path(t: Trial) -> Iterator[Evidence]:
     slow = runs.rollout(t, "naive", adapter=AFTER)
     fast = runs.rollout(t, t.inputs["path"], adapter=AFTER, before=BEFORE)
     found.add(slow, fast, seed=t.inputs["seed"], round_=0, noise=partial(runs.own_noise, t, slow, AFTER))
-    yield t.signal("share of rows that the update changes", _changed(old["tokens"], slow["tokens"]), ">=", 0.5)
-    yield t.signal("compared draws", found.draws, ">=", 1 if found.unexplained else 200)
+    yield t.precondition("share of rows that the update changes", _changed(old["tokens"], slow["tokens"]), ">=", 0.5)
+    yield t.precondition("compared draws", found.draws, ">=", 1 if found.unexplained else 200)
     yield from paths.claims(t, found)
 
 

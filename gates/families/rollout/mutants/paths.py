@@ -178,7 +178,7 @@ in_trainer(
         "never penalised"
     ),
     theme="sampling",
-    symptom="Answers repeat the prompt more than the penalty allows; the penalty bites from the second mention only.",
+    symptom="OracleCache repeat the prompt more than the penalty allows; the penalty bites from the second mention only.",
     caught_by=("rollout.batched.equals-naive",),
 )
 in_trainer(

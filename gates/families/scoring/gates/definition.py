@@ -47,9 +47,9 @@ def _scored(t: Trial) -> Iterator[Evidence]:
     yield from runs.calibrate(t, t.inputs["adapter"])
     run = runs.rollout(t, "naive", adapter=t.inputs["adapter"], eos_ids=runs.choose_eos(t, t.inputs["adapter"]))
     inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]
-    yield t.signal("scored tokens", int(inside.sum()), ">=", 30)
-    yield t.signal("different lengths of prompts", len({len(p) for p in runs.row_prompts(run)}), ">=", 2)
-    yield t.signal("different lengths of completions", len(set(np.asarray(run["lengths"]).tolist())), ">=", 2)
+    yield t.precondition("scored tokens", int(inside.sum()), ">=", 30)
+    yield t.precondition("different lengths of prompts", len({len(p) for p in runs.row_prompts(run)}), ">=", 2)
+    yield t.precondition("different lengths of completions", len(set(np.asarray(run["lengths"]).tolist())), ">=", 2)
     t.facts["run"], t.facts["inside"] = run, inside
     t.facts["rerouted"] = inside & ~runs.settled(t, run, t.inputs["adapter"])
 
@@ -108,7 +108,7 @@ def entropies_match_logits(t: Trial) -> Iterator[Evidence]:
     """Compare with the oracle's entropies of the logits that the naive path recorded."""
     yield from _scored(t)
     want = logprobs.entropy(t.facts["run"]["logits"], temperature=TEMPERATURE)
-    yield t.signal("mean entropy", float(want[t.facts["inside"]].mean()), ">=", 0.5)
+    yield t.precondition("mean entropy", float(want[t.facts["inside"]].mean()), ">=", 0.5)
     got = t.got(COMPLETION_ENTROPIES, **_batch(t))["entropies"]
     yield t.within("entropies", _comparable(t, got), _comparable(t, _table(t, want)))
 
@@ -162,11 +162,11 @@ def half_logits_upcast(t: Trial) -> Iterator[Evidence]:
     logits = np.asarray(t.got(TOKEN_LOGITS, **batch, dtype="float32")["logits"])[inside]
     ids = tokens[inside]
     if "path" not in x["model"].spec:  # what --model names may be of another dtype
-        yield t.signal(f"logits that are no {dtype}", int(np.sum(rounded(logits, dtype) != logits)), "<=", 0)
+        yield t.precondition(f"logits that are no {dtype}", int(np.sum(rounded(logits, dtype) != logits)), "<=", 0)
     want = logprobs.selective_log_softmax(logits, ids, temperature=temperature)
     scale = 2 * UNIT["float32"] * logprobs.logprob_scale(logits, ids, temperature=temperature)
     lost = np.abs(rounded(want, dtype).astype(np.float64) - want) / scale
-    yield t.signal(f"error of the definition rounded to {dtype} in 2u·S", float(lost.max()), ">=", 100.0)
+    yield t.precondition(f"error of the definition rounded to {dtype} in 2u·S", float(lost.max()), ">=", 100.0)
     got = np.asarray(t.got(COMPLETION_LOGPROBS, **batch, temperature=temperature, adapters_on=True)["logprobs"])
     yield t.number("log-probs that are not float32", int(got.dtype != np.float32), "<=", where=str(got.dtype))
     yield t.within("log-prob error in 2u·S", got[inside], want, scale=scale)

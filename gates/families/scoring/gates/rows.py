@@ -55,11 +55,11 @@ def rows_do_not_see_each_other(t: Trial) -> Iterator[Evidence]:
     run = runs.rollout(t, "naive", eos_ids=runs.choose_eos(t), record_logits=False)
     batch = {**runs.scoring_batch(t, run), "adapter": None, "adapters_on": True, "temperature": 1.0}
     prompts, lengths = batch["prompt_tokens"], np.asarray(run["lengths"])
-    yield t.signal("different lengths of prompts", len({len(p) for p in prompts}), ">=", 3)
-    yield t.signal("different lengths of completions", np.unique(lengths).size, ">=", 2)
+    yield t.precondition("different lengths of prompts", len({len(p) for p in prompts}), ">=", 3)
+    yield t.precondition("different lengths of completions", np.unique(lengths).size, ">=", 2)
     whole = t.got(COMPLETION_LOGPROBS, **batch)["logprobs"]
     inside = np.arange(whole.shape[1]) < lengths[:, None]
-    yield t.signal("mean |log-prob|", float(np.abs(whole[inside]).mean()), ">=", 0.3)
+    yield t.precondition("mean |log-prob|", float(np.abs(whole[inside]).mean()), ">=", 0.3)
 
     def score(rows: list[int], own: list[Any]) -> Any:
         part = {"prompt_tokens": own, "tokens": np.asarray(run["tokens"])[rows], "lengths": lengths[rows]}
@@ -74,6 +74,6 @@ def rows_do_not_see_each_other(t: Trial) -> Iterator[Evidence]:
     longest = int(np.argmax(lengths))  # what a prompt changes may not show in a token or two
     foreign = next(p for p in prompts if len(p) != len(prompts[longest]))
     moved = float(np.abs(score([longest], [foreign])[0] - whole[longest]).max())
-    yield t.control(
+    yield t.negative_control(
         "change of a row by another prompt", moved, ">=", 0.05, "scores that nothing moves agree everywhere"
     )

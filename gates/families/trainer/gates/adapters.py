@@ -96,7 +96,9 @@ def _batch(t: Trial) -> dict[str, Any]:
 def only_adapters_train(t: Trial) -> Iterator[Evidence]:
     """Take one step on rewards that differ within each group, and compare digests and names."""
     rewards = t.inputs["rewards"]
-    yield t.signal("smallest spread of rewards in a group", float(np.ptp(rewards.reshape(2, 4), axis=1).min()), ">", 0)
+    yield t.precondition(
+        "smallest spread of rewards in a group", float(np.ptp(rewards.reshape(2, 4), axis=1).min()), ">", 0
+    )
     step = t.got(
         TRAIN_STEP,
         **_batch(t),
@@ -118,7 +120,9 @@ def only_adapters_train(t: Trial) -> Iterator[Evidence]:
     yield from _whole(t, trainable)
     differs = int(step["base_before"] != step["base_after"])
     yield t.number("digests of the base that differ", differs, "<=", where=step["base_after"][:12])
-    yield t.control("largest change of an adapter", step["adapter_change"], ">", 1e-4, "a step must train something")
+    yield t.negative_control(
+        "largest change of an adapter", step["adapter_change"], ">", 1e-4, "a step must train something"
+    )
 
 
 def _whole(t: Trial, trainable: list[str]) -> Iterator[Evidence]:
@@ -148,12 +152,14 @@ def adapters_off_is_base(t: Trial) -> Iterator[Evidence]:
     """Score the same tokens with the base, with adapters switched off, and with adapters on."""
     batch, adapter = _batch(t), t.inputs["adapter"]
     base = t.got(COMPLETION_LOGPROBS, **batch, adapter=None, adapters_on=True)["logprobs"]
-    yield t.signal("scored tokens", int(np.sum(batch["lengths"])), ">=", 16)
+    yield t.precondition("scored tokens", int(np.sum(batch["lengths"])), ">=", 16)
     off = t.got(COMPLETION_LOGPROBS, **batch, adapter=adapter, adapters_on=False)["logprobs"]
     yield t.number("log-probs that differ from the base model's", int(np.sum(off != base)), "<=")
     on = t.got(COMPLETION_LOGPROBS, **batch, adapter=adapter, adapters_on=True)["logprobs"]
     shift = float(np.abs(on - base).max())
-    yield t.control("largest |Δlp| with adapters on", shift, ">=", 0.05, "adapters that are zero prove nothing")
+    yield t.negative_control(
+        "largest |Δlp| with adapters on", shift, ">=", 0.05, "adapters that are zero prove nothing"
+    )
 
 
 def _long(rng: np.random.Generator, family: str, bits: int) -> dict[str, Any]:
@@ -201,12 +207,12 @@ def checkpointing_same_step(t: Trial) -> Iterator[Evidence]:
     }
     inputs |= {"epsilon_low": 0.2, "epsilon_high": 0.2, "beta": 0.0}
     kept, again = (t.got(TRAIN_STEP, **inputs, checkpointing=on) for on in (False, True))
-    yield t.signal("norm of the gradient", kept["gradient_norm"], ">", 1e-3)
+    yield t.precondition("norm of the gradient", kept["gradient_norm"], ">", 1e-3)
     difference = abs(again["gradient_norm"] - kept["gradient_norm"]) / kept["gradient_norm"]
     yield t.number("relative difference of the gradients' norms", difference, "<=")
     changed = sorted(set(kept["changed"]) ^ set(again["changed"]))
     yield t.number("adapter parameters that change in one step only", len(changed), "<=", where=", ".join(changed[:3]))
     saved = 1 - again["peak_bytes"] / kept["peak_bytes"]
-    yield t.control(
+    yield t.negative_control(
         "share of the peak of memory that it saves", saved, ">=", 0.25, "blocks that are kept were not checkpointed"
     )

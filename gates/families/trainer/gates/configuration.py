@@ -106,7 +106,7 @@ def configuration_applies(t: Trial) -> Iterator[Evidence]:
     tables, changes = t.inputs["tables"], t.inputs["changes"]
     first = _run(t, "first", tables)
     norms = _series(first, "gradient_norm")
-    yield t.signal("steps with a gradient", int(np.sum(norms > 0)), ">=", 2, "an idle run hides every key")
+    yield t.precondition("steps with a gradient", int(np.sum(norms > 0)), ">=", 2, "an idle run hides every key")
     other = _run(t, "other", _merged(tables, changes))
     yield t.number("keys that change nothing", int(first["digest"] == other["digest"]), "<=", where=str(changes))
     again, wordy = _run(t, "again", tables), _run(t, "wordy", _merged(tables, INERT))
@@ -157,8 +157,8 @@ def no_spikes(t: Trial) -> Iterator[Evidence]:
     """Take the robust z of the logarithms of the norms and of k3 against the policy that sampled, over the run."""
     run = _run(t, "run", t.inputs["tables"])
     norms, kl = _series(run, "gradient_norm"), _series(run, "ratio_k3")
-    yield t.signal("steps", len(norms), ">=", LENGTH)
-    yield t.signal("steps with different norms", len(np.unique(norms)), ">=", LENGTH // 2)
+    yield t.precondition("steps", len(norms), ">=", LENGTH)
+    yield t.precondition("steps with different norms", len(np.unique(norms)), ">=", LENGTH // 2)
     broken = int(np.sum(~(np.isfinite(norms) & np.isfinite(kl) & np.isfinite(_series(run, "loss")))))
     yield t.number("steps whose numbers are not finite", broken, "<=")
     for name, series in (("gradient's norm", norms), ("ratio's KL", kl)):
@@ -211,10 +211,12 @@ def scores_at_the_temperature(t: Trial) -> Iterator[Evidence]:
     yield from runs.calibrate(t, ADAPTER)
     tables = t.inputs["tables"]
     run = _run(t, "run", tables)
-    yield t.signal("steps", len(run["metrics"].splitlines()), ">=", 2)
-    yield t.signal("mean entropy of the sampled tokens", float(_series(run, "entropy_sampled").min()), ">=", 0.5)
+    yield t.precondition("steps", len(run["metrics"].splitlines()), ">=", 2)
+    yield t.precondition("mean entropy of the sampled tokens", float(_series(run, "entropy_sampled").min()), ">=", 0.5)
     largest = float(np.max(_series(run, "sampler_max_abs")))
     yield t.number("largest |Δ log-prob| of sampler and scorer", largest, "<=")
     other = _run(t, "other", _merged(tables, {"algorithm": {"scoring_temperature": 1.0}}))
     moved = float(np.min(_series(other, "sampler_max_abs")))
-    yield t.control("the same with tokens scored at 1", moved, ">=", 0.2, "a distance that never moves proves nothing")
+    yield t.negative_control(
+        "the same with tokens scored at 1", moved, ">=", 0.2, "a distance that never moves proves nothing"
+    )

@@ -67,11 +67,13 @@ def parts_add_up(t: Trial) -> Iterator[Evidence]:
     sizes = inputs.pop("parts")
     wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
     tokens = [int(part.sum()) for part in np.split(inputs["mask"], np.cumsum(sizes)[:-1])]
-    yield t.signal("different numbers of tokens in a part", len(set(tokens)), ">=", 2)
+    yield t.precondition("different numbers of tokens in a part", len(set(tokens)), ">=", 2)
     unit, scale = 2 * FLOAT32_U, np.maximum(wanted.gradient_scale, float(np.finfo(np.float32).tiny))
     naive = np.abs(_means_of_parts(inputs, sizes) - wanted.gradient)
-    yield t.signal("largest change by denominators of parts, in 2u·S", float((naive / (unit * scale)).max()), ">", 1e4)
-    yield t.signal("share of elements at a clip bound", wanted.near_branch[inputs["mask"]].mean(), "<", 0.01)
+    yield t.precondition(
+        "largest change by denominators of parts, in 2u·S", float((naive / (unit * scale)).max()), ">", 1e4
+    )
+    yield t.precondition("share of elements at a clip bound", wanted.near_branch[inputs["mask"]].mean(), "<", 0.01)
     got, one = t.got(POLICY_LOSS_IN_PARTS, **inputs, parts=sizes), t.got(POLICY_LOSS, **inputs)
     sure = ~wanted.near_branch
     loss_unit = unit * wanted.loss_scale

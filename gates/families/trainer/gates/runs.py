@@ -75,12 +75,12 @@ def resume_is_bit_exact(t: Trial) -> Iterator[Evidence]:
     """Compare a whole run with one killed between two checkpoints; the control is another seed."""
     whole = _run(t, "whole")
     killed = t.call(TRAIN_RUN, **_inputs(t, "cut"), resume=False, kill_at_step=KILLED_AT)
-    yield t.signal("runs that were killed", float(killed.kind == "crashed"), "==", 1)
+    yield t.precondition("runs that were killed", float(killed.kind == "crashed"), "==", 1)
     saved = sorted((t.folder / "cut" / "checkpoints").glob("*"))
-    yield t.signal("checkpoints before the kill", len(saved), ">=", 1)
+    yield t.precondition("checkpoints before the kill", len(saved), ">=", 1)
     resumed = _run(t, "cut", resume=True)
     moves = [json.loads(line)["gradient_norm"] for line in whole["metrics"].splitlines()]
-    yield t.signal("steps with a gradient", sum(isinstance(norm, float) and norm > 0 for norm in moves), ">=", 3)
+    yield t.precondition("steps with a gradient", sum(isinstance(norm, float) and norm > 0 for norm in moves), ">=", 3)
     differs = int(resumed["digest"] != whole["digest"])
     yield t.number("digests of the adapters that differ", differs, "<=", where=resumed["digest"][:12])
     pairs = list(zip(whole["metrics"].splitlines(), resumed["metrics"].splitlines(), strict=False))
@@ -90,7 +90,9 @@ def resume_is_bit_exact(t: Trial) -> Iterator[Evidence]:
     yield t.number("lines of the metrics that differ", len(other) + missing, "<=", where=where)
     tables = _with(t.inputs["tables"], "rollout", seed=t.inputs["tables"]["rollout"]["seed"] + 1)
     moved = float(_run(t, "other", tables=tables)["digest"] != whole["digest"])
-    yield t.control("digests that another seed changes", moved, "==", 1, "a digest that never moves proves nothing")
+    yield t.negative_control(
+        "digests that another seed changes", moved, "==", 1, "a digest that never moves proves nothing"
+    )
 
 
 @gate(
@@ -105,7 +107,7 @@ def resume_is_bit_exact(t: Trial) -> Iterator[Evidence]:
 def trains_on_sampled_ids(t: Trial) -> Iterator[Evidence]:
     """Compare id by id; a random model draws ids that no tokenizer would choose for their text."""
     found = t.got(SAMPLED_AND_SCORED, **t.inputs)
-    yield t.signal("rows that encoding again would change", found["drifted"], ">=", 3)
+    yield t.precondition("rows that encoding again would change", found["drifted"], ">=", 3)
     sampled, scored = found["sampled"], found["scored"]
     common = min(len(sampled), len(scored))
     differ = int(np.sum(sampled[:common] != scored[:common])) + abs(len(sampled) - len(scored))
@@ -132,4 +134,6 @@ def clip_acts_after_the_first_update(t: Trial) -> Iterator[Evidence]:
     same = int(digest("wide", 0.2, 2) == digest("narrow", 1e-6, 2))
     yield t.number("widths of the clip that change nothing", same, "<=")
     once = float(digest("wide-once", 0.2, 1) == digest("narrow-once", 1e-6, 1))
-    yield t.control("the same widths with one pass give one run", once, "==", 1, "then every ratio is 1 by definition")
+    yield t.negative_control(
+        "the same widths with one pass give one run", once, "==", 1, "then every ratio is 1 by definition"
+    )
