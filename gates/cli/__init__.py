@@ -9,8 +9,21 @@ from typing import Annotated
 
 import typer
 
-from gates.cli import calibrate, check, explain, init, listing, merge, mutants, ops, peers, prove, replay, report
-from gates.cli.trainer import evaluate, generate, memory, smoke, train
+from gates.cli import (
+    calibrate,
+    check,
+    explain,
+    init,
+    listing,
+    merge,
+    mutants,
+    ops,
+    peers,
+    prove,
+    replay,
+    report,
+    trainer,
+)
 
 EPILOG = "Exit codes: 0 all held · 1 a gate failed or errored, a requirement is not met or a waiver is stale · 2 usage · 3 nothing measured."
 
@@ -33,12 +46,10 @@ app.command("calibrate", epilog=calibrate.EXAMPLES)(calibrate.calibrate)
 app.command("report", epilog=report.EXAMPLES)(report.report)
 app.command("replay", epilog=replay.EXAMPLES)(replay.replay)
 app.command("merge", epilog=merge.EXAMPLES)(merge.merge)
-app.command("smoke", epilog=smoke.EXAMPLES)(smoke.smoke)
-app.command("train", epilog=train.EXAMPLES)(train.train)
-app.command("generate", epilog=generate.EXAMPLES)(generate.generate)
-app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
-app.command("memory", epilog=memory.EXAMPLES)(memory.memory)
 app.add_typer(peers.app, name="peers")
+app.add_typer(trainer.app, name="trainer")
+for _verb in trainer.VERBS:
+    app.command(_verb, hidden=True, add_help_option=False, context_settings=trainer.ANY_ARGUMENTS)(trainer.moved)
 
 
 def _version(value: bool) -> None:

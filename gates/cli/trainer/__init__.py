@@ -1,0 +1,32 @@
+"""`gates trainer`: the MLX reference trainer's own verbs. They judge nothing."""
+
+from __future__ import annotations
+
+import typer
+
+from gates.cli.trainer import evaluate, generate, memory, smoke, train
+
+VERBS = ("smoke", "train", "generate", "evaluate", "memory")
+ANY_ARGUMENTS = {
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+}  # so that an old name never fails on its options
+
+app = typer.Typer(help="Train, try and measure models with the MLX reference trainer.", no_args_is_help=True)
+app.command("smoke", epilog=smoke.EXAMPLES)(smoke.smoke)
+app.command("train", epilog=train.EXAMPLES)(train.train)
+app.command("generate", epilog=generate.EXAMPLES)(generate.generate)
+app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command("memory", epilog=memory.EXAMPLES)(memory.memory)
+
+
+def moved(context: typer.Context) -> None:
+    """Answer the old name of a verb with its new one.
+
+    Raises:
+        ConfigurationError: always.
+    """
+    from gates.model import ConfigurationError
+
+    verb = context.info_name
+    raise ConfigurationError(f"`gates {verb}` is now `gates trainer {verb}`, with the same arguments")

@@ -1,4 +1,4 @@
-"""`gates evaluate`: the rewards of a model or a run's checkpoint on prompts that it did not train on."""
+"""`gates trainer evaluate`: the rewards of a model or a run's checkpoint on prompts that it did not train on."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from gates.cli.trainer.train import Json, Settings
+from gates.cli.trainer.configuration import Json, Settings
 
 EXAMPLES = """Examples:
 
-gates evaluate run.toml · gates evaluate run.toml --adapter runs/run/checkpoints/step-00000020 ·
-gates evaluate run.toml --set rollout.temperature=0 --set rollout.samples_per_prompt=1 --json"""
+gates trainer evaluate run.toml · gates trainer evaluate run.toml --adapter runs/run/checkpoints/step-00000020 ·
+gates trainer evaluate run.toml --set rollout.temperature=0 --set rollout.samples_per_prompt=1 --json"""
 
 
 def evaluate(
@@ -28,13 +28,13 @@ def evaluate(
     """Draw completions of the validation prompts (of all prompts, if none are set apart) and print their mean rewards."""
     import json
 
-    from gates.cli.trainer import train
+    from gates.cli.trainer import configuration
     from gates.model import ConfigurationError
 
     if base and adapter is not None:
         raise ConfigurationError("--base and --adapter exclude each other; give one of them")
-    with train.told():
-        chosen = train.configured(config, settings, verb="evaluate")
+    with configuration.user_errors():
+        chosen = configuration.configured(config, settings, verb="evaluate")
         from reference.trainer.loop import evaluate_run
 
         found = evaluate_run.run(chosen, adapter, base=base)

@@ -1,4 +1,4 @@
-"""`gates generate`: completions of prompts, with the very draws of a training rollout."""
+"""`gates trainer generate`: completions of prompts, with the very draws of a training rollout."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from gates.cli.trainer.train import Json, Settings
+from gates.cli.trainer.configuration import Json, Settings
 
 EXAMPLES = """Examples:
 
-gates generate examples/tiny.toml --prompt "12+30=" · gates generate run.toml --prompt "Why?" --samples 4 --max-tokens 64 ·
-gates generate run.toml --prompt "12+30=" --adapter runs/run/checkpoints/step-00000020 --json"""
+gates trainer generate examples/tiny.toml --prompt "12+30=" · gates trainer generate run.toml --prompt "Why?" --samples 4 --max-tokens 64 ·
+gates trainer generate run.toml --prompt "12+30=" --adapter runs/run/checkpoints/step-00000020 --json"""
 
 
 def generate(
@@ -31,15 +31,15 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Complete prompts with the model, data and sampling settings of a configuration."""
-    from gates.cli.trainer import train
+    from gates.cli.trainer import configuration
     from gates.model import ConfigurationError
 
     if base and adapter is not None:
         raise ConfigurationError("--base and --adapter exclude each other; give one of them")
     given = {"samples_per_prompt": samples, "max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     extra = [f"rollout.{key}={value}" for key, value in given.items() if value is not None]
-    with train.told():
-        chosen = train.configured(config, [*(settings or []), *extra], verb="generate")
+    with configuration.user_errors():
+        chosen = configuration.configured(config, [*(settings or []), *extra], verb="generate")
         from reference.trainer.checkpoint import storage
         from reference.trainer.loop import generate as loop_generate
 

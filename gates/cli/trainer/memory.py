@@ -1,21 +1,18 @@
-"""`gates memory`: what a run will take, from the numbers of a model's config.json."""
+"""`gates trainer memory`: what a run will take, from the numbers of a model's config.json."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from gates.cli.trainer.train import Json, Settings
-
-if TYPE_CHECKING:
-    from reference.trainer.config.read import Config
+from gates.cli.trainer.configuration import Json, Settings
 
 EXAMPLES = """Examples:
 
-gates memory examples/qwen3-0.6b-4bit.toml · gates memory run.toml --available-gb 48 --prompt-tokens 97 ·
-gates memory run.toml --set rollout.samples_per_prompt=2 --json"""
+gates trainer memory examples/qwen3-0.6b-4bit.toml · gates trainer memory run.toml --available-gb 48 --prompt-tokens 97 ·
+gates trainer memory run.toml --set rollout.samples_per_prompt=2 --json"""
 
 
 def memory(
@@ -32,51 +29,12 @@ def memory(
     """Estimate a run's peak memory without loading the model, and say what to change if it does not fit."""
     import json
 
-    from gates.cli.trainer import train
+    from gates.cli.trainer import configuration, preflight
 
-    with train.told():
-        chosen = train.configured(config, settings, model_here=False)
+    with configuration.user_errors():
+        chosen = configuration.configured(config, settings, model_here=False)
         tokens = prompt_tokens or chosen.data.max_prompt_tokens
         if as_json:
-            typer.echo(json.dumps(estimated(chosen, tokens), indent=2))
+            typer.echo(json.dumps(preflight.estimated(chosen, tokens), indent=2))
         else:
-            typer.echo("\n".join(lines(chosen, tokens, available_gb)))
-
-
-def estimated(config: Config, prompt_tokens: int) -> dict[str, Any]:
-    """Return the estimate as plain data, in bytes."""
-    import dataclasses
-
-    from reference.trainer.memory import estimate as estimates
-    from reference.trainer.memory import preflight
-
-    shape = preflight.shape(config)
-    plan = preflight.plan(config, prompt_tokens)
-    found = estimates.estimate(shape, plan)
-    return {**dataclasses.asdict(found), "peak": found.peak, "plan": dataclasses.asdict(plan)}
-
-
-def lines(config: Config, prompt_tokens: int, available_gb: float | None) -> list[str]:
-    """Return the estimate and the advice as lines of text."""
-    import importlib
-
-    from reference.trainer.memory import estimate as estimates
-    from reference.trainer.memory import preflight
-
-    shape = preflight.shape(config)
-    available = (
-        importlib.import_module("psutil").virtual_memory().total
-        if available_gb is None
-        else available_gb * estimates.GIGA
-    )
-    return preflight.sentences(shape, preflight.plan(config, prompt_tokens), float(available))
-
-
-def lines_or_note(config: Config, prompt_tokens: int) -> list[str]:
-    """Return the lines for this machine, or one note why there are none: what cannot be estimated may still be trained."""
-    from reference.trainer.config.errors import TrainerError
-
-    try:
-        return lines(config, prompt_tokens, None)
-    except TrainerError as error:
-        return [f"note: whether the memory is enough is not known ({error})"]
+            typer.echo("\n".join(preflight.lines(chosen, tokens, available_gb)))

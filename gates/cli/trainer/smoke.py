@@ -1,4 +1,4 @@
-"""`gates smoke`: what would train on a model, before a run is paid for."""
+"""`gates trainer smoke`: what would train on a model, before a run is paid for."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Examples:
 
-gates smoke --tiny family=qwen3_next · gates smoke ./my-model --adapter rank=8 --adapter targets=q_proj,v_proj
+gates trainer smoke --tiny family=qwen3_next · gates trainer smoke ./my-model --adapter rank=8 --adapter targets=q_proj,v_proj
 
-gates smoke mlx-community/Qwen3-0.6B-4bit --adapter kind=dora --json"""
+gates trainer smoke mlx-community/Qwen3-0.6B-4bit --adapter kind=dora --json"""
 
 
 def smoke(
@@ -78,11 +78,11 @@ def _run(spec: dict[str, Any], adapter: dict[str, Any]) -> Report:
     from gates.model import ConfigurationError
 
     try:
-        from reference.trainer import smoke as look
+        from reference.trainer import smoke as smoke_test
     except ImportError as error:
         raise ConfigurationError(f"the trainer needs MLX: pip install 'rl-gates[trainer]' ({error})") from None
     try:
-        return look.run(spec, adapter)
+        return smoke_test.run(spec, adapter)
     except (ValueError, TypeError, NotImplementedError, FileNotFoundError) as error:
         raise ConfigurationError(str(error)) from None
 

@@ -1,65 +1,21 @@
-"""`gates train`: train as a configuration says; and what the trainer's other verbs share with it."""
+"""`gates trainer train`: train as a configuration says."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gates.cli.trainer.configuration import Json, Settings
+
 if TYPE_CHECKING:
-    from reference.trainer.config.inert import Verb
     from reference.trainer.config.read import Config
 
 EXAMPLES = """Examples:
 
-gates train examples/tiny.toml · gates train examples/tiny.toml --set loop.steps=5 --set algorithm.name=dapo ·
-gates train run.toml --dry-run · gates train run.toml --resume"""
-
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a key; may be repeated.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-@contextlib.contextmanager
-def told() -> Iterator[None]:
-    """Turn what the user can put right into one sentence and exit code 2, as for every other verb."""
-    import os
-
-    from gates.model import ConfigurationError
-
-    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # read once, when the libraries are imported
-        os.environ[name] = "1"
-    try:
-        from reference.trainer.config.errors import TrainerError
-
-        yield
-    except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] not in {"mlx", "mlx_lm", "safetensors", "tokenizers", "huggingface_hub"}:
-            raise
-        raise ConfigurationError(f"the trainer needs MLX: pip install 'rl-gates[trainer]' ({error})") from None
-    except (TrainerError, NotImplementedError, FileExistsError) as error:
-        raise ConfigurationError(str(error)) from None
-
-
-def configured(path: Path, settings: list[str] | None, *, model_here: bool = True, verb: Verb = "train") -> Config:
-    """Read and validate the whole configuration, the algorithm's settings and (unless told not to) the model's name included.
-
-    What it holds that has no effect and is not refused is told on stderr.
-    """
-    from gates.cli import setup
-    from reference.trainer.config import inert, read
-
-    config = read.read(path, settings or (), verb)
-    made = read.algorithm(config, verb)
-    for said in inert.told(config, getattr(made, "settings", None), read.reader(verb, settings or ())):
-        typer.echo(f"gates: note: {said}", err=True)
-    if model_here:
-        setup.model(config.model.path, "model.path")
-    return config
+gates trainer train examples/tiny.toml · gates trainer train examples/tiny.toml --set loop.steps=5 --set algorithm.name=dapo ·
+gates trainer train run.toml --dry-run · gates trainer train run.toml --resume"""
 
 
 def train(
@@ -74,12 +30,14 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train adapters by reinforcement learning; the folder of the run holds metrics, checkpoints and what was used."""
-    with told():
-        chosen = configured(config, settings, model_here=not dry_run)
+    from gates.cli.trainer import configuration
+
+    with configuration.user_errors():
+        chosen = configuration.configured(config, settings, model_here=not dry_run)
         if dry_run:
             _dry_run(chosen, as_json=as_json)
             return
-        from gates.cli.trainer import trouble
+        from gates.cli.trainer import stopped
         from reference.trainer.checkpoint import folders
         from reference.trainer.config import read
         from reference.trainer.engine import guard
@@ -89,7 +47,7 @@ def train(
 
         def ready(tokens: int) -> None:
             longest[0] = tokens
-            if warning := trouble.may_not_fit(chosen, tokens):
+            if warning := stopped.may_not_fit(chosen, tokens):
                 typer.echo(f"gates: {warning}", err=True)
 
         try:
@@ -99,12 +57,12 @@ def train(
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             done = folders.newest(Path(chosen.output.folder) / "checkpoints")[1].get("step", 0)
-            typer.echo(f"gates: {trouble.interrupted(done, config, settings or ())}", err=True)
+            typer.echo(f"gates: {stopped.interrupted(done, config, settings or ())}", err=True)
             raise typer.Exit(130) from None
         except (RuntimeError, MemoryError) as error:
-            if not trouble.no_memory(error):
+            if not stopped.no_memory(error):
                 raise
-            typer.echo(f"gates: {trouble.out_of_memory(chosen, longest[0], error)}", err=True)
+            typer.echo(f"gates: {stopped.out_of_memory(chosen, longest[0], error)}", err=True)
             raise typer.Exit(1) from None
     _report(summary, as_json=as_json)
 
@@ -112,18 +70,18 @@ def train(
 def _dry_run(config: Config, *, as_json: bool) -> None:
     import json
 
-    from gates.cli.trainer import memory
+    from gates.cli.trainer import preflight
     from reference.trainer.config import write
     from reference.trainer.loop import inputs
 
     inputs.read(config)
     tables = config.model_dump(mode="json")
     if as_json:
-        found = memory.estimated(config, config.data.max_prompt_tokens)
+        found = preflight.estimated(config, config.data.max_prompt_tokens)
         typer.echo(json.dumps({"configuration": tables, "memory": found}, indent=2))
         return
     typer.echo(write.toml(tables))
-    typer.echo("\n".join(memory.lines(config, config.data.max_prompt_tokens, None)))
+    typer.echo("\n".join(preflight.lines(config, config.data.max_prompt_tokens, None)))
 
 
 def _report(summary: Any, *, as_json: bool) -> None:
@@ -144,7 +102,7 @@ def _report(summary: Any, *, as_json: bool) -> None:
 
 
 def _gain(summary: Any) -> str:
-    """Return how the rewards went, or the margins of pairs; a run that is resumed when it was complete has taken no step to tell of."""
+    """Return the first and the last mean reward, or mean margin of pairs; a resumed run that was complete has neither."""
     if not summary.metrics:
         return "all of them taken before"
     ends = (summary.first, summary.metrics)

@@ -29,7 +29,7 @@ TRAIN_STEP = Op(
 )
 TABLES = {
     "model": "a recipe, a folder or a Hugging Face id",
-    "tables": "the other sections of a configuration, as `gates train` reads them",
+    "tables": "the other sections of a configuration, as `gates trainer train` reads them",
 }
 TRAIN_RUN = Op(
     name="train_run",
@@ -40,7 +40,7 @@ TRAIN_RUN = Op(
         "resume": "go on with the run in the folder",
         "kill_at_step": "SIGKILL to the process itself once the metrics of this step are written; None: never",
     },
-    source="the trainer's own run from configuration to adapters: `gates train`",
+    source="the trainer's own run from configuration to adapters: `gates trainer train`",
     formula="`digest`, sha256 of the adapters at the end; `metrics`, the lines of metrics.jsonl",
 )
 SAMPLED_AND_SCORED = Op(

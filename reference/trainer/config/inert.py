@@ -13,7 +13,9 @@ from typing import Any, Final, Literal
 from reference.trainer.config import inert_rules, inert_settings
 
 Verb = Literal["train", "evaluate", "generate"]
-READ: Final[Mapping[str, tuple[str, ...]]] = {  # sections, or keys of them, that a command beside `gates train` reads
+READ: Final[
+    Mapping[str, tuple[str, ...]]
+] = {  # sections, or keys of them, that a command beside `gates trainer train` reads
     "evaluate": (
         "model",
         "data",

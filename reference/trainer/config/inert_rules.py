@@ -126,7 +126,7 @@ PAIRS: Final = (
         "set it above 0: the given completions are scored at 1 where it is 0",
     ),
 )
-"""Keys of [rollout] that nothing reads where pairs come with the data; `gates generate` draws completions all the same."""
+"""Keys of [rollout] that nothing reads where pairs come with the data; `gates trainer generate` draws completions all the same."""
 
 DRAWS: Final = (
     *(

@@ -336,7 +336,7 @@ def test_adapters_of_another_shape_are_refused(tmp_path: Path) -> None:
 
 
 def _start(config: Path, *options: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "gates", "train", str(config), "--resume", *options]
+    command = [sys.executable, "-m", "gates", "trainer", "train", str(config), "--resume", *options]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

@@ -39,34 +39,35 @@ def _file(folder: Path, **changed: Any) -> Path:
 def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     """Train, resume what is done, refuse to start again, evaluate it and the base, generate: each does and says what it should."""
     file = str(_file(tmp_path, loop={"steps": 2, "evaluate_every_steps": 0}, rollout={"top_p": 0.9}))
-    done = gates("train", file, "--json", "--set", "output.console=true", cwd=tmp_path)
+    done = gates("trainer", "train", file, "--json", "--set", "output.console=true", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"(step [12] of 2: loss \S+, reward \S+, \d+ tokens/s, .*\n){2}", done.stderr), done.stderr
     facts = json.loads(done.stdout)
     assert facts["steps"] == 2
-    again = gates("train", file, cwd=tmp_path)
+    again = gates("trainer", "train", file, cwd=tmp_path)
     assert again.returncode == 2
     assert "--resume" in again.stderr
-    resumed = gates("train", file, "--resume", cwd=tmp_path)
+    resumed = gates("trainer", "train", file, "--resume", cwd=tmp_path)
     assert resumed.stdout.startswith("2 steps, all of them taken before, adapters ")
     assert facts["adapter_digest"][:12] in resumed.stdout
     tuned, base = (
-        json.loads(gates("evaluate", file, "--json", *more, cwd=tmp_path).stdout) for more in ((), ("--base",))
+        json.loads(gates("trainer", "evaluate", file, "--json", *more, cwd=tmp_path).stdout)
+        for more in ((), ("--base",))
     )
     assert tuned["adapter"].endswith("step-00000002")
     assert base["adapter"] == ""
     assert tuned["completions"] == base["completions"] == 8
     options = ["--set", "rollout.temperature=0", "--set", "rollout.samples_per_prompt=1"]
-    greedy = gates("evaluate", file, *options, "--set", "algorithm.name=rloo", cwd=tmp_path)
+    greedy = gates("trainer", "evaluate", file, *options, "--set", "algorithm.name=rloo", cwd=tmp_path)
     assert greedy.stderr.startswith("gates: note: rollout.top_p is 0.9 and nothing reads it"), greedy.stderr
     assert greedy.returncode == 0
     options = ["--prompt", "1+2=", "--prompt", "3+4=", "--samples", "2", "--max-tokens", "3", "--json"]
-    first, second = (json.loads(gates("generate", file, *options, cwd=tmp_path).stdout) for _ in range(2))
+    first, second = (json.loads(gates("trainer", "generate", file, *options, cwd=tmp_path).stdout) for _ in range(2))
     assert first == second
-    bare = json.loads(gates("generate", file, *options, "--base", cwd=tmp_path).stdout)
+    bare = json.loads(gates("trainer", "generate", file, *options, "--base", cwd=tmp_path).stdout)
     assert [one["logprob"] for one in bare] != [one["logprob"] for one in first]
     newest = str(tmp_path / "run" / "checkpoints" / "step-00000002")
-    named = json.loads(gates("generate", file, *options, "--adapter", newest, cwd=tmp_path).stdout)
+    named = json.loads(gates("trainer", "generate", file, *options, "--adapter", newest, cwd=tmp_path).stdout)
     assert named == first
     assert [(one["prompt"], one["sample"]) for one in first] == [("1+2=", 0), ("1+2=", 1), ("3+4=", 0), ("3+4=", 1)]
     assert all(1 <= len(one["tokens"]) <= 3 for one in first)
@@ -103,7 +104,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     """It prints a configuration that can be read again and the preflight, and makes no folder."""
     file = _file(tmp_path)
     (tmp_path / "run").rmdir()
-    done = gates("train", str(file), "--dry-run", "--set", "loop.steps=77", cwd=tmp_path)
+    done = gates("trainer", "train", str(file), "--dry-run", "--set", "loop.steps=77", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "steps = 77" in done.stdout
     assert "peak" in done.stdout
@@ -114,9 +115,9 @@ def test_memory_of_a_model_that_is_not_here(tmp_path: Path) -> None:
     """The measured 9B's peak at G 4 is its anchor, and too much for 40 GB: the advice comes with it."""
     example = str(ROOT / "examples" / "qwen3.5-9b-checkpointed.toml")
     options = ["--set", "loop.micro_batch_rows=4", "--prompt-tokens", "97"]
-    done = gates("memory", example, *options, "--json", cwd=tmp_path)
+    done = gates("trainer", "memory", example, *options, "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["peak"] == pytest.approx(45.9e9, rel=0.03)
-    text = gates("memory", example, *options, "--available-gb", "40", cwd=tmp_path).stdout
+    text = gates("trainer", "memory", example, *options, "--available-gb", "40", cwd=tmp_path).stdout
     assert "near an anchor" in text
     assert "1. a smaller G: 2 completions at once" in text
 
@@ -178,11 +179,11 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
         "    if len(calls.read_text()) == 4: raise KeyboardInterrupt\n"
         "    return [len(c) % 3 for c in completions]\n"
     )
-    done = gates("train", str(file), "--set", "optimizer.learning_rate=2e-3", cwd=tmp_path)
+    done = gates("trainer", "train", str(file), "--set", "optimizer.learning_rate=2e-3", cwd=tmp_path)
     assert done.returncode == 130, done.stderr
-    assert "interrupted; the newest checkpoint is of step 2; go on with: gates train" in done.stderr
+    assert "interrupted; the newest checkpoint is of step 2; go on with: gates trainer train" in done.stderr
     command = shlex.split(done.stderr.partition("go on with: gates ")[2])
-    assert command == ["train", str(file), "--set", "optimizer.learning_rate=2e-3", "--resume"]
+    assert command == ["trainer", "train", str(file), "--set", "optimizer.learning_rate=2e-3", "--resume"]
     resumed = gates(*command, cwd=tmp_path)
     assert resumed.stdout.startswith("4 steps"), resumed.stderr
 
@@ -267,24 +268,24 @@ def test_ones_own_data_and_reward(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     options = ["--set", "model={tiny = {hidden = 32}}", "--set", "data.chat_options={}", "--set", "loop.steps=1"]
     more = ["--set", "loop.evaluate_every_steps=1", "--set", "rollout.max_tokens=6", "--json"]
-    dry = gates("train", "examples/own-data.toml", *options, "--dry-run", cwd=tmp_path)
+    dry = gates("trainer", "train", "examples/own-data.toml", *options, "--dry-run", cwd=tmp_path)
     assert dry.returncode == 0, dry.stderr
-    done = gates("train", "examples/own-data.toml", *options, *more, cwd=tmp_path)
+    done = gates("trainer", "train", "examples/own-data.toml", *options, *more, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "runs" / "own-data"
     (line,) = runs.lines(folder)
     assert {"reward_accuracy_mean", "reward_names_the_unit_mean"} <= set(line)
     assert runs.lines(folder, "evaluations")[0]["prompts"] == 2
     (tmp_path / "examples" / "own_data.jsonl").unlink()
-    gone = gates("train", "examples/own-data.toml", *options, "--dry-run", cwd=tmp_path)
+    gone = gates("trainer", "train", "examples/own-data.toml", *options, "--dry-run", cwd=tmp_path)
     assert gone.returncode == 2
     assert "own_data.jsonl: cannot be read" in gone.stderr
 
 
 @pytest.mark.slow
 def test_the_tiny_example_runs_through(tmp_path: Path) -> None:
-    """`gates train examples/tiny.toml`, as it stands: every step, its checkpoints, and a reward that rises for all to see."""
-    done = gates("train", str(ROOT / "examples" / "tiny.toml"), cwd=tmp_path)
+    """`gates trainer train examples/tiny.toml`, as it stands: every step, its checkpoints, and a reward that rises for all to see."""
+    done = gates("trainer", "train", str(ROOT / "examples" / "tiny.toml"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "runs" / "tiny"
     rewards = [line["reward_mean"] for line in runs.lines(folder)]

@@ -241,7 +241,7 @@ GREEDY = ["rollout.temperature=0", "rollout.samples_per_prompt=1"]
 
 
 class TestLookingAtARun:
-    """`gates evaluate` and `gates generate` compute neither advantages nor old log-probs, so they need not be possible."""
+    """`gates trainer evaluate` and `gates trainer generate` compute neither advantages nor old log-probs, so they need not be possible."""
 
     @pytest.mark.parametrize(
         ("text", "asked", "words"),
@@ -308,7 +308,7 @@ class TestLookingAtARun:
             read.read(path, ["rollout.kv_bits=8", "rollout.path=batched"], verb)
 
     def test_pairs_are_pairs_where_they_are_read(self, tmp_path: Path) -> None:
-        """`gates evaluate` scores the two completions of the data, `gates generate` draws as many as it is asked for."""
+        """`gates trainer evaluate` scores the two completions of the data, `gates trainer generate` draws as many as it is asked for."""
         path = tmp_path / "run.toml"
         path.write_text(PAIRED + '[rollout]\nsamples_per_prompt = 2\n[algorithm]\nname = "dpo"\n')
         asked = ["rollout.samples_per_prompt=5"]

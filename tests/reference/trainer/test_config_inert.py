@@ -309,7 +309,7 @@ def test_what_acts_is_not_told(tables: Make, changed: Tables) -> None:
 
 
 def test_looking_at_a_run_takes_its_file_as_it_is(tmp_path: Path) -> None:
-    """`gates evaluate` and `gates generate` refuse keys of the command line that they would not read, and tell of the file's."""
+    """`gates trainer evaluate` and `gates trainer generate` refuse keys of the command line that they would not read, and tell of the file's."""
     path = tmp_path / "run.toml"
     path.write_text("[rollout]\ntop_p = 0.9\nseed = 7\n")
     greedy = ["rollout.temperature=0"]

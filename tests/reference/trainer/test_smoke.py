@@ -1,4 +1,4 @@
-"""`gates smoke`: right counts, one sentence for every mistake, and a failure that names what else would train."""
+"""`gates trainer smoke`: right counts, one sentence for every mistake, and a failure that names what else would train."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def untouched() -> Iterator[None]:
 
 
 def _gates(*arguments: str) -> Any:
-    return CliRunner().invoke(cli.app, ["smoke", *arguments])
+    return CliRunner().invoke(cli.app, ["trainer", "smoke", *arguments])
 
 
 @pytest.mark.parametrize("bits", [32, 4])

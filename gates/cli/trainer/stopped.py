@@ -1,4 +1,4 @@
-"""What `gates train` says when a run is stopped from outside: by Ctrl-C, or for want of memory."""
+"""Messages for a training run that is stopped from outside: by Ctrl-C, or because memory ran out."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 def interrupted(done: int, file: Path, settings: Sequence[str]) -> str:
     """Say at which step the newest checkpoint is (0: there is none), and the command that goes on, overrides included."""
     options = [word for setting in settings for word in ("--set", setting)]
-    command = shlex.join(["gates", "train", str(file), *options, "--resume"])
+    command = shlex.join(["gates", "trainer", "train", str(file), *options, "--resume"])
     at = f"the newest checkpoint is of step {done}" if done else "there is no checkpoint yet, so it starts again"
     return f"interrupted; {at}; go on with: {command}"
 
 
 def no_memory(error: BaseException) -> bool:
-    """Tell whether MLX or Python could not get memory; MLX raises RuntimeError for it, as for much else."""
+    """Return whether MLX or Python could not get memory; MLX raises RuntimeError for this and for other failures."""
     words = str(error).lower()
     return isinstance(error, MemoryError) or any(w in words for w in ("malloc", "insufficient memory", "bad_alloc"))
 
 
 def out_of_memory(config: Any, prompt_tokens: int, error: BaseException) -> str:
     """Say that memory ran out, with the preflight's numbers and what to change in which order."""
-    from gates.cli.trainer import memory
+    from gates.cli.trainer import preflight
 
-    lines = "\n".join(f"  {line}" for line in memory.lines_or_note(config, prompt_tokens))
+    lines = "\n".join(f"  {line}" for line in preflight.lines_or_note(config, prompt_tokens))
     return (
         f"out of memory ({error}); the preflight says:\n{lines}\n"
         "In general: model.checkpoint_layers = true, then fewer rollout.samples_per_prompt or loop.micro_batch_rows, then a "
@@ -36,9 +36,9 @@ def out_of_memory(config: Any, prompt_tokens: int, error: BaseException) -> str:
 
 def may_not_fit(config: Any, prompt_tokens: int) -> str:
     """Return the preflight's warning with its advice, "" where a step fits into this machine's memory."""
-    from gates.cli.trainer import memory
+    from gates.cli.trainer import preflight
 
-    lines = memory.lines_or_note(config, prompt_tokens)
+    lines = preflight.lines_or_note(config, prompt_tokens)
     if lines[0].startswith("note: "):
         return lines[0]
     start = next((n for n, line in enumerate(lines) if line.startswith(("It may not fit", "It does not fit"))), None)

@@ -1,0 +1,57 @@
+"""What the trainer's verbs share: reading a configuration, and turning a user's mistakes into one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from reference.trainer.config.inert import Verb
+    from reference.trainer.config.read import Config
+
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a key; may be repeated.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@contextlib.contextmanager
+def user_errors() -> Iterator[None]:
+    """Report what the user can correct as one sentence with exit code 2."""
+    import os
+
+    from gates.model import ConfigurationError
+
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # read once, when the libraries are imported
+        os.environ[name] = "1"
+    try:
+        from reference.trainer.config.errors import TrainerError
+
+        yield
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in {"mlx", "mlx_lm", "safetensors", "tokenizers", "huggingface_hub"}:
+            raise
+        raise ConfigurationError(f"the trainer needs MLX: pip install 'rl-gates[trainer]' ({error})") from None
+    except (TrainerError, NotImplementedError, FileExistsError) as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def configured(path: Path, settings: list[str] | None, *, model_here: bool = True, verb: Verb = "train") -> Config:
+    """Read and validate a configuration, its algorithm's settings included; with `model_here` the model must exist.
+
+    Settings that have no effect in this verb are noted on stderr, unless they are refused.
+    """
+    from gates.cli import setup
+    from reference.trainer.config import inert, read
+
+    config = read.read(path, settings or (), verb)
+    made = read.algorithm(config, verb)
+    for note in inert.told(config, getattr(made, "settings", None), read.reader(verb, settings or ())):
+        typer.echo(f"gates: note: {note}", err=True)
+    if model_here:
+        setup.model(config.model.path, "model.path")
+    return config

@@ -1,0 +1,47 @@
+"""The memory preflight of a configuration as the verbs `train` and `memory` print it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reference.trainer.config.read import Config
+
+
+def estimated(config: Config, prompt_tokens: int) -> dict[str, Any]:
+    """Return the estimate as plain data, in bytes."""
+    import dataclasses
+
+    from reference.trainer.memory import estimate as estimates
+    from reference.trainer.memory import preflight
+
+    shape = preflight.shape(config)
+    plan = preflight.plan(config, prompt_tokens)
+    found = estimates.estimate(shape, plan)
+    return {**dataclasses.asdict(found), "peak": found.peak, "plan": dataclasses.asdict(plan)}
+
+
+def lines(config: Config, prompt_tokens: int, available_gb: float | None) -> list[str]:
+    """Return the estimate and the advice as lines of text."""
+    import importlib
+
+    from reference.trainer.memory import estimate as estimates
+    from reference.trainer.memory import preflight
+
+    shape = preflight.shape(config)
+    available = (
+        importlib.import_module("psutil").virtual_memory().total
+        if available_gb is None
+        else available_gb * estimates.GIGA
+    )
+    return preflight.sentences(shape, preflight.plan(config, prompt_tokens), float(available))
+
+
+def lines_or_note(config: Config, prompt_tokens: int) -> list[str]:
+    """Return the lines for this machine, or one note why there are none: what cannot be estimated may still be trained."""
+    from reference.trainer.config.errors import TrainerError
+
+    try:
+        return lines(config, prompt_tokens, None)
+    except TrainerError as error:
+        return [f"note: whether the memory is enough is not known ({error})"]
