@@ -72,6 +72,14 @@ def test_the_kernels_come_with_stub_and_marker(wheel: zipfile.ZipFile) -> None:
     assert "-cp311-abi3-" in (wheel.filename or "")
 
 
+def test_the_licences(wheel: zipfile.ZipFile) -> None:
+    """The metadata names them (PEP 639) and both texts are there."""
+    (name,) = (name for name in names(wheel) if name.endswith(".dist-info/METADATA"))
+    assert "License-Expression: MIT OR Apache-2.0" in wheel.read(name).decode().splitlines()
+    texts = {Path(file).name: wheel.read(file).decode() for file in names(wheel) if "/licenses/" in file}
+    assert texts == {file: (ROOT / file).read_text() for file in ("LICENSE-MIT", "LICENSE-APACHE")}
+
+
 def test_the_command(wheel: zipfile.ZipFile) -> None:
     """`gates` is installed as a command."""
     (file,) = (name for name in names(wheel) if name.endswith("entry_points.txt"))
