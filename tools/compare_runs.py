@@ -1,0 +1,123 @@
+"""Compare two recorded runs of the same plan: did a change of the code change any verdict, or what becomes of any mutant?
+
+Usage: python tools/compare_runs.py BEFORE AFTER [--out FILE.json]
+
+BEFORE and AFTER are results files of `gates check` or `gates prove`, `.jsonl` or `.jsonl.gz`. A verdict is named by its
+gate, subject, case, seed and mutant; its status and cause are compared. Exit code 0: nothing differs, subjects that are
+absent on one of the two machines apart; 1: something differs; 2: usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+Verdicts = dict[tuple[str, ...], tuple[str, str]]
+SHOWN = 20  # differences that are printed; the file of --out holds all
+
+
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a results file."""
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        for line in file:
+            yield json.loads(line)
+
+
+def read(path: Path) -> tuple[dict[str, Any], Verdicts, dict[str, str]]:
+    """Return a run's header, its verdicts by name, and the state of each mutant."""
+    header: dict[str, Any] = {}
+    verdicts: Verdicts = {}
+    mutants: dict[str, str] = {}
+    for record in lines(path):
+        if record["record"] == "header":
+            header = record
+        elif record["record"] == "verdict":
+            name = (record["gate"], record["subject"], record["case"], str(record["seed"]), record.get("mutant") or "")
+            verdicts[name] = (record["status"], record["cause"])
+        elif record["record"] == "mutant":
+            mutants[record["mutant"]] = record["state"]
+    return header, verdicts, mutants
+
+
+def absent(verdicts: Verdicts) -> set[str]:
+    """Return the subjects that were not there: every verdict about them is `skipped`."""
+    found: dict[str, set[str]] = {}
+    for (_, subject, *_), (status, _) in verdicts.items():
+        found.setdefault(subject, set()).add(status)
+    return {subject for subject, statuses in found.items() if statuses == {"skipped"}}
+
+
+def compare(before: Path, after: Path) -> dict[str, Any]:
+    """Return what differs between two runs, and how much was compared."""
+    sides = [read(path) for path in (before, after)]
+    (old_header, old, old_mutants), (new_header, new, new_mutants) = sides
+    missing = absent(old) | absent(new)
+    kept = [{name: v for name, v in side.items() if name[1] not in missing} for side in (old, new)]
+    changed = {
+        " · ".join(filter(None, name)): [status_of(kept[0], name), status_of(kept[1], name)]
+        for name in sorted({*kept[0], *kept[1]})
+        if kept[0].get(name) != kept[1].get(name)
+    }
+    states = {
+        name: [old_mutants.get(name, "not there"), new_mutants.get(name, "not there")]
+        for name in sorted({*old_mutants, *new_mutants})
+        if old_mutants.get(name) != new_mutants.get(name)
+    }
+    return {
+        "verb": new_header["verb"],
+        "before": side_of(before, old_header, old),
+        "after": side_of(after, new_header, new),
+        "subjects absent on one machine": sorted(missing),
+        "verdicts compared": len(kept[0].keys() & kept[1].keys()),
+        "verdicts that differ": changed,
+        "mutants compared": len(old_mutants.keys() & new_mutants.keys()),
+        "mutants caught": Counter(new_mutants.values()).get("caught", 0),
+        "mutants that differ": states,
+    }
+
+
+def status_of(verdicts: Verdicts, name: tuple[str, ...]) -> str:
+    """Return a verdict in words."""
+    return " by ".join(verdicts[name]) if name in verdicts else "not there"
+
+
+def side_of(path: Path, header: Mapping[str, Any], verdicts: Verdicts) -> dict[str, Any]:
+    """Return what names one of the two runs."""
+    statuses = Counter(status for status, _ in verdicts.values())
+    return {
+        "file": path.name,
+        "command": header["command"],
+        "commit": header["commit"],
+        "cpu": header["machine"]["cpu"],
+        "verdicts": dict(sorted(statuses.items())),
+    }
+
+
+def main() -> int:
+    """Print what differs and return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("before", type=Path)
+    parser.add_argument("after", type=Path)
+    parser.add_argument("--out", type=Path, help="write the comparison here too, as JSON")
+    options = parser.parse_args()
+    found = compare(options.before, options.after)
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    differing = {**found["verdicts that differ"], **found["mutants that differ"]}
+    for name, (old, new) in list(differing.items())[:SHOWN]:
+        print(f"{name}: {old} before, {new} after")
+    print(
+        f"{found['verdicts compared']} verdicts and {found['mutants compared']} mutants compared, {len(differing)} differ; "
+        f"absent on one machine: {', '.join(found['subjects absent on one machine']) or 'nobody'}"
+    )
+    return int(bool(differing))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
