@@ -334,3 +334,22 @@ pub enum Error {
         most: usize,
     },
 }
+
+/// Checks that `argument` has as many elements as `like` demands.
+pub(crate) fn same_length(
+    argument: &'static str,
+    found: usize,
+    expected: usize,
+    like: &'static str,
+) -> Result<()> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(Error::LengthMismatch {
+            argument,
+            found,
+            expected,
+            like,
+        })
+    }
+}

@@ -3,7 +3,7 @@
 //! Token `token` of sample `sample` of prompt `prompt` in round `round` has a uniform and a coin of its own, whatever
 //! else is sampled with it and in which order. The key is the seed.
 
-use crate::rows::same_length;
+use crate::error::same_length;
 use crate::{Error, Result};
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57]; // Random123, philox.h

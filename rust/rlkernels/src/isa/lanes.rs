@@ -115,6 +115,21 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn mask32(self, bits: u16) -> Self::M32;
     /// Lane i is bit i.
     fn mask64(self, bits: u8) -> Self::M64;
-    /// Lane i is the sum of `rows[i]`, in the order of [`crate::math::tree64`].
+    /// Lane i is the sum of `rows[i]`, in the order of [`tree64`].
     fn sums64(self, rows: &[Self::F64; F64_LANES]) -> Self::F64;
+}
+
+/// A body that is compiled for every instruction set. `run` must be `#[inline(always)]`, and so must what it calls with
+/// lanes: a function that is not inlined, or a closure, is compiled without the instructions and is slow (but right).
+pub(crate) trait Kernel {
+    /// What it returns.
+    type Output;
+    /// Runs on the lanes of `simd`.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// The sum of the lanes in the one order that every kernel uses: halves, quarters, eighths.
+pub(crate) fn tree64(lanes: [f64; F64_LANES]) -> f64 {
+    let [a, b, c, d, e, f, g, h] = lanes;
+    ((a + e) + (c + g)) + ((b + f) + (d + h))
 }

@@ -20,7 +20,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::{Error, Result};
-pub(crate) use lanes::{F32_LANES, F64_LANES, Lanes, Mask, Simd};
+pub(crate) use lanes::{F32_LANES, F64_LANES, Kernel, Lanes, Mask, Simd, tree64};
 pub(crate) use scatter::scatter;
 
 /// The environment variable that forces an instruction set.
@@ -162,15 +162,6 @@ fn checked(isa: Isa) -> Result<Isa> {
         found: isa.name(),
         available: names.join(", "),
     })
-}
-
-/// A body that is compiled for every instruction set. `run` must be `#[inline(always)]`, and so must what it calls with
-/// lanes: a function that is not inlined, or a closure, is compiled without the instructions and is slow (but right).
-pub(crate) trait Kernel {
-    /// What it returns.
-    type Output;
-    /// Runs on the lanes of `simd`.
-    fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
 /// Runs `kernel` on the [`current`] instruction set.

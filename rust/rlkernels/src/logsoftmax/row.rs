@@ -4,8 +4,9 @@ use std::f64::consts::LN_2;
 
 use super::format::Vectors;
 use super::scan::{Constants, DEPTH, Scale, Segment, term};
-use crate::isa::{F64_LANES, Lanes, Simd};
-use crate::math::{exp64, log64, two_difference, two_sum};
+use crate::double::{Double, two_difference};
+use crate::isa::{F64_LANES, Lanes, Simd, tree64};
+use crate::math::{exp64, log64};
 
 /// Below it, 2^-90, the sum of all terms but the greatest is what padding and impossible tokens left.
 const CERTAIN: f64 = 8.1e-28;
@@ -144,12 +145,12 @@ fn slow<F: Vectors, S: Simd>(s: S, words: &[F::Word], temperature: f64) -> Row {
         return Row::NAN;
     }
     let zero = s.f64(0.0);
-    let (mut sum, mut weighted) = ((zero, zero), (zero, zero));
+    let (mut sum, mut weighted) = (Double::zero(s), Double::zero(s));
     for eight in words.chunks(F64_LANES) {
         let (e, q) = slow_terms(s, &reals::<F>(eight), max, temperature);
         let term = S::F64::select(e.eq(zero), zero, e * q);
-        sum = added(sum, e);
-        weighted = added(weighted, term);
+        sum = sum.plus(e);
+        weighted = weighted.plus(term);
     }
     let sum = total(sum);
     let log_sum = log(s, sum);
@@ -161,13 +162,8 @@ fn slow<F: Vectors, S: Simd>(s: S, words: &[F::Word], temperature: f64) -> Row {
     }
 }
 
+/// The sum of the lanes; high and low parts are added up apart.
 #[inline(always)]
-fn added<L: Lanes>(sum: (L, L), term: L) -> (L, L) {
-    let (high, error) = two_sum(sum.0, term);
-    (high, sum.1 + error)
-}
-
-#[inline(always)]
-fn total<L: Lanes<Array = [f64; F64_LANES]>>(sum: (L, L)) -> f64 {
-    crate::math::tree64(sum.0.array()) + crate::math::tree64(sum.1.array())
+fn total<L: Lanes<Array = [f64; F64_LANES]>>(sum: Double<L>) -> f64 {
+    tree64(sum.high.array()) + tree64(sum.low.array())
 }

@@ -8,9 +8,8 @@
 //! the sums are then those of the base b with b^high = e^(1/τ), which costs log Σ 2^-26 · (H − log Σ), 1.9 · 2^-24 at most.
 
 use super::format::Vectors;
-use crate::compensated::Sum;
-use crate::isa::{F32_LANES, Lanes, Mask, Simd, prefetch};
-use crate::math::tree64;
+use crate::double::Sum;
+use crate::isa::{F32_LANES, Lanes, Mask, Simd, prefetch, tree64};
 
 /// Logits between two looks at the maximum: 8 KiB of `f32`, so what is computed twice is still in the first cache.
 const BLOCK: usize = 2048;
@@ -117,7 +116,7 @@ impl Segment {
                 (row.reference, row.origin) = (part.reference, part.origin);
             }
         }
-        let (mut sum, mut weighted) = (Sum::<true>::default(), Sum::<true>::default());
+        let (mut sum, mut weighted) = (Sum::default(), Sum::default());
         for part in parts {
             let shift = part.reference - row.reference;
             if shift >= -1000.0 {

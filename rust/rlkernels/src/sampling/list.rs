@@ -1,10 +1,9 @@
 //! Survivors of a filter as a list in id order.
 
+use super::cut::{Candidate, Cut};
 use super::logits::Value;
 use super::passes::Weight;
-use super::select::Candidate;
-use crate::isa::lanes::Mask;
-use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch};
+use crate::isa::{F64_LANES, Kernel, Lanes, Mask, Simd, dispatch};
 
 /// Values with their ids, the ids rising.
 ///
@@ -14,13 +13,6 @@ pub(super) struct List {
     values: Vec<f64>,
     ids: Vec<u32>,
     len: usize,
-}
-
-/// Where a filter cuts: this token and all before it in "likelier first, then the lower position" stay.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Cut {
-    pub(super) value: f64,
-    pub(super) position: u32,
 }
 
 /// Which tokens stay, by their value alone.

@@ -9,6 +9,7 @@
 //! lanes in each), so the tokens are the same on every instruction set and with any number of threads.
 
 mod buckets;
+mod cut;
 mod filters;
 mod list;
 mod logits;
@@ -18,13 +19,15 @@ mod scan;
 mod select;
 mod survivors;
 
-use std::sync::{Mutex, PoisonError};
-
-use crate::rows::same_length;
-use crate::{Error, Float, Result, parallel};
 pub use filters::{Filters, Order};
 pub use logits::Logits;
-use row::{Scratch, Sink, with_scratch};
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::same_length;
+use crate::{Error, Float, Result, parallel};
+use row::{Scratch, with_scratch};
+use survivors::Sink;
 
 /// Logits of the rows that one thread works on at a time. They take 9 µs (top-k) to 100 µs (top-p) on x86-64 with
 /// AVX-512, waking a thread about 10: a batch of fewer is worked on by the calling thread.

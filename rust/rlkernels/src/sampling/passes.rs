@@ -1,9 +1,9 @@
 //! Weights of a row's tokens, in lanes.
 
 use super::logits::Value;
-use crate::compensated::Sum;
-use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch};
-use crate::math::{exp64, log64, tree64};
+use crate::double::Sum;
+use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch, tree64};
+use crate::math::{exp64, log64};
 
 /// Tokens of a block: the unit of the running sum, and of what fits on the stack.
 pub(super) const BLOCK: usize = 256;
@@ -89,7 +89,7 @@ impl Weight {
             #[inline(always)]
             fn run<S: Simd>(self, s: S) -> f64 {
                 let Body(weight, values, sums) = self;
-                let mut total = Sum::<true>::default(); // its log is a result: a thousand blocks should cost no digits
+                let mut total = Sum::default(); // its log is a result: a thousand blocks should cost no digits
                 for block in values.chunks(BLOCK) {
                     let mut sum = s.f64(0.0);
                     let vectors = Vectors::new(block);

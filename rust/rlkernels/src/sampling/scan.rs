@@ -2,8 +2,7 @@
 //! where something is above a threshold.
 
 use super::logits::Value;
-use crate::isa::lanes::Mask;
-use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Simd, dispatch};
+use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Mask, Simd, dispatch};
 
 /// What a row's values are.
 pub(super) struct Extent {

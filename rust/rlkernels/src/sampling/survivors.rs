@@ -1,16 +1,28 @@
 //! The tokens that the filters leave, from the whole row to the result.
 
+use super::cut::Candidate;
 use super::list::{ExponentAtLeast, List, Source, WeightAtMost};
 use super::logits::Value;
 use super::passes::{BLOCK, Weight, ln};
-use super::row::Sink;
 use super::scan::{Extent, Scan};
-use super::select::{Candidate, top_k, top_p};
-use crate::float::Float;
+use super::select::{top_k, top_p};
+use crate::Float;
 use crate::isa::scatter;
 
-/// Among so many tokens one that stays is rare: sorting the k best by their ids is cheaper than another pass over all.
-const FEW_OF: usize = 64;
+/// If at most one of so many tokens stays, sorting the k best by their ids is cheaper than another pass over all.
+const SPARSE: usize = 64;
+
+/// The result of a row.
+pub(super) enum Sink<'a, T> {
+    /// The log-probabilities of all tokens.
+    Logprobs(&'a mut [T]),
+    /// One token and its log-probability.
+    Draw {
+        uniform: f64,
+        token: &'a mut i64,
+        logprob: &'a mut f64,
+    },
+}
 
 /// Memory of the filters, used again for every row of a thread.
 #[derive(Default)]
@@ -80,7 +92,7 @@ impl<'a, E: Scan> Survivors<'a, E> {
         }
         with_source!(self, source => {
             match top_k(source.values, k, &mut self.work.candidates) {
-                Some(_) if k <= source.values.len() / FEW_OF => {
+                Some(_) if k <= source.values.len() / SPARSE => {
                     self.work.spare.take(source, &mut self.work.candidates);
                 }
                 Some(cut) => self.work.spare.cut(source, cut),
