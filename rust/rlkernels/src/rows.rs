@@ -236,15 +236,15 @@ impl<'a> Rows<'a> {
     /// The sequences with their numbers of tokens. The layout must have passed [`Rows::check`].
     pub(crate) fn counted(&self) -> Vec<CountedRow> {
         let mask = self.mask();
-        self.sequences()
-            .map(|row| CountedRow {
-                row,
-                tokens: match mask {
-                    Some(mask) => dispatch(CountTokens(&mask[row.start..row.end])),
-                    None => row.tokens_end - row.start,
-                },
-            })
-            .collect()
+        let mut counted = Vec::with_capacity(self.count());
+        for row in self.sequences() {
+            let tokens = match mask {
+                Some(mask) => dispatch(CountTokens(&mask[row.start..row.end])),
+                None => row.tokens_end - row.start,
+            };
+            counted.push(CountedRow { row, tokens });
+        }
+        counted
     }
 }
 
