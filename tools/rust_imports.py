@@ -22,7 +22,7 @@ INLINE_MODULE = re.compile(r"\bmod\s+\w+\s*\{")
 DECLARATION = re.compile(r"\bmod\s+\w+\s*;")
 USE = re.compile(r"(?P<public>pub(?:\([^)]*\))?\s+)?\buse\s+(?P<tree>[^;]+);")
 PATH = re.compile(r"(?<![\w:.$])\$?[a-z_]\w*(?:\s*::\s*\w+)+")
-TOKEN = re.compile(r"\w+|::|[{},*$]")
+WORD = re.compile(r"\w+|::|[{},*$]")
 
 
 @dataclass
@@ -54,24 +54,24 @@ def end_of_block(code: str, start: int) -> int:
 
 def leaves(tree: str) -> Iterator[tuple[str, Names]]:
     """Yield what a `use` brings into scope: each name with the path that it stands for."""
-    tokens = [token for token in TOKEN.findall(tree) if token != "$"]
+    words = [word for word in WORD.findall(tree) if word != "$"]
     prefixes: list[Names] = []
     path: list[str] = []
     alias = ""
-    for position, token in enumerate([*tokens, ","]):
-        if token == "{":
+    for position, word in enumerate([*words, ","]):
+        if word == "{":
             prefixes.append(tuple(path))
-        elif token in {",", "}"}:
-            if path and tokens[position - 1] not in {"}", "{", ","}:
+        elif word in {",", "}"}:
+            if path and words[position - 1] not in {"}", "{", ","}:
                 names = tuple(path[:-1] if path[-1] in {"self", "*"} else path)
                 yield alias or (names[-1] if path[-1] == "self" else path[-1]), names
-            if token == "}":
+            if word == "}":
                 prefixes.pop()
             path, alias = list(prefixes[-1]) if prefixes else [], ""
-        elif token == "as":
-            alias = tokens[position + 1]
-        elif token != "::" and not alias:
-            path.append(token)
+        elif word == "as":
+            alias = words[position + 1]
+        elif word != "::" and not alias:
+            path.append(word)
 
 
 def read(folder: Path) -> dict[Module, File]:
@@ -104,7 +104,7 @@ def as_one_module(code: str) -> str:
 
 def resolve(files: Mapping[Module, File], module: Module, names: Names) -> Module | None:
     """Return the module that defines what a path names, or None for what is outside of the crate."""
-    for _ in range(len(files)):  # a re-export at most per file
+    for _ in range(len(files)):  # at most one re-export per file
         here = module
         if names[0] == "crate":
             here, names = (), names[1:]
@@ -131,9 +131,7 @@ def edges(files: Mapping[Module, File]) -> dict[Module, set[Module]]:
     """Return which modules each module imports."""
     return {
         module: {
-            target
-            for names in file.used
-            if (target := resolve(files, module, names)) is not None and target != module
+            target for names in file.used if (target := resolve(files, module, names)) is not None and target != module
         }
         for module, file in files.items()
     }

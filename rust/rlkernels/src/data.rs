@@ -1,7 +1,7 @@
-//! The two element types as lanes of `f64`: how each is read and written, and what it takes to be accurate in it.
+//! The two element types in lanes of `f64`: how each is loaded and stored, and the arithmetic that it needs.
 //!
-//! `f32` data needs no care in `f64` lanes: a rounding there is 2⁻²⁹ of one of `f32`, so exponentials are short and sums
-//! are plain. `f64` data keeps what a difference loses, feeds it into the exponential and compensates its sums.
+//! For `f32` data a rounding in `f64` is 2⁻²⁹ of one of `f32`, so exponentials are short and sums are plain. For `f64` data
+//! the rounding error of a difference is kept for the exponential, and sums are compensated.
 
 use crate::double::{Double, two_difference};
 use crate::isa::{F64_LANES, Lanes, Simd, tree64};
@@ -15,20 +15,20 @@ pub(crate) struct Growth<L> {
     pub(crate) k3: L,
 }
 
-/// What the kernels ask of an element type. Sealed: the accuracy is argued for `f32` and `f64` only.
+/// An element type of the kernels. Sealed: accuracy is proven for `f32` and `f64` only.
 pub(crate) trait Data: Copy + Default + Send + Sync + 'static {
-    /// Whether sums must be compensated and differences keep what they lose.
+    /// Whether sums are compensated and differences keep their rounding error.
     const EXACT: bool;
 
     /// Eight elements, exactly.
     fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64;
     /// Eight lanes, each rounded once.
     fn store<S: Simd>(s: S, values: S::F64, out: &mut [Self; F64_LANES]);
-    /// `a − b`; the low part is 0 where it cannot be computed (an overflow on the way).
+    /// `a − b`; the low part is 0 if it overflows.
     fn minus<S: Simd>(s: S, a: S::F64, b: S::F64) -> Double<S::F64>;
-    /// e^x: +inf on overflow. A NaN gives anything.
+    /// e^x: +inf on overflow. The result for NaN is unspecified.
     fn exp<S: Simd>(s: S, x: Double<S::F64>) -> S::F64;
-    /// e^x and its relatives. An infinite x gives the limits, a NaN anything.
+    /// e^x, e^x − 1 and e^x − 1 − x. An infinite x gives the limits; the result for NaN is unspecified.
     fn growth<S: Simd>(s: S, x: Double<S::F64>) -> Growth<S::F64>;
 }
 
@@ -61,7 +61,7 @@ impl Data for f32 {
     fn growth<S: Simd>(s: S, x: Double<S::F64>) -> Growth<S::F64> {
         let (is_near, scale, mantissa, tail) = expm1_short(s, x.high);
         let exp = (mantissa + mantissa) * scale;
-        let far = exp - s.f64(1.0); // 0.4 at least in size: nothing is lost
+        let far = exp - s.f64(1.0); // at least 0.4 in magnitude: no cancellation
         let infinite = exp.eq(s.f64(f64::INFINITY));
         let rest = S::F64::select(infinite, exp, far - x.high);
         Growth {
@@ -72,7 +72,7 @@ impl Data for f32 {
     }
 }
 
-/// Up to this size of d the series of k3 is used; exp(d) − 1 − d loses 2u at most beyond it.
+/// The largest |d| for which the series of k3 is used; above it exp(d) − 1 − d loses 2u at most.
 const SERIES_LIMIT: f64 = 2.0;
 
 /// 1/2!, 1/3!, … 1/27!: the first term left out is 2²⁶/28! · d² = 2e-22 · d² on |d| ≤ 2.
@@ -136,7 +136,7 @@ impl Data for f64 {
     }
 }
 
-/// A correction, or 0 where the value that it corrects is not finite.
+/// `low`, or 0 where it is not finite.
 #[inline(always)]
 fn finite_or_zero<S: Simd>(s: S, low: S::F64) -> S::F64 {
     let zero = s.f64(0.0);

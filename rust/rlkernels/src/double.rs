@@ -129,7 +129,9 @@ mod tests {
     fn a_compensated_sum_keeps_what_a_plain_one_loses() {
         let terms = [1.0, 1e100, 1.0, -1e100]; // exact sum 2
         let mut compensated = Sum::default();
-        terms.into_iter().for_each(|term| compensated.add(term));
+        for term in terms {
+            compensated.add(term);
+        }
         let plain: f64 = terms.into_iter().sum();
         assert_eq!((compensated.value(), plain), (2.0, 0.0));
     }

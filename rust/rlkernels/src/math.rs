@@ -1,4 +1,4 @@
-//! exp and log of our own: the platform's differ between platforms.
+//! exp and log. The platform's own functions differ between platforms, and so would results.
 //!
 //! `exp` is Cody and Waite's reduction with a minimax polynomial (fitted by mpmath's `chebyfit` to 200 bits, the error
 //! is stated beside the coefficients); `log` is that of FreeBSD's msun (`e_log.c`). Worst errors, measured by

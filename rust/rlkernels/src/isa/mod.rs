@@ -111,7 +111,7 @@ static CURRENT: AtomicU8 = AtomicU8::new(0);
 
 /// The instruction set that kernels run on: the one that [`choose`] or `RLKERNELS_ISA` names, else the fastest.
 ///
-/// A value of `RLKERNELS_ISA` that this machine cannot follow is passed over here; [`from_environment`] reports it.
+/// An invalid or unavailable value of `RLKERNELS_ISA` is ignored; [`from_environment`] reports it.
 #[must_use]
 #[inline]
 pub fn current() -> Isa {
@@ -132,7 +132,7 @@ fn fastest() -> Isa {
 /// The instruction set that `RLKERNELS_ISA` names; `None` where it is not set or empty.
 ///
 /// # Errors
-/// It names no instruction set, or one that this machine has not.
+/// It names no instruction set, or one that this machine lacks.
 pub fn from_environment() -> Result<Option<Isa>> {
     match std::env::var_os(VARIABLE) {
         Some(value) if !value.is_empty() => {
@@ -146,7 +146,7 @@ pub fn from_environment() -> Result<Option<Isa>> {
 /// Makes every later kernel call of this process run on `isa`, and returns what was chosen before.
 ///
 /// # Errors
-/// This machine has not got it.
+/// This machine lacks it.
 pub fn choose(isa: Isa) -> Result<Isa> {
     let before = current();
     CURRENT.store(checked(isa)? as u8, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Log-probabilities of chosen tokens and entropies, straight from logits, and the way back.
+//! Log-probabilities of chosen tokens and entropies, computed from logits, and their gradients.
 //!
 //! `log p_v = x_v/τ − log Σ_w e^(x_w/τ)` and `H = −Σ_v p_v log p_v` of the distribution at temperature τ. The logits are read
 //! once, in blocks that fit the first cache; nothing of the vocabulary's size is stored. `f32`, float16 and bfloat16 are

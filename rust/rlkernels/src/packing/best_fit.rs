@@ -1,4 +1,4 @@
-//! Best fit: bins by the room that they have left, and of each room the first bin first.
+//! Best fit: for every remaining room a heap of the bins that have it, the first opened first.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a token of a row weighs in the loss of a step: every aggregation is a weighted sum of token losses.
+//! The weight of tokens in the loss of a step: every aggregation is a weighted sum of token losses.
 
 use super::convention::{Algorithm, Convention, DapoDenominator};
 use crate::rows::CountedRow;

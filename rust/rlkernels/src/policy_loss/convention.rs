@@ -140,8 +140,8 @@ impl Convention<'_> {
         }
     }
 
-    /// Refuses what the algorithm does not read: it would be a mistake that nobody sees.
-    pub(super) fn without_strangers(&self) -> Result<()> {
+    /// Refuses a parameter that the algorithm does not read: setting it is a mistake.
+    pub(super) fn check_unread(&self) -> Result<()> {
         let algorithm = self.algorithm;
         let denominator = self.dapo_denominator;
         let numbers = [
@@ -245,7 +245,7 @@ impl Convention<'_> {
         })
     }
 
-    /// What must be given.
+    /// The value, or an error that it must be given.
     pub(super) fn given<V>(&self, argument: &'static str, value: Option<V>) -> Result<V> {
         value.ok_or(Error::MissingFor {
             argument,

@@ -80,7 +80,7 @@ pub fn policy_loss<T: Float>(
             same_length(name, array.len(), slots, "`policy`")?;
         }
     }
-    convention.without_strangers()?;
+    convention.check_unread()?;
     let algorithm = convention.algorithm;
     check_signal("advantages", step.advantages, step, algorithm)?;
     if let Some(weights) = step.weights {

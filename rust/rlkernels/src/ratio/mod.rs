@@ -20,7 +20,7 @@ use crate::{Error, Float, Result, parallel};
 use differences::{PARALLEL_SLOTS, difference, row_sum};
 
 choice! {
-    /// Whose ratio.
+    /// The level of a ratio: of tokens, or of sequences.
     pub enum Level: "level" {
         /// exp(D) of every token.
         Token = "token",
@@ -32,7 +32,7 @@ choice! {
 }
 
 choice! {
-    /// What becomes of a ratio outside its bounds.
+    /// What happens to a ratio outside its bounds.
     pub enum Correction: "correction" {
         /// Truncated importance sampling: clamped to the bounds.
         Truncated = "tis",
@@ -79,7 +79,7 @@ pub fn importance_ratio<T: Float>(
 /// The parameters of [`importance_weights`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WeightConvention {
-    /// What becomes of a ratio outside its bounds.
+    /// What happens to a ratio outside its bounds.
     pub correction: Correction,
     /// Whose ratio: [`Level::Token`] or [`Level::SequenceSum`].
     pub level: Level,

@@ -1,4 +1,4 @@
-//! What a step logs about its importance ratios, per token and per sequence.
+//! Statistics of the importance ratios of a step, per token and per sequence.
 
 use super::differences::{OLD, PARALLEL_SLOTS, POLICY};
 use super::moments::{Moved, Raw, Tokens, Totals, Weighted};
@@ -79,7 +79,7 @@ const NAMES: [[&str; 11]; 2] = [
 ];
 
 impl Statistics {
-    /// All that there are, by name.
+    /// The statistics that are not `None`, by name.
     #[must_use]
     pub fn named(&self) -> Vec<(&'static str, f64)> {
         let mut all = Vec::with_capacity(24);

@@ -1,4 +1,4 @@
-//! What is asked of a distribution: the filters' parameters, their ranges and their order.
+//! The parameters of the filters, their ranges and their order.
 
 use crate::choice::choice;
 use crate::{Error, Result};

@@ -1,4 +1,4 @@
-//! Survivors of a filter as a list in id order.
+//! The tokens that a filter keeps, as a list in id order.
 
 use super::cut::{Candidate, Cut};
 use super::logits::Value;
@@ -7,7 +7,7 @@ use crate::isa::{F64_LANES, Kernel, Lanes, Mask, Simd, dispatch};
 
 /// Values with their ids, the ids rising.
 ///
-/// The memory is longer than the list: eight slots are written at a time, of which only those that stay count.
+/// The memory is longer than the list: eight slots are written at a time, and only the kept ones count.
 #[derive(Default)]
 pub(super) struct List {
     values: Vec<f64>,
@@ -15,7 +15,7 @@ pub(super) struct List {
     len: usize,
 }
 
-/// Which tokens stay, by their value alone.
+/// A filter that decides by the value of a token alone.
 pub(super) trait Keep: Copy {
     fn mask<S: Simd>(self, s: S, x: S::F64) -> S::M64;
 }
@@ -81,7 +81,7 @@ impl List {
         &self.ids[..self.len]
     }
 
-    /// Takes over what a cut leaves.
+    /// Becomes the tokens that a cut keeps.
     pub(super) fn cut<E: Value>(&mut self, from: Source<'_, E>, cut: Cut) {
         let last = cut.position as usize + 1;
         self.clear(from.values.len());
@@ -89,7 +89,7 @@ impl List {
         self.append(from, last, from.values.len(), Above(cut.value));
     }
 
-    /// Takes over exactly these tokens of a source.
+    /// Becomes exactly these tokens of a source.
     pub(super) fn take<E: Value>(&mut self, from: Source<'_, E>, candidates: &mut [Candidate]) {
         candidates.sort_unstable_by_key(|candidate| candidate.position);
         self.clear(candidates.len());
@@ -101,7 +101,7 @@ impl List {
         }
     }
 
-    /// Takes over what stays.
+    /// Becomes the tokens that `keep` keeps.
     pub(super) fn keep<E: Value>(&mut self, from: Source<'_, E>, keep: impl Keep) {
         self.clear(from.values.len());
         self.append(from, 0, from.values.len(), keep);
@@ -144,7 +144,7 @@ impl List {
         };
         let mut kept = 0;
         for (lane, value) in values.into_iter().enumerate() {
-            // Without a branch: where about every other token stays, a branch is guessed wrong as often.
+            // Without a branch, which would be mispredicted where about every other token is kept.
             window[kept % F64_LANES] = value;
             ids[kept % F64_LANES] = from.id(first + lane);
             kept += (bits >> lane & 1) as usize;

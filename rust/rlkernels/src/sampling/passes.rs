@@ -5,12 +5,12 @@ use crate::double::Sum;
 use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch, tree64};
 use crate::math::{exp64, log64};
 
-/// Tokens of a block: the unit of the running sum, and of what fits on the stack.
+/// Tokens per block, the unit of the running sum; its weights fit on the stack.
 pub(super) const BLOCK: usize = 256;
 
 /// A row as vectors of eight lanes, the last one filled up with −inf.
 ///
-/// Walked with an index and no closure: a closure inside a kernel is compiled without the kernel's instructions.
+/// Loops use an index and no closure: a closure inside a kernel is compiled without the kernel's instructions.
 pub(super) struct Vectors<'a, E> {
     chunks: &'a [[E; F64_LANES]],
     last: [E; F64_LANES],

@@ -1,4 +1,4 @@
-//! One row: validation, penalty, filters in their order, and the draw or the log-probabilities of what is left.
+//! One row: validation, penalty, filters in their order, and the draw or the log-probabilities of the kept tokens.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use super::survivors::{Sink, Survivors, Work};
 use crate::half::{from_bfloat, from_half};
 use crate::{Error, Float, Result};
 
-/// What a row needs beside its result. It grows to the largest row that a thread has seen and is used again.
+/// Scratch memory of a row. It grows to the largest row that a thread has seen and is used again.
 #[derive(Default)]
 pub(super) struct Scratch {
     singles: Vec<f32>,
@@ -24,7 +24,7 @@ pub(super) fn with_scratch<T>(body: impl FnOnce(&mut Scratch) -> T) -> T {
     }
     SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
         Ok(mut scratch) => body(&mut scratch),
-        Err(_) => body(&mut Scratch::default()), // a row inside a row: does not happen, and would be right all the same
+        Err(_) => body(&mut Scratch::default()), // a row within a row: does not happen, and would be correct
     })
 }
 

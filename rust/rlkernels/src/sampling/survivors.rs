@@ -1,4 +1,4 @@
-//! The tokens that the filters leave, from the whole row to the result.
+//! The tokens that the filters keep, from the whole row to the result.
 
 use super::cut::Candidate;
 use super::list::{ExponentAtLeast, List, Source, WeightAtMost};
@@ -34,16 +34,16 @@ pub(super) struct Work {
     sums: Vec<f64>,
 }
 
-/// The tokens that are left: the whole row, or a list.
+/// The tokens kept so far: the whole row, or a list.
 pub(super) struct Survivors<'a, E> {
     row: &'a [E],
     listed: bool,
-    /// Of the tokens that are left; the least only where it is asked for.
+    /// Of the tokens kept so far; the least is only valid where a filter needs it.
     extent: Extent,
     work: &'a mut Work,
 }
 
-/// Evaluates an expression with the survivors as the source that they are.
+/// Evaluates an expression with the kept tokens as a source: of the row's type, or a list of `f64`.
 macro_rules! with_source {
     ($survivors:ident, $source:ident => $body:expr) => {
         if $survivors.listed {
@@ -80,7 +80,7 @@ impl<'a, E: Scan> Survivors<'a, E> {
         }
     }
 
-    /// What the last filter wrote into the spare list is what is left.
+    /// Makes the spare list, into which the last filter wrote, the list of kept tokens.
     fn take_spare(&mut self) {
         std::mem::swap(&mut self.work.list, &mut self.work.spare);
         self.listed = true;
