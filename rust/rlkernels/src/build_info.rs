@@ -1,4 +1,4 @@
-//! What was built, and what the machine it runs on offers.
+//! Version and profile of this build, and processors and features of this machine.
 
 /// The version of this crate.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -10,13 +10,13 @@ pub const PROFILE: &str = if cfg!(debug_assertions) {
     "release"
 };
 
-/// Processors that this process may use; 1 where the system does not tell.
+/// The number of processors that this process may use; 1 if unknown.
 #[must_use]
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// The instruction-set features that matter to the kernels and that this machine has, found at run time.
+/// The instruction-set features of this machine that the kernels can use, detected at run time.
 #[must_use]
 pub fn features() -> Vec<&'static str> {
     detected()

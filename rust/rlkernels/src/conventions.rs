@@ -16,7 +16,7 @@
 //!   scale of the result: |value| where nothing cancels, Σ|terms| / denominator for sums, max|R| / divisor for advantages.
 //!
 //! # Advantages
-//! | convention | formula | seen in |
+//! | convention | formula | used by |
 //! |---|---|---|
 //! | group z-score, [`EpsMode::Add`](crate::advantages::EpsMode) | (R − mean) / (std + ε) | TRL: ddof 1, ε 1e-4; mlx-lm-lora: ddof 0 |
 //! | group z-score, `EpsMode::Inside` | (R − mean) / √(var + ε) | mlxrl: ddof 0, ε 1e-8 |

@@ -1,18 +1,11 @@
-//! The two element types as lanes of `f64`: how each is read and written, and what it takes to be accurate in it.
+//! The two element types in lanes of `f64`: how each is loaded and stored, and the arithmetic that it needs.
 //!
-//! `f32` data needs no care in `f64` lanes: a rounding there is 2⁻²⁹ of one of `f32`, so exponentials are short and sums
-//! are plain. `f64` data keeps what a difference loses, feeds it into the exponential and compensates its sums.
+//! For `f32` data a rounding in `f64` is 2⁻²⁹ of one of `f32`, so exponentials are short and sums are plain. For `f64` data
+//! the rounding error of a difference is kept for the exponential, and sums are compensated.
 
-use crate::compensated::Sum;
-use crate::isa::{F64_LANES, Lanes, Simd};
-use crate::math::{exp64_sum, expm1_short, tree64, two_difference, two_sum};
-
-/// `high + low`, unevaluated; the low part of `f32` data is not read.
-#[derive(Clone, Copy)]
-pub(crate) struct Pair<L> {
-    pub(crate) high: L,
-    pub(crate) low: L,
-}
+use crate::double::{Double, two_difference};
+use crate::isa::{F64_LANES, Lanes, Simd, tree64};
+use crate::math::{exp64_sum, expm1_short};
 
 /// e^x, e^x − 1 and e^x − 1 − x, each with its own relative accuracy.
 #[derive(Clone, Copy)]
@@ -22,21 +15,21 @@ pub(crate) struct Growth<L> {
     pub(crate) k3: L,
 }
 
-/// What the kernels ask of an element type. Sealed: the accuracy is argued for `f32` and `f64` only.
+/// An element type of the kernels. Sealed: accuracy is proven for `f32` and `f64` only.
 pub(crate) trait Data: Copy + Default + Send + Sync + 'static {
-    /// Whether sums must be compensated and differences keep what they lose.
+    /// Whether sums are compensated and differences keep their rounding error.
     const EXACT: bool;
 
     /// Eight elements, exactly.
     fn load<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64;
     /// Eight lanes, each rounded once.
     fn store<S: Simd>(s: S, values: S::F64, out: &mut [Self; F64_LANES]);
-    /// `a − b`; the low part is 0 where it cannot be computed (an overflow on the way).
-    fn minus<S: Simd>(s: S, a: S::F64, b: S::F64) -> Pair<S::F64>;
-    /// e^x: +inf on overflow. A NaN gives anything.
-    fn exp<S: Simd>(s: S, x: Pair<S::F64>) -> S::F64;
-    /// e^x and its relatives. An infinite x gives the limits, a NaN anything.
-    fn growth<S: Simd>(s: S, x: Pair<S::F64>) -> Growth<S::F64>;
+    /// `a − b`; the low part is 0 if it overflows.
+    fn minus<S: Simd>(s: S, a: S::F64, b: S::F64) -> Double<S::F64>;
+    /// e^x: +inf on overflow. The result for NaN is unspecified.
+    fn exp<S: Simd>(s: S, x: Double<S::F64>) -> S::F64;
+    /// e^x, e^x − 1 and e^x − 1 − x. An infinite x gives the limits; the result for NaN is unspecified.
+    fn growth<S: Simd>(s: S, x: Double<S::F64>) -> Growth<S::F64>;
 }
 
 impl Data for f32 {
@@ -53,22 +46,22 @@ impl Data for f32 {
     }
 
     #[inline(always)]
-    fn minus<S: Simd>(s: S, a: S::F64, b: S::F64) -> Pair<S::F64> {
+    fn minus<S: Simd>(s: S, a: S::F64, b: S::F64) -> Double<S::F64> {
         let low = s.f64(0.0);
-        Pair { high: a - b, low }
+        Double { high: a - b, low }
     }
 
     #[inline(always)]
-    fn exp<S: Simd>(s: S, x: Pair<S::F64>) -> S::F64 {
+    fn exp<S: Simd>(s: S, x: Double<S::F64>) -> S::F64 {
         let (_, scale, mantissa, _) = expm1_short(s, x.high);
         (mantissa + mantissa) * scale
     }
 
     #[inline(always)]
-    fn growth<S: Simd>(s: S, x: Pair<S::F64>) -> Growth<S::F64> {
+    fn growth<S: Simd>(s: S, x: Double<S::F64>) -> Growth<S::F64> {
         let (is_near, scale, mantissa, tail) = expm1_short(s, x.high);
         let exp = (mantissa + mantissa) * scale;
-        let far = exp - s.f64(1.0); // 0.4 at least in size: nothing is lost
+        let far = exp - s.f64(1.0); // at least 0.4 in magnitude: no cancellation
         let infinite = exp.eq(s.f64(f64::INFINITY));
         let rest = S::F64::select(infinite, exp, far - x.high);
         Growth {
@@ -79,7 +72,7 @@ impl Data for f32 {
     }
 }
 
-/// Up to this size of d the series of k3 is used; exp(d) − 1 − d loses 2u at most beyond it.
+/// The largest |d| for which the series of k3 is used; above it exp(d) − 1 − d loses 2u at most.
 const SERIES_LIMIT: f64 = 2.0;
 
 /// 1/2!, 1/3!, … 1/27!: the first term left out is 2²⁶/28! · d² = 2e-22 · d² on |d| ≤ 2.
@@ -109,19 +102,19 @@ impl Data for f64 {
     }
 
     #[inline(always)]
-    fn minus<S: Simd>(s: S, a: S::F64, b: S::F64) -> Pair<S::F64> {
+    fn minus<S: Simd>(s: S, a: S::F64, b: S::F64) -> Double<S::F64> {
         let (high, low) = two_difference(a, b);
         let low = finite_or_zero(s, low);
-        Pair { high, low }
+        Double { high, low }
     }
 
     #[inline(always)]
-    fn exp<S: Simd>(s: S, x: Pair<S::F64>) -> S::F64 {
+    fn exp<S: Simd>(s: S, x: Double<S::F64>) -> S::F64 {
         exp64_sum(s, x.high, x.low)
     }
 
     #[inline(always)]
-    fn growth<S: Simd>(s: S, x: Pair<S::F64>) -> Growth<S::F64> {
+    fn growth<S: Simd>(s: S, x: Double<S::F64>) -> Growth<S::F64> {
         let (one, d) = (s.f64(1.0), x.high);
         let exp = exp64_sum(s, d, x.low);
         let near = d.abs().le(s.f64(SERIES_LIMIT));
@@ -143,7 +136,7 @@ impl Data for f64 {
     }
 }
 
-/// A correction, or 0 where the value that it corrects is not finite.
+/// `low`, or 0 where it is not finite.
 #[inline(always)]
 fn finite_or_zero<S: Simd>(s: S, low: S::F64) -> S::F64 {
     let zero = s.f64(0.0);
@@ -152,32 +145,26 @@ fn finite_or_zero<S: Simd>(s: S, low: S::F64) -> S::F64 {
 
 /// A running sum per lane; compensated where the data needs it.
 #[derive(Clone, Copy)]
-pub(crate) struct Sums<L>(Pair<L>);
+pub(crate) struct Sums<L>(Double<L>);
 
 impl<L: Lanes<Elem = f64, Array = [f64; F64_LANES]>> Sums<L> {
     #[inline(always)]
     pub(crate) fn new<S: Simd<F64 = L>>(s: S) -> Self {
-        let zero = s.f64(0.0);
-        Self(Pair {
-            high: zero,
-            low: zero,
-        })
+        Self(Double::zero(s))
     }
 
     #[inline(always)]
     pub(crate) fn add<T: Data>(&mut self, term: L) {
         if T::EXACT {
-            let (high, error) = two_sum(self.0.high, term);
-            self.0.high = high;
-            self.0.low = self.0.low + error;
+            self.0 = self.0.plus(term);
         } else {
             self.0.high = self.0.high + term;
         }
     }
 
-    /// Adds a number of more than one `f64`.
+    /// Adds a number of twice the precision.
     #[inline(always)]
-    pub(crate) fn add_pair<T: Data>(&mut self, term: Pair<L>) {
+    pub(crate) fn add_double<T: Data>(&mut self, term: Double<L>) {
         self.add::<T>(term.high);
         if T::EXACT {
             self.0.low = self.0.low + term.low;
@@ -186,43 +173,13 @@ impl<L: Lanes<Elem = f64, Array = [f64; F64_LANES]>> Sums<L> {
 
     /// The sum over the lanes, in the one order that every kernel uses.
     #[inline(always)]
-    pub(crate) fn total<T: Data>(self) -> Pair<f64> {
-        let (high, low) = (self.0.high.array(), self.0.low.array());
-        if !T::EXACT {
-            return Pair {
-                high: tree64(high),
-                low: 0.0,
-            };
+    pub(crate) fn total<T: Data>(self) -> Double<f64> {
+        if T::EXACT {
+            return self.0.total();
         }
-        let mut sum = Sum::<true>::default();
-        let kept = low.into_iter().filter(|x| x.is_finite()); // an infinite term leaves no correction behind
-        for x in high.into_iter().chain(kept) {
-            sum.add(x);
+        Double {
+            high: tree64(self.0.high.array()),
+            low: 0.0,
         }
-        let (high, low) = sum.pair();
-        Pair { high, low }
-    }
-}
-
-impl Pair<f64> {
-    pub(crate) fn value(self) -> f64 {
-        self.high + self.low
-    }
-
-    /// Divided by a whole number, to the accuracy of a pair.
-    pub(crate) fn over(self, count: usize) -> Self {
-        let count = count as f64;
-        let high = self.high / count;
-        let low = ((-high).mul_add(count, self.high) + self.low) / count;
-        Self {
-            high,
-            low: if low.is_finite() { low } else { 0.0 },
-        }
-    }
-
-    /// e to the power of it.
-    #[inline(always)]
-    pub(crate) fn exp<S: Simd>(self, s: S) -> f64 {
-        exp64_sum(s, s.f64(self.high), s.f64(self.low)).array()[0]
     }
 }

@@ -1,4 +1,4 @@
-//! The one error type: what was expected, what was found, and where.
+//! The error type of all kernels; a message says what was expected, what was found, and where.
 
 /// The result of every kernel.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -225,7 +225,7 @@ pub enum Error {
         /// The clip's upper bound.
         high: f64,
     },
-    /// A weight of the KL term where there is none.
+    /// A weight of the KL term for an algorithm without one.
     #[error(
         "`beta` is {found}, must be 0 for algorithm \"{algorithm}\", whose KL is in the reward"
     )]
@@ -241,7 +241,7 @@ pub enum Error {
         /// The weight.
         beta: f64,
     },
-    /// Micro-batches that are not the rows.
+    /// Micro-batches whose sizes do not add up to the rows.
     #[error(
         "`micro_batches` is {found:?}, must be numbers of at least 1 that add up to {rows}, the rows of `policy`"
     )]
@@ -317,7 +317,7 @@ pub enum Error {
         /// The last token of the vocabulary.
         most: i64,
     },
-    /// An instruction set that this machine has not got.
+    /// An instruction set that this machine lacks.
     #[error("`isa` is \"{found}\", must be one that this machine has: {available}")]
     IsaUnavailable {
         /// The name that was asked for.
@@ -325,7 +325,7 @@ pub enum Error {
         /// The names that are there, separated by commas.
         available: String,
     },
-    /// A number of threads that cannot be.
+    /// A number of threads outside its range.
     #[error("`threads` is {found}, must be between 1 and {most}")]
     Threads {
         /// The number that was asked for.
@@ -333,4 +333,23 @@ pub enum Error {
         /// The greatest legal number.
         most: usize,
     },
+}
+
+/// Checks that `argument` has as many elements as `like` demands.
+pub(crate) fn same_length(
+    argument: &'static str,
+    found: usize,
+    expected: usize,
+    like: &'static str,
+) -> Result<()> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(Error::LengthMismatch {
+            argument,
+            found,
+            expected,
+            like,
+        })
+    }
 }

@@ -1,13 +1,13 @@
-//! The two element types of the kernels and how each reaches its accuracy.
+//! The two element types of the kernels, `f32` and `f64`.
 
 use crate::data::Data;
 
 mod sealed {
-    /// What only one of the two types has.
+    /// Access to slices whose element type is known to be `f32`.
     pub trait Sealed: Sized {
-        /// The same slice where this is `f32`, for bodies in `f32` lanes.
+        /// The slice itself if this type is `f32`, for kernels in `f32` lanes.
         fn f32s(values: &[Self]) -> Option<&[f32]>;
-        /// The same slice where this is `f32`.
+        /// The slice itself if this type is `f32`.
         fn f32s_mut(values: &mut [Self]) -> Option<&mut [f32]>;
     }
 }
@@ -33,13 +33,13 @@ impl sealed::Sealed for f64 {
 }
 
 /// `f32` or `f64`. Sealed: the kernels' accuracy is argued for these two types only.
-#[allow(private_bounds)] // `Data` speaks of lanes, which nobody outside can make: it seals the trait too
+#[allow(private_bounds)] // `Data` is private, which seals the trait too
 pub trait Float: Copy + Send + Sync + Data + sealed::Sealed + 'static {
     /// NumPy's name of the type, for messages.
     const NAME: &'static str;
     /// The value as `f64`, exactly.
     fn widen(self) -> f64;
-    /// The nearest value of this type; a NaN becomes the positive quiet NaN, whatever machine made it.
+    /// The nearest value of this type; every NaN becomes the positive quiet NaN.
     fn narrow(value: f64) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! float16 and bfloat16 as bits, in integer arithmetic alone: the same everywhere, and vectorised by the compiler.
+//! float16 and bfloat16 from and to `f32`. Integer arithmetic on their bits: the same on every machine, and vectorised.
 
 /// The value of a bfloat16, exactly.
 #[inline(always)]
@@ -38,9 +38,9 @@ pub(crate) fn from_half(word: u16) -> f32 {
     f32::from_bits(sign | magnitude)
 }
 
-/// As [`from_half`], one after the other.
+/// As [`from_half`], of several words.
 #[inline(always)]
-pub(crate) fn widened<const N: usize>(words: &[u16; N]) -> [f32; N] {
+pub(crate) fn from_halves<const N: usize>(words: &[u16; N]) -> [f32; N] {
     let mut values = [0.0; N];
     for i in 0..N {
         values[i] = from_half(words[i]);
@@ -121,6 +121,7 @@ mod tests {
 
     #[test]
     fn bfloat16_rounds_to_nearest_even() {
+        assert_eq!(from_bfloat(0xc040), -3.0);
         for word in 0..0x7f80u16 {
             assert_eq!(to_bfloat(from_bfloat(word)), word);
             let middle = f32::from_bits((u32::from(word) << 16) + 0x8000);

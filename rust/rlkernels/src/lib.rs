@@ -9,9 +9,11 @@
 
 pub mod advantages;
 pub mod build_info;
-mod compensated;
+mod choice;
+mod chunks;
 pub mod conventions;
 mod data;
+mod double;
 mod error;
 mod float;
 mod half;
@@ -26,7 +28,6 @@ pub mod policy_loss;
 pub mod ratio;
 pub mod rows;
 pub mod sampling;
-mod walk;
 
 pub use error::{Error, Result};
 pub use float::Float;

@@ -1,4 +1,4 @@
-//! exp and log of our own: the platform's differ between platforms.
+//! exp and log. The platform's own functions differ between platforms, and so would results.
 //!
 //! `exp` is Cody and Waite's reduction with a minimax polynomial (fitted by mpmath's `chebyfit` to 200 bits, the error
 //! is stated beside the coefficients); `log` is that of FreeBSD's msun (`e_log.c`). Worst errors, measured by
@@ -7,8 +7,8 @@
 #![allow(clippy::excessive_precision)] // coefficients are written as they were published
 
 use crate::Result;
+use crate::error::same_length;
 use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Simd, dispatch};
-use crate::rows::same_length;
 
 const LOG2_E: f64 = std::f64::consts::LOG2_E;
 /// Adding and subtracting 1.5 · 2^52 rounds to an integer, ties to even.
@@ -196,28 +196,6 @@ pub(crate) fn log32<S: Simd>(s: S, x: S::F32) -> S::F32 {
 pub(crate) const NAN_64: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 /// The one NaN that kernels return.
 pub(crate) const NAN_32: f32 = f32::from_bits(0x7fc0_0000);
-
-/// `a + b` as `(sum, error)`, exact unless the sum overflows (Knuth).
-#[inline(always)]
-pub(crate) fn two_sum<L: Lanes>(a: L, b: L) -> (L, L) {
-    let sum = a + b;
-    let part = sum - a;
-    (sum, (a - (sum - part)) + (b - part))
-}
-
-/// `a − b` as `(difference, error)`, exact unless the difference overflows; the error is then NaN.
-#[inline(always)]
-pub(crate) fn two_difference<L: Lanes>(a: L, b: L) -> (L, L) {
-    let difference = a - b;
-    let part = difference - a;
-    (difference, (a - (difference - part)) - (b + part))
-}
-
-/// The sum of the lanes in the one order that every kernel uses: halves, quarters, eighths.
-pub(crate) fn tree64(lanes: [f64; F64_LANES]) -> f64 {
-    let [a, b, c, d, e, f, g, h] = lanes;
-    ((a + e) + (c + g)) + ((b + f) + (d + h))
-}
 
 macro_rules! slice_function {
     ($(#[$doc:meta])* $name:ident, $float:ty, $lanes:expr, $load:ident, $body:ident, $fill:expr) => {

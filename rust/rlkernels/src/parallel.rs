@@ -1,4 +1,4 @@
-//! Threads: parts with fixed boundaries, so the number of threads changes no bit; serial where the work is small.
+//! Threads. Work is cut at fixed boundaries, so their number changes no bit; small work runs on the calling thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,18 +10,17 @@ use crate::{Error, Result};
 /// The environment variable that sets the number of threads.
 pub const VARIABLE: &str = "RLKERNELS_THREADS";
 
-/// More threads than this are refused: a typing mistake would otherwise start them all.
+/// The most threads. A larger number is an error, so that a typing mistake does not start them all.
 pub const MOST_THREADS: usize = 1024;
 
-/// How often the caller looks whether the others have ended before it sleeps: for some 0.1 ms, longer than a part takes.
+/// How often the caller polls whether the others have ended before it sleeps: for some 0.1 ms, longer than a part takes.
 const SPINS: usize = 4096;
 
 /// The number of threads; 0 until it is first asked for.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Threads that one kernel call uses at most: what [`set_threads`] or `RLKERNELS_THREADS` says, else the processors
-/// that this process may use. A value of `RLKERNELS_THREADS` that is no number of threads is passed over here;
-/// [`from_environment`] reports it.
+/// that this process may use. An invalid value of `RLKERNELS_THREADS` is ignored; [`from_environment`] reports it.
 #[must_use]
 pub fn threads() -> usize {
     match THREADS.load(Ordering::Relaxed) {
@@ -36,7 +35,7 @@ pub fn threads() -> usize {
     }
 }
 
-/// The number that `RLKERNELS_THREADS` holds; `None` where it is not set or empty.
+/// The value of `RLKERNELS_THREADS`; `None` where it is not set or empty.
 ///
 /// # Errors
 /// It is no number between 1 and [`MOST_THREADS`].
@@ -73,11 +72,11 @@ pub fn set_threads(count: usize) -> Result<usize> {
     Ok(before)
 }
 
-/// Calls `body` for every part: on the calling thread and in order where `parallel` is false or one thread is allowed,
-/// else on the pool too and in any order. A part carries where its results go, so the order leaves no trace.
+/// Calls `body` for every part: in order on the calling thread if `parallel` is false or only one thread is allowed, else
+/// on the calling thread and the pool, in any order. A part holds its own piece of the output, so the order does not matter.
 ///
-/// The calling thread takes parts like every other, and waits for the last ones awake. Where it slept and had to be woken,
-/// Linux at times left two threads on one processor for a whole call, which then took as long as without threads.
+/// The calling thread polls for the end of the last parts instead of sleeping. When it slept, Linux at times left two
+/// threads on one processor for a whole call, which then took as long as without threads.
 pub(crate) fn for_each<P: Send>(
     parallel: bool,
     parts: impl Iterator<Item = P>,
@@ -125,8 +124,8 @@ struct Pool {
 
 static POOL: Mutex<Option<Pool>> = Mutex::new(None);
 
-/// The pool of this process. A fork has none of its parent's threads, so a child makes its own; where a pool cannot be
-/// had (another thread is making one, or the system gives no threads) the call runs serially, with the same result.
+/// The pool of this process. A forked child has none of its parent's threads, so it makes its own pool. `None` where there
+/// is no pool (another thread is making one, or the system gives no threads): the call then runs on its own thread.
 fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
     let mut slot = match POOL.try_lock() {
         Ok(slot) => slot,
@@ -154,7 +153,7 @@ fn pool(threads: usize) -> Option<Arc<ThreadPool>> {
     if let Some(old) = old
         && old.process != process
     {
-        std::mem::forget(old); // its threads live in the parent only: waiting for them would never end
+        std::mem::forget(old); // its threads exist in the parent only: dropping it would wait for them forever
     }
     Some(pool)
 }

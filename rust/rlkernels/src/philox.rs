@@ -1,9 +1,9 @@
-//! Random numbers that depend on who asks and never on the batch: Philox 4x32-10 as a function of its counter.
+//! Philox 4x32-10: random numbers as a function of a key and a counter, so that they do not depend on the batch.
 //!
-//! Token `token` of sample `sample` of prompt `prompt` in round `round` has a uniform and a coin of its own, whatever
-//! else is sampled with it and in which order. The key is the seed.
+//! The counter is (token, sample, prompt, round) and the key is the seed: each token has its own uniform and its own coin,
+//! whatever else is sampled and in which order.
 
-use crate::rows::same_length;
+use crate::error::same_length;
 use crate::{Error, Result};
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57]; // Random123, philox.h
@@ -32,7 +32,7 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// Whose random numbers: the counter of Philox, word by word.
+/// The counter of Philox, word by word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Draw {
     /// The token's index within its completion.

@@ -1,5 +1,7 @@
 //! Which slots of a log-probability array are tokens, and to which sequence they belong.
 
+use crate::error::same_length;
+use crate::isa::{Kernel, Simd, dispatch};
 use crate::{Error, Result};
 
 /// The valid slots of a padded array.
@@ -29,7 +31,7 @@ pub enum Rows<'a> {
     Ragged(&'a [i64]),
 }
 
-/// Where one sequence lies. Its tokens stand before `tokens_end`; a mask of the layout may take some of them out.
+/// The slots of one sequence. Tokens are in `start..tokens_end`; with a mask, only some of these are tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) start: usize,
@@ -37,22 +39,29 @@ pub(crate) struct Row {
     pub(crate) end: usize,
 }
 
-/// Sequences one after the other.
+/// A sequence and its number of tokens, the mask applied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CountedRow {
+    pub(crate) row: Row,
+    pub(crate) tokens: usize,
+}
+
+/// An iterator over consecutive sequences.
 #[derive(Debug, Clone)]
 pub(crate) struct RowIter<'a> {
     widths: Widths<'a>,
     start: usize,
-    /// Sequences that are left.
+    /// Number of remaining sequences.
     left: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Widths<'a> {
-    /// All of the same width, the last one cut off at `end`.
+    /// All of the same width, the last one cut off at `end`; every slot is a token or masked.
     Even { width: usize, end: usize },
-    /// All of the same width, the first slots valid.
+    /// All of the same width, the first slots of each are tokens.
     Prefix { width: usize, lengths: &'a [i64] },
-    /// Each of its own.
+    /// Each row has its own width.
     Ragged(&'a [i64]),
 }
 
@@ -87,10 +96,14 @@ impl Iterator for RowIter<'_> {
             end,
         })
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
 }
 
 impl<'a> RowIter<'a> {
-    /// `slots` slots as rows of `width` and a shorter last one, for what needs no sequences.
+    /// `slots` slots as rows of `width` and a shorter last one, for kernels in which tokens do not depend on sequences.
     pub(crate) fn cut(slots: usize, width: usize) -> Self {
         Self {
             widths: Widths::Even { width, end: slots },
@@ -99,7 +112,7 @@ impl<'a> RowIter<'a> {
         }
     }
 
-    /// Number of sequences.
+    /// Number of remaining sequences.
     pub(crate) fn left(&self) -> usize {
         self.left
     }
@@ -115,20 +128,20 @@ impl<'a> RowIter<'a> {
         self.clone().last().map_or(0, |row| row.end - start)
     }
 
-    /// Consecutive sequences with at least `least` slots each, the last part aside.
-    pub(crate) fn parts(mut self, least: usize) -> impl Iterator<Item = RowIter<'a>> {
+    /// Chunks of consecutive sequences, each with at least `least` slots, except the last.
+    pub(crate) fn chunks(mut self, least: usize) -> impl Iterator<Item = RowIter<'a>> {
         std::iter::from_fn(move || {
-            let mut part = self.clone();
+            let mut chunk = self.clone();
             let row = self.next()?;
             let mut end = row.end;
-            while end - part.start < least {
+            while end - chunk.start < least {
                 match self.next() {
                     Some(row) => end = row.end,
                     None => break,
                 }
             }
-            part.left -= self.left;
-            Some(part)
+            chunk.left -= self.left;
+            Some(chunk)
         })
     }
 }
@@ -219,23 +232,19 @@ impl<'a> Rows<'a> {
             left: self.count(),
         }
     }
-}
 
-pub(crate) fn same_length(
-    argument: &'static str,
-    found: usize,
-    expected: usize,
-    like: &'static str,
-) -> Result<()> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(Error::LengthMismatch {
-            argument,
-            found,
-            expected,
-            like,
-        })
+    /// The sequences with their numbers of tokens. The layout must have passed [`Rows::check`].
+    pub(crate) fn counted(&self) -> Vec<CountedRow> {
+        let mask = self.mask();
+        let mut counted = Vec::with_capacity(self.count());
+        for row in self.sequences() {
+            let tokens = match mask {
+                Some(mask) => dispatch(CountTokens(&mask[row.start..row.end])),
+                None => row.tokens_end - row.start,
+            };
+            counted.push(CountedRow { row, tokens });
+        }
+        counted
     }
 }
 
@@ -252,12 +261,29 @@ fn within(lengths: &[i64], most: usize, limit: &'static str) -> Result<()> {
     }
 }
 
+/// Number of bytes that are not 0.
+struct CountTokens<'a>(&'a [u8]);
+
+impl Kernel for CountTokens<'_> {
+    type Output = usize;
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) -> usize {
+        let (chunks, rest) = self.0.as_chunks::<128>();
+        let ones = |bytes: &[u8]| bytes.iter().map(|&byte| u8::from(byte != 0)).sum::<u8>(); // 128 at most
+        chunks
+            .iter()
+            .map(|chunk| usize::from(ones(chunk)))
+            .sum::<usize>()
+            + usize::from(ones(rest))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn parts_hold_every_row_once_and_in_order() {
+    fn chunks_hold_every_row_once_and_in_order() {
         let lengths: Vec<i64> = (0..300).map(|i| i * i % 997).collect();
         for rows in [
             Rows::Ragged(&lengths),
@@ -273,15 +299,30 @@ mod tests {
             },
         ] {
             let all: Vec<Row> = rows.sequences().collect();
-            let parts: Vec<RowIter<'_>> = rows.sequences().parts(5000).collect();
-            assert!(parts.len() < all.len());
-            assert!(parts.iter().rev().skip(1).all(|part| part.slots() >= 5000));
-            let again: Vec<Row> = parts.iter().flat_map(Clone::clone).collect();
+            let chunks: Vec<RowIter<'_>> = rows.sequences().chunks(5000).collect();
+            assert!(chunks.len() < all.len());
+            assert!(
+                chunks
+                    .iter()
+                    .rev()
+                    .skip(1)
+                    .all(|chunk| chunk.slots() >= 5000)
+            );
+            let again: Vec<Row> = chunks.iter().flat_map(Clone::clone).collect();
             assert_eq!(again, all);
-            assert_eq!(parts.iter().map(RowIter::left).sum::<usize>(), 300);
+            assert_eq!(chunks.iter().map(RowIter::left).sum::<usize>(), 300);
         }
         let ends: Vec<usize> = RowIter::cut(10, 4).map(|row| row.end).collect();
         assert_eq!(ends, [4, 8, 10]);
         assert_eq!(RowIter::cut(0, 4).left(), 0);
+    }
+
+    #[test]
+    fn every_token_is_counted() {
+        for len in [0, 1, 127, 128, 129, 1000] {
+            let mask: Vec<u8> = (0..len).map(|i| (i * 37 % 3) as u8 * 100).collect();
+            let want = mask.iter().filter(|&&byte| byte != 0).count();
+            assert_eq!(dispatch(CountTokens(&mask)), want);
+        }
     }
 }

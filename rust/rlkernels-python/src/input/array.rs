@@ -1,5 +1,6 @@
 //! Arrays as slices of one element type.
 
+use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -7,9 +8,9 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::element::Element;
-use super::floats::{FLOATS, Floats};
-use super::message::{Wanted, shown, wrong};
-use super::raw::{Facts, Shape};
+use super::message::{FLOATS, Wanted, wrong};
+use super::raw::{self, Facts};
+use super::shape::{Shape, shown};
 use super::source::Source;
 use super::span::{Reads, Span};
 
@@ -74,14 +75,18 @@ impl<'py, T: Element> Array<'py, T> {
     pub(crate) fn of_type(&self, name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
         let source = Source::of(name, value, &FLOATS)?;
         if source.facts.kind == T::KIND && !source.bfloat {
-            return source.contiguous(name);
+            return Self::read(name, source);
         }
-        let other = Floats::from_source(name, value, source)?; // no such float at all: says so
+        let other = match source.facts.kind {
+            f32::KIND => f32::NAME,
+            f64::KIND => f64::NAME,
+            _ => return Err(wrong(name, value, &FLOATS)),
+        };
         Err(PyTypeError::new_err(format!(
             "`{}` is {} and `{name}` is {}, must be the same type; convert one of them with astype",
             self.name,
             T::NAME,
-            other.dtype()
+            other
         )))
     }
 
@@ -111,8 +116,34 @@ impl<'py, T: Element> Array<'py, T> {
         )))
     }
 
+    /// The elements of a source, which must be of `T`'s type or, for half floats, of its size.
+    #[inline]
+    pub(super) fn read(name: &'static str, source: Source<'py>) -> PyResult<Self> {
+        if source.facts.in_place() {
+            return Ok(Self::new(name, source.array, &source.facts));
+        }
+        let kind = source.facts.kind;
+        Self::copied(name, &source, kind)
+    }
+
+    /// The elements of a source converted to `T`; the caller has checked that nothing is lost.
+    pub(super) fn converted(name: &'static str, source: Source<'py>) -> PyResult<Self> {
+        if source.facts.kind == T::KIND {
+            return Self::read(name, source);
+        }
+        Self::copied(name, &source, T::KIND)
+    }
+
+    #[cold]
+    fn copied(name: &'static str, source: &Source<'py>, kind: c_int) -> PyResult<Self> {
+        let copy = raw::copied(name, &source.array, &source.facts, kind)?;
+        // SAFETY: made as an array.
+        let facts = unsafe { raw::facts(name, &copy) }?;
+        Ok(Self::new(name, copy, &facts))
+    }
+
     /// Elements of this type where `held` is an array of them that can be read in place.
-    pub(super) fn new(name: &'static str, held: Bound<'py, PyAny>, facts: &Facts) -> Self {
+    fn new(name: &'static str, held: Bound<'py, PyAny>, facts: &Facts) -> Self {
         let data = NonNull::new(facts.data.cast::<T>());
         Self {
             name,
@@ -138,8 +169,6 @@ impl<'py> Array<'py, u8> {
         if source.facts.kind != u8::KIND {
             return Err(wrong(name, value, &TRUTHS));
         }
-        source
-            .contiguous::<u8>(name)?
-            .shaped(data.shape(), data.name())
+        Self::read(name, source)?.shaped(data.shape(), data.name())
     }
 }

@@ -1,6 +1,6 @@
 //! Arrays of other libraries through DLPack (<https://dmlc.github.io/dlpack/latest/>), read where they lie.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::c_int;
 
 use numpy::npyffi::{NPY_TYPES, npy_intp};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -12,49 +12,7 @@ use super::element::Element;
 use super::exchange;
 use super::message::{Wanted, described, has, wrong};
 use super::raw;
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Device {
-    kind: i32,
-    number: i32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct DataType {
-    code: u8,
-    bits: u8,
-    lanes: u16,
-}
-
-#[repr(C)]
-struct Tensor {
-    data: *mut c_void,
-    device: Device,
-    dimensions: i32,
-    dtype: DataType,
-    shape: *const i64,
-    strides: *const i64, // in elements; null where C-contiguous
-    byte_offset: u64,
-}
-
-/// `DLManagedTensorVersioned`; the unversioned `DLManagedTensor` begins with its tensor.
-#[repr(C)]
-pub(super) struct Versioned {
-    major: u32,
-    minor: u32,
-    manager: *mut c_void,
-    pub(super) deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
-    flags: u64,
-    tensor: Tensor,
-}
-
-const UNVERSIONED: &CStr = c"dltensor";
-pub(super) const VERSIONED: &CStr = c"dltensor_versioned";
-
-/// The version of the structures above.
-pub(super) const MAJOR: u32 = 1;
+use super::tensor::{DataType, MAJOR, Tensor, UNVERSIONED, VERSIONED, Versioned};
 
 /// Memory that the CPU reads: its own, and pinned memory of CUDA and of `ROCm`.
 const READABLE: [i32; 3] = [1, 3, 11];

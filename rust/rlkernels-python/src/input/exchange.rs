@@ -1,5 +1,4 @@
-//! DLPack's table of C functions (DLPack 1.3): with torch's Python methods a
-//! tensor costs 13 µs, this way 1 µs.
+//! DLPack's table of C functions (DLPack 1.3): a tensor of torch costs 1 µs through it, 13 µs through Python methods.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -8,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
 use pyo3::{ffi, intern};
 
-use super::dlpack::{MAJOR, VERSIONED, Versioned};
+use super::tensor::{MAJOR, VERSIONED, Versioned};
 
 /// `DLPackExchangeAPI` as far as it is used here.
 #[repr(C)]

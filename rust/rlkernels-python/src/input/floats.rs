@@ -4,14 +4,10 @@ use pyo3::prelude::*;
 
 use super::array::Array;
 use super::element::Element;
-use super::message::{Wanted, wrong};
+use super::message::{FLOATS, Wanted, wrong};
 use super::raw;
 use super::source::Source;
 
-pub(super) const FLOATS: Wanted = Wanted {
-    types: "float32 or float64",
-    remedy: "numpy.float64",
-};
 const LOGITS: Wanted = Wanted {
     types: "float16, bfloat16, float32 or float64",
     remedy: "numpy.float32",
@@ -26,17 +22,10 @@ pub(crate) enum Floats<'py> {
 impl<'py> Floats<'py> {
     /// A float32 or float64 array, or a `TypeError` with the remedy.
     pub(crate) fn extract(name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
-        Self::from_source(name, value, Source::of(name, value, &FLOATS)?)
-    }
-
-    pub(super) fn from_source(
-        name: &'static str,
-        value: &Bound<'py, PyAny>,
-        source: Source<'py>,
-    ) -> PyResult<Self> {
+        let source = Source::of(name, value, &FLOATS)?;
         match source.facts.kind {
-            f32::KIND => source.contiguous(name).map(Self::F32),
-            f64::KIND => source.contiguous(name).map(Self::F64),
+            f32::KIND => Array::read(name, source).map(Self::F32),
+            f64::KIND => Array::read(name, source).map(Self::F64),
             _ => Err(wrong(name, value, &FLOATS)),
         }
     }
@@ -62,12 +51,12 @@ impl<'py> Logits<'py> {
     pub(crate) fn extract(name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
         let source = Source::of(name, value, &LOGITS)?;
         if source.bfloat || is_ml_bfloat16(&source) {
-            return source.contiguous(name).map(Self::BF16);
+            return Array::read(name, source).map(Self::BF16);
         }
         match source.facts.kind {
-            u16::KIND => source.contiguous(name).map(Self::F16),
-            f32::KIND => source.contiguous(name).map(Self::F32),
-            f64::KIND => source.contiguous(name).map(Self::F64),
+            u16::KIND => Array::read(name, source).map(Self::F16),
+            f32::KIND => Array::read(name, source).map(Self::F32),
+            f64::KIND => Array::read(name, source).map(Self::F64),
             _ => Err(wrong(name, value, &LOGITS)),
         }
     }

@@ -31,7 +31,7 @@ pub(crate) fn integers<'py>(
             )));
         }
     }
-    source.converted(name)
+    Array::converted(name, source)
 }
 
 /// Integers of any width and shape as unsigned ones of `T`'s width; `ValueError` where one does not fit.
@@ -57,7 +57,7 @@ pub(crate) fn unsigned<'py, T: Element>(
             }
         }
     }
-    source.converted(name)
+    Array::converted(name, source)
 }
 
 #[derive(PartialEq, Eq)]

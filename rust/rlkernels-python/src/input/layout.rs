@@ -7,8 +7,7 @@ use rlkernels::rows::{Rows, Valid};
 use super::array::Array;
 use super::element::Element;
 use super::integers::integers;
-use super::message::shown;
-use super::raw::Shape;
+use super::shape::{Shape, shown};
 use super::span::{Reads, Span};
 
 /// The layout of an array of tokens, with the arrays that describe it.

@@ -1,24 +1,9 @@
 //! What an error says: the argument, what was expected, what was found, and what to do.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::raw;
-
-/// A shape as Python writes it.
-pub(crate) fn shown(shape: &[usize]) -> String {
-    match shape {
-        [one] => format!("({one},)"),
-        _ => format!(
-            "({})",
-            shape
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(", ")
-        ),
-    }
-}
 
 /// "an array of int64", "of type list", "a torch.Tensor of torch.int64".
 pub(super) fn described(value: &Bound<'_, PyAny>) -> String {
@@ -57,6 +42,12 @@ pub(super) struct Wanted {
     pub(super) remedy: &'static str,
 }
 
+/// Floats of the kernels' two types.
+pub(super) const FLOATS: Wanted = Wanted {
+    types: "float32 or float64",
+    remedy: "numpy.float64",
+};
+
 /// The argument is not what it must be.
 #[cold]
 pub(super) fn wrong(name: &str, value: &Bound<'_, PyAny>, wanted: &Wanted) -> PyErr {
@@ -78,11 +69,4 @@ pub(super) fn wrong(name: &str, value: &Bound<'_, PyAny>, wanted: &Wanted) -> Py
 /// An array of another library.
 fn is_foreign(value: &Bound<'_, PyAny>) -> bool {
     !raw::is_array(value) && has(value, "__dlpack__")
-}
-
-pub(super) fn too_large(name: &str, shape: &[usize]) -> PyErr {
-    PyValueError::new_err(format!(
-        "`{name}` has shape {}, must have a number of elements that fits into 64 bits",
-        shown(shape)
-    ))
 }

@@ -28,18 +28,19 @@ mod message;
 mod output;
 mod raw;
 pub(crate) mod scalars;
+mod shape;
 mod source;
 mod span;
+mod tensor;
 
 pub(crate) use array::Array;
 pub(crate) use element::Element;
 pub(crate) use floats::{Floats, Logits};
 pub(crate) use integers::{integers, unsigned};
 pub(crate) use layout::Layout;
-pub(crate) use message::shown;
 pub(crate) use output::{Output, is_array_of};
-pub(crate) use raw::Shape;
 pub(crate) use scalars::arguments;
+pub(crate) use shape::{Shape, shown};
 pub(crate) use span::Reads;
 
 /// Runs the body with the array in the type that was found: `by_float!(floats, |policy| computed(&policy))`.

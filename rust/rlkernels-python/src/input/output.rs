@@ -6,8 +6,9 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::element::Element;
-use super::message::{described, shown};
+use super::message::described;
 use super::raw;
+use super::shape::shown;
 use super::span::{Reads, Span};
 
 /// The array that a kernel writes; of a new one every element must be written before [`Output::finish`].

@@ -5,7 +5,6 @@
 //! business; the type stub says so.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::ops::Deref;
 use std::ptr::{NonNull, null_mut};
 
 use numpy::PY_ARRAY_API as API;
@@ -13,55 +12,13 @@ use numpy::npyffi::{self, NpyTypes, PyArrayObject, npy_intp};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::message;
-
-/// Most dimensions of an array; shapes stand on the stack. Log-probabilities and logits have 1 to 3.
-const MOST_DIMENSIONS: usize = 8;
+use super::shape::{MOST_DIMENSIONS, Shape, too_large};
 
 /// Elements from which an array that cannot be read in place is refused: its copy would take 8 GiB in float32.
 const COPY_LIMIT: usize = 1 << 31;
 
 /// The first number of types that packages add to NumPy (`NPY_USERDEF`).
 pub(crate) const FIRST_USER_KIND: c_int = 256;
-
-/// A shape on the stack.
-#[derive(Clone, Copy)]
-pub(crate) struct Shape {
-    dimensions: usize,
-    sizes: [usize; MOST_DIMENSIONS],
-}
-
-impl Deref for Shape {
-    type Target = [usize];
-
-    fn deref(&self) -> &[usize] {
-        &self.sizes[..self.dimensions]
-    }
-}
-
-impl Shape {
-    /// No dimension, one element.
-    pub(crate) const SCALAR: Self = Self {
-        dimensions: 0,
-        sizes: [0; MOST_DIMENSIONS],
-    };
-
-    /// One dimension.
-    pub(crate) fn line(size: usize) -> Self {
-        let mut shape = Self::SCALAR;
-        shape.dimensions = 1;
-        shape.sizes[0] = size;
-        shape
-    }
-
-    /// The shape without its last dimension, and the size of that; none for a scalar.
-    pub(crate) fn split_last(&self) -> Option<(Self, usize)> {
-        let last = *self.last()?;
-        let mut shape = *self;
-        shape.dimensions -= 1;
-        Some((shape, last))
-    }
-}
 
 /// What a NumPy array says about itself.
 pub(crate) struct Facts {
@@ -127,35 +84,18 @@ pub(crate) unsafe fn facts(name: &str, array: &Bound<'_, PyAny>) -> PyResult<Fac
         };
         (fields, &(*fields.descr).fields, sizes)
     };
-    let shape = shape_of(name, sizes)?;
+    let shape = Shape::of(name, sizes)?;
     let len = shape
         .iter()
         .try_fold(1usize, |n, &size| n.checked_mul(size));
     Ok(Facts {
         data: fields.data,
-        len: len.ok_or_else(|| message::too_large(name, &shape))?,
+        len: len.ok_or_else(|| too_large(name, &shape))?,
         shape,
         kind: descr.type_num,
         native_order: descr.byteorder != SWAPPED,
         flags: fields.flags,
     })
-}
-
-fn shape_of(name: &str, sizes: &[npy_intp]) -> PyResult<Shape> {
-    if sizes.len() > MOST_DIMENSIONS {
-        return Err(PyValueError::new_err(format!(
-            "`{name}` has {} dimensions, must have at most {MOST_DIMENSIONS}; reshape it",
-            sizes.len()
-        )));
-    }
-    let mut shape = Shape {
-        dimensions: sizes.len(),
-        sizes: [0; MOST_DIMENSIONS],
-    };
-    for (to, &from) in shape.sizes.iter_mut().zip(sizes) {
-        *to = from.unsigned_abs(); // NumPy has no negative sizes
-    }
-    Ok(shape)
 }
 
 /// A copy that can be read in place, its elements of `kind`.

@@ -1,12 +1,8 @@
 //! What an argument is before its element type is settled.
 
-use std::ffi::c_int;
-
 use pyo3::prelude::*;
 
-use super::array::Array;
 use super::dlpack;
-use super::element::Element;
 use super::message::{Wanted, wrong};
 use super::raw::{self, Facts};
 
@@ -51,30 +47,5 @@ impl<'py> Source<'py> {
             facts,
             bfloat,
         })
-    }
-
-    /// The elements, which must be of `T`'s type or, for half floats, of its size.
-    #[inline]
-    pub(super) fn contiguous<T: Element>(self, name: &'static str) -> PyResult<Array<'py, T>> {
-        if self.facts.in_place() {
-            return Ok(Array::new(name, self.array, &self.facts));
-        }
-        self.copied(name, self.facts.kind)
-    }
-
-    /// The elements converted to `T`; the caller has seen that nothing is lost.
-    pub(super) fn converted<T: Element>(self, name: &'static str) -> PyResult<Array<'py, T>> {
-        if self.facts.kind == T::KIND {
-            return self.contiguous(name);
-        }
-        self.copied(name, T::KIND)
-    }
-
-    #[cold]
-    fn copied<T: Element>(&self, name: &'static str, kind: c_int) -> PyResult<Array<'py, T>> {
-        let copy = raw::copied(name, &self.array, &self.facts, kind)?;
-        // SAFETY: made as an array.
-        let facts = unsafe { raw::facts(name, &copy) }?;
-        Ok(Array::new(name, copy, &facts))
     }
 }

@@ -1,87 +1,38 @@
 //! The conventions of the field, by name.
 
-use std::str::FromStr;
+use crate::choice::choice;
 
-use crate::{Error, Result};
-
-/// What the centred rewards are divided by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
-    /// The standard deviation of the group.
-    Group,
-    /// The standard deviation of all scored rewards of the batch.
-    Batch,
-    /// 1.
-    None,
-}
-
-/// How `eps` enters the divisor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EpsMode {
-    /// std + eps
-    Add,
-    /// sqrt(var + eps)
-    Inside,
-    /// std, and advantages of 0 where std < eps
-    Threshold,
-}
-
-/// What is subtracted from a reward.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Baseline {
-    /// The mean of the scored rewards of the group.
-    Mean,
-    /// The mean of the other scored rewards of the group.
-    LeaveOneOut,
-}
-
-impl FromStr for Scale {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "group" => Ok(Self::Group),
-            "batch" => Ok(Self::Batch),
-            "none" => Ok(Self::None),
-            _ => Err(Error::UnknownChoice {
-                argument: "scale",
-                found: name.into(),
-                legal: "\"group\", \"batch\", \"none\"",
-            }),
-        }
+choice! {
+    /// What the centred rewards are divided by.
+    pub enum Scale: "scale" {
+        /// The standard deviation of the group.
+        Group = "group",
+        /// The standard deviation of all scored rewards of the batch.
+        Batch = "batch",
+        /// 1.
+        None = "none",
     }
 }
 
-impl FromStr for EpsMode {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "add" => Ok(Self::Add),
-            "inside" => Ok(Self::Inside),
-            "threshold" => Ok(Self::Threshold),
-            _ => Err(Error::UnknownChoice {
-                argument: "eps_mode",
-                found: name.into(),
-                legal: "\"add\", \"inside\", \"threshold\"",
-            }),
-        }
+choice! {
+    /// How `eps` enters the divisor.
+    pub enum EpsMode: "eps_mode" {
+        /// std + eps
+        Add = "add",
+        /// sqrt(var + eps)
+        Inside = "inside",
+        /// std, and advantages of 0 where std < eps
+        Threshold = "threshold",
     }
 }
 
-impl FromStr for Baseline {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "mean" => Ok(Self::Mean),
-            "leave-one-out" => Ok(Self::LeaveOneOut),
-            _ => Err(Error::UnknownChoice {
-                argument: "baseline",
-                found: name.into(),
-                legal: "\"mean\", \"leave-one-out\"",
-            }),
-        }
+choice! {
+    /// What is subtracted from a reward.
+    pub enum Baseline: "baseline" {
+        /// The mean of the scored rewards of the group.
+        Mean = "mean",
+        /// The mean of the other scored rewards of the group.
+        LeaveOneOut = "leave-one-out",
     }
 }
 

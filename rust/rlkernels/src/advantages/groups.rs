@@ -1,118 +1,31 @@
-//! Groups of 2 to 64 scored rewards of ordinary size: eight groups at a time, each computed in plain arithmetic.
+//! The fast path, for groups of 2 to 64 scored rewards of ordinary size: eight groups at a time, without compensation.
 //!
-//! In every lane of a block stands one group: its centre c ≈ mean (a plain sum), then in a second pass over x = R − c the
-//! residual r = mean(x) and q = Σx² − n·r² = Σ(x − r)², then A = ((R − c) − r) · (1 / divisor).
+//! Every lane of a block holds one group. The first pass computes its centre c ≈ mean by a plain sum; the second, over
+//! x = R − c, the residual r = mean(x) and q = Σx² − n·r² = Σ(x − r)². Then A = ((R − c) − r) · (1 / divisor).
 //!
 //! The error, in units of u = 2⁻⁵³ and to first order, for n rewards of magnitude at most M with deviations δ = R − mean:
-//! - x is right to 1·|x|, and c need not be the mean: r takes up the difference. r is a mean of small numbers, right to
-//!   (2 + depth)·mean|δ|, depth the roundings that one term of the sum meets: 3 across lanes, n / 16 inside. The numerator
-//!   is right to 2·|δ| + (2 + depth)·mean|δ|.
-//! - q is right to 2 (x, squared) + depth + 2 roundings; the shift that all x share costs the second order only, and the
-//!   subtraction loses nothing while n·r² ≤ Σx²/16, the rule below. The root halves that; the root itself, eps, the
+//! - The error of x is 1·|x|, and c need not be the mean, because r corrects it. r is a mean of small numbers with an
+//!   error of (2 + depth)·mean|δ|, where depth counts the roundings of a term of the sum: 3 across lanes, n / 16 inside.
+//!   The error of the numerator is 2·|δ| + (2 + depth)·mean|δ|.
+//! - The error of q is 2 (x, squared) + depth + 2 roundings. The shift that all x share costs the second order only, and
+//!   the subtraction loses nothing while n·r² ≤ Σx²/16, which is checked. The root halves that; the root itself, eps, the
 //!   reciprocal, a factor and the product add up to 5. Where one reward dominates q, the only case of |δ| near 2M, an
 //!   error of its x moves numerator and root alike and cancels.
 //!
-//! Were every rounding the worst there is and of the worst sign, this could pass the 16·M / divisor that is promised
-//! (23 for n = 64); roundings are neither. `tests/kernels/advantages_bound.rs` looks for the largest among groups made to strain
-//! each part. Groups to which the rule does not apply take the way of [`careful`]: unscored or infinite rewards (q is
-//! NaN), constant or nearly equal ones (r is not small against x), spreads outside 2^±400. The choice hangs on the group
-//! alone, so it is the same on every instruction set.
+//! If every rounding were the largest possible and of the worst sign, this could exceed the promised 16·M / divisor (23
+//! for n = 64). `tests/kernels/advantages_bound.rs` searches for the largest error among groups that strain each term.
+//!
+//! Groups that fail a check take the path of [`compensated`]: unscored or infinite rewards (q is NaN), constant or nearly
+//! equal ones (r is not small against x), spreads outside 2^±400. The choice depends on the group alone, so it is the
+//! same on every instruction set.
 
-use super::careful::{self, Divisor, exp2};
-use super::lane;
-use super::{Baseline, Convention, EpsMode, Scale};
-use crate::isa::lanes::Mask;
+use super::compensated;
+use super::plan::Plan;
+use super::transposed;
 use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch};
 use crate::{Float, Result};
 
-/// Larger groups are rare and need longer sums: they take the careful way.
-const MOST: usize = 64;
-
-/// What is the same for all groups.
-pub(super) struct Plan<'a> {
-    pub(super) size: usize,
-    eps: f64,
-    convention: &'a Convention,
-    batch: Option<Divisor>,
-    /// 1 / n.
-    pub(super) share: f64,
-    /// n − ddof.
-    spread: f64,
-    /// 1, or n / (n − 1) with a leave-one-out baseline.
-    factor: f64,
-    /// What centred rewards are multiplied by, where it is the same in all groups.
-    inverse: Option<f64>,
-    /// Whether the plain way is open.
-    is_plain: bool,
-}
-
-impl<'a> Plan<'a> {
-    pub(super) fn new(
-        size: usize,
-        eps: f64,
-        convention: &'a Convention,
-        batch: Option<Divisor>,
-    ) -> Self {
-        let n = size as f64;
-        let factor = match convention.baseline {
-            Baseline::Mean => 1.0,
-            Baseline::LeaveOneOut => n / (n - 1.0),
-        };
-        let (least, most) = (exp2(-400), exp2(400));
-        let fits = |divisor: f64| least < divisor && divisor < most;
-        let (inverse, is_plain) = match (convention.scale, batch) {
-            (Scale::None, _) => (Some(factor), true),
-            (_, Some(Divisor { scale, value })) => {
-                let value = value.filter(|&value| scale == 1.0 && fits(value));
-                (value.map(|value| factor / value), value.is_some())
-            }
-            (_, None) => (None, eps < most),
-        };
-        Self {
-            size,
-            eps,
-            convention,
-            batch,
-            share: 1.0 / n,
-            spread: n - convention.ddof as f64,
-            factor,
-            inverse,
-            is_plain: is_plain && (2..=MOST).contains(&size),
-        }
-    }
-
-    /// From Σx and Σx² of eight groups: the residual of the mean, what centred rewards are multiplied by, and the groups
-    /// for which this holds, bit i for lane i.
-    #[inline(always)]
-    pub(super) fn settle<S: Simd>(
-        &self,
-        s: S,
-        sum: S::F64,
-        squares: S::F64,
-    ) -> (S::F64, S::F64, u32) {
-        let residual = sum * s.f64(self.share);
-        let lost = sum * residual;
-        let q = squares - lost;
-        let mut holds =
-            (lost * s.f64(16.0)).le(squares) & s.f64(exp2(-800)).le(q) & q.le(s.f64(exp2(800)));
-        if let Some(inverse) = self.inverse {
-            return (residual, s.f64(inverse), holds.bits());
-        }
-        let (eps, variance) = (s.f64(self.eps), q / s.f64(self.spread));
-        let divisor = match self.convention.eps_mode {
-            EpsMode::Add => variance.sqrt() + eps,
-            EpsMode::Inside => (variance + eps).sqrt(),
-            EpsMode::Threshold => {
-                let std = variance.sqrt();
-                holds = holds & eps.le(std); // below it every advantage is 0
-                std
-            }
-        };
-        (residual, s.f64(self.factor) / divisor, holds.bits())
-    }
-}
-
-/// The advantages of many groups; the first reward has the number `start`.
+/// Consecutive groups; `start` is the index of the first reward.
 pub(super) struct Groups<'a, T> {
     pub(super) plan: &'a Plan<'a>,
     pub(super) rewards: &'a [T],
@@ -140,20 +53,20 @@ impl<T: Float> Kernel for Groups<'_, T> {
 }
 
 impl<T: Float> Groups<'_, T> {
-    /// Runs on the chosen instruction set.
+    /// Writes the advantages.
     pub(super) fn compute(self) -> Result<()> {
-        if self.plan.is_plain {
+        if self.plan.is_fast {
             dispatch(self)
         } else {
-            dispatch(Careful {
+            dispatch(Compensated {
                 groups: self,
                 bits: u32::MAX,
             })
         }
     }
 
-    /// Blocks of eight groups and a last, shorter one. `SMALL`: the size of groups below eight, else 0; `CHUNKS`: eighths
-    /// of the group where they are known when this is compiled, else 0.
+    /// Blocks of eight groups and a last, shorter one. `SMALL` is the size of groups below eight, else 0; `CHUNKS` is the
+    /// size divided by eight where it is known at compile time, else 0.
     #[inline(always)]
     fn blocks<S: Simd, const SMALL: usize, const CHUNKS: usize>(self, s: S) -> Result<()> {
         let (plan, start) = (self.plan, self.start);
@@ -162,7 +75,7 @@ impl<T: Float> Groups<'_, T> {
         for (number, (rewards, out)) in parts.enumerate() {
             let whole = rewards.len() == block;
             let holds = match (SMALL > 0, whole) {
-                (true, _) => lane::block::<S, T, SMALL>(s, plan, rewards, out),
+                (true, _) => transposed::block::<S, T, SMALL>(s, plan, rewards, out),
                 (_, true) => block_of::<S, T, CHUNKS, true>(s, plan, rewards, out),
                 (_, false) => block_of::<S, T, CHUNKS, false>(s, plan, rewards, out),
             };
@@ -174,7 +87,7 @@ impl<T: Float> Groups<'_, T> {
                     start,
                     out,
                 };
-                dispatch(Careful {
+                dispatch(Compensated {
                     groups,
                     bits: !holds,
                 })?;
@@ -184,13 +97,13 @@ impl<T: Float> Groups<'_, T> {
     }
 }
 
-/// The careful way for the groups whose bit is set; those beyond the 32nd have the last bit.
-struct Careful<'a, T> {
+/// The compensated path for the groups whose bit is set; groups after the 32nd have the last bit.
+struct Compensated<'a, T> {
     groups: Groups<'a, T>,
     bits: u32,
 }
 
-impl<T: Float> Kernel for Careful<'_, T> {
+impl<T: Float> Kernel for Compensated<'_, T> {
     type Output = Result<()>;
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> Result<()> {
@@ -205,14 +118,14 @@ impl<T: Float> Kernel for Careful<'_, T> {
         for (number, (group, out)) in groups.zip(outs).enumerate() {
             if self.bits >> number.min(31) & 1 != 0 {
                 let how = (plan.eps, plan.convention, plan.batch);
-                careful::group(s, group, start + number * plan.size, how, out)?;
+                compensated::group(s, group, start + number * plan.size, how, out)?;
             }
         }
         Ok(())
     }
 }
 
-/// Up to eight groups, the lanes inside a group. Returns the groups for which this holds.
+/// Up to eight groups, with lanes along each group. Returns for which groups the fast path holds.
 #[inline(always)]
 fn block_of<S: Simd, T: Float, const CHUNKS: usize, const WHOLE: bool>(
     s: S,

@@ -3,24 +3,26 @@
 //! Sources: DeepSeekMath (arXiv 2402.03300, eq. 3: group z-score), Dr. GRPO (arXiv 2503.20783: no divisor),
 //! RLOO (arXiv 2402.14740: leave-one-out baseline), GDPO (arXiv 2601.05242: normalise, then sum).
 
-mod careful;
+mod compensated;
 mod convention;
 mod groups;
-mod lane;
-mod several;
+mod multi_reward;
+mod plan;
+mod transposed;
 
 pub use convention::{Baseline, Convention, EpsMode, Scale};
-pub use several::{Stages, normalise_then_sum};
+pub use multi_reward::{Stages, normalise_then_sum};
 
 use crate::isa::{F64_LANES, dispatch};
 use crate::parallel::for_each;
 use crate::{Error, Float, Result};
+use groups::Groups;
+use plan::Plan;
 
-/// Rewards from which the groups are shared out among threads, and about the size of one part.
-///
-/// An estimate: the work should outweigh waking the pool several times. Threads were not timed for this kernel alone.
+/// The fewest rewards for which threads are used. An estimate: the work should take several times as long as waking them.
 const PARALLEL: usize = 1 << 18;
-const PART: usize = 1 << 16;
+/// About the size of a chunk, the unit of work of a thread.
+const CHUNK: usize = 1 << 16;
 
 /// Writes `A_i = (R_i − baseline_i) / divisor` to `out`, one element per reward.
 ///
@@ -29,7 +31,7 @@ const PART: usize = 1 << 16;
 /// equal (one scored member included) gives exactly 0, by comparison and not by a threshold. A divisor is never 0: a
 /// group that is not constant has a positive standard deviation, so no NaN arises even with `eps` 0.
 ///
-/// `|error| ≤ k·2u·max|R_g| / divisor`, k = 4 for `f32` (computed in `f64`) and 8 for `f64`; [`groups`] derives it.
+/// `|error| ≤ k·2u·max|R_g| / divisor`, k = 4 for `f32` (computed in `f64`) and 8 for `f64`; derived in `groups.rs`.
 /// After an error `out` holds anything.
 ///
 /// # Errors
@@ -42,10 +44,10 @@ pub fn group_advantages<T: Float>(
     out: &mut [T],
 ) -> Result<()> {
     let size = check(rewards, group_size, convention)?;
-    crate::rows::same_length("out", out.len(), rewards.len(), "`rewards`")?;
+    crate::error::same_length("out", out.len(), rewards.len(), "`rewards`")?;
     let eps = T::narrow(convention.eps).widen();
     let batch = if convention.scale == Scale::Batch {
-        Some(dispatch(careful::Batch {
+        Some(dispatch(compensated::Batch {
             rewards,
             eps,
             convention,
@@ -53,9 +55,9 @@ pub fn group_advantages<T: Float>(
     } else {
         None
     };
-    let plan = groups::Plan::new(size, eps, convention, batch);
+    let plan = Plan::new(size, eps, convention, batch);
     if rewards.len() < PARALLEL {
-        return groups::Groups {
+        return Groups {
             plan: &plan,
             rewards,
             start: 0,
@@ -63,19 +65,19 @@ pub fn group_advantages<T: Float>(
         }
         .compute();
     }
-    // whole blocks of eight groups: a part's boundaries change no group's path
-    let part = size * F64_LANES * (PART / (size * F64_LANES)).max(1);
-    let mut results = vec![Ok(()); rewards.len().div_ceil(part)];
-    let parts = rewards
-        .chunks(part)
-        .zip(out.chunks_mut(part))
+    // whole blocks of eight groups: the boundaries of chunks change no group's path
+    let chunk = size * F64_LANES * (CHUNK / (size * F64_LANES)).max(1);
+    let mut results = vec![Ok(()); rewards.len().div_ceil(chunk)];
+    let chunks = rewards
+        .chunks(chunk)
+        .zip(out.chunks_mut(chunk))
         .zip(&mut results)
         .enumerate();
-    for_each(true, parts, |(number, ((rewards, out), result))| {
-        *result = groups::Groups {
+    for_each(true, chunks, |(number, ((rewards, out), result))| {
+        *result = Groups {
             plan: &plan,
             rewards,
-            start: number * part,
+            start: number * chunk,
             out,
         }
         .compute();

@@ -5,8 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::Kernel;
-use super::lanes::{F32_LANES, F64_LANES, Simd};
+use super::lanes::{F32_LANES, F64_LANES, Kernel, Simd};
 use super::wide::{Register, Wide, WideMask};
 
 /// Proof that the machine has AVX-512 F, DQ, BW and VL, AVX2 and FMA.

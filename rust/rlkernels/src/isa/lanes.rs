@@ -1,7 +1,7 @@
-//! What a kernel's body may use: sixteen lanes of `f32`, eight of `f64`, and masks over them.
+//! The vectors of kernels: sixteen lanes of `f32`, eight of `f64`, and masks over them.
 //!
-//! Every operation is IEEE 754 and rounds once, so a body gives the same bits on every instruction set. Values can only be
-//! made from a token of [`Simd`], which exists only where the machine has the instructions.
+//! Every operation is IEEE 754 and rounds once, so a kernel gives the same bits on every instruction set. Vectors can only
+//! be made with a token of [`Simd`], which exists only where the machine has the instructions.
 
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
 
@@ -82,7 +82,7 @@ pub(crate) trait Lanes:
     fn max(self, other: Self) -> Self;
 }
 
-/// A token that proves the presence of an instruction set, and the only maker of lanes.
+/// A token that proves that the machine has an instruction set; the only way to make vectors.
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Sixteen `f32`.
     type F32: Lanes<Elem = f32, Array = [f32; F32_LANES], Mask = Self::M32>;
@@ -115,6 +115,21 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn mask32(self, bits: u16) -> Self::M32;
     /// Lane i is bit i.
     fn mask64(self, bits: u8) -> Self::M64;
-    /// Lane i is the sum of `rows[i]`, in the order of [`crate::math::tree64`].
+    /// Lane i is the sum of `rows[i]`, in the order of [`tree64`].
     fn sums64(self, rows: &[Self::F64; F64_LANES]) -> Self::F64;
+}
+
+/// A function that is compiled for every instruction set. `run` must be `#[inline(always)]`, and so must the functions that
+/// it calls with lanes: a function that is not inlined, or a closure, is compiled without the instructions and is slow.
+pub(crate) trait Kernel {
+    /// What it returns.
+    type Output;
+    /// Runs on the lanes of `simd`.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// The sum of the lanes in the one order that every kernel uses: halves, quarters, eighths.
+pub(crate) fn tree64(lanes: [f64; F64_LANES]) -> f64 {
+    let [a, b, c, d, e, f, g, h] = lanes;
+    ((a + e) + (c + g)) + ((b + f) + (d + h))
 }

@@ -20,7 +20,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::{Error, Result};
-pub(crate) use lanes::{F32_LANES, F64_LANES, Lanes, Mask, Simd};
+pub(crate) use lanes::{F32_LANES, F64_LANES, Kernel, Lanes, Mask, Simd, tree64};
 pub(crate) use scatter::scatter;
 
 /// The environment variable that forces an instruction set.
@@ -111,7 +111,7 @@ static CURRENT: AtomicU8 = AtomicU8::new(0);
 
 /// The instruction set that kernels run on: the one that [`choose`] or `RLKERNELS_ISA` names, else the fastest.
 ///
-/// A value of `RLKERNELS_ISA` that this machine cannot follow is passed over here; [`from_environment`] reports it.
+/// An invalid or unavailable value of `RLKERNELS_ISA` is ignored; [`from_environment`] reports it.
 #[must_use]
 #[inline]
 pub fn current() -> Isa {
@@ -132,7 +132,7 @@ fn fastest() -> Isa {
 /// The instruction set that `RLKERNELS_ISA` names; `None` where it is not set or empty.
 ///
 /// # Errors
-/// It names no instruction set, or one that this machine has not.
+/// It names no instruction set, or one that this machine lacks.
 pub fn from_environment() -> Result<Option<Isa>> {
     match std::env::var_os(VARIABLE) {
         Some(value) if !value.is_empty() => {
@@ -146,7 +146,7 @@ pub fn from_environment() -> Result<Option<Isa>> {
 /// Makes every later kernel call of this process run on `isa`, and returns what was chosen before.
 ///
 /// # Errors
-/// This machine has not got it.
+/// This machine lacks it.
 pub fn choose(isa: Isa) -> Result<Isa> {
     let before = current();
     CURRENT.store(checked(isa)? as u8, Ordering::Relaxed);
@@ -162,15 +162,6 @@ fn checked(isa: Isa) -> Result<Isa> {
         found: isa.name(),
         available: names.join(", "),
     })
-}
-
-/// A body that is compiled for every instruction set. `run` must be `#[inline(always)]`, and so must what it calls with
-/// lanes: a function that is not inlined, or a closure, is compiled without the instructions and is slow (but right).
-pub(crate) trait Kernel {
-    /// What it returns.
-    type Output;
-    /// Runs on the lanes of `simd`.
-    fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
 /// Runs `kernel` on the [`current`] instruction set.

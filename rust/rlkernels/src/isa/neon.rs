@@ -5,8 +5,7 @@
 
 use std::arch::aarch64::*;
 
-use super::Kernel;
-use super::lanes::{F32_LANES, F64_LANES, Simd};
+use super::lanes::{F32_LANES, F64_LANES, Kernel, Simd};
 use super::wide::{Wide, WideMask};
 
 /// NEON belongs to every 64-bit ARM target that Rust's standard library supports with `target_feature = "neon"`.

@@ -179,6 +179,6 @@ impl Simd for Scalar {
     }
     #[inline(always)]
     fn sums64(self, rows: &[Self::F64; F64_LANES]) -> Self::F64 {
-        Wide(rows.map(|row| crate::math::tree64(row.0)))
+        Wide(rows.map(|row| super::lanes::tree64(row.0)))
     }
 }

@@ -1,9 +1,9 @@
-//! A few numbers in a long row of one and the same number, written past the caches.
+//! Writes a few numbers into a long row whose other elements are all equal, with non-temporal stores.
 
 use crate::Float;
 
-/// Bytes of a row from which on it is written past the caches. A row of so many takes most of a second-level cache (1 MiB
-/// on today's server cores), and a store through the caches first reads from memory the line that it is going to replace.
+/// The fewest bytes of a row that is written with non-temporal stores. Such a row takes most of a second-level cache (1 MiB
+/// on today's server cores), and a normal store first reads the line that it replaces from memory.
 const LONG: usize = 1 << 19;
 
 /// Bytes of a cache line.
@@ -20,7 +20,7 @@ pub(crate) fn scatter<T: Float>(out: &mut [T], rest: T, numbers: impl Iterator<I
         past_caches
     };
     let line = LINE / size_of::<T>();
-    let mut set = 0; // from the start on
+    let mut set = 0; // elements written so far
     for (position, number) in numbers {
         if position >= set {
             let start = position / line * line;
@@ -34,7 +34,7 @@ pub(crate) fn scatter<T: Float>(out: &mut [T], rest: T, numbers: impl Iterator<I
     fence();
 }
 
-/// Sets numbers without reading their lines into a cache. [`fence`] has to follow.
+/// Fills `out` with non-temporal stores. [`fence`] has to follow.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)] // the intrinsic takes a pointer
 fn past_caches<T: Float>(out: &mut [T], number: T) {
@@ -66,13 +66,13 @@ fn past_caches<T: Float>(out: &mut [T], number: T) {
     tail.fill(number);
 }
 
-/// As `fill`: other machines have no stable intrinsic for it.
+/// Fills `out`: other machines have no stable intrinsic for non-temporal stores.
 #[cfg(not(target_arch = "x86_64"))]
 fn past_caches<T: Float>(out: &mut [T], number: T) {
     out.fill(number);
 }
 
-/// Other threads see what went past the caches before anything that is written from here on.
+/// Makes non-temporal stores visible to other threads before all later stores.
 #[allow(unsafe_code)] // every intrinsic is unsafe
 fn fence() {
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! Lanes made of one or more registers: an instruction set supplies the register ([`Register`]), this file the rest.
+//! Vectors of one or more registers: an instruction set implements [`Register`], this file implements [`Lanes`] with it.
 #![allow(clippy::expl_impl_clone_on_copy)] // a derived Clone would ask it of the register too
 #![allow(clippy::needless_range_loop)] // several arrays are walked together
 #![allow(unsafe_code)] // loads and stores of registers; every block says why it is sound
@@ -8,7 +8,7 @@ use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
 use super::lanes::{F32_LANES, F64_LANES, Lanes, Mask};
 
 /// One register, or one number for the scalar variant. Private to the instruction sets: a register may only exist where
-/// its instructions do, and all its functions rely on that.
+/// the machine has its instructions, on which the safety of all functions relies.
 pub(crate) trait Register: Copy {
     type Elem: Copy;
     type Mask: Copy;
@@ -196,8 +196,8 @@ impl<R: Register, const K: usize> Mask for WideMask<R, K> {
     }
 }
 
-/// An element with the array of all its lanes.
-pub(crate) trait Whole: Copy {
+/// An element type and the array of all lanes of a vector.
+pub(crate) trait Element: Copy {
     /// All lanes of one vector.
     type Array: Copy;
     /// Where the lanes start; all of them are readable and writable there.
@@ -206,7 +206,7 @@ pub(crate) trait Whole: Copy {
     const ZERO: Self::Array;
 }
 
-impl Whole for f32 {
+impl Element for f32 {
     type Array = [f32; F32_LANES];
     const ZERO: Self::Array = [0.0; F32_LANES];
     #[inline(always)]
@@ -215,7 +215,7 @@ impl Whole for f32 {
     }
 }
 
-impl Whole for f64 {
+impl Element for f64 {
     type Array = [f64; F64_LANES];
     const ZERO: Self::Array = [0.0; F64_LANES];
     #[inline(always)]
@@ -226,10 +226,10 @@ impl Whole for f64 {
 
 impl<R: Register, const K: usize> Lanes for Wide<R, K>
 where
-    R::Elem: Whole,
+    R::Elem: Element,
 {
     type Elem = R::Elem;
-    type Array = <R::Elem as Whole>::Array;
+    type Array = <R::Elem as Element>::Array;
     type Mask = WideMask<R, K>;
 
     #[inline(always)]
@@ -341,7 +341,7 @@ where
 
     #[inline(always)]
     fn array(self) -> Self::Array {
-        let mut array = <R::Elem as Whole>::ZERO;
+        let mut array = <R::Elem as Element>::ZERO;
         Lanes::store(self, &mut array);
         array
     }

@@ -1,29 +1,29 @@
 //! The estimators, ratios and reductions, by name.
 
-use std::str::FromStr;
+use crate::choice::choice;
 
-use crate::{Error, Result};
-
-/// One of Schulman's three estimators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Estimator {
-    /// −d: unbiased, high variance, may be negative.
-    K1,
-    /// d²/2: low variance, biased, never negative.
-    K2,
-    /// exp(d) − 1 − d: unbiased, low variance, never negative.
-    K3,
+choice! {
+    /// One of Schulman's three estimators.
+    pub enum Estimator: "estimator" {
+        /// −d: unbiased, high variance, may be negative.
+        K1 = "k1",
+        /// d²/2: low variance, biased, never negative.
+        K2 = "k2",
+        /// exp(d) − 1 − d: unbiased, low variance, never negative.
+        K3 = "k3",
+    }
 }
 
-/// What multiplies an estimate, so that tokens of an older policy stand for the current one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KlRatio {
-    /// 1
-    None,
-    /// exp(policy − old) of the token.
-    Token,
-    /// exp(mean of policy − old over the tokens of the sequence).
-    Sequence,
+choice! {
+    /// What multiplies an estimate, so that tokens of an older policy stand for the current one.
+    pub enum KlRatio: "kl_ratio" {
+        /// 1
+        None = "none",
+        /// exp(policy − old) of the token.
+        Token = "token",
+        /// exp(mean of policy − old over the tokens of the sequence).
+        Sequence = "sequence",
+    }
 }
 
 /// How the tokens of a sequence become one value.
@@ -35,36 +35,14 @@ pub enum Reduction {
     Mean,
 }
 
-impl FromStr for Estimator {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "k1" => Ok(Self::K1),
-            "k2" => Ok(Self::K2),
-            "k3" => Ok(Self::K3),
-            _ => Err(Error::UnknownChoice {
-                argument: "estimator",
-                found: name.into(),
-                legal: "\"k1\", \"k2\", \"k3\"",
-            }),
+/// Runs a kernel that is generic over the estimator's number.
+macro_rules! by_estimator {
+    ($estimator:expr, $kernel:ident { $($field:ident),* }) => {
+        match $estimator {
+            $crate::kl::Estimator::K1 => $crate::isa::dispatch($kernel::<_, 1> { $($field),* }),
+            $crate::kl::Estimator::K2 => $crate::isa::dispatch($kernel::<_, 2> { $($field),* }),
+            $crate::kl::Estimator::K3 => $crate::isa::dispatch($kernel::<_, 3> { $($field),* }),
         }
-    }
+    };
 }
-
-impl FromStr for KlRatio {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "none" => Ok(Self::None),
-            "token" => Ok(Self::Token),
-            "sequence" => Ok(Self::Sequence),
-            _ => Err(Error::UnknownChoice {
-                argument: "kl_ratio",
-                found: name.into(),
-                legal: "\"none\", \"token\", \"sequence\"",
-            }),
-        }
-    }
-}
+pub(crate) use by_estimator;

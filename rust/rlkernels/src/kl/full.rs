@@ -1,13 +1,12 @@
 //! KL(policy ‖ reference) summed over the whole vocabulary.
 
-use super::terms::filled;
-use super::{PARALLEL, PART};
-use crate::compensated::Sum;
-use crate::isa::lanes::Mask;
-use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Simd, dispatch};
-use crate::math::{exp32, exp64, tree64, two_sum};
+use super::samples::{CHUNK_SLOTS, PARALLEL_SLOTS};
+use crate::chunks::padded;
+use crate::double::Double;
+use crate::error::same_length;
+use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Mask, Simd, dispatch, tree64};
+use crate::math::{exp32, exp64};
 use crate::parallel::for_each;
-use crate::rows::same_length;
 use crate::{Error, Float, Result};
 
 /// Writes `Σ_v p_v (log p_v − log q_v)` of every row to `out`.
@@ -40,19 +39,23 @@ pub fn full_kl<T: Float>(
         slots,
         "`policy_logprobs`",
     )?;
-    let rows = (PART / vocabulary).max(1);
+    let rows = (CHUNK_SLOTS / vocabulary).max(1);
     let parts = policy
         .chunks(rows * vocabulary)
         .zip(reference.chunks(rows * vocabulary))
         .zip(out.chunks_mut(rows));
-    for_each(slots >= PARALLEL, parts, |((policy, reference), out)| {
-        dispatch(Full {
-            policy,
-            reference,
-            vocabulary,
-            out,
-        });
-    });
+    for_each(
+        slots >= PARALLEL_SLOTS,
+        parts,
+        |((policy, reference), out)| {
+            dispatch(Full {
+                policy,
+                reference,
+                vocabulary,
+                out,
+            });
+        },
+    );
     Ok(())
 }
 
@@ -82,19 +85,14 @@ impl<T: Float> Kernel for Full<'_, T> {
 fn row64<S: Simd, T: Float>(s: S, policy: &[T], reference: &[T]) -> f64 {
     let (policies, policy_rest) = policy.as_chunks::<F64_LANES>();
     let (references, reference_rest) = reference.as_chunks::<F64_LANES>();
-    let mut sums = (s.f64(0.0), s.f64(0.0));
+    let mut sum = Double::zero(s);
     for (policy, reference) in policies.iter().zip(references) {
-        let value = term(s, T::load(s, policy), T::load(s, reference));
-        let (sum, error) = two_sum(sums.0, value);
-        sums = (sum, sums.1 + error);
+        sum = sum.plus(term(s, T::load(s, policy), T::load(s, reference)));
     }
-    let policy = filled(policy_rest, T::narrow(f64::NEG_INFINITY)); // adds 0
-    let reference = filled(reference_rest, T::narrow(0.0));
-    let value = term(s, T::load(s, &policy), T::load(s, &reference));
-    let (high, error) = two_sum(sums.0, value);
-    let low = sums.1 + error;
-    let sum = Sum::of_lanes(high, low);
-    sum.value()
+    let policy = padded(policy_rest, T::narrow(f64::NEG_INFINITY)); // adds 0
+    let reference = padded(reference_rest, T::narrow(0.0));
+    let last = term(s, T::load(s, &policy), T::load(s, &reference));
+    sum.plus(last).total().value()
 }
 
 /// p (log p − log q) of eight tokens.
@@ -117,8 +115,8 @@ fn row32<S: Simd>(s: S, policy: &[f32], reference: &[f32]) -> f64 {
         sums = (sums.0 + terms.0, sums.1 + terms.1);
     }
     if !policy_rest.is_empty() {
-        let policy = filled(policy_rest, f32::NEG_INFINITY); // adds 0
-        let terms = sixteen(s, &policy, &filled(reference_rest, 0.0));
+        let policy = padded(policy_rest, f32::NEG_INFINITY); // adds 0
+        let terms = sixteen(s, &policy, &padded(reference_rest, 0.0));
         sums = (sums.0 + terms.0, sums.1 + terms.1);
     }
     tree64((sums.0 + sums.1).array())

@@ -5,55 +5,21 @@
 
 mod choice;
 mod full;
+mod samples;
 mod sequences;
 mod terms;
 mod tokens;
 
 pub use choice::{Estimator, KlRatio, Reduction};
 pub use full::full_kl;
+pub use samples::Samples;
 
+use crate::error::same_length;
 use crate::parallel::for_each;
-use crate::rows::{RowIter, Rows, Valid, same_length};
+use crate::rows::{RowIter, Rows, Valid};
 use crate::{Float, Result};
+use samples::{CHUNK_SLOTS, PARALLEL_SLOTS};
 use terms::Terms;
-
-/// Slots from which a call is shared out among threads, and about the size of one part.
-///
-/// Measured on two x86-64 cores: waking the pool costs 5 to 20 µs, and one core needs 20 µs for 2^17 slots of `f32`.
-const PARALLEL: usize = 1 << 17;
-const PART: usize = 1 << 15;
-
-/// What the estimates are made of; all slices have one element per slot.
-#[derive(Debug, Clone, Copy)]
-pub struct Samples<'a, T> {
-    /// Log-probabilities under the policy, in nats.
-    pub policy: &'a [T],
-    /// Log-probabilities under the reference.
-    pub reference: &'a [T],
-    /// Log-probabilities under the policy that drew the tokens; `None` where that is `policy` itself: every ratio is 1.
-    pub old: Option<&'a [T]>,
-}
-
-impl<'a, T> Samples<'a, T> {
-    /// Tokens drawn from `policy` itself.
-    #[must_use]
-    pub fn on_policy(policy: &'a [T], reference: &'a [T]) -> Self {
-        Self {
-            policy,
-            reference,
-            old: None,
-        }
-    }
-
-    fn check(&self, rows: &Rows<'_>) -> Result<()> {
-        let slots = self.policy.len();
-        same_length("reference", self.reference.len(), slots, "`policy`")?;
-        if let Some(old) = self.old {
-            same_length("old", old.len(), slots, "`policy`")?;
-        }
-        rows.check(slots)
-    }
-}
 
 /// Writes the estimate of every token to `out`; slots that are no tokens become exactly 0, whatever they held.
 ///
@@ -86,24 +52,24 @@ pub fn token_kl<T: Float>(
     let rows = if terms.needs_sequences() || has_prefixes {
         rows.sequences()
     } else {
-        RowIter::cut(samples.policy.len(), PART) // no sequence matters
+        RowIter::cut(samples.policy.len(), CHUNK_SLOTS) // estimates do not depend on sequences
     };
-    if samples.policy.len() < PARALLEL {
+    if samples.policy.len() < PARALLEL_SLOTS {
         tokens::each(estimator, terms, rows, out);
         return Ok(());
     }
     let mut out = out;
-    let parts: Vec<_> = rows
-        .parts(PART)
-        .map(|part| {
-            let slots = part.slots();
-            let (here, behind) = std::mem::take(&mut out).split_at_mut(slots);
-            out = behind;
-            (part, here)
+    let chunks: Vec<_> = rows
+        .chunks(CHUNK_SLOTS)
+        .map(|chunk| {
+            let slots = chunk.slots();
+            let (here, rest) = std::mem::take(&mut out).split_at_mut(slots);
+            out = rest;
+            (chunk, here)
         })
         .collect();
-    for_each(true, parts.into_iter(), |(part, out)| {
-        tokens::each(estimator, terms, part, out);
+    for_each(true, chunks.into_iter(), |(chunk, out)| {
+        tokens::each(estimator, terms, chunk, out);
     });
     Ok(())
 }
@@ -127,34 +93,22 @@ pub fn sequence_kl<T: Float>(
     samples.check(rows)?;
     same_length("out", out.len(), rows.count(), "the rows of `policy`")?;
     let terms = Terms::new(samples, ratio, rows);
-    if samples.policy.len() < PARALLEL {
+    if samples.policy.len() < PARALLEL_SLOTS {
         sequences::each(estimator, terms, rows.sequences(), reduction, out);
         return Ok(());
     }
     let mut out = out;
-    let parts: Vec<_> = rows
+    let chunks: Vec<_> = rows
         .sequences()
-        .parts(PART)
-        .map(|part| {
-            let (here, behind) = std::mem::take(&mut out).split_at_mut(part.left());
-            out = behind;
-            (part, here)
+        .chunks(CHUNK_SLOTS)
+        .map(|chunk| {
+            let (here, rest) = std::mem::take(&mut out).split_at_mut(chunk.left());
+            out = rest;
+            (chunk, here)
         })
         .collect();
-    for_each(true, parts.into_iter(), |(part, out)| {
-        sequences::each(estimator, terms, part, reduction, out);
+    for_each(true, chunks.into_iter(), |(chunk, out)| {
+        sequences::each(estimator, terms, chunk, reduction, out);
     });
     Ok(())
 }
-
-/// Runs a kernel that is generic over the estimator's number.
-macro_rules! by_estimator {
-    ($estimator:expr, $kernel:ident { $($field:ident),* }) => {
-        match $estimator {
-            $crate::kl::Estimator::K1 => $crate::isa::dispatch($kernel::<_, 1> { $($field),* }),
-            $crate::kl::Estimator::K2 => $crate::isa::dispatch($kernel::<_, 2> { $($field),* }),
-            $crate::kl::Estimator::K3 => $crate::isa::dispatch($kernel::<_, 3> { $($field),* }),
-        }
-    };
-}
-pub(crate) use by_estimator;

@@ -1,12 +1,11 @@
 //! One value per sequence.
 
-use super::terms::{ABREAST, Terms, beyond, bits_of_16, filled, is_near32, series32};
-use super::{Estimator, Reduction, by_estimator};
+use super::choice::{Estimator, Reduction, by_estimator};
+use super::terms::{Terms, UNROLL, far, is_near32, series32};
 use crate::Float;
-use crate::compensated::Sum;
-use crate::isa::lanes::Mask;
-use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Simd};
-use crate::math::{tree64, two_sum};
+use crate::chunks::{bits_of_16, padded};
+use crate::double::Double;
+use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Mask, Simd, tree64};
 use crate::rows::{Row, RowIter};
 
 /// Writes the reduction of every row to `out`.
@@ -70,24 +69,22 @@ impl<T: Float, const E: u8> Kernel for Sequences<'_, T, E> {
 #[inline(always)]
 fn row64<S: Simd, T: Float, const E: u8>(s: S, terms: &Terms<'_, T>, row: Row) -> (f64, u64) {
     let common = terms.common_ratio(s, row);
-    let (mut high, mut low) = (s.f64(0.0), s.f64(0.0));
+    let mut sum = Double::zero(s);
     let (mut slot, mut tokens) = (row.start, 0);
     while slot < row.tokens_end {
         let (bits, value) = terms.eight::<S, E>(s, slot, row.tokens_end, common);
-        let (sum, error) = two_sum(high, value);
-        (high, low) = (sum, low + error);
+        sum = sum.plus(value);
         tokens += u64::from(bits.count_ones());
         slot += F64_LANES;
     }
-    let sum = Sum::of_lanes(high, low);
-    (sum.value(), tokens)
+    (sum.total().value(), tokens)
 }
 
-/// 2^120: times it no term is a subnormal of `f32` that counts in a sum of `f32`, and none overflows.
-const UP: f32 = (1u128 << 120) as f32;
+/// 2^120: terms are scaled by it, so that none that counts is a subnormal of `f32`.
+const SCALE: f32 = (1u128 << 120) as f32;
 
-/// Σ k3 of a row of `f32`, added up in `f64`, and the number of its tokens. Every term is 2^120 times too large, so that
-/// none vanishes; one that overflows here would overflow `f32` by far.
+/// Σ k3 of a row of `f32`, added up in `f64`, and the number of its tokens. Terms are scaled by [`SCALE`]; |d| ≤ 2 keeps
+/// them below the overflow of `f32`, and larger |d| are computed in `f64`.
 #[inline(always)]
 fn k3_32<S: Simd, const MASKED: bool>(
     s: S,
@@ -98,9 +95,9 @@ fn k3_32<S: Simd, const MASKED: bool>(
     let (policies, policy_rest) = policy.as_chunks::<F32_LANES>();
     let (references, reference_rest) = reference.as_chunks::<F32_LANES>();
     let (masks, mask_rest) = mask.as_chunks::<F32_LANES>();
-    let (policy_runs, policies) = policies.as_chunks::<ABREAST>();
-    let (reference_runs, references) = references.as_chunks::<ABREAST>();
-    let (mask_runs, masks) = masks.as_chunks::<ABREAST>();
+    let (policy_runs, policies) = policies.as_chunks::<UNROLL>();
+    let (reference_runs, references) = references.as_chunks::<UNROLL>();
+    let (mask_runs, masks) = masks.as_chunks::<UNROLL>();
     let mut sums = Sums::new(s);
     for (i, (policy, reference)) in policy_runs.iter().zip(reference_runs).enumerate() {
         let mask = if MASKED { Some(&mask_runs[i]) } else { None };
@@ -111,20 +108,20 @@ fn k3_32<S: Simd, const MASKED: bool>(
         sums.add(s, &[*policy], &[*reference], mask);
     }
     if !policy_rest.is_empty() {
-        let (policy, reference) = ([filled(policy_rest, 0.0)], [filled(reference_rest, 0.0)]);
-        let mask = [filled(mask_rest, 0)];
+        let (policy, reference) = ([padded(policy_rest, 0.0)], [padded(reference_rest, 0.0)]);
+        let mask = [padded(mask_rest, 0)];
         let mask = if MASKED { Some(&mask) } else { None };
-        sums.add(s, &policy, &reference, mask); // the filling has d = 0 and adds 0
+        sums.add(s, &policy, &reference, mask); // the padding has d = 0 and adds 0
     }
     let sum = tree64((sums.low + sums.high).array());
-    (sum / f64::from(UP), sums.tokens)
+    (sum / f64::from(SCALE), sums.tokens)
 }
 
-/// Sums of the lower and the upper eight lanes.
+/// Sums over the lower and the upper eight lanes.
 struct Sums<S: Simd> {
     low: S::F64,
     high: S::F64,
-    /// With a mask, the tokens that it has let through.
+    /// With a mask, the number of tokens so far.
     tokens: u64,
 }
 
@@ -165,7 +162,7 @@ impl<S: Simd> Sums<S> {
                 };
         }
         let some_far = all_near.bits() != 0xffff;
-        let mut values = series32(s, &d, UP);
+        let mut values = series32(s, &d, SCALE);
         for i in 0..N {
             let mut value = values[i] * d[i] * d[i];
             if mask.is_some() {
@@ -177,7 +174,7 @@ impl<S: Simd> Sums<S> {
             let (mut low, mut high) = s.widen(value);
             if some_far {
                 let is_far = !is_near32(s, d[i]).bits() & u32::from(bits[i]);
-                let terms = beyond_raised(s, &policy[i], &reference[i]);
+                let terms = far_scaled(s, &policy[i], &reference[i]);
                 low = S::F64::select(s.mask64(is_far as u8), terms.0, low);
                 high = S::F64::select(s.mask64((is_far >> F64_LANES) as u8), terms.1, high);
             }
@@ -186,14 +183,14 @@ impl<S: Simd> Sums<S> {
     }
 }
 
-/// The terms of sixteen tokens beyond the series, times [`UP`].
+/// The terms of sixteen tokens whose |d| is above 2, times [`SCALE`].
 #[inline(always)]
-fn beyond_raised<S: Simd>(
+fn far_scaled<S: Simd>(
     s: S,
     policy: &[f32; F32_LANES],
     reference: &[f32; F32_LANES],
 ) -> (S::F64, S::F64) {
     let ((p, q), (r, t)) = (s.widen(s.load32(policy)), s.widen(s.load32(reference)));
-    let up = s.f64(f64::from(UP));
-    (beyond(s, p, r) * up, beyond(s, q, t) * up)
+    let scale = s.f64(f64::from(SCALE));
+    (far(s, p, r) * scale, far(s, q, t) * scale)
 }

@@ -1,19 +1,21 @@
 //! The estimators over lanes.
 //!
-//! The condition of k3 with regard to d is d·(e^d − 1) / k3(d): 2 for small d, 2.91 at d = 2, about |d| beyond. So for
-//! |d| ≤ 2 the rounding of d itself costs at most 2.91u, the polynomial and its products at most 4.5u (`tests/kernels/kl_f32.rs`
-//! tries every d), and both stay below 8u; beyond, what the subtraction loses is brought in again. `f32` data needs
-//! the exponential in `f64` lanes only where some lane is beyond, which changes no other lane.
+//! The condition number of k3 with regard to d is d·(e^d − 1) / k3(d): 2 for small d, 2.91 at d = 2, about |d| above. So
+//! for |d| ≤ 2 the rounding of d costs at most 2.91u, the polynomial and its products at most 4.5u
+//! (`tests/kernels/kl_f32.rs` tries every d): together below 8u. For |d| > 2, [`far`] adds the rounding error of d again.
+//! `f32` data is computed in `f64` only where some lane is far, which changes no other lane.
 #![allow(clippy::excessive_precision)] // coefficients are written as they were fitted
 
-use super::{KlRatio, Samples};
+use super::choice::KlRatio;
+use super::samples::Samples;
 use crate::Float;
-use crate::isa::lanes::Mask;
-use crate::isa::{F32_LANES, F64_LANES, Lanes, Simd};
-use crate::math::{NAN_64, exp64, two_difference};
+use crate::chunks::{bits_of, padded};
+use crate::double::{Double, two_difference, two_sum};
+use crate::isa::{F64_LANES, Lanes, Mask, Simd};
+use crate::math::{NAN_64, exp64};
 use crate::rows::{Row, Rows};
 
-/// The difference up to which the series is used; exp(d) − 1 − d loses little beyond it.
+/// The largest |d| for which the series is used; above it exp(d) − 1 − d loses little.
 const NEAR: f64 = 2.0;
 
 /// (e^d − 1 − d) / d² on |d| ≤ 2, relative error 0.52u (Remez' exchange in mpmath, coefficients rounded one by one).
@@ -52,8 +54,8 @@ const SERIES_64: [f64; 18] = [
     7.230_215_314_920_96e-18,
 ];
 
-/// Vectors whose series are computed side by side: one alone would wait for its own products.
-pub(super) const ABREAST: usize = 2;
+/// Vectors per step: one alone would wait for the result of each multiplication.
+pub(super) const UNROLL: usize = 2;
 
 /// k3(d) / d² for |d| ≤ 2, times a power of two, of several vectors.
 #[inline(always)]
@@ -67,7 +69,7 @@ pub(super) fn series32<S: Simd, const N: usize>(s: S, d: &[S::F32; N], by: f32) 
     tails
 }
 
-/// Whether the series holds; false for NaN.
+/// Whether |d| ≤ 2, so that the series holds; false for NaN.
 #[inline(always)]
 pub(super) fn is_near32<S: Simd>(s: S, d: S::F32) -> S::M32 {
     d.abs().le(s.f32(NEAR as f32))
@@ -84,7 +86,7 @@ fn series64<S: Simd>(s: S, d: S::F64) -> S::F64 {
 
 /// exp(d) − 1 − d for |d| > 2, infinities and NaN.
 #[inline(always)]
-pub(super) fn beyond<S: Simd>(s: S, policy: S::F64, reference: S::F64) -> S::F64 {
+pub(super) fn far<S: Simd>(s: S, policy: S::F64, reference: S::F64) -> S::F64 {
     let (d, low) = two_difference(reference, policy);
     let exp = exp64(s, d);
     let slope = exp - s.f64(1.0);
@@ -115,7 +117,7 @@ pub(super) fn estimate<S: Simd, const E: u8>(
             if !(!is_near & is_token).any() {
                 return value;
             }
-            S::F64::select(is_near, value, beyond(s, policy, reference))
+            S::F64::select(is_near, value, far(s, policy, reference))
         }
     };
     S::F64::select(value.is_nan(), s.f64(NAN_64), value)
@@ -147,7 +149,7 @@ impl<'a, T: Float> Terms<'a, T> {
         self.old.is_some() && self.ratio == KlRatio::Sequence
     }
 
-    /// Whether every estimate stands for itself.
+    /// Whether estimates are multiplied by no ratio.
     pub(super) fn is_plain(&self) -> bool {
         self.old.is_none()
     }
@@ -160,30 +162,25 @@ impl<'a, T: Float> Terms<'a, T> {
             return one;
         };
         let zero = s.f64(0.0);
-        let (mut high, mut low, mut tokens) = (zero, zero, 0u64);
+        let (mut sum, mut tokens) = (Double::zero(s), 0);
         let mut slot = row.start;
         while slot < row.tokens_end {
             let eight = Eight::of(self, slot, row.tokens_end);
-            let bits = eight.bits;
-            let is_token = s.mask64(bits);
+            let is_token = s.mask64(eight.bits);
             let (policy, old) = (eight.load(s, self.policy), eight.load(s, old));
             let (difference, lost) = two_difference(policy, old);
             let difference = S::F64::select(is_token, difference, zero);
-            let (sum, error) = crate::math::two_sum(high, difference);
+            let (high, error) = two_sum(sum.high, difference);
             let correction = S::F64::select(is_token, lost, zero) + error;
             let is_number = (correction * zero).eq(zero); // not after an overflow
-            high = sum;
-            low = low + S::F64::select(is_number, correction, zero);
-            tokens += u64::from(bits.count_ones());
+            sum.high = high;
+            sum.low = sum.low + S::F64::select(is_number, correction, zero);
+            tokens += eight.bits.count_ones() as usize;
             slot += F64_LANES;
         }
-        let sum = crate::compensated::Sum::of_lanes(high, low);
-        let (high, low) = sum.pair();
-        let count = tokens.max(1) as f64;
-        let mean = high / count;
-        let rest = ((-mean).mul_add(count, high) + low) / count;
-        let ratio = exp64(s, s.f64(mean));
-        let corrected = ratio.fma(s.f64(rest), ratio);
+        let mean = sum.total().over(tokens.max(1));
+        let ratio = exp64(s, s.f64(mean.high));
+        let corrected = ratio.fma(s.f64(mean.low), ratio);
         S::F64::select((corrected * zero).eq(zero), corrected, ratio)
     }
 
@@ -223,7 +220,7 @@ fn token_ratio<S: Simd>(s: S, policy: S::F64, old: S::F64) -> S::F64 {
     S::F64::select((corrected * zero).eq(zero), corrected, ratio) // an infinite one needs no correction
 }
 
-/// Eight slots of which the last may lie beyond the end.
+/// Eight slots, the last of which may be past the end of the row.
 struct Eight {
     slot: usize,
     bits: u8,
@@ -236,7 +233,7 @@ impl Eight {
         let present = (end - slot).min(F64_LANES);
         let bits = match terms.mask {
             None => 0xff >> (F64_LANES - present),
-            Some(mask) => bits_of(filled(&mask[slot..slot + present], 0)),
+            Some(mask) => bits_of(padded(&mask[slot..slot + present], 0)),
         };
         Self {
             slot,
@@ -248,35 +245,6 @@ impl Eight {
     #[inline(always)]
     fn load<S: Simd, T: Float>(&self, s: S, values: &[T]) -> S::F64 {
         let here = &values[self.slot..self.slot + self.present];
-        T::load(s, &filled(here, T::narrow(0.0)))
+        T::load(s, &padded(here, T::narrow(0.0)))
     }
-}
-
-/// Values filled up to a whole number of lanes; a copy only where some are missing.
-#[inline(always)]
-pub(super) fn filled<T: Copy, const N: usize>(values: &[T], with: T) -> [T; N] {
-    if let Ok(&whole) = <&[T; N]>::try_from(values) {
-        return whole;
-    }
-    let mut all = [with; N];
-    for (to, &from) in all.iter_mut().zip(values) {
-        *to = from;
-    }
-    all
-}
-
-/// Bit i says whether byte i is not 0.
-#[inline(always)]
-pub(super) fn bits_of(bytes: [u8; F64_LANES]) -> u8 {
-    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    let word = u64::from_le_bytes(bytes);
-    let top = (((word & LOW) + LOW) | word) & !LOW; // the top bit of every byte that is not 0
-    ((top >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
-}
-
-/// As [`bits_of`], for sixteen.
-#[inline(always)]
-pub(super) fn bits_of_16(bytes: &[u8; F32_LANES]) -> u16 {
-    let (halves, _) = bytes.as_chunks::<F64_LANES>();
-    u16::from(bits_of(halves[0])) | u16::from(bits_of(halves[1])) << F64_LANES
 }

@@ -1,10 +1,10 @@
 //! One estimate per token.
 
-use super::terms::{ABREAST, Terms, beyond, bits_of_16, filled, is_near32, series32};
-use super::{Estimator, by_estimator};
+use super::choice::{Estimator, by_estimator};
+use super::terms::{Terms, UNROLL, far, is_near32, series32};
 use crate::Float;
-use crate::isa::lanes::Mask;
-use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Simd};
+use crate::chunks::{bits_of_16, padded};
+use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Mask, Simd};
 use crate::math::NAN_32;
 use crate::rows::{Row, RowIter};
 
@@ -87,17 +87,17 @@ fn row32<S: Simd, const E: u8, const MASKED: bool>(
     let (references, reference_rest) = reference.as_chunks::<F32_LANES>();
     let (masks, mask_rest) = mask.as_chunks::<F32_LANES>();
     let (outs, out_rest) = out.as_chunks_mut::<F32_LANES>();
-    let (policy_runs, policies) = policies.as_chunks::<ABREAST>();
-    let (reference_runs, references) = references.as_chunks::<ABREAST>();
-    let (mask_runs, masks) = masks.as_chunks::<ABREAST>();
-    let (out_runs, outs) = outs.as_chunks_mut::<ABREAST>();
+    let (policy_runs, policies) = policies.as_chunks::<UNROLL>();
+    let (reference_runs, references) = references.as_chunks::<UNROLL>();
+    let (mask_runs, masks) = masks.as_chunks::<UNROLL>();
+    let (out_runs, outs) = outs.as_chunks_mut::<UNROLL>();
     for (i, (out, (policy, reference))) in out_runs
         .iter_mut()
         .zip(policy_runs.iter().zip(reference_runs))
         .enumerate()
     {
         let mask = if MASKED { Some(&mask_runs[i]) } else { None };
-        vectors::<S, E, ABREAST>(s, policy, reference, mask, out);
+        vectors::<S, E, UNROLL>(s, policy, reference, mask, out);
     }
     for (i, (out, (policy, reference))) in outs
         .iter_mut()
@@ -110,8 +110,8 @@ fn row32<S: Simd, const E: u8, const MASKED: bool>(
         *out = results[0];
     }
     if !out_rest.is_empty() {
-        let (policy, reference) = ([filled(policy_rest, 0.0)], [filled(reference_rest, 0.0)]);
-        let mask = [filled(mask_rest, 0)];
+        let (policy, reference) = ([padded(policy_rest, 0.0)], [padded(reference_rest, 0.0)]);
+        let mask = [padded(mask_rest, 0)];
         let mask = if MASKED { Some(&mask) } else { None };
         let mut results = [[0.0; F32_LANES]];
         vectors::<S, E, 1>(s, &policy, &reference, mask, &mut results);
@@ -138,8 +138,8 @@ fn vectors<S: Simd, const E: u8, const N: usize>(
         let (policy, reference) = (s.load32(&policy[i]), s.load32(&reference[i]));
         d[i] = reference - policy;
         match E {
-            1 => values[i] = named(s, policy - reference), // not −(reference − policy): equal arguments give +0
-            2 => values[i] = named(s, (s.f32(0.5) * d[i]) * d[i]), // in this order an overflow of d² alone does no harm
+            1 => values[i] = canonical_nan(s, policy - reference), // not −(reference − policy): equal arguments give +0
+            2 => values[i] = canonical_nan(s, (s.f32(0.5) * d[i]) * d[i]), // in this order an overflow of d² alone does no harm
             _ if mask.is_some() => all_near = all_near & (is_near32(s, d[i]) | !s.mask32(bits[i])),
             _ => all_near = all_near & is_near32(s, d[i]),
         }
@@ -164,20 +164,20 @@ fn vectors<S: Simd, const E: u8, const N: usize>(
     {
         let (policy, reference) = (s.load32(policy), s.load32(reference));
         let is_far = !is_near32(s, reference - policy) & s.mask32(bits);
-        let beyond = beyond32(s, policy, reference);
-        S::F32::select(is_far, beyond, s.load32(out)).store(out);
+        let value = far32(s, policy, reference);
+        S::F32::select(is_far, value, s.load32(out)).store(out);
     }
 }
 
-/// As [`beyond`], rounded once.
+/// As [`far`], for sixteen tokens, rounded once.
 #[inline(always)]
-fn beyond32<S: Simd>(s: S, policy: S::F32, reference: S::F32) -> S::F32 {
+fn far32<S: Simd>(s: S, policy: S::F32, reference: S::F32) -> S::F32 {
     let ((p, q), (r, t)) = (s.widen(policy), s.widen(reference));
-    named(s, s.narrow(beyond(s, p, r), beyond(s, q, t)))
+    canonical_nan(s, s.narrow(far(s, p, r), far(s, q, t)))
 }
 
 /// Any NaN becomes the positive quiet one.
 #[inline(always)]
-fn named<S: Simd>(s: S, value: S::F32) -> S::F32 {
+fn canonical_nan<S: Simd>(s: S, value: S::F32) -> S::F32 {
     S::F32::select(value.is_nan(), s.f32(NAN_32), value)
 }

@@ -1,10 +1,9 @@
-//! The four formats of logits: how words become lanes, 2^r of a small r, and how results are written back.
+//! The four formats of logits: how words are loaded into lanes and stored, and the polynomial for 2^r.
 
-use super::{forward, gradient};
 use crate::Float;
+use crate::double::two_sum;
 use crate::half;
 use crate::isa::{F32_LANES, F64_LANES, Lanes, Simd};
-use crate::math::two_sum;
 
 /// float16: its words are the bits in `u16`.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +12,7 @@ pub enum F16 {}
 #[derive(Debug, Clone, Copy)]
 pub enum Bf16 {}
 
-mod sealed {
+pub(super) mod sealed {
     pub trait Sealed {}
 }
 
@@ -48,44 +47,6 @@ pub trait Format: sealed::Sealed + Send + Sync + Sized + 'static {
         out: &mut [Self::Word],
     );
 }
-
-macro_rules! format {
-    ($format:ty, $word:ty, $result:ty, $name:literal) => {
-        impl sealed::Sealed for $format {}
-        impl Format for $format {
-            type Word = $word;
-            type Result = $result;
-            const NAME: &'static str = $name;
-
-            fn forward(
-                logits: &[$word],
-                ids: &[i64],
-                vocabulary: usize,
-                temperature: f64,
-                logprobs: &mut [$result],
-                entropy: Option<&mut [$result]>,
-            ) {
-                forward::run::<Self>(logits, ids, vocabulary, temperature, logprobs, entropy);
-            }
-
-            fn backward(
-                logits: &[$word],
-                ids: &[i64],
-                logprobs: &[$result],
-                entropy: &[$result],
-                vocabulary: usize,
-                temperature: f64,
-                out: &mut [$word],
-            ) {
-                gradient::run::<Self>(logits, ids, logprobs, entropy, vocabulary, temperature, out);
-            }
-        }
-    };
-}
-format!(f32, f32, f32, "float32");
-format!(f64, f64, f64, "float64");
-format!(F16, u16, f32, "float16");
-format!(Bf16, u16, f32, "bfloat16");
 
 /// What the kernels need of a format; the half types are computed in the lanes of `f32`.
 pub(crate) trait Vectors: Format {
@@ -204,7 +165,7 @@ fn load_upper<S: Simd>(s: S, words: &[u16; F32_LANES]) -> S::F32 {
 }
 #[inline(always)]
 fn load_half<S: Simd>(s: S, words: &[u16; F32_LANES]) -> S::F32 {
-    s.load32(&half::widened(words))
+    s.load32(&half::from_halves(words))
 }
 #[inline(always)]
 fn store32<L: Lanes<Array = [f32; F32_LANES]>>(values: L, words: &mut [f32; F32_LANES]) {

@@ -1,4 +1,4 @@
-//! Rows, or the segments of a few long rows, shared among the threads.
+//! Log-probabilities and entropies, with rows or the segments of a few long rows shared among the threads.
 
 use super::format::Vectors;
 use super::row::Row;
@@ -6,13 +6,13 @@ use super::scan::{Scale, Segment, segment};
 use crate::isa::{Kernel, Simd, dispatch};
 use crate::{Float, parallel};
 
-/// Logits of a row that are summed apart from the others; fixed, so that threads change no bit.
+/// Logits of a segment, the part of a row with sums of its own. Fixed, so the number of threads changes no bit.
 pub(super) const SEGMENT: usize = 32_768;
 /// With fewer rows than this the segments of a row are shared among the threads.
 pub(super) const FEW_ROWS: usize = 8;
-/// Logits of one part of the work where rows are short.
-pub(super) const PART: usize = 65_536;
-/// Logits from which threads pay: waking them costs up to 20 µs, in which one thread does 10^5.
+/// About the logits of a chunk, the unit of work of a thread where rows are short.
+pub(super) const CHUNK: usize = 65_536;
+/// The fewest logits for which threads are used: waking them costs up to 20 µs, in which one thread does 10^5.
 pub(super) const PARALLEL: usize = 200_000;
 
 /// Log-probabilities and, where wanted, entropies; everything has been checked.
@@ -31,7 +31,7 @@ pub(super) fn run<F: Vectors>(
     }
 }
 
-/// Some rows, whole.
+/// Consecutive rows.
 struct Rows<'a, F: Vectors, const ENTROPY: bool> {
     logits: &'a [F::Word],
     ids: &'a [i64],
@@ -75,7 +75,7 @@ impl<F: Vectors, const ENTROPY: bool> Kernel for Part<'_, F, ENTROPY> {
     }
 }
 
-/// A row of which all segments are known.
+/// A row whose segments have been summed.
 struct Whole<'a, F: Vectors, const ENTROPY: bool> {
     words: &'a [F::Word],
     parts: &'a [Segment],
@@ -90,7 +90,7 @@ impl<F: Vectors, const ENTROPY: bool> Kernel for Whole<'_, F, ENTROPY> {
     }
 }
 
-/// The rows of few and long ones, their segments shared among the threads.
+/// The results of a few long rows, whose segments are shared among the threads.
 pub(super) fn few_rows<F: Vectors, const ENTROPY: bool>(
     logits: &[F::Word],
     vocabulary: usize,
@@ -140,7 +140,7 @@ fn shared<F: Vectors, const ENTROPY: bool>(
         }
         return;
     }
-    let rows = (PART / vocabulary).max(1);
+    let rows = (CHUNK / vocabulary).max(1);
     let mut entropies = entropy.chunks_mut(rows);
     let parts = logits
         .chunks(rows * vocabulary)

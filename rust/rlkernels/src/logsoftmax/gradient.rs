@@ -1,16 +1,16 @@
-//! The gradient for the logits, `(g·(onehot − p) − g_H·p·(log p + H)) / τ`, streamed from the logits to where it goes.
+//! The gradient for the logits, `(g·(onehot − p) − g_H·p·(log p + H)) / τ`, in one pass from logits to result.
 
 use std::f64::consts::LN_2;
 
 use super::format::Vectors;
-use super::forward::{FEW_ROWS, PARALLEL, PART, SEGMENT, few_rows};
+use super::forward::{CHUNK, FEW_ROWS, PARALLEL, SEGMENT, few_rows};
 use super::row::{Row, exp, reals, slow_terms};
 use super::scan::{Constants, Scale, segment, term, two_to};
 use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Simd, dispatch};
 use crate::math::exp64;
 use crate::{Float, parallel};
 
-/// What comes from above for one row, divided by the temperature.
+/// The upstream gradients of one row, divided by the temperature.
 #[derive(Clone, Copy)]
 struct Upstream {
     logprob: f64,
@@ -47,7 +47,7 @@ impl Line {
     }
 }
 
-/// Writes the gradient of a part of a row, apart from what is the chosen token's alone.
+/// Writes the gradient of a part of a row; that of the chosen token is written afterwards.
 #[inline(always)]
 fn slope<F: Vectors, S: Simd>(
     s: S,
@@ -88,14 +88,14 @@ fn fast<F: Vectors, S: Simd, const ENTROPY: bool>(
     scale: &Scale,
     out: &mut [F::Word],
 ) {
-    // p = 2^(x·c − B) · share; the line's size goes into the powers of two, so that what is small in the product is small
-    // there too, and rounds to subnormals and 0 as it should.
+    // p = 2^(x·c − B) · share. The magnitude of the line goes into the powers of two, so that small products round to
+    // subnormals and 0 as they should.
     let share = exp(
         s,
         -LN_2 * scale.above(row.max, row.reference, true) - row.log_sum,
     );
     let (constant, slope) = (line.constant * share, line.slope * share);
-    let reach = 100.0 * scale.temperature; // farther below M a logit counts for nothing
+    let reach = 100.0 * scale.temperature; // logits farther below M are negligible
     let digits = f64::from(F::MANTISSA) + 1.0;
     let shift = (exponent(constant, slope * reach) + digits).clamp(-1000.0, F::BIAS - 7.0);
     let (constant, slope) = (constant * two_to(-shift), slope * two_to(-shift));
@@ -176,7 +176,7 @@ fn chosen<F: Vectors, S: Simd>(
     F::word(value)
 }
 
-/// Some rows, whole.
+/// Consecutive rows.
 struct Rows<'a, F: Vectors> {
     logits: &'a [F::Word],
     ids: &'a [i64],
@@ -300,7 +300,7 @@ pub(super) fn run<F: Vectors>(
         parallel::for_each(logits.len() >= PARALLEL, segments, dispatch);
         return;
     }
-    let rows = (PART / vocabulary).max(1);
+    let rows = (CHUNK / vocabulary).max(1);
     let mut entropies = entropies.chunks(rows);
     let parts = logits
         .chunks(rows * vocabulary)

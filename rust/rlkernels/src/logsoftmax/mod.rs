@@ -1,4 +1,4 @@
-//! Log-probabilities of chosen tokens and entropies, straight from logits, and the way back.
+//! Log-probabilities of chosen tokens and entropies, computed from logits, and their gradients.
 //!
 //! `log p_v = x_v/τ − log Σ_w e^(x_w/τ)` and `H = −Σ_v p_v log p_v` of the distribution at temperature τ. The logits are read
 //! once, in blocks that fit the first cache; nothing of the vocabulary's size is stored. `f32`, float16 and bfloat16 are
@@ -10,11 +10,10 @@
 mod format;
 mod forward;
 mod gradient;
-
 mod row;
 mod scan;
 
-use crate::rows::same_length;
+use crate::error::same_length;
 use crate::{Error, Float, Result};
 
 pub use format::{Bf16, F16, Format};
@@ -122,3 +121,42 @@ fn check<F: Format>(
         }),
     }
 }
+
+/// Gives a format its kernels.
+macro_rules! kernels_of {
+    ($format:ty, $word:ty, $result:ty, $name:literal) => {
+        impl format::sealed::Sealed for $format {}
+        impl Format for $format {
+            type Word = $word;
+            type Result = $result;
+            const NAME: &'static str = $name;
+
+            fn forward(
+                logits: &[$word],
+                ids: &[i64],
+                vocabulary: usize,
+                temperature: f64,
+                logprobs: &mut [$result],
+                entropy: Option<&mut [$result]>,
+            ) {
+                forward::run::<Self>(logits, ids, vocabulary, temperature, logprobs, entropy);
+            }
+
+            fn backward(
+                logits: &[$word],
+                ids: &[i64],
+                logprobs: &[$result],
+                entropy: &[$result],
+                vocabulary: usize,
+                temperature: f64,
+                out: &mut [$word],
+            ) {
+                gradient::run::<Self>(logits, ids, logprobs, entropy, vocabulary, temperature, out);
+            }
+        }
+    };
+}
+kernels_of!(f32, f32, f32, "float32");
+kernels_of!(f64, f64, f64, "float64");
+kernels_of!(F16, u16, f32, "float16");
+kernels_of!(Bf16, u16, f32, "bfloat16");

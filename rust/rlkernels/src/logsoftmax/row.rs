@@ -1,25 +1,26 @@
-//! From the sums over a row to its maximum, the logarithm of its sum and its entropy; and the slow way for odd rows.
+//! From the sums over a row to its maximum, the logarithm of its sum and its entropy; and the slow path for extreme rows.
 
 use std::f64::consts::LN_2;
 
 use super::format::Vectors;
 use super::scan::{Constants, DEPTH, Scale, Segment, term};
-use crate::isa::{F64_LANES, Lanes, Simd};
-use crate::math::{exp64, log64, two_difference, two_sum};
+use crate::double::{Double, two_difference};
+use crate::isa::{F64_LANES, Lanes, Simd, tree64};
+use crate::math::{exp64, log64};
 
-/// Below it, 2^-90, the sum of all terms but the greatest is what padding and impossible tokens left.
+/// A sum of all terms but the greatest below this, 2^-90, comes from padding and impossible tokens only.
 const CERTAIN: f64 = 8.1e-28;
 
-/// What log-probabilities, entropy and gradient of a row need.
+/// The numbers of a row from which log-probabilities, entropy and gradient are computed.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
     /// M; NaN where the row has NaN, +inf, or nothing but −inf.
     pub(super) max: f64,
     /// log Σ e^((x−M)/τ); NaN as `max`.
     pub(super) log_sum: f64,
-    /// H; only computed on demand.
+    /// H; only valid where it was requested.
     pub(super) entropy: f64,
-    /// B; NaN where the row needs the slow way.
+    /// B; NaN where the row takes the slow path.
     pub(super) reference: f64,
 }
 
@@ -43,8 +44,8 @@ impl Row {
         if !whole.is_usable::<F>() {
             return slow::<F, S>(s, words, scale.temperature);
         }
-        // The greatest term as it was summed is taken out and 1 put in its place: a row with one likely token is right
-        // to the accuracy of the others' sum.
+        // The greatest term is subtracted as it was summed and replaced by 1, so that a row with one likely token has the
+        // accuracy of the sum of the others.
         let reference = (whole.reference, whole.origin);
         let constants = Constants::new::<F, S>(s, scale, reference, 0.0, DEPTH);
         let greatest = F::splat(s, whole.max);
@@ -90,7 +91,7 @@ fn not_negative(x: f64) -> f64 {
     if x < 0.0 { 0.0 } else { x }
 }
 
-/// e^x by the kernels' own function.
+/// e^x of one number.
 #[inline(always)]
 pub(super) fn exp<S: Simd>(s: S, x: f64) -> f64 {
     exp64(s, s.f64(x)).array()[0]
@@ -144,12 +145,12 @@ fn slow<F: Vectors, S: Simd>(s: S, words: &[F::Word], temperature: f64) -> Row {
         return Row::NAN;
     }
     let zero = s.f64(0.0);
-    let (mut sum, mut weighted) = ((zero, zero), (zero, zero));
+    let (mut sum, mut weighted) = (Double::zero(s), Double::zero(s));
     for eight in words.chunks(F64_LANES) {
         let (e, q) = slow_terms(s, &reals::<F>(eight), max, temperature);
         let term = S::F64::select(e.eq(zero), zero, e * q);
-        sum = added(sum, e);
-        weighted = added(weighted, term);
+        sum = sum.plus(e);
+        weighted = weighted.plus(term);
     }
     let sum = total(sum);
     let log_sum = log(s, sum);
@@ -161,13 +162,8 @@ fn slow<F: Vectors, S: Simd>(s: S, words: &[F::Word], temperature: f64) -> Row {
     }
 }
 
+/// The sum of the lanes; high and low parts are added up apart.
 #[inline(always)]
-fn added<L: Lanes>(sum: (L, L), term: L) -> (L, L) {
-    let (high, error) = two_sum(sum.0, term);
-    (high, sum.1 + error)
-}
-
-#[inline(always)]
-fn total<L: Lanes<Array = [f64; F64_LANES]>>(sum: (L, L)) -> f64 {
-    crate::math::tree64(sum.0.array()) + crate::math::tree64(sum.1.array())
+fn total<L: Lanes<Array = [f64; F64_LANES]>>(sum: Double<L>) -> f64 {
+    tree64(sum.high.array()) + tree64(sum.low.array())
 }

@@ -1,30 +1,29 @@
 //! One streaming pass over logits: Σ e^(x/τ), Σ e^(x/τ)·x and the maximum, without storing anything.
 //!
-//! In base 2, with c = log2(e)/τ: k = round(x·c), r = x·c − k, e^(x/τ) = 2^k · 2^r. The product is never rounded before k
-//! is taken off (fused multiply-add), so r is right to 2^-26 (`f32`) however large x is, and no maximum needs to be known
-//! beforehand: the sums are kept relative to 2^B, an integer B near the greatest x·c so far, and to its logit A.
+//! In base 2, with c = log2(e)/τ: k = round(x·c), r = x·c − k, e^(x/τ) = 2^k · 2^r. A fused multiply-add subtracts k before
+//! the product is rounded, so the error of r is 2^-26 (`f32`) however large x is, and the maximum need not be known first:
+//! sums are kept relative to 2^B, with an integer B near the greatest x·c so far, and to its logit A.
 //!
 //! c is a pair high + low; the low part is left out where it is below 2^-26 of the whole (2^-55 for `f64`), as for τ = 1:
 //! the sums are then those of the base b with b^high = e^(1/τ), which costs log Σ 2^-26 · (H − log Σ), 1.9 · 2^-24 at most.
 
 use super::format::Vectors;
-use crate::compensated::Sum;
-use crate::isa::{F32_LANES, Lanes, Mask, Simd, prefetch};
-use crate::math::tree64;
+use crate::double::Sum;
+use crate::isa::{F32_LANES, Lanes, Mask, Simd, prefetch, tree64};
 
-/// Logits between two looks at the maximum: 8 KiB of `f32`, so what is computed twice is still in the first cache.
+/// Logits between two checks of the maximum: 8 KiB of `f32`, so a block that is computed twice is still in the first cache.
 const BLOCK: usize = 2048;
 /// Bytes from a logit to the one that is fetched with it. The machine's own prefetching ends at every page of 4 KiB: two
 /// pages ahead one thread reads from memory a fifth faster, and from the caches no slower.
 const AHEAD: usize = 8192;
-/// Vectors that are added at a time, each to a sum of its own: registers for more are not there.
-const CHAINS: usize = 4;
+/// Vectors per step, each added to a sum of its own; there are no registers for more.
+const UNROLL: usize = 4;
 /// Vectors that are added in the data's type before they join a sum: 4 · 4, 4.25 roundings on average at most.
 const GROUP: usize = 16;
-/// Powers of two below the reference from which on an exponential is taken as 2^-120: 2^64 of them are still nothing.
+/// Powers of two below the reference at which exponentials are clamped to 2^-120: 2^64 of them are still negligible.
 pub(super) const DEPTH: f64 = 120.0;
-/// Powers of two by which a logit may lie above the reference before the reference is moved: what it lies above is lost
-/// from the accuracy of Σ e·(x−A).
+/// Powers of two by which a logit may exceed the reference before the reference is moved; the excess reduces the accuracy
+/// of Σ e·(x−A).
 const RISE: f64 = 1.5;
 
 /// The temperature and log2(e)/τ.
@@ -79,7 +78,7 @@ impl Scale {
     }
 }
 
-/// |B| up to here leaves room for the bits of the trick that rounds: 2^20 (`f32`), 2^49 (`f64`).
+/// The largest |B| for which rounding by adding a large number works: 2^20 (`f32`), 2^49 (`f64`).
 fn most<F: Vectors>() -> f64 {
     two_to(f64::from(F::MANTISSA - 3))
 }
@@ -117,7 +116,7 @@ impl Segment {
                 (row.reference, row.origin) = (part.reference, part.origin);
             }
         }
-        let (mut sum, mut weighted) = (Sum::<true>::default(), Sum::<true>::default());
+        let (mut sum, mut weighted) = (Sum::default(), Sum::default());
         for part in parts {
             let shift = part.reference - row.reference;
             if shift >= -1000.0 {
@@ -148,7 +147,7 @@ pub(super) fn two_to(k: f64) -> f64 {
     f64::from_bits(((k + 1023.0) as u64) << 52)
 }
 
-/// What every term needs, in all lanes.
+/// The constants of all terms, in all lanes.
 pub(super) struct Constants<V> {
     high: V,
     low: V,
@@ -225,7 +224,7 @@ struct Sums<S: Simd> {
     weighted: (S::F64, S::F64),
 }
 
-/// Adds the terms of words, as many as fill chains, to `sums`, and looks for the maximum.
+/// Adds the terms of words, a multiple of [`UNROLL`] vectors, to `sums`, and updates the maximum.
 #[inline(always)]
 fn block<F: Vectors, S: Simd, const ENTROPY: bool, const LOW: bool>(
     s: S,
@@ -236,10 +235,10 @@ fn block<F: Vectors, S: Simd, const ENTROPY: bool, const LOW: bool>(
 ) -> (Sums<S>, F::Vector<S>) {
     let zero = F::splat(s, 0.0);
     for group in words.chunks(GROUP * F::LANES) {
-        let mut plain = [zero; CHAINS];
-        let mut weighted = [zero; CHAINS];
-        for four in group.chunks_exact(CHAINS * F::LANES) {
-            for i in 0..CHAINS {
+        let mut plain = [zero; UNROLL];
+        let mut weighted = [zero; UNROLL];
+        for four in group.chunks_exact(UNROLL * F::LANES) {
+            for i in 0..UNROLL {
                 let x = F::load(s, &four[i * F::LANES..]);
                 prefetch(four, AHEAD / size_of::<F::Word>() + i * F::LANES);
                 max = x.max(max);
@@ -300,18 +299,18 @@ fn summed<F: Vectors, S: Simd, const ENTROPY: bool, const LOW: bool>(
         weighted: (zero, zero),
     };
     let mut max = nothing;
-    let mut strange = nothing.is_nan(); // NaN in what is not summed
+    let mut has_nan = nothing.is_nan(); // in logits that are not summed
     let mut reference = (f64::NEG_INFINITY, 0.0);
     let mut constants = Constants::new::<F, S>(s, scale, (0.0, 0.0), 0.0, DEPTH);
-    let mut padded = [F::LOWEST; CHAINS * F32_LANES];
+    let mut padded = [F::LOWEST; UNROLL * F32_LANES];
     for block_words in words.chunks(BLOCK) {
-        let whole = block_words.len() / (CHAINS * F::LANES) * (CHAINS * F::LANES);
+        let whole = block_words.len() / (UNROLL * F::LANES) * (UNROLL * F::LANES);
         let (whole, rest) = block_words.split_at(whole);
         padded[..rest.len()].copy_from_slice(rest);
         let last = if rest.is_empty() {
             0
         } else {
-            CHAINS * F::LANES
+            UNROLL * F::LANES
         };
         for words in [whole, &padded[..last]] {
             if reference.0 > f64::NEG_INFINITY {
@@ -325,12 +324,12 @@ fn summed<F: Vectors, S: Simd, const ENTROPY: bool, const LOW: bool>(
                 for vector in words.chunks_exact(F::LANES) {
                     let x = F::load(s, vector);
                     max = x.max(max);
-                    strange = strange | x.is_nan();
+                    has_nan = has_nan | x.is_nan();
                 }
             }
             let origin = greatest::<F, S>(s, max);
             let top = scale.power(origin);
-            if top > most::<F>() || strange.any() || !scale.fits::<F>() {
+            if top > most::<F>() || has_nan.any() || !scale.fits::<F>() {
                 return Segment {
                     max: origin,
                     reference: f64::INFINITY,
@@ -338,7 +337,7 @@ fn summed<F: Vectors, S: Simd, const ENTROPY: bool, const LOW: bool>(
                 };
             }
             if top < -2.0 * most::<F>() {
-                continue; // nothing beside what lies in range, and where nothing does the slow path is taken
+                continue; // negligible beside logits in range; without any, the slow path is taken
             }
             if reference.0 > f64::NEG_INFINITY {
                 rebase(s, &mut sums, reference.0 - top, reference.1 - origin);

@@ -1,26 +1,26 @@
-//! Best fit: bins by the room that they have left, and of each room the first bin first.
+//! Best fit: for every remaining room a heap of the bins that have it, the first opened first.
 
 use std::collections::BTreeMap;
 
 use super::bitmap::Bitmap;
 use super::order::Sorted;
-use super::{Placed, fitting};
+use super::placement::{Placement, fitting};
 
 /// Rooms up to which each has a slot of its own: 64 MB of address space, of which only what is used is touched.
 const MOST_SLOTS: u64 = 1 << 24;
 /// Slots per sequence above which a map of the rooms in use is cheaper than getting the memory of all.
 const SLOTS_PER_SEQUENCE: u64 = 64;
 
-pub(super) fn place(sorted: &Sorted, room: u64, placed: &mut Placed) {
+pub(super) fn place(sorted: &Sorted, room: u64, placement: &mut Placement) {
     let slots = MOST_SLOTS.min(sorted.order.len() as u64 * SLOTS_PER_SEQUENCE);
     if room < slots {
-        fill(sorted, room, Slots::new(room), placed);
+        fill(sorted, room, Slots::new(room), placement);
     } else {
-        fill(sorted, room, BTreeMap::new(), placed);
+        fill(sorted, room, BTreeMap::new(), placement);
     }
 }
 
-fn fill(sorted: &Sorted, room: u64, mut rooms: impl Rooms, placed: &mut Placed) {
+fn fill(sorted: &Sorted, room: u64, mut rooms: impl Rooms, placement: &mut Placement) {
     let mut heaps = Heaps::default();
     for &(length, mut count) in &sorted.runs {
         while count > 0 {
@@ -35,7 +35,7 @@ fn fill(sorted: &Sorted, room: u64, mut rooms: impl Rooms, placed: &mut Placed) 
             let taken = fitting(room, length, count);
             let left = room - u64::from(taken) * length;
             rooms.set(left, heaps.push(rooms.get(left), bin));
-            placed.push(bin - 1, taken);
+            placement.push(bin - 1, taken);
             count -= taken;
         }
     }

@@ -1,17 +1,17 @@
 //! First fit: the bins' room in a tree of the greatest room below each node.
 
 use super::order::Sorted;
-use super::{Placed, fitting};
+use super::placement::{Placement, fitting};
 
 /// Children of a node: 16 rooms of 32 bits are one cache line, and a search looks at all of them at once.
 const FAN: usize = 16;
 
-pub(super) fn place(sorted: &Sorted, room: u64, placed: &mut Placed) {
+pub(super) fn place(sorted: &Sorted, room: u64, placement: &mut Placement) {
     let bins = most_bins(sorted, room);
     if let Ok(room) = u32::try_from(room) {
-        fill(sorted, &mut Tree::new(bins, room), placed);
+        fill(sorted, &mut Tree::new(bins, room), placement);
     } else {
-        fill(sorted, &mut Tree::new(bins, room), placed);
+        fill(sorted, &mut Tree::new(bins, room), placement);
     }
 }
 
@@ -21,7 +21,7 @@ fn most_bins(sorted: &Sorted, room: u64) -> usize {
     usize::try_from(halves).map_or(sorted.order.len(), |bins| bins.min(sorted.order.len()))
 }
 
-fn fill<R: Room>(sorted: &Sorted, tree: &mut Tree<R>, placed: &mut Placed) {
+fn fill<R: Room>(sorted: &Sorted, tree: &mut Tree<R>, placement: &mut Placement) {
     for &(length, mut count) in &sorted.runs {
         let wanted = R::narrow(length);
         while count > 0 {
@@ -29,7 +29,7 @@ fn fill<R: Room>(sorted: &Sorted, tree: &mut Tree<R>, placed: &mut Placed) {
             let room = tree.room(bin).widen();
             let taken = fitting(room, length, count);
             tree.set(bin, R::narrow(room - u64::from(taken) * length));
-            placed.push(bin as u32, taken);
+            placement.push(bin as u32, taken);
             count -= taken;
         }
     }
@@ -59,7 +59,7 @@ impl Room for u64 {
     }
 }
 
-/// Levels from the root, one node, to the bins; in each, nodes of `FAN` slots that hold the greatest room below.
+/// Levels from the root, which is one node, to the bins; in each, nodes of `FAN` slots that hold the greatest room below.
 struct Tree<R> {
     levels: Vec<Vec<[R; FAN]>>,
 }

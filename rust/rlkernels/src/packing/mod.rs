@@ -1,71 +1,23 @@
 //! Packing of sequences into bins of bounded length.
 //!
-//! Both strategies take the longest sequence first, equal lengths by index. So sequences come in runs of one length, and
-//! what a strategy decides is into which bin how many of a run go: the bin that it prefers now it prefers until the
-//! length no longer fits, because every bin it prefers to that one is too full already.
+//! Both strategies take the longest sequence first, equal lengths by index, so sequences come in runs of one length. A
+//! strategy decides how many of a run go into which bin: it keeps choosing the same bin until the length no longer fits,
+//! because every bin that it would prefer is too full already.
 
 mod best_fit;
 mod bitmap;
-mod few;
+mod choice;
 mod first_fit;
 mod order;
+mod placement;
+mod small;
 
-use std::str::FromStr;
+pub use choice::{OverLong, Strategy};
 
-use crate::{Error, Result};
-use few::{FEW, Few};
-use order::{Sorted, check};
-
-/// Which bin among those with room a sequence goes into; if there is none, a new bin is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strategy {
-    /// The first one opened. Uses at most ⌊11/9 · optimum + 6/9⌋ bins (Dósa, "The tight bound of first fit decreasing
-    /// bin-packing algorithm", 2007).
-    FirstFitDecreasing,
-    /// The fullest one, of equally full ones the first opened (Johnson, "Near-optimal bin packing algorithms", 1973).
-    BestFitDecreasing,
-}
-
-impl FromStr for Strategy {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "first-fit-decreasing" => Ok(Self::FirstFitDecreasing),
-            "best-fit-decreasing" => Ok(Self::BestFitDecreasing),
-            _ => Err(Error::UnknownChoice {
-                argument: "strategy",
-                found: name.into(),
-                legal: "\"first-fit-decreasing\", \"best-fit-decreasing\"",
-            }),
-        }
-    }
-}
-
-/// What happens to a sequence longer than a bin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OverLong {
-    /// It is an error that names the sequence.
-    Error,
-    /// It counts, and is to be cut by the caller, as `max_length` tokens.
-    Truncate,
-}
-
-impl FromStr for OverLong {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "error" => Ok(Self::Error),
-            "truncate" => Ok(Self::Truncate),
-            _ => Err(Error::UnknownChoice {
-                argument: "over_long",
-                found: name.into(),
-                legal: "\"error\", \"truncate\"",
-            }),
-        }
-    }
-}
+use crate::Result;
+use order::Sorted;
+use placement::Placement;
+use small::{SMALL, Small};
 
 /// Which sequences go into which bin: bin `b` holds `indices[offsets[b]..offsets[b + 1]]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,9 +29,6 @@ pub struct Packing {
     /// The tokens kept over the room of all bins, in [0, 1]; 1 where there are no bins.
     pub efficiency: f64,
 }
-
-/// The most sequences of one call: their numbers are kept as 32 bits, which halves the memory that is moved.
-const MOST_SEQUENCES: usize = u32::MAX as usize - 1;
 
 /// Packs sequences: longest first, each into the bin that the strategy names; O(n log n).
 ///
@@ -114,7 +63,7 @@ pub fn pack_sequences(
     })
 }
 
-/// A packing that is decided and not yet written: for who has memory of their own for it.
+/// A packing that is decided and not yet written, for callers that own the memory of the result.
 ///
 /// ```
 /// use rlkernels::packing::{OverLong, Plan, Strategy};
@@ -135,8 +84,11 @@ pub struct Plan {
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // the large one is the one whose memory must not come from the heap
 enum Decided {
-    Few(Few),
-    Many { order: Vec<u32>, placed: Placed },
+    Small(Small),
+    Many {
+        order: Vec<u32>,
+        placement: Placement,
+    },
 }
 
 impl Plan {
@@ -150,20 +102,20 @@ impl Plan {
         strategy: Strategy,
         over_long: OverLong,
     ) -> Result<Self> {
-        let (decided, bins, tokens) = if lengths.len() <= FEW {
-            let few = Few::new(lengths, max_length, strategy, over_long)?;
-            let (bins, tokens) = (few.bins, few.tokens);
-            (Decided::Few(few), bins, tokens)
+        let (decided, bins, tokens) = if lengths.len() <= SMALL {
+            let small = Small::new(lengths, max_length, strategy, over_long)?;
+            let (bins, tokens) = (small.bins, small.tokens);
+            (Decided::Small(small), bins, tokens)
         } else {
             let sorted = Sorted::new(lengths, max_length, over_long)?;
             let room = max_length as u64;
-            let mut placed = Placed::default();
+            let mut placement = Placement::default();
             match strategy {
-                Strategy::FirstFitDecreasing => first_fit::place(&sorted, room, &mut placed),
-                Strategy::BestFitDecreasing => best_fit::place(&sorted, room, &mut placed),
+                Strategy::FirstFitDecreasing => first_fit::place(&sorted, room, &mut placement),
+                Strategy::BestFitDecreasing => best_fit::place(&sorted, room, &mut placement),
             }
-            let (bins, tokens, order) = (placed.bins, sorted.tokens, sorted.order);
-            (Decided::Many { order, placed }, bins, tokens)
+            let (bins, tokens, order) = (placement.bins, sorted.tokens, sorted.order);
+            (Decided::Many { order, placement }, bins, tokens)
         };
         let efficiency = if bins == 0 {
             1.0
@@ -180,7 +132,7 @@ impl Plan {
     #[must_use]
     pub fn sequences(&self) -> usize {
         match &self.decided {
-            Decided::Few(few) => few.count,
+            Decided::Small(small) => small.count,
             Decided::Many { order, .. } => order.len(),
         }
     }
@@ -189,8 +141,8 @@ impl Plan {
     #[must_use]
     pub fn bins(&self) -> usize {
         match &self.decided {
-            Decided::Few(few) => few.bins,
-            Decided::Many { placed, .. } => placed.bins,
+            Decided::Small(small) => small.bins,
+            Decided::Many { placement, .. } => placement.bins,
         }
     }
 
@@ -212,54 +164,8 @@ impl Plan {
             "one offset per bin, and the end"
         );
         match &self.decided {
-            Decided::Few(few) => few.write(indices, offsets),
-            Decided::Many { order, placed } => placed.by_bin(order, indices, offsets),
+            Decided::Small(small) => small.write(indices, offsets),
+            Decided::Many { order, placement } => placement.by_bin(order, indices, offsets),
         }
-    }
-}
-
-/// How many sequences go into which bin, in the order of the sorted sequences.
-#[derive(Debug, Clone, Default)]
-struct Placed {
-    steps: Vec<(u32, u32)>, // (bin, number of sequences)
-    bins: usize,
-}
-
-impl Placed {
-    fn push(&mut self, bin: u32, count: u32) {
-        self.steps.push((bin, count));
-        self.bins = self.bins.max(bin as usize + 1);
-    }
-
-    /// Counting sort of the sequences by bin; stable, so a bin keeps the order of placement.
-    fn by_bin(&self, order: &[u32], indices: &mut [i64], offsets: &mut [i64]) {
-        let mut next = vec![0u32; self.bins];
-        for &(bin, count) in &self.steps {
-            next[bin as usize] += count;
-        }
-        let mut end = 0u32;
-        offsets[0] = 0;
-        for (start, offset) in next.iter_mut().zip(&mut offsets[1..]) {
-            (*start, end) = (end, end + *start);
-            *offset = i64::from(end);
-        }
-        let mut rest = order;
-        for &(bin, count) in &self.steps {
-            let (these, after) = rest.split_at(count as usize);
-            rest = after;
-            let start = next[bin as usize] as usize;
-            next[bin as usize] += count;
-            for (slot, &index) in indices[start..start + these.len()].iter_mut().zip(these) {
-                *slot = i64::from(index);
-            }
-        }
-    }
-}
-
-/// How many of `count` sequences of this length fit into the room; a length of 0 always does.
-fn fitting(room: u64, length: u64, count: u32) -> u32 {
-    match room.checked_div(length) {
-        Some(fit) if fit < u64::from(count) => fit as u32,
-        _ => count,
     }
 }

@@ -1,9 +1,12 @@
 //! Sequences from long to short, as runs of equal length.
 
-use super::{MOST_SEQUENCES, OverLong};
+use super::choice::OverLong;
 use crate::{Error, Result};
 
-/// Bins of the counting sort: 2²⁰ counters of 32 bits are 4 MB, no more than the sequences' numbers where it pays.
+/// The most sequences of one call: their numbers are kept as 32 bits, which halves the memory that is moved.
+const MOST_SEQUENCES: usize = u32::MAX as usize - 1;
+
+/// The most counters of a counting sort: 2²⁰ of 32 bits are 4 MB.
 const MOST_COUNTERS: u64 = 1 << 20;
 
 /// The sequences from long to short, equal lengths by index.
@@ -20,8 +23,8 @@ impl Sorted {
         check(lengths, max_length, over_long)?;
         let most = max_length as u64;
         let length_of = |index: usize| (lengths[index] as u64).min(most);
-        let few = most < MOST_COUNTERS && most / 16 <= lengths.len() as u64; // else clearing the counters costs more
-        let (order, runs) = if few {
+        let is_narrow = most < MOST_COUNTERS && most / 16 <= lengths.len() as u64; // else clearing the counters costs more
+        let (order, runs) = if is_narrow {
             by_counting(lengths.len(), most as usize, length_of)
         } else {
             by_comparing(lengths.len(), length_of)
@@ -54,7 +57,7 @@ pub(super) fn check(lengths: &[i64], max_length: i64, over_long: OverLong) -> Re
             most: MOST_SEQUENCES,
         });
     }
-    // First without a branch per element: the search for a culprit is for the one call in which there is one.
+    // Without a branch per element; the wrong one is searched only where there is one.
     let (least, greatest) = lengths
         .iter()
         .fold((0, 0), |(a, b), &n| (n.min(a), n.max(b)));

@@ -1,68 +1,71 @@
-//! What a token of a row weighs in the loss of a step: every aggregation is a weighted sum of token losses.
+//! The weight of tokens in the loss of a step: every aggregation is a weighted sum of token losses.
 
 use super::convention::{Algorithm, Convention, DapoDenominator};
-use crate::walk::Place;
+use crate::rows::CountedRow;
 use crate::{Error, Result};
 
 /// The weight of every row's tokens; what it is for rows without tokens does not matter.
 ///
 /// 1 / (B nᵢ) for the mean over rows of the mean over a row (a row's own loss repeated on its tokens is then itself),
 /// 1 / B for LUSPO, 1 / (blocks × tokens of the row's block) for DAPO, CISPO and bnpo-trl, 1 / (B `L_max`) for Dr. GRPO.
-pub(super) fn row_weights(convention: &Convention<'_>, places: &[Place]) -> Result<Vec<f64>> {
-    let rows = places.len();
-    let same = |denominator: f64| Ok(vec![1.0 / denominator; rows]);
+pub(super) fn row_weights(convention: &Convention<'_>, rows: &[CountedRow]) -> Result<Vec<f64>> {
+    let count = rows.len();
+    let same = |denominator: f64| Ok(vec![1.0 / denominator; count]);
     match convention.algorithm {
         Algorithm::DrGrpo => {
             let most = whole(convention, "max_length", convention.max_length)?;
-            same(rows as f64 * most as f64)
+            same(count as f64 * most as f64)
         }
-        Algorithm::Luspo => same(rows as f64),
+        Algorithm::Luspo => same(count as f64),
         Algorithm::BnpoTrl => {
             let sizes = convention.given("micro_batches", convention.micro_batches)?;
             let sum: i128 = sizes.iter().map(|&size| i128::from(size)).sum();
-            if sum != rows as i128 || sizes.iter().any(|&size| size < 1) {
+            if sum != count as i128 || sizes.iter().any(|&size| size < 1) {
                 return Err(Error::Blocks {
                     found: sizes.to_vec(),
-                    rows,
+                    rows: count,
                 });
             }
-            Ok(block_weights(places, sizes.len(), sizes.iter().copied()))
+            Ok(block_weights(rows, sizes.len(), sizes.iter().copied()))
         }
         Algorithm::Dapo | Algorithm::Cispo => {
             match convention.given("dapo_denominator", convention.dapo_denominator)? {
-                DapoDenominator::Global => Ok(block_weights(places, 1, [rows as i64])),
+                DapoDenominator::Global => Ok(block_weights(rows, 1, [count as i64])),
                 DapoDenominator::Trl => {
                     same(convention.positive::<f64>("tokens_in_step", convention.tokens_in_step)?)
                 }
                 DapoDenominator::Group => {
                     let size = whole(convention, "group_size", convention.group_size)?;
-                    let groups = rows / size as usize;
-                    if groups * size as usize != rows {
-                        return Err(Error::GroupSize { found: size, rows });
+                    let groups = count / size as usize;
+                    if groups * size as usize != count {
+                        return Err(Error::GroupSize {
+                            found: size,
+                            rows: count,
+                        });
                     }
                     let sizes = std::iter::repeat_n(size, groups);
-                    Ok(block_weights(places, groups, sizes))
+                    Ok(block_weights(rows, groups, sizes))
                 }
             }
         }
-        _ => Ok(places
+        _ => Ok(rows
             .iter()
-            .map(|place| 1.0 / (rows as f64 * place.tokens as f64))
+            .map(|row| 1.0 / (count as f64 * row.tokens as f64))
             .collect()),
     }
 }
 
 /// 1 / (blocks × tokens of the row's block); the products are exact below 2^53.
 fn block_weights(
-    places: &[Place],
+    rows: &[CountedRow],
     blocks: usize,
     sizes: impl IntoIterator<Item = i64>,
 ) -> Vec<f64> {
-    let mut weights = Vec::with_capacity(places.len());
-    let mut rest = places;
+    let mut weights = Vec::with_capacity(rows.len());
+    let mut rest = rows;
     for size in sizes {
         let (block, behind) = rest.split_at(size as usize);
-        let tokens: usize = block.iter().map(|place| place.tokens).sum();
+        let tokens: usize = block.iter().map(|row| row.tokens).sum();
         let weight = 1.0 / (blocks as f64 * tokens as f64);
         weights.extend(std::iter::repeat_n(weight, block.len()));
         rest = behind;

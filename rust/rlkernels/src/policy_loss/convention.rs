@@ -1,71 +1,38 @@
 //! The algorithms by name, their parameters, and which of them each algorithm reads.
 
-use std::str::FromStr;
-
-use crate::kl::Estimator;
+use crate::choice::choice;
+use crate::kl::{Estimator, KlRatio};
 use crate::{Error, Float, Result};
 
-/// The policy losses of the field, by the names of semantics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Algorithm {
-    /// Token ratio, clipped; mean over rows of the mean over a row (arXiv 2402.03300, eq. 3).
-    Grpo,
-    /// Token ratio, clipped; mean over tokens, whose denominator [`DapoDenominator`] names (arXiv 2503.14476, eq. 8).
-    Dapo,
-    /// Token ratio, clipped; mean over micro-batches of the mean over their tokens (TRL's `bnpo`).
-    BnpoTrl,
-    /// Token ratio, clipped; the sum over tokens divided by rows times a constant (arXiv 2503.20783, section 3.2).
-    DrGrpo,
-    /// The row's mean ratio, clipped; mean over rows (arXiv 2507.18071, eq. 5).
-    Gspo,
-    /// The value of GSPO with the gradient of each token's own log-probability (arXiv 2507.18071, eq. 13).
-    GspoToken,
-    /// The row's product of ratios, not clipped; mean over rows (arXiv 2402.14740).
-    Rloo,
-    /// The token's ratio truncated and held constant, times the log-probability (arXiv 2506.13585, eqs. 4 and 5).
-    Cispo,
-    /// The token's ratio through a sigmoid gate; mean over rows of the mean over a row (arXiv 2511.20347).
-    Sapo,
-    /// The row's mean ratio of differences clipped in log space; mean over rows (arXiv 2507.20673, eq. 4).
-    Gmpo,
-    /// As GSPO, each row weighted by its number of tokens (arXiv 2602.05261).
-    Luspo,
+choice! {
+    /// The policy losses of the field, by the names of semantics.
+    pub enum Algorithm: "algorithm" {
+        /// Token ratio, clipped; mean over rows of the mean over a row (arXiv 2402.03300, eq. 3).
+        Grpo = "grpo",
+        /// Token ratio, clipped; mean over tokens, whose denominator [`DapoDenominator`] names (arXiv 2503.14476, eq. 8).
+        Dapo = "dapo",
+        /// Token ratio, clipped; mean over micro-batches of the mean over their tokens (TRL's `bnpo`).
+        BnpoTrl = "bnpo-trl",
+        /// Token ratio, clipped; the sum over tokens divided by rows times a constant (arXiv 2503.20783, section 3.2).
+        DrGrpo = "dr_grpo",
+        /// The row's mean ratio, clipped; mean over rows (arXiv 2507.18071, eq. 5).
+        Gspo = "gspo",
+        /// The value of GSPO with the gradient of each token's own log-probability (arXiv 2507.18071, eq. 13).
+        GspoToken = "gspo-token",
+        /// The row's product of ratios, not clipped; mean over rows (arXiv 2402.14740).
+        Rloo = "rloo",
+        /// The token's ratio truncated and held constant, times the log-probability (arXiv 2506.13585, eqs. 4 and 5).
+        Cispo = "cispo",
+        /// The token's ratio through a sigmoid gate; mean over rows of the mean over a row (arXiv 2511.20347).
+        Sapo = "sapo",
+        /// The row's mean ratio of differences clipped in log space; mean over rows (arXiv 2507.20673, eq. 4).
+        Gmpo = "gmpo",
+        /// As GSPO, each row weighted by its number of tokens (arXiv 2602.05261).
+        Luspo = "luspo",
+    }
 }
 
 impl Algorithm {
-    /// `"grpo"`, `"dapo"`, `"bnpo-trl"`, …
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Grpo => "grpo",
-            Self::Dapo => "dapo",
-            Self::BnpoTrl => "bnpo-trl",
-            Self::DrGrpo => "dr_grpo",
-            Self::Gspo => "gspo",
-            Self::GspoToken => "gspo-token",
-            Self::Rloo => "rloo",
-            Self::Cispo => "cispo",
-            Self::Sapo => "sapo",
-            Self::Gmpo => "gmpo",
-            Self::Luspo => "luspo",
-        }
-    }
-
-    /// All of them, in the order of semantics.
-    pub const ALL: [Self; 11] = [
-        Self::Grpo,
-        Self::Dapo,
-        Self::BnpoTrl,
-        Self::DrGrpo,
-        Self::Gspo,
-        Self::GspoToken,
-        Self::Rloo,
-        Self::Cispo,
-        Self::Sapo,
-        Self::Gmpo,
-        Self::Luspo,
-    ];
-
     /// Whether every row has one advantage and one weight: its ratio is one of the whole row.
     #[must_use]
     pub const fn is_by_row(self) -> bool {
@@ -93,66 +60,27 @@ impl Algorithm {
     }
 }
 
-impl FromStr for Algorithm {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|one| one.name() == name);
-        found.ok_or_else(|| Error::UnknownChoice {
-            argument: "algorithm",
-            found: name.into(),
-            legal: "\"grpo\", \"dapo\", \"bnpo-trl\", \"dr_grpo\", \"gspo\", \"gspo-token\", \"rloo\", \"cispo\", \"sapo\", \"gmpo\", \"luspo\"",
-        })
+choice! {
+    /// What the sum over the tokens is divided by in DAPO and CISPO.
+    pub enum DapoDenominator: "dapo_denominator" {
+        /// All tokens of the step.
+        Global = "global",
+        /// The tokens of each prompt's rows; then the mean over prompts.
+        Group = "group",
+        /// A number that is given: the tokens of the generation batch times this window's share of it.
+        Trl = "trl",
     }
 }
 
-macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident, $argument:literal, $legal:literal, $($(#[$each:meta])* $variant:ident = $text:literal),*) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum $name { $($(#[$each])* $variant),* }
-
-        impl FromStr for $name {
-            type Err = Error;
-
-            fn from_str(name: &str) -> Result<Self> {
-                match name {
-                    $($text => Ok(Self::$variant),)*
-                    _ => Err(Error::UnknownChoice { argument: $argument, found: name.into(), legal: $legal }),
-                }
-            }
-        }
-    };
-}
-
-choice!(
-    /// What the sum over the tokens is divided by in DAPO and CISPO.
-    DapoDenominator, "dapo_denominator", "\"global\", \"group\", \"trl\"",
-    /// All tokens of the step.
-    Global = "global",
-    /// The tokens of each prompt's rows; then the mean over prompts.
-    Group = "group",
-    /// A number that is given: the tokens of the generation batch times this window's share of it.
-    Trl = "trl"
-);
-choice!(
+choice! {
     /// What CISPO's constant `c` is.
-    CispoBound, "cispo_bound", "\"relative\", \"absolute\"",
-    /// c = 1 + `ε_high` (MiniMax-M1).
-    Relative = "relative",
-    /// c = `ε_high` (TRL).
-    Absolute = "absolute"
-);
-choice!(
-    /// What the KL estimate of a token is multiplied by, unclipped and differentiated.
-    KlRatio, "kl_ratio", "\"none\", \"token\", \"sequence\"",
-    /// 1.
-    None = "none",
-    /// The token's ratio.
-    Token = "token",
-    /// The row's mean ratio.
-    Sequence = "sequence"
-);
+    pub enum CispoBound: "cispo_bound" {
+        /// c = 1 + `ε_high` (MiniMax-M1).
+        Relative = "relative",
+        /// c = `ε_high` (TRL).
+        Absolute = "absolute",
+    }
+}
 
 /// The parameters of a policy loss. What an algorithm does not read must be `None`.
 #[derive(Debug, Clone, PartialEq)]
@@ -212,8 +140,8 @@ impl Convention<'_> {
         }
     }
 
-    /// Refuses what the algorithm does not read: it would be a mistake that nobody sees.
-    pub(super) fn without_strangers(&self) -> Result<()> {
+    /// Refuses a parameter that the algorithm does not read: setting it is a mistake.
+    pub(super) fn check_unread(&self) -> Result<()> {
         let algorithm = self.algorithm;
         let denominator = self.dapo_denominator;
         let numbers = [
@@ -317,7 +245,7 @@ impl Convention<'_> {
         })
     }
 
-    /// What must be given.
+    /// The value, or an error that it must be given.
     pub(super) fn given<V>(&self, argument: &'static str, value: Option<V>) -> Result<V> {
         value.ok_or(Error::MissingFor {
             argument,

@@ -1,9 +1,9 @@
 //! The KL term of a policy loss: an estimate per token, and a gradient that flows through its ratio too.
 
-use super::convention::KlRatio;
-use crate::data::{Data, Pair};
+use crate::data::Data;
+use crate::double::Double;
 use crate::isa::{Lanes, Simd};
-use crate::kl::Estimator;
+use crate::kl::{Estimator, KlRatio};
 
 /// Which KL, and what it needs of the row.
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ pub(super) struct Term<L> {
 impl Divergence {
     /// The estimate with d = reference − policy, and its derivative by the policy's log-probability.
     #[inline(always)]
-    pub(super) fn estimate<T: Data, S: Simd>(self, s: S, d: Pair<S::F64>) -> (S::F64, S::F64) {
+    pub(super) fn estimate<T: Data, S: Simd>(self, s: S, d: Double<S::F64>) -> (S::F64, S::F64) {
         match self.estimator {
             Estimator::K1 => (s.f64(0.0) - d.high, s.f64(1.0)),
             // in this order an overflow of d² alone does no harm
@@ -43,8 +43,8 @@ impl Divergence {
     pub(super) fn term<T: Data, S: Simd>(
         self,
         s: S,
-        d: Pair<S::F64>,
-        difference: Pair<S::F64>,
+        d: Double<S::F64>,
+        difference: Double<S::F64>,
     ) -> Term<S::F64> {
         let (estimate, slope) = self.estimate::<T, S>(s, d);
         match self.ratio {
@@ -77,7 +77,7 @@ impl Divergence {
     }
 }
 
-/// The product, 0 where the second is: an overflowing ratio times nothing is no NaN.
+/// The product; 0 where `x` is 0, also for an infinite ratio.
 #[inline(always)]
 fn times<S: Simd>(s: S, ratio: S::F64, x: S::F64) -> S::F64 {
     let zero = s.f64(0.0);

@@ -1,10 +1,9 @@
-//! What a loss tells besides itself: how far the ratios went, how many were clipped, and the mean KL.
+//! The metrics of a loss: how far the ratios went, how many were clipped, and the mean KL.
 
-use super::pass::Second;
-use crate::compensated::Sum;
+use super::row_sums::LossSums;
 use crate::data::Data;
-use crate::isa::{F64_LANES, Lanes, Simd};
-use crate::math::tree64;
+use crate::double::Sum;
+use crate::isa::{F64_LANES, Lanes, Simd, tree64};
 
 /// What a step logs. Means and shares are over tokens; a row's ratio counts once for each of its tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,7 +35,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Those that there are, by name.
+    /// The metrics that are not `None`, by name.
     #[must_use]
     pub fn named(&self) -> Vec<(&'static str, f64)> {
         let given = [
@@ -60,10 +59,10 @@ impl Metrics {
     }
 }
 
-/// Sums over rows; those of parts are added in order.
+/// Sums over rows; those of chunks are added in order.
 #[derive(Clone, Copy)]
 pub(super) struct Tally {
-    loss: Sum<true>,
+    loss: Sum,
     tokens: usize,
     sequences: usize,
     ratios: f64,
@@ -101,7 +100,7 @@ impl Tally {
     #[inline(always)]
     pub(super) fn add_row<T: Data, S: Simd>(
         &mut self,
-        row: &Second<S>,
+        row: &LossSums<S>,
         weight: f64,
         tokens: usize,
         whole: Option<(f64, f64)>,
@@ -152,11 +151,9 @@ impl Tally {
         }
     }
 
-    /// Adds what another part found.
+    /// Adds the sums of the next chunk.
     pub(super) fn merge(&mut self, other: &Self) {
-        let (high, low) = other.loss.pair();
-        self.loss.add(high);
-        self.loss.add(low);
+        self.loss.add_double(other.loss.double());
         self.tokens += other.tokens;
         self.sequences += other.sequences;
         self.ratios += other.ratios;

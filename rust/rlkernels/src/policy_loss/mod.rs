@@ -21,51 +21,31 @@ mod convention;
 mod divergence;
 mod metrics;
 mod pass;
+mod row_sums;
+mod step;
 mod surrogate;
 
-pub use convention::{Algorithm, CispoBound, Convention, DapoDenominator, KlRatio};
+pub use crate::kl::KlRatio;
+pub use convention::{Algorithm, CispoBound, Convention, DapoDenominator};
 pub use metrics::Metrics;
+pub use step::{Signal, Step};
 
+use crate::chunks::{Chunks, Columns, count_chunks};
+use crate::error::same_length;
 use crate::isa::dispatch;
-use crate::rows::{Rows, same_length};
-use crate::walk::{Columns, Parts, Place, count_parts, mask_of, places};
+use crate::rows::{CountedRow, Rows};
 use crate::{Error, Float, Result, parallel};
 use aggregation::row_weights;
 use divergence::Divergence;
 use metrics::Tally;
 use pass::{Batch, Pass};
+use step::{check_row_signals, check_signal, check_slots};
 use surrogate::{Bounds, Clip, Geometric, Soft, Surrogate, Truncated, Whole, bounds_of};
 
-/// Slots from which threads are used: below, waking them costs more than they save.
+/// The fewest slots for which threads are used: with fewer, waking them costs more than they save.
 const PARALLEL_SLOTS: usize = 24_576;
 
-/// Constants of the gradient: one for every row, or one for every slot.
-#[derive(Debug, Clone, Copy)]
-pub enum Signal<'a, T> {
-    /// One for every row.
-    Rows(&'a [T]),
-    /// One for every slot; what it holds where no token is, is never used.
-    Slots(&'a [T]),
-}
-
-/// The arrays of a step; log-probabilities in nats, one for every slot of the layout.
-#[derive(Debug, Clone, Copy)]
-pub struct Step<'a, T> {
-    /// Of the policy being trained: the variable of the gradient.
-    pub policy: &'a [T],
-    /// Of the behaviour policy, constant; `None` for on-policy: every ratio is 1, its gradient alive.
-    pub old: Option<&'a [T]>,
-    /// Of the reference model; not read where β is 0.
-    pub reference: Option<&'a [T]>,
-    /// Advantages A.
-    pub advantages: Signal<'a, T>,
-    /// Off-policy weights w, constant; they multiply l and leave KL and denominators alone. `None` for 1.
-    pub weights: Option<Signal<'a, T>>,
-    /// Which slots are tokens. A row without tokens adds 0 and counts in B.
-    pub rows: Rows<'a>,
-}
-
-/// A loss and what it tells besides.
+/// A loss and its metrics.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Loss {
     /// To be minimised; computed and kept in `f64`.
@@ -100,19 +80,19 @@ pub fn policy_loss<T: Float>(
             same_length(name, array.len(), slots, "`policy`")?;
         }
     }
-    convention.without_strangers()?;
+    convention.check_unread()?;
     let algorithm = convention.algorithm;
     check_signal("advantages", step.advantages, step, algorithm)?;
     if let Some(weights) = step.weights {
         check_signal("weights", weights, step, algorithm)?;
     }
     let divergence = divergence::<T>(step, convention)?;
-    let places = places(&rows);
-    let weights = row_weights(convention, &places)?;
-    rows_are_finite(step, &places)?;
+    let counted = rows.counted();
+    let weights = row_weights(convention, &counted)?;
+    check_row_signals(step, &counted)?;
     let call = Call {
         step,
-        places: &places,
+        rows: &counted,
         row_weights: &weights,
         divergence,
     };
@@ -129,7 +109,7 @@ pub fn policy_loss<T: Float>(
         Algorithm::Gmpo => call.run(Geometric::new::<T>(convention)?, gradient),
     };
     if !tally.is_finite {
-        slots_are_finite(step, &places, divergence.beta != 0.0)?; // else finite numbers overflowed
+        check_slots(step, &counted, divergence.beta != 0.0)?; // else finite numbers overflowed
     }
     let is_truncated = algorithm == Algorithm::Cispo;
     let has_kl = divergence.beta != 0.0;
@@ -142,7 +122,7 @@ pub fn policy_loss<T: Float>(
 /// What every surrogate is called with.
 struct Call<'a, T> {
     step: &'a Step<'a, T>,
-    places: &'a [Place],
+    rows: &'a [CountedRow],
     row_weights: &'a [f64],
     divergence: Divergence,
 }
@@ -150,22 +130,16 @@ struct Call<'a, T> {
 impl<T: Float> Call<'_, T> {
     fn run<P: Surrogate>(&self, surrogate: P, gradient: &mut [T]) -> Tally {
         let step = self.step;
-        let of_slots = |signal| match signal {
-            Signal::Slots(values) => values,
-            Signal::Rows(_) => &[],
-        };
-        let advantages = of_slots(step.advantages);
-        let weights = step.weights.map_or(&[][..], of_slots);
         let batch = Batch {
             columns: Columns {
                 arrays: [
                     step.policy,
                     step.old.unwrap_or(step.policy),
                     step.reference.unwrap_or(&[]),
-                    advantages,
-                    weights,
+                    step.advantages.slots().unwrap_or(&[]),
+                    step.weights.and_then(Signal::slots).unwrap_or(&[]),
                 ],
-                mask: mask_of(&step.rows),
+                mask: step.rows.mask(),
             },
             advantages: step.advantages,
             weights: step.weights,
@@ -174,56 +148,28 @@ impl<T: Float> Call<'_, T> {
             divergence: self.divergence,
         };
         if self.divergence.beta == 0.0 {
-            self.parts::<P, false>(&batch, gradient)
+            self.chunks::<P, false>(&batch, gradient)
         } else {
-            self.parts::<P, true>(&batch, gradient)
+            self.chunks::<P, true>(&batch, gradient)
         }
     }
 
-    fn parts<P: Surrogate, const KL: bool>(
+    fn chunks<P: Surrogate, const KL: bool>(
         &self,
         batch: &Batch<'_, T, P>,
         gradient: &mut [T],
     ) -> Tally {
         let is_parallel = gradient.len() >= PARALLEL_SLOTS;
-        let mut tallies = vec![Tally::default(); count_parts(self.places)];
-        let parts = Parts::new(self.places, gradient).zip(&mut tallies);
-        parallel::for_each(is_parallel, parts, |(part, tally)| {
-            *tally = dispatch(Pass::<T, P, KL> { batch, part });
+        let mut tallies = vec![Tally::default(); count_chunks(self.rows)];
+        let chunks = Chunks::new(self.rows, gradient).zip(&mut tallies);
+        parallel::for_each(is_parallel, chunks, |(chunk, tally)| {
+            *tally = dispatch(Pass::<T, P, KL> { batch, chunk });
         });
         let mut all = Tally::default();
         for tally in &tallies {
             all.merge(tally);
         }
         all
-    }
-}
-
-/// The row's constant; that of slots stands in their lanes.
-#[inline]
-fn row_value<T: Float>(signal: Signal<'_, T>, row: usize) -> f64 {
-    match signal {
-        Signal::Rows(values) => values[row].widen(),
-        Signal::Slots(_) => 0.0,
-    }
-}
-
-fn check_signal<T>(
-    argument: &'static str,
-    signal: Signal<'_, T>,
-    step: &Step<'_, T>,
-    algorithm: Algorithm,
-) -> Result<()> {
-    match signal {
-        Signal::Rows(values) => {
-            let rows = step.rows.count();
-            same_length(argument, values.len(), rows, "the rows of `policy`")
-        }
-        Signal::Slots(_) if algorithm.is_by_row() => Err(Error::ByRow {
-            argument,
-            algorithm: algorithm.name(),
-        }),
-        Signal::Slots(values) => same_length(argument, values.len(), step.policy.len(), "`policy`"),
     }
 }
 
@@ -244,64 +190,4 @@ fn divergence<T: Float>(step: &Step<'_, T>, convention: &Convention<'_>) -> Resu
         ratio: convention.kl_ratio,
         row: (1.0, 0.0),
     })
-}
-
-/// Refuses a constant of a row with tokens that is not finite.
-fn rows_are_finite<T: Float>(step: &Step<'_, T>, places: &[Place]) -> Result<()> {
-    let signals = [
-        ("advantages", Some(step.advantages)),
-        ("weights", step.weights),
-    ];
-    for (argument, signal) in signals {
-        let Some(Signal::Rows(values)) = signal else {
-            continue;
-        };
-        for (row, (value, place)) in values.iter().zip(places).enumerate() {
-            let found = value.widen();
-            if place.tokens > 0 && !found.is_finite() {
-                return Err(Error::NotFinite {
-                    argument,
-                    found,
-                    row,
-                    slot: 0,
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Names the first value of a token that is not finite.
-#[cold]
-fn slots_are_finite<T: Float>(step: &Step<'_, T>, places: &[Place], has_kl: bool) -> Result<()> {
-    let of_slots = |signal| match signal {
-        Some(Signal::Slots(values)) => Some(values),
-        _ => None,
-    };
-    let arrays = [
-        ("policy", Some(step.policy)),
-        ("old", step.old),
-        ("reference", step.reference.filter(|_| has_kl)),
-        ("advantages", of_slots(Some(step.advantages))),
-        ("weights", of_slots(step.weights)),
-    ];
-    let mask = mask_of(&step.rows);
-    for (argument, values) in arrays {
-        let Some(values) = values else { continue };
-        for (row, place) in places.iter().enumerate() {
-            for index in place.start..place.valid_end {
-                let found = values[index].widen();
-                let is_token = mask.is_none_or(|mask| mask[index] != 0);
-                if is_token && !found.is_finite() {
-                    return Err(Error::NotFinite {
-                        argument,
-                        found,
-                        row,
-                        slot: index - place.start,
-                    });
-                }
-            }
-        }
-    }
-    Ok(())
 }

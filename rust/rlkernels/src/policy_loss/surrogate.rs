@@ -1,22 +1,23 @@
-//! What a policy loss holds for a token besides the KL: clipped, truncated, softly gated or plainly weighted ratios.
+//! The losses of tokens without the KL term: clipped, truncated, softly gated or unclipped ratios times advantages.
 
 use super::convention::{Algorithm, CispoBound, Convention};
-use crate::data::{Data, Pair};
+use crate::data::Data;
+use crate::double::Double;
 use crate::isa::{Lanes, Simd};
 use crate::{Error, Float, Result};
 
-/// What is known of eight tokens.
+/// The values of eight tokens.
 #[derive(Clone, Copy)]
 pub(super) struct Tokens<S: Simd> {
     pub(super) policy: S::F64,
     /// policy − old.
-    pub(super) difference: Pair<S::F64>,
+    pub(super) difference: Double<S::F64>,
     pub(super) advantage: S::F64,
     /// Advantage times weight; 0 in lanes that are no tokens.
     pub(super) constant: S::F64,
 }
 
-/// What a surrogate says of eight tokens, before the row's weight.
+/// Loss, slope and bounds of eight tokens, before the row's weight.
 #[derive(Clone, Copy)]
 pub(super) struct Effect<S: Simd> {
     /// The loss, to be minimised.
@@ -30,7 +31,7 @@ pub(super) struct Effect<S: Simd> {
     /// The ratio is above the upper bound, whatever the advantage.
     pub(super) above: S::M64,
     /// The ratio is above δ.
-    pub(super) beyond: S::M64,
+    pub(super) above_delta: S::M64,
 }
 
 /// Which sum over the row's tokens the surrogate needs first.
@@ -42,11 +43,11 @@ pub(super) enum RowRatio {
     Product,
     /// exp of their mean.
     Mean,
-    /// exp of the mean of the differences held within bounds.
-    HeldMean,
+    /// exp of the mean of the differences clipped to bounds.
+    ClippedMean,
 }
 
-/// One kind of surrogate; `Copy`, so that a row can set its own ratio.
+/// A surrogate loss; `Copy`, so that each row can have a copy with its own ratio.
 pub(super) trait Surrogate: Copy + Send + Sync {
     /// Which sum over the row it needs.
     fn row_ratio(self) -> RowRatio {
@@ -56,16 +57,16 @@ pub(super) trait Surrogate: Copy + Send + Sync {
     fn of_row(self, _ratio: f64, _tokens: usize) -> Self {
         self
     }
-    /// The differences as the row's sum takes them.
+    /// The differences that are summed for the row's ratio.
     #[inline(always)]
-    fn held<S: Simd>(self, _: S, tokens: Tokens<S>) -> Pair<S::F64> {
+    fn clipped_difference<S: Simd>(self, _: S, tokens: Tokens<S>) -> Double<S::F64> {
         tokens.difference
     }
     /// Value and slope of eight tokens.
     fn effect<T: Data, S: Simd>(self, s: S, tokens: Tokens<S>) -> Effect<S>;
 }
 
-/// −ratio · constant, 0 wherever the constant is: an overflowing ratio without advantage is no NaN.
+/// −ratio · constant; 0 where the constant is 0, also for an infinite ratio.
 #[inline(always)]
 fn minus_times<S: Simd>(s: S, ratio: S::F64, constant: S::F64) -> S::F64 {
     let zero = s.f64(0.0);
@@ -127,7 +128,7 @@ impl Bounds {
             ratio,
             below: ratio.lt(low),
             above: high.lt(ratio),
-            beyond: delta.lt(ratio),
+            above_delta: delta.lt(ratio),
         }
     }
 }
@@ -233,7 +234,7 @@ impl Surrogate for Truncated {
             ratio,
             below: s.mask64(0),
             above,
-            beyond: s.mask64(0),
+            above_delta: s.mask64(0),
         }
     }
 }
@@ -268,7 +269,7 @@ impl Surrogate for Soft {
         let x = tau * growth.expm1;
         let small = T::exp(
             s,
-            Pair {
+            Double {
                 high: -x.abs(),
                 low: zero,
             },
@@ -290,7 +291,7 @@ impl Surrogate for Soft {
             ratio: growth.exp,
             below: s.mask64(0),
             above: s.mask64(0),
-            beyond: s.mask64(0),
+            above_delta: s.mask64(0),
         }
     }
 }
@@ -327,7 +328,7 @@ impl Geometric {
 
 impl Surrogate for Geometric {
     fn row_ratio(self) -> RowRatio {
-        RowRatio::HeldMean
+        RowRatio::ClippedMean
     }
 
     fn of_row(self, ratio: f64, _: usize) -> Self {
@@ -335,9 +336,9 @@ impl Surrogate for Geometric {
     }
 
     #[inline(always)]
-    fn held<S: Simd>(self, s: S, tokens: Tokens<S>) -> Pair<S::F64> {
+    fn clipped_difference<S: Simd>(self, s: S, tokens: Tokens<S>) -> Double<S::F64> {
         let (bound, outside) = self.bound(s, tokens);
-        Pair {
+        Double {
             high: S::F64::select(outside, bound, tokens.difference.high),
             low: S::F64::select(outside, s.f64(0.0), tokens.difference.low),
         }
@@ -355,12 +356,12 @@ impl Surrogate for Geometric {
             ratio,
             below: d.lt(s.f64(self.low)),
             above: s.f64(self.high).lt(d),
-            beyond: s.mask64(0),
+            above_delta: s.mask64(0),
         }
     }
 }
 
-/// What the metrics of an algorithm can say about bounds: lower, upper, δ.
+/// Which bounds an algorithm has: lower, upper, δ.
 pub(super) fn bounds_of(convention: &Convention<'_>) -> [bool; 3] {
     let algorithm: Algorithm = convention.algorithm;
     [

@@ -3,82 +3,47 @@
 //! With D = policy − old of a token, a ratio is exp(D) of the token (PPO, arXiv 1707.06347), of the mean of D over a
 //! sequence (GSPO, arXiv 2507.18071, eq. 7) or of its sum (RLOO, arXiv 2402.14740).
 
+mod differences;
 mod moments;
 mod statistics;
 
 pub use statistics::{Moments, Statistics, ratio_statistics};
 
-use std::str::FromStr;
-
-use crate::data::{Data, Pair, Sums};
+use crate::choice::choice;
+use crate::chunks::{Chunk, Chunks, Columns};
+use crate::data::Data;
+use crate::error::same_length;
 use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch};
 use crate::math::NAN_64;
-use crate::rows::{Rows, same_length};
-use crate::walk::{Columns, Groups, Part, Parts, Place, mask_of, places};
+use crate::rows::{CountedRow, Rows};
 use crate::{Error, Float, Result, parallel};
+use differences::{PARALLEL_SLOTS, difference, row_sum};
 
-/// Slots from which threads are used: below, waking them costs more than they save.
-const PARALLEL_SLOTS: usize = 32_768;
-
-const POLICY: usize = 0;
-const OLD: usize = 1;
-
-/// Whose ratio.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
-    /// exp(D) of every token.
-    Token,
-    /// exp of the mean of D over a sequence.
-    SequenceMean,
-    /// exp of the sum of D over a sequence.
-    SequenceSum,
-}
-
-impl FromStr for Level {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "token" => Ok(Self::Token),
-            "seq_mean" => Ok(Self::SequenceMean),
-            "seq_sum" => Ok(Self::SequenceSum),
-            _ => Err(Error::UnknownChoice {
-                argument: "level",
-                found: name.into(),
-                legal: "\"token\", \"seq_mean\", \"seq_sum\"",
-            }),
-        }
+choice! {
+    /// The level of a ratio: of tokens, or of sequences.
+    pub enum Level: "level" {
+        /// exp(D) of every token.
+        Token = "token",
+        /// exp of the mean of D over a sequence.
+        SequenceMean = "seq_mean",
+        /// exp of the sum of D over a sequence.
+        SequenceSum = "seq_sum",
     }
 }
 
-/// What becomes of a ratio outside its bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Correction {
-    /// Truncated importance sampling: clamped to the bounds.
-    Truncated,
-    /// Masked importance sampling: 0 outside the bounds, which belong to the inside.
-    Masked,
-}
-
-impl FromStr for Correction {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "tis" => Ok(Self::Truncated),
-            "mis" => Ok(Self::Masked),
-            _ => Err(Error::UnknownChoice {
-                argument: "correction",
-                found: name.into(),
-                legal: "\"tis\", \"mis\"",
-            }),
-        }
+choice! {
+    /// What happens to a ratio outside its bounds.
+    pub enum Correction: "correction" {
+        /// Truncated importance sampling: clamped to the bounds.
+        Truncated = "tis",
+        /// Masked importance sampling: 0 outside the bounds, which belong to the inside.
+        Masked = "mis",
     }
 }
 
-/// What is done with a ratio once it is there.
+/// How a ratio becomes the result.
 #[derive(Clone, Copy)]
-struct Use {
+struct Usage {
     correction: Option<Correction>,
     low: f64,
     high: f64,
@@ -102,7 +67,7 @@ pub fn importance_ratio<T: Float>(
     out: &mut [T],
 ) -> Result<()> {
     same_length("old", old.len(), policy.len(), "`policy`")?;
-    let plain = Use {
+    let plain = Usage {
         correction: None,
         low: 0.0,
         high: f64::INFINITY,
@@ -114,7 +79,7 @@ pub fn importance_ratio<T: Float>(
 /// The parameters of [`importance_weights`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WeightConvention {
-    /// What becomes of a ratio outside its bounds.
+    /// What happens to a ratio outside its bounds.
     pub correction: Correction,
     /// Whose ratio: [`Level::Token`] or [`Level::SequenceSum`].
     pub level: Level,
@@ -162,7 +127,7 @@ pub fn importance_weights<T: Float>(
     if !(least >= 0.0 && least <= most) {
         return Err(Error::Bounds { found: least, most });
     }
-    let bounded = Use {
+    let bounded = Usage {
         correction: Some(convention.correction),
         low: least,
         high: most,
@@ -176,7 +141,7 @@ fn computed<T: Float>(
     old: &[T],
     level: Level,
     rows: &Rows<'_>,
-    using: Use,
+    using: Usage,
     out: &mut [T],
 ) -> Result<()> {
     rows.check(policy.len())?;
@@ -188,30 +153,30 @@ fn computed<T: Float>(
     }
     let columns = Columns {
         arrays: [policy, old],
-        mask: mask_of(rows),
+        mask: rows.mask(),
     };
-    let places = places(rows);
+    let counted = rows.counted();
     let is_parallel = policy.len() >= PARALLEL_SLOTS;
     if by_token {
-        parallel::for_each(is_parallel, Parts::new(&places, out), |part| {
+        parallel::for_each(is_parallel, Chunks::new(&counted, out), |chunk| {
             dispatch(Tokens {
                 columns,
-                part,
+                chunk,
                 using,
             });
         });
         return Ok(());
     }
     let mut rest = out;
-    let parts = Parts::new(&places, &mut [] as &mut [T]).map(|part| {
-        let (out, behind) = std::mem::take(&mut rest).split_at_mut(part.places.len());
+    let chunks = Chunks::new(&counted, &mut [] as &mut [T]).map(|chunk| {
+        let (out, behind) = std::mem::take(&mut rest).split_at_mut(chunk.rows.len());
         rest = behind;
-        (part.places, out)
+        (chunk.rows, out)
     });
-    parallel::for_each(is_parallel, parts, |(places, out)| {
+    parallel::for_each(is_parallel, chunks, |(rows, out)| {
         dispatch(Sequences {
             columns,
-            places,
+            rows,
             using,
             is_mean: level == Level::SequenceMean,
             out,
@@ -220,31 +185,9 @@ fn computed<T: Float>(
     Ok(())
 }
 
-/// The differences of eight slots, 0 where no token is.
+/// The result of a ratio.
 #[inline(always)]
-fn difference<T: Data, S: Simd, const N: usize>(
-    s: S,
-    groups: &Groups<'_, T, N>,
-    group: usize,
-    bits: u8,
-    nan_is_none: bool,
-) -> Pair<S::F64> {
-    let zero = s.f64(0.0);
-    let mut valid = s.mask64(bits);
-    let (policy, old) = (groups.load(s, POLICY, group), groups.load(s, OLD, group));
-    if nan_is_none {
-        valid = valid & old.eq(old);
-    }
-    T::minus(
-        s,
-        S::F64::select(valid, policy, zero),
-        S::F64::select(valid, old, zero),
-    )
-}
-
-/// A ratio as it is used.
-#[inline(always)]
-fn used<S: Simd>(s: S, using: Use, log: S::F64, ratio: S::F64) -> S::F64 {
+fn used<S: Simd>(s: S, using: Usage, log: S::F64, ratio: S::F64) -> S::F64 {
     let (low, high) = (s.f64(using.low), s.f64(using.high));
     let ratio = match using.correction {
         None => ratio,
@@ -259,8 +202,8 @@ fn used<S: Simd>(s: S, using: Use, log: S::F64, ratio: S::F64) -> S::F64 {
 /// Ratios of tokens.
 struct Tokens<'a, T> {
     columns: Columns<'a, T, 2>,
-    part: Part<'a, T>,
-    using: Use,
+    chunk: Chunk<'a, T>,
+    using: Usage,
 }
 
 impl<T: Data> Kernel for Tokens<'_, T> {
@@ -268,14 +211,13 @@ impl<T: Data> Kernel for Tokens<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let mut out = self.part.out;
-        for place in self.part.places {
-            let (to, rest) = out.split_at_mut(place.end - place.start);
+        let mut out = self.chunk.out;
+        for &CountedRow { row, .. } in self.chunk.rows {
+            let (to, rest) = out.split_at_mut(row.end - row.start);
             out = rest;
-            let slots = place.valid_end - place.start;
-            let (to, behind) = to.split_at_mut(slots);
-            behind.fill(T::default());
-            let (groups, rest) = self.columns.cut(place.start, place.valid_end).groups(slots);
+            let (to, padding) = to.split_at_mut(row.tokens_end - row.start);
+            padding.fill(T::default());
+            let (groups, rest) = self.columns.groups(row);
             let (to, to_rest) = to.as_chunks_mut::<F64_LANES>();
             let mut last = [T::default(); F64_LANES];
             let pieces = [
@@ -285,7 +227,7 @@ impl<T: Data> Kernel for Tokens<'_, T> {
             for (groups, to) in pieces {
                 for (group, to) in to.iter_mut().enumerate().take(groups.len()) {
                     let bits = groups.bits(group);
-                    let d = difference::<T, S, 2>(s, &groups, group, bits, self.using.nan_is_none);
+                    let d = difference::<T, S>(s, &groups, group, bits, self.using.nan_is_none);
                     let ratio = used(s, self.using, d.high, T::exp(s, d));
                     let ratio = S::F64::select(s.mask64(bits), ratio, s.f64(0.0));
                     T::store(s, ratio, to);
@@ -299,8 +241,8 @@ impl<T: Data> Kernel for Tokens<'_, T> {
 /// Ratios of sequences.
 struct Sequences<'a, T> {
     columns: Columns<'a, T, 2>,
-    places: &'a [Place],
-    using: Use,
+    rows: &'a [CountedRow],
+    using: Usage,
     is_mean: bool,
     out: &'a mut [T],
 }
@@ -310,10 +252,10 @@ impl<T: Float> Kernel for Sequences<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        for (place, out) in self.places.iter().zip(self.out) {
-            let sum = row_sum::<T, S, 2>(s, &self.columns, place, self.using.nan_is_none);
+        for (counted, out) in self.rows.iter().zip(self.out) {
+            let sum = row_sum::<T, S>(s, &self.columns, counted.row, self.using.nan_is_none);
             let log = if self.is_mean {
-                sum.over(place.tokens.max(1))
+                sum.over(counted.tokens.max(1))
             } else {
                 sum
             };
@@ -321,24 +263,4 @@ impl<T: Float> Kernel for Sequences<'_, T> {
             *out = T::narrow(ratio.array()[0]);
         }
     }
-}
-
-/// The sum of a row's differences.
-#[inline(always)]
-fn row_sum<T: Data, S: Simd, const N: usize>(
-    s: S,
-    columns: &Columns<'_, T, N>,
-    place: &Place,
-    nan_is_none: bool,
-) -> Pair<f64> {
-    let mut sums = Sums::new(s);
-    let slots = place.valid_end - place.start;
-    let (groups, rest) = columns.cut(place.start, place.valid_end).groups(slots);
-    for groups in [groups, rest.groups()] {
-        for group in 0..groups.len() {
-            let bits = groups.bits(group);
-            sums.add_pair::<T>(difference::<T, S, N>(s, &groups, group, bits, nan_is_none));
-        }
-    }
-    sums.total::<T>()
 }

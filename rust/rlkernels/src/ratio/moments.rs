@@ -1,16 +1,17 @@
 //! The pass over the log-ratios of tokens, or of sequences, that all statistics but the quantile come from.
 
-use super::{difference, row_sum};
-use crate::compensated::Sum;
+use super::differences::{difference, row_sum};
+use crate::chunks::Columns;
 use crate::data::{Data, Sums};
+use crate::double::{Double, Sum};
 use crate::isa::{F64_LANES, Kernel, Lanes, Mask, Simd};
 use crate::math::exp64_sum;
-use crate::walk::{Columns, Place};
+use crate::rows::CountedRow;
 
 /// Rows, and where the sizes of their tokens' log-ratios go.
-pub(super) struct Part<'a, T> {
+pub(super) struct Tokens<'a, T> {
     pub(super) columns: Columns<'a, T, 2>,
-    pub(super) places: &'a [Place],
+    pub(super) rows: &'a [CountedRow],
     /// One advantage for each of the rows.
     pub(super) signs: Option<&'a [f64]>,
     /// 1 − `ε_low`, 1 + `ε_high`.
@@ -18,11 +19,11 @@ pub(super) struct Part<'a, T> {
     pub(super) sizes: &'a mut [f64],
 }
 
-/// Sums over tokens; those of parts are added in order.
+/// Sums over tokens; those of chunks are added in order.
 #[derive(Clone, Copy)]
 pub(super) struct Raw {
     /// r, r², k3, expm1(2D), exp|D|.
-    sums: [Sum<true>; 5],
+    sums: [Sum; 5],
     pub(super) most_log: f64,
     pub(super) most_size: f64,
     pub(super) least: f64,
@@ -65,9 +66,7 @@ impl Raw {
 
     pub(super) fn merge(&mut self, other: &Self) {
         for (sum, term) in self.sums.iter_mut().zip(other.sums) {
-            let (high, low) = term.pair();
-            sum.add(high);
-            sum.add(low);
+            sum.add_double(term.double());
         }
         self.most_log = larger(self.most_log, other.most_log);
         self.most_size = larger(self.most_size, other.most_size);
@@ -81,9 +80,7 @@ impl Raw {
 
     fn add_sums<T: Data, S: Simd>(&mut self, sums: [Sums<S::F64>; 5]) {
         for (to, from) in self.sums.iter_mut().zip(sums) {
-            let total = from.total::<T>();
-            to.add(total.high);
-            to.add(total.low);
+            to.add_double(from.total::<T>());
         }
     }
 }
@@ -93,26 +90,25 @@ fn larger(a: f64, b: f64) -> f64 {
 }
 
 /// All sums, and the sizes.
-pub(super) struct Moved<'a, T>(pub(super) Part<'a, T>);
+pub(super) struct Moved<'a, T>(pub(super) Tokens<'a, T>);
 
 /// Only r and r², of D less a shift.
-pub(super) struct Weighted<'a, T>(pub(super) Part<'a, T>, pub(super) f64);
+pub(super) struct Weighted<'a, T>(pub(super) Tokens<'a, T>, pub(super) f64);
 
 /// The sums of every row's differences as pairs; a row without tokens gives 0.
 pub(super) struct Totals<'a, T> {
     pub(super) columns: Columns<'a, T, 2>,
-    pub(super) places: &'a [Place],
+    pub(super) rows: &'a [CountedRow],
 }
 
 impl<T: Data> Kernel for Totals<'_, T> {
-    type Output = Vec<(f64, f64)>;
+    type Output = Vec<Double<f64>>;
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> Self::Output {
-        let mut sums = Vec::with_capacity(self.places.len());
-        for place in self.places {
-            let sum = row_sum::<T, S, 2>(s, &self.columns, place, false);
-            sums.push((sum.high, sum.low));
+        let mut sums = Vec::with_capacity(self.rows.len());
+        for counted in self.rows {
+            sums.push(row_sum::<T, S>(s, &self.columns, counted.row, false));
         }
         sums
     }
@@ -123,16 +119,14 @@ impl<T: Data> Kernel for Weighted<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> Raw {
-        let Self(part, shift) = self;
+        let Self(tokens, shift) = self;
         let mut sums = [Sums::new(s); 5];
-        for place in part.places {
-            let slots = place.valid_end - place.start;
-            let columns = part.columns.cut(place.start, place.valid_end);
-            let (groups, rest) = columns.groups(slots);
+        for counted in tokens.rows {
+            let (groups, rest) = tokens.columns.groups(counted.row);
             for groups in [groups, rest.groups()] {
                 for group in 0..groups.len() {
                     let bits = groups.bits(group);
-                    let d = difference::<T, S, 2>(s, &groups, group, bits, false);
+                    let d = difference::<T, S>(s, &groups, group, bits, false);
                     let mut less = T::minus(s, d.high, s.f64(shift));
                     less.low = less.low + d.low;
                     let ratio = T::exp(s, less);
@@ -153,20 +147,18 @@ impl<T: Data> Kernel for Moved<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> Raw {
-        let Self(part) = self;
+        let Self(tokens) = self;
         let mut raw = Raw::default();
         let mut sums = [Sums::new(s); 5];
         let zero = s.f64(0.0);
         let infinity = s.f64(f64::INFINITY);
-        let (low, high) = (s.f64(part.bounds.0), s.f64(part.bounds.1));
+        let (low, high) = (s.f64(tokens.bounds.0), s.f64(tokens.bounds.1));
         let (mut most_log, mut most_size) = (-infinity, zero);
         let (mut least, mut most) = (infinity, zero);
         let mut written = 0;
-        for (row, place) in part.places.iter().enumerate() {
-            let sign = part.signs.map_or(0.0, |signs| signs[row]);
-            let slots = place.valid_end - place.start;
-            let columns = part.columns.cut(place.start, place.valid_end);
-            let (groups, rest) = columns.groups(slots);
+        for (row, counted) in tokens.rows.iter().enumerate() {
+            let sign = tokens.signs.map_or(0.0, |signs| signs[row]);
+            let (groups, rest) = tokens.columns.groups(counted.row);
             for groups in [groups, rest.groups()] {
                 for group in 0..groups.len() {
                     let bits = groups.bits(group);
@@ -174,7 +166,7 @@ impl<T: Data> Kernel for Moved<'_, T> {
                         continue;
                     }
                     let valid = s.mask64(bits);
-                    let d = difference::<T, S, 2>(s, &groups, group, bits, false);
+                    let d = difference::<T, S>(s, &groups, group, bits, false);
                     let growth = T::growth(s, d);
                     // 1/r for exp(−D): to 3u, but for r near the end of the range
                     let mut inverse = s.f64(1.0) / growth.exp;
@@ -204,7 +196,7 @@ impl<T: Data> Kernel for Moved<'_, T> {
                     raw.counts[1] += above;
                     raw.counts[2] += if sign < 0.0 { below } else { 0 };
                     raw.counts[3] += if sign > 0.0 { above } else { 0 };
-                    written += pushed(&mut part.sizes[written..], size.array(), bits);
+                    written += pushed(&mut tokens.sizes[written..], size.array(), bits);
                 }
             }
         }

@@ -1,11 +1,12 @@
-//! What a step logs about its importance ratios, per token and per sequence.
+//! Statistics of the importance ratios of a step, per token and per sequence.
 
-use super::moments::{Moved, Part as MomentsPart, Raw, Totals, Weighted};
-use super::{OLD, POLICY};
+use super::differences::{OLD, PARALLEL_SLOTS, POLICY};
+use super::moments::{Moved, Raw, Tokens, Totals, Weighted};
+use crate::chunks::{Chunks, Columns, count_chunks};
 use crate::data::Data;
+use crate::error::same_length;
 use crate::isa::dispatch;
-use crate::rows::{Rows, same_length};
-use crate::walk::{Columns, Parts, Place, count_parts, mask_of, places};
+use crate::rows::{CountedRow, Rows};
 use crate::{Error, Float, Result, parallel};
 
 /// Eleven numbers about the log-ratios D of tokens or of sequences, r = exp(D).
@@ -78,7 +79,7 @@ const NAMES: [[&str; 11]; 2] = [
 ];
 
 impl Statistics {
-    /// All that there are, by name.
+    /// The statistics that are not `None`, by name.
     #[must_use]
     pub fn named(&self) -> Vec<(&'static str, f64)> {
         let mut all = Vec::with_capacity(24);
@@ -138,8 +139,8 @@ pub fn ratio_statistics<T: Float>(
         1.0 - epsilon::<T>("epsilon_low", epsilon_low)?,
         1.0 + epsilon::<T>("epsilon_high", epsilon_high)?,
     );
-    let places = places(rows);
-    let count: usize = places.iter().map(|place| place.tokens).sum();
+    let counted = rows.counted();
+    let count: usize = counted.iter().map(|row| row.tokens).sum();
     if count == 0 {
         return Err(Error::NoToken);
     }
@@ -147,33 +148,34 @@ pub fn ratio_statistics<T: Float>(
     (arrays[POLICY], arrays[OLD]) = (policy, behaviour);
     let columns = Columns {
         arrays,
-        mask: mask_of(rows),
+        mask: rows.mask(),
     };
     let signs: Option<Vec<f64>> =
         advantages.map(|values| values.iter().map(|value| value.widen()).collect());
     let shifted =
-        |shift| sizes_and_moments(columns, &places, signs.as_deref(), bounds, count, shift);
+        |shift| sizes_and_moments(columns, &counted, signs.as_deref(), bounds, count, shift);
     let (tokens, ..) = finished(shifted, signs.is_some());
 
-    // Sequences: the sums as pairs, their high parts against their negated low parts; the difference is the pair again.
+    // A sequence is a row of one token whose "policy" is the high part of its sum and whose "old" the negated low part:
+    // the difference is the sum again.
     let sums = dispatch(Totals {
         columns,
-        places: &places,
+        rows: &counted,
     });
-    let some: Vec<usize> = (0..places.len())
-        .filter(|&row| places[row].tokens > 0)
+    let some: Vec<usize> = (0..counted.len())
+        .filter(|&row| counted[row].tokens > 0)
         .collect();
-    let high: Vec<f64> = some.iter().map(|&row| sums[row].0).collect();
-    let low: Vec<f64> = some.iter().map(|&row| -sums[row].1).collect();
+    let high: Vec<f64> = some.iter().map(|&row| sums[row].high).collect();
+    let low: Vec<f64> = some.iter().map(|&row| -sums[row].low).collect();
     let signs: Option<Vec<f64>> = signs.map(|signs| some.iter().map(|&row| signs[row]).collect());
     let lengths = vec![1; some.len()]; // rows of one: an advantage each
-    let places = super::places(&Rows::Ragged(&lengths));
+    let counted = Rows::Ragged(&lengths).counted();
     let pairs = Columns {
         arrays: [&high[..], &low[..]],
         mask: None,
     };
     let shifted =
-        |shift| sizes_and_moments(pairs, &places, signs.as_deref(), bounds, some.len(), shift);
+        |shift| sizes_and_moments(pairs, &counted, signs.as_deref(), bounds, some.len(), shift);
     let (sequences, least, most) = finished(shifted, signs.is_some());
     Ok(Statistics {
         tokens,
@@ -198,41 +200,41 @@ fn epsilon<T: Float>(argument: &'static str, value: f64) -> Result<f64> {
 /// The sizes |D| of all tokens, and the sums over them.
 fn sizes_and_moments<T: Data>(
     columns: Columns<'_, T, 2>,
-    places: &[Place],
+    rows: &[CountedRow],
     signs: Option<&[f64]>,
     bounds: (f64, f64),
     count: usize,
     shift: Option<f64>,
 ) -> (Vec<f64>, Raw) {
     let mut sizes = vec![0.0; if shift.is_none() { count } else { 0 }];
-    let mut found = vec![Raw::default(); count_parts(places)];
+    let mut found = vec![Raw::default(); count_chunks(rows)];
     let mut rest = &mut sizes[..];
-    let parts = Parts::new(places, &mut [] as &mut [f64]).zip(&mut found);
-    let parts = parts.map(|(part, found)| {
-        let tokens: usize = part.places.iter().map(|place| place.tokens).sum();
+    let chunks = Chunks::new(rows, &mut [] as &mut [f64]).zip(&mut found);
+    let chunks = chunks.map(|(chunk, found)| {
+        let tokens: usize = chunk.rows.iter().map(|row| row.tokens).sum();
         let tokens = tokens.min(rest.len());
         let (sizes, behind) = std::mem::take(&mut rest).split_at_mut(tokens);
         rest = behind;
-        let signs = signs.map(|signs| &signs[part.first..part.first + part.places.len()]);
-        let part = MomentsPart {
+        let signs = signs.map(|signs| &signs[chunk.first..chunk.first + chunk.rows.len()]);
+        let tokens = Tokens {
             columns,
-            places: part.places,
+            rows: chunk.rows,
             signs,
             bounds,
             sizes,
         };
-        (part, found)
+        (tokens, found)
     });
-    let slots = places.last().map_or(0, |place| place.end);
-    parallel::for_each(slots >= super::PARALLEL_SLOTS, parts, |(part, found)| {
+    let slots = rows.last().map_or(0, |last| last.row.end);
+    parallel::for_each(slots >= PARALLEL_SLOTS, chunks, |(tokens, found)| {
         *found = match shift {
-            None => dispatch(Moved(part)),
-            Some(shift) => dispatch(Weighted(part, shift)),
+            None => dispatch(Moved(tokens)),
+            Some(shift) => dispatch(Weighted(tokens, shift)),
         };
     });
     let mut all = Raw::default();
-    for part in &found {
-        all.merge(part);
+    for chunk in &found {
+        all.merge(chunk);
     }
     (sizes, all)
 }

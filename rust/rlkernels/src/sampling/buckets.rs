@@ -3,8 +3,8 @@
 use super::logits::Value;
 use super::passes::{BLOCK, Vectors, Weight};
 use crate::isa::lanes::Mask;
+use crate::isa::tree64;
 use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch};
-use crate::math::tree64;
 
 /// Buckets: 32 KB of sums stay in the first-level cache, and one holds some hundred tokens of a flat distribution over
 /// 150,000.

@@ -1,31 +1,15 @@
-//! What is asked of a distribution: the filters' parameters, their ranges and their order.
+//! The parameters of the filters, their ranges and their order.
 
-use std::str::FromStr;
-
+use crate::choice::choice;
 use crate::{Error, Result};
 
-/// In which order the filters act; the two keep different tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// Repetition penalty, temperature, top-k, top-p, min-p, XTC.
-    Hf,
-    /// Repetition penalty, then on the untempered distribution top-p, min-p, XTC, top-k, and the temperature last.
-    MlxLm,
-}
-
-impl FromStr for Order {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "hf" => Ok(Self::Hf),
-            "mlx-lm" => Ok(Self::MlxLm),
-            _ => Err(Error::UnknownChoice {
-                argument: "order",
-                found: name.into(),
-                legal: "\"hf\", \"mlx-lm\"",
-            }),
-        }
+choice! {
+    /// In which order the filters act; the two keep different tokens.
+    pub enum Order: "order" {
+        /// Repetition penalty, temperature, top-k, top-p, min-p, XTC.
+        Hf = "hf",
+        /// Repetition penalty, then on the untempered distribution top-p, min-p, XTC, top-k, and the temperature last.
+        MlxLm = "mlx-lm",
     }
 }
 

@@ -1,14 +1,13 @@
-//! Survivors of a filter as a list in id order.
+//! The tokens that a filter keeps, as a list in id order.
 
+use super::cut::{Candidate, Cut};
 use super::logits::Value;
 use super::passes::Weight;
-use super::select::Candidate;
-use crate::isa::lanes::Mask;
-use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch};
+use crate::isa::{F64_LANES, Kernel, Lanes, Mask, Simd, dispatch};
 
 /// Values with their ids, the ids rising.
 ///
-/// The memory is longer than the list: eight slots are written at a time, of which only those that stay count.
+/// The memory is longer than the list: eight slots are written at a time, and only the kept ones count.
 #[derive(Default)]
 pub(super) struct List {
     values: Vec<f64>,
@@ -16,14 +15,7 @@ pub(super) struct List {
     len: usize,
 }
 
-/// Where a filter cuts: this token and all before it in "likelier first, then the lower position" stay.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Cut {
-    pub(super) value: f64,
-    pub(super) position: u32,
-}
-
-/// Which tokens stay, by their value alone.
+/// A filter that decides by the value of a token alone.
 pub(super) trait Keep: Copy {
     fn mask<S: Simd>(self, s: S, x: S::F64) -> S::M64;
 }
@@ -89,7 +81,7 @@ impl List {
         &self.ids[..self.len]
     }
 
-    /// Takes over what a cut leaves.
+    /// Becomes the tokens that a cut keeps.
     pub(super) fn cut<E: Value>(&mut self, from: Source<'_, E>, cut: Cut) {
         let last = cut.position as usize + 1;
         self.clear(from.values.len());
@@ -97,7 +89,7 @@ impl List {
         self.append(from, last, from.values.len(), Above(cut.value));
     }
 
-    /// Takes over exactly these tokens of a source.
+    /// Becomes exactly these tokens of a source.
     pub(super) fn take<E: Value>(&mut self, from: Source<'_, E>, candidates: &mut [Candidate]) {
         candidates.sort_unstable_by_key(|candidate| candidate.position);
         self.clear(candidates.len());
@@ -109,7 +101,7 @@ impl List {
         }
     }
 
-    /// Takes over what stays.
+    /// Becomes the tokens that `keep` keeps.
     pub(super) fn keep<E: Value>(&mut self, from: Source<'_, E>, keep: impl Keep) {
         self.clear(from.values.len());
         self.append(from, 0, from.values.len(), keep);
@@ -152,7 +144,7 @@ impl List {
         };
         let mut kept = 0;
         for (lane, value) in values.into_iter().enumerate() {
-            // Without a branch: where about every other token stays, a branch is guessed wrong as often.
+            // Without a branch, which would be mispredicted where about every other token is kept.
             window[kept % F64_LANES] = value;
             ids[kept % F64_LANES] = from.id(first + lane);
             kept += (bits >> lane & 1) as usize;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::half::{from_bfloat, from_half};
 use crate::isa::{F64_LANES, Simd};
 
 /// Logits in one of the types in which models compute them.
@@ -47,29 +48,12 @@ impl Logits<'_> {
     pub(super) fn widen_into(&self, out: &mut Vec<f64>) {
         out.clear();
         match *self {
-            Self::F16(bits) => out.extend(bits.iter().map(|&b| f64::from(half(b)))),
-            Self::Bf16(bits) => out.extend(bits.iter().map(|&b| f64::from(bfloat(b)))),
+            Self::F16(bits) => out.extend(bits.iter().map(|&b| f64::from(from_half(b)))),
+            Self::Bf16(bits) => out.extend(bits.iter().map(|&b| f64::from(from_bfloat(b)))),
             Self::F32(values) => out.extend(values.iter().map(|&x| f64::from(x))),
             Self::F64(values) => out.extend(values),
         }
     }
-}
-
-/// The number whose binary16 bits these are, exactly.
-pub(super) fn half(bits: u16) -> f32 {
-    let sign = u32::from(bits & 0x8000) << 16;
-    let magnitude = u32::from(bits & 0x7fff) << 13;
-    let value = if magnitude >= 0x0f80_0000 {
-        f32::from_bits(magnitude | 0x7f80_0000) // inf or NaN
-    } else {
-        f32::from_bits(magnitude) * f32::from_bits(0x7780_0000) // 2^112, the difference of the biases; subnormals too
-    };
-    f32::from_bits(value.to_bits() | sign)
-}
-
-/// The number whose bfloat16 bits these are, exactly.
-pub(super) fn bfloat(bits: u16) -> f32 {
-    f32::from_bits(u32::from(bits) << 16)
 }
 
 /// An element type of which a row is read without a copy.
@@ -99,35 +83,5 @@ impl Value for f64 {
     #[inline(always)]
     fn lanes<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64 {
         s.load64(values)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_half_is_what_its_bits_say() {
-        for bits in 0..=u16::MAX {
-            let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
-            let magnitude = match exponent {
-                0 => fraction * 2f32.powi(-24),
-                31 if fraction == 0.0 => f32::INFINITY,
-                31 => f32::NAN,
-                _ => (1024.0 + fraction) * 2f32.powi(exponent - 25),
-            };
-            let got = half(bits);
-            if magnitude.is_nan() {
-                assert!(got.is_nan());
-            } else {
-                let want = if bits >> 15 == 1 {
-                    -magnitude
-                } else {
-                    magnitude
-                };
-                assert_eq!(got.to_bits(), want.to_bits(), "{bits:#06x}");
-            }
-        }
-        assert_eq!(bfloat(0xc040), -3.0);
     }
 }

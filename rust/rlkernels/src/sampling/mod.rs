@@ -1,14 +1,14 @@
 //! The next-token distribution after its filters, and draws from it by inverse transform.
 //!
-//! A filter acts on the distribution renormalised over the survivors of those before it, and every filter keeps an
-//! interval of the tokens in the order "likelier first, among equals the lower id first". So a filter is a search for
-//! the interval's end, and no row is ever sorted: top-k keeps the k best of a stream, top-p sums probabilities into
-//! buckets and looks inside one of them.
+//! A filter acts on the distribution renormalised over the tokens that the filters before it kept. It keeps an interval of
+//! the tokens in the order "likelier first, among equals the lower id first", so it only searches for the interval's end
+//! and sorts no row: top-k keeps the k best of a stream, top-p sums probabilities into buckets and searches one of them.
 //!
-//! All is computed in `f64` whatever the logits' type. Sums run in a fixed order (blocks of 256 tokens in id order, eight
+//! Everything is computed in `f64`, whatever the logits' type. Sums run in a fixed order (blocks of 256 tokens in id order, eight
 //! lanes in each), so the tokens are the same on every instruction set and with any number of threads.
 
 mod buckets;
+mod cut;
 mod filters;
 mod list;
 mod logits;
@@ -18,16 +18,18 @@ mod scan;
 mod select;
 mod survivors;
 
-use std::sync::{Mutex, PoisonError};
-
-use crate::rows::same_length;
-use crate::{Error, Float, Result, parallel};
 pub use filters::{Filters, Order};
 pub use logits::Logits;
-use row::{Scratch, Sink, with_scratch};
 
-/// Logits of the rows that one thread works on at a time. They take 9 µs (top-k) to 100 µs (top-p) on x86-64 with
-/// AVX-512, waking a thread about 10: a batch of fewer is worked on by the calling thread.
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::same_length;
+use crate::{Error, Float, Result, parallel};
+use row::{Scratch, with_scratch};
+use survivors::Sink;
+
+/// Logits of the rows that one thread takes at a time; smaller batches run on the calling thread. So many take 9 µs (top-k)
+/// to 100 µs (top-p) on x86-64 with AVX-512, and waking a thread about 10.
 const PARALLEL_LOGITS: usize = 1 << 15;
 
 /// Rows of logits with what belongs to each row.
@@ -47,7 +49,7 @@ pub struct Batch<'a> {
 
 /// The log-probabilities (rows × vocabulary) that the filters leave, normalised; −inf for removed tokens.
 ///
-/// All is computed in `f64`; an `f32` is the nearest to that.
+/// Computed in `f64`; an `f32` is the nearest value.
 ///
 /// # Errors
 /// A parameter outside its range, or one that an active filter needs and is missing; a NaN or +inf logit or a row
@@ -115,7 +117,7 @@ pub fn sample_tokens(
     batch.for_each_row::<f64>(filters, parts)
 }
 
-/// What becomes of some rows that one thread works on.
+/// The results of the rows that one thread takes at a time.
 enum Part<'a, T> {
     Logprobs(&'a mut [T]),
     Draws {
@@ -133,7 +135,7 @@ impl<T: Float> Part<'_, T> {
         }
     }
 
-    /// Where the row of this number within the part goes.
+    /// The result of the row of this index within the part.
     fn sink(&mut self, row: usize, vocabulary: usize) -> Sink<'_, T> {
         match self {
             Self::Logprobs(out) => Sink::Logprobs(&mut out[row * vocabulary..][..vocabulary]),

@@ -1,16 +1,16 @@
 //! Weights of a row's tokens, in lanes.
 
 use super::logits::Value;
-use crate::compensated::Sum;
-use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch};
-use crate::math::{exp64, log64, tree64};
+use crate::double::Sum;
+use crate::isa::{F64_LANES, Kernel, Lanes, Simd, dispatch, tree64};
+use crate::math::{exp64, log64};
 
-/// Tokens of a block: the unit of the running sum, and of what fits on the stack.
+/// Tokens per block, the unit of the running sum; its weights fit on the stack.
 pub(super) const BLOCK: usize = 256;
 
 /// A row as vectors of eight lanes, the last one filled up with −inf.
 ///
-/// Walked with an index and no closure: a closure inside a kernel is compiled without the kernel's instructions.
+/// Loops use an index and no closure: a closure inside a kernel is compiled without the kernel's instructions.
 pub(super) struct Vectors<'a, E> {
     chunks: &'a [[E; F64_LANES]],
     last: [E; F64_LANES],
@@ -89,7 +89,7 @@ impl Weight {
             #[inline(always)]
             fn run<S: Simd>(self, s: S) -> f64 {
                 let Body(weight, values, sums) = self;
-                let mut total = Sum::<true>::default(); // its log is a result: a thousand blocks should cost no digits
+                let mut total = Sum::default(); // its log is a result: a thousand blocks should cost no digits
                 for block in values.chunks(BLOCK) {
                     let mut sum = s.f64(0.0);
                     let vectors = Vectors::new(block);

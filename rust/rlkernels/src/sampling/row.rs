@@ -1,26 +1,15 @@
-//! One row: validation, penalty, filters in their order, and the draw or the log-probabilities of what is left.
+//! One row: validation, penalty, filters in their order, and the draw or the log-probabilities of the kept tokens.
 
 use std::cell::RefCell;
 
 use super::filters::{Filters, Order};
-use super::logits::{Logits, Value, bfloat, half};
+use super::logits::{Logits, Value};
 use super::scan::{Extent, Scan};
-use super::survivors::{Survivors, Work};
+use super::survivors::{Sink, Survivors, Work};
+use crate::half::{from_bfloat, from_half};
 use crate::{Error, Float, Result};
 
-/// What becomes of a row.
-pub(super) enum Sink<'a, T> {
-    /// The log-probabilities of all tokens.
-    Logprobs(&'a mut [T]),
-    /// One token and its log-probability.
-    Draw {
-        uniform: f64,
-        token: &'a mut i64,
-        logprob: &'a mut f64,
-    },
-}
-
-/// What a row needs beside its result. It grows to the largest row that a thread has seen and is used again.
+/// Scratch memory of a row. It grows to the largest row that a thread has seen and is used again.
 #[derive(Default)]
 pub(super) struct Scratch {
     singles: Vec<f32>,
@@ -35,7 +24,7 @@ pub(super) fn with_scratch<T>(body: impl FnOnce(&mut Scratch) -> T) -> T {
     }
     SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
         Ok(mut scratch) => body(&mut scratch),
-        Err(_) => body(&mut Scratch::default()), // a row inside a row: does not happen, and would be right all the same
+        Err(_) => body(&mut Scratch::default()), // a row within a row: does not happen, and would be correct
     })
 }
 
@@ -63,9 +52,9 @@ pub(super) fn run<T: Float>(
         Logits::F64(values) => process(row, values, filters, xtc_acts, work, sink),
         Logits::F16(bits) | Logits::Bf16(bits) => {
             let single = if matches!(logits, Logits::F16(_)) {
-                half
+                from_half
             } else {
-                bfloat
+                from_bfloat
             };
             singles.clear();
             singles.extend(bits.iter().map(|&b| single(b)));
@@ -77,8 +66,8 @@ pub(super) fn run<T: Float>(
 /// Penalises each token of the history once, from its logit as it was.
 fn penalise(values: &mut [f64], logits: Logits<'_>, history: &[i64], penalty: f64) {
     let original = |id: usize| match logits {
-        Logits::F16(bits) => f64::from(half(bits[id])),
-        Logits::Bf16(bits) => f64::from(bfloat(bits[id])),
+        Logits::F16(bits) => f64::from(from_half(bits[id])),
+        Logits::Bf16(bits) => f64::from(from_bfloat(bits[id])),
         Logits::F32(values) => f64::from(values[id]),
         Logits::F64(values) => values[id],
     };

@@ -2,10 +2,9 @@
 //! where something is above a threshold.
 
 use super::logits::Value;
-use crate::isa::lanes::Mask;
-use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Simd, dispatch};
+use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Mask, Simd, dispatch};
 
-/// What a row's values are.
+/// The range of a row's values.
 pub(super) struct Extent {
     pub(super) nan: bool,
     /// The largest, −inf if all are.
@@ -14,7 +13,7 @@ pub(super) struct Extent {
     pub(super) least: f64,
 }
 
-/// Tokens of a block of [`Scan::next_block_above`].
+/// Tokens per block of [`Scan::next_block_above`].
 pub(super) const SCAN: usize = 64;
 
 /// Most groups of [`Scan::below_kth`]: with one maximum per lane they are enough to choose from, and stay on the stack.
@@ -23,7 +22,7 @@ const GROUPS: usize = 64;
 /// Fewest vectors of a group: with fewer, choosing among the maxima takes longer than the passes that it spares.
 const GROUP: usize = 16;
 
-/// The k-th largest of fewer than so many times k maxima is too low a bound to be worth a pass.
+/// The fewest maxima per k: the k-th largest of fewer is too low a bound to be worth a pass.
 const MAXIMA_PER_K: usize = 4;
 
 /// The passes, for each element type.

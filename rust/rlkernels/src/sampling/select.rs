@@ -3,32 +3,15 @@
 use std::cmp::Ordering;
 
 use super::buckets::Buckets;
-use super::list::Cut;
+use super::cut::{Candidate, Cut};
 use super::passes::{BLOCK, Weight};
 use super::scan::{Extent, SCAN, Scan};
 
 /// Values farther below the largest than this many nats share the last bucket: together they weigh less than 2⁻⁴⁷.
 const DEEPEST: f64 = 46.0; // 2^18 · e^-46 = 2.8e-15
 
-/// Candidates that are sorted at once.
-const FEW: usize = 64;
-
-/// A token that may be the last to stay.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Candidate {
-    pub(super) value: f64,
-    weight: f64,
-    pub(super) position: u32,
-}
-
-impl Candidate {
-    fn cut(&self) -> Cut {
-        Cut {
-            value: self.value,
-            position: self.position,
-        }
-    }
-}
+/// Candidates up to which sorting is cheaper than halving.
+const SORTED: usize = 64;
 
 /// Likelier first, then the lower position.
 fn order(a: &Candidate, b: &Candidate) -> Ordering {
@@ -142,7 +125,7 @@ fn reach(
     halves: &mut Vec<Candidate>,
     mut target: f64,
 ) -> Option<Cut> {
-    while candidates.len() > FEW {
+    while candidates.len() > SORTED {
         halves.clone_from(candidates);
         let middle = halves.len() / 2;
         let (_, &mut median, _) = halves.select_nth_unstable_by(middle, order);

@@ -1,16 +1,28 @@
-//! The tokens that the filters leave, from the whole row to the result.
+//! The tokens that the filters keep, from the whole row to the result.
 
+use super::cut::Candidate;
 use super::list::{ExponentAtLeast, List, Source, WeightAtMost};
 use super::logits::Value;
 use super::passes::{BLOCK, Weight, ln};
-use super::row::Sink;
 use super::scan::{Extent, Scan};
-use super::select::{Candidate, top_k, top_p};
-use crate::float::Float;
+use super::select::{top_k, top_p};
+use crate::Float;
 use crate::isa::scatter;
 
-/// Among so many tokens one that stays is rare: sorting the k best by their ids is cheaper than another pass over all.
-const FEW_OF: usize = 64;
+/// If at most one of so many tokens stays, sorting the k best by their ids is cheaper than another pass over all.
+const SPARSE: usize = 64;
+
+/// The result of a row.
+pub(super) enum Sink<'a, T> {
+    /// The log-probabilities of all tokens.
+    Logprobs(&'a mut [T]),
+    /// One token and its log-probability.
+    Draw {
+        uniform: f64,
+        token: &'a mut i64,
+        logprob: &'a mut f64,
+    },
+}
 
 /// Memory of the filters, used again for every row of a thread.
 #[derive(Default)]
@@ -22,16 +34,16 @@ pub(super) struct Work {
     sums: Vec<f64>,
 }
 
-/// The tokens that are left: the whole row, or a list.
+/// The tokens kept so far: the whole row, or a list.
 pub(super) struct Survivors<'a, E> {
     row: &'a [E],
     listed: bool,
-    /// Of the tokens that are left; the least only where it is asked for.
+    /// Of the tokens kept so far; the least is only valid where a filter needs it.
     extent: Extent,
     work: &'a mut Work,
 }
 
-/// Evaluates an expression with the survivors as the source that they are.
+/// Evaluates an expression with the kept tokens as a source: of the row's type, or a list of `f64`.
 macro_rules! with_source {
     ($survivors:ident, $source:ident => $body:expr) => {
         if $survivors.listed {
@@ -68,7 +80,7 @@ impl<'a, E: Scan> Survivors<'a, E> {
         }
     }
 
-    /// What the last filter wrote into the spare list is what is left.
+    /// Makes the spare list, into which the last filter wrote, the list of kept tokens.
     fn take_spare(&mut self) {
         std::mem::swap(&mut self.work.list, &mut self.work.spare);
         self.listed = true;
@@ -80,7 +92,7 @@ impl<'a, E: Scan> Survivors<'a, E> {
         }
         with_source!(self, source => {
             match top_k(source.values, k, &mut self.work.candidates) {
-                Some(_) if k <= source.values.len() / FEW_OF => {
+                Some(_) if k <= source.values.len() / SPARSE => {
                     self.work.spare.take(source, &mut self.work.candidates);
                 }
                 Some(cut) => self.work.spare.cut(source, cut),

@@ -1,24 +1,25 @@
-//! A handful of sequences: every bin is looked at, in memory of fixed size on the stack.
+//! At most 32 sequences: every bin is looked at, and all memory is on the stack.
 
-use super::{OverLong, Strategy, check};
+use super::choice::{OverLong, Strategy};
+use super::order::check;
 use crate::Result;
 
-/// Sequences up to which looking at every bin is cheaper than making the structures that spare it.
-pub(super) const FEW: usize = 32;
+/// Sequences up to which looking at every bin is cheaper than building the structures that avoid it.
+pub(super) const SMALL: usize = 32;
 
-/// What became of at most [`FEW`] sequences.
+/// The packing of at most [`SMALL`] sequences.
 #[derive(Debug, Clone)]
-pub(super) struct Few {
+pub(super) struct Small {
     pub(super) count: usize,
     pub(super) bins: usize,
     pub(super) tokens: u128,
     /// The sequences from long to short, equal lengths by index.
-    order: [u8; FEW],
+    order: [u8; SMALL],
     /// The bin of each, in that order.
-    bin: [u8; FEW],
+    bin: [u8; SMALL],
 }
 
-impl Few {
+impl Small {
     pub(super) fn new(
         lengths: &[i64],
         max_length: i64,
@@ -27,27 +28,27 @@ impl Few {
     ) -> Result<Self> {
         check(lengths, max_length, over_long)?;
         let most = max_length as u64;
-        let mut few = Self {
+        let mut small = Self {
             count: lengths.len(),
             bins: 0,
             tokens: 0,
-            order: [0; FEW],
-            bin: [0; FEW],
+            order: [0; SMALL],
+            bin: [0; SMALL],
         };
-        let mut sorted = [0u64; FEW];
+        let mut sorted = [0u64; SMALL];
         for (index, &length) in lengths.iter().enumerate() {
             let length = (length as u64).min(most);
-            few.tokens += u128::from(length);
+            small.tokens += u128::from(length);
             let mut at = index;
             while at > 0 && sorted[at - 1] < length {
-                (sorted[at], few.order[at]) = (sorted[at - 1], few.order[at - 1]);
+                (sorted[at], small.order[at]) = (sorted[at - 1], small.order[at - 1]);
                 at -= 1;
             }
-            (sorted[at], few.order[at]) = (length, index as u8);
+            (sorted[at], small.order[at]) = (length, index as u8);
         }
-        let mut rooms = [0u64; FEW];
-        for (&length, slot) in sorted[..lengths.len()].iter().zip(&mut few.bin) {
-            let open = &rooms[..few.bins];
+        let mut rooms = [0u64; SMALL];
+        for (&length, slot) in sorted[..lengths.len()].iter().zip(&mut small.bin) {
+            let open = &rooms[..small.bins];
             let found = match strategy {
                 Strategy::FirstFitDecreasing => open.iter().position(|&room| room >= length),
                 Strategy::BestFitDecreasing => (0..open.len())
@@ -55,14 +56,14 @@ impl Few {
                     .min_by_key(|&bin| open[bin]), // of equal ones the first
             };
             let bin = found.unwrap_or_else(|| {
-                rooms[few.bins] = most;
-                few.bins += 1;
-                few.bins - 1
+                rooms[small.bins] = most;
+                small.bins += 1;
+                small.bins - 1
             });
             rooms[bin] -= length;
             *slot = bin as u8;
         }
-        Ok(few)
+        Ok(small)
     }
 
     /// Bin after bin; a bin keeps the order of placement.

@@ -1,14 +1,14 @@
-//! Several reward functions: each normalised in its group, then their weighted sum over the batch.
+//! Several reward functions: each is normalised within its group, then their weighted sum within the batch.
 
 use super::{
     Baseline, Convention, EpsMode, Scale, check_ddof, check_eps, check_size, divides,
     group_advantages,
 };
-use crate::compensated::Sum;
-use crate::rows::same_length;
+use crate::double::Sum;
+use crate::error::same_length;
 use crate::{Error, Float, Result};
 
-/// How the two stages divide: each by std + eps.
+/// The divisors of the two stages: each is std + eps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stages {
     /// 0 or 1, of the group's std.
@@ -49,7 +49,7 @@ pub fn normalise_then_sum<T: Float>(
     let eps = |eps: f64| T::narrow(eps).widen();
     let first = convention(stages.group_ddof, eps(stages.group_eps));
     let second = convention(stages.batch_ddof, eps(stages.batch_eps));
-    let mut sums = vec![Sum::<true>::default(); rows];
+    let mut sums = vec![Sum::default(); rows];
     let (mut column, mut scores) = (vec![0.0; rows], vec![0.0; rows]);
     for (function, weight) in weights.iter().enumerate() {
         for (to, row) in column.iter_mut().zip(rewards.chunks_exact(functions)) {

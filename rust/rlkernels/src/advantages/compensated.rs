@@ -1,17 +1,17 @@
-//! One group, or a whole batch, with every care: unscored members, huge and tiny rewards, nearly equal rewards.
+//! The compensated path, for any group and for a whole batch: unscored members, huge, tiny and nearly equal rewards.
 //!
-//! Sums are compensated and the mean is a pair, so a deviation is right to 2u of itself, whatever the mean; a power of
-//! two keeps squares and sums from overflowing or vanishing. What is left are the roundings of the deviation (2u), of
-//! its square's sum, root, eps, reciprocal and product (5u): 7u·|R − mean| / divisor, |R − mean| ≤ 2·max|R|.
+//! Sums are compensated and the mean is a double-double, so the relative error of a deviation is 2u, whatever the mean.
+//! Rewards are scaled by a power of two, so that squares and sums neither overflow nor underflow. The remaining roundings
+//! are those of the deviation (2u) and of its squares' sum, root, eps, reciprocal and product (5u):
+//! 7u·|R − mean| / divisor, where |R − mean| ≤ 2·max|R|.
 
-use super::{Baseline, Convention, EpsMode, Scale};
-use crate::compensated::Sum;
-use crate::isa::lanes::Mask;
-use crate::isa::{F64_LANES, Kernel, Lanes, Simd};
-use crate::math::two_sum;
+use super::convention::{Baseline, Convention, EpsMode, Scale};
+use crate::chunks::padded;
+use crate::double::Double;
+use crate::isa::{F64_LANES, Kernel, Lanes, Mask, Simd};
 use crate::{Error, Float, Result};
 
-/// What all groups of a batch are divided by.
+/// The divisor of all groups of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Divisor {
     /// The power of two that the rewards are multiplied by first.
@@ -39,7 +39,7 @@ impl<T: Float> Kernel for Batch<'_, T> {
     }
 }
 
-/// The advantages of one group whose first reward has the number `start`.
+/// Writes the advantages of one group; `start` is the index of its first reward.
 #[inline(always)]
 pub(super) fn group<S: Simd, T: Float>(
     s: S,
@@ -53,7 +53,7 @@ pub(super) fn group<S: Simd, T: Float>(
         out.fill(T::narrow(0.0));
         return Ok(());
     }
-    // a batch has its own power of two: a small group in a huge batch would vanish under it
+    // not the power of two of the batch, under which a small group in a huge batch would underflow
     let scale = match batch {
         Some(_) => power_of_two(range.greatest(), 0.0),
         None => power_of_two(range.greatest(), eps),
@@ -62,7 +62,7 @@ pub(super) fn group<S: Simd, T: Float>(
     let (divisor, back) = match (convention.scale, batch) {
         (Scale::None, _) => (Some(scale), (1.0, 1.0)),
         (_, Some(batch)) if batch.scale == scale => (batch.value, (1.0, 1.0)),
-        (_, Some(batch)) => (batch.value, (batch.scale, 1.0 / scale)), // each of them at most 1
+        (_, Some(batch)) => (batch.value, (batch.scale, 1.0 / scale)), // both at most 1
         (_, None) => (divisor(moments, eps, scale, convention), (1.0, 1.0)),
     };
     match divisor {
@@ -88,7 +88,7 @@ impl Range {
         let (chunks, rest) = rewards.as_chunks::<F64_LANES>();
         for chunk in chunks {
             let reward = T::load(s, chunk);
-            // A comparison with NaN is false: unscored rewards pass by.
+            // A comparison with NaN is false, so unscored rewards are skipped.
             least = reward.min(least);
             most = reward.max(most);
         }
@@ -126,15 +126,8 @@ fn infinite<T: Float>(rewards: &[T], start: usize) -> Error {
     }
 }
 
-#[inline(always)]
-pub(super) fn padded<T: Float>(rest: &[T], fill: T) -> [T; F64_LANES] {
-    let mut lanes = [fill; F64_LANES];
-    lanes[..rest.len()].copy_from_slice(rest);
-    lanes
-}
-
-/// Rewards whose greatest magnitude lies outside 2^±400 are brought into the middle of the range, where neither squares
-/// nor sums of 2^60 of them overflow and differences of one unit in the last place keep their squares.
+/// The power of two by which rewards are scaled: 1 if their greatest magnitude lies within 2^±400. Outside, it moves them
+/// to where neither squares nor sums of 2^60 of them overflow, and squares of differences of one ulp do not underflow.
 fn power_of_two(greatest: f64, eps: f64) -> f64 {
     let (tiny, huge) = (exp2(-400), exp2(400));
     if greatest > huge {
@@ -151,13 +144,11 @@ pub(super) const fn exp2(exponent: i16) -> f64 {
     f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
-/// Mean and variance of the scored rewards, each multiplied by a power of two first.
+/// Mean and squared deviations of the scored rewards, which are multiplied by a power of two first.
 #[derive(Clone, Copy)]
 struct Moments {
-    scored: f64,
-    /// The mean is `mean + residual`, exact to twice the working precision.
-    mean: f64,
-    residual: f64,
+    scored: usize,
+    mean: Double<f64>,
     /// Σ of squared deviations.
     squares: f64,
 }
@@ -168,45 +159,37 @@ impl Moments {
         let (chunks, rest) = rewards.as_chunks::<F64_LANES>();
         let last = [padded(rest, T::narrow(f64::NAN))];
         let (by, zero) = (s.f64(scale), s.f64(0.0));
-        let (mut sum, mut scored) = ((zero, zero), 0);
+        let (mut sum, mut scored) = (Double::zero(s), 0);
         for chunk in chunks.iter().chain(&last) {
             let reward = T::load(s, chunk);
             let is_scored = reward.eq(reward);
-            scored += u64::from(is_scored.count());
-            sum = add(sum, S::F64::select(is_scored, reward * by, zero));
+            scored += is_scored.count() as usize;
+            sum = sum.plus(S::F64::select(is_scored, reward * by, zero));
         }
-        let (high, low) = Sum::of_lanes(sum.0, sum.1).pair();
-        let scored = scored.max(1) as f64;
-        let mean = high / scored;
-        let remainder = (-mean).mul_add(scored, high); // exact: the remainder of a division fits
-        let residual = (remainder + low) / scored;
-        let (center, rest_of_center) = (s.f64(mean), s.f64(residual));
-        let mut squares = (zero, zero);
+        let scored = scored.max(1);
+        let mean = sum.total().over(scored);
+        let (high, low) = (s.f64(mean.high), s.f64(mean.low));
+        let mut squares = Double::zero(s);
         for chunk in chunks.iter().chain(&last) {
             let reward = T::load(s, chunk);
-            let deviation = (reward * by - center) - rest_of_center;
-            let square = S::F64::select(reward.eq(reward), deviation * deviation, zero);
-            squares = add(squares, square);
+            let deviation = (reward * by - high) - low;
+            squares = squares.plus(S::F64::select(
+                reward.eq(reward),
+                deviation * deviation,
+                zero,
+            ));
         }
         Self {
             scored,
             mean,
-            residual,
-            squares: Sum::of_lanes(squares.0, squares.1).value(),
+            squares: squares.total().value(),
         }
     }
 }
 
-/// A compensated sum in every lane.
-#[inline(always)]
-fn add<L: Lanes>((high, low): (L, L), term: L) -> (L, L) {
-    let (high, error) = two_sum(high, term);
-    (high, low + error)
-}
-
 /// The scaled divisor; `None` where it lies below the threshold.
 fn divisor(moments: Moments, eps: f64, scale: f64, convention: &Convention) -> Option<f64> {
-    let variance = moments.squares / (moments.scored - convention.ddof as f64);
+    let variance = moments.squares / (moments.scored as f64 - convention.ddof as f64);
     let std = variance.sqrt();
     match convention.eps_mode {
         EpsMode::Add => Some(std + eps * scale),
@@ -235,14 +218,18 @@ fn write<S: Simd, T: Float>(
     // R_i − mean of the others = (R_i − mean)·n/(n − 1); n ≥ 2, for a group with one scored member is constant.
     let factor = match baseline {
         Baseline::Mean => 1.0,
-        Baseline::LeaveOneOut => moments.scored / (moments.scored - 1.0),
+        Baseline::LeaveOneOut => {
+            let scored = moments.scored as f64;
+            scored / (scored - 1.0)
+        }
     };
-    let (by, mean, residual) = (s.f64(scale), s.f64(moments.mean), s.f64(moments.residual));
+    let (by, mean) = (s.f64(scale), moments.mean);
+    let (high, low) = (s.f64(mean.high), s.f64(mean.low));
     let (factor, divisor, zero) = (s.f64(factor), s.f64(divisor), s.f64(0.0));
     let back = (s.f64(back.0), s.f64(back.1));
     let (chunks, rest) = group.as_chunks::<F64_LANES>();
     let (outs, out_rest) = out.as_chunks_mut::<F64_LANES>();
-    let mut last = padded(rest, T::narrow(0.0));
+    let last = padded(rest, T::narrow(0.0));
     let (lasts, mut out_last) = ([last], [last]);
     let (lasts, out_lasts) = if rest.is_empty() {
         (&lasts[..0], &mut out_last[..0])
@@ -255,10 +242,9 @@ fn write<S: Simd, T: Float>(
         .zip(outs.iter_mut().chain(out_lasts))
     {
         let reward = T::load(s, chunk);
-        let quotient = ((reward * by - mean) - residual) * factor / divisor;
+        let quotient = ((reward * by - high) - low) * factor / divisor;
         let advantage = quotient * back.0 * back.1;
         T::store(s, S::F64::select(reward.eq(reward), advantage, zero), out);
     }
-    last = out_last[0];
-    out_rest.copy_from_slice(&last[..rest.len()]);
+    out_rest.copy_from_slice(&out_last[0][..rest.len()]);
 }

@@ -1,10 +1,10 @@
-//! Groups of 2 to 7: one group per lane, so no sum runs across lanes.
+//! Groups of 2 to 7, transposed: one group per lane, so no sum runs across lanes.
 
-use super::groups::Plan;
+use super::plan::Plan;
 use crate::Float;
 use crate::isa::{F64_LANES, Lanes, Simd};
 
-/// Up to eight groups of `SIZE`. Returns the groups for which the plain way holds; see [`super::groups`].
+/// Up to eight groups of `SIZE`. Returns for which groups the fast path holds; see [`super::groups`].
 #[inline(always)]
 pub(super) fn block<S: Simd, T: Float, const SIZE: usize>(
     s: S,

@@ -1,0 +1,177 @@
+"""Fail if the files of a Rust crate import each other in a circle.
+
+Usage: `python tools/rust_imports.py [FOLDER ...]`, each FOLDER the `src/` of a crate; default: all crates under rust/.
+
+A file is a module. It imports another file if it names an item that is defined there, in a `use` or in a path such as
+`crate::rows::Row`. A re-export is followed to the file that defines the item, and is not an import by itself: a parent
+may declare and re-export its children. Code under `#[cfg(test)]`, comments and strings do not count.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Module = tuple[str, ...]  # ("kl", "terms") for `crate::kl::terms`
+Names = tuple[str, ...]  # a path as written, without aliases
+
+COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|b?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\'\\])\'', re.DOTALL)
+TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*mod\s+\w+\s*\{")
+INLINE_MODULE = re.compile(r"\bmod\s+\w+\s*\{")
+DECLARATION = re.compile(r"\bmod\s+\w+\s*;")
+USE = re.compile(r"(?P<public>pub(?:\([^)]*\))?\s+)?\buse\s+(?P<tree>[^;]+);")
+PATH = re.compile(r"(?<![\w:.$])\$?[a-z_]\w*(?:\s*::\s*\w+)+")
+WORD = re.compile(r"\w+|::|[{},*$]")
+
+
+@dataclass
+class File:
+    """One module: the names it brings into scope, and the paths that its code names."""
+
+    path: Path
+    imports: dict[str, Names] = field(default_factory=dict)  # name in scope → path that it stands for
+    used: set[Names] = field(default_factory=set)
+
+
+def without_tests(text: str) -> str:
+    """Return the code of a source file without comments, strings and test modules."""
+    code = COMMENT_OR_STRING.sub(" ", text)
+    while found := TEST_MODULE.search(code):
+        code = code[: found.start()] + code[end_of_block(code, found.end()) :]
+    return code
+
+
+def end_of_block(code: str, start: int) -> int:
+    """Return the position after the brace that closes the block whose body begins at `start`."""
+    depth = 1
+    for position in range(start, len(code)):
+        depth += {"{": 1, "}": -1}.get(code[position], 0)
+        if depth == 0:
+            return position + 1
+    return len(code)
+
+
+def leaves(tree: str) -> Iterator[tuple[str, Names]]:
+    """Yield what a `use` brings into scope: each name with the path that it stands for."""
+    words = [word for word in WORD.findall(tree) if word != "$"]
+    prefixes: list[Names] = []
+    path: list[str] = []
+    alias = ""
+    for position, word in enumerate([*words, ","]):
+        if word == "{":
+            prefixes.append(tuple(path))
+        elif word in {",", "}"}:
+            if path and words[position - 1] not in {"}", "{", ","}:
+                names = tuple(path[:-1] if path[-1] in {"self", "*"} else path)
+                yield alias or (names[-1] if path[-1] == "self" else path[-1]), names
+            if word == "}":
+                prefixes.pop()
+            path, alias = list(prefixes[-1]) if prefixes else [], ""
+        elif word == "as":
+            alias = words[position + 1]
+        elif word != "::" and not alias:
+            path.append(word)
+
+
+def read(folder: Path) -> dict[Module, File]:
+    """Read every source file of a crate."""
+    files = {}
+    for path in sorted(folder.rglob("*.rs")):
+        module = path.relative_to(folder).with_suffix("").parts
+        module = module[:-1] if module[-1] in {"mod", "lib", "main"} else module
+        file = files[module] = File(path)
+        code = as_one_module(without_tests(path.read_text()))
+        rest = DECLARATION.sub(" ", USE.sub(" ", code))
+        for found in USE.finditer(code):
+            for name, names in leaves(found["tree"]):
+                file.imports[name] = names
+                if not found["public"] or name == "*" or re.search(rf"\b{name}\b", rest):
+                    file.used.add(names)
+        for found in PATH.finditer(rest):
+            file.used.add(tuple(re.findall(r"\w+", found[0])))
+    return files
+
+
+def as_one_module(code: str) -> str:
+    """Return the code with `super` of inline modules replaced by `self`: they belong to their file."""
+    for found in reversed(list(INLINE_MODULE.finditer(code))):
+        end = end_of_block(code, found.end())
+        block = re.sub(r"(?<!super::)\bsuper::", "self::", code[found.end() : end])
+        code = code[: found.end()] + block + code[end:]
+    return code
+
+
+def resolve(files: Mapping[Module, File], module: Module, names: Names) -> Module | None:
+    """Return the module that defines what a path names, or None for what is outside of the crate."""
+    for _ in range(len(files)):  # at most one re-export per file
+        here = module
+        if names[0] == "crate":
+            here, names = (), names[1:]
+        elif names[0] in {"self", "super"}:
+            while names and names[0] in {"self", "super"}:
+                here, names = (here[:-1] if names[0] == "super" else here), names[1:]
+        elif (alias := files[module].imports.get(names[0])) == names[:1]:
+            return module  # a macro, which `use` gives to other files
+        elif alias is not None and alias[0] != names[0]:
+            names = alias + names[1:]
+            continue
+        elif (*here, names[0]) not in files:
+            return None
+        while names and (*here, names[0]) in files:
+            here, names = (*here, names[0]), names[1:]
+        reexported = files[here].imports.get(names[0]) if names else None
+        if reexported is None or here == module:
+            return here
+        module, names = here, reexported + names[1:]
+    return None
+
+
+def edges(files: Mapping[Module, File]) -> dict[Module, set[Module]]:
+    """Return which modules each module imports."""
+    return {
+        module: {
+            target for names in file.used if (target := resolve(files, module, names)) is not None and target != module
+        }
+        for module, file in files.items()
+    }
+
+
+def circles(graph: Mapping[Module, set[Module]]) -> list[list[Module]]:
+    """Return a shortest circle through each strongly connected component of more than one module."""
+
+    def shortest(start: Module) -> list[Module]:
+        routes = [[start]]
+        seen: set[Module] = set()
+        for route in routes:
+            for target in sorted(graph[route[-1]]):
+                if target == start:
+                    return route
+                if target not in seen:
+                    seen.add(target)
+                    routes.append([*route, target])
+        return []
+
+    found: list[list[Module]] = []
+    for module in sorted(graph):
+        circle = shortest(module)
+        if circle and not any(module in other for other in found):
+            found.append(circle)
+    return found
+
+
+def main(folders: list[Path]) -> int:
+    """Print the circles of every crate; return 1 if there is any."""
+    broken = False
+    for folder in folders:
+        files = read(folder)
+        for circle in circles(edges(files)):
+            broken = True
+            way = " -> ".join(str(files[module].path.relative_to(folder)) for module in [*circle, circle[0]])
+            print(f"{folder}: files import each other in a circle: {way}; move what they share to a file of its own")
+    return int(broken)
+
+
+if __name__ == "__main__":
+    ROOT = Path(__file__).resolve().parent.parent
+    sys.exit(main([Path(name) for name in sys.argv[1:]] or sorted(ROOT.glob("rust/*/src"))))
