@@ -35,7 +35,7 @@ lint: setup ## format, lint and types, in Python and Rust
 	@$(CARGO) clippy --quiet $(MANIFEST) --all-targets -- -D warnings
 
 bench: setup ## time HEAD with asv and record it under results/asv
-	@$(BIN)/python .ci/bench.py
+	@$(BIN)/python tools/bench.py
 
 versus: .gates/versus/ready ## time HEAD against the peers, in one interleaved run (VERSUS=--quick: a smoke test)
 	@$(VERSUS_RUN) $(VERSUS)
@@ -54,14 +54,14 @@ report: setup ## render the reports, tables and pictures again from the recorded
 # The calibrations at its end take a night where no file has seeds of these gates' code yet: they begin where the recorded
 # files end. One that is stopped goes on with its own command and --resume results/gates/calibrate-….jsonl.
 record: setup .gates/versus/ready ## check, judge the peers, prove in full, time, calibrate, and record it all on purpose
-	@$(BIN)/python .ci/kernel_proofs.py
-	@$(BIN)/python .ci/resume_proof.py
-	@nice $(BIN)/python .ci/judge_proofs.py
+	@$(BIN)/python tools/kernel_proofs.py
+	@$(BIN)/python tools/resume_proof.py
+	@nice $(BIN)/python tools/judge_proofs.py
 	@$(BIN)/gates check --full --record
 	@$(BIN)/gates peers sync mlxrl
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded
 	@$(BIN)/gates prove --full --record
-	@$(BIN)/python .ci/learning.py
+	@$(BIN)/python tools/learning.py
 	@$(VERSUS_RUN) --out results/bench
 	@if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then $(VERSUS_RUN) --out results/bench --isa avx2; fi
 	@for peer in mlx-lm-lora mlx-tune; do $(BIN)/gates peers sync $$peer; done
@@ -92,7 +92,7 @@ setup: .venv/extension.stamp
 
 .venv/packages.stamp: constraints.txt
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.89 or newer (rustup, or your system's rustc and cargo packages) and try again." >&2; exit 2; }
-	@python=$$(.ci/find-python $(PYTHON)) && "$$python" -m venv --clear .venv
+	@python=$$(tools/find-python $(PYTHON)) && "$$python" -m venv --clear .venv
 	@$(BIN)/python -m pip install --requirement constraints.txt
 	@touch $@
 
