@@ -53,6 +53,7 @@ def stub(folder: Path, name: str, body: str) -> None:
     file.chmod(0o755)
 
 
+@pytest.mark.fast
 def test_help_lists_every_target(checkout: Path, programs: Path) -> None:
     """`make help` and plain `make` show each target with a sentence."""
     for arguments in (["help"], []):
@@ -108,6 +109,7 @@ def test_set_up_runs_once() -> None:
     assert done.returncode == 0, "sources are newer than the built extension: run `make setup`"
 
 
+@pytest.mark.fast
 def test_no_registry_host_is_named() -> None:
     """Where packages come from is the machine's business: no committed set-up file names an address or a mirror."""
     files = [ROOT / name for name in ("Makefile", "constraints.txt", "pyproject.toml", "asv.conf.json")]
@@ -120,6 +122,7 @@ def test_no_registry_host_is_named() -> None:
         assert found == [], file
 
 
+@pytest.mark.fast
 def test_constraints_pin_every_package() -> None:
     """One exact version per line, markers aside."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
@@ -130,6 +133,7 @@ def test_constraints_pin_every_package() -> None:
     assert len({line.split("==")[0].lower() for line in pins}) == len(pins) > 30
 
 
+@pytest.mark.fast
 def test_shell_scripts_can_be_started() -> None:
     """`.ci/run`, which is alone in its folder, and the scripts in tools/ are executable, and bash accepts them."""
     assert [file.name for file in (ROOT / ".ci").iterdir()] == ["run"]
