@@ -27,7 +27,8 @@ def install_uv() -> bool:
 def main() -> int:
     """Return 0 once every pinned package is installed."""
     if install_uv() and installer.uv():
-        command = installer.install_command(Path(sys.executable), PINS)
+        # Bytecode is left to the first import: most modules are never imported, and all of them take half a minute.
+        command = installer.install_command(Path(sys.executable), PINS, bytecode=False)
         command.insert(command.index("install") + 1, "--quiet")
         if subprocess.run(command, check=False, env=installer.environment_variables()).returncode == 0:
             return 0

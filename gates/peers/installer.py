@@ -54,13 +54,15 @@ def make_command(path: Path) -> list[str]:
     ]
 
 
-def install_command(python: Path, requirements: Path) -> list[str]:
-    """Return the command that installs a requirements file into the environment of `python`."""
+def install_command(python: Path, requirements: Path, *, bytecode: bool = True) -> list[str]:
+    """Return the command that installs a requirements file into the environment of `python`.
+
+    pip always compiles bytecode. uv does so where `bytecode` asks for it: what is timed later must not compile it.
+    """
     program = uv()
     if program is None:
         return [str(python), "-I", *PIP, "--requirement", str(requirements)]
-    # Bytecode is compiled at once, as pip does: what is timed later must not compile it.
-    options = ["--no-progress", "--color=never", "--compile-bytecode", "--python", str(python)]
+    options = ["--no-progress", "--color=never", *(["--compile-bytecode"] if bytecode else []), "--python", str(python)]
     return [str(program), "pip", "install", *options, "--requirement", str(requirements)]
 
 
