@@ -1,7 +1,8 @@
 # Every target sets up what it needs; `make help` lists them. PYTHON=/path/to/python chooses the interpreter.
 #
 # Stamps in .venv/ keep set-up from running again: packages follow constraints.txt, the extension follows the Rust
-# sources, pyproject.toml and constraints.txt (which pins pip too: maturin asks it for --group, new in 25.1). gates/ and reference/ are imported from the checkout.
+# sources, pyproject.toml and constraints.txt (which pins pip too: maturin asks it for --group, new in 25.1). gates/ and
+# reference/ are imported from the checkout.
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 PYTHON ?=
@@ -11,6 +12,7 @@ CARGO := PYO3_PYTHON="$(CURDIR)/$(BIN)/python" cargo
 MANIFEST := --manifest-path rust/Cargo.toml --locked
 VERSUS_RUN = PYTHONPATH=.gates/versus/site "$$(cat .gates/versus/python)" -m benches.versus --roofline .gates/versus/roofline
 CALIBRATE = nice $(BIN)/gates calibrate
+SEEDS ?= 20
 
 .PHONY: help setup check test lint bench versus prove calibrate report record
 .DELETE_ON_ERROR:
@@ -22,8 +24,9 @@ check: setup ## judge our own subjects: every gate, every case
 	@$(BIN)/gates check
 
 test: setup ## test the tool itself: pytest and cargo test
-	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 -m "not alone" --durations=40 --durations-min=3
-	@$(BIN)/python -m pytest -m alone
+	@$(BIN)/python -m pytest -m fast
+	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 -m "not alone and not fast" --durations=40 --durations-min=3
+	@$(BIN)/python -m pytest -m "alone and not fast"
 	@cargo test --quiet $(MANIFEST) --package rlkernels
 
 lint: setup ## format, lint and types, in Python and Rust
@@ -34,8 +37,8 @@ lint: setup ## format, lint and types, in Python and Rust
 	@rustfmt --edition 2024 --check benches/versus/roofline.rs
 	@$(CARGO) clippy --quiet $(MANIFEST) --all-targets -- -D warnings
 
-bench: setup ## time HEAD with asv and record it under results/asv
-	@$(BIN)/python .ci/bench.py
+bench: setup ## time HEAD with asv and record it under results/asv (BENCH=--here: the build in .venv, nothing is recorded)
+	@$(BIN)/python tools/bench.py $(BENCH)
 
 versus: .gates/versus/ready ## time HEAD against the peers, in one interleaved run (VERSUS=--quick: a smoke test)
 	@$(VERSUS_RUN) $(VERSUS)
@@ -43,8 +46,8 @@ versus: .gates/versus/ready ## time HEAD against the peers, in one interleaved r
 prove: setup ## show that every gate catches its mutants
 	@$(BIN)/gates prove
 
-calibrate: setup ## false alarms of the gates of pure ops on one subject over 20 seeds; a minute
-	@$(CALIBRATE) --only pure --subject numpy --seeds 20 --block 20
+calibrate: setup ## false alarms of the gates of pure ops on one subject over 20 seeds; a minute (SEEDS=5: fewer)
+	@$(CALIBRATE) --only pure --subject numpy --seeds $(SEEDS) --block $(SEEDS)
 
 report: setup ## render the reports, tables and pictures again from the recorded results
 	@$(BIN)/gates report results/gates/*.jsonl --out results/REPORT.md
@@ -54,14 +57,14 @@ report: setup ## render the reports, tables and pictures again from the recorded
 # The calibrations at its end take a night where no file has seeds of these gates' code yet: they begin where the recorded
 # files end. One that is stopped goes on with its own command and --resume results/gates/calibrate-….jsonl.
 record: setup .gates/versus/ready ## check, judge the peers, prove in full, time, calibrate, and record it all on purpose
-	@$(BIN)/python .ci/kernel_proofs.py
-	@$(BIN)/python .ci/resume_proof.py
-	@nice $(BIN)/python .ci/judge_proofs.py
+	@$(BIN)/python tools/kernel_proofs.py
+	@$(BIN)/python tools/resume_proof.py
+	@nice $(BIN)/python tools/judge_proofs.py
 	@$(BIN)/gates check --full --record
 	@$(BIN)/gates peers sync mlxrl
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded
 	@$(BIN)/gates prove --full --record
-	@$(BIN)/python .ci/learning.py
+	@$(BIN)/python tools/learning.py
 	@$(VERSUS_RUN) --out results/bench
 	@if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then $(VERSUS_RUN) --out results/bench --isa avx2; fi
 	@for peer in mlx-lm-lora mlx-tune; do $(BIN)/gates peers sync $$peer; done
@@ -92,8 +95,8 @@ setup: .venv/extension.stamp
 
 .venv/packages.stamp: constraints.txt
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.89 or newer (rustup, or your system's rustc and cargo packages) and try again." >&2; exit 2; }
-	@python=$$(.ci/find-python $(PYTHON)) && "$$python" -m venv --clear .venv
-	@$(BIN)/python -m pip install --requirement constraints.txt
+	@python=$$(tools/find-python $(PYTHON)) && "$$python" -m venv --clear .venv
+	@$(BIN)/python tools/install_packages.py
 	@touch $@
 
 .venv/extension.stamp: .venv/packages.stamp pyproject.toml $(RUST)

@@ -29,7 +29,7 @@ def checkout(tmp_path: Path) -> Path:
     (folder / "rust").mkdir(parents=True)
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, folder)
-    shutil.copytree(ROOT / ".ci", folder / ".ci")
+    shutil.copytree(ROOT / "tools", folder / "tools")
     return folder
 
 
@@ -53,6 +53,7 @@ def stub(folder: Path, name: str, body: str) -> None:
     file.chmod(0o755)
 
 
+@pytest.mark.fast
 def test_help_lists_every_target(checkout: Path, programs: Path) -> None:
     """`make help` and plain `make` show each target with a sentence."""
     for arguments in (["help"], []):
@@ -95,7 +96,7 @@ def test_a_broken_python_is_passed_over(programs: Path) -> None:
     stub(programs, "python3.13", "exit 127")
     stub(programs, "python3.12", "echo /somewhere/python3.12")
     stub(programs, "python3", "echo /somewhere/python3")
-    command = [str(ROOT / ".ci" / "find-python")]
+    command = [str(ROOT / "tools" / "find-python")]
     done = subprocess.run(command, env={"PATH": str(programs)}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "/somewhere/python3.12\n")
 
@@ -108,10 +109,12 @@ def test_set_up_runs_once() -> None:
     assert done.returncode == 0, "sources are newer than the built extension: run `make setup`"
 
 
+@pytest.mark.fast
 def test_no_registry_host_is_named() -> None:
     """Where packages come from is the machine's business: no committed set-up file names an address or a mirror."""
     files = [ROOT / name for name in ("Makefile", "constraints.txt", "pyproject.toml", "asv.conf.json")]
-    files += [*(ROOT / ".ci").iterdir(), *(ROOT / ".github").rglob("*.yml"), *(ROOT / "rust").glob("**/Cargo.toml")]
+    files += [ROOT / ".ci" / "run", *(ROOT / "tools").iterdir()]
+    files += [*(ROOT / ".github").rglob("*.yml"), *(ROOT / "rust").glob("**/Cargo.toml")]
     for file in files:
         if "target" in file.parts or not file.is_file():
             continue
@@ -119,6 +122,7 @@ def test_no_registry_host_is_named() -> None:
         assert found == [], file
 
 
+@pytest.mark.fast
 def test_constraints_pin_every_package() -> None:
     """One exact version per line, markers aside."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
@@ -129,9 +133,12 @@ def test_constraints_pin_every_package() -> None:
     assert len({line.split("==")[0].lower() for line in pins}) == len(pins) > 30
 
 
-def test_the_ci_script_is_executable() -> None:
-    """`.ci/run` and its helper can be started, and bash accepts them."""
-    for name in ("run", "find-python"):
-        file = ROOT / ".ci" / name
-        assert os.access(file, os.X_OK)
-        assert subprocess.run(["bash", "-n", str(file)], check=False).returncode == 0
+@pytest.mark.fast
+def test_shell_scripts_can_be_started() -> None:
+    """`.ci/run`, which is alone in its folder, and the scripts in tools/ are executable, and bash accepts them."""
+    assert [file.name for file in (ROOT / ".ci").iterdir()] == ["run"]
+    scripts = [file for file in (ROOT / "tools").iterdir() if file.is_file() and not file.suffix]
+    assert {"find-python", "fuzz", "neon"} <= {file.name for file in scripts}
+    for file in (ROOT / ".ci" / "run", *scripts):
+        assert os.access(file, os.X_OK), file
+        assert subprocess.run(["bash", "-n", str(file)], check=False).returncode == 0, file

@@ -1,7 +1,7 @@
 """Where a peer's environment lives, whether it is ready, and how it is made.
 
-An environment is a venv of the judge's own Python version, filled from a requirements file in which every package is
-pinned. A venv cannot be moved once it is made, so it is built where it stays, under a lock; `ready.json`, written
+An environment is a venv of the judge's own Python version, filled by uv or pip (see `installer`) from a requirements file in
+which every package is pinned. A venv cannot be moved once it is made, so it is built where it stays, under a lock; `ready.json`, written
 last, is what makes it count. Without that file it is half-built, whatever stopped it, and the next sync starts anew.
 """
 
@@ -15,6 +15,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -24,10 +25,13 @@ from pathlib import Path
 import platformdirs
 from filelock import FileLock, Timeout
 
+from gates.subjects.peers import installer
+
 HERE = Path(__file__).resolve().parent
 CACHE_VARIABLE = "GATES_CACHE_DIR"
 MARKER = "ready.json"
 REMEMBERED_LINES = 40  # of an installer's output, searched for the reason of a failure
+EXPLANATION = 600  # characters of it that a message holds
 GRACE_S = 5.0  # between asking an installer to stop and killing it
 UNREACHABLE = (
     "NewConnectionError",
@@ -40,6 +44,8 @@ UNREACHABLE = (
     "ConnectTimeoutError",
     "ReadTimeoutError",
     "ProxyError",
+    "client error (Connect)",  # uv's words from here on
+    "operation timed out",
 )
 LIST_VERSIONS = """
 import json
@@ -211,17 +217,8 @@ def _build(peer: Peer, target: PeerEnv, on_line: OnLine) -> None:
         on_line(f"removing what an interrupted sync left at {target.path}")
         shutil.rmtree(target.path)
     on_line(f"making a Python {platform.python_version()} environment at {target.path}")
-    _run(peer, [sys.executable, "-I", "-m", "venv", str(target.path)], lambda _: None)
-    install = [
-        "-m",
-        "pip",
-        "install",
-        "--no-input",
-        "--disable-pip-version-check",
-        "--progress-bar=off",
-        "--requirement",
-    ]
-    _run(peer, [str(target.python), "-I", *install, str(peer.requirements)], on_line)
+    _run(peer, installer.make_command(target.path), lambda _: None)
+    _run(peer, installer.install_command(target.python, peer.requirements), on_line, installer.environment_variables())
     lines: list[str] = []
     _run(peer, [str(target.python), "-I", "-c", LIST_VERSIONS], lines.append)
     seconds = round(time.monotonic() - start, 1)
@@ -232,11 +229,18 @@ def _build(peer: Peer, target: PeerEnv, on_line: OnLine) -> None:
     on_line(f"ready after {seconds:g} s")
 
 
-def _run(peer: Peer, command: list[str], on_line: OnLine) -> None:
+def _run(peer: Peer, command: list[str], on_line: OnLine, environment: Mapping[str, str] | None = None) -> None:
     """Run one step and pass its output on; it never outlives this call."""
     last: deque[str] = deque(maxlen=REMEMBERED_LINES)
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment,
+        cwd=_root(),  # uv reads the settings of the project that it is started in: there is none
     ) as process:
         assert process.stdout is not None
         try:
@@ -263,7 +267,16 @@ def _reason(peer: Peer, command: list[str], code: int, lines: list[str]) -> str:
     remedy = f"run `gates peers sync {peer.name}`"
     if any(sign in line for line in lines for sign in UNREACHABLE):
         return f"{peer.name} could not be installed: the package index cannot be reached; connect to it, then {remedy}"
-    errors = [line for line in lines if line.lower().startswith("error")] or [line for line in lines if line]
-    said = errors[-1] if errors else "it said nothing"
-    step = command[command.index("-m") + 1] if "-m" in command else "python"
+    said = _error(lines) or "it said nothing"
+    step = command[command.index("-m") + 1] if "-m" in command else Path(command[0]).name
     return f"{peer.name} could not be installed: {step} ended with status {code}: {said}; then {remedy}"
+
+
+def _error(lines: list[str]) -> str:
+    """Return the reason among an installer's lines: uv's explanation, else the last error, else the last line."""
+    for place, line in enumerate(lines):
+        if line.lstrip().startswith(("error:", "×")):  # uv explains in several lines, some of them drawn as a tree
+            words = " ".join(lines[place:]).translate(dict.fromkeys(map(ord, "×│╰─▶├")))
+            return textwrap.shorten(words, EXPLANATION)
+    errors = [line for line in lines if line.lower().startswith("error")] or [line for line in lines if line]
+    return errors[-1] if errors else ""

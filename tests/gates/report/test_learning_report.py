@@ -84,7 +84,7 @@ class TestPicture:
 
 
 class TestRecorded:
-    """What `.ci/learning.py` found."""
+    """What `tools/learning.py` found."""
 
     def test_picture_is_rendered_from_what_was_recorded(self) -> None:
         """Byte for byte."""

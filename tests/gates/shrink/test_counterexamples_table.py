@@ -77,7 +77,7 @@ def test_a_mistake_ends_as_a_handful(mutant: str, case: str, words: str, tmp_pat
 
 SHORT = ("rollout.stale-prefix-cache", "ratio.constant", "trainer.reference-with-adapters", "tokenizer.stripped-prompt")
 """The mistakes with a model that every run of the tests makes small; LONG=1, as in `make record`, all of them."""
-LONG = pytest.mark.skipif("LONG" not in os.environ, reason="LONG=1 runs it, as .ci/judge_proofs.py small does")
+LONG = pytest.mark.skipif("LONG" not in os.environ, reason="LONG=1 runs it, as tools/judge_proofs.py small does")
 
 
 @pytest.mark.slow

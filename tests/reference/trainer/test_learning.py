@@ -13,12 +13,12 @@ import pytest
 from reference.trainer import warmup
 from reference.trainer.algorithms import registry
 
-PROGRAM = Path(__file__).resolve().parents[3] / ".ci" / "learning.py"
+PROGRAM = Path(__file__).resolve().parents[3] / "tools" / "learning.py"
 
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """`.ci/learning.py` as a module."""
+    """`tools/learning.py` as a module."""
     spec = importlib.util.spec_from_file_location("learning_program", PROGRAM)
     assert spec is not None
     assert spec.loader is not None

@@ -5,11 +5,12 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from gates.subjects.peers import environments
+from gates.subjects.peers import environments, installer
 from gates.subjects.peers.environments import Peer, PeerError
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -17,7 +18,7 @@ FAKE = "fake"
 TWO_PROCESSES = """
 import sys
 from pathlib import Path
-from gates.peers import environments
+from gates.subjects.peers import environments
 environments.PEERS["fake"] = environments.Peer("fake", "fake", "fake", Path(sys.argv[1]), Path(sys.argv[1]))
 lines = []
 environments.sync("fake", on_line=lines.append)
@@ -34,6 +35,32 @@ def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Peer:
     fake = Peer(FAKE, "fake-distribution", "fake", requirements, tmp_path / "fake.py")
     monkeypatch.setattr(environments, "PEERS", {FAKE: fake})
     return fake
+
+
+@pytest.fixture(params=["uv", "pip"])
+def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the two installers."""
+    if request.param == "pip":
+        monkeypatch.setattr(installer, "uv", lambda: None)
+    elif installer.uv() is None:
+        pytest.skip("uv is not installed beside this interpreter: run `make setup`")
+    return str(request.param)
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peer's distribution in a folder that only pip's settings name."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    facts = "fake_distribution-1.0.dist-info"
+    with zipfile.ZipFile(folder / "fake_distribution-1.0-py3-none-any.whl", "w") as file:
+        file.writestr(f"{facts}/METADATA", "Metadata-Version: 2.1\nName: fake-distribution\nVersion: 1.0\n")
+        file.writestr(
+            f"{facts}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{facts}/RECORD", "")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
 
 
 @pytest.mark.usefixtures("peer")
@@ -95,8 +122,10 @@ class TestEnvironment:
 class TestSync:
     """Making an environment."""
 
-    def test_interrupted_sync_is_made_anew(self) -> None:
+    @pytest.mark.usefixtures("tool", "wheel")
+    def test_interrupted_sync_is_made_anew(self, peer: Peer) -> None:
         """Ctrl-C during the installation leaves nothing that counts; the next sync starts over and then is quick."""
+        peer.requirements.write_text("fake-distribution==1.0\n")
 
         def interrupt(line: str) -> None:
             if not line.startswith("making"):
@@ -111,7 +140,7 @@ class TestSync:
         made = environments.sync(FAKE, on_line=lines.append)
         assert lines[0].startswith("removing what an interrupted sync left")
         assert made.ready
-        assert "pip" in made.versions
+        assert made.versions["fake-distribution"] == "1.0"
         facts = json.loads((made.path / environments.MARKER).read_text())
         assert facts["peer"] == FAKE
         assert facts["seconds"] > 0
@@ -129,6 +158,7 @@ class TestSync:
         assert sorted(made) == ["0", "1"]
         assert environments.environment(FAKE).ready
 
+    @pytest.mark.usefixtures("tool")
     def test_unreachable_index_says_so(self, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without a network the error says that, and names the command to run afterwards."""
         peer.requirements.write_text("fake-distribution==1.0\n")
@@ -137,6 +167,15 @@ class TestSync:
         with pytest.raises(PeerError, match=r"index cannot be reached.*`gates peers sync fake`"):
             environments.sync(FAKE, on_line=lambda _: None)
         assert not environments.environment(FAKE).ready
+
+    @pytest.mark.usefixtures("wheel")
+    def test_missing_distribution_is_named(self, peer: Peer, tool: str) -> None:
+        """A pin that no index has is named in the message, whichever tool installs."""
+        peer.requirements.write_text("fake-distribution==2.0\n")
+        with pytest.raises(
+            PeerError, match=rf"{tool} ended with status 1: .*fake-distribution==2\.0.*peers sync fake`"
+        ):
+            environments.sync(FAKE, on_line=lambda _: None)
 
     def test_failed_step_is_quoted(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """A step that fails gives its own last error line and its status."""

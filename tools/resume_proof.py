@@ -1,7 +1,7 @@
 """A run killed at 100 random moments ends with the bytes of an uninterrupted one: run by `make record`, recorded, read by a test.
 
-    .venv/bin/python .ci/resume_proof.py          # a quarter of an hour; results/trainer/proofs.jsonl
-    .venv/bin/python .ci/resume_proof.py 3        # a look at it: three kills, nothing is recorded
+    .venv/bin/python tools/resume_proof.py          # a quarter of an hour; results/trainer/proofs.jsonl
+    .venv/bin/python tools/resume_proof.py 3        # a look at it: three kills, nothing is recorded
 
 The short form, ten kills, is a test of `make test`.
 """

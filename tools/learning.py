@@ -1,8 +1,8 @@
 """Does the reference trainer learn? Curves of the mean reward, or of the preference margin, recorded in results/learning.
 
-    .venv/bin/python .ci/learning.py                          # every algorithm, three seeds, and the controls: half an hour
-    .venv/bin/python .ci/learning.py --only grpo --seeds 0    # one curve
-    .venv/bin/python .ci/learning.py --render                 # the picture again, from what is recorded
+    .venv/bin/python tools/learning.py                          # every algorithm, three seeds, and the controls: half an hour
+    .venv/bin/python tools/learning.py --only grpo --seeds 0    # one curve
+    .venv/bin/python tools/learning.py --render                 # the picture again, from what is recorded
 
 The start is a tiny model warmed up by supervised steps on sums (`reference.trainer.warmup`). Every few steps, fresh samples of
 every problem are scored. A line is one curve: the numbers that `measure` names at each `step`, seconds of training, what was

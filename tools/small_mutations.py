@@ -1,4 +1,4 @@
-"""Small mistakes in a module, one at a time: another operator or constant, an argument or a statement that is left out."""
+"""Mutate a module in small ways, one at a time: replace an operator or a constant, leave out an argument or a statement."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ KEYWORDS = ("where", "initial", "keepdims", "axis", "ddof", "dtype", "kind", "mi
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class Mutation:
     """One change of a module."""
 
     line: int
@@ -64,8 +64,8 @@ class Mistake:
     tree: ast.Module
 
 
-def mistakes(source: str) -> Iterator[Mistake]:
-    """Yield the module with one small mistake after the other, in the bodies of its functions."""
+def mutations(source: str) -> Iterator[Mutation]:
+    """Yield the module with one small mutation after the other, in the bodies of its functions."""
     tree = ast.parse(source)
     places = {id(node): place for place, node in enumerate(ast.walk(tree))}
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
@@ -75,7 +75,7 @@ def mistakes(source: str) -> Iterator[Mistake]:
                 target = next(n for place, n in enumerate(ast.walk(whole)) if place == places[id(node)])
                 changed = _Swap(target, ast.copy_location(copy.deepcopy(other), node)).visit(whole)
                 said = f"{words}: {ast.unparse(node)}".replace("\n", "; ")
-                yield Mistake(node.lineno, function.name, said, ast.fix_missing_locations(changed))
+                yield Mutation(node.lineno, function.name, said, ast.fix_missing_locations(changed))
 
 
 class _Swap(ast.NodeTransformer):

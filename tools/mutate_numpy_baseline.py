@@ -1,11 +1,11 @@
-"""Changes the NumPy twin at every operator and constant, one at a time, and tells which changes no gate notices.
+"""Mutate the NumPy baseline at every operator and constant, one at a time; list the mutations that no gate catches.
 
-    .venv/bin/python .ci/twin_mistakes.py                     # all of its modules, with all cases
-    .venv/bin/python .ci/twin_mistakes.py numpy_preference    # one of them
-    .venv/bin/python .ci/twin_mistakes.py numpy_loss --quick  # with the quick cases only
+    .venv/bin/python tools/mutate_numpy_baseline.py                     # all of its modules, with all cases
+    .venv/bin/python tools/mutate_numpy_baseline.py numpy_preference    # one of them
+    .venv/bin/python tools/mutate_numpy_baseline.py numpy_loss --quick  # with the quick cases only
 
-What survives is either no mistake (a term below every limit, a guard of what masks drop), or inputs that the gates do not
-have: a reader tells which. It judges in this process, each mistake in a fork that ends after `LIMIT_S`.
+A mutation that survives is either equivalent (a term below every limit, a guard of masked values), or shows inputs that the
+gates lack; a reader decides which. Cases are judged in this process, each mutation in a fork that ends after `LIMIT_S`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,61 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from small_mistakes import Mistake, mistakes
+from small_mutations import Mutation, mutations
 
-import gates.subjects
+from gates.subjects import numpy_baseline
+from gates.run import runner
+from gates.worker import worker
+from gates.run.oracle_cache import OracleCache
 from gates.calibration import runs_a_model
 from gates.model import Outcome, Status
-from gates.registry import load
-from gates.run import runner
-from gates.run.oracle_cache import OracleCache
-from gates.run.runner import Options, PlannedCase
-from gates.worker import worker
 from gates.worker.process import Hello, Worker
+from gates.registry import load
+from gates.run.runner import Options, PlannedCase
 
-FOLDER = Path(gates.subjects.__file__).parent
+FOLDER = Path(numpy_baseline.__file__).parent
+MODULES = (  # each after those that it imports
+    "arguments",
+    "terms",
+    "logprobs",
+    "ratio",
+    "loss",
+    "packing",
+    "preference",
+    "rewards",
+    "sampling",
+    "subject",
+)
+LIMIT_S`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import signal
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from small_mutations import Mutation, mutations
+
+from gates.subjects import numpy_baseline
+from gates.run import runner
+from gates.worker import worker
+from gates.run.oracle_cache import OracleCache
+from gates.calibration import runs_a_model
+from gates.model import Outcome, Status
+from gates.worker.process import Hello, Worker
+from gates.registry import load
+from gates.run.runner import Options, PlannedCase
+
+FOLDER = Path(numpy_baseline.__file__).parent
 MODULES = (  # each after those that it imports
     "numpy_arguments",
     "numpy_terms",
@@ -47,27 +89,27 @@ MODULES = (  # each after those that it imports
     "numpy_sampling",
     "numpy",
 )
-LIMIT_S = 120  # for one mistake: all cells that run its function take seconds
-ANSWERS = OracleCache(kept=6 << 30)  # what the oracle says of all cases: the forks share it
+LIMIT_S = 120  # for one mutation: all cases that run its function take seconds
+ANSWERS = OracleCache(kept=6 << 30)  # the oracle's results of all cases, shared by the forks
 
 Operations = Mapping[str, Callable[..., Any]]
 
 
 def operations(module: str = "", tree: ast.Module | None = None) -> Operations:
-    """The twin's ops, built anew with a mistake in one of its modules."""
+    """Build the baseline's ops anew, with a mutation in one of its modules."""
     for name in MODULES:
-        made = types.ModuleType(f"gates.subjects.{name}")
+        made = types.ModuleType(f"{numpy_baseline.__name__}.{name}")
         made.__file__ = str(FOLDER / f"{name}.py")
         sys.modules[made.__name__] = made
-        setattr(gates.subjects, name, made)
+        setattr(numpy_baseline, name, made)
         code = tree if tree is not None and name == module else ast.parse(Path(made.__file__).read_text())
         exec(compile(code, made.__file__, "exec"), made.__dict__)  # noqa: S102  our own source
-    found: Operations = sys.modules["gates.subjects.numpy_baseline.subject"].OPS
+    found: Operations = sys.modules[f"{numpy_baseline.__name__}.subject"].OPS
     return found
 
 
 def status(job: PlannedCase, ops: Operations, hello: Hello, options: Options) -> Status:
-    """What the gate says of one cell."""
+    """Return the status that the gate gives to one case."""
 
     def call(op: str, inputs: Mapping[str, Any], layout: Mapping[str, str], _kill_after_s: float | None) -> Outcome:
         given = {name: x.copy() if isinstance(x, np.ndarray) else x for name, x in inputs.items()}
@@ -80,7 +122,7 @@ def status(job: PlannedCase, ops: Operations, hello: Hello, options: Options) ->
 
 
 def functions_of(job: PlannedCase, ops: Operations, hello: Hello, options: Options) -> set[tuple[str, str]]:
-    """The twin's modules and functions that a cell runs; nothing where the twin as it is does not pass."""
+    """Return the baseline's modules and functions that a case runs; nothing where the unmutated baseline does not pass."""
     seen: set[tuple[str, str]] = set()
 
     def note(frame: types.FrameType, event: str, _: object) -> None:
@@ -96,8 +138,8 @@ def functions_of(job: PlannedCase, ops: Operations, hello: Hello, options: Optio
     return seen if passed else set()
 
 
-def noticed(mistake: Mistake, module: str, cells: Iterable[PlannedCase], hello: Hello, options: Options) -> bool:
-    """Whether a cell fails with the mistake, or the twin cannot even be built with it; told by a fork."""
+def caught(mutation: Mutation, module: str, cases: Iterable[PlannedCase], hello: Hello, options: Options) -> bool:
+    """Judge in a fork whether a case fails with the mutation, or whether the baseline cannot be built with it."""
     child = os.fork()
     if child:
         _, ended = os.waitpid(child, 0)
@@ -106,24 +148,24 @@ def noticed(mistake: Mistake, module: str, cells: Iterable[PlannedCase], hello: 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     warnings.simplefilter("ignore")
     try:
-        ops = operations(module, mistake.tree)
-        os._exit(int(any(status(job, ops, hello, options) == "fail" for job in cells)))
+        ops = operations(module, mutation.tree)
+        os._exit(int(any(status(job, ops, hello, options) == "fail" for job in cases)))
     except BaseException:  # noqa: BLE001  a module that does not load
         os._exit(2)
 
 
-def interleaved(cells: list[PlannedCase]) -> list[PlannedCase]:
-    """The first case of each gate, then the second of each: most mistakes are noticed by the first ones."""
+def interleaved(cases: list[PlannedCase]) -> list[PlannedCase]:
+    """The first case of each gate, then the second of each: the first ones catch most mutations."""
     places: dict[str, int] = {}
     order = []
-    for job in cells:
+    for job in cases:
         places[job.gate.id] = places.get(job.gate.id, 0) + 1
         order.append((places[job.gate.id], len(order), job))
     return [job for _, _, job in sorted(order, key=lambda one: one[:2])]
 
 
 def main() -> int:
-    """0: what survives is for a reader."""
+    """Return 0 whatever survives: a reader judges it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", choices=[*MODULES, []], default=[])
     parser.add_argument("--quick", action="store_true")
@@ -137,16 +179,18 @@ def main() -> int:
     ops = operations()
     planned = runner.plan(pure, [subject], quick=asked.quick)
     ran = [(job, functions_of(job, ops, hello, options)) for job in planned]
-    print(f"{sum(bool(functions) for _, functions in ran)} of {len(ran)} cells pass", flush=True)
+    print(f"{sum(bool(functions) for _, functions in ran)} of {len(ran)} cases pass", flush=True)
     for module in asked.modules or MODULES:
         count = survived = 0
-        for mistake in mistakes((FOLDER / f"{module}.py").read_text()):
+        for mutation in mutations((FOLDER / f"{module}.py").read_text()):
             count += 1
-            cells = interleaved([job for job, functions in ran if (module, mistake.function) in functions])
-            if not noticed(mistake, module, cells, hello, options):
+            cases = interleaved([job for job, functions in ran if (module, mutation.function) in functions])
+            if not caught(mutation, module, cases, hello, options):
                 survived += 1
-                print(f"{module}:{mistake.line} {mistake.function}: {mistake.words} ({len(cells)} cells)", flush=True)
-        print(f"{module}: {count} mistakes, {survived} that no gate notices", flush=True)
+                print(
+                    f"{module}:{mutation.line} {mutation.function}: {mutation.words} ({len(cases)} cases)", flush=True
+                )
+        print(f"{module}: {count} mutations, {survived} that no gate catches", flush=True)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The mistakes that .ci/twin_mistakes.py makes: each is another program, and what only refuses inputs is left alone."""
+"""The mutations of tools/mutate_numpy_baseline.py: each is another program, and code that only refuses inputs is kept."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ast
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[3] / ".ci"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
 
-from small_mistakes import mistakes
+from small_mutations import mutations
 
 SOURCE = '''
 def mean(values: list, low: float = 0.0) -> float:
@@ -21,19 +21,19 @@ def mean(values: list, low: float = 0.0) -> float:
 NOT_HERE = "low < 0.0"  # the refusal's own condition
 
 
-def test_every_mistake_is_another_program() -> None:
+def test_every_mutation_is_another_program() -> None:
     """It compiles, differs from the source and from every other one."""
-    found = [ast.unparse(mistake.tree) for mistake in mistakes(SOURCE)]
+    found = [ast.unparse(mutation.tree) for mutation in mutations(SOURCE)]
     assert len(found) == len(set(found)) >= 15
     assert ast.unparse(ast.parse(SOURCE)) not in found
     for text in found:
-        compile(text, "mistake", "exec")
+        compile(text, "mutation", "exec")
         assert NOT_HERE in text
 
 
 def test_they_are_of_each_kind() -> None:
-    """Operators, constants, names, arguments and branches; the line and the function are told."""
-    told = {mistake.words for mistake in mistakes(SOURCE)}
+    """Operators, constants, names, arguments and branches; the line and the function are named."""
+    words = {mutation.words for mutation in mutations(SOURCE)}
     assert {
         "GtE for Gt: values > low",
         "sides swapped: np.where(values > low, values, 0.0)",
@@ -43,5 +43,5 @@ def test_they_are_of_each_kind() -> None:
         "Mult for Div: -kept.sum(axis=1) / 2",
         "3: 2",
         "always: -kept.sum(axis=1) / 2 if len(values) else 0.0",
-    } <= told
-    assert {(mistake.line, mistake.function) for mistake in mistakes(SOURCE)} == {(6, "mean"), (7, "mean")}
+    } <= words
+    assert {(mutation.line, mutation.function) for mutation in mutations(SOURCE)} == {(6, "mean"), (7, "mean")}

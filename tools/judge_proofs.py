@@ -1,8 +1,8 @@
 """Long proofs of the judge itself, run by `make record` and recorded in results/judge/proofs.jsonl, which a test reads.
 
-    .venv/bin/python .ci/judge_proofs.py                # all: ten minutes
-    .venv/bin/python .ci/judge_proofs.py resume         # one of them: resume, small, cluster
-    .venv/bin/python .ci/judge_proofs.py resume 3       # a look at it: three kills, nothing is recorded
+    .venv/bin/python tools/judge_proofs.py                # all: ten minutes
+    .venv/bin/python tools/judge_proofs.py resume         # one of them: resume, small, cluster
+    .venv/bin/python tools/judge_proofs.py resume 3       # a look at it: three kills, nothing is recorded
 
 resume: `gates check` killed at 100 random moments; its short form, ten kills, is a test of `make test`.
 small: every mistake of the counterexamples' table is made small; its short form, one mistake of each kind that runs a

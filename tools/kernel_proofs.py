@@ -35,7 +35,7 @@ def exp_and_log() -> dict[str, Any]:
 
 def fuzz() -> dict[str, Any]:
     """No input makes a kernel panic, reads outside a slice (AddressSanitizer) or gives two instruction sets two results."""
-    command = [".ci/fuzz", str(FUZZ_SECONDS)]
+    command = ["tools/fuzz", str(FUZZ_SECONDS)]
     found = {
         name: int(count) for name, count in re.findall(r"^(\w+): (\d+) executions$", output(command), re.MULTILINE)
     }

@@ -1,0 +1,56 @@
+"""docs/ci.md: its commands run, its settings are read, and what it says of the action is so."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", PAGE, re.DOTALL)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_commands_run_in_their_order(tmp_path: Path) -> None:
+    """Every line of the shell blocks ends with 0 beside the README's subject, and leaves what the later ones read."""
+    (subject,) = re.findall(r"```python\n(# my_subject\.py\n.*?)```", README, re.DOTALL)
+    (tmp_path / "my_subject.py").write_text(subject, encoding="utf-8")
+    script = "\n".join(block for kind, block in BLOCKS if kind == "sh")
+    assert script.count("gates check") >= 3
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = ["bash", "-e", "-o", "pipefail", "-c", script]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    assert (tmp_path / "report.html").stat().st_size > 0
+
+
+@pytest.mark.fast
+def test_the_inputs_of_the_action_are_those_of_its_file() -> None:
+    """Each input has a row, and no other."""
+    action = yaml.safe_load((ROOT / ".github" / "actions" / "gates" / "action.yml").read_text(encoding="utf-8"))
+    table = PAGE.partition("| input |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(action["inputs"])
+
+
+@pytest.mark.fast
+def test_every_step_has_a_row() -> None:
+    """The table of costs names the steps of `.ci/run`, in their order."""
+    steps = re.findall(r'^step "([^"]+)"', (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    table = PAGE.partition("| step |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| ([^|]+?) \|", table, re.MULTILINE) == steps
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("block", [block for kind, block in BLOCKS if kind == "toml"])
+def test_settings_are_toml(block: str) -> None:
+    """The examples of configuration can be read."""
+    assert tomllib.loads(block)
