@@ -1,8 +1,8 @@
 """Mutate the NumPy baseline at every operator and constant, one at a time; list the mutations that no gate catches.
 
     .venv/bin/python tools/mutate_numpy_baseline.py                     # all of its modules, with all cases
-    .venv/bin/python tools/mutate_numpy_baseline.py numpy_preference    # one of them
-    .venv/bin/python tools/mutate_numpy_baseline.py numpy_loss --quick  # with the quick cases only
+    .venv/bin/python tools/mutate_numpy_baseline.py preference    # one of them
+    .venv/bin/python tools/mutate_numpy_baseline.py loss --quick  # with the quick cases only
 
 A mutation that survives is either equivalent (a term below every limit, a guard of masked values), or shows inputs that the
 gates lack; a reader decides which. Cases are judged in this process, each mutation in a fork that ends after `LIMIT_S`.
@@ -24,15 +24,15 @@ from typing import Any
 import numpy as np
 from small_mutations import Mutation, mutations
 
-from gates.subjects import numpy_baseline
-from gates.run import runner
-from gates.worker import worker
-from gates.run.oracle_cache import OracleCache
 from gates.calibration import runs_a_model
 from gates.model import Outcome, Status
-from gates.worker.process import Hello, Worker
 from gates.registry import load
+from gates.run import runner
+from gates.run.oracle_cache import OracleCache
 from gates.run.runner import Options, PlannedCase
+from gates.subjects import numpy_baseline
+from gates.worker import worker
+from gates.worker.process import Hello, Worker
 
 FOLDER = Path(numpy_baseline.__file__).parent
 MODULES = (  # each after those that it imports
@@ -46,48 +46,6 @@ MODULES = (  # each after those that it imports
     "rewards",
     "sampling",
     "subject",
-)
-LIMIT_S`.
-"""
-
-from __future__ import annotations
-
-import argparse
-import ast
-import os
-import signal
-import sys
-import types
-import warnings
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-from small_mutations import Mutation, mutations
-
-from gates.subjects import numpy_baseline
-from gates.run import runner
-from gates.worker import worker
-from gates.run.oracle_cache import OracleCache
-from gates.calibration import runs_a_model
-from gates.model import Outcome, Status
-from gates.worker.process import Hello, Worker
-from gates.registry import load
-from gates.run.runner import Options, PlannedCase
-
-FOLDER = Path(numpy_baseline.__file__).parent
-MODULES = (  # each after those that it imports
-    "numpy_arguments",
-    "numpy_terms",
-    "numpy_logprobs",
-    "numpy_ratio",
-    "numpy_loss",
-    "numpy_packing",
-    "numpy_preference",
-    "numpy_rewards",
-    "numpy_sampling",
-    "numpy",
 )
 LIMIT_S = 120  # for one mutation: all cases that run its function take seconds
 ANSWERS = OracleCache(kept=6 << 30)  # the oracle's results of all cases, shared by the forks
