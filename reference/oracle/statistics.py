@@ -13,7 +13,6 @@ from reference.oracle.errors.statistics import SHARES
 from reference.oracle.inputs import Floats, floats, number
 from reference.oracle.ratio import log_ratio
 
-
 __all__ = ["SHARES", "Statistics", "measured", "ratio_statistics"]
 
 

@@ -11,7 +11,7 @@ from reference.oracle.inputs import Floats
 
 
 def mean_of_row_means(lengths: Floats) -> Floats:
-    """1 / (B n_i). DeepSeekMath (arXiv 2402.03300), eq. 3.
+    """The weight 1 / (B n_i). DeepSeekMath (arXiv 2402.03300), eq. 3.
 
     Also the mean over rows of a sequence's own loss, which is repeated on its n_i tokens: GSPO (arXiv 2507.18071), eq. 5.
     """
@@ -19,17 +19,17 @@ def mean_of_row_means(lengths: Floats) -> Floats:
 
 
 def mean_of_row_sums(lengths: Floats) -> Floats:
-    """1 / B: a sequence counts n_i times. LUSPO (arXiv 2602.05261)."""
+    """The weight 1 / B: a sequence counts n_i times. LUSPO (arXiv 2602.05261)."""
     return np.full(len(lengths), 1.0 / len(lengths))
 
 
 def mean_over_slots(lengths: Floats, max_length: float) -> Floats:
-    """1 / (B L_max). Dr. GRPO (arXiv 2503.20783), section 3.2."""
+    """The weight 1 / (B L_max). Dr. GRPO (arXiv 2503.20783), section 3.2."""
     return np.full(len(lengths), 1.0 / (len(lengths) * max_length))
 
 
 def mean_of_block_means(lengths: Floats, sizes: Sequence[int]) -> Floats:
-    """1 / (blocks times the tokens of the row's block) for consecutive blocks of rows.
+    """The weight 1 / (blocks times the tokens of the row's block) for consecutive blocks of rows.
 
     One block is the whole step: DAPO (arXiv 2503.14476), eq. 8. Blocks are prompts, or micro-batches in TRL's "bnpo".
     """
@@ -38,5 +38,5 @@ def mean_of_block_means(lengths: Floats, sizes: Sequence[int]) -> Floats:
 
 
 def over_tokens(lengths: Floats, tokens: float) -> Floats:
-    """1 / tokens, a number that is given. TRL's GRPOTrainer."""
+    """The weight 1 / tokens, a number that is given. TRL's GRPOTrainer."""
     return np.full(len(lengths), 1.0 / tokens)

@@ -35,7 +35,7 @@ class Exact(NamedTuple):
 
 
 def difference(left: Floats, right: Floats) -> Exact:
-    """left - right, elementwise."""
+    """The difference of each pair of elements, with what its rounding lost."""
     with np.errstate(invalid="ignore", over="ignore"):
         value = left - right
     numbers = zip(left.flat, right.flat, value.flat, strict=True)
@@ -44,19 +44,19 @@ def difference(left: Floats, right: Floats) -> Exact:
 
 
 def exp(x: Exact) -> Floats:
-    """exp(value + rest) = exp(value) exp(rest), and exp(rest) = 1 + rest but for rest**2 / 2, far below u."""
+    """The exponential exp(value) exp(rest), where exp(rest) is 1 + rest but for rest**2 / 2, far below u."""
     with np.errstate(over="ignore"):
         return np.asarray(np.exp(x.value) * (1.0 + x.rest))
 
 
 def expm1(x: Exact) -> Floats:
-    """exp(value + rest) - 1 = (exp(value) - 1) + exp(value) rest, but for terms in rest**2."""
+    """The exponential less 1, (exp(value) - 1) + exp(value) rest but for terms in rest**2."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(np.expm1(x.value) + _finite(np.exp(x.value) * x.rest))
 
 
 def square(x: Exact) -> Floats:
-    """(value + rest)**2 = value**2 + 2 value rest, but for rest**2."""
+    """The square, value**2 + 2 value rest but for rest**2."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(x.value**2 + _finite(2.0 * x.value * x.rest))
 

@@ -17,24 +17,24 @@ SERIES_ORDER = 30  # 2**30 / 30! is 4e-24, far below half an ulp of the sum
 
 
 def k1(d: Exact) -> Floats:
-    """k1 = -d."""
+    """The estimate k1 = -d."""
     return -d.value + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
 def k2(d: Exact) -> Floats:
-    """k2 = d**2 / 2."""
+    """The estimate k2 = d**2 / 2."""
     return exact.square(d) / 2.0
 
 
 def k3(d: Exact) -> Floats:
-    """k3 = exp(d) - d - 1; by the rest of d it moves expm1(d) rest, for its derivative is exp(d) - 1."""
+    """The estimate k3 = exp(d) - d - 1; by the rest of d it moves expm1(d) rest, for its derivative is exp(d) - 1."""
     with np.errstate(over="ignore", invalid="ignore"):
         moved = np.expm1(d.value) * d.rest
     return k3_of_rounded(d.value) + np.where(np.isfinite(moved), moved, 0.0)
 
 
 def k3_of_rounded(d: Floats) -> Floats:
-    """k3 = exp(d) - d - 1 = sum_{k >= 2} d**k / k!, the series where the terms of the difference would cancel."""
+    """The estimate k3 = exp(d) - d - 1 = sum_{k >= 2} d**k / k!, the series where the terms of the difference would cancel."""
     near = np.where(np.abs(d) <= SERIES_RADIUS, d, 0.0)
     series = np.ones_like(near)
     for order in range(SERIES_ORDER, 2, -1):  # d**2 / 2 (1 + d / 3 (1 + d / 4 (...)))
@@ -45,7 +45,7 @@ def k3_of_rounded(d: Floats) -> Floats:
 
 
 def estimate(d: Exact, estimator: str) -> Floats:
-    """k1, k2 or k3."""
+    """The estimate of this name."""
     return {"k1": k1, "k2": k2, "k3": k3}[estimator](d)
 
 
@@ -57,18 +57,18 @@ def slope(d: Exact, estimator: str) -> Floats:
 
 
 def product_slope(d: Exact, estimator: str) -> Floats:
-    """The derivative of r k by the policy's log-prob, over r: k + dk, which is exp(d) - d - 1 + 1 - exp(d) = -d for k3."""
+    """The derivative of r k by the policy's log-prob, over r: k + dk, which for k3 is (exp(d) - d - 1) + (1 - exp(d)) = -d."""
     return -d.value if estimator == "k3" else estimate(d, estimator) + slope(d, estimator)
 
 
 def row_mean(values: Floats, counts: Bools) -> Floats:
-    """(B, 1), the mean of each row's counted slots; 0 for a row without one."""
+    """The mean, (B, 1), of each row's counted slots; 0 for a row without one."""
     tokens = np.maximum(np.sum(counts, axis=1, keepdims=True), 1)
     return np.asarray(np.sum(np.where(counts, values, 0.0), axis=1, keepdims=True) / tokens)
 
 
 def vocabulary_terms(policy: Floats, reference: Floats) -> Floats:
-    """p_v (log p_v - log q_v), (N, V); 0 where p = 0, +inf where only q = 0. Kullback and Leibler (1951), eq. 2.4."""
+    """The terms p_v (log p_v - log q_v), (N, V); 0 where p = 0, +inf where only q = 0. Kullback and Leibler (1951), eq. 2.4."""
     possible = policy > -np.inf
     difference = np.subtract(policy, reference, out=np.zeros(policy.shape), where=possible)
     finite = possible & (difference < np.inf)
@@ -76,5 +76,5 @@ def vocabulary_terms(policy: Floats, reference: Floats) -> Floats:
 
 
 def vocabulary_sums(terms: Floats) -> list[float]:
-    """KL = sum_v p_v (log p_v - log q_v), of each row. Kullback and Leibler (1951), eq. 2.4."""
+    """The divergence KL = sum_v p_v (log p_v - log q_v), of each row. Kullback and Leibler (1951), eq. 2.4."""
     return [math.fsum(row) if np.all(np.isfinite(row)) else float(np.sum(row)) for row in terms]

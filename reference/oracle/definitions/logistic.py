@@ -6,11 +6,11 @@ from reference.oracle.inputs import Floats
 
 
 def sigmoid(x: Floats) -> Floats:
-    """sigma(x) = 1 / (1 + exp(-x)) = exp(x) / (1 + exp(x)): the form whose exponent is not positive."""
+    """The logistic function sigma(x) = 1 / (1 + exp(-x)) = exp(x) / (1 + exp(x)): the form whose exponent is not positive."""
     small = np.exp(-np.abs(x))
     return np.where(x >= 0, 1.0, small) / (1.0 + small)
 
 
 def minus_log_sigmoid(x: Floats) -> Floats:
-    """-log sigma(x) = log(1 + exp(-x)) = max(0, -x) + log(1 + exp(-|x|))."""
+    """The value -log sigma(x) = log(1 + exp(-x)) = max(0, -x) + log(1 + exp(-|x|))."""
     return np.asarray(np.maximum(-x, 0.0) + np.log1p(np.exp(-np.abs(x))))

@@ -38,7 +38,7 @@ class Batch(NamedTuple):
 
     @property
     def weighted_advantages(self) -> Floats:
-        """A w."""
+        """The product A w."""
         return self.advantages * self.weights
 
 
@@ -58,7 +58,7 @@ class Term(NamedTuple):
 
 
 def clipped(batch: Batch, r: Floats, bounds: Bounds) -> Term:
-    """l = -min(min(r, delta) A, clip(r, low, high) A); dl = -r A where the first is taken and r <= delta, else 0.
+    """The loss l = -min(min(r, delta) A, clip(r, low, high) A); dl = -r A where the first is taken and r <= delta, else 0.
 
     PPO (arXiv 1707.06347), eq. 7; DeepSeekMath (arXiv 2402.03300), eq. 3; GSPO (arXiv 2507.18071), eqs. 5 and 13; delta:
     INTELLECT-2 (arXiv 2505.07291). A mean ratio stands n times in its row's sum and moves by r / n with each log-prob: by
@@ -79,20 +79,20 @@ def level_ratio(batch: Batch, algorithm: str) -> Floats:
 
 
 def rloo(batch: Batch) -> Term:
-    """l = -A prod_t r_t, which stands n times in its row's sum and moves by r with each log-prob. arXiv 2402.14740."""
+    """The loss l = -A prod_t r_t, which stands n times in its row's sum and moves by r with each log-prob. arXiv 2402.14740."""
     r = ratio.on_tokens(ratio.sequence_product(batch.log_ratio), batch.counts)
     value = -times(r, batch.weighted_advantages)
     return Term(value, value * batch.lengths[:, None])
 
 
 def cispo(batch: Batch, cap: float) -> Term:
-    """l = -stop(min(r, cap)) A log pi, so every token keeps its gradient. MiniMax-M1 (arXiv 2506.13585), eqs. 4 and 5."""
+    """The loss l = -stop(min(r, cap)) A log pi, so every token keeps its gradient. MiniMax-M1 (arXiv 2506.13585), eqs. 4 and 5."""
     slope = -times(np.minimum(ratio.token_ratio(batch.log_ratio), cap), batch.weighted_advantages)
     return Term(slope * batch.policy, slope)
 
 
 def sapo(batch: Batch, tau: Floats) -> Term:
-    """l = -(4 / tau) sigma(x) A with x = tau (r - 1); dl = -4 sigma(x) sigma(-x) r A. SAPO (arXiv 2511.20347).
+    """The loss l = -(4 / tau) sigma(x) A with x = tau (r - 1); dl = -4 sigma(x) sigma(-x) r A. SAPO (arXiv 2511.20347).
 
     sigma(-x) falls faster than r grows: where it is 0 the slope is 0, however large r is.
     """
@@ -104,7 +104,7 @@ def sapo(batch: Batch, tau: Floats) -> Term:
 
 
 def gmpo(batch: Batch, bounds: Bounds) -> Term:
-    """l = -A exp(mean_t q_t) with q = min(D, high) if A > 0, else max(D, low); dl = l, 0 for a clipped token.
+    """The loss l = -A exp(mean_t q_t) with q = min(D, high) if A > 0, else max(D, low); dl = l, 0 for a clipped token.
 
     GMPO (arXiv 2507.20673), eq. 4: D = policy - old is clipped in log space. The row's loss stands n times in its sum.
     """

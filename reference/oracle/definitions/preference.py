@@ -52,32 +52,35 @@ def side(policy: Floats, reference: Floats, counts: Bools, *, averaged: bool) ->
 
 
 def of_margin(z: Floats, beta: float, smoothing: float = 0.0) -> Pairs:
-    """l = -(1 - s) log sigma(z) - s log sigma(-z) of a margin that moves by beta with the chosen side and -beta with the other."""
+    """The loss l = -(1 - s) log sigma(z) - s log sigma(-z) of a margin z.
+
+    The margin moves by beta with the chosen side and by -beta with the rejected one.
+    """
     loss = (1.0 - smoothing) * minus_log_sigmoid(z) + smoothing * minus_log_sigmoid(-z)
     slope = -(1.0 - smoothing) * sigmoid(-z) + smoothing * sigmoid(z)
     return Pairs(loss, beta * slope, -beta * slope)
 
 
 def dpo(c: Side, r: Side, beta: float, label_smoothing: float) -> Pairs:
-    """z = beta (lr_c - lr_r). DPO (arXiv 2305.18290), eq. 7; label smoothing: cDPO, Mitchell (2023)."""
+    """The margin z = beta (lr_c - lr_r). DPO (arXiv 2305.18290), eq. 7; label smoothing: cDPO, Mitchell (2023)."""
     return of_margin(beta * (c.log_ratio - r.log_ratio), beta, label_smoothing)
 
 
 def hinge(c: Side, r: Side, beta: float) -> Pairs:
-    """l = max(0, 1 - beta (lr_c - lr_r)). SLiC-HF (arXiv 2305.10425)."""
+    """The loss l = max(0, 1 - beta (lr_c - lr_r)). SLiC-HF (arXiv 2305.10425)."""
     z = beta * (c.log_ratio - r.log_ratio)
     slope = np.where(z < 1.0, beta, 0.0)
     return Pairs(np.maximum(0.0, 1.0 - z), -slope, slope)
 
 
 def ipo(c: Side, r: Side, beta: float) -> Pairs:
-    """l = (lr_c - lr_r - 1 / (2 beta))**2. IPO (arXiv 2310.12036), eq. 17."""
+    """The loss l = (lr_c - lr_r - 1 / (2 beta))**2. IPO (arXiv 2310.12036), eq. 17."""
     off = c.log_ratio - r.log_ratio - 1.0 / (2.0 * beta)
     return Pairs(off**2, 2.0 * off, -(2.0 * off))
 
 
 def dpop(c: Side, r: Side, beta: float, penalty: float) -> Pairs:
-    """l = -log sigma(beta (lr_c - lr_r - lambda max(0, reference_c - policy_c))). DPOP (arXiv 2402.13228), eq. 3."""
+    """The loss l = -log sigma(beta (lr_c - lr_r - lambda max(0, reference_c - policy_c))). DPOP (arXiv 2402.13228), eq. 3."""
     behind = c.shortfall > 0
     z = beta * (c.log_ratio - r.log_ratio - penalty * np.maximum(c.shortfall, 0.0))
     found = of_margin(z, beta)
@@ -85,12 +88,12 @@ def dpop(c: Side, r: Side, beta: float, penalty: float) -> Pairs:
 
 
 def simpo(c: Side, r: Side, beta: float, margin: float) -> Pairs:
-    """l = -log sigma(beta (mean_c - mean_r) - gamma). SimPO (arXiv 2405.14734), eq. 6."""
+    """The loss l = -log sigma(beta (mean_c - mean_r) - gamma). SimPO (arXiv 2405.14734), eq. 6."""
     return of_margin(beta * (c.mean - r.mean) - margin, beta)
 
 
 def orpo(c: Side, r: Side, beta: float) -> Pairs:
-    """l = -mean_c - lambda log sigma(odds_c - odds_r). ORPO (arXiv 2403.07691), eqs. 4 to 7.
+    """The loss l = -mean_c - lambda log sigma(odds_c - odds_r). ORPO (arXiv 2403.07691), eqs. 4 to 7.
 
     The negative log-likelihood is the chosen completion's own token mean; lambda is `beta`.
     """
@@ -100,17 +103,17 @@ def orpo(c: Side, r: Side, beta: float) -> Pairs:
 
 
 def log_odds(a: Floats) -> Floats:
-    """log(p / (1 - p)) = a - log(1 - exp a) of p = exp a."""
+    """The log-odds log(p / (1 - p)) = a - log(1 - exp a) of p = exp a."""
     return np.asarray(a - np.log(-np.expm1(a)))
 
 
 def log_odds_slope(a: Floats) -> Floats:
-    """1 / (1 - exp a)."""
+    """The derivative of the log-odds by a, 1 / (1 - exp a)."""
     return np.asarray(-1.0 / np.expm1(a))
 
 
 def cpo(c: Side, r: Side, beta: float, nll: float) -> Pairs:
-    """l = -log sigma(beta (policy_c - policy_r)) + alpha NLL. CPO (arXiv 2401.08417), eqs. 4 and 5.
+    """The loss l = -log sigma(beta (policy_c - policy_r)) + alpha NLL. CPO (arXiv 2401.08417), eqs. 4 and 5.
 
     NLL is the mean over all chosen tokens of the batch; the mean over pairs, which follows, divides by P again.
     """
@@ -120,17 +123,17 @@ def cpo(c: Side, r: Side, beta: float, nll: float) -> Pairs:
 
 
 def nll_weight(c: Side, nll: float) -> float:
-    """alpha P / (all chosen tokens)."""
+    """The weight of a chosen token in P times the loss, alpha P / (all chosen tokens)."""
     return nll * len(c.tokens) / max(float(np.sum(c.tokens)), 1.0)
 
 
 def kto_anchor(mismatched: Floats) -> float:
-    """z0 = max(0, mean of the mismatched log-ratios), a constant. KTO (arXiv 2402.01306), section 4.1."""
+    """The anchor z0 = max(0, mean of the mismatched log-ratios), a constant. KTO (arXiv 2402.01306), section 4.1."""
     return max(0.0, exact.total(mismatched) / mismatched.size)
 
 
 def kto(log_ratio: Floats, anchor: float, beta: float, sign: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """l = lambda (1 - sigma(z)), z = sign beta (lr - z0), sign 1 if desirable, else -1. KTO (arXiv 2402.01306), eqs. 8 and 9.
+    """The loss l = lambda (1 - sigma(z)), z = sign beta (lr - z0), sign 1 if desirable, else -1. KTO (arXiv 2402.01306), eqs. 8 and 9.
 
     With its derivative by the row's log-ratio: -sign lambda beta sigma(z) sigma(-z).
     """

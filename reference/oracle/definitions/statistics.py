@@ -28,22 +28,22 @@ def moments(d: Exact) -> dict[str, float]:
 
 
 def mean(terms: Floats) -> float:
-    """sum_t x_t / n."""
+    """The mean, sum_t x_t / n."""
     return total(terms) / terms.size
 
 
 def absolute(d: Exact) -> Exact:
-    """|D|."""
+    """The absolute value |D|."""
     return Exact(np.abs(d.value), np.sign(d.value) * d.rest)
 
 
 def chi2_terms(d: Exact) -> Floats:
-    """r**2 - 1 = exp(2 D) - 1, whose mean estimates the chi-squared divergence."""
+    """The terms r**2 - 1 = exp(2 D) - 1, whose mean estimates the chi-squared divergence."""
     return exact.expm1(Exact(2.0 * d.value, 2.0 * d.rest))
 
 
 def effective_share(d: Exact) -> float:
-    """ESS / n = (sum r)**2 / (n sum r**2), the same for D - max D, whose exponentials do not overflow. Kong (1992)."""
+    """The effective sample size over n, ESS / n = (sum r)**2 / (n sum r**2), the same for D - max D, whose exponentials do not overflow. Kong (1992)."""
     r = exact.exp(Exact(d.value - np.max(d.value), d.rest))
     return total(r) ** 2 / (r.size * total(r**2))
 

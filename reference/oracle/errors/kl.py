@@ -11,7 +11,7 @@ from reference.oracle.inputs import Floats
 
 
 def weighted_scale(values: Floats, log_ratio: Exact | None, *, averaged: bool) -> Floats:
-    """S = |k| r of each slot, times max(1, |log r|) for a sequence's ratio.
+    """The scale S = |k| r of each slot, times max(1, |log r|) for a sequence's ratio.
 
     The rounding of the mean log ratio moves its exponential by as much as the mean is large.
 
@@ -27,5 +27,5 @@ def weighted_scale(values: Floats, log_ratio: Exact | None, *, averaged: bool) -
 
 
 def vocabulary_scale(terms: Floats) -> Floats:
-    """S = sum_v |p_v (log p_v - log q_v)|, of each row of (N, V) terms."""
+    """The scale S = sum_v |p_v (log p_v - log q_v)|, of each row of (N, V) terms."""
     return np.asarray(np.sum(np.abs(terms), axis=-1))

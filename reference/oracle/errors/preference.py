@@ -38,7 +38,7 @@ def dpo(c: Side, r: Side, beta: float, label_smoothing: float) -> Scales:
 
 
 def hinge(c: Side, r: Side, beta: float) -> Scales:
-    """0, "exact", where the hinge is flat."""
+    """The scales are 0, "exact", where the hinge is flat."""
     active = beta * (c.log_ratio - r.log_ratio) < 1.0
     slope = np.where(active, beta, 0.0)
     return Scales(np.where(active, 1.0 + beta * _both(c, r), 0.0), slope, slope)

@@ -6,7 +6,7 @@ from reference.oracle.inputs import Floats
 
 
 def sequence_scale(ratio: Floats, log_ratio: Floats, u: float) -> Floats:
-    """S = r (1 + u sum |D|): a compensated sum errs by u times itself and u**2 times its absolute terms.
+    """The scale S = r (1 + u sum |D|): a compensated sum errs by u times itself and u**2 times its absolute terms.
 
     Args:
         ratio: (B,), of the sequence.

@@ -16,7 +16,7 @@ SHARES = ("outside_low", "outside_high", "clipped_low", "clipped_high")
 
 
 def scales(d: Exact, values: Mapping[str, float]) -> dict[str, float]:
-    """S by name: |value| of sums of one sign and of single numbers, and 0, "exact", for shares.
+    """The scale S by name: |value| of sums of one sign and of single numbers, and 0, "exact", for shares.
 
     The mean of |terms| for `chi2`; four times the value for `ess_per_n`, in which each ratio stands four times; for the
     quantile its value and n times the gap in which it lies, as its position 0.99 (n - 1) may be rounded.
