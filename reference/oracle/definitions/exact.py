@@ -44,7 +44,7 @@ def difference(left: Floats, right: Floats) -> Exact:
 
 
 def exp(x: Exact) -> Floats:
-    """The exponential exp(value) exp(rest), where exp(rest) is 1 + rest but for rest**2 / 2, far below u."""
+    """The exponential e**value e**rest, where e**rest is 1 + rest but for rest**2 / 2, far below u."""
     with np.errstate(over="ignore"):
         return np.asarray(np.exp(x.value) * (1.0 + x.rest))
 

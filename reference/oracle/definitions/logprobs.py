@@ -11,7 +11,7 @@ from reference.oracle.inputs import Floats, Ints
 
 def shifted(x: Floats, tau: float) -> Floats:
     """The scaled distance to the maximum, (x_v - M) / tau."""
-    return (x - np.max(x, axis=-1, keepdims=True)) / tau
+    return np.asarray((x - np.max(x, axis=-1, keepdims=True)) / tau)
 
 
 def log_sum(shifted_logits: Floats) -> Floats:
@@ -43,8 +43,8 @@ def entropy(logprobs: Floats) -> Floats:
     return np.asarray(0.0 - np.sum(terms, axis=-1))
 
 
-def surprise(logprobs: Floats) -> Floats:
-    """The surprise beyond the mean one, log p_v + H, and 0 where p_v is 0."""
+def above_mean(logprobs: Floats) -> Floats:
+    """The log-probability less its mean -H, log p_v + H; 0 where p_v is 0."""
     entropies = entropy(logprobs)[..., None]
     return np.add(logprobs, entropies, out=np.zeros(logprobs.shape), where=logprobs > -np.inf)
 
@@ -55,13 +55,13 @@ def backward(logprobs: Floats, ids: Ints, g: Floats, g_entropy: Floats, tau: flo
     The chain rule: d log p_id / dx_v = (onehot_v - p_v) / tau, dH / dx_v = -p_v (log p_v + H) / tau.
     """
     p, chosen = np.exp(logprobs), onehot(ids, logprobs.shape[-1])
-    of_entropy = g_entropy[..., None] * p * surprise(logprobs)
+    of_entropy = g_entropy[..., None] * p * above_mean(logprobs)
     return np.asarray((g[..., None] * (chosen - p) - of_entropy) / tau)
 
 
 def onehot(ids: Ints, vocabulary: int) -> Floats:
     """A 1 at the id of each row, else 0."""
-    return (np.arange(vocabulary) == ids[..., None]).astype(np.float64)
+    return np.asarray(np.arange(vocabulary) == ids[..., None], np.float64)
 
 
 def slots(prompts: Ints, completions: Ints, width: int) -> npt.NDArray[np.bool_]:

@@ -24,9 +24,9 @@ def backward_scale(x: Floats, ids: Ints, g: Floats, g_entropy: Floats, tau: floa
     scaled = definition.shifted(x, tau)
     log_sum = definition.log_sum(scaled)
     logprobs = scaled - log_sum
-    p, surprise = np.exp(logprobs), np.abs(definition.surprise(logprobs))
+    p, distance = np.exp(logprobs), np.abs(definition.above_mean(logprobs))
     c = np.where(scaled > -np.inf, -scaled + np.maximum(1.0, log_sum), 0.0)
-    of_entropy = p * (c * surprise + c + np.maximum(1.0, definition.entropy(logprobs)[..., None]))
+    of_entropy = p * (c * distance + c + np.maximum(1.0, definition.entropy(logprobs)[..., None]))
     size, size_entropy = np.abs(g)[..., None], np.abs(g_entropy)[..., None]
-    value = size * np.abs(definition.onehot(ids, p.shape[-1]) - p) + size_entropy * p * surprise
+    value = size * np.abs(definition.onehot(ids, p.shape[-1]) - p) + size_entropy * p * distance
     return np.asarray((value + (size * p * c + size_entropy * of_entropy)) / tau)
