@@ -38,9 +38,10 @@ def difference(left: Floats, right: Floats) -> Exact:
     """The difference of each pair of elements, with what its rounding lost."""
     with np.errstate(invalid="ignore", over="ignore"):
         value = left - right
-    numbers = zip(left.flat, right.flat, value.flat, strict=True)
-    rest = [math.fsum((a, -b, -rounded)) if math.isfinite(rounded) else 0.0 for a, b, rounded in numbers]
-    return Exact(value, np.array(rest, np.float64).reshape(value.shape))
+    rest, rounded = np.zeros(value.shape), np.isfinite(value) & (value != 0.0)
+    numbers = zip(left[rounded].tolist(), (-right[rounded]).tolist(), (-value[rounded]).tolist(), strict=True)
+    rest[rounded] = [math.fsum(three) for three in numbers]
+    return Exact(value, rest)
 
 
 def exp(x: Exact) -> Floats:

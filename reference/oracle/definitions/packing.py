@@ -1,20 +1,18 @@
 """Packing sequences into bins of bounded length. Johnson (1973), "Near-optimal bin packing algorithms"."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-Choice = Callable[
-    [list[int], list[int]], int
-]  # of the bins in which a sequence fits, and all fills: the one that takes it
+Choice = Callable[[Iterator[int], list[int]], int | None]  # of the bins in which a sequence fits, and all fills
 
 
-def first_fit(fitting: list[int], _: list[int]) -> int:
+def first_fit(fitting: Iterator[int], _: list[int]) -> int | None:
     """The first bin that it fits in."""
-    return fitting[0]
+    return next(fitting, None)
 
 
-def best_fit(fitting: list[int], fills: list[int]) -> int:
+def best_fit(fitting: Iterator[int], fills: list[int]) -> int | None:
     """The fullest bin that it fits in, the first of equally full ones."""
-    return min(fitting, key=lambda number: (-fills[number], number))
+    return min(fitting, key=lambda number: (-fills[number], number), default=None)
 
 
 def decreasing(lengths: Sequence[int], max_length: int, choose: Choice) -> list[list[int]]:
@@ -22,11 +20,12 @@ def decreasing(lengths: Sequence[int], max_length: int, choose: Choice) -> list[
     bins: list[list[int]] = []
     fills: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
-        fitting = [number for number, fill in enumerate(fills) if fill + lengths[index] <= max_length]
-        if not fitting:
+        room = max_length - lengths[index]
+        number = choose((number for number, fill in enumerate(fills) if fill <= room), fills)
+        if number is None:
+            number = len(bins)
             bins.append([])
             fills.append(0)
-        number = choose(fitting, fills) if fitting else len(bins) - 1
         bins[number].append(index)
         fills[number] += lengths[index]
     return bins
