@@ -97,7 +97,7 @@ def policy_loss(
         kl_ratio: what multiplies the KL, unclipped and differentiable: "token" (r), "sequence" (the mean ratio) or
             "none"; not read where beta is 0.
         kl_estimator: "k1", "k2" or "k3" of reference - policy; not read where beta is 0.
-        max_length: see `row_weights`; needed by "dr_grpo", as the next four are by theirs.
+        max_length: see `row_weights`; needed by "dr_grpo", as the next four are by other algorithms.
         micro_batches: see `row_weights`.
         dapo_denominator: see `row_weights`.
         group_size: see `row_weights`.

@@ -173,7 +173,7 @@ def kto_loss(
         reference: of the same shape.
         mask: of the same shape, 1 on completion tokens.
         desirable: (B,) of 0 and 1.
-        mismatched: (M,) summed log-ratios of completions under prompts that are not theirs.
+        mismatched: (M,) summed log-ratios of completions under other prompts.
         beta: above 0.
         desirable_weight: lambda_D, at least 0.
         undesirable_weight: lambda_U, at least 0.
