@@ -53,13 +53,13 @@ def exp(x: Exact) -> Floats:
 def expm1(x: Exact) -> Floats:
     """The exponential less 1, (exp(value) - 1) + exp(value) rest but for terms in rest**2."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(np.expm1(x.value) + _finite(np.exp(x.value) * x.rest))
+        return np.asarray(np.expm1(x.value) + first_order(np.exp(x.value) * x.rest))
 
 
 def square(x: Exact) -> Floats:
     """The square, value**2 + 2 value rest but for rest**2."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(x.value**2 + _finite(2.0 * x.value * x.rest))
+        return np.asarray(x.value**2 + first_order(2.0 * x.value * x.rest))
 
 
 def row_sums(terms: Exact) -> Exact:
@@ -94,6 +94,6 @@ def _sum(numbers: Sequence[float]) -> tuple[float, float]:
     return rounded, math.fsum([*numbers, -rounded]) if math.isfinite(rounded) else 0.0
 
 
-def _finite(correction: Floats) -> Floats:
-    """The correction, or 0 where an infinite value needs none."""
+def first_order(correction: Floats) -> Floats:
+    """The first-order correction of a value, or 0 where that is infinite and needs none."""
     return np.where(np.isfinite(correction), correction, 0.0)

@@ -29,8 +29,7 @@ def k2(d: Exact) -> Floats:
 def k3(d: Exact) -> Floats:
     """The estimate k3 = exp(d) - d - 1; by the rest of d it moves expm1(d) rest, for its derivative is exp(d) - 1."""
     with np.errstate(over="ignore", invalid="ignore"):
-        moved = np.expm1(d.value) * d.rest
-    return k3_of_rounded(d.value) + np.where(np.isfinite(moved), moved, 0.0)
+        return k3_of_rounded(d.value) + exact.first_order(np.expm1(d.value) * d.rest)
 
 
 def k3_of_rounded(d: Floats) -> Floats:

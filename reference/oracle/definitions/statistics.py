@@ -23,7 +23,7 @@ def moments(d: Exact) -> dict[str, float]:
         "k3": mean(k3(d)),
         "chi2": mean(chi2_terms(d)),
         "ess_per_n": effective_share(d),
-        "mult_err": mean(exact.exp(size)),
+        "mult_err": mean(multiplicative_errors(size)),
     }
 
 
@@ -35,6 +35,12 @@ def mean(terms: Floats) -> float:
 def absolute(d: Exact) -> Exact:
     """The absolute value |D|."""
     return Exact(np.abs(d.value), np.sign(d.value) * d.rest)
+
+
+def multiplicative_errors(size: Exact) -> Floats:
+    """The terms exp|D| = max(r, 1 / r); by the rest of |D| each moves by exp|D| rest."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.exp(size.value) + exact.first_order(np.exp(size.value) * size.rest))
 
 
 def chi2_terms(d: Exact) -> Floats:
