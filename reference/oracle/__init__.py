@@ -1,1 +1,1 @@
-"""What every name means, in float64 NumPy and in the paper's order: the truth that subjects are judged by."""
+"""The oracle: public functions by family, formulas in `definitions`, and how far an honest answer may differ in `errors`."""

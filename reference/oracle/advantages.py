@@ -1,11 +1,13 @@
 """Advantages of completions against the other completions of their prompt."""
 
-import math
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.oracle.inputs import Floats, choice, floats, number
+from reference.oracle.definitions import advantages as definition
+from reference.oracle.errors import advantages as errors
+from reference.oracle.inputs import Bools, Floats, choice, floats, number
 
 SCALES = ("group", "batch", "none")
 EPS_MODES = ("add", "inside", "threshold")
@@ -49,14 +51,10 @@ def group_advantages(
     """
     groups = _groups(rewards, group_size)
     _check_conventions(group_size, scale, ddof, eps, eps_mode, baseline)
-    advantages = np.zeros(groups.shape)
-    for group, row in enumerate(groups):
-        scored = ~np.isnan(row)
-        if _is_constant(row[scored]):
-            continue
-        divisor = _divisor(groups, row, scale, ddof, eps, eps_mode)
-        advantages[group, scored] = (row[scored] - _baselines(row[scored], baseline)) / divisor
-    return advantages.reshape(-1) + 0.0  # + 0.0 turns -0.0 into 0.0
+    result = np.zeros(groups.shape)
+    for group, scored, divisor in _varied(groups, scale, ddof, eps, eps_mode):
+        result[group, scored] = definition.advantages(groups[group, scored], baseline, divisor)
+    return result.reshape(-1) + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
 def advantage_scale(
@@ -93,10 +91,8 @@ def advantage_scale(
     groups = _groups(rewards, group_size)
     _check_conventions(group_size, scale, ddof, eps, eps_mode, baseline)
     result = np.zeros(groups.shape)
-    for group, row in enumerate(groups):
-        scored = ~np.isnan(row)
-        if not _is_constant(row[scored]):
-            result[group, scored] = np.max(np.abs(row[scored])) / _divisor(groups, row, scale, ddof, eps, eps_mode)
+    for group, scored, divisor in _varied(groups, scale, ddof, eps, eps_mode):
+        result[group, scored] = errors.scale(groups[group, scored], divisor)
     return result.reshape(-1)
 
 
@@ -140,7 +136,7 @@ def normalise_then_sum(
         for column in columns.T
     ]
     return group_advantages(
-        _weighted_sum(columns, np.stack(z_scores, axis=1), factors),
+        definition.weighted_sums(columns, np.stack(z_scores, axis=1), factors),
         len(columns),
         scale="group",
         ddof=batch_ddof,
@@ -192,12 +188,12 @@ def normalise_then_sum_scale(
         )
         for stage in (group_advantages, advantage_scale)
     )
-    summed = _weighted_sum(columns, z_scores, factors)
+    summed = definition.weighted_sums(columns, z_scores, factors)
     scored = ~np.isnan(summed)
     if _is_constant(summed[scored]):
         return np.zeros(len(columns))
-    divisor = _divisor(summed[None], summed, "group", batch_ddof, batch_eps, "add")
-    return np.where(scored, np.max(scales @ np.abs(factors)) / divisor, 0.0)
+    divisor = definition.divisor(summed[scored], batch_ddof, batch_eps, "add")
+    return np.where(scored, errors.two_stage_scale(scales, factors, divisor), 0.0)
 
 
 def _groups(rewards: npt.ArrayLike, group_size: int) -> Floats:
@@ -237,42 +233,20 @@ def _is_constant(scored: Floats) -> bool:
     return scored.size < 2 or bool(np.max(scored) == np.min(scored))
 
 
-def _weighted_sum(rewards: Floats, z_scores: Floats, weights: Floats) -> Floats:
-    """Sum of w_f z_f, where an unscored z is 0 already; NaN for a row in which every reward is NaN."""
-    return np.where(np.all(np.isnan(rewards), axis=1), np.nan, np.sum(z_scores * weights, axis=1))
-
-
-def _mean(values: Floats) -> float:
-    """Correctly rounded sum over n; a power of two keeps it in range and changes no bit."""
-    exponent = int(np.frexp(np.max(np.abs(values)))[1])
-    return math.ldexp(math.fsum(np.ldexp(values, -exponent)) / values.size, exponent)
-
-
-def _std(values: Floats, ddof: int) -> float:
-    exponent = int(np.frexp(np.max(np.abs(values)))[1])
-    scaled = np.ldexp(values, -exponent)
-    deviations = scaled - math.fsum(scaled) / scaled.size
-    return math.ldexp(math.sqrt(math.fsum(deviations**2) / (values.size - ddof)), exponent)
-
-
-def _baselines(scored: Floats, baseline: str) -> Floats:
-    if baseline == "mean":
-        return np.full(scored.shape, _mean(scored))
-    return np.array([_mean(np.delete(scored, index)) for index in range(scored.size)])
-
-
-def _divisor(
-    groups: Floats, row: Floats, scale: str, ddof: int | None, eps: float | None, eps_mode: str | None
-) -> float:
-    """The spread with its eps; infinite where the threshold says that the advantage is 0."""
-    if scale == "none":
-        return 1.0
-    assert ddof is not None
-    assert eps is not None
-    values = row if scale == "group" else groups
-    std = _std(values[~np.isnan(values)], ddof)
-    if eps_mode == "add":
-        return std + eps
-    if eps_mode == "inside":
-        return math.hypot(std, math.sqrt(eps))  # sqrt(var + eps) without overflow
-    return std if std >= eps else math.inf
+def _varied(
+    groups: Floats, scale: str, ddof: int | None, eps: float | None, eps_mode: str | None
+) -> Iterator[tuple[int, Bools, float]]:
+    """The groups whose scored rewards differ: which rewards are scored, and the divisor of their advantages."""
+    every = groups[~np.isnan(groups)]
+    for group, row in enumerate(groups):
+        scored = ~np.isnan(row)
+        if _is_constant(row[scored]):
+            continue
+        if scale == "none":
+            yield group, scored, 1.0
+            continue
+        assert ddof is not None
+        assert eps is not None
+        assert eps_mode is not None
+        values = row[scored] if scale == "group" else every
+        yield group, scored, definition.divisor(values, ddof, eps, eps_mode)

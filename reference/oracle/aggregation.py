@@ -1,9 +1,10 @@
-"""The denominators of the policy losses: what one token of a row weighs in the loss of a step."""
+"""The weight of a row's token in the loss of a step, for one algorithm and its constants."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from reference.oracle.definitions import aggregation as definition
 from reference.oracle.inputs import Bools, Floats, choice, positive
 
 ALGORITHMS = (
@@ -60,22 +61,21 @@ def row_weights(
     choice("algorithm", algorithm, ALGORITHMS)
     lengths = np.sum(mask, axis=1).astype(np.float64)
     if algorithm == "dr_grpo":
-        weights = np.full(len(mask), 1.0 / (len(mask) * positive("max_length", max_length)))
+        weights = definition.mean_over_slots(lengths, positive("max_length", max_length))
     elif algorithm == "bnpo-trl":
-        weights = _mean_over_blocks(lengths, _blocks("micro_batches", micro_batches, len(mask)))
+        weights = definition.mean_of_block_means(lengths, _blocks("micro_batches", micro_batches, len(mask)))
     elif algorithm == "luspo":
-        weights = np.full(len(mask), 1.0 / len(mask))
-    elif algorithm in ("dapo", "cispo"):
-        choice("dapo_denominator", dapo_denominator, DAPO_DENOMINATORS)
-        if dapo_denominator == "trl":
-            weights = np.full(len(mask), 1.0 / positive("tokens_in_step", tokens_in_step))
-        elif dapo_denominator == "group":
-            size = int(positive("group_size", group_size))
-            weights = _mean_over_blocks(lengths, _blocks("group_size", [size] * (len(mask) // size), len(mask)))
-        else:
-            weights = _mean_over_blocks(lengths, [len(mask)])
+        weights = definition.mean_of_row_sums(lengths)
+    elif algorithm not in ("dapo", "cispo"):
+        weights = definition.mean_of_row_means(lengths)
+    elif choice("dapo_denominator", dapo_denominator, DAPO_DENOMINATORS) == "trl":
+        weights = definition.over_tokens(lengths, positive("tokens_in_step", tokens_in_step))
+    elif dapo_denominator == "group":
+        size = int(positive("group_size", group_size))
+        sizes = _blocks("group_size", [size] * (len(mask) // size), len(mask))
+        weights = definition.mean_of_block_means(lengths, sizes)
     else:
-        weights = 1.0 / (len(mask) * np.maximum(lengths, 1.0))
+        weights = definition.mean_of_block_means(lengths, [len(mask)])
     return np.where(lengths > 0, weights, 0.0)
 
 
@@ -83,9 +83,3 @@ def _blocks(name: str, sizes: Sequence[int] | None, rows: int) -> Sequence[int]:
     if not sizes or min(sizes) < 1 or sum(sizes) != rows:
         raise ValueError(f"`{name}` gives blocks of {sizes} rows, must be positive and sum to {rows} rows")
     return sizes
-
-
-def _mean_over_blocks(lengths: Floats, sizes: Sequence[int]) -> Floats:
-    """1 / (blocks * tokens of the row's block)."""
-    tokens = [float(np.sum(block)) for block in np.split(lengths, np.cumsum(sizes)[:-1])]
-    return np.repeat(1.0 / (len(sizes) * np.maximum(tokens, 1.0)), sizes)

@@ -1,8 +1,9 @@
-"""What DAPO does to a batch before its loss: groups that teach nothing are dropped, over-long completions are penalised."""
+"""What DAPO does to a batch before its loss: groups without a difference are dropped, over-long completions are penalised."""
 
 import numpy as np
 import numpy.typing as npt
 
+from reference.oracle.definitions import dynamic_sampling as definition
 from reference.oracle.inputs import Bools, Floats, choice, floats, integers
 
 CONVENTIONS = ("accuracy", "total")
@@ -39,17 +40,12 @@ def keep_groups(
             raise ValueError(f"`accuracy` is {accuracy}, must be a column of {columns.shape[1]}")
         scores = columns[:, accuracy]
     else:
-        unscored = np.all(np.isnan(columns), axis=1)
-        scores = np.where(unscored, np.nan, np.sum(np.where(np.isnan(columns), 0.0, columns) * factors, axis=1))
-    kept = []
-    for group in scores.reshape(-1, group_size):
-        scored = group[~np.isnan(group)]
-        kept.append(bool(scored.size) and bool(np.max(scored) > np.min(scored)))
-    return np.array(kept, np.bool_)
+        scores = definition.total_scores(columns, factors)
+    return np.array([definition.differs(group) for group in scores.reshape(-1, group_size)], np.bool_)
 
 
 def overlong_penalty(lengths: npt.ArrayLike, *, limit: int, buffer: int) -> Floats:
-    """A penalty is 0 if n <= L_max - L_c, (L_max - L_c - n) / L_c up to L_max, and -1 beyond.
+    """A penalty is 0 if n <= L_max - L_c, (L_max - L_c - n) / L_c up to L_max, and -1 above.
 
     Args:
         lengths: (R,) completion tokens n.
@@ -67,7 +63,4 @@ def overlong_penalty(lengths: npt.ArrayLike, *, limit: int, buffer: int) -> Floa
     sizes = integers("lengths", lengths, least=0)
     if not 1 <= buffer <= limit:
         raise ValueError(f"`buffer` is {buffer}, must be from 1 to `limit` = {limit}")
-    found = [
-        0.0 if n <= limit - buffer else (limit - buffer - n) / buffer if n <= limit else -1.0 for n in sizes.tolist()
-    ]
-    return np.array(found, np.float64)
+    return np.array([definition.overlong_penalty(n, limit, buffer) for n in sizes.tolist()], np.float64)

@@ -1,33 +1,21 @@
 """Whether two ways to compute the same logits may draw different tokens, and how often honest ones do."""
 
-from collections.abc import Callable, Iterator
-from itertools import product
-from typing import TypedDict, Unpack
+from collections.abc import Callable
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.oracle.filters import draw, filtered_logprobs, token_intervals
+from reference.oracle.definitions import sampling as definition
+from reference.oracle.errors import sampling as errors
+from reference.oracle.errors.sampling import Sampling
+from reference.oracle.filters import draw, filtered_logprobs
 from reference.oracle.inputs import Bools, Floats, floats, integers, number
 from reference.oracle.logprobs import log_softmax
 
 CHUNK = 1 << 20  # elements per block: 8 MB per temporary array, and there are about ten
-BELOW_ONE = 1.0 - 2.0**-53
 
-
-class Sampling(TypedDict):
-    """The keywords of `filtered_logprobs`, all of which must be given."""
-
-    order: str
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    xtc_probability: float
-    xtc_threshold: float
-    xtc_coin: npt.ArrayLike | None
-    repetition_penalty: float
-    history: npt.ArrayLike | None
+__all__ = ["Sampling", "admissible", "expected_differences", "logit_distance"]
 
 
 def admissible(
@@ -64,13 +52,12 @@ def admissible(
     tokens, uniform, flat = tokens.reshape(-1), uniform.reshape(-1), _flat(sampling, shape)
 
     result = np.zeros(tokens.shape, np.bool_)
-    for filters, shifts in _neighbourhood(flat, eta):
+    for filters, shifts in errors.neighbourhood(flat, eta):
         pending = np.flatnonzero(~result)  # the exact filters and u come first, so that few rows see the others
         for chosen in _blocks(pending, rows.shape[-1]):
             logprobs = filtered_logprobs(rows[chosen], **_take(filters, chosen))
             for shift in shifts:
-                moved = np.clip(uniform[chosen] + shift, 0.0, BELOW_ONE) if shift else uniform[chosen]
-                result[chosen] |= draw(logprobs, moved) == tokens[chosen]
+                result[chosen] |= draw(logprobs, errors.shifted(uniform[chosen], shift)) == tokens[chosen]
     return result.reshape(shape)
 
 
@@ -95,10 +82,7 @@ def expected_differences(logits_a: npt.ArrayLike, logits_b: npt.ArrayLike, **sam
     """
 
     def expected(a: Floats, b: Floats, filters: Sampling) -> Floats:
-        low_a, high_a = token_intervals(filtered_logprobs(a, **filters))
-        low_b, high_b = token_intervals(filtered_logprobs(b, **filters))
-        overlap = np.maximum(np.minimum(high_a, high_b) - np.maximum(low_a, low_b), 0.0)
-        return np.asarray(np.maximum(1.0 - np.sum(overlap, axis=-1), 0.0))
+        return definition.expected_difference(filtered_logprobs(a, **filters), filtered_logprobs(b, **filters))
 
     return float(np.sum(_where_different(logits_a, logits_b, expected, sampling)))
 
@@ -121,10 +105,8 @@ def logit_distance(logits_a: npt.ArrayLike, logits_b: npt.ArrayLike, floor: floa
     """
 
     def distance(a: Floats, b: Floats, _: Sampling | None) -> Floats:
-        ours, theirs = log_softmax(a, temperature=1.0), log_softmax(b, temperature=1.0)
-        matters = (ours >= floor) | (theirs >= floor)
-        difference = np.subtract(ours, theirs, out=np.zeros(ours.shape), where=matters)
-        return np.asarray(np.max(np.abs(difference), axis=-1))
+        left, right = log_softmax(a, temperature=1.0), log_softmax(b, temperature=1.0)
+        return definition.largest_difference(left, right, floor)
 
     return _where_different(logits_a, logits_b, distance, None)
 
@@ -148,29 +130,6 @@ def _where_different(
             filters = None if flat is None else _take(flat, different)
             result[different] = measure(floats("a", a[different]), floats("b", b[different]), filters)  # type: ignore[arg-type]
     return result.reshape(shape)
-
-
-def _neighbourhood(sampling: Sampling, eta: float) -> Iterator[tuple[Sampling, tuple[float, ...]]]:
-    """The exact filters first, then with thresholds moved; with each the shifts of u to try."""
-    if sampling["temperature"] == 0:
-        yield sampling, (0.0,)
-        return
-    steps = (0.0, -eta, eta)
-    yield sampling, (0.0,)
-    for p, m, x in product(
-        steps if sampling["top_p"] < 1 else (0.0,),
-        steps if sampling["min_p"] > 0 else (0.0,),
-        steps if sampling["xtc_probability"] > 0 else (0.0,),
-    ):
-        moved = sampling.copy()
-        moved["top_p"] = _clipped(sampling["top_p"] + p)
-        moved["min_p"] = _clipped(sampling["min_p"] + m)
-        moved["xtc_threshold"] = _clipped(sampling["xtc_threshold"] + x)
-        yield moved, steps
-
-
-def _clipped(threshold: float) -> float:
-    return min(max(threshold, 0.0), 1.0)
 
 
 def _rows(logits: npt.ArrayLike) -> npt.NDArray[np.floating]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from reference.oracle.definitions import sampling as definition
 from reference.oracle.inputs import Bools, Floats, Ints, choice, floats, integers, number
 from reference.oracle.logprobs import log_softmax
 
@@ -28,7 +29,7 @@ def filtered_logprobs(
     """Each filter acts on the distribution renormalised over the survivors so far; the result is normalised too.
 
     "hf": repetition penalty, temperature, top-k, top-p, min-p, XTC. "mlx-lm": repetition penalty, then on the
-    untempered distribution top-p, min-p, XTC, top-k, and the temperature last.
+    distribution at temperature 1 top-p, min-p, XTC, top-k, and the temperature last.
     Repetition penalty: the logit of a token in `history` is divided by it if positive, else multiplied by it.
     Top-k keeps the k likeliest, top-p the smallest set of likeliest tokens whose mass reaches p, both the lower id
     first among equals and at least one token. Min-p removes tokens below min_p times the largest probability. XTC,
@@ -95,7 +96,7 @@ def draw(logprobs: npt.ArrayLike, u: npt.ArrayLike) -> Ints:
     uniform = floats("u", u, shape=sums.shape[:-1])
     if not np.all((uniform >= 0) & (uniform < 1)):
         raise ValueError(f"`u` is {uniform[~((uniform >= 0) & (uniform < 1))][0]}, must be in [0, 1)")
-    return np.asarray(np.sum(sums <= uniform[..., None] * sums[..., -1:], axis=-1, dtype=np.int64))
+    return definition.draw(sums, uniform)
 
 
 def token_intervals(logprobs: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -112,10 +113,7 @@ def token_intervals(logprobs: npt.ArrayLike) -> tuple[Floats, Floats]:
 
     Source: as `draw`.
     """
-    sums = _running_sums(logprobs)
-    high = sums / sums[..., -1:]
-    low = np.concatenate([np.zeros((*high.shape[:-1], 1)), high[..., :-1]], axis=-1)
-    return low, high
+    return definition.intervals(_running_sums(logprobs))
 
 
 Keep = Callable[[Floats], Bools]  # of a normalised distribution, as probabilities: the tokens that stay
@@ -124,51 +122,21 @@ Keep = Callable[[Floats], Bools]  # of a normalised distribution, as probabiliti
 def _restrict(logprobs: Floats, keep: Keep | None) -> Floats:
     if keep is None:
         return logprobs
-    return log_softmax(np.where(keep(np.exp(logprobs)), logprobs, -np.inf), temperature=1.0)
-
-
-def _descending(probabilities: Floats) -> Ints:
-    """Ids from likely to unlikely, the lower id first among equals."""
-    return np.argsort(-probabilities, axis=-1, kind="stable")
-
-
-def _chosen(order: Ints, stays: Bools) -> Bools:
-    result = np.empty(order.shape, np.bool_)
-    np.put_along_axis(result, order, stays, axis=-1)
-    return result
+    return definition.restrict(logprobs, keep(np.exp(logprobs)))
 
 
 def _top_k(top_k: int) -> Keep | None:
     if top_k < 0:
         raise ValueError(f"`top_k` is {top_k}, must be at least 0")
-    if top_k == 0:
-        return None
-
-    def keep(probabilities: Floats) -> Bools:
-        order = _descending(probabilities)
-        return _chosen(order, np.broadcast_to(np.arange(order.shape[-1]) < top_k, order.shape))
-
-    return keep
+    return None if top_k == 0 else lambda p: definition.top_k(p, top_k)
 
 
 def _top_p(top_p: float) -> Keep | None:
-    if number("top_p", top_p, least=0, most=1) == 1:
-        return None
-
-    def keep(probabilities: Floats) -> Bools:
-        order = _descending(probabilities)
-        mass = np.cumsum(np.take_along_axis(probabilities, order, axis=-1), axis=-1)
-        stays = np.ones(order.shape, np.bool_)  # the likeliest always stays
-        stays[..., 1:] = mass[..., :-1] < top_p  # a token stays while the mass before it does not reach p
-        return _chosen(order, stays)
-
-    return keep
+    return None if number("top_p", top_p, least=0, most=1) == 1 else lambda p: definition.top_p(p, top_p)
 
 
 def _min_p(min_p: float) -> Keep | None:
-    if number("min_p", min_p, least=0, most=1) == 0:
-        return None
-    return lambda probabilities: np.asarray(probabilities >= min_p * np.max(probabilities, axis=-1, keepdims=True))
+    return None if number("min_p", min_p, least=0, most=1) == 0 else lambda p: definition.min_p(p, min_p)
 
 
 def _xtc(probability: float, threshold: float, coin: npt.ArrayLike | None, shape: tuple[int, ...]) -> Keep | None:
@@ -178,14 +146,8 @@ def _xtc(probability: float, threshold: float, coin: npt.ArrayLike | None, shape
         return None
     if coin is None:
         raise ValueError(f"`xtc_coin` is None, must be given where xtc_probability is {probability}")
-    acts = floats("xtc_coin", coin, shape=shape)[..., None] < probability
-
-    def keep(probabilities: Floats) -> Bools:
-        above = probabilities > threshold
-        least = np.min(np.where(above, probabilities, np.inf), axis=-1, keepdims=True)
-        return np.asarray(~acts | (probabilities <= least))
-
-    return keep
+    acts = floats("xtc_coin", coin, shape=shape) < probability
+    return lambda p: definition.xtc(p, threshold, acts)
 
 
 def _penalised(logits: Floats, penalty: float, history: npt.ArrayLike | None) -> Floats:
@@ -200,20 +162,19 @@ def _penalised(logits: Floats, penalty: float, history: npt.ArrayLike | None) ->
         raise ValueError(f"`history` has shape {ids.shape}, must be {(*logits.shape[:-1], 'H')}")
     seen = np.zeros((*logits.shape[:-1], logits.shape[-1] + 1), np.bool_)
     np.put_along_axis(seen, ids, values=True, axis=-1)  # -1 marks the last column, which is then cut off
-    return np.where(seen[..., :-1], np.where(logits > 0, logits / penalty, logits * penalty), logits)
+    return definition.penalised(logits, penalty, seen[..., :-1])
 
 
 def _greedy(logits: Floats) -> Floats:
     log_softmax(logits, temperature=1.0)  # raises on rows without a maximum
-    first = np.argmax(logits, axis=-1)[..., None]
-    return np.where(np.arange(logits.shape[-1]) == first, 0.0, -np.inf)
+    return definition.greedy(logits)
 
 
 def _running_sums(logprobs: npt.ArrayLike) -> Floats:
     values = floats("logprobs", logprobs)
     if not values.ndim or not values.shape[-1]:
         raise ValueError(f"`logprobs` has shape {values.shape}, must have a vocabulary axis with at least one token")
-    sums = np.cumsum(np.exp(values), axis=-1)
+    sums = definition.running_sums(values)
     if not np.all((sums[..., -1] > 0) & np.isfinite(sums[..., -1])):
         raise ValueError("`logprobs` has a row whose probabilities sum to 0, NaN or inf, must be above 0 and finite")
     return sums

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -9,10 +10,11 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+T = TypeVar("T")
 
 
 def floats(name: str, value: npt.ArrayLike, *, ndim: int | None = None, shape: tuple[int, ...] | None = None) -> Floats:
-    """The value as a new float64 array; the step from float16, float32 or an integer below 2**53 is exact."""
+    """Return the value as a new float64 array; the step from float16, float32 or an integer below 2**53 is exact."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
         raise ValueError(f"`{name}` has dtype {array.dtype}, must be an integer or a float of at most 64 bits")
@@ -24,7 +26,7 @@ def floats(name: str, value: npt.ArrayLike, *, ndim: int | None = None, shape: t
 
 
 def integers(name: str, value: npt.ArrayLike, *, least: int, below: int | None = None) -> Ints:
-    """The value as an int64 array whose elements are at least `least` and less than `below`."""
+    """Return the value as an int64 array whose elements are at least `least` and less than `below`."""
     array = np.asarray(value)
     if array.dtype.kind not in "iu" and array.size:
         raise ValueError(f"`{name}` has dtype {array.dtype}, must be an integer type")
@@ -39,7 +41,7 @@ def integers(name: str, value: npt.ArrayLike, *, least: int, below: int | None =
 
 
 def mask_of(mask: npt.ArrayLike, shape: tuple[int, ...]) -> Bools:
-    """The mask as booleans of the wanted shape; only 0, 1, False and True are masks."""
+    """Return the mask as booleans of the wanted shape; only 0, 1, False and True are masks."""
     array = np.asarray(mask)
     if array.shape != shape:
         raise ValueError(f"`mask` has shape {array.shape}, must be {shape}")
@@ -49,7 +51,7 @@ def mask_of(mask: npt.ArrayLike, shape: tuple[int, ...]) -> Bools:
 
 
 def finite(name: str, array: Floats) -> Floats:
-    """The same array, which holds neither NaN nor an infinity."""
+    """Return the array, which holds neither NaN nor an infinity."""
     wrong = np.argwhere(~np.isfinite(array))
     if wrong.size:
         where = tuple(int(axis) for axis in wrong[0])
@@ -57,21 +59,22 @@ def finite(name: str, array: Floats) -> Floats:
     return array
 
 
-def choice(name: str, value: object, allowed: Collection[object]) -> None:
-    """The value is one of those allowed."""
+def choice(name: str, value: T, allowed: Collection[object]) -> T:
+    """Return the value, which is one of those allowed."""
     if value not in allowed:
         raise ValueError(f"`{name}` is {value!r}, must be one of {', '.join(map(repr, allowed))}")
+    return value
 
 
 def number(name: str, value: float | None, *, least: float, most: float = math.inf) -> float:
-    """The value is a finite number within [least, most]."""
+    """Return the value, a finite number within [least, most]."""
     if value is None or not (math.isfinite(value) and least <= value <= most):
         raise ValueError(f"`{name}` is {value}, must be a finite number within [{least}, {most}]")
     return float(value)
 
 
 def positive(name: str, value: float | None) -> float:
-    """The value is a finite number above 0."""
+    """Return the value, a finite number above 0."""
     if value is None or not (math.isfinite(value) and value > 0):
         raise ValueError(f"`{name}` is {value}, must be a finite number above 0")
     return float(value)

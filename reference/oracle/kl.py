@@ -1,38 +1,20 @@
 """The divergence of the policy from its reference, estimated per sampled token or summed over the vocabulary."""
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 
-from reference.oracle.exact import finite_or_zero, two_difference, two_sum
+from reference.oracle.definitions import exact
+from reference.oracle.definitions import kl as definition
+from reference.oracle.definitions.exact import Exact
+from reference.oracle.definitions.kl import ESTIMATORS
+from reference.oracle.definitions.kl import k3_of_rounded as k3
+from reference.oracle.errors import kl as errors
 from reference.oracle.inputs import Bools, Floats, choice, floats, integers, mask_of
 
-ESTIMATORS = ("k1", "k2", "k3")
 REDUCTIONS = ("none", "sum", "mean")
 KL_RATIOS = ("none", "token", "sequence")
-SERIES_RADIUS = 2.0  # nats: the series up to here, exp(d) - 1 - d beyond, where nothing cancels
-SERIES_ORDER = 30  # 2**30 / 30! is 4e-24, far below half an ulp of the sum
 
-
-def k3(difference: Floats) -> Floats:
-    """The estimator k3 is exp(d) - d - 1, free of cancellation, never negative, +inf on overflow.
-
-    Args:
-        difference: d = reference - policy log-probs, any shape, float64, nats.
-
-    Returns:
-        float64 of the same shape, nats.
-
-    Source: Schulman (2020), "Approximating KL divergence"; the series sum_{k>=2} d**k / k! for |d| <= 2.
-    """
-    near = np.where(np.abs(difference) <= SERIES_RADIUS, difference, 0.0)
-    series = np.ones_like(near)
-    for order in range(SERIES_ORDER, 2, -1):  # Horner: d**2/2 (1 + d/3 (1 + d/4 (...)))
-        series = 1.0 + series * near / order
-    with np.errstate(over="ignore", invalid="ignore"):
-        beyond = np.where(difference == np.inf, np.inf, np.exp(difference) - 1.0 - difference)
-    return np.where(np.abs(difference) <= SERIES_RADIUS, near**2 / 2.0 * series, beyond)
+__all__ = ["ESTIMATORS", "KL_RATIOS", "REDUCTIONS", "full_kl", "full_kl_scale", "k3", "kl_scale", "token_kl"]
 
 
 def token_kl(
@@ -76,10 +58,9 @@ def token_kl(
     """
     choice("reduction", reduction, REDUCTIONS)
     values, counts, sequences = _terms(policy, reference, estimator, mask, lengths)
-    values = values * _ratios(policy, old, kl_ratio, counts, sequences)[0]
-    if reduction == "none":
-        return np.where(counts, values, 0.0)
-    return _reduce(values, counts, sequences, reduction)
+    moved = _log_ratios(policy, old, kl_ratio, counts, sequences)
+    weighted = values if moved is None else values * exact.exp(moved)
+    return _reduce(weighted, counts, sequences, reduction)
 
 
 def kl_scale(
@@ -117,10 +98,8 @@ def kl_scale(
     """
     choice("reduction", reduction, REDUCTIONS)
     values, counts, sequences = _terms(policy, reference, estimator, mask, lengths)
-    ratios, exponents = _ratios(policy, old, kl_ratio, counts, sequences)
-    sizes = np.abs(values) * ratios * (np.maximum(1.0, np.abs(exponents)) if kl_ratio == "sequence" else 1.0)
-    if reduction == "none":
-        return np.where(counts, sizes, 0.0)
+    moved = _log_ratios(policy, old, kl_ratio, counts, sequences)
+    sizes = errors.weighted_scale(values, moved, averaged=kl_ratio == "sequence")
     return _reduce(sizes, counts, sequences, reduction)
 
 
@@ -139,8 +118,8 @@ def full_kl(policy_logprobs: npt.ArrayLike, reference_logprobs: npt.ArrayLike) -
 
     Source: Kullback and Leibler (1951), eq. 2.4.
     """
-    rows, shape = _full_terms(policy_logprobs, reference_logprobs)
-    return np.array([math.fsum(row) if np.all(np.isfinite(row)) else np.sum(row) for row in rows]).reshape(shape)
+    terms, shape = _full_terms(policy_logprobs, reference_logprobs)
+    return np.array(definition.vocabulary_sums(terms)).reshape(shape)
 
 
 def full_kl_scale(policy_logprobs: npt.ArrayLike, reference_logprobs: npt.ArrayLike) -> Floats:
@@ -158,8 +137,8 @@ def full_kl_scale(policy_logprobs: npt.ArrayLike, reference_logprobs: npt.ArrayL
 
     Source: semantics.md, "Accuracy": sums are measured by the sum of their absolute terms.
     """
-    rows, shape = _full_terms(policy_logprobs, reference_logprobs)
-    return np.asarray(np.sum(np.abs(rows), axis=-1)).reshape(shape)
+    terms, shape = _full_terms(policy_logprobs, reference_logprobs)
+    return errors.vocabulary_scale(terms).reshape(shape)
 
 
 def _full_terms(policy_logprobs: npt.ArrayLike, reference_logprobs: npt.ArrayLike) -> tuple[Floats, tuple[int, ...]]:
@@ -170,38 +149,32 @@ def _full_terms(policy_logprobs: npt.ArrayLike, reference_logprobs: npt.ArrayLik
         raise ValueError(
             f"`policy_logprobs` has shape {policy.shape}, must have a vocabulary axis with at least one token"
         )
-    possible = policy > -np.inf
-    difference = np.subtract(policy, reference, out=np.zeros(policy.shape), where=possible)
-    finite = possible & (difference < np.inf)
-    terms = np.multiply(np.exp(policy), difference, out=difference.copy(), where=finite)  # any p > 0 times inf is inf
-    return terms.reshape(-1, policy.shape[-1]), policy.shape[:-1]
+    rows = (array.reshape(-1, policy.shape[-1]) for array in (policy, reference))
+    return definition.vocabulary_terms(*rows), policy.shape[:-1]
 
 
-def _ratios(
+def _log_ratios(
     policy: npt.ArrayLike,
     old: npt.ArrayLike | None,
     kl_ratio: str,
     counts: Bools,
     sequences: list[slice] | None,
-) -> tuple[Floats, Floats]:
-    """Per slot the ratio that multiplies its estimate, and the logarithm of it."""
+) -> Exact | None:
+    """Per slot the logarithm of the ratio that multiplies its estimate; None where all ratios are 1."""
     choice("kl_ratio", kl_ratio, KL_RATIOS)
     if kl_ratio == "sequence" and counts.ndim == 1 and sequences is None:
         raise ValueError("`lengths` is None, must say where the sequences of a 1-D array end (kl_ratio 'sequence')")
-    zeros = np.zeros(counts.shape)
     if old is None or kl_ratio == "none":
-        return zeros + 1.0, zeros
-    theirs = floats("old", old, shape=counts.shape)
-    difference, lost = two_difference(np.where(counts, floats("policy", policy), 0.0), np.where(counts, theirs, 0.0))
-    lost = finite_or_zero(lost)
-    if kl_ratio == "sequence":
-        for rows in list(range(len(counts))) if sequences is None else sequences:
-            size = max(1, int(np.count_nonzero(counts[rows])))
-            total, rest = two_sum(np.concatenate([difference[rows], lost[rows]]))
-            difference[rows], lost[rows] = total / size, rest / size
-    with np.errstate(over="ignore"):
-        ratio = np.exp(difference)
-        return np.where(np.isfinite(ratio), ratio * (1.0 + lost), ratio), difference
+        return None
+    before = np.where(counts, floats("old", old, shape=counts.shape), 0.0)
+    moved = exact.difference(np.where(counts, floats("policy", policy), 0.0), before)
+    if kl_ratio == "token":
+        return moved
+    for rows in list(range(len(counts))) if sequences is None else sequences:
+        row = Exact(moved.value[None, rows], moved.rest[None, rows])
+        mean = exact.row_means(row, np.count_nonzero(counts[None, rows], axis=1))
+        moved.value[rows], moved.rest[rows] = mean
+    return moved
 
 
 def _terms(
@@ -213,19 +186,14 @@ def _terms(
 ) -> tuple[Floats, Bools, list[slice] | None]:
     """Per slot the estimate and whether it counts; the sequences, as slices of a ragged (N,) array."""
     choice("estimator", estimator, ESTIMATORS)
-    ours = floats("policy", policy)
-    theirs = floats("reference", reference, shape=ours.shape)
-    if ours.ndim not in (1, 2):
-        raise ValueError(f"`policy` has shape {ours.shape}, must be (B, T), or (N,) with lengths")
-    counts, sequences = _selection(ours.shape, mask, lengths)
+    of_policy = floats("policy", policy)
+    of_reference = floats("reference", reference, shape=of_policy.shape)
+    if of_policy.ndim not in (1, 2):
+        raise ValueError(f"`policy` has shape {of_policy.shape}, must be (B, T), or (N,) with lengths")
+    counts, sequences = _selection(of_policy.shape, mask, lengths)
+    d = exact.difference(np.where(counts, of_reference, 0.0), np.where(counts, of_policy, 0.0))
     with np.errstate(invalid="ignore", over="ignore"):
-        d, lost = two_difference(np.where(counts, theirs, 0.0), np.where(counts, ours, 0.0))
-        values = {
-            "k1": lambda: -d + 0.0,
-            "k2": lambda: d**2 / 2.0 + finite_or_zero(d * lost),
-            "k3": lambda: k3(d) + finite_or_zero(np.expm1(d) * lost),
-        }[estimator]()
-    return values, counts, sequences
+        return definition.estimate(d, estimator), counts, sequences
 
 
 def _selection(
@@ -249,6 +217,8 @@ def _selection(
 
 
 def _reduce(values: Floats, counts: Bools, sequences: list[slice] | None, reduction: str) -> Floats:
+    if reduction == "none":
+        return np.where(counts, values, 0.0)
     if values.ndim == 1 and sequences is None:
         raise ValueError(
             f"`lengths` is None, must say where the sequences of a 1-D array end (reduction {reduction!r})"

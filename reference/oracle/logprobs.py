@@ -1,10 +1,10 @@
 """Log-probabilities of tokens from logits, where they lie in a sequence, and the way back for gradients."""
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
+from reference.oracle.definitions import logprobs as definition
+from reference.oracle.errors import logprobs as errors
 from reference.oracle.inputs import Bools, Floats, Ints, floats, integers, positive
 
 
@@ -23,8 +23,7 @@ def log_softmax(logits: npt.ArrayLike, *, temperature: float) -> Floats:
 
     Source: the definition; semantics.md, "Log-probabilities".
     """
-    shifted, log_sum = _shifted(logits, temperature)
-    return shifted - log_sum
+    return definition.log_softmax(*_checked(logits, temperature))
 
 
 def selective_log_softmax(logits: npt.ArrayLike, ids: npt.ArrayLike, *, temperature: float) -> Floats:
@@ -43,8 +42,8 @@ def selective_log_softmax(logits: npt.ArrayLike, ids: npt.ArrayLike, *, temperat
 
     Source: the definition; semantics.md, "Log-probabilities".
     """
-    shifted, log_sum = _shifted(logits, temperature)
-    return _at(shifted, ids) - log_sum[..., 0]
+    values, tau = _checked(logits, temperature)
+    return definition.selected(values, _tokens(ids, values), tau)
 
 
 def logprob_scale(logits: npt.ArrayLike, ids: npt.ArrayLike, *, temperature: float) -> Floats:
@@ -63,12 +62,12 @@ def logprob_scale(logits: npt.ArrayLike, ids: npt.ArrayLike, *, temperature: flo
 
     Source: semantics.md, "Accuracy".
     """
-    shifted, log_sum = _shifted(logits, temperature)
-    return np.abs(_at(shifted, ids)) + np.maximum(1.0, log_sum[..., 0])
+    values, tau = _checked(logits, temperature)
+    return errors.selected_scale(values, _tokens(ids, values), tau)
 
 
 def entropy(logits: npt.ArrayLike, *, temperature: float) -> Floats:
-    """H = -sum_v p_v log p_v of the tempered distribution; a token of probability 0 adds 0.
+    """H = -sum_v p_v log p_v of the temperature-scaled distribution; a token of probability 0 adds 0.
 
     Args:
         logits: (..., V) as in `log_softmax`.
@@ -82,10 +81,7 @@ def entropy(logits: npt.ArrayLike, *, temperature: float) -> Floats:
 
     Source: Shannon (1948).
     """
-    logprobs = log_softmax(logits, temperature=temperature)
-    possible = logprobs > -np.inf
-    terms = np.multiply(np.exp(logprobs), logprobs, out=np.zeros(logprobs.shape), where=possible)
-    return np.asarray(0.0 - np.sum(terms, axis=-1))
+    return definition.entropy(log_softmax(logits, temperature=temperature))
 
 
 def selective_log_softmax_backward(
@@ -113,8 +109,9 @@ def selective_log_softmax_backward(
 
     Source: the chain rule: d log p_id / dx_v = (onehot_v - p_v) / tau, dH / dx_v = -p_v (log p_v + H) / tau.
     """
-    parts = _backward_parts(logits, ids, grad_logprobs, temperature, grad_entropy)
-    return (parts.upstream * (parts.chosen - parts.p) - parts.upstream_entropy * parts.p * parts.surprise) / temperature
+    values, tau = _checked(logits, temperature)
+    tokens, upstream = _tokens(ids, values), _upstream(values, grad_logprobs, grad_entropy)
+    return definition.backward(definition.log_softmax(values, tau), tokens, *upstream, tau)
 
 
 def backward_scale(
@@ -145,16 +142,8 @@ def backward_scale(
 
     Source: semantics.md, "Accuracy", through the formula of the gradient.
     """
-    parts = _backward_parts(logits, ids, grad_logprobs, temperature, grad_entropy)
-    shifted, log_sum = _shifted(logits, temperature)
-    scale = np.where(shifted > -np.inf, -shifted + np.maximum(1.0, log_sum), 0.0)
-    entropies = entropy(logits, temperature=temperature)[..., None]
-    of_entropy = parts.p * (scale * np.abs(parts.surprise) + scale + np.maximum(1.0, entropies))
-    carried = np.abs(parts.upstream) * parts.p * scale + np.abs(parts.upstream_entropy) * of_entropy
-    value = np.abs(parts.upstream * (parts.chosen - parts.p)) + np.abs(
-        parts.upstream_entropy * parts.p * parts.surprise
-    )
-    return np.asarray((value + carried) / temperature)
+    values, tau = _checked(logits, temperature)
+    return errors.backward_scale(values, _tokens(ids, values), *_upstream(values, grad_logprobs, grad_entropy), tau)
 
 
 def completion_slots(prompt_lengths: npt.ArrayLike, lengths: npt.ArrayLike, width: int) -> Bools:
@@ -181,8 +170,7 @@ def completion_slots(prompt_lengths: npt.ArrayLike, lengths: npt.ArrayLike, widt
     if over.size:
         row = int(over[0])
         raise ValueError(f"row {row} has {prompts[row]} + {completions[row]} tokens, must fit in width {width}")
-    position = np.arange(width - 1)
-    return (position >= prompts[:, None] - 1) & (position < (prompts + completions)[:, None] - 1)
+    return definition.slots(prompts, completions, width)
 
 
 def completion_logprobs(
@@ -249,44 +237,24 @@ def logits_gradient(
     values, tokens, scored, filled = _aligned(logits, ids, prompt_lengths, lengths, upstream.shape[1])
     if upstream.shape != filled.shape:
         raise ValueError(f"`loss_gradient` has shape {upstream.shape}, must be {filled.shape}")
-    slope = -np.exp(log_softmax(values[scored], temperature=temperature))
-    slope[np.arange(tokens.size), tokens] += 1.0
     gradient = np.zeros(values.shape)
-    gradient[scored] = upstream[filled][:, None] * slope / temperature
+    gradient[scored] = selective_log_softmax_backward(
+        values[scored], tokens, upstream[filled], temperature=temperature, grad_entropy=None
+    )
     return gradient
 
 
-class _BackwardParts(NamedTuple):
-    chosen: Floats  # (..., V), 1 at the id
-    p: Floats  # (..., V)
-    surprise: Floats  # (..., V), log p + H, 0 where p is 0
-    upstream: Floats  # (..., 1)
-    upstream_entropy: Floats  # (..., 1)
-
-
-def _backward_parts(
-    logits: npt.ArrayLike,
-    ids: npt.ArrayLike,
-    grad_logprobs: npt.ArrayLike,
-    temperature: float,
-    grad_entropy: npt.ArrayLike | None,
-) -> _BackwardParts:
-    logprobs = log_softmax(logits, temperature=temperature)
-    shape = logprobs.shape[:-1]
-    _at(logprobs, ids)  # raises on ids that do not fit
-    chosen = (np.arange(logprobs.shape[-1]) == np.asarray(ids)[..., None]).astype(np.float64)
-    possible = logprobs > -np.inf
-    entropies = entropy(logits, temperature=temperature)[..., None]
-    surprise = np.add(logprobs, entropies, out=np.zeros(logprobs.shape), where=possible)
-    upstream = floats("grad_logprobs", grad_logprobs, shape=shape)[..., None]
+def _upstream(
+    values: Floats, grad_logprobs: npt.ArrayLike, grad_entropy: npt.ArrayLike | None
+) -> tuple[Floats, Floats]:
+    """The gradients by each row's log-prob and entropy."""
+    shape = values.shape[:-1]
     of_entropy = np.zeros(shape) if grad_entropy is None else grad_entropy
-    return _BackwardParts(
-        chosen, np.exp(logprobs), surprise, upstream, floats("grad_entropy", of_entropy, shape=shape)[..., None]
-    )
+    return floats("grad_logprobs", grad_logprobs, shape=shape), floats("grad_entropy", of_entropy, shape=shape)
 
 
-def _shifted(logits: npt.ArrayLike, temperature: float) -> tuple[Floats, Floats]:
-    """(x - M) / tau, and the log of the sum of its exponentials with the axis kept."""
+def _checked(logits: npt.ArrayLike, temperature: float) -> tuple[Floats, float]:
+    """The logits, whose rows all have a finite maximum, and the temperature."""
     values = floats("logits", logits)
     tau = positive("temperature", temperature)
     if not values.ndim or not values.shape[-1]:
@@ -295,15 +263,14 @@ def _shifted(logits: npt.ArrayLike, temperature: float) -> tuple[Floats, Floats]
     if not np.all(np.isfinite(largest)):
         where = tuple(int(axis) for axis in np.argwhere(~np.isfinite(largest[..., 0]))[0])
         raise ValueError(f"`logits` has maximum {largest[where][0]}, must be finite, without NaN (in row {where})")
-    shifted = (values - largest) / tau
-    return shifted, np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
+    return values, tau
 
 
-def _at(rows: Floats, ids: npt.ArrayLike) -> Floats:
+def _tokens(ids: npt.ArrayLike, rows: Floats) -> Ints:
     tokens = integers("ids", ids, least=0, below=rows.shape[-1])
     if tokens.shape != rows.shape[:-1]:
         raise ValueError(f"`ids` has shape {tokens.shape}, must be {rows.shape[:-1]}")
-    return np.asarray(np.take_along_axis(rows, tokens[..., None], axis=-1)[..., 0])
+    return tokens
 
 
 def _aligned(

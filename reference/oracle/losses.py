@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.oracle.aggregation import ALGORITHMS, row_weights
-from reference.oracle.exact import finite_or_zero, total, two_difference
+from reference.oracle.definitions.exact import difference, total
+from reference.oracle.definitions.losses import Batch, Term
 from reference.oracle.inputs import Bools, Floats, choice, finite, floats, number
-from reference.oracle.loss_kl import LossKl, loss_kl
+from reference.oracle.loss_terms import Settings, loss_kl, surrogate
 from reference.oracle.rows import Rows, rows_of
-from reference.oracle.surrogates import Batch, Settings, surrogate
 
 SEQUENCE_ALGORITHMS = ("gspo", "rloo", "gmpo", "luspo")  # one advantage and one off-policy weight for a whole row
 
@@ -97,7 +97,7 @@ def policy_loss(
         kl_ratio: what multiplies the KL, unclipped and differentiable: "token" (r), "sequence" (the mean ratio) or
             "none"; not read where beta is 0.
         kl_estimator: "k1", "k2" or "k3" of reference - policy; not read where beta is 0.
-        max_length: see `row_weights`; needed by "dr_grpo", as the next four are by theirs.
+        max_length: see `row_weights`; needed by "dr_grpo", as the next four are by other algorithms.
         micro_batches: see `row_weights`.
         dapo_denominator: see `row_weights`.
         group_size: see `row_weights`.
@@ -135,20 +135,17 @@ def policy_loss(
         tokens_in_step=tokens_in_step,
     )[:, None]
     by_row = algorithm in SEQUENCE_ALGORITHMS
-    ours = finite("policy", rows.grid("policy", policy))
-    theirs = ours if old is None else finite("old", rows.grid("old", old))
-    difference, lost = two_difference(ours, theirs)
+    current = finite("policy", rows.grid("policy", policy))
+    behaviour = current if old is None else finite("old", rows.grid("old", old))
     batch = Batch(
         counts,
         rows.lengths,
-        ours,
-        difference,
-        finite_or_zero(lost),
+        current,
+        difference(current, behaviour),
         _per_token("advantages", advantages, rows, by_row=by_row),
         np.where(counts, 1.0, 0.0) if weights is None else _per_token("weights", weights, rows, by_row=by_row),
-        np.dtype(branch_dtype or ("float32" if np.asarray(policy).dtype == np.float32 else "float64")),
     )
-    term = surrogate(
+    term, tolerance = surrogate(
         batch,
         Settings(
             algorithm,
@@ -159,18 +156,18 @@ def policy_loss(
             sapo_temperature_positive,
             sapo_temperature_negative,
         ),
+        np.dtype(branch_dtype or ("float32" if np.asarray(policy).dtype == np.float32 else "float64")),
     )
-    kl = _kl(batch, rows, reference, beta, kl_estimator, kl_ratio, algorithm)
+    kl, kl_scale = _kl(batch, rows, reference, beta, kl_estimator, kl_ratio, algorithm)
 
-    kl_slope = beta * kl.slope * a
     return PolicyLoss(
         loss=total((a * (term.value + beta * kl.value))[counts]),
-        gradient=_out(rows, term.slope * a + kl_slope),
+        gradient=_out(rows, term.slope * a + beta * kl.slope * a),
         loss_scale=total((a * (np.abs(term.value) + beta * np.abs(kl.value)))[counts]),
-        gradient_scale=_out(rows, (term.scale + beta * kl.scale) * a),
-        near_branch=rows.back(term.near),
-        gradient_other=_out(rows, term.other * a + kl_slope),
-        branch_slack=total((a * term.slack)[term.near]),
+        gradient_scale=_out(rows, (tolerance.scale + beta * kl_scale) * a),
+        near_branch=rows.back(tolerance.near),
+        gradient_other=_out(rows, tolerance.other * a + beta * kl.slope * a),
+        branch_slack=total((a * tolerance.slack)[tolerance.near]),
     )
 
 
@@ -182,10 +179,11 @@ def _kl(
     estimator: str | None,
     kl_ratio: str | None,
     algorithm: str,
-) -> LossKl:
+) -> tuple[Term, Floats]:
     number("beta", beta, least=0)
     if beta == 0:
-        return LossKl(*np.zeros((3, *batch.counts.shape)))
+        nothing = np.zeros(batch.counts.shape)
+        return Term(nothing, nothing), nothing
     if algorithm == "rloo":
         raise ValueError(f"`beta` is {beta}, must be 0 for 'rloo', whose KL is in the reward")
     if reference is None:

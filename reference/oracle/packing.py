@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from reference.oracle.definitions import packing as definition
+from reference.oracle.errors import packing as errors
 from reference.oracle.inputs import Ints, choice, integers
 
 STRATEGIES = ("first-fit-decreasing", "best-fit-decreasing")
@@ -27,26 +29,7 @@ def check_packing(lengths: npt.ArrayLike, max_length: int, bins: Sequence[npt.Ar
 
     Source: the bin packing problem, Johnson (1973).
     """
-    sizes = _lengths(lengths, max_length)
-    problems: list[str] = []
-    seen: dict[int, int] = {}
-    for number, content in enumerate(bins):
-        indices = [int(index) for index in np.asarray(content).reshape(-1)]
-        if not indices:
-            problems.append(f"bin {number} is empty")
-        total = 0
-        for index in indices:
-            if not 0 <= index < len(sizes):
-                problems.append(f"bin {number} holds sequence {index}, must be in [0, {len(sizes)})")
-                continue
-            total += sizes[index]
-            if index in seen:
-                problems.append(f"sequence {index} is in bin {seen[index]} and again in bin {number}")
-            seen[index] = number
-        if total > max_length:
-            problems.append(f"bin {number} holds {total} tokens, must be at most {max_length}")
-    problems.extend(f"sequence {index} is in no bin" for index in range(len(sizes)) if index not in seen)
-    return problems
+    return errors.problems(_lengths(lengths, max_length), max_length, [_indices(content) for content in bins])
 
 
 def first_fit_decreasing(lengths: npt.ArrayLike, max_length: int) -> list[list[int]]:
@@ -64,19 +47,7 @@ def first_fit_decreasing(lengths: npt.ArrayLike, max_length: int) -> list[list[i
 
     Source: Johnson (1973), "Near-optimal bin packing algorithms".
     """
-    sizes = _lengths(lengths, max_length)
-    bins: list[list[int]] = []
-    fills: list[int] = []
-    for index in sorted(range(len(sizes)), key=lambda index: (-sizes[index], index)):
-        for number, fill in enumerate(fills):
-            if fill + sizes[index] <= max_length:
-                bins[number].append(index)
-                fills[number] += sizes[index]
-                break
-        else:
-            bins.append([index])
-            fills.append(sizes[index])
-    return bins
+    return definition.decreasing(_lengths(lengths, max_length), max_length, definition.first_fit)
 
 
 def best_fit_decreasing(lengths: npt.ArrayLike, max_length: int) -> list[list[int]]:
@@ -96,19 +67,7 @@ def best_fit_decreasing(lengths: npt.ArrayLike, max_length: int) -> list[list[in
 
     Source: Johnson (1973), "Near-optimal bin packing algorithms".
     """
-    sizes = _lengths(lengths, max_length)
-    bins: list[list[int]] = []
-    fills: list[int] = []
-    for index in sorted(range(len(sizes)), key=lambda index: (-sizes[index], index)):
-        fitting = [number for number, fill in enumerate(fills) if fill + sizes[index] <= max_length]
-        if fitting:
-            fullest = min(fitting, key=lambda number: (-fills[number], number))
-            bins[fullest].append(index)
-            fills[fullest] += sizes[index]
-        else:
-            bins.append([index])
-            fills.append(sizes[index])
-    return bins
+    return definition.decreasing(_lengths(lengths, max_length), max_length, definition.best_fit)
 
 
 def pack_sequences(
@@ -158,7 +117,7 @@ def lower_bound(lengths: npt.ArrayLike, max_length: int) -> int:
 
     Source: semantics.md, "Packing".
     """
-    return -(-sum(_lengths(lengths, max_length)) // max_length)
+    return definition.lower_bound(_lengths(lengths, max_length), max_length)
 
 
 def _lengths(lengths: npt.ArrayLike, max_length: int) -> list[int]:
@@ -168,3 +127,7 @@ def _lengths(lengths: npt.ArrayLike, max_length: int) -> list[int]:
     if array.ndim != 1:
         raise ValueError(f"`lengths` has shape {array.shape}, must be (N,)")
     return [int(length) for length in array]
+
+
+def _indices(content: npt.ArrayLike) -> list[int]:
+    return [int(index) for index in np.asarray(content).reshape(-1)]

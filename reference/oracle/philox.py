@@ -1,17 +1,12 @@
-"""Random numbers that depend on who asks and never on the batch: Philox 4x32-10 as a function of its counter."""
+"""Random numbers of a token, the same in every batch: Philox 4x32-10 as a function of its counter."""
 
 import numpy as np
 import numpy.typing as npt
 
+from reference.oracle.definitions import philox as definition
 from reference.oracle.inputs import Floats, integers
 
 Words = npt.NDArray[np.uint32]
-
-MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))  # Random123, philox.h
-WEYL = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))  # the golden ratio and sqrt(3) - 1
-ROUNDS = 10
-LOW = np.uint64(0xFFFFFFFF)
-WORD = np.uint64(32)
 
 
 def philox4x32_10(counter: npt.ArrayLike, key: npt.ArrayLike) -> Words:
@@ -35,13 +30,7 @@ def philox4x32_10(counter: npt.ArrayLike, key: npt.ArrayLike) -> Words:
         raise ValueError(
             f"`counter` and `key` have shapes {words.shape} and {keys.shape}, must be (..., 4) and (..., 2)"
         )
-    c0, c1, c2, c3 = np.moveaxis(words, -1, 0)
-    k0, k1 = np.moveaxis(keys, -1, 0)
-    for _ in range(ROUNDS):
-        first, second = MULTIPLIERS[0] * c0, MULTIPLIERS[1] * c2  # 32 x 32 bits fit in 64
-        c0, c1, c2, c3 = (second >> WORD) ^ c1 ^ k0, second & LOW, (first >> WORD) ^ c3 ^ k1, first & LOW
-        k0, k1 = (k0 + WEYL[0]) & LOW, (k1 + WEYL[1]) & LOW
-    return np.stack(np.broadcast_arrays(c0, c1, c2, c3), axis=-1).astype(np.uint32)
+    return definition.philox4x32_10(words, keys).astype(np.uint32)
 
 
 def uniforms(
@@ -68,7 +57,7 @@ def uniforms(
     Source: semantics.md, "Draws do not depend on the batch".
     """
     words = _words(seed, round_, prompt, sample, token)
-    return _unit(words[..., 0], words[..., 1])
+    return definition.unit(words[..., 0], words[..., 1])
 
 
 def xtc_coins(
@@ -92,18 +81,13 @@ def xtc_coins(
     Source: semantics.md, "Draws do not depend on the batch".
     """
     words = _words(seed, round_, prompt, sample, token)
-    return _unit(words[..., 2], words[..., 3])
+    return definition.unit(words[..., 2], words[..., 3])
 
 
 def _words(
     seed: int, round_: npt.ArrayLike, prompt: npt.ArrayLike, sample: npt.ArrayLike, token: npt.ArrayLike
-) -> Words:
+) -> definition.Words:
     if not 0 <= seed < 1 << 64:
         raise ValueError(f"`seed` is {seed}, must be in [0, 2**64)")
     counter = np.stack(np.broadcast_arrays(token, sample, prompt, round_), axis=-1)
-    return philox4x32_10(counter, [seed & 0xFFFFFFFF, seed >> 32])
-
-
-def _unit(high: Words, low: Words) -> Floats:
-    bits = ((high.astype(np.uint64) << WORD) | low) >> np.uint64(11)
-    return bits.astype(np.float64) * 2.0**-53
+    return philox4x32_10(counter, [seed & 0xFFFFFFFF, seed >> 32]).astype(np.uint64)

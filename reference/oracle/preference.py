@@ -7,10 +7,30 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reference.oracle.exact import finite_or_zero, row_means, row_sums, total, two_difference
+from reference.oracle.definitions import preference as definition
+from reference.oracle.definitions.exact import total
+from reference.oracle.errors import preference as errors
 from reference.oracle.inputs import Bools, Floats, choice, finite, floats, mask_of, number, positive
 
-PAIR_LOSSES = ("dpo", "hinge", "ipo", "dpop", "orpo", "simpo", "cpo")
+DEFINITIONS: dict[str, Callable[..., definition.Pairs]] = {
+    "dpo": definition.dpo,
+    "hinge": definition.hinge,
+    "ipo": definition.ipo,
+    "dpop": definition.dpop,
+    "orpo": definition.orpo,
+    "simpo": definition.simpo,
+    "cpo": definition.cpo,
+}
+ERRORS: dict[str, Callable[..., errors.Scales]] = {
+    "dpo": errors.dpo,
+    "hinge": errors.hinge,
+    "ipo": errors.ipo,
+    "dpop": errors.dpop,
+    "orpo": errors.orpo,
+    "simpo": errors.simpo,
+    "cpo": errors.cpo,
+}
+PAIR_LOSSES = tuple(DEFINITIONS)
 WITH_REFERENCE = ("dpo", "hinge", "ipo", "dpop")
 LENGTHS = ("sum", "mean")
 
@@ -29,37 +49,6 @@ class PreferenceLoss(NamedTuple):
     gradient: Floats
     loss_scale: float
     gradient_scale: Floats
-
-
-class Side(NamedTuple):
-    """One completion of every pair.
-
-    Attributes:
-        value: (P,) what the loss sees of it: the sum or the mean of log-prob differences, or of log-probs.
-        size: (P,) the same of absolute values.
-        logprob: (P,) the summed log-prob of the policy, and
-        mean: (P,) its mean over tokens; 0 for a completion without tokens.
-        shortfall: (P,) summed reference - policy.
-        tokens: (P,).
-    """
-
-    value: Floats
-    size: Floats
-    logprob: Floats
-    mean: Floats
-    shortfall: Floats
-    tokens: Floats
-
-
-class Slopes(NamedTuple):
-    """Per pair (P,): the loss, its derivatives by the summed log-probs of both completions, and their scales."""
-
-    loss: Floats
-    loss_scale: Floats
-    chosen: Floats
-    rejected: Floats
-    chosen_scale: Floats
-    rejected_scale: Floats
 
 
 def preference_loss(
@@ -131,19 +120,37 @@ def preference_loss(
     if loss == "ipo":
         choice("lengths", lengths, LENGTHS)
     averaged = lengths == "mean" or loss in ("simpo", "orpo")
-    chosen, rejected = (_side(values[k::2], base[k::2], counts[k::2], averaged=averaged) for k in (0, 1))
-    scale = 1.0 / (len(values) // 2)
-    slopes = _FUNCTIONS[loss](
-        chosen, rejected, beta, {"s": label_smoothing, "penalty": penalty, "margin": margin, "nll": nll}
-    )
+    chosen, rejected = (definition.side(values[k::2], base[k::2], counts[k::2], averaged=averaged) for k in (0, 1))
+    if loss == "orpo" and (np.any(chosen.mean >= 0) or np.any(rejected.mean >= 0)):
+        raise ValueError("`policy` has a completion of probability 1, must be below: its odds are infinite")
+    own = _own_constant(loss, label_smoothing=label_smoothing, penalty=penalty, margin=margin, nll=nll)
+    pairs = DEFINITIONS[loss](chosen, rejected, beta, *own)
+    scales = ERRORS[loss](chosen, rejected, beta, *own)
+    share = 1.0 / (len(values) // 2)
     gradient, sizes = np.zeros(values.shape), np.zeros(values.shape)
-    for k, (slope, size, side) in enumerate(
-        ((slopes.chosen, slopes.chosen_scale, chosen), (slopes.rejected, slopes.rejected_scale, rejected))
+    for k, side, slope, size in (
+        (0, chosen, pairs.chosen, scales.chosen),
+        (1, rejected, pairs.rejected, scales.rejected),
     ):
-        share = scale / np.maximum(side.tokens, 1.0) if averaged else np.full(side.tokens.shape, scale)
-        gradient[k::2] = np.where(counts[k::2], (slope * share)[:, None], 0.0)
-        sizes[k::2] = np.where(counts[k::2], (size * share)[:, None], 0.0)
-    return PreferenceLoss(total(slopes.loss) * scale, gradient, total(slopes.loss_scale) * scale, sizes)
+        by_token = (share / np.maximum(side.tokens, 1.0) if averaged else share) * np.ones(len(slope))
+        gradient[k::2] = np.where(counts[k::2], (slope * by_token)[:, None], 0.0)
+        sizes[k::2] = np.where(counts[k::2], (size * by_token)[:, None], 0.0)
+    return PreferenceLoss(total(pairs.loss) * share, gradient, total(scales.loss) * share, sizes)
+
+
+def _own_constant(
+    loss: str, *, label_smoothing: float | None, penalty: float | None, margin: float | None, nll: float | None
+) -> tuple[float, ...]:
+    """The constant that only this loss has, if it has one."""
+    if loss == "dpo":
+        if label_smoothing == 0.5:
+            raise ValueError("`label_smoothing` is 0.5, must be below: at 0.5 no side is preferred")
+        return (number("label_smoothing", label_smoothing, least=0, most=0.5),)
+    if loss == "dpop":
+        return (number("penalty", penalty, least=0),)
+    if loss == "simpo":
+        return (number("margin", margin, least=-math.inf),)
+    return (number("nll", nll, least=0),) if loss == "cpo" else ()
 
 
 def kto_loss(
@@ -166,7 +173,7 @@ def kto_loss(
         reference: of the same shape.
         mask: of the same shape, 1 on completion tokens.
         desirable: (B,) of 0 and 1.
-        mismatched: (M,) summed log-ratios of completions under prompts that are not theirs.
+        mismatched: (M,) summed log-ratios of completions under other prompts.
         beta: above 0.
         desirable_weight: lambda_D, at least 0.
         undesirable_weight: lambda_U, at least 0.
@@ -188,166 +195,18 @@ def kto_loss(
     others = finite("mismatched", floats("mismatched", mismatched, ndim=1))
     if not others.size:
         raise ValueError("`mismatched` has no element, must have at least one to estimate z0")
-    anchor = max(0.0, total(others) / others.size)
-    side = _side(values, base, counts, averaged=False)
+    anchor = definition.kto_anchor(others)
+    log_ratio = definition.side(values, base, counts, averaged=False).log_ratio
     sign, weight = np.where(good, 1.0, -1.0), np.where(good, up, down)
-    z = sign * beta * (side.value - anchor)
-    reach = beta * (np.abs(side.value) + float(np.abs(others).mean()))
-    closed = sigmoid(-z)
-    curve = closed * sigmoid(z)
-    scale = 1.0 / len(values)
-    gradient = np.where(counts, (-sign * weight * beta * curve * scale)[:, None], 0.0)
-    sizes = np.where(counts, (weight * beta * curve * (1.0 + reach) * scale)[:, None], 0.0)
-    terms = weight * closed
-    return PreferenceLoss(total(terms) * scale, gradient, total(terms + weight * curve * reach) * scale, sizes)
-
-
-def sigmoid(x: Floats) -> Floats:
-    """The logistic function 1 / (1 + exp(-x)), with full relative precision on both sides.
-
-    Args:
-        x: any shape, float64.
-
-    Returns:
-        float64 of the same shape.
-
-    Source: the definition, divided by exp where that is below 1.
-    """
-    small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1.0, small) / (1.0 + small)
-
-
-def minus_log_sigmoid(x: Floats) -> Floats:
-    """The value -log sigma(x) = max(0, -x) + log(1 + exp(-|x|)), which neither overflows nor cancels.
-
-    Args:
-        x: any shape, float64.
-
-    Returns:
-        float64 of the same shape, at least 0.
-
-    Source: the definition.
-    """
-    return np.asarray(np.maximum(-x, 0.0) + np.log1p(np.exp(-np.abs(x))))
+    losses, slopes = definition.kto(log_ratio, anchor, beta, sign, weight)
+    loss_scales, slope_scales = errors.kto(log_ratio, anchor, others, beta, sign, weight)
+    share = 1.0 / len(values)
+    gradient = np.where(counts, (slopes * share)[:, None], 0.0)
+    sizes = np.where(counts, (slope_scales * share)[:, None], 0.0)
+    return PreferenceLoss(total(losses) * share, gradient, total(loss_scales) * share, sizes)
 
 
 def _masked(array: npt.ArrayLike, mask: npt.ArrayLike, shape: tuple[int, ...] | None = None) -> tuple[Floats, Bools]:
     values = floats("log-probs", array, ndim=2, shape=shape)
     counts = mask_of(mask, values.shape)
     return finite("log-probs", np.where(counts, values, 0.0)), counts
-
-
-def _side(policy: Floats, reference: Floats, counts: Bools, *, averaged: bool) -> Side:
-    difference, left = two_difference(policy, reference)
-    lost = finite_or_zero(left)
-    tokens = np.sum(counts, axis=1)
-    nothing = np.zeros(policy.shape)
-    sums, rest = row_means(difference, lost, tokens) if averaged else row_sums(difference, lost)
-    size = np.sum(np.abs(difference), axis=1) / (np.maximum(tokens, 1) if averaged else 1)
-    return Side(
-        sums + rest,
-        size,
-        row_sums(policy, nothing)[0],
-        row_means(policy, nothing, tokens)[0],
-        -row_sums(difference, lost)[0],
-        tokens.astype(np.float64),
-    )
-
-
-def _logistic(z: Floats, reach: Floats, s: float = 0.0) -> tuple[Floats, Floats, Floats, Floats]:
-    """-(1 - s) log sigma(z) - s log sigma(-z), its slope in z, and the scales of both where z errs by its reach."""
-    value = (1.0 - s) * minus_log_sigmoid(z) + s * minus_log_sigmoid(-z)
-    open_, closed = sigmoid(z), sigmoid(-z)
-    slope = -(1.0 - s) * closed + s * open_
-    size = (1.0 - s) * closed + s * open_
-    return value, value + size * reach, slope, size + open_ * closed * reach
-
-
-def _dpo(c: Side, r: Side, beta: float, constants: dict[str, float | None]) -> Slopes:
-    s = number("label_smoothing", constants["s"], least=0, most=0.5)
-    if s == 0.5:
-        raise ValueError("`label_smoothing` is 0.5, must be below: at 0.5 no side is preferred")
-    return _of_margin(beta * (c.value - r.value), beta * (np.abs(c.value) + np.abs(r.value)), beta, s)
-
-
-def _of_margin(z: Floats, reach: Floats, beta: float, s: float = 0.0) -> Slopes:
-    value, scale, slope, size = _logistic(z, reach, s)
-    return Slopes(value, scale, beta * slope, -beta * slope, beta * size, beta * size)
-
-
-def _hinge(c: Side, r: Side, beta: float, _: dict[str, float | None]) -> Slopes:
-    z = beta * (c.value - r.value)
-    active = np.where(z < 1.0, beta, 0.0)
-    value = np.maximum(0.0, 1.0 - z)
-    reach = np.where(z < 1.0, 1.0 + beta * (np.abs(c.value) + np.abs(r.value)), 0.0)
-    return Slopes(value, reach, -active, active, active, active)
-
-
-def _ipo(c: Side, r: Side, beta: float, _: dict[str, float | None]) -> Slopes:
-    target = 1.0 / (2.0 * beta)
-    off = c.value - r.value - target
-    reach = np.abs(c.value) + np.abs(r.value) + target
-    value, slope, size = off**2, 2.0 * off, 2.0 * reach
-    return Slopes(value, value + np.abs(slope) * reach, slope, -slope, size, size)
-
-
-def _dpop(c: Side, r: Side, beta: float, constants: dict[str, float | None]) -> Slopes:
-    weight = number("penalty", constants["penalty"], least=0)
-    behind = c.shortfall > 0
-    held = weight * np.where(behind, c.shortfall, 0.0)
-    z = beta * (c.value - r.value - held)
-    reach = beta * (np.abs(c.value) + np.abs(r.value) + held)
-    value, scale, slope, size = _logistic(z, reach)
-    pull = np.where(behind, 1.0 + weight, 1.0)
-    return Slopes(value, scale, beta * slope * pull, -beta * slope, beta * size * pull, beta * size)
-
-
-def _simpo(c: Side, r: Side, beta: float, constants: dict[str, float | None]) -> Slopes:
-    gamma = number("margin", constants["margin"], least=-math.inf)
-    z = beta * (c.mean - r.mean) - gamma
-    return _of_margin(z, beta * (np.abs(c.mean) + np.abs(r.mean)) + abs(gamma), beta)
-
-
-def _orpo(c: Side, r: Side, beta: float, _: dict[str, float | None]) -> Slopes:
-    if np.any(c.mean >= 0) or np.any(r.mean >= 0):
-        raise ValueError("`policy` has a completion of probability 1, must be below: its odds are infinite")
-    (odds_c, pull_c, reach_c, more_c), (odds_r, pull_r, reach_r, more_r) = _odds(c.mean), _odds(r.mean)
-    value, scale, slope, size = _logistic(odds_c - odds_r, reach_c + reach_r)
-    return Slopes(
-        -c.mean + beta * value,
-        np.abs(c.mean) + beta * scale,
-        -1.0 + beta * slope * pull_c,
-        -beta * slope * pull_r,
-        1.0 + beta * size * pull_c * more_c,
-        beta * size * pull_r * more_r,
-    )
-
-
-def _odds(a: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """The log-odds a - log(1 - exp a), their slope 1 / (1 - exp a), and what a rounding of a does to both."""
-    pull = -1.0 / np.expm1(a)
-    odds = a - np.log(-np.expm1(a))
-    return odds, pull, np.abs(a) * pull + np.abs(odds) + np.abs(a), 1.0 + np.abs(a) * np.exp(a) * pull
-
-
-def _cpo(c: Side, r: Side, beta: float, constants: dict[str, float | None]) -> Slopes:
-    alpha = number("nll", constants["nll"], least=0)
-    found = _of_margin(beta * (c.logprob - r.logprob), beta * (np.abs(c.logprob) + np.abs(r.logprob)), beta)
-    each = alpha * len(c.tokens) / max(float(np.sum(c.tokens)), 1.0)  # the mean over pairs divides by P again
-    return found._replace(
-        loss=found.loss - each * c.logprob,
-        loss_scale=found.loss_scale + each * np.abs(c.logprob),
-        chosen=found.chosen - each,
-        chosen_scale=found.chosen_scale + each,
-    )
-
-
-_FUNCTIONS: dict[str, Callable[[Side, Side, float, dict[str, float | None]], Slopes]] = {
-    "dpo": _dpo,
-    "hinge": _hinge,
-    "ipo": _ipo,
-    "dpop": _dpop,
-    "simpo": _simpo,
-    "orpo": _orpo,
-    "cpo": _cpo,
-}

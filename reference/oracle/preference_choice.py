@@ -1,10 +1,9 @@
 """Which completion is preferred, where scores decide: of two, and of many."""
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 
+from reference.oracle.definitions import preference_choice as definition
 from reference.oracle.inputs import Floats, floats
 
 
@@ -25,9 +24,7 @@ def prefer(scores: npt.ArrayLike) -> Floats:
     array = floats("scores", scores, ndim=1)
     if array.size % 2 or not array.size:
         raise ValueError(f"`scores` has {array.size} elements, must be two of each prompt")
-    first, second = array[0::2], array[1::2]
-    sign = np.where(first >= second, 1.0, -1.0)
-    sign = np.where(np.isnan(first) | np.isnan(second), 0.0, sign)
+    sign = definition.prefer(array[0::2], array[1::2])
     return np.stack([sign, -sign], axis=1).reshape(-1) + 0.0
 
 
@@ -50,9 +47,9 @@ def best_of_n(scores: npt.ArrayLike, group_size: int) -> npt.NDArray[np.int64]:
     if group_size < 1 or not array.size or array.size % group_size:
         raise ValueError(f"`scores` has {array.size} elements, must be a positive multiple of group_size {group_size}")
     winners = []
-    for group, row in enumerate(array.reshape(-1, group_size)):
-        known = [k for k in range(group_size) if not math.isnan(row[k])]
-        if not known:
+    for group, row in enumerate(array.reshape(-1, group_size).tolist()):
+        winner = definition.best(row)
+        if winner is None:
             raise ValueError(f"`scores` of group {group} are all NaN, must have at least one score")
-        winners.append(group * group_size + max(known, key=lambda k: (row[k], -k)))
+        winners.append(group * group_size + winner)
     return np.array(winners, np.int64)

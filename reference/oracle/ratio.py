@@ -3,14 +3,30 @@
 import numpy as np
 import numpy.typing as npt
 
-from reference.oracle.exact import exponential, finite_or_zero, row_means, row_sums, two_difference
-from reference.oracle.inputs import Bools, Floats, choice, floats, number, positive
+from reference.oracle.definitions import exact
+from reference.oracle.definitions import ratio as definition
+from reference.oracle.definitions.exact import Exact
+from reference.oracle.errors import ratio as errors
+from reference.oracle.errors.branches import near_bound
+from reference.oracle.inputs import Floats, choice, floats, number, positive
 from reference.oracle.rows import Rows, rows_of
 
 SEQUENCE_LEVELS = ("seq_mean", "seq_sum")
 LEVELS = ("token", *SEQUENCE_LEVELS)
 CORRECTIONS = ("tis", "mis")
-BRANCH_ULPS = 16  # semantics.md, "Branch points": so near a bound either branch is accepted
+
+__all__ = [
+    "CORRECTIONS",
+    "LEVELS",
+    "importance_ratio",
+    "importance_weights",
+    "log_ratio",
+    "near_bound",
+    "ratio_scale",
+    "recorded",
+    "sequence_ratio",
+    "token_ratio",
+]
 
 
 def importance_ratio(
@@ -41,12 +57,12 @@ def importance_ratio(
         2402.14740) ("seq_sum").
     """
     choice("level", level, LEVELS)
-    difference, lost, rows = log_ratio(policy, old, mask, lengths)
+    moved, rows = log_ratio(policy, old, mask, lengths)
     if level == "token":
-        return rows.back(np.where(rows.counts, exponential(difference, lost), 0.0))
+        return rows.back(np.where(rows.counts, definition.token_ratio(moved), 0.0))
     if level == "seq_mean":
-        return exponential(*row_means(difference, lost, rows.lengths))
-    return exponential(*row_sums(difference, lost))
+        return definition.sequence_mean(moved, rows.lengths)
+    return definition.sequence_product(moved)
 
 
 def token_ratio(policy: npt.ArrayLike, old: npt.ArrayLike, mask: npt.ArrayLike) -> Floats:
@@ -119,9 +135,7 @@ def ratio_scale(
     ratio = importance_ratio(policy, old, level=level, mask=mask, lengths=lengths)
     if level == "token":
         return ratio
-    difference, _, _ = log_ratio(policy, old, mask, lengths)
-    size: Floats = np.sum(np.abs(difference), axis=1)
-    return ratio * (1.0 + u * size)
+    return errors.sequence_scale(ratio, log_ratio(policy, old, mask, lengths)[0].value, u)
 
 
 def importance_weights(
@@ -164,10 +178,7 @@ def importance_weights(
     highest = positive("c_max", c_max)
     lowest = 0.0 if c_min is None else number("c_min", c_min, least=0, most=highest)
     ratio = importance_ratio(old, recorded(old, sampling), level=level, mask=mask, lengths=lengths)
-    if correction == "tis":
-        weights = np.minimum(np.maximum(ratio, lowest), highest)
-    else:
-        weights = np.where((ratio >= lowest) & (ratio <= highest), ratio, 0.0)
+    weights = (definition.truncated if correction == "tis" else definition.masked)(ratio, lowest, highest)
     if level == "token":
         rows = rows_of("old", weights.shape, mask=mask, lengths=lengths)
         return rows.back(rows.grid("weights", weights))
@@ -189,15 +200,14 @@ def recorded(old: npt.ArrayLike, sampling: npt.ArrayLike) -> Floats:
 
     Source: semantics.md, "Off-policy corrections".
     """
-    ours = floats("old", old)
-    theirs = floats("sampling", sampling, shape=ours.shape)
-    return np.where(np.isnan(theirs), ours, theirs)
+    behaviour = floats("old", old)
+    return definition.recorded(behaviour, floats("sampling", sampling, shape=behaviour.shape))
 
 
 def log_ratio(
     policy: npt.ArrayLike, old: npt.ArrayLike, mask: npt.ArrayLike | None, lengths: npt.ArrayLike | None
-) -> tuple[Floats, Floats, Rows]:
-    """The difference policy - old in float64 and what its rounding lost, both (B, T) and 0 where no token stands.
+) -> tuple[Exact, Rows]:
+    """Return the difference policy - old, (B, T) and 0 where no token stands, and the rows.
 
     Args:
         policy: as in `importance_ratio`.
@@ -205,34 +215,10 @@ def log_ratio(
         mask: as in `importance_ratio`.
         lengths: as in `importance_ratio`.
 
-    Returns:
-        The difference, the loss, and the rows.
-
     Raises:
         ValueError: as `importance_ratio`.
 
-    Source: `two_difference`.
+    Source: the definition of the log ratio.
     """
     rows = rows_of("policy", np.shape(policy), mask=mask, lengths=lengths)
-    difference, lost = two_difference(rows.grid("policy", policy), rows.grid("old", old))
-    return difference, finite_or_zero(lost), rows
-
-
-def near_bound(ratio: Floats, bounds: tuple[float, ...], dtype: np.dtype) -> Bools:
-    """Whether a ratio is within 16 ulp of one of the bounds, where either branch is accepted.
-
-    Args:
-        ratio: any shape, float64.
-        bounds: those that jump; infinite ones are never near.
-        dtype: whose ulp is counted.
-
-    Returns:
-        bool of the same shape.
-
-    Source: semantics.md, "Branch points".
-    """
-    near = np.zeros(ratio.shape, np.bool_)
-    for bound in bounds:
-        if np.isfinite(bound):
-            near |= np.abs(ratio - bound) <= BRANCH_ULPS * float(np.spacing(np.abs(dtype.type(bound))))
-    return near
+    return exact.difference(rows.grid("policy", policy), rows.grid("old", old)), rows

@@ -5,13 +5,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reference.oracle.exact import exponential, finite_or_zero, row_sums, total
+from reference.oracle.definitions import exact
+from reference.oracle.definitions import statistics as definition
+from reference.oracle.definitions.exact import Exact
+from reference.oracle.errors import statistics as errors
+from reference.oracle.errors.statistics import SHARES
 from reference.oracle.inputs import Floats, floats, number
-from reference.oracle.kl import k3
-from reference.oracle.ratio import log_ratio, near_bound
+from reference.oracle.ratio import log_ratio
 
-TAIL = (99, 100)  # p99, as a ratio of whole numbers: its position among n values is exact
-SHARES = ("outside_low", "outside_high", "clipped_low", "clipped_high")
+__all__ = ["SHARES", "Statistics", "measured", "ratio_statistics"]
 
 
 class Statistics(NamedTuple):
@@ -106,70 +108,29 @@ def measured(
     Source: semantics.md, "Accuracy".
     """
     dtype = np.dtype("float32" if np.asarray(policy).dtype == np.float32 else "float64")
-    difference, lost, rows = log_ratio(policy, behaviour, mask, lengths)
+    moved, rows = log_ratio(policy, behaviour, mask, lengths)
     counts, some = rows.counts, rows.lengths > 0
     if not np.any(some):
         raise ValueError(f"`mask` of shape {counts.shape} holds no token, must hold at least one")
     bounds = 1.0 - number("epsilon_low", epsilon_low, least=0), 1.0 + number("epsilon_high", epsilon_high, least=0)
     signs = None if advantages is None else np.sign(floats("advantages", advantages, shape=some.shape))
     of_tokens = None if signs is None else np.repeat(signs, rows.lengths)
-    sums, rests = (part[some] for part in row_sums(difference, lost))
+    sums = exact.row_sums(moved).where(some)
     found = {
-        "": _moments(difference[counts], lost[counts], bounds, of_tokens, dtype),
-        "seq_sum_": _moments(sums, rests, bounds, None if signs is None else signs[some], dtype),
+        "": _moments(moved.where(counts), bounds, of_tokens, dtype),
+        "seq_sum_": _moments(sums, bounds, None if signs is None else signs[some], dtype),
     }
     merged = (
         {f"{prefix}{name}": number for prefix, part in found.items() for name, number in part[index].items()}
         for index in range(3)
     )
     values, scales, near = merged
-    ratios = exponential(sums, rests)
+    ratios = exact.exp(sums)
     extremes = {"min_sequence_ratio": float(np.min(ratios)), "max_sequence_ratio": float(np.max(ratios))}
     return Statistics(values | extremes, scales | extremes, near)
 
 
-def _moments(
-    difference: Floats, lost: Floats, bounds: tuple[float, float], signs: Floats | None, dtype: np.dtype
-) -> Statistics:
-    ratio = exponential(difference, lost)
-    shifted = exponential(difference - np.max(difference), lost)  # the ESS has no scale, so it cannot overflow
-    size, low, high = np.abs(difference), *bounds
-    n = size.size
-    tail, gap = _quantile(size)
-    with np.errstate(over="ignore", invalid="ignore"):
-        divergence = k3(difference) + finite_or_zero(np.expm1(difference) * lost)
-        spread = np.expm1(2.0 * difference) + finite_or_zero(2.0 * np.exp(2.0 * difference) * lost)
-        growth = np.exp(size) + finite_or_zero(np.exp(size) * np.sign(difference) * lost)
-        values = {
-            "mean": total(ratio) / n,
-            "max_abs": float(np.max(size)),
-            "p99_abs": tail,
-            "k3": total(divergence) / n,
-            "chi2": total(spread) / n,
-            "ess_per_n": total(shifted) ** 2 / (n * total(shifted**2)),
-            "mult_err": total(growth) / n,
-            "outside_low": float(np.mean(ratio < low)),
-            "outside_high": float(np.mean(ratio > high)),
-        }
-        scales = values | {
-            "p99_abs": tail + n * gap,
-            "chi2": total(np.abs(spread)) / n,
-            "ess_per_n": 4.0 * values["ess_per_n"],
-        }
-    near = {
-        "outside_low": float(np.mean(near_bound(ratio, (low,), dtype))),
-        "outside_high": float(np.mean(near_bound(ratio, (high,), dtype))),
-    }
-    if signs is not None:
-        values["clipped_low"] = float(np.mean((ratio < low) & (signs < 0)))
-        values["clipped_high"] = float(np.mean((ratio > high) & (signs > 0)))
-        near |= {"clipped_low": near["outside_low"], "clipped_high": near["outside_high"]}
-    return Statistics(values, scales | dict.fromkeys(near, 0.0), near)
-
-
-def _quantile(values: Floats) -> tuple[float, float]:
-    """The linear-interpolation quantile at an exact position, and the gap between the values on its two sides."""
-    ordered = np.sort(values)
-    below, over = divmod(TAIL[0] * (values.size - 1), TAIL[1])
-    gap = float(ordered[min(below + 1, values.size - 1)] - ordered[below]) if over else 0.0
-    return float(ordered[below]) + gap * over / TAIL[1], gap
+def _moments(log_ratio: Exact, bounds: tuple[float, float], signs: Floats | None, dtype: np.dtype) -> Statistics:
+    values = definition.moments(log_ratio) | definition.shares(log_ratio, bounds, signs)
+    near = errors.near_shares(log_ratio, bounds, dtype, clipped=signs is not None)
+    return Statistics(values, errors.scales(log_ratio, values), near)

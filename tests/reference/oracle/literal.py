@@ -108,21 +108,21 @@ def literal(policy: np.ndarray, given: dict[str, Any], exp: Callable[[Any], Any]
 
 
 def surrogate(
-    given: dict[str, Any], lp: Any, difference: Any, row: list[Any], gain: Any, exp: Callable[[Any], Any]
+    given: dict[str, Any], lp: Any, difference: Any, row: list[Any], advantage: Any, exp: Callable[[Any], Any]
 ) -> Any:
     """The term of one token, whose row has these differences."""
     algorithm, low, high, delta = (given[k] for k in ("algorithm", "epsilon_low", "epsilon_high", "delta"))
     own, mean = exp(difference), exp(sum(row, start=0j) / len(row))
     if algorithm == "rloo":
-        return -exp(sum(row, start=0j)) * gain
+        return -exp(sum(row, start=0j)) * advantage
     if algorithm == "cispo":
-        return -min(own.real, 1 + high if given["cispo_bound"] == "relative" else high) * gain * lp
+        return -min(own.real, 1 + high if given["cispo_bound"] == "relative" else high) * advantage * lp
     if algorithm == "sapo":
-        tau = given["sapo_temperature_positive" if gain > 0 else "sapo_temperature_negative"]
-        return -4 / tau / (1 + exp(-tau * (own - 1))) * gain
+        tau = given["sapo_temperature_positive" if advantage > 0 else "sapo_temperature_negative"]
+        return -4 / tau / (1 + exp(-tau * (own - 1))) * advantage
     if algorithm == "gmpo":
-        held = [min(d, high, key=real) if gain > 0 else max(d, -low, key=real) for d in row]
-        return -exp(sum(held, start=0j) / len(row)) * gain
+        held = [min(d, high, key=real) if advantage > 0 else max(d, -low, key=real) for d in row]
+        return -exp(sum(held, start=0j) / len(row)) * advantage
     r = own
     if algorithm in ("gspo", "luspo"):
         r = mean
@@ -130,7 +130,7 @@ def surrogate(
         r = mean.real * exp(lp - lp.real)
     bounded = r if delta is None else min(r, delta, key=real)
     clipped = min(max(r, 1 - low, key=real), 1 + high, key=real)
-    return -min(bounded * gain, clipped * gain, key=real)
+    return -min(bounded * advantage, clipped * advantage, key=real)
 
 
 def aggregate(rows: list[list[Any]], given: dict[str, Any]) -> Any:  # noqa: PLR0911  one for each denominator

@@ -229,7 +229,7 @@ class TestFullKl:
         np.testing.assert_array_equal(full_kl([one, half, one], [half, one, one]), [math.log(2), math.inf, 0])
 
     def test_a_probability_that_underflows_is_still_possible(self) -> None:
-        """exp(-800) is 0 in float64 and not in truth: against q = 0 the divergence is infinite, never NaN."""
+        """exp(-800) is 0 in float64 only: against q = 0 the divergence is infinite, never NaN."""
         assert full_kl([0.0, -800.0], [0.0, -math.inf]) == math.inf
 
     def test_agrees_with_mpmath(self) -> None:

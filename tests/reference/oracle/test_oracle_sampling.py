@@ -96,7 +96,7 @@ class TestFilters:
 
         hf tempers first: roots .7071 .4472 .3464 .2828 .2449 .2 over their sum 2.2285 are
         .3173 .2007 .1554 .1269 .1099 .0897, with running mass .3173 .5180 .6734 .8003: four tokens reach .69.
-        mlx-lm filters first: .5 .7: two tokens reach .69, and are tempered afterwards.
+        mlx-lm filters first: .5 .7: two tokens reach .69, and the temperature is applied last.
         """
         assert kept(WORKED, order="hf", temperature=2.0, top_p=0.69) == [0, 1, 2, 3]
         assert kept(WORKED, order="mlx-lm", temperature=2.0, top_p=0.69) == [0, 1]

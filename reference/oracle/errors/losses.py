@@ -1,0 +1,92 @@
+"""What an error of a policy loss's gradient is measured in, and where either side of a clip is accepted.
+
+Source: semantics.md, "Accuracy" and "Branch points".
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from reference.oracle.definitions import exact, kl, ratio
+from reference.oracle.definitions.exact import Exact
+from reference.oracle.definitions.logistic import sigmoid
+from reference.oracle.definitions.losses import Batch, Bounds, Term, times
+from reference.oracle.errors.branches import near_bound
+from reference.oracle.inputs import Bools, Floats
+
+
+class Tolerance(NamedTuple):
+    """Per slot and per unit of the row's weight, (B, T).
+
+    Attributes:
+        scale: what an error of the slope is measured in, on whichever side of a near bound.
+        near: within 16 ulp of a bound at which the slope jumps.
+        other: the slope on the other side of that bound; the slope itself elsewhere.
+        slack: by how much the row's sum may differ for it.
+    """
+
+    scale: Floats
+    near: Bools
+    other: Floats
+    slack: Floats
+
+
+def smooth(term: Term, scale: Floats | None = None) -> Tolerance:
+    """The tolerance of a slope that jumps nowhere; it is measured in itself unless a scale is given."""
+    nothing = np.zeros(term.slope.shape)
+    return Tolerance(np.abs(term.slope) if scale is None else scale, nothing.astype(np.bool_), term.slope, nothing)
+
+
+def clipped(batch: Batch, r: Floats, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
+    """A bound acts on the sign of A that it clips: `high` on A > 0, `low` and `delta` on A < 0."""
+    near, distance = np.zeros(r.shape, np.bool_), np.zeros(r.shape)
+    good, bad = batch.advantages > 0, batch.advantages < 0
+    for bound, applies in ((bounds.low, bad), (bounds.high, good), (bounds.delta, bad)):
+        here = applies & near_bound(r, (bound,), dtype) & batch.counts
+        near |= here
+        distance[here] = np.abs(r[here] - bound)
+    unclipped = -times(r, batch.weighted_advantages)
+    return _two_sided(term, unclipped, near, np.abs(batch.weighted_advantages) * distance)
+
+
+def gmpo(batch: Batch, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
+    """As `clipped`, of the log ratio, whose error stands in the row's value as many times as that is large."""
+    d, good = batch.log_ratio.value, batch.advantages > 0
+    close = np.where(good, near_bound(d, (bounds.high,), dtype), near_bound(d, (bounds.low,), dtype))
+    near = close & batch.counts & (batch.advantages != 0)
+    distance = d - np.where(good, bounds.high, bounds.low)
+    return _two_sided(term, term.value, near, np.where(near, np.abs(term.value * distance), 0.0))
+
+
+def sapo(batch: Batch, tau: Floats, term: Term, dtype: np.dtype) -> Tolerance:
+    """An error of r stands in the slope 1 + tau r times.
+
+    Where sigma' is below the least normal number of the dtype it has fewer bits: its error is one of that number, which
+    stands in the slope r times.
+    """
+    r = ratio.token_ratio(batch.log_ratio)
+    with np.errstate(over="ignore", invalid="ignore"):
+        x = tau * exact.expm1(batch.log_ratio)
+        closing = 4.0 * sigmoid(x) * sigmoid(-x) * r * (1.0 + tau * r)
+        fewer_bits = np.where(np.isfinite(r), 4.0 * np.finfo(dtype).tiny * r, 0.0)
+        condition = np.where(sigmoid(-x) == 0.0, 0.0, closing) + fewer_bits
+    return smooth(term, np.abs(times(condition, batch.weighted_advantages)))
+
+
+def kl_scale(batch: Batch, d: Exact, estimator: str, kl_ratio: str) -> Floats:
+    """The absolute terms of the KL's slope, (B, T)."""
+    slope = kl.slope(d, estimator)
+    if kl_ratio == "none":
+        return np.abs(slope)
+    k = np.abs(kl.estimate(d, estimator))
+    if kl_ratio == "token":
+        terms = np.abs(d.value) if estimator == "k3" else k + np.abs(slope)
+        return times(ratio.token_ratio(batch.log_ratio), terms)
+    rho = ratio.on_tokens(ratio.sequence_mean(batch.log_ratio, batch.lengths), batch.counts)
+    return times(rho, np.abs(slope) + kl.row_mean(k, batch.counts))
+
+
+def _two_sided(term: Term, unclipped: Floats, near: Bools, slack: Floats) -> Tolerance:
+    """On the other side of a near bound the slope is 0 if it is alive here, and the unclipped one if it is 0 here."""
+    other = np.where(near, np.where(term.slope == 0.0, unclipped, 0.0), term.slope)
+    return Tolerance(np.where(near, np.abs(unclipped), np.abs(term.slope)), near, other, slack)

@@ -1,0 +1,132 @@
+"""The terms of a policy loss for one algorithm and its constants: the surrogate and the KL, each with its tolerance."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from reference.oracle.definitions import exact
+from reference.oracle.definitions import loss_kl as kl_definition
+from reference.oracle.definitions import losses as definition
+from reference.oracle.definitions.kl import ESTIMATORS
+from reference.oracle.definitions.losses import Batch, Bounds, Term
+from reference.oracle.errors import losses as errors
+from reference.oracle.errors.losses import Tolerance
+from reference.oracle.inputs import Floats, choice, number, positive
+
+CISPO_BOUNDS = ("relative", "absolute")
+KL_RATIOS = ("token", "sequence", "none")
+WITHOUT = {  # constants that an algorithm does not have: they are refused, not ignored
+    "rloo": ("epsilon_low", "epsilon_high", "delta"),
+    "sapo": ("epsilon_low", "epsilon_high", "delta"),
+    "cispo": ("epsilon_low", "delta"),
+    "gmpo": ("delta",),
+}
+
+
+class Settings(NamedTuple):
+    """The constants of the surrogates, as `policy_loss` takes them."""
+
+    algorithm: str
+    epsilon_low: float | None
+    epsilon_high: float | None
+    delta: float | None
+    cispo_bound: str | None
+    temperature_positive: float | None
+    temperature_negative: float | None
+
+
+def surrogate(batch: Batch, settings: Settings, dtype: np.dtype) -> tuple[Term, Tolerance]:
+    """Return the algorithm's term and its tolerance.
+
+    Args:
+        batch: the step's tokens.
+        settings: the algorithm and its constants.
+        dtype: whose ulp the rule for branch points counts.
+
+    Raises:
+        ValueError: a constant is missing, does not fit, or is one that the algorithm does not have.
+
+    Source: as `policy_loss`.
+    """
+    _refuse_unused(settings)
+    algorithm = settings.algorithm
+    if algorithm == "rloo":
+        term = definition.rloo(batch)
+        return term, errors.smooth(term)
+    if algorithm == "cispo":
+        term = definition.cispo(batch, _cispo_cap(settings))
+        return term, errors.smooth(term)
+    if algorithm == "sapo":
+        tau = _temperatures(batch, settings)
+        term = definition.sapo(batch, tau)
+        return term, errors.sapo(batch, tau, term, dtype)
+    if algorithm == "gmpo":
+        bounds = _log_bounds(settings)
+        term = definition.gmpo(batch, bounds)
+        return term, errors.gmpo(batch, bounds, term, dtype)
+    bounds, r = _ratio_bounds(settings), definition.level_ratio(batch, algorithm)
+    term = definition.clipped(batch, r, bounds)
+    return term, errors.clipped(batch, r, bounds, term, dtype)
+
+
+def loss_kl(batch: Batch, reference: Floats, *, estimator: str | None, kl_ratio: str | None) -> tuple[Term, Floats]:
+    """Return the KL's term, per unit of beta, and what an error of its slope is measured in.
+
+    Args:
+        batch: the step's tokens.
+        reference: (B, T) log-probs of the reference model.
+        estimator: "k1", "k2" or "k3".
+        kl_ratio: "none", "token" or "sequence".
+
+    Raises:
+        ValueError: an unknown convention.
+
+    Source: as `policy_loss`.
+    """
+    choice("kl_estimator", estimator, ESTIMATORS)
+    choice("kl_ratio", kl_ratio, KL_RATIOS)
+    d, name, level = exact.difference(reference, batch.policy), str(estimator), str(kl_ratio)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if level == "token":
+            term = kl_definition.by_token_ratio(batch, d, name)
+        elif level == "sequence":
+            term = kl_definition.by_sequence_ratio(batch, d, name)
+        else:
+            term = kl_definition.unweighted(d, name)
+        return term, errors.kl_scale(batch, d, name, level)
+
+
+def _refuse_unused(settings: Settings) -> None:
+    names = WITHOUT.get(settings.algorithm, ())
+    if given := {name: value for name in names if (value := getattr(settings, name)) is not None}:
+        raise ValueError(
+            f"{', '.join(f'`{name}` is {value}' for name, value in given.items())}, "
+            f"must be None for {settings.algorithm!r}, which has no such bound"
+        )
+
+
+def _ratio_bounds(settings: Settings) -> Bounds:
+    low = 1.0 - number("epsilon_low", settings.epsilon_low, least=0)
+    high = 1.0 + number("epsilon_high", settings.epsilon_high, least=0)
+    delta = math.inf if settings.delta is None else float(settings.delta)
+    if settings.delta is not None and not high < delta < math.inf:
+        raise ValueError(f"`delta` is {settings.delta}, must be finite and above 1 + epsilon_high = {high}, or None")
+    return Bounds(low, high, delta)
+
+
+def _log_bounds(settings: Settings) -> Bounds:
+    low = -number("epsilon_low", settings.epsilon_low, least=0)
+    return Bounds(low, number("epsilon_high", settings.epsilon_high, least=0))
+
+
+def _cispo_cap(settings: Settings) -> float:
+    choice("cispo_bound", settings.cispo_bound, CISPO_BOUNDS)
+    width = positive("epsilon_high", settings.epsilon_high)
+    return 1.0 + width if settings.cispo_bound == "relative" else width
+
+
+def _temperatures(batch: Batch, settings: Settings) -> Floats:
+    up = positive("sapo_temperature_positive", settings.temperature_positive)
+    down = positive("sapo_temperature_negative", settings.temperature_negative)
+    return np.where(batch.advantages > 0, up, down)
