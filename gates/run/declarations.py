@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from gates.model import Gate, Provided, Wire
 from gates.report.ops import conventions_of, ops_of
-from gates.run.engines.workers import MODEL_HASH
+from gates.run.engines.subject_workers import MODEL_HASH
 
 
 def unasked(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate]) -> Iterator[str]:

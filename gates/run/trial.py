@@ -79,7 +79,7 @@ class RunningTrial:
     facts: dict[str, Any] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
     place: Place = NOWHERE  # where the subject computes, for limits that are recorded
-    answers: OracleCache = field(default_factory=OracleCache)
+    cached: OracleCache = field(default_factory=OracleCache)
 
     @property
     def folder(self) -> Path:
@@ -118,7 +118,7 @@ class RunningTrial:
         if op.oracle is None:
             raise OracleError(f"{op.name} has no oracle")
         try:
-            return self.answers.ask(op, inputs)
+            return self.cached.ask(op, inputs)
         except Exception as error:
             raise OracleError(f"the oracle of {op.name} raised {type(error).__name__}: {error}") from error
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from gates.registry import load
-from gates.run.runner import Options, opened, plan
+from gates.run.execute import opened
+from gates.run.plan import Options, plan
 from gates.worker.process import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,7 +135,7 @@ from pathlib import Path
 from typing import Any
 from gates.run import session
 from gates.registry import load
-from gates.run.runner import Options, plan
+from gates.run.plan import Options, plan
 registry = load()
 cells = plan(registry.select(("trainer.adapters-off-is-base",)), [registry.subjects["reference"]], quick=True)
 tally = session.check(cells, Options(), None, (), lambda verdict: None)

@@ -55,7 +55,7 @@ class TestScheduling:
         """Somebody asked for idle time only, or for real time."""
         monkeypatch.setattr(os, "sched_getscheduler", lambda _pid: os.SCHED_IDLE)
         monkeypatch.setattr(os, "sched_setscheduler", lambda *_: pytest.fail("the policy is changed"))
-        setup.in_batches()
+        setup.batch_scheduling()
 
 
 class TestMistakes:
@@ -74,10 +74,10 @@ class TestMistakes:
             (["check", "--jobs", "1000"], "--jobs"),
             (["check", "--require", "mlxrl"], "'mlxrl' is not in this run"),
             (["check", "philox", "--require", "numpy:philx"], "no gate matches 'philx'; did you mean philox"),
-            (["check", "philox", "--require", "numpy:kl"], "asks nothing of that subject and those gates"),
+            (["check", "philox", "--require", "numpy:kl"], "judges nothing of that subject and those gates"),
             (
                 ["check", "preference.cpo.matches-definition", "--require", "rlkernels"],
-                "--require rlkernels: this run asks nothing of that subject",
+                "--require rlkernels: this run judges nothing of that subject",
             ),
             (["check", "--require", "numpy:klx"], "--require numpy:klx: no gate matches 'klx'; did you mean kl?"),
             (["check", "--python", "/no/python", "--subject", "./x.py"], "there is no such program"),

@@ -32,7 +32,7 @@ from gates.results.records import (
     SubjectRecord,
     verdict_record,
 )
-from gates.run.runner import Options
+from gates.run.plan import Options
 from gates.run.session import Tally
 from gates.shrink import file as counterexample_file
 

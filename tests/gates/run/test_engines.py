@@ -13,7 +13,9 @@ from gates.model import Case, Recipe, Subject, Verdict
 from gates.run.engines.interface import Executor
 from gates.run.engines.needs import needs, unmet
 from gates.run.engines.pool import Pool
-from gates.run.runner import Judged, Options, PlannedCase, plan, run
+from gates.run.execute import run
+from gates.run.judge import Judged
+from gates.run.plan import Options, PlannedCase, plan
 
 Maker = Callable[..., Subject]
 RIGHT = "return {'y': 2 * x}"

@@ -14,8 +14,9 @@ from doubles import DOUBLE, make_gate
 
 from gates.model import Case, Recipe, Subject
 from gates.run import inputs
+from gates.run.execute import run
 from gates.run.oracle_cache import OracleCache, question
-from gates.run.runner import Options, plan, run
+from gates.run.plan import Options, plan
 from gates.run.trial import Scratch
 
 Maker = Callable[..., Subject]

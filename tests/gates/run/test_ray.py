@@ -28,8 +28,10 @@ from gates.results.jsonl import Writer, read
 from gates.run import session
 from gates.run.engines import cluster as engine
 from gates.run.engines import node, units
-from gates.run.runner import Judged, Options, PlannedCase, plan, run
-from gates.run.shards import Shard, cell
+from gates.run.execute import run
+from gates.run.judge import Judged
+from gates.run.plan import Options, PlannedCase, plan
+from gates.run.shards import Shard
 from gates.subjects import catalogue
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra: constraints-ray.txt")
@@ -172,7 +174,7 @@ class TestCluster:
         registry = load()
         jobs = packing(slow)
         cluster = engine.Cluster(registry, three.address)
-        head = records.header(map(cell, jobs), plan=Shard().record(jobs), engine="ray")
+        head = records.header([c.names for c in jobs], plan=Shard().record(jobs), engine="ray")
         writer = Writer(tmp_path / "r.jsonl")
         writer.write(head)
         (tmp_path / "wait").touch()
@@ -185,13 +187,13 @@ class TestCluster:
                 three.remove_node(other(three), allow_graceful=False)
 
         try:
-            tally = session.check(jobs, Options(), writer, (), lose, cluster)
+            tally = session.check(session.CheckRequest(jobs, Options(), writer, on_verdict=lose, engine=cluster))
         finally:
             writer.close()
             cluster.close()
         found = read(tmp_path / "r.jsonl")  # raises where a cell is judged twice
         assert found.state == "complete"
-        assert sorted((v.gate, v.subject, v.case) for v in found.verdicts) == sorted(map(cell, jobs))
+        assert sorted((v.gate, v.subject, v.case) for v in found.verdicts) == sorted([c.names for c in jobs])
         assert tally.counts == {"unsupported": len(jobs)}
         assert cluster.again >= 1
         sys.stdout.write(
@@ -250,7 +252,7 @@ class TestCluster:
         finally:
             cluster.close()
         assert (judged.verdict.status, judged.verdict.cause) == ("error", "engine")
-        assert judged.verdict.reason.startswith("the cluster lost this cell 5 times")
+        assert judged.verdict.reason.startswith("the cluster lost this case 5 times")
 
     def test_a_cluster_without_nodes_ends_the_run(
         self, three: Any, slow: Subject, monkeypatch: pytest.MonkeyPatch

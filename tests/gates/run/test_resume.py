@@ -21,15 +21,18 @@ from gates.results.jsonl import Results, Writer, read
 from gates.results.records import Machine, PlanRecord, SubjectRecord, verdict_record
 from gates.run import session
 from gates.run.engines.interface import Executor
+from gates.run.judge import Judged
+from gates.run.plan import Options, PlannedCase, plan
 from gates.run.resume import resume, verdict
-from gates.run.runner import Judged, Options, PlannedCase, plan
-from gates.run.shards import Shard, cell
+from gates.run.shards import Shard
 from gates.worker.process import Hello
 
 KILLS = int(os.environ.get("KILLS", "10"))
 CASES = tuple(Case(f"c{n}", lambda rng: {}, limit_s=float(n + 1)) for n in range(6))
 JOBS = plan([make_gate(cases=CASES)], [Subject("s", Path("s.py"), "s")], quick=False)
-HEAD = records.header(map(cell, JOBS), commit="abc", dirty=False, command=["check", "kl", "--out", "x", "--record"])
+HEAD = records.header(
+    [c.names for c in JOBS], commit="abc", dirty=False, command=["check", "kl", "--out", "x", "--record"]
+)
 
 
 class Quick:
@@ -49,8 +52,8 @@ class Quick:
 
     def judged(self) -> Iterator[Judged]:
         for job in self._jobs:
-            self.judged_cells.append(cell(job))
-            yield Judged(records.verdict(cell(job)), self._hello)
+            self.judged_cells.append(job.names)
+            yield Judged(records.verdict(job.names), self._hello)
 
     def close(self) -> None:
         pass
@@ -64,7 +67,9 @@ def finish(
     resumed = resume(path, HEAD, JOBS)
     try:
         log = None if resumed.complete else resumed.writer
-        tally = session.check(resumed.left, Options(), log, requirements, lambda v: None, engine, resumed)
+        tally = session.check(
+            session.CheckRequest(resumed.left, Options(), log, requirements, engine=engine, resumed=resumed)
+        )
     finally:
         resumed.writer.close()
     return engine, tally
@@ -79,7 +84,7 @@ class TestResume:
 
     def test_a_cut_anywhere_after_the_header_can_be_finished(self, tmp_path: Path) -> None:
         """However many bytes survive: the torn line goes, what was whole stays, the rest is judged, each cell once."""
-        data = records.write(tmp_path / "whole.jsonl", records.whole(map(cell, JOBS), HEAD)).read_bytes()
+        data = records.write(tmp_path / "whole.jsonl", records.whole([c.names for c in JOBS], HEAD)).read_bytes()
         first = data.index(b"\n") + 1
         cut = tmp_path / "cut.jsonl"
         edges = {i + n for i, byte in enumerate(data) if byte == ord("\n") for n in (-1, 0, 1, 2)}
@@ -90,8 +95,8 @@ class TestResume:
             run = read(cut)
             assert cut.read_bytes().startswith(data[: data[:size].rindex(b"\n") + 1])
             assert run.state == "complete"
-            assert sorted(cells(run)) == sorted(map(cell, JOBS))
-            assert sorted([*before, *engine.judged_cells]) == sorted(map(cell, JOBS))
+            assert sorted(cells(run)) == sorted([c.names for c in JOBS])
+            assert sorted([*before, *engine.judged_cells]) == sorted([c.names for c in JOBS])
             assert tally.counts["pass"] == len(JOBS)
             assert [r.judged for r in run.resumes] == ([] if size == len(data) else [len(before)])
 
@@ -105,14 +110,14 @@ class TestResume:
 
     def test_a_complete_run_stays_as_it_is(self, tmp_path: Path) -> None:
         """Nothing is judged and no byte is written; the tally is that of the file."""
-        file = records.write(tmp_path / "r.jsonl", records.whole(map(cell, JOBS), HEAD, ["fail"]))
+        file = records.write(tmp_path / "r.jsonl", records.whole([c.names for c in JOBS], HEAD, ["fail"]))
         data = file.read_bytes()
         engine, tally = finish(file)
         assert (engine.judged_cells, file.read_bytes(), tally.exit_code()) == ([], data, 1)
 
     def test_earlier_verdicts_count_for_requirements(self, tmp_path: Path) -> None:
         """A skip before the kill is a hole in what is required, after it too."""
-        lines = records.whole(map(cell, JOBS), HEAD, ["skipped"])[:2]
+        lines = records.whole([c.names for c in JOBS], HEAD, ["skipped"])[:2]
         file = records.write(tmp_path / "r.jsonl", lines)
         _, tally = finish(file, (session.Requirement("s"),))
         assert [hole.status for hole in tally.holes] == ["skipped"]
@@ -125,7 +130,7 @@ class TestResume:
     def test_a_subject_that_changed_meanwhile_is_told_again(self, tmp_path: Path, version: str, lines: int) -> None:
         """A library that was renewed between kill and resumption: its verdicts rest on two versions, and both are told."""
         said = SubjectRecord(subject="s", provides=[], versions={"library": "1"})
-        head, first = records.whole(map(cell, JOBS), HEAD)[:2]
+        head, first = records.whole([c.names for c in JOBS], HEAD)[:2]
         file = records.write(tmp_path / "r.jsonl", [head, said, first])
         finish(file, versions={"library": version})
         assert [record.versions["library"] for record in read(file).subjects] == ["1", "2"][:lines]

@@ -11,7 +11,8 @@ import pytest
 from doubles import DOUBLE, make_gate
 
 from gates.model import Bound, Case, Evidence, Gate, Subject, Trial, Verdict
-from gates.run.runner import Options, case_seed, plan, run
+from gates.run.execute import run
+from gates.run.plan import Options, case_seed, plan
 
 Maker = Callable[..., Subject]
 RIGHT = "return {'y': 2 * x}"

@@ -23,8 +23,8 @@ from gates.report.markdown import render
 from gates.results.jsonl import Results, read
 from gates.results.records import CounterexampleRecord, PlanRecord, SummaryRecord, VerdictRecord
 from gates.run.merge import merge
-from gates.run.runner import PlannedCase, plan
-from gates.run.shards import Shard, cell, digest, without
+from gates.run.plan import PlannedCase, plan
+from gates.run.shards import Shard, digest, without
 
 SUBJECT = Subject("s", Path("s.py"), "s")
 LIMITS = st.sampled_from([1.0, 5.0, 20.0, 20.0, 120.0])
@@ -44,11 +44,11 @@ def planned(gates: Sequence[Sequence[float]]) -> list[PlannedCase]:
 def shard_files(jobs: list[PlannedCase], count: int, folder: Path, statuses: Sequence[Any] = ()) -> list[Results]:
     """The files of every shard, written and read again."""
     found = []
-    given = {cell(job): status for job, status in zip(jobs, statuses, strict=False)}
+    given = {job.names: status for job, status in zip(jobs, statuses, strict=False)}
     for index in range(1, count + 1):
         part = Shard(index, count)
-        mine = [cell(job) for job in part.take(jobs)]
-        head = records.header([cell(j) for j in jobs], planned=len(mine), plan=part.record(jobs))
+        mine = [job.names for job in part.take(jobs)]
+        head = records.header([j.names for j in jobs], planned=len(mine), plan=part.record(jobs))
         lines = records.whole(mine, head, [given.get(c, "pass") for c in mine])
         found.append(read(records.write(folder / f"{index}.jsonl", lines)))
     return found
@@ -61,8 +61,8 @@ class TestPartition:
     def test_shards_are_disjoint_and_cover_the_plan(self, gates: list[list[float]], count: int) -> None:
         """Whatever the plan and the number of shards, each cell is in exactly one shard."""
         jobs = planned(gates)
-        parts = [[cell(job) for job in Shard(i, count).take(jobs)] for i in range(1, count + 1)]
-        assert sorted(c for part in parts for c in part) == sorted(cell(job) for job in jobs)
+        parts = [[job.names for job in Shard(i, count).take(jobs)] for i in range(1, count + 1)]
+        assert sorted(c for part in parts for c in part) == sorted(job.names for job in jobs)
 
     @given(PLANS, st.integers(1, 12))
     def test_shards_are_balanced_by_limit(self, gates: list[list[float]], count: int) -> None:
@@ -78,8 +78,8 @@ class TestPartition:
         mixed = list(jobs)
         random.shuffle(mixed)
         for index in range(1, count + 1):
-            assert {cell(j) for j in Shard(index, count).take(jobs)} == {
-                cell(j) for j in Shard(index, count).take(mixed)
+            assert {j.names for j in Shard(index, count).take(jobs)} == {
+                j.names for j in Shard(index, count).take(mixed)
             }
         assert Shard().record(jobs) == Shard().record(mixed)
 
@@ -88,7 +88,7 @@ class TestPartition:
         registry = load()
         jobs = plan(registry.gates.values(), [s for s in registry.subjects.values() if s.default], quick=False)
         parts = [Shard(i, 5).take(jobs) for i in range(1, 6)]
-        assert sum(map(len, parts)) == len({cell(job) for part in parts for job in part}) == len(jobs) > 5000
+        assert sum(map(len, parts)) == len({job.names for part in parts for job in part}) == len(jobs) > 5000
         loads = [sum(job.case.limit_s for job in part) for part in parts]
         assert max(loads) - min(loads) <= max(job.case.limit_s for job in jobs)
 
@@ -125,9 +125,9 @@ class TestMerge:
             lines = merge(mixed)
             assert lines == merge(runs)
             whole = read(records.write(Path(folder) / "whole.jsonl", lines))
-        wanted = {cell(job): status for job, status in zip(jobs, statuses, strict=False)}
+        wanted = {job.names: status for job, status in zip(jobs, statuses, strict=False)}
         found = [(v.gate, v.subject, v.case) for v in whole.verdicts]
-        assert sorted(found) == sorted(cell(job) for job in jobs)
+        assert sorted(found) == sorted(job.names for job in jobs)
         assert {(v.gate, v.subject, v.case): v.status for v in whole.verdicts if v.status != "pass"} == {
             names: status for names, status in wanted.items() if status != "pass"
         }
@@ -155,7 +155,7 @@ class TestMerge:
         jobs = planned([[1.0, 5.0, 20.0], [1.0, 1.0]])
         statuses = ["pass", "fail", "unsupported"]
         merged = read(records.write(tmp_path / "merged.jsonl", merge(shard_files(jobs, 3, tmp_path, statuses))))
-        cells = [cell(job) for job in jobs]
+        cells = [job.names for job in jobs]
         alone = read(records.write(tmp_path / "alone.jsonl", records.whole(cells, records.header(cells), statuses)))  # type: ignore[arg-type]  # of literals
         assert tables(merged) == tables(alone)
 
@@ -218,12 +218,12 @@ def merged_already(runs: list[Results]) -> list[Results]:
         (changed(verb="prove"), "is of `gates prove`"),
         (changed(gates=["g0"]), r"gates is 2 names \(with g1\) in .* and 1 names in"),
         (changed(subject_files={"s": "0f"}), r"subject_files is \{\} in .* and \{'s': '0f'\} in"),
-        (changed(plan=PlanRecord(digest="0" * 64, cells=7, shard=2, shards=2)), "the plan of .* has 6 cells .* 7 "),
+        (changed(plan=PlanRecord(digest="0" * 64, cells=7, shard=2, shards=2)), "the plan of .* has 6 cases .* 7 "),
         (changed(plan=PlanRecord(digest=Shard().record(PLAN).digest, cells=6, shard=2, shards=3)), "one of 2 shards, "),
         (changed(plan=None), "names no plan"),
         (changed(planned=9), "verdicts, must have 9"),
         (lose, "has 2 verdicts, must have 3"),
-        (swap, "each cell must be judged once"),
+        (swap, "each case must be judged once"),
         (rename, "a file was changed after it was written"),
         (unfinished, "is incomplete: 3 of 3; finish it with"),
         (merged_already, "is merged already"),
@@ -278,8 +278,8 @@ def test_a_requirement_that_one_shard_missed_fails_the_whole(tmp_path: Path) -> 
 
 def test_a_shard_in_which_nothing_was_measured_does_not_spoil_the_whole(tmp_path: Path) -> None:
     """A shard of unsupported cells ends with 3; with passes in another the whole ends with 0, without any with 3."""
-    mine = {cell(job) for job in Shard(1, 2).take(PLAN)}
-    runs = shard_files(PLAN, 2, tmp_path, ["unsupported" if cell(job) in mine else "pass" for job in PLAN])
+    mine = {job.names for job in Shard(1, 2).take(PLAN)}
+    runs = shard_files(PLAN, 2, tmp_path, ["unsupported" if job.names in mine else "pass" for job in PLAN])
     assert runs[0].summary is not None
     assert runs[0].summary.exit_code == 3
     assert exit_code(runs) == 0

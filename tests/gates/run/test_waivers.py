@@ -235,7 +235,7 @@ def test_the_clock_is_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     from gates.registry import load  # noqa: PLC0415  heavy; for this test only
 
     for day, expired in ((date(2026, 12, 1), False), (date(2026, 12, 2), True)):
-        asked = project.asked(load(), None, ["./mine.py"], None, None, None, quick=True, today=day)
+        asked = project.request(load(), project.CommandLine(subject=["./mine.py"], quick=True), today=day)
         assert ("expired" in " ".join(asked.waivers.problems())) is expired
 
 
