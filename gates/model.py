@@ -42,6 +42,14 @@ class ConfigurationError(Exception):
     """The user asked for something that cannot be done; the message says what and the remedy. Exit code 2."""
 
 
+class SubjectFaultError(Exception):
+    """The subject did not return what the op promises; the verdict is `fail` with this cause."""
+
+    def __init__(self, cause: str, reason: str) -> None:
+        super().__init__(reason)
+        self.cause = cause
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How to build a model or a data set; the worker builds it, so that no framework enters the judge."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gates.cli import engines
-from gates.report.format_names import CheckFormat
+from gates.config.format_names import CheckFormat
 
 EXAMPLES = """Examples:
 

@@ -11,10 +11,10 @@ from typing import Literal
 import typer
 
 from gates.cli import counterexamples, engines, output, project, setup
+from gates.config.format_names import CheckFormat
 from gates.config.settings import Settings
 from gates.model import ConfigurationError
 from gates.registry import Registry
-from gates.report.format_names import CheckFormat
 from gates.report.text import Screen
 from gates.results.jsonl import Results, Writer
 from gates.results.records import HeaderRecord

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from gates.model import ConfigurationError, Subject
 from gates.registry import Registry, load
+from gates.results import machine
 from gates.results.jsonl import Writer, file_name
-from gates.run import machine
 
 
 def registry() -> Registry:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gates.config.format_names import CheckFormat
 from gates.config.validation import read_toml, validated
 from gates.model import ConfigurationError
-from gates.report.format_names import CheckFormat
 
 MARKS = ("pyproject.toml", "gates.toml", ".git")  # what the root of a project has at least one of
 

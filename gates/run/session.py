@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from gates.model import STATUSES, ConfigurationError, Gate, Status, Subject, Verdict
+from gates.results import machine
 from gates.results.jsonl import Results, Writer
 from gates.results.records import (
     HeaderRecord,
@@ -27,7 +28,6 @@ from gates.results.records import (
     WaiverRecord,
     verdict_record,
 )
-from gates.run import machine
 from gates.run.engines.interface import Engine
 from gates.run.execute import run
 from gates.run.judge import Judged

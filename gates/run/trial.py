@@ -12,19 +12,25 @@ import numpy as np
 
 from gates import calibration_limits
 from gates.calibration_limits import NOWHERE, Place
-from gates.model import Case, Evidence, Gate, Op, Outcome, Output, Recipe, Recorded, Relation, Role, Wire, precondition
+from gates.model import (
+    Case,
+    Evidence,
+    Gate,
+    Op,
+    Outcome,
+    Output,
+    Recipe,
+    Recorded,
+    Relation,
+    Role,
+    SubjectFaultError,
+    Wire,
+    precondition,
+)
 from gates.run.compare import worst
 from gates.run.oracle_cache import OracleCache
 
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
-
-
-class SubjectFaultError(Exception):
-    """The subject did not give what the op promises: its failure."""
-
-    def __init__(self, cause: str, reason: str) -> None:
-        super().__init__(reason)
-        self.cause = cause
 
 
 class UnsupportedError(Exception):

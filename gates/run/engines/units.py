@@ -9,8 +9,9 @@ from typing import Any
 
 from gates.model import ConfigurationError, Provided, Subject
 from gates.registry import Registry
+from gates.results import machine
 from gates.results.records import VerdictRecord, verdict_record
-from gates.run import machine, session
+from gates.run import session
 from gates.run.judge import Judged
 from gates.run.plan import Options, PlannedCase
 from gates.run.resume import verdict

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.model import Case, Gate, Outcome
+from gates.model import Case, Gate, Outcome, SubjectFaultError
 from gates.registry import load
 from gates.run import inputs as drawing
 from gates.run.oracle_cache import OracleCache
 from gates.run.plan import runs_a_model
-from gates.run.trial import RunningTrial, Scratch, SubjectFaultError
+from gates.run.trial import RunningTrial, Scratch
 from gates.subjects.numpy_baseline.subject import OPS
 
 EDGES: Mapping[str, tuple[Any, ...]] = {

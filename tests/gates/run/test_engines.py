@@ -38,7 +38,7 @@ class TestPool:
             found = [next(pool.judged()).verdict.case]
             pool.submit(jobs(right, 4, start=3))
             found += [judged.verdict.case for judged in pool.judged()]
-            workers = [worker for bench, _ in pool._benches for worker in bench.workers.values()]
+            workers = [worker for own, _ in pool._threads for worker in own.workers.values()]
         finally:
             pool.close()
         assert sorted(found) == [str(n) for n in range(7)]

@@ -10,12 +10,12 @@ from runs_on_file import verdict, write
 from typer.testing import CliRunner
 
 from gates.cli import app
+from gates.config.format_names import ReportFormat
 from gates.model import ConfigurationError, Status
+from gates.report.baseline import KINDS, compare
 from gates.report.changes import changes_text
-from gates.report.format_names import ReportFormat
 from gates.report.formats import render
 from gates.results.records import PlanRecord
-from gates.run.baseline import KINDS, compare
 
 
 @pytest.mark.parametrize(
