@@ -133,7 +133,11 @@ class GateItem(pytest.Item):
 
         A case that `[tool.gates] require` names fails if it was not judged.
         """
-        verdict = self._judge.waivers.apply(self._judge.workers.judge(self._planned).verdict)
+        try:
+            judged = self._judge.workers.judge(self._planned)
+        except ConfigurationError as error:
+            pytest.exit(f"--gates: {error}", pytest.ExitCode.USAGE_ERROR)
+        verdict = self._judge.waivers.apply(judged.verdict)
         self.user_properties += properties(verdict)
         if any(requirement.unmet_by(verdict) for requirement in self._judge.requirements):
             raise NotHeldError(one_line(f"required, but {verdict.status}: {verdict.where}: {verdict.reason}"))

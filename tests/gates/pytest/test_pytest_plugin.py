@@ -185,7 +185,7 @@ class TestOutcomes:
                     raise RuntimeError("our own fault")
                     yield
                 judge = config.pluginmanager.get_plugin("gates-judge")
-                judge.jobs = [dataclasses.replace(j, gate=dataclasses.replace(j.gate, check=raises)) for j in judge.jobs]
+                judge.cases = [dataclasses.replace(j, gate=dataclasses.replace(j.gate, check=raises)) for j in judge.cases]
             """
         )
         result = mine.runpytest(*LOADED, *MINE)
@@ -248,8 +248,8 @@ class TestSettings:
         @pytest.hookimpl(trylast=True)
         def pytest_configure(config):
             judge = config.pluginmanager.get_plugin("gates-judge")
-            limits = {job.subject.memory_limit for job in judge.jobs}
-            print("OPTIONS", judge.bench.options.seed, judge.bench.options.model, min(limits) > 2**28)
+            limits = {job.subject.memory_limit for job in judge.cases}
+            print("OPTIONS", judge.workers.options.seed, judge.workers.options.model, min(limits) > 2**28)
     """
 
     @pytest.mark.parametrize(("option", "seed"), [((), 7), (("--gates-seed=0",), 0)], ids=["silent", "named"])
@@ -349,7 +349,7 @@ class TestCost:
             import psutil
             def pytest_runtest_logfinish(nodeid):
                 judge = config_of[0].pluginmanager.get_plugin("gates-judge")
-                seen.update(w.process.pid for w in judge.bench.workers.values())
+                seen.update(w.process.pid for w in judge.workers.workers.values())
             config_of, seen = [], set()
             def pytest_configure(config):
                 config_of.append(config)
