@@ -128,5 +128,5 @@ def test_a_proof_is_no_baseline(tmp_path: Path) -> None:
     """Changes are those of checks."""
     run = write(tmp_path / "run.jsonl", [verdict()])
     proof = write(tmp_path / "proof.jsonl", [verdict()], verb="prove")
-    with pytest.raises(ConfigurationError, match="changes are those of checks"):
+    with pytest.raises(ConfigurationError, match="only runs of `gates check` are compared"):
         compare(proof, run)

@@ -89,7 +89,11 @@ class TestProblems:
             ({}, ["fail"], ""),
             ({}, ["pass", "error"], ""),
             ({}, ["skipped"], ""),
-            ({}, ["pass", "pass", "unsupported"], "no longer needed, for nothing of it fails (2 pass, 1 unsupported)"),
+            (
+                {},
+                ["pass", "pass", "unsupported"],
+                "no longer needed, since nothing it names fails (2 pass, 1 unsupported)",
+            ),
             ({}, ["unsupported"], "no longer needed"),
             ({"id": "kl.k33"}, ["fail"], "matches no verdict of this run, did you mean 'kl.k3'"),
             ({"subject": "mime"}, ["fail"], "matches no verdict of this run, did you mean 'mine'"),
@@ -223,7 +227,7 @@ class TestRun:
         """Everything passes, and the exit code is 1, with the line that says what to remove."""
         code, text, run = self.run(tmp_path, "2999-12-31", RIGHT)
         assert code == 1
-        assert "is no longer needed, for nothing of it fails" in text
+        assert "is no longer needed, since nothing it names fails" in text
         assert run.summary.exit_code == 1
 
 
@@ -241,7 +245,7 @@ def test_the_clock_is_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("second", "words"),
-    [("fail", ""), ("pass", "is no longer needed, for nothing of it fails (2 pass)")],
+    [("fail", ""), ("pass", "is no longer needed, since nothing it names fails (2 pass)")],
     ids=["needed by one shard", "by none"],
 )
 def test_shards_tell_together_whether_a_waiver_is_needed(tmp_path: Path, second: Status, words: str) -> None:
