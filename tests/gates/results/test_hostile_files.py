@@ -35,10 +35,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     gates = registry.select(("philox.known-answers", "kl.k3"))
     options = Options(jobs=1, threads=setup.threads(1), quick=True)
     subject = [s for s in registry.subjects.values() if s.name == "numpy"]
-    jobs = plan(gates, subject, quick=True)
-    head = session.header(session.RunInfo("check", WHAT, gates, subject, options, len(jobs), plan=Shard().record(jobs)))
+    cases = plan(gates, subject, quick=True)
+    head = session.header(
+        session.RunInfo("check", WHAT, gates, subject, options, len(cases), plan=Shard().record(cases))
+    )
     path = tmp_path_factory.mktemp("whole") / "whole.jsonl"
-    records.write(path, records.whole([c.names for c in jobs], head, ["pass", "unsupported"]))
+    records.write(path, records.whole([c.names for c in cases], head, ["pass", "unsupported"]))
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 

@@ -178,7 +178,7 @@ class TestErrors:
 
 
 class TestPlan:
-    """Which cells are judged."""
+    """Which cases are judged."""
 
     def test_quick_takes_the_quick_cases(self, subject: Maker) -> None:
         """`--quick` plans the quick cases only."""

@@ -250,12 +250,12 @@ def test_the_clock_is_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 )
 def test_shards_tell_together_whether_a_waiver_is_needed(tmp_path: Path, second: Status, words: str) -> None:
     """The first shard passes and says nothing; the merged run fails if the waiver was needed by none."""
-    cells = [("kl.k3", "mine", name) for name in ("a", "b")]
+    names = [("kl.k3", "mine", name) for name in ("a", "b")]
     entries = list(waivers().entries)
     shards = []
-    for index, (cell, status) in enumerate(zip(cells, ("pass", second), strict=True), 1):
-        judged = waivers().apply(verdict(status, case=cell[2]))
-        plan = PlanRecord(digest=digest(cells), cells=2, shard=index, shards=2)
+    for index, (name, status) in enumerate(zip(names, ("pass", second), strict=True), 1):
+        judged = waivers().apply(verdict(status, case=name[2]))
+        plan = PlanRecord(digest=digest(names), cells=2, shard=index, shards=2)
         line = verdict_record(judged)
         shards.append(write(tmp_path / f"{index}.jsonl", [line], plan=plan, waivers=entries))
     summary = merge(shards)[-1]
