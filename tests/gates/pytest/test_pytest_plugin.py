@@ -8,7 +8,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from gates.model import ConfigurationError
 from gates.registry import load
+from gates.run.engines.subject_workers import SubjectWorkers
+from gates.run.judge import Judged
+from gates.run.plan import PlannedCase
 
 pytest_plugins = "pytester"
 
@@ -191,6 +195,20 @@ class TestOutcomes:
         result = mine.runpytest(*LOADED, *MINE)
         assert result.ret == 1
         result.stdout.fnmatch_lines(["*ERROR mine · *: the gate raised RuntimeError: our own fault*"])
+
+    def test_code_of_another_checkout_ends_the_session(
+        self, mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A configuration error while judging is one sentence and pytest's exit code for wrong usage."""
+
+        def refuse(self: SubjectWorkers, planned: PlannedCase) -> Judged:
+            raise ConfigurationError("judge and subject must be of one checkout")
+
+        monkeypatch.setattr(SubjectWorkers, "judge", refuse)
+        result = mine.runpytest(*LOADED, *MINE)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        assert "--gates: judge and subject must be of one checkout" in result.stdout.str()
+        assert "Traceback" not in result.stdout.str()
 
     def test_an_absent_subject_is_skipped_with_its_remedy(
         self, mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
