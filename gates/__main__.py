@@ -1,4 +1,4 @@
-"""`python -m gates` is `gates`."""
+"""Run the command line: `python -m gates`."""
 
 from gates.cli import main
 

@@ -12,18 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
-import numpy as np
-
-from gates.model import STATUSES, Gate, Recipe, Status, Verdict
+from gates.model import STATUSES, Status, Verdict
 from gates.results.jsonl import Results, Writer
 from gates.results.records import AlarmRecord, BlockRecord, ShareRecord
-from gates.run import runner
+from gates.run import execute
 from gates.run.engines.interface import Engine, Executor
-from gates.run.runner import UNCALIBRATED, Judged, Options, PlannedCase
-from gates.run.session import FAILED, HELD, NOTHING, Told
+from gates.run.judge import TIMEOUT, UNCALIBRATED, Judged
+from gates.run.plan import Options, PlannedCase
+from gates.run.session import FAILED, HELD, NOTHING, HandshakeRecords
 
 Key = tuple[str, str, str]  # gate, subject, case
-TIMEOUT = "timeout"  # the cause of a verdict that ran out of time
 ALARMS: tuple[Status, ...] = ("fail", "error")
 
 
@@ -39,12 +37,6 @@ class Progress:
 def key(job: PlannedCase) -> Key:
     """Return what a block belongs to."""
     return job.gate.id, job.subject.name, job.case.name
-
-
-def runs_a_model(gate: Gate) -> bool:
-    """Whether a case of the gate carries a recipe: then a model rolls out or trains, and a seed takes seconds."""
-    made = (case.make(np.random.default_rng(0)) for case in gate.cases)
-    return any(isinstance(value, Recipe) for inputs in made for value in inputs.values())
 
 
 def is_alarm(verdict: Verdict) -> bool:
@@ -152,7 +144,7 @@ def calibrate(
     `tell` hears of every verdict, and without one whenever all that was handed in is judged.
     """
     verdicts = alarms = 0
-    with runner.opened(options, engine) as executor:
+    with execute.opened(options, engine) as executor:
         for start in range(0, len(seeds), size):
             blocks: dict[Key, tuple[Block, ...]] = {}
             block = seeds[start : start + size]
@@ -209,7 +201,7 @@ class Log:
 
     def __init__(self, writer: Writer, before: Results) -> None:
         self.writer = writer
-        self._told = Told(before)
+        self._told = HandshakeRecords(before)
 
     def note(self, found: Judged) -> None:
         """Write what is new of a verdict's subject and its models."""
@@ -256,7 +248,7 @@ def _judge(
         else:
             yield found, False
     again = [job for job in cells if (key(job), job.seed) in late]
-    for found in runner.run(again, replace(options, jobs=1), engine) if again else ():
+    for found in execute.run(again, replace(options, jobs=1), engine) if again else ():
         yield found, True
 
 

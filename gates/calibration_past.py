@@ -23,7 +23,7 @@ from gates.model import ConfigurationError, Gate
 from gates.results.jsonl import read
 from gates.results.records import HeaderRecord
 
-JUDGE = ("gates.run.runner", "gates.run.trial", "gates.run.compare", "gates.model")
+JUDGE = ("gates.run.plan", "gates.run.judge", "gates.run.trial", "gates.run.compare", "gates.model")
 OURS = ("gates.", "reference.oracle")
 
 

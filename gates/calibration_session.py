@@ -18,7 +18,7 @@ from gates.results.escape import one_line, visible
 from gates.results.jsonl import Results, Writer, read
 from gates.results.records import HeaderRecord, SummaryRecord
 from gates.run.engines.interface import Engine
-from gates.run.runner import Options, PlannedCase
+from gates.run.plan import Options, PlannedCase
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""The words of the judge: what is judged, by which gate, with which evidence, to which verdict.
+"""The types of the judge: gates, cases, ops, subjects, mutants, evidence, verdicts.
 
-Everything here is a frozen value. Nothing here runs a subject or prints.
+All are frozen values. Nothing here runs a subject or prints.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Wire = Any  # ndarray | int | float | str | bool | None | list[Wire] | dict[str, Wire]: all that crosses to a worker
+Wire = Any  # ndarray | int | float | str | bool | None | list[Wire] | dict[str, Wire]: all that can be sent to a worker
 Status = Literal["pass", "fail", "error", "unsupported", "skipped", "waived"]
 Relation = Literal["<=", "<", ">=", ">", "==", "!="]
 Role = Literal["claim", "signal", "control"]
@@ -39,12 +39,20 @@ STATUSES: tuple[Status, ...] = ("pass", "fail", "error", "skipped", "unsupported
 
 
 class ConfigurationError(Exception):
-    """The user asked for something that cannot be done; the message says what and the remedy. Exit code 2."""
+    """The user asked for something impossible; the message says what was found and what to do. Exit code 2."""
+
+
+class SubjectFaultError(Exception):
+    """The subject did not return what the op promises; the verdict is `fail` with this cause."""
+
+    def __init__(self, cause: str, reason: str) -> None:
+        super().__init__(reason)
+        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to build a model or a data set; the worker builds it, so that no framework enters the judge."""
+    """How to build a model or a data set. The worker builds it, so that the judge needs no framework."""
 
     kind: Literal["model", "data"]
     spec: Mapping[str, Wire]
@@ -54,8 +62,8 @@ class Recipe:
 class Case:
     """One seeded input of a gate.
 
-    `make` builds the inputs from a NumPy generator and must use nothing else. `conventions` names the choices this
-    case needs from a subject (`{"ddof": 1}`); a subject that declares other ones is `unsupported` here.
+    `make` builds the inputs from a NumPy generator and must use nothing else. `conventions` are the choices that this
+    case needs (`{"ddof": 1}`); a subject that declares other ones is `unsupported`.
     """
 
     name: str
@@ -67,7 +75,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one output of an op looks like.
+    """Shape and dtype of one output of an op.
 
     `like` names an input whose shape and dtype the output has. Otherwise `kind` is a NumPy dtype kind ("f", "i", "b"),
     "scalar", "text" or "any", and `ndim` the number of axes (None: any).
@@ -80,9 +88,9 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation that subjects provide under a name of the field.
+    """One operation that subjects provide.
 
-    `inputs` says in words what each keyword holds: shape, dtype, unit, legal values.
+    `inputs` describes each keyword: shape, dtype, unit, legal values.
     """
 
     name: str
@@ -95,7 +103,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Provided:
-    """What a subject says of one op at the handshake."""
+    """One op that a subject provides, with the conventions that it declares at the handshake."""
 
     op: str
     conventions: Mapping[str, tuple[Wire, ...]] = field(default_factory=dict)
@@ -103,7 +111,7 @@ class Provided:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Something that is judged: a file that a worker loads, in an interpreter of its own where it needs one."""
+    """An implementation that is judged: a file that a worker loads, if need be in an interpreter of its own."""
 
     name: str
     entry: Path
@@ -111,25 +119,29 @@ class Subject:
     python: str | None = None
     preload: tuple[str, ...] = ()
     default: bool = True
-    why_absent: str = ""  # not empty: it cannot run here, and this says why
-    remedy: str = ""  # what brings it, where its worker cannot load it
+    why_absent: str = ""  # if not empty, the reason why it cannot run here
+    remedy: str = ""  # how to install it, where its worker cannot load it
     settings: Mapping[str, Wire] = field(default_factory=dict)  # a variant's choices: SETTINGS in its file
     environment: Mapping[str, str] = field(
         default_factory=dict
     )  # variables of its worker, beside those of every worker
-    ops: tuple[str, ...] | None = None  # what it is planned for; None: everything, and what it lacks is unsupported
+    ops: tuple[str, ...] | None = (
+        None  # the ops that it is planned for; None: all, where those that it lacks are `unsupported`
+    )
     memory_limit: int | None = None  # bytes of its worker and the processes that it starts; None: not watched
-    needs: Mapping[str, float] = field(default_factory=dict)  # of a cluster's node: metal, cuda, memory in bytes
+    needs: Mapping[str, float] = field(
+        default_factory=dict
+    )  # what a cluster's node must have: metal, cuda, memory in bytes
 
     @property
     def is_program(self) -> bool:
-        """Whether the entry is a program that speaks the protocol itself, and not a Python file."""
+        """Whether the entry is a program that speaks the protocol itself rather than a Python file."""
         return self.entry.suffix != ".py"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came back of one call. Anything except `value` carries its reason in `error`."""
+    """The outcome of one call. Every kind except `value` has its reason in `error`."""
 
     kind: OutcomeKind
     value: Mapping[str, Wire] = field(default_factory=dict)
@@ -139,10 +151,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A limit that stands in gates/calibrated.json, for each case, backend and BLAS; `gates calibrate` writes it there.
+    """A limit from gates/calibrated.json, one for each case, backend and BLAS; `gates calibrate` writes the file.
 
-    `times` the noise floor over the seeds is what it is made of. On a backend without an entry that of another one holds
-    where `portable` says why it may, else `derived` does, and the verdict says so; without either it is an error.
+    It is `times` the noise floor over the seeds. A backend without an entry uses that of another one where `portable`
+    gives the reason, else the `derived` limit; the verdict names which. Without either the verdict is an error.
     """
 
     times: float
@@ -152,7 +164,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A limit with its argument: a number, a function of what the trial has measured, or one that is recorded."""
+    """A limit and why it is right: a number, a function of what the trial has measured, or a recorded limit."""
 
     kind: Literal["exact", "derived", "calibrated"]
     because: str
@@ -161,7 +173,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One measured number beside its limit. NaN satisfies no relation."""
+    """One measured number with its limit. NaN satisfies no relation."""
 
     quantity: str
     observed: float
@@ -173,14 +185,14 @@ class Evidence:
 
     @property
     def holds(self) -> bool:
-        """Whether the relation is true of the observed number."""
+        """Whether the observed number satisfies the relation."""
         a, b = self.observed, self.limit
         return bool({"<=": a <= b, "<": a < b, ">=": a >= b, ">": a > b, "==": a == b}.get(self.relation, False)) or (
             self.relation == "!=" and a != b and a == a and b == b  # noqa: PLR0124  NaN != NaN must not hold
         )
 
     def sentence(self) -> str:
-        """Return the one sentence in which every number of the judge is reported."""
+        """Return the sentence in which every measured number is reported."""
         words = "is" if self.holds else "must be"
         where = f" ({self.where})" if self.where else ""
         if self.holds:
@@ -193,7 +205,7 @@ def _number(value: float) -> str:
 
 
 def precondition(name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
-    """State what makes a question meaningful."""
+    """State a condition without which the check means nothing."""
     return Evidence(name, float(value), relation, float(limit), because or "signal", role="signal")
 
 
@@ -208,7 +220,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One question that an implementation answers by what it computes."""
+    """One property that implementations must have, checked on what they compute."""
 
     id: str
     question: str
@@ -224,23 +236,23 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A real mistake of the field, planted in a host subject. `patch` is loaded in the worker only."""
+    """A mutation: a mistake that real implementations made, applied to a host subject. Only workers load `patch`."""
 
     name: str
     mistake: str
     host: str
-    target: str  # seam "module:qualname"
-    patch: str  # "module:function", takes the original and returns the mistaken one
+    target: str  # "module:qualname" of the function that is replaced
+    patch: str  # "module:function", which takes the original and returns the mutated one
     caught_by: tuple[str, ...]
-    source: str = ""  # who was seen to have it: "owner/repo#7: what it is", a release; "; " between several
+    source: str = ""  # where it was reported: "owner/repo#7: what it is", or a release; "; " between several
     arises: str = ""  # how it comes about
     theme: str = ""  # one of THEMES
-    symptom: str = ""  # what it looks like in training: one sentence; where no curve shows it, that
+    symptom: str = ""  # what it looks like in training, in one sentence; or that no curve shows it
 
 
 @dataclass(frozen=True, slots=True)
 class Waived:
-    """What a verdict would be without its waiver, and who answers for it until when."""
+    """What a verdict would be without its waiver, and who is responsible for it until when."""
 
     status: Status
     reason: str
@@ -251,7 +263,7 @@ class Waived:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer for one gate, subject and case."""
+    """The result of one gate, subject and case."""
 
     gate: str
     subject: str
@@ -266,12 +278,12 @@ class Verdict:
 
     @property
     def where(self) -> str:
-        """The short address of this verdict."""
+        """Subject, gate and case in one line."""
         return f"{self.subject} · {self.gate} · {self.case}"
 
 
 class Trial(Protocol):
-    """All that a check sees of one gate × subject × case."""
+    """What a check sees of one gate × subject × case."""
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -280,17 +292,17 @@ class Trial(Protocol):
 
     @property
     def quick(self) -> bool:
-        """Whether statistical gates draw a tenth of what semantics asks of a full run: always but with `--full`."""
+        """Whether statistical gates draw a tenth of the samples: always, except with `--full`."""
         ...
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Scratch for numbers measured earlier in the check, which a bound's limit may read."""
+        """Numbers measured earlier in the check, which a bound's limit may read."""
         ...
 
     @property
     def folder(self) -> Path:
-        """A scratch folder of this trial; state passes from one call to another only through it."""
+        """A scratch folder of this trial, the only way to pass state from one call to another."""
         ...
 
     def call(
@@ -301,31 +313,31 @@ class Trial(Protocol):
         kill_after_s: float | None = None,
         **inputs: Wire,
     ) -> Outcome:
-        """Run an op in the worker and return whatever came of it; `kill_after_s` kills the worker in the middle."""
+        """Run an op in the worker and return the outcome; `kill_after_s` kills the worker in the middle."""
         ...
 
     def got(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> dict[str, Any]:
-        """Run an op that must give a value of the declared shape and dtype; anything else is the subject's failure."""
+        """Run an op and return its outputs; if they lack the declared shape and dtype, the subject fails."""
         ...
 
     def want(self, op: Op, **inputs: Wire) -> Any:
-        """Ask the oracle; where it raises, the verdict is `error`."""
+        """Return what the oracle computes; if it raises, the verdict is `error`."""
         ...
 
     def within(
         self, quantity: str, got: Wire, want: Wire, *, scale: Wire = 1.0, role: Role = "claim", where: str = ""
     ) -> Evidence:
-        """Compare elementwise: the worst |got − want| / scale against the limit of `bounds[quantity]`."""
+        """Compare elementwise: the largest |got − want| / scale with the limit of `bounds[quantity]`."""
         ...
 
     def number(self, quantity: str, value: float, relation: Relation, *, where: str = "") -> Evidence:
-        """Hold one number against the limit of `bounds[quantity]`."""
+        """Compare one number with the limit of `bounds[quantity]`."""
         ...
 
     def precondition(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
-        """State what makes the question meaningful; unmet it is `error`."""
+        """State a condition without which the check means nothing; if it does not hold, the verdict is `error`."""
         ...
 
     def negative_control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
-        """State that what is claimed constant moves when it should; unmet it is the subject's `fail`."""
+        """State that a quantity claimed to be constant changes where it should; if not, the subject fails."""
         ...

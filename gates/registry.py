@@ -1,4 +1,4 @@
-"""Declarative registration of gates, mutants and subjects; a duplicate or a dangling name is a configuration error."""
+"""Register gates, mutants and subjects; a duplicate or unknown name is a configuration error."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Check = Callable[[Trial], Iterator[Evidence]]
 
 @dataclass(slots=True)
 class Registry:
-    """What this judge knows."""
+    """All gates, mutants and subjects, by name."""
 
     gates: dict[str, Gate] = field(default_factory=dict)
     mutants: dict[str, Mutant] = field(default_factory=dict)
     subjects: dict[str, Subject] = field(default_factory=dict)
 
-    def gate(  # noqa: PLR0913  a gate is declared in one place
+    def gate(  # noqa: PLR0913  the fields of a gate
         self,
         id_: str,
         *,
@@ -64,7 +64,7 @@ class Registry:
         return register
 
     def add_gate(self, gate: Gate) -> None:
-        """Add a gate; its id must be new and it must have cases."""
+        """Add a gate, which must have a new id and cases with distinct names."""
         if gate.id in self.gates:
             raise ConfigurationError(f"gate {gate.id!r} is registered twice; ids must be unique")
         names = [case.name for case in gate.cases]
@@ -73,17 +73,19 @@ class Registry:
         self.gates[gate.id] = gate
 
     def add_mutant(self, mutant: Mutant) -> None:
-        """Add a mutant, told in full; the gates that it names are checked by `check_names`, once everything is loaded."""
+        """Add a mutant with source, theme and symptom; `check_names` looks at the gates that it names when all are loaded."""
         if not (mutant.source or mutant.arises):
-            raise ConfigurationError(f"mutant {mutant.name!r} must say where it was seen, or how it arises")
+            raise ConfigurationError(
+                f"mutant {mutant.name!r} has neither source nor arises; name where it was reported, or say how it arises"
+            )
         if mutant.theme not in THEMES:
             raise ConfigurationError(
                 f"mutant {mutant.name!r} has theme {mutant.theme!r}, must have one of: {', '.join(THEMES)}"
             )
         if not mutant.symptom.endswith("."):
             raise ConfigurationError(
-                f"mutant {mutant.name!r} has symptom {mutant.symptom!r}, must say in a sentence with its full stop what "
-                "the mistake looks like in training ('Nothing in any curve: …' where it does not show)"
+                f"mutant {mutant.name!r} has symptom {mutant.symptom!r}, must be a sentence with a full stop: what "
+                "the mistake looks like in training, or 'Nothing in any curve: …'"
             )
         if mutant.name in self.mutants:
             raise ConfigurationError(f"mutant {mutant.name!r} is registered twice; names must be unique")
@@ -96,7 +98,11 @@ class Registry:
         self.subjects[subject.name] = subject
 
     def check_names(self) -> None:
-        """Say which names dangle: a mutant's gate or host that nobody registered, a gate without a mutant."""
+        """Check that gates and hosts of all mutants are registered, and that every gate has a mutant.
+
+        Raises:
+            ConfigurationError: otherwise; the message names them.
+        """
         for mutant in self.mutants.values():
             for gate in mutant.caught_by:
                 if gate not in self.gates:
@@ -105,10 +111,10 @@ class Registry:
                 raise ConfigurationError(f"mutant {mutant.name!r} names host {mutant.host!r}, which does not exist")
         caught = {gate for mutant in self.mutants.values() for gate in mutant.caught_by}
         if idle := sorted(set(self.gates) - caught):
-            raise ConfigurationError(f"gates without a mutant that they catch: {', '.join(idle)}")
+            raise ConfigurationError(f"gates without a mutant: {', '.join(idle)}; declare one for each in mutants.py")
 
     def select(self, patterns: tuple[str, ...]) -> tuple[Gate, ...]:
-        """Return the gates whose id matches a pattern: an id, a prefix that ends at a dot, or a glob."""
+        """Return the gates that match a pattern: an id, a prefix that ends at a dot, or a glob."""
         if not patterns:
             return tuple(self.gates.values())
         chosen: dict[str, Gate] = {}
@@ -129,7 +135,7 @@ gate = REGISTRY.gate
 
 
 def load() -> Registry:
-    """Load the built-in gates, mutants and subjects, then the plugins, once."""
+    """Load the built-in gates, mutants and subjects, then plugins; later calls return the same registry."""
     if REGISTRY.subjects:
         return REGISTRY
     for family in FAMILIES:
@@ -149,16 +155,16 @@ def load() -> Registry:
 
 
 def _declarations(family: str) -> Iterator[str]:
-    """Yield the modules of a family that declare gates and mutants: `gates` and `mutants`, or the files in these folders.
+    """Yield the modules of a family that declare gates and mutants: `gates` and `mutants`, with the files of a folder.
 
-    The functions that apply a mutation import frameworks, so only workers load `patches`.
+    `patches`, which change functions of a subject, may import frameworks: only workers load them.
     """
     package = importlib.import_module(f"gates.families.{family}")
-    for kind in ("gates", "mutants"):
-        whole = importlib.import_module(f"{package.__name__}.{kind}")
-        yield whole.__name__
-        for found in pkgutil.iter_modules(getattr(whole, "__path__", ())):
-            yield f"{whole.__name__}.{found.name}"
+    for name in ("gates", "mutants"):
+        module = importlib.import_module(f"{package.__name__}.{name}")
+        yield module.__name__
+        for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
+            yield f"{module.__name__}.{found.name}"
 
 
 def _frameworks() -> set[str]:

@@ -30,7 +30,7 @@ import learning_pairs
 import numpy as np
 
 import rlkernels
-from gates.run.machine import commit, cpu
+from gates.results.machine import commit, cpu
 from reference.trainer import model as models
 from reference.trainer import warmup
 from reference.trainer.algorithms import registry

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 from small_mutations import Mutation, mutations
 
-from gates.calibration import runs_a_model
 from gates.model import Outcome, Status
 from gates.registry import load
-from gates.run import runner
+from gates.run import judge as judging
+from gates.run import plan as planning
 from gates.run.oracle_cache import OracleCache
-from gates.run.runner import Options, PlannedCase
+from gates.run.plan import Options, PlannedCase, runs_a_model
 from gates.subjects import numpy_baseline
 from gates.worker import worker
 from gates.worker.process import Hello, Worker
@@ -76,7 +76,7 @@ def status(job: PlannedCase, ops: Operations, hello: Hello, options: Options) ->
             return Outcome(answer["kind"], error=answer["error"])
         return Outcome("value", {k: v if isinstance(v, list) else np.asarray(v) for k, v in answer["value"].items()})
 
-    return runner.judge(job, call, hello, options, ANSWERS).status
+    return judging.judge(job, call, hello, options, ANSWERS).status
 
 
 def functions_of(job: PlannedCase, ops: Operations, hello: Hello, options: Options) -> set[tuple[str, str]]:
@@ -135,7 +135,7 @@ def main() -> int:
     pure = [gate for gate in load().gates.values() if not runs_a_model(gate)]
     options = Options(quick=asked.quick)
     ops = operations()
-    planned = runner.plan(pure, [subject], quick=asked.quick)
+    planned = planning.plan(pure, [subject], quick=asked.quick)
     ran = [(job, functions_of(job, ops, hello, options)) for job in planned]
     print(f"{sum(bool(functions) for _, functions in ran)} of {len(ran)} cases pass", flush=True)
     for module in asked.modules or MODULES:

@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from gates.run.machine import cpu
+from gates.results.machine import cpu
 
 ROOT = Path(__file__).parents[1]
 

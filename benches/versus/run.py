@@ -76,8 +76,7 @@ def run(options, families=FAMILIES, program="benches.versus"):
 def _header(options, build, planned, program):
     import numpy as np
 
-    from gates.results import records, speed_records
-    from gates.run import machine
+    from gates.results import machine, records, speed_records
 
     name, features = machine.cpu()
     commit, dirty = machine.commit()

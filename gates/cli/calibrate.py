@@ -72,13 +72,13 @@ def calibrate(
 ) -> None:
     """Judge correct subjects at many seeds: every failure is a false alarm of its gate, named with the seed that shows it again."""
     from gates import calibration_past
-    from gates.calibration import key, runs_a_model
+    from gates.calibration import key
     from gates.calibration_session import Request, conduct
     from gates.cli import selection, setup
     from gates.model import ConfigurationError
     from gates.results.jsonl import read
     from gates.run import session
-    from gates.run.runner import Options, plan
+    from gates.run.plan import Options, plan, runs_a_model
     from gates.subjects import catalogue
 
     asked = _asked(seed, seeds, seeds_up_to, write_limits)
@@ -90,12 +90,21 @@ def calibrate(
     if not gates:
         raise ConfigurationError(f"--only {only}: none of the {len(chosen)} chosen gates is of that kind")
     subjects = setup.watched(catalogue.choose(registry, tuple(subject or ()), None), engine, memory_limit)
-    setup.in_batches()
+    setup.batch_scheduling()
     count = setup.jobs(jobs)
     options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)
     cells = plan(gates, subjects, quick=not full)
     header = session.header(
-        "calibrate", sys.argv[1:], gates, subjects, options, len(cells) * len(asked), engine=engine, seeds=len(asked)
+        session.RunInfo(
+            "calibrate",
+            sys.argv[1:],
+            gates,
+            subjects,
+            options,
+            len(cells) * len(asked),
+            engine=engine,
+            seeds=len(asked),
+        )
     ).model_copy(update={"codes": calibration_past.codes(gates)})
     past = calibration_past.Past()
     if seeds_up_to is not None:

@@ -1,16 +1,14 @@
-"""`gates check`: judge subjects and say what held."""
+"""`gates check`: judge subjects and print what held. This file holds its options; check_run.py does the work."""
 
 from __future__ import annotations
 
-import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gates.cli import engines
-from gates.report.format_names import CheckFormat
+from gates.config.format_names import CheckFormat
 
 EXAMPLES = """Examples:
 
@@ -79,90 +77,38 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
     memory_limit: engines.MemoryLimit = None,
     minimise: Annotated[
-        bool, typer.Option(help="Make the inputs of the first few failures as small as they go; `gates replay`.")
+        bool, typer.Option(help="Shrink the inputs of the first few failures; `gates replay` judges them again.")
     ] = True,
     minimise_seconds: Annotated[
-        float, typer.Option(min=1.0, metavar="S", help="For each failure that is made small. Ctrl-C ends it earlier.")
+        float, typer.Option(min=1.0, metavar="S", help="Time for each failure that is shrunk. Ctrl-C ends it earlier.")
     ] = 60.0,
 ) -> None:
-    """Run gates on subjects; print each verdict, what failed and why, and a full count as the last line.
+    """Run gates on subjects; print each verdict, why it failed, and as the last line a full count.
 
-    A project's own defaults stand in its pyproject.toml, in the table tool.gates: subjects, select, require, model, python, jobs, seed, out, format, waivers. What the command line says wins.
+    The table tool.gates of a project's pyproject.toml sets defaults: subjects, select, require, model, python, jobs, seed, out, format, waivers. Options of the command line take precedence.
     """
-    from gates.cli import counterexamples, output, project, setup
-    from gates.model import ConfigurationError
-    from gates.report.text import Screen
-    from gates.run import resume as resuming
-    from gates.run import session, shards
-    from gates.run.runner import Options, plan
+    from gates.cli import check_run
 
-    if quick and full:
-        raise ConfigurationError("--quick and --full exclude each other")
-    if resume and (out or record):
-        raise ConfigurationError("--resume goes on in its own file; leave out --out and --record")
-    registry = setup.registry()
-    asked = project.asked(registry, select, subject, require, python, waivers, quick=quick)
-    told, gates = asked.told, asked.gates
-    subjects = setup.watched(asked.subjects, engine, memory_limit)
-    shown = output.chosen(form or (None if as_json else told.format), as_json=as_json)
-    before = output.since(baseline, shown)
-    setup.in_batches()
-    jobs_count = setup.jobs(told.jobs if jobs is None else jobs)
-    options = Options(
-        seed=told.seed if seed is None else seed,
-        jobs=jobs_count,
-        threads=setup.threads(jobs_count),
+    arguments = check_run.Arguments(
+        select=select or [],
+        subject=subject or [],
+        model=model,
         quick=quick,
         full=full,
-        model=setup.model(model or told.model),
+        jobs=jobs,
+        seed=seed,
+        shard=shard,
+        resume=resume,
+        engine=engine,
+        out=out,
+        record=record,
+        require=require or [],
+        python=python,
+        waivers=waivers,
+        baseline=baseline,
+        form=form,
+        as_json=as_json,
+        memory_limit=memory_limit,
+        shrink_seconds=minimise_seconds if minimise else 0.0,
     )
-    whole = plan(gates, subjects, quick=quick)
-    part = shards.Shard.parse(shard)
-    cells = part.take(whole)
-    asked.waivers.partial = part.count > 1
-    header = session.header(
-        "check", sys.argv[1:], gates, subjects, options, len(cells), part.record(whole), asked.waivers, engine
-    )
-    header = header.model_copy(update={"subject_files": session.file_digests(subjects, registry.subjects)})
-    resumed = resuming.resume(resume, header, cells) if resume else None
-    folder = out or (Path(told.out) if told.out and not record else None)
-    writer = resumed.writer if resumed else setup.writer("check", folder, record=record)
-    screen = Screen(len(cells), shown)
-    judged_here = resumed.left if resumed else cells
-    if resumed:
-        screen.verdicts.extend(resumed.verdicts)
-    else:
-        writer.write(header)
-    log = None if resumed and resumed.complete else writer
-    small = counterexamples.Found(
-        cells,
-        options,
-        registry.subjects,
-        writer,
-        silent=shown not in {"text", "github"},
-        budget_s=minimise_seconds if minimise else 0.0,
-        failures=resumed.still_large if resumed else [],
-    )
-    try:
-        with engines.opened(engine, registry) as executors, screen:
-            tally = session.check(
-                judged_here,
-                options,
-                log,
-                asked.requirements,
-                small.watching(screen.verdict),
-                executors,
-                resumed=resumed,
-                waivers=asked.waivers,
-                before_summary=partial(small.record, screen.all_judged),
-            )
-    except KeyboardInterrupt:
-        screen.interrupted(writer.path)
-        typer.echo(f"go on with: {resuming.command(header.command, writer.path)}", err=True)
-        raise typer.Exit(session.INTERRUPTED) from None
-    finally:
-        writer.close()
-    small.show()
-    output.notes(tally, registry)
-    output.end(screen, writer.path, tally, before)
-    raise typer.Exit(tally.exit_code())
+    raise typer.Exit(check_run.conduct(arguments))

@@ -13,7 +13,7 @@ from gates.report.progress import Elapsed, console
 from gates.results.escape import one_line, visible
 from gates.results.jsonl import Writer
 from gates.results.records import CounterexampleRecord
-from gates.run.runner import Options, PlannedCase
+from gates.run.plan import Options, PlannedCase
 from gates.run.session import tool_version
 from gates.shrink.collect import MOST, Kept, Minimiser
 from gates.shrink.failures import Progress

@@ -1,4 +1,4 @@
-"""`--engine` and `--memory-limit`: where cells are judged, and what each worker may use there."""
+"""The options `--engine` and `--memory-limit`, and the engine that they name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MemoryLimit = Annotated[
 
 @contextmanager
 def opened(name: str, registry: Registry) -> Generator[Engine | None]:
-    """Give the engine of that name, and leave its cluster in the end; None is this machine's pool."""
+    """Provide the engine of that name and disconnect from its cluster at the end; None is this machine's pool."""
     if name == "local":
         yield None
         return
@@ -40,4 +40,6 @@ def opened(name: str, registry: Registry) -> Generator[Engine | None]:
     finally:
         cluster.close()
     if cluster.again:
-        typer.echo(f"{cluster.again} units were judged again, for the cluster lost what judged them", err=True)
+        typer.echo(
+            f"{cluster.again} cases were judged again, because the cluster lost the nodes that judged them", err=True
+        )

@@ -25,8 +25,8 @@ def init(
     from difflib import get_close_matches
 
     from gates.cli import setup
-    from gates.config import scaffold
     from gates.model import ConfigurationError
+    from gates.report import scaffold
     from gates.report.ops import conventions_of, ops_of
 
     path = scaffold.path_for(name, folder)

@@ -1,4 +1,4 @@
-"""`gates merge`: the shards of a CI matrix become one results file."""
+"""`gates merge`: join the shards of a CI matrix into one results file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def merge(
         typer.Option(metavar="FILE", help="Write there; it must be new. Default: a new file in results/runs."),
     ] = None,
 ) -> None:
-    """Join the files of `gates check --shard 1/N` … `N/N` into the one run that they are parts of.
+    """Join the files of `gates check --shard 1/N` … `N/N` into one run.
 
-    Refused are other plans, commits, seeds or versions, missing and unfinished shards, and cells judged twice. The
-    exit code is that of the whole run.
+    Refused: shards of different plans, commits, seeds or versions; missing or unfinished ones; a case judged twice.
+
+    The exit code is that of the whole run.
     """
     from collections import Counter
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gates.report.format_names import CheckFormat
+from gates.config.format_names import CheckFormat
 
 if TYPE_CHECKING:
     from gates.registry import Registry
@@ -39,8 +39,8 @@ def since(baseline: Path | None, form: CheckFormat) -> Results | None:
 
 def notes(tally: Tally, registry: Registry) -> None:
     """Say on the error output what a subject of the user's declares to no effect: often a name is misspelt."""
+    from gates.report.declarations import unasked, undeparted
     from gates.results.escape import one_line
-    from gates.run.declarations import unasked, undeparted
 
     own = {name: hello for name, hello in tally.hellos.items() if name not in registry.subjects}
     for name, hello in own.items():
@@ -52,10 +52,10 @@ def notes(tally: Tally, registry: Registry) -> None:
 def end(screen: Screen, path: Path, tally: Tally, before: Results | None) -> None:
     """Print the rest of a finished run: a document is rendered from the file that was written, and from nothing else."""
     from gates.report import github
+    from gates.report.baseline import compare
     from gates.report.changes import changes_text
     from gates.report.formats import pieces, render
     from gates.results.jsonl import read
-    from gates.run.baseline import compare
 
     screen.summary(tally)
     runs = [] if screen.form == "jsonl" or (screen.form == "text" and before is None) else [read(path)]

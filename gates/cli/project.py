@@ -1,4 +1,4 @@
-"""What a run of `gates check` is asked for: the command line, and where it is silent the project's own settings."""
+"""Combine the command line of `gates check` with the project's settings, which apply where it is silent."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import date
 
     from gates.config.settings import Settings
@@ -18,78 +19,75 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommandLine:
+    """What the user named; empty or None where the project's settings apply."""
+
+    select: Sequence[str] = ()
+    subject: Sequence[str] = ()
+    require: Sequence[str] = ()
+    python: str | None = None
+    waivers: Path | None = None
+    quick: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
     """Gates and subjects of a run, what it requires, and what is waived."""
 
-    told: Settings
+    settings: Settings
     gates: tuple[Gate, ...]
     subjects: list[Subject]
     requirements: tuple[Requirement, ...]
     waivers: Waivers
 
 
-def asked(
-    registry: Registry,
-    select: list[str] | None,
-    subject: list[str] | None,
-    require: list[str] | None,
-    python: str | None,
-    waivers: Path | None,
-    *,
-    quick: bool,
-    today: date | None = None,
-) -> Asked:
-    """Return what a run is about; `today` decides which waivers have expired, by default the day in UTC."""
+def request(registry: Registry, line: CommandLine, today: date | None = None) -> Request:
+    """Return what a run judges; `today`, by default the day in UTC, decides which waivers have expired."""
     from gates.cli import selection, setup
-    from gates.config import settings
+    from gates.config.settings import read, root
     from gates.run.session import Requirement
     from gates.run.waivers import Extent
     from gates.subjects import catalogue
 
-    root = settings.root(Path.cwd())
-    told = settings.read(root)
-    program = setup.interpreter(python or told.python)
-    all_gates = selection.chosen(registry, told.select)
-    gates = selection.chosen(registry, select) if select else all_gates
-    all_subjects = catalogue.choose(registry, tuple(told.subjects), program)
-    subjects = catalogue.choose(registry, tuple(subject), program) if subject else all_subjects
+    folder = root(Path.cwd())
+    settings = read(folder)
+    program = setup.interpreter(line.python or settings.python)
+    all_gates = selection.chosen(registry, settings.select)
+    gates = selection.chosen(registry, line.select) if line.select else all_gates
+    all_subjects = catalogue.choose(registry, tuple(settings.subjects), program)
+    subjects = catalogue.choose(registry, tuple(line.subject), program) if line.subject else all_subjects
     names = [found.name for found in subjects]
-    if require:
-        requirements = _asked_for(require, registry, gates, subjects, quick=quick)
+    if line.require:
+        requirements = _named(line, registry, gates, subjects)
     else:
         known = {*registry.subjects, *(found.name for found in all_subjects)}
-        requirements = [Requirement.parse(text, names) for text in _required(told, registry, names, known)]
-    extent = Extent.of(all_gates, gates, all_subjects, subjects, registry.subjects, quick=quick)
-    return Asked(
-        told,
-        gates,
-        subjects,
-        tuple(requirements),
-        _waivers(root, told, waivers, extent, today or datetime.now(UTC).date()),
-    )
+        requirements = [Requirement.parse(text, names) for text in _of_project(settings, registry, names, known)]
+    extent = Extent.of(all_gates, gates, all_subjects, subjects, registry.subjects, quick=line.quick)
+    waivers = _waivers(folder, settings, line.waivers, extent, today or datetime.now(UTC).date())
+    return Request(settings, gates, subjects, tuple(requirements), waivers)
 
 
-def _asked_for(
-    texts: list[str], registry: Registry, gates: tuple[Gate, ...], subjects: list[Subject], *, quick: bool
+def _named(
+    line: CommandLine, registry: Registry, gates: tuple[Gate, ...], subjects: list[Subject]
 ) -> list[Requirement]:
-    """Return what the command line requires.
+    """Return the requirements of the command line.
 
     Raises:
-        ConfigurationError: of what a requirement names nothing is judged in this run, so it would hold in silence.
+        ConfigurationError: this run judges nothing that a requirement names, so the requirement would have no effect.
     """
     from gates.model import ConfigurationError
-    from gates.run.runner import plan
+    from gates.run.plan import plan
     from gates.run.session import Requirement
 
-    cells = {(job.subject.name, job.gate.id) for job in plan(gates, subjects, quick=quick)}
+    judged = {(planned.subject.name, planned.gate.id) for planned in plan(gates, subjects, quick=line.quick)}
     found = []
-    for text in texts:
+    for text in line.require:
         requirement = Requirement.parse(text, [subject.name for subject in subjects])
         _gates_exist(requirement, registry, f"--require {text}")
-        if not any(requirement.names(*cell) for cell in cells):
+        if not any(requirement.names(*names) for names in judged):
             those = "that subject and those gates" if requirement.gates else "that subject"
             raise ConfigurationError(
-                f"--require {text}: this run asks nothing of {those}; choose other gates, or leave out the requirement"
+                f"--require {text}: this run judges nothing of {those}; choose other gates, or leave out the requirement"
             )
         found.append(requirement)
     return found
@@ -107,33 +105,32 @@ def _gates_exist(requirement: Requirement, registry: Registry, where: str) -> No
         raise ConfigurationError(f"{where}: {error}") from None
 
 
-def _required(told: Settings, registry: Registry, names: list[str], known: set[str]) -> list[str]:
-    """Return what the project requires of this run: what names a subject of it; another run may judge the others.
+def _of_project(settings: Settings, registry: Registry, names: list[str], known: set[str]) -> list[str]:
+    """Return those requirements of the project that name a subject of this run.
 
     Raises:
-        ConfigurationError: a requirement names no gate that there is, or the project says whom it judges and it names
-            nobody: it would never be held.
+        ConfigurationError: a requirement names no gate that exists, or no subject of a project that lists its subjects.
     """
     from gates.model import ConfigurationError
     from gates.run.session import Requirement
 
-    for text in told.require:
+    for text in settings.require:
         name, _, pattern = text.partition(":")
         _gates_exist(Requirement(name, pattern or None), registry, f"[tool.gates] require {text}")
-        if told.subjects and name not in {*names, *known}:
+        if settings.subjects and name not in {*names, *known}:
             raise ConfigurationError(
                 f"[tool.gates] require {text}: {name!r} is no subject of this project; it has {', '.join(sorted(known))}"
             )
-    return [text for text in told.require if text.partition(":")[0] in names]
+    return [text for text in settings.require if text.partition(":")[0] in names]
 
 
-def _waivers(root: Path, told: Settings, named: Path | None, extent: Extent, today: date) -> Waivers:
-    """Read the waivers of the file that is named, else of the project's gates.toml, where there is one."""
+def _waivers(folder: Path, settings: Settings, named: Path | None, extent: Extent, today: date) -> Waivers:
+    """Read the waivers of the named file, else of the project's gates.toml if it has one."""
     from gates.results.records import WaiverRecord
     from gates.run import waivers
 
-    file = named or (Path(told.waivers) if told.waivers else root / waivers.FILE)
-    if named is None and told.waivers is None and not file.is_file():
+    file = named or (Path(settings.waivers) if settings.waivers else folder / waivers.FILE)
+    if named is None and settings.waivers is None and not file.is_file():
         return waivers.Waivers()
     found = waivers.read(file)
     return waivers.Waivers([WaiverRecord(**one.model_dump(), whole=extent.whole(one)) for one in found], today)

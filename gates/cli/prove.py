@@ -1,4 +1,4 @@
-"""`gates prove`: the truth passes, every mutant fails, and how small an error each gate notices."""
+"""`gates prove`: unmutated subjects pass, every mutant fails, and how small an error each gate notices."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def prove(
         bool, typer.Option("--record", help="Keep the JSONL under results/gates, to be committed.")
     ] = False,
 ) -> None:
-    """Prove the gates: green truth first, then each known mistake must be caught in its host."""
+    """Prove the gates: unmutated subjects must pass, then each known mistake must be caught in its host."""
     from gates.cli import selection, setup
-    from gates.mutation.prove import demonstrate
+    from gates.mutation.prove import ProofRequest, demonstrate
     from gates.run import session
-    from gates.run.runner import Options
+    from gates.run.plan import Options
 
     registry = setup.registry()
     watched = setup.watched(registry.subjects.values(), engine, memory_limit)
     registry = replace(registry, subjects={subject.name: subject for subject in watched})
     gates = selection.chosen(registry, select or ())
-    setup.in_batches()
+    setup.batch_scheduling()
     count = setup.jobs(jobs)
     options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)
     writer = setup.writer("prove", out, record=record)
     try:
         with engines.opened(engine, registry) as executors:
-            code = demonstrate(registry, gates, options, writer, sys.argv[1:], typer.echo, executors)
+            code = demonstrate(ProofRequest(registry, gates, options, writer, sys.argv[1:], typer.echo, executors))
     except KeyboardInterrupt:
         writer.close()
-        typer.echo(f"interrupted; what was proved up to here is in {writer.path}", err=True)
+        typer.echo(f"interrupted; what was proved so far is in {writer.path}", err=True)
         os._exit(session.INTERRUPTED)  # mutants may be running in threads; their workers end with this process
     writer.close()
     raise typer.Exit(code)

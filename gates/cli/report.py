@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gates.report.format_names import ReportFormat
+from gates.config.format_names import ReportFormat
 
 EXAMPLES = """Examples:
 

@@ -1,4 +1,4 @@
-"""The gates that a command line names; a name that is none gets the nearest ones, and an op those that ask for it."""
+"""Find the gates that a command line names; for an unknown name, suggest gates that are near or use the op."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MOST = 3  # names in a hint
 
 
 def chosen(registry: Registry, patterns: Sequence[str]) -> tuple[Gate, ...]:
-    """Return the gates of the patterns (ids, prefixes that end at a dot, globs), all of them without patterns.
+    """Return the gates that match any pattern (id, prefix that ends at a dot, glob); without patterns all.
 
     Raises:
-        ConfigurationError: a pattern matches no gate; the sentence says what may have been meant.
+        ConfigurationError: a pattern matches no gate; the message suggests others.
     """
     from gates.model import ConfigurationError
 
@@ -34,7 +34,7 @@ def chosen(registry: Registry, patterns: Sequence[str]) -> tuple[Gate, ...]:
 def _hint(pattern: str, registry: Registry) -> str:
     asking = [id_ for id_, gate in registry.gates.items() if any(op.name == pattern for op in gate.ops)]
     if asking:
-        return f"it is an op, and the gates that ask for it are {_listed(asking)}; "
+        return f"it is an op, and the gates that use it are {_listed(asking)}; "
     starts = [id_ for id_ in registry.gates if id_.startswith(pattern)]
     near = starts or get_close_matches(pattern, _names(registry), MOST)
     return f"did you mean {_listed(near)}? " if near else ""

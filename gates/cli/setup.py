@@ -1,4 +1,4 @@
-"""What several verbs need before they start: the registry, the results file, how much to run side by side."""
+"""What several verbs need before they start: the registry, a results file, the number of workers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from gates.model import ConfigurationError, Subject
 from gates.registry import Registry, load
+from gates.results import machine
 from gates.results.jsonl import Writer, file_name
-from gates.run import machine
 
 
 def registry() -> Registry:
-    """Return everything that can be judged, and by what."""
+    """Return all gates, mutants and subjects."""
     return load()
 
 
@@ -26,25 +26,24 @@ def jobs(wanted: int) -> int:
 
 
 def threads(jobs_count: int) -> int:
-    """Return the threads of each worker, so that all together have one per core."""
+    """Return the threads of each worker: one per core for all workers together."""
     return max(1, machine.cores() // jobs_count)
 
 
-def in_batches() -> None:
-    """Let nobody who is woken take the processor from whoever woke it: in this process, and in its workers.
+def batch_scheduling() -> None:
+    """Set SCHED_BATCH on Linux, so that handing MLX ops to another thread does not preempt this one (losses took 25% longer).
 
-    Linux only; where the user chose a policy it stays. An MLX op on a CPU is handed to another thread, some hundred of them
-    for one loss: with a switch at each, losses of the reference took a quarter longer.
+    Workers inherit it. A policy that the user chose is kept.
     """
     if not hasattr(os, "SCHED_BATCH"):
         return
-    with contextlib.suppress(OSError):  # a sandbox that forbids either call is none the worse
+    with contextlib.suppress(OSError):  # a sandbox may forbid either call; the run is then only slower
         if os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def interpreter(python: str | None) -> str | None:
-    """Return the interpreter of a subject file, found as the shell would."""
+    """Return the path of an interpreter, found as a shell does."""
     if python is None:
         return None
     found = shutil.which(python)
@@ -65,27 +64,27 @@ def memory(limit_gib: float | None) -> int:
 
 
 def watched(subjects: Iterable[Subject], engine: str, limit_gib: float | None = None) -> list[Subject]:
-    """Return subjects whose workers are ended above the limit; of other machines' memory nothing is known here."""
+    """Return subjects with the memory limit of their workers; on other machines there is none unless the user gives one."""
     limit = None if limit_gib is None and engine != "local" else memory(limit_gib)
     return [replace(subject, memory_limit=limit) for subject in subjects]
 
 
-def model(name: str | None, said: str = "--model") -> str | None:
-    """Return a model's folder as an absolute path, or a Hugging Face id as it is; `said` is where the user named it."""
+def model(name: str | None, option: str = "--model") -> str | None:
+    """Return a model's folder as an absolute path, or a Hugging Face id unchanged; messages begin with `option`."""
     if name is None:
         return None
     folder = Path(name).expanduser()
     if folder.is_dir():
         for wanted, found in (("config.json", "config.json"), ("*.safetensors", "weights in *.safetensors")):
             if not any(folder.glob(wanted)):
-                raise ConfigurationError(f"{said} {name}: the folder has no {found}, so it is no Hugging Face model")
+                raise ConfigurationError(f"{option} {name}: the folder has no {found}, so it is no Hugging Face model")
         return str(folder.resolve())
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise ConfigurationError(f"{said} {name}: is neither a folder nor an id like mlx-community/Qwen3-0.6B-4bit")
+        raise ConfigurationError(f"{option} {name}: is neither a folder nor an id like mlx-community/Qwen3-0.6B-4bit")
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     if not (home / "hub" / f"models--{name.replace('/', '--')}").is_dir():
         raise ConfigurationError(
-            f"{said} {name}: is not in the Hugging Face cache ({home}); nothing is downloaded during a run, "
+            f"{option} {name}: is not in the Hugging Face cache ({home}); nothing is downloaded during a run, "
             f"so fetch it first (hf download {name}) or name a folder"
         )
     return name

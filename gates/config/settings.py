@@ -1,4 +1,4 @@
-"""What a project asks of `gates check`: `[tool.gates]` of its pyproject.toml, whose paths start at that file's folder."""
+"""Read `[tool.gates]` of a project's pyproject.toml; its paths are relative to that file's folder."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gates.config.format_names import CheckFormat
 from gates.config.validation import read_toml, validated
 from gates.model import ConfigurationError
-from gates.report.format_names import CheckFormat
 
-MARKS = ("pyproject.toml", "gates.toml", ".git")  # what the root of a project has at least one of
+MARKS = ("pyproject.toml", "gates.toml", ".git")  # the root of a project has at least one of them
 
 
 class Settings(BaseModel):
-    """Defaults of `gates check`; what the command line says wins."""
+    """Defaults of `gates check`; the command line takes precedence."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -30,7 +30,7 @@ class Settings(BaseModel):
     waivers: str | None = None
 
     def at(self, root: Path) -> Settings:
-        """Return the settings with their paths made absolute; names of subjects, models and programs stay."""
+        """Return the settings with absolute paths; names of subjects, models and programs are unchanged."""
 
         def placed(name: str | None) -> str | None:
             return name if name is None or not name.startswith(".") else str(root / name)
@@ -51,7 +51,7 @@ class Settings(BaseModel):
 
 
 def root(start: Path) -> Path:
-    """Return the nearest folder, from `start` upwards, that looks like a project's root; else `start`."""
+    """Return the nearest folder, from `start` upwards, that has one of `MARKS`; else `start`."""
     folders = (start, *start.parents)
     return next((folder for folder in folders if any((folder / mark).exists() for mark in MARKS)), start)
 

@@ -1,4 +1,4 @@
-"""What is said of a wrong TOML file: where, what was found, what is legal, and the nearest name."""
+"""Read and validate TOML; messages name the place, what was found, what is legal, and the nearest name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def nearest(name: str, legal: Iterable[str]) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file; what is wrong with it is one sentence."""
+    """Read a TOML file, or raise a ConfigurationError in one sentence."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -32,7 +32,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def validated(model: type[Model], values: object, where: str) -> Model:
-    """Return the values as a model, or raise with every mistake on a line of its own."""
+    """Return the values as a model, or raise with one line for each mistake."""
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Is the judge itself right? The truth must pass, every mutant must fail, and each gate's sensitivity is measured."""
+"""Run mutants against the gates that must catch them, and measure the least error that each gate notices."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gates.calibration import TIMEOUT
 from gates.model import Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
 from gates.run.engines.interface import Engine
 from gates.run.engines.pool import Pool
+from gates.run.execute import run
+from gates.run.judge import TIMEOUT, judge
 from gates.run.oracle_cache import OracleCache
-from gates.run.runner import Options, PlannedCase, judge, plan, run
+from gates.run.plan import Options, PlannedCase, plan
 from gates.worker.process import Worker, WorkerError
 
 LARGEST, LEAST = -1.0, -10.0  # powers of ten of the relative errors that are tried
@@ -58,9 +59,9 @@ def try_mutants(
     options: Options,
     engine: Engine | None = None,
 ) -> Iterator[Trialled]:
-    """Plant each mistake in a fresh worker of its host and run the gates that must catch it."""
-    single, answers = replace(options, jobs=1), OracleCache()
-    engine = engine or partial(_Pool, answers)
+    """Apply each mutation in a fresh worker of its host and run the gates that must catch it."""
+    single, cached = replace(options, jobs=1), OracleCache()  # mutants share their gates' inputs, so they share a cache
+    engine = engine or partial(Pool, cached=cached)
     pool = ThreadPoolExecutor(options.jobs)
     futures = [pool.submit(_try, mutant, gates, subjects[mutant.host], single, engine) for mutant in mutants]
     try:
@@ -70,22 +71,14 @@ def try_mutants(
         pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nobody waits for what is still running
 
 
-class _Pool(Pool):
-    """This machine's pool with a memory of what the oracle said that outlives it: mutants share their gates' inputs."""
-
-    def __init__(self, answers: OracleCache, options: Options) -> None:
-        super().__init__(options)
-        self._answers = answers
-
-
 def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options, engine: Engine) -> Trialled:
     named = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
-    planted = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
-    found, calls = _judged(plan(named, [host], quick=options.quick), planted, engine)
+    mutated = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
+    found, calls = _judged(plan(named, [host], quick=options.quick), mutated, engine)
     if any(v.cause in {"start", "absent"} for v in found):
         return Trialled(mutant, "error", next(v.reason for v in found if v.cause in {"start", "absent"}), found)
     if not calls:
-        return Trialled(mutant, "error", f"the seam {mutant.target} never ran", found)
+        return Trialled(mutant, "error", f"the patch target {mutant.target} never ran", found)
     for gate in named:
         here = [v for v in found if v.gate == gate.id]
         if not any(v.status == "fail" for v in here):
@@ -97,36 +90,37 @@ def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Opti
     return Trialled(mutant, "caught", first.reason, found)
 
 
-def _judged(cells: list[PlannedCase], options: Options, engine: Engine) -> tuple[tuple[Verdict, ...], int]:
-    """Return the verdicts, and how often the planted function ran.
+def _judged(cases: list[PlannedCase], options: Options, engine: Engine) -> tuple[tuple[Verdict, ...], int]:
+    """Return the verdicts, and how often the mutated function ran.
 
-    What ran out of time is judged once more, and then it counts: a machine that stood still catches no mistake, and a
-    mistake that hangs does so twice.
+    Timed-out cases are retried once, and the retry counts: a pause of the machine must not count as caught.
     """
     verdicts: dict[tuple[str, str], Verdict] = {}
     calls = 0
     for _ in range(2):
-        for judged in run(cells, options, engine):
+        for judged in run(cases, options, engine):
             verdicts[judged.verdict.gate, judged.verdict.case] = judged.verdict
             calls += judged.patched_calls
-        cells = [job for job in cells if verdicts[job.gate.id, job.case.name].cause == TIMEOUT]
-        if not cells:
+        cases = [c for c in cases if verdicts[c.gate.id, c.case.name].cause == TIMEOUT]
+        if not cases:
             break
     return tuple(verdicts.values()), calls
 
 
-EQUIVALENT = "no output differs from the host's own in any case of its gates, so no gate can tell: mend mutant or cases"
+EQUIVALENT = (
+    "no output differs from the unmutated host's in any case of its gates, so no gate can fail: change mutant or cases"
+)
 
 
 def changes_nothing(mutant: Mutant, gates: list[Gate], host: Subject, options: Options) -> bool:
-    """Whether every call of every case gives the same outcome with and without the mistake."""
-    planted = {"target": mutant.target, "patch": mutant.patch}
-    workers = [Worker.start(host, threads=options.threads, mutant=m) for m in (None, planted)]
+    """Whether every call of every case has the same outcome with and without the mutation."""
+    mutation = {"target": mutant.target, "patch": mutant.patch}
+    workers = [Worker.start(host, threads=options.threads, mutant=m) for m in (None, mutation)]
     try:
-        for job in plan(gates, [host], quick=options.quick):
-            tapes = [Tape(worker, job.case.limit_s) for worker in workers]
+        for planned in plan(gates, [host], quick=options.quick):
+            tapes = [Tape(worker, planned.case.limit_s) for worker in workers]
             for tape in tapes:
-                judge(job, tape.record, tape.worker.hello, options)
+                judge(planned, tape.record, tape.worker.hello, options)
             outcomes = [[(c.outcome.kind, c.outcome.error, c.outcome.value) for c in tape.calls] for tape in tapes]
             if not same(*outcomes) or not all(worker.alive for worker in workers):
                 return False
@@ -137,7 +131,7 @@ def changes_nothing(mutant: Mutant, gates: list[Gate], host: Subject, options: O
 
 
 def same(a: Wire, b: Wire) -> bool:
-    """Whether two values are equal to the bit, NaN to NaN."""
+    """Whether two values have the same bits; any NaN equals any NaN outside arrays."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         alike = np.shape(a) == np.shape(b) and np.asarray(a).dtype == np.asarray(b).dtype
         return alike and np.asarray(a).tobytes() == np.asarray(b).tobytes()
@@ -145,29 +139,31 @@ def same(a: Wire, b: Wire) -> bool:
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(map(same, a, b))
-    return type(a) is type(b) and bool(a == b or (a != a and b != b))  # noqa: PLR0124  NaN is as good as NaN here
+    return type(a) is type(b) and bool(a == b or (a != a and b != b))  # noqa: PLR0124  two NaN are equal here
 
 
 def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker) -> Iterator[Sensitivity]:
-    """Disturb the outputs of a passing run by relative errors, and bisect for the least that makes the gate fail."""
+    """Disturb the outputs of a passing run by a relative error, and bisect for the least one that makes the gate fail."""
     for case in gate.cases:
         if options.quick and not case.quick:
             continue
-        job = PlannedCase(gate, subject, case)
+        planned = PlannedCase(gate, subject, case)
         tape = Tape(worker, case.limit_s)
-        answers = OracleCache()  # each disturbance is held against the same ones
-        if judge(job, tape.record, worker.hello, options, answers).status != "pass":
+        cached = OracleCache()  # every disturbance is compared with the same oracle values
+        if judge(planned, tape.record, worker.hello, options, cached).status != "pass":
             continue
 
-        def fails(power: float, job: PlannedCase = job, tape: Tape = tape, answers: OracleCache = answers) -> bool:
+        def fails(
+            power: float, planned: PlannedCase = planned, tape: Tape = tape, cached: OracleCache = cached
+        ) -> bool:
             replay = Replay(tape, gate.probes, 10.0**power)
-            return judge(job, replay.call, worker.hello, options, answers).status == "fail"
+            return judge(planned, replay.call, worker.hello, options, cached).status == "fail"
 
         yield Sensitivity(gate.id, subject.name, case.name, least(fails))
 
 
 def least(fails: Callable[[float], bool]) -> float | None:
-    """Return the least relative error, to a third of itself, whose power of ten fails; None where the largest does not."""
+    """Return the least relative error that fails, known to a third of itself; None if even the largest passes."""
     if not fails(LARGEST):
         return None
     if fails(LEAST):
@@ -180,7 +176,7 @@ def least(fails: Callable[[float], bool]) -> float | None:
 
 
 class Recorded(NamedTuple):
-    """One call of a trial and what came of it."""
+    """One call of a trial and its outcome."""
 
     op: str
     inputs: Mapping[str, Wire | Recipe]
@@ -189,7 +185,7 @@ class Recorded(NamedTuple):
 
 @dataclass(slots=True)
 class Tape:
-    """The outcomes of one trial in order, to be played again without the worker."""
+    """The outcomes of one trial in order, for a replay without the worker."""
 
     worker: Worker
     limit_s: float
@@ -202,7 +198,7 @@ class Tape:
         layout: Mapping[str, str],
         kill_after_s: float | None,
     ) -> Outcome:
-        """Call the worker and keep what it said."""
+        """Call the worker and keep the outcome."""
         if not self.worker.alive:
             raise WorkerError("crashed", "the worker ended while a trial was recorded")
         outcome = self.worker.call(op, inputs, limit_s=kill_after_s or self.limit_s, layout=layout)
@@ -212,7 +208,7 @@ class Tape:
 
 @dataclass(slots=True)
 class Replay:
-    """Plays a tape with a relative error in the outputs that a gate's probes name."""
+    """Replays a tape with a relative error in the outputs that a gate's probes name."""
 
     tape: Tape
     probes: tuple[Probe, ...]
@@ -229,7 +225,9 @@ class Replay:
         """Return the next recorded outcome, disturbed where a probe says so."""
         del layout, kill_after_s
         if self.position >= len(self.tape.calls):
-            return Outcome("crashed", error="the tape ended")  # the gate went on because it noticed something
+            return Outcome(
+                "crashed", error="the tape ended"
+            )  # the gate made more calls than before because it noticed the error
         recorded, _, outcome = self.tape.calls[self.position]
         self.position += 1
         if recorded != op or outcome.kind != "value":
@@ -239,7 +237,7 @@ class Replay:
 
 
 def disturb(value: Wire, size: float) -> Wire:
-    """Return a float or array with every element off by a relative error; an array of zeros is off by the error itself."""
+    """Return a float or array with every element changed by a relative error; an array of zeros by the error itself."""
     array = np.asarray(value)
     if array.dtype.kind != "f":
         return value

@@ -1,10 +1,11 @@
-"""The order of a proof: green truth, then mutants, then sensitivities; each line is recorded before it is said."""
+"""The order of a proof: unmutated baseline run, then mutants, then sensitivities; each line is written before it is shown."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from queue import SimpleQueue
 
 from gates.model import Gate, Mutant, Subject, Verdict
@@ -16,78 +17,108 @@ from gates.results.jsonl import Writer
 from gates.results.records import MutantRecord, SensitivityRecord, verdict_record
 from gates.run import session
 from gates.run.engines.interface import Engine
-from gates.run.runner import Options, plan
+from gates.run.plan import Options, PlannedCase, plan
 from gates.worker.process import Worker, WorkerError
 
-Say = Callable[[str], None]
 PROBED = ("rlkernels", "reference", "numpy")  # the first of these that passes a gate's cases is disturbed
 
 
-def demonstrate(
-    registry: Registry,
-    gates: tuple[Gate, ...],
-    options: Options,
-    writer: Writer,
-    command: list[str],
-    say: Say,
-    engine: Engine | None = None,
-) -> int:
+@dataclass(frozen=True, slots=True)
+class ProofRequest:
+    """What is proved, and where it is written and shown."""
+
+    registry: Registry
+    gates: tuple[Gate, ...]
+    options: Options
+    writer: Writer
+    command: list[str]
+    show: Callable[[str], None]
+    engine: Engine | None = None  # None: this machine's workers
+
+    @property
+    def subjects(self) -> list[Subject]:
+        """The subjects that are known to be right: without a mutation each must pass."""
+        return [subject for subject in self.registry.subjects.values() if subject.default]
+
+    @property
+    def mutants(self) -> list[Mutant]:
+        """The mutants that these gates must catch."""
+        return mutants_of(self.gates, self.registry.mutants.values())
+
+
+def demonstrate(request: ProofRequest) -> int:
     """Prove the gates and return the exit code."""
     start = time.monotonic()
-    truth = [subject for subject in registry.subjects.values() if subject.default]
-    cells = plan(gates, truth, quick=options.quick)
-    mutants = mutants_of(gates, registry.mutants.values())
-    chosen = {gate.id: gate for gate in gates}
-    planned = len(cells) + sum(
-        len(plan([chosen[g] for g in m.caught_by if g in chosen], [registry.subjects[m.host]], quick=options.quick))
-        for m in mutants
-    )
-    writer.write(session.header("prove", command, gates, truth, options, planned, engine="ray" if engine else "local"))
-    say(f"truth: {len(cells)} verdicts on {', '.join(subject.name for subject in truth)}")
-    with Bar("truth", len(cells)) as bar:
-
-        def keep(verdict: Verdict) -> None:
-            writer.write(verdict_record(verdict))
-            bar.advance(verdict.where)
-
-        tally = session.check(cells, options, None, (), keep, engine)
-    green = tally.exit_code() == session.HELD
-    say(f"truth: {tally.line()}")
-    if not green:
-        say("the truth is not green, so a mutant that fails would prove nothing; `gates check` says what fails")
+    writer, mutants = request.writer, request.mutants
+    cases = plan(request.gates, request.subjects, quick=request.options.quick)
+    writer.write(session.header(_info(request, len(cases))))
+    tally = _baseline(request, cases)
+    if tally.exit_code() != session.HELD:
+        request.show(
+            "the unmutated baseline run does not hold, so a mutant that fails would prove nothing; "
+            "`gates check` shows what fails"
+        )
         session.finish(writer, tally, time.monotonic() - start)
         return tally.exit_code()
-    tried = _mutants(mutants, chosen, registry, options, writer, say, engine)
+    tried = _mutants(request, mutants)
     wrong = len(mutants) - sum(record.state == "caught" for record in tried)
-    _sensitivities(gates, registry, options, writer, say)
+    _sensitivities(request)
     code = session.FAILED if wrong else session.HELD
-    session.finish(writer, tally, time.monotonic() - start, code)
-    say(f"\nresults: {writer.path}")
-    say(f"{len(mutants) - wrong} mutants caught, {wrong} not; {len(gates)} gates; {time.monotonic() - start:.0f} s")
-    say(f"{len(mutants) - wrong} passed, {wrong} failed")
+    seconds = time.monotonic() - start
+    session.finish(writer, tally, seconds, code)
+    request.show(f"\nresults: {writer.path}")
+    request.show(f"{len(mutants) - wrong} mutants caught, {wrong} not; {len(request.gates)} gates; {seconds:.0f} s")
+    request.show(f"{len(mutants) - wrong} passed, {wrong} failed")
     return code
 
 
-def _mutants(
-    mutants: list[Mutant],
-    chosen: dict[str, Gate],
-    registry: Registry,
-    options: Options,
-    writer: Writer,
-    say: Say,
-    engine: Engine | None,
-) -> list[MutantRecord]:
-    say(f"\nmutants: {len(mutants)}, each in a fresh worker of its host")
+def _info(request: ProofRequest, baseline: int) -> session.RunInfo:
+    """Return what the header says; its number of verdicts counts the baseline and the mutants."""
+    chosen, quick = {gate.id: gate for gate in request.gates}, request.options.quick
+    planned = baseline + sum(
+        len(plan([chosen[g] for g in m.caught_by if g in chosen], [request.registry.subjects[m.host]], quick=quick))
+        for m in request.mutants
+    )
+    return session.RunInfo(
+        "prove",
+        request.command,
+        request.gates,
+        request.subjects,
+        request.options,
+        planned,
+        engine="ray" if request.engine else "local",
+    )
+
+
+def _baseline(request: ProofRequest, cases: list[PlannedCase]) -> session.Tally:
+    """Judge the unmutated subjects."""
+    names = ", ".join(subject.name for subject in request.subjects)
+    request.show(f"unmutated baseline: {len(cases)} verdicts on {names}")
+    with Bar("baseline", len(cases)) as bar:
+
+        def keep(verdict: Verdict) -> None:
+            request.writer.write(verdict_record(verdict))
+            bar.advance(verdict.where)
+
+        tally = session.check(session.CheckRequest(cases, request.options, on_verdict=keep, engine=request.engine))
+    request.show(f"unmutated baseline: {tally.line()}")
+    return tally
+
+
+def _mutants(request: ProofRequest, mutants: list[Mutant]) -> list[MutantRecord]:
+    """Run every mutant, write and show what became of it, and return the records."""
+    request.show(f"\nmutants: {len(mutants)}, each in a fresh worker of its host")
+    chosen = {gate.id: gate for gate in request.gates}
     tried = []
     with Bar("mutants", len(mutants)) as bar:
-        for done in try_mutants(mutants, chosen, registry.subjects, options, engine):
+        for done in try_mutants(mutants, chosen, request.registry.subjects, request.options, request.engine):
             for verdict in done.verdicts:
-                writer.write(verdict_record(verdict, done.mutant.name))
+                request.writer.write(verdict_record(verdict, done.mutant.name))
             tried.append(mutant_record(done))
-            writer.write(tried[-1])
+            request.writer.write(tried[-1])
             bar.say(_line(done))
             bar.advance(done.mutant.name)
-    say("\nmutation score: " + ", ".join(f"{s.family} {s.caught}/{s.declared}" for s in scores(tried)))
+    request.show("\nmutation score: " + ", ".join(f"{s.family} {s.caught}/{s.declared}" for s in scores(tried)))
     return tried
 
 
@@ -114,43 +145,44 @@ def _line(done: Trialled) -> str:
     return f"{done.state.upper():10} {done.mutant.name} in {done.mutant.host} by {gates}: {done.reason}"
 
 
-def _sensitivities(gates: tuple[Gate, ...], registry: Registry, options: Options, writer: Writer, say: Say) -> None:
-    say("\nsensitivity: the least relative error of its outputs that a gate notices (worst case of its cases)")
-    benches: list[dict[str, Worker]] = []
+def _sensitivities(request: ProofRequest) -> None:
+    """Measure every gate, with one set of workers for each thread."""
+    request.show("\nsensitivity: the least relative error of its outputs that a gate notices (worst case of its cases)")
+    started: list[dict[str, Worker]] = []
     free: SimpleQueue[dict[str, Worker]] = SimpleQueue()
-    pool = ThreadPoolExecutor(options.jobs)
+    pool = ThreadPoolExecutor(request.options.jobs)
 
     def probe(gate: Gate) -> list[Sensitivity]:
         workers = free.get()
         try:
-            return _probe(gate, workers, registry.subjects, options)
+            return _probe(gate, workers, request.registry.subjects, request.options)
         finally:
             free.put(workers)
 
     try:
-        for number in range(options.jobs):
-            benches.append({})
-            _start(benches[-1], registry.subjects, options, say if number == 0 else None)
-            free.put(benches[-1])
-        for gate, found in zip(gates, pool.map(probe, gates), strict=True):
+        for number in range(request.options.jobs):
+            started.append({})
+            _start(started[-1], request, quiet=number > 0)
+            free.put(started[-1])
+        for gate, found in zip(request.gates, pool.map(probe, request.gates), strict=True):
             for item in found:
-                writer.write(
+                request.writer.write(
                     SensitivityRecord(gate=item.gate, subject=item.subject, case=item.case, noticed=item.noticed)
                 )
-            say(f"  {gate.id:42} {_worst(gate, found)}")
+            request.show(f"  {gate.id:42} {_worst(gate, found)}")
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        for worker in [worker for workers in benches for worker in workers.values()]:
+        for worker in [worker for workers in started for worker in workers.values()]:
             worker.close()
 
 
-def _start(workers: dict[str, Worker], subjects: dict[str, Subject], options: Options, say: Say | None) -> None:
+def _start(workers: dict[str, Worker], request: ProofRequest, *, quiet: bool) -> None:
     for name in PROBED:
         try:
-            workers[name] = Worker.start(subjects[name], threads=options.threads)
+            workers[name] = Worker.start(request.registry.subjects[name], threads=request.options.threads)
         except WorkerError as error:
-            if say is not None:
-                say(f"  {name} is not probed: {error}")
+            if not quiet:
+                request.show(f"  {name} is not probed: {error}")
 
 
 def _probe(gate: Gate, workers: dict[str, Worker], subjects: dict[str, Subject], options: Options) -> list[Sensitivity]:

@@ -1,4 +1,4 @@
-"""The items of `pytest --gates`: each judges one cell by this process's own workers, and says what was measured."""
+"""The items of `pytest --gates`: each judges one case with workers of this process."""
 
 from __future__ import annotations
 
@@ -10,35 +10,34 @@ from typing import Any
 
 import pytest
 
-from gates.cli import setup
-from gates.cli.project import asked
+from gates.cli import project, setup
 from gates.model import ConfigurationError, Verdict
 from gates.registry import load
 from gates.report.labels import shown
 from gates.results.escape import one_line
-from gates.run.engines.workers import Bench
-from gates.run.runner import Options, PlannedCase, plan
+from gates.run.engines.subject_workers import SubjectWorkers
+from gates.run.plan import Options, PlannedCase, plan
 
 NAME = "gates"  # the first part of every item's id: gates::numpy::kl.k3.matches-definition[small]
 NOT_JUDGED = frozenset(("skipped", "unsupported"))
 
 
 class NotHeldError(Exception):
-    """A verdict that is no pass: the subject's failure, the judge's own error, or a hole in what is required."""
+    """The verdict is not a pass, or something required was not judged."""
 
 
 def message(verdict: Verdict) -> str:
-    """Return a verdict's sentence, and under it everything that was measured, what does not hold first."""
+    """Return a verdict's sentence, and below it the evidence, first what does not hold."""
     lines = [one_line(f"{shown(verdict).upper()} {verdict.where}: {verdict.reason} (seed {verdict.seed})")]
     for item in sorted(verdict.evidence, key=lambda item: item.holds):
         lines.append(one_line(f"  {item.role}: {item.sentence()}"))
-        if item.because != item.role:  # a signal without an argument of its own says no more than that it is one
+        if item.because != item.role:  # a precondition may have no argument beside its role
             lines.append(one_line(f"    because {item.because}"))
     return "\n".join(lines)
 
 
 def properties(verdict: Verdict) -> list[tuple[str, object]]:
-    """Return what JUnit files keep of a verdict: status, cause, seed, and each number beside its limit."""
+    """Return the JUnit properties of a verdict: status, cause, seed, and each number with its limit."""
     found: list[tuple[str, object]] = [(name, getattr(verdict, name)) for name in ("status", "cause", "seed")]
     for item in verdict.evidence:
         place = f" ({item.where})" if item.where else ""
@@ -48,42 +47,39 @@ def properties(verdict: Verdict) -> list[tuple[str, object]]:
 
 
 class Judge:
-    """One session's plan and its workers; with xdist every process has its own, and shares nothing."""
+    """The plan of a session and the workers of this process; with xdist every process has its own."""
 
     def __init__(self, config: pytest.Config) -> None:
         option = config.getoption
         if items := [name for name in config.args if name.startswith(f"{NAME}::")]:
-            *_, subject, cell = items[0].split("::")
-            raise pytest.UsageError(f"--gates: {items[0]} is no path; choose it by -k '{subject} and {cell}'")
+            *_, subject, case = items[0].split("::")
+            raise pytest.UsageError(f"--gates: {items[0]} is no path; choose it by -k '{subject} and {case}'")
         quick, seed = bool(option("--gates-quick")), option("--gates-seed")
         try:
-            found = asked(
-                load(),
-                option("--gates-select"),
-                option("--gates-subject"),
-                None,
-                option("--gates-python"),
-                None,
-                quick=quick,
+            line = project.CommandLine(
+                option("--gates-select"), option("--gates-subject"), python=option("--gates-python"), quick=quick
             )
-            model = setup.model(found.told.model, "[tool.gates] model")
+            found = project.request(load(), line)
+            model = setup.model(found.settings.model, "[tool.gates] model")
         except ConfigurationError as error:
             raise pytest.UsageError(f"--gates: {error}") from None
-        memory = setup.memory(None)  # as in `gates check`: what runs away ends alone, and not the machine
+        memory = setup.memory(None)  # as in `gates check`, so that a runaway subject does not take the whole machine
         subjects = [replace(subject, memory_limit=memory) for subject in found.subjects]
         order = {subject.name: place for place, subject in enumerate(subjects)}
         self.waivers = found.waivers
         self.requirements = found.requirements
-        self.jobs = sorted(plan(found.gates, subjects, quick=quick), key=lambda job: order[job.subject.name])
-        self.bench = Bench(Options(seed=found.told.seed if seed is None else seed, quick=quick, model=model))
+        self.cases = sorted(plan(found.gates, subjects, quick=quick), key=lambda planned: order[planned.subject.name])
+        self.workers = SubjectWorkers(
+            Options(seed=found.settings.seed if seed is None else seed, quick=quick, model=model)
+        )
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
-            config.args = []  # no path was named: testpaths and the working directory are not what is asked for
+            config.args = []  # without a path pytest would collect testpaths or the working directory too
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Put the plan beside whatever else the session collects."""
+        """Add the plan to what the session collects."""
         report = yield
         if isinstance(collector, pytest.Session):
             report.result.append(PlanNode.from_parent(collector, name=NAME, nodeid=NAME, judge=self))
@@ -91,11 +87,11 @@ class Judge:
 
     def pytest_unconfigure(self) -> None:
         """End the workers, whatever happened."""
-        self.bench.close()
+        self.workers.close()
 
 
 class PlanNode(pytest.Collector):
-    """All that is judged."""
+    """The plan: a collector for each subject."""
 
     def __init__(self, *, judge: Judge, **rest: Any) -> None:
         super().__init__(**rest)
@@ -103,41 +99,45 @@ class PlanNode(pytest.Collector):
 
     def collect(self) -> Iterator[pytest.Collector]:
         """Yield the subjects."""
-        for subject, jobs in groupby(self._judge.jobs, key=lambda job: job.subject.name):
-            yield SubjectNode.from_parent(self, name=subject, jobs=list(jobs), judge=self._judge)
+        for subject, cases in groupby(self._judge.cases, key=lambda planned: planned.subject.name):
+            yield SubjectNode.from_parent(self, name=subject, cases=list(cases), judge=self._judge)
 
 
 class SubjectNode(pytest.Collector):
-    """One subject."""
+    """A subject: an item for each gate and case."""
 
-    def __init__(self, *, jobs: list[PlannedCase], judge: Judge, **rest: Any) -> None:
+    def __init__(self, *, cases: list[PlannedCase], judge: Judge, **rest: Any) -> None:
         super().__init__(**rest)
-        self._jobs = jobs
+        self._cases = cases
         self._judge = judge
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield an item for each gate and case."""
-        for job in self._jobs:
-            name = f"{job.gate.id}[{job.case.name}]"
-            whole = f"{self.nodeid}::{name}"  # said in full: `--lf` compares it with what it parses from its cache
-            yield GateItem.from_parent(self, name=name, nodeid=whole, job=job, judge=self._judge)
+        for planned in self._cases:
+            name = f"{planned.gate.id}[{planned.case.name}]"
+            whole = f"{self.nodeid}::{name}"  # the whole id, since `--lf` compares it with its cache
+            yield GateItem.from_parent(self, name=name, nodeid=whole, planned=planned, judge=self._judge)
 
 
 class GateItem(pytest.Item):
     """One gate, subject and case."""
 
-    def __init__(self, *, job: PlannedCase, judge: Judge, **rest: Any) -> None:
+    def __init__(self, *, planned: PlannedCase, judge: Judge, **rest: Any) -> None:
         super().__init__(**rest)
-        self._job = job
+        self._planned = planned
         self._judge = judge
         self.add_marker("gates")
 
     def runtest(self) -> None:
-        """Judge; what is no pass is a failure, a waived one an expected failure, and what was not judged is skipped.
+        """Judge the case: a pass passes, a waived failure is an expected failure, a case that was not judged is skipped.
 
-        What `[tool.gates] require` names fails where it was not judged.
+        A case that `[tool.gates] require` names fails if it was not judged.
         """
-        verdict = self._judge.waivers.apply(self._judge.bench.judge(self._job).verdict)
+        try:
+            judged = self._judge.workers.judge(self._planned)
+        except ConfigurationError as error:
+            pytest.exit(f"--gates: {error}", pytest.ExitCode.USAGE_ERROR)
+        verdict = self._judge.waivers.apply(judged.verdict)
         self.user_properties += properties(verdict)
         if any(requirement.unmet_by(verdict) for requirement in self._judge.requirements):
             raise NotHeldError(one_line(f"required, but {verdict.status}: {verdict.where}: {verdict.reason}"))
@@ -150,12 +150,13 @@ class GateItem(pytest.Item):
             raise NotHeldError(message(verdict))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show a verdict as its words, and anything else as pytest does."""
+        """Show a verdict as its message, and any other exception as pytest does."""
         if isinstance(excinfo.value, NotHeldError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Return where the item is said to come from, and its name."""
-        job = self._job
-        return self.config.rootpath / NAME, None, f"{job.subject.name} · {job.gate.id} · {job.case.name}"
+        """Return the location and the name that pytest reports."""
+        planned = self._planned
+        where = f"{planned.subject.name} · {planned.gate.id} · {planned.case.name}"
+        return self.config.rootpath / NAME, None, where

@@ -1,6 +1,6 @@
-"""pytest's door: `pytest --gates --gates-subject=numpy` judges, one item for each subject, gate and case.
+"""The pytest plugin: `pytest --gates --gates-subject=numpy` runs one item for each subject, gate and case.
 
-Loaded by every pytest of an environment that has Gates, so nothing is imported here before `--gates` is given.
+Every pytest of an environment with Gates loads this file, so it imports nothing before `--gates` is given.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the judge if it is asked for."""
+    """Load the judge if `--gates` is given."""
     config.addinivalue_line("markers", "gates: an item that `--gates` made of a subject, a gate and a case")
     if config.getoption("--gates"):
-        from gates.pytest.items import Judge  # noqa: PLC0415  the judge loads NumPy: only for those who ask for it
+        from gates.pytest.items import Judge  # noqa: PLC0415  the judge loads NumPy
 
         config.pluginmanager.register(Judge(config), "gates-judge")

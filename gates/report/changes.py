@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from dataclasses import asdict
 from typing import Any
 
+from gates.report.baseline import KINDS, Change, Changes
 from gates.results.escape import code, in_table, one_line
-from gates.run.baseline import KINDS, Change, Changes
 
 IN_FULL = ("new failure", "fixed", "changed")  # the others are counted by subject and gate: they come in hundreds
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from gates.config.format_names import ReportFormat
 from gates.model import ConfigurationError
 from gates.report import github
-from gates.report.format_names import ReportFormat
+from gates.report.baseline import compare
 from gates.report.formats import pieces, render
 from gates.report.html import render_html
 from gates.report.learning import is_learning_file, read_curves, render_curves
@@ -15,7 +16,6 @@ from gates.report.speed import render_speed
 from gates.results.escape import visible
 from gates.results.jsonl import read
 from gates.results.speed_file import is_speed_file, read_speed
-from gates.run.baseline import compare
 
 
 def render_files(files: Sequence[Path], form: ReportFormat, baseline: Path | None) -> Iterator[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from gates.config.format_names import ReportFormat
 from gates.model import ConfigurationError
 from gates.report import github, html, junit, markdown, plain
+from gates.report.baseline import Changes
 from gates.report.changes import changes_document, changes_text
-from gates.report.format_names import ReportFormat
 from gates.results.escape import visible
 from gates.results.jsonl import Results, as_line
 from gates.results.records import Record
-from gates.run.baseline import Changes
 
 WITHOUT_CHANGES = ("jsonl", "junit")
 OF_CHECKS = ("junit", "github")  # a mutant's failure is what a proof wants, which these cannot say

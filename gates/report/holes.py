@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-# how the judge's own causes read (`gates.run.runner.lacking`): what stands before or after differs by op or by value
+# how the judge's own causes read (`gates.run.judge.lacking`): what stands before or after differs by op or by value
 UNDEFINED = " is not defined by "
 OTHER = ", not "
 

@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from gates.report import calibration_plot, changes, smallest
+from gates.report.baseline import Changes
 from gates.report.failures import ORDER
 from gates.report.holes import condensed
 from gates.report.labels import NOT_JUDGED
@@ -22,7 +23,6 @@ from gates.report.plain import MOST_IDLE
 from gates.report.sensitivity_plot import plot
 from gates.report.subjects import COLUMNS, columns, standings, versions
 from gates.results.escape import visible
-from gates.run.baseline import Changes
 
 FOLDER = Path(__file__).parent / "page"
 MOST_REASONS = 300  # the matrix has the rest; a page of a hundred thousand reasons is read by nobody

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from gates.report import calibration, calibration_sum, markdown_head, markdown_proof, smallest
+from gates.report.baseline import Changes
 from gates.report.changes import changes_markdown
 from gates.report.failures import Failure, failures
 from gates.report.holes import condensed
@@ -14,7 +15,6 @@ from gates.report.subjects import COLUMNS, columns, standings
 from gates.results.escape import code, in_table
 from gates.results.jsonl import Results
 from gates.results.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
-from gates.run.baseline import Changes
 
 TITLES = {
     "error": "Errors of the judge",

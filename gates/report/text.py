@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from gates.config.format_names import CheckFormat
 from gates.model import Verdict
-from gates.report.format_names import CheckFormat
 from gates.report.plain import holes, table, verdict_line
 from gates.report.progress import Bar, console
 from gates.results.escape import one_line, visible

@@ -1,4 +1,4 @@
-"""Files that are either the old ones or the new ones, never half of each."""
+"""Write files atomically: a reader finds the old text or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gates.model import ConfigurationError
 
 
 def write_whole(path: Path, text: str | Iterable[str]) -> None:
-    """Replace a file's text, given whole or in pieces, in one step, whatever kills the process meanwhile."""
+    """Replace a file's text, given whole or in pieces, in one step that survives a kill at any moment."""
     _write(path, text, Path.replace)
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that is not there yet, in one step; one that is there is an error."""
+    """Write a new file in one step; one that exists is an error."""
 
     def link(made: Path, target: Path) -> None:
         target.hardlink_to(made)

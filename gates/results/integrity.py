@@ -1,4 +1,4 @@
-"""Whether the lines of a results file can be those of one run: what a run never writes is refused, with its line."""
+"""Check that the lines of a results file can come from one run; an error names the line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RELATIONS: Mapping[Relation, Callable[[float, float], bool]] = {
 
 
 class Integrity:
-    """Looks at every line after the header, in order."""
+    """Checks every line after the header, in order."""
 
     def __init__(self, header: HeaderRecord) -> None:
         self._header = header
@@ -57,16 +57,16 @@ class Integrity:
                 )
 
     def _summary(self, record: SummaryRecord, place: str) -> None:
-        if self._header.verb != "check":  # a proof's summary counts the truth's verdicts only
+        if self._header.verb != "check":  # a proof's summary counts the unmutated baseline only
             return
         if len(self._judged) != self._header.planned:
             raise ConfigurationError(
                 f"{place} ends a run of {self._header.planned} verdicts after {len(self._judged)} of them"
             )
         for status in STATUSES:
-            said, counted = record.counts.get(status, 0), self._counts[status]
-            if said != counted:
-                raise ConfigurationError(f"{place} counts {said} {status}, the lines before it have {counted}")
+            claimed, counted = record.counts.get(status, 0), self._counts[status]
+            if claimed != counted:
+                raise ConfigurationError(f"{place} counts {claimed} {status}, the lines before it have {counted}")
         if record.exit_code not in (legal := _exit_codes(record)):
             raise ConfigurationError(
                 f"{place} says exit code {record.exit_code}; after these verdicts and problems it is "
@@ -75,12 +75,12 @@ class Integrity:
 
 
 def _exit_codes(record: SummaryRecord) -> tuple[int, ...]:
-    """Return what the exit code may be, as `gates.run.session.Tally` has it; 1 without a cause is of before problems were told."""
+    """Return the possible exit codes, by the rules of `gates.run.session.Tally`; older files have 1 without `problems`."""
     if record.problems or any(record.counts.get(status) for status in ("fail", "error")):
         return (1,)
     return (0, 1) if any(record.counts.get(status) for status in ("pass", "waived")) else (3, 1)
 
 
 def holds(a: float, relation: Relation, b: float) -> bool:
-    """As `Evidence.holds` says, without making an Evidence of each of a million numbers."""
+    """Return the same as `Evidence.holds`, without making an Evidence for each of a million numbers."""
     return RELATIONS[relation](a, b) and not (isnan(a) or isnan(b))

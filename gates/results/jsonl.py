@@ -1,4 +1,4 @@
-"""Results files: append-only JSONL, one write per line, readable up to wherever a run was killed."""
+"""Write and read results files: append-only JSONL, one write per line, readable wherever a run was killed."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def as_line(record: Record) -> str:
 
 
 class Writer:
-    """Appends records to a new file, or to one that `again` opens; no other process appends to it meanwhile."""
+    """Appends records to a new file, or with `again` to an existing one; a lock keeps other processes out."""
 
     def __init__(self, path: Path, *, new: bool = True) -> None:
         self.path = path
         try:
             if new:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            how = os.O_CREAT | os.O_EXCL if new else os.O_NONBLOCK  # a pipe must not make us wait
+            how = os.O_CREAT | os.O_EXCL if new else os.O_NONBLOCK  # do not wait on a pipe
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | how, 0o644)
         except OSError as error:
             remedy = "choose a folder with --out" if new else "name the file of an interrupted run"
-            what = "write results to" if new else "go on with"
+            what = "write results to" if new else "resume"
             raise ConfigurationError(f"cannot {what} {path}: {error.strerror}; {remedy}") from None
         try:
             self._own()
@@ -71,14 +71,14 @@ class Writer:
         if not stat.S_ISREG(os.fstat(self._fd).st_mode):
             raise ConfigurationError(f"cannot write results to {self.path}: is no regular file")
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with this process, however it ends
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when this process ends, however it does
         except BlockingIOError:
             raise ConfigurationError(f"{self.path}: another process is writing to it; wait for its end") from None
-        except OSError:  # a file system without locks: as safe as before there were any
+        except OSError:  # a file system without locks
             return
 
     def cut(self) -> None:
-        """Cut off what follows the last newline: a line that a kill tore."""
+        """Cut off the part of a line after the last newline, which a kill leaves."""
         end = os.fstat(self._fd).st_size
         while end:
             start = max(0, end - CHUNK)
@@ -96,14 +96,14 @@ class Writer:
             data = data[os.write(self._fd, data) :]
 
     def close(self) -> None:
-        """Put everything on disk and close the file."""
+        """Flush everything to disk and close the file."""
         os.fsync(self._fd)
         os.close(self._fd)
 
 
 @dataclass(slots=True)
 class Results:
-    """What a results file says."""
+    """The records of a results file, by type."""
 
     path: Path
     header: HeaderRecord
@@ -119,12 +119,12 @@ class Results:
 
     @property
     def judged(self) -> list[VerdictRecord]:
-        """Return the verdicts on subjects as they are, without those on mutants."""
+        """The verdicts on unmutated subjects."""
         return [verdict for verdict in self.verdicts if verdict.mutant is None]
 
     @property
     def state(self) -> str:
-        """Return `complete`, or how far the run came: `incomplete: 12 of 40`."""
+        """`complete`, or how far the run came: `incomplete: 12 of 40`."""
         if self.summary is not None:
             return "complete"
         judged = len(self.verdicts) + sum(block.seeds for block in self.blocks)
@@ -132,13 +132,13 @@ class Results:
 
 
 def file_name(verb: str, now: datetime | None = None) -> str:
-    """Return a name that sorts by time, has no colon and never collides."""
+    """Return a unique name that sorts by time and has no colon."""
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     return f"{verb}-{stamp}-{secrets.token_hex(4)}.jsonl"
 
 
 def read(path: Path) -> Results:
-    """Read a results file; a torn last line is ignored, anything else that is no record is an error."""
+    """Read a results file; an unfinished last line is ignored, any other line that is not a record is an error."""
     lines_of = records(path)
     header = next(lines_of)
     if not isinstance(header, HeaderRecord):
@@ -152,7 +152,7 @@ def read(path: Path) -> Results:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Keep the collector of cycles away: records have none, and looking through a million of them takes 4 s."""
+    """Disable the garbage collector: a million records have no cycles, and scanning them takes 4 s."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -163,7 +163,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def records(path: Path) -> Iterator[Record]:
-    """Give the records of a results file one by one, the header first; mistakes are told with their line."""
+    """Yield the records of a results file, the header first; an error names its line."""
     found = read_lines.first_object(path)
     if found.get("record") == "header" and found.get("format") != FORMAT:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""The lines of a file that anybody may have written: a regular file, whole lines, none of them huge, strict JSON."""
+"""Read lines of an untrusted file: a regular file, complete lines of limited length, strict JSON."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LINE_LIMIT = 16 << 20  # bytes: a hundred times the longest line of a run
 
 
 def whole_lines(path: Path, *, torn: bool = False) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the bytes of each whole line, and with `torn` of what follows the last newline too."""
+    """Yield the number and the bytes of each complete line, with `torn` also of what follows the last newline."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device would make us wait for ever
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe or a device might never end
             raise ConfigurationError(f"cannot read {path}: is no regular file")
         with path.open("rb") as file:
             number = 0
@@ -31,7 +31,7 @@ def whole_lines(path: Path, *, torn: bool = False) -> Iterator[tuple[int, bytes]
 
 
 def first_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in the first line, or an empty one: the reader that is then tried says what is wrong."""
+    """Return the JSON object in the first line, or an empty one; the reader of the whole file reports what is wrong."""
     try:
         _, line = next(whole_lines(path))
         found = json.loads(line)
@@ -41,8 +41,8 @@ def first_object(path: Path) -> dict[str, Any]:
 
 
 def strict(line: bytes) -> str:
-    """Return what is wrong with a line that has NaN or Infinity as a number, which is no JSON; or nothing."""
-    if b"NaN" not in line and b"Infinity" not in line:  # what lenient parsers take for numbers; in a text any words
+    """Return the error of a line with NaN or Infinity as a number, which is not JSON; or nothing."""
+    if b"NaN" not in line and b"Infinity" not in line:  # in a text they are legal; the parser decides
         return ""
     try:
         json.loads(line, parse_constant=_refuse)

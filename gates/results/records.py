@@ -1,4 +1,4 @@
-"""The lines of a results file, as models from which the published JSON Schema is made."""
+"""The records of a results file; the published JSON Schema is made from these models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from gates.model import Relation, Role, Status, Verdict
 
 FORMAT = 1
-MOST_SHARDS = 10_000  # above any CI matrix, below a slip of the finger
+MOST_SHARDS = 10_000  # above any CI matrix, below a typing mistake
 
 
 def _to_number(value: object) -> object:
@@ -33,15 +33,15 @@ Number = Annotated[
 
 
 Repeated = Annotated[str, AfterValidator(sys.intern)]
-"""A string that comes again in most lines: a large file is held in half the memory."""
+"""A string that most lines repeat; interned, a large file takes half the memory."""
 
 
-# a NaN that is no `Number`, as in a model's spec, is written as a text too: as a number it would be no JSON
+# a NaN outside `Number`, as in a model's spec, is written as text too, since JSON has no such number
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=True, ser_json_inf_nan="strings")
 
 
 class StrictRecord(BaseModel):
-    """A record has the fields that it declares and no others."""
+    """A record without undeclared fields."""
 
     model_config = {**STRICT, "frozen": True}
 
@@ -56,9 +56,9 @@ class Machine(StrictRecord):
 
 
 class PlanRecord(StrictRecord):
-    """The whole plan, and which part of it a run judges: shard 1 of 1 is all of it."""
+    """The whole plan, and which shard of it a run judges; 1 of 1 is all of it."""
 
-    digest: str = Field(description="sha256 of the cells' names (gate, subject, case) in order, as JSON lines")
+    digest: str = Field(description="sha256 of the names of all cases (gate, subject, case), sorted, as JSON lines")
     cells: int = Field(ge=0)
     shard: int = Field(default=1, ge=1)
     shards: int = Field(default=1, ge=1, le=MOST_SHARDS)
@@ -76,7 +76,7 @@ class PartRecord(StrictRecord):
 
 
 class Waiver(StrictRecord):
-    """One entry of gates.toml: whose failure at which gates is excused, why, and until when."""
+    """One entry of gates.toml: which failure of which subject is waived, why, and until when."""
 
     id: str = Field(min_length=1, description="a gate's id, or a glob")
     case: str = Field(default="*", min_length=1, description="a case, or a glob")
@@ -104,7 +104,7 @@ class WaivedRecord(StrictRecord):
 
 
 class HeaderRecord(StrictRecord):
-    """The first line: what was asked of which judge, where, and how many verdicts it will take."""
+    """The first line: the request, the judge, the machine, and how many verdicts the run will have."""
 
     record: Literal["header"] = "header"
     format: int = FORMAT
@@ -144,7 +144,7 @@ class HeaderRecord(StrictRecord):
 
 
 class SubjectRecord(StrictRecord):
-    """What a subject said of itself at its handshake."""
+    """The handshake of a subject."""
 
     record: Literal["subject"] = "subject"
     subject: str
@@ -164,7 +164,7 @@ class ModelRecord(StrictRecord):
 # the memory.
 @dataclass(frozen=True, slots=True, config=STRICT)
 class EvidenceRecord:
-    """One number beside its limit."""
+    """One measured number with its limit."""
 
     quantity: Repeated
     observed: Number
@@ -194,7 +194,7 @@ class VerdictRecord(StrictRecord):
 
 
 class MutantRecord(StrictRecord):
-    """What became of one planted mistake, after the verdicts of the gates that must catch it."""
+    """The result of one mutant, after the verdicts of the gates that must catch it."""
 
     record: Literal["mutant"] = "mutant"
     mutant: str
@@ -239,7 +239,7 @@ class CounterexampleRecord(StrictRecord):
 
 
 class ResumeRecord(StrictRecord):
-    """Where an interrupted run went on; what follows was judged then."""
+    """The point where an interrupted run was resumed."""
 
     record: Literal["resume"] = "resume"
     started: str
@@ -247,7 +247,7 @@ class ResumeRecord(StrictRecord):
 
 
 class ShareRecord(StrictRecord):
-    """The claim of one quantity that came nearest to its limit, over the seeds of a block."""
+    """The claim of one quantity that came nearest to its limit over the seeds of a block."""
 
     quantity: str
     share: Number | None = Field(description="observed / limit; null where no limit is recorded yet")
@@ -257,7 +257,7 @@ class ShareRecord(StrictRecord):
 
 
 class AlarmRecord(StrictRecord):
-    """A seed at which a gate did not pass a correct subject."""
+    """A false positive: a seed at which a gate did not pass a correct subject."""
 
     seed: int
     status: Status
@@ -266,7 +266,7 @@ class AlarmRecord(StrictRecord):
 
 
 class BlockRecord(StrictRecord):
-    """One gate × subject × case over a block of seeds: how often each status came, every alarm, and how near it was."""
+    """One gate × subject × case over a block of seeds: counts of statuses, every false positive, and how near limits were."""
 
     record: Literal["block"] = "block"
     gate: str

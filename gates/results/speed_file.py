@@ -1,4 +1,4 @@
-"""Speed files: read up to wherever a run was stopped, and what their rows mean beside the machine's own limits."""
+"""Read speed files, also of an interrupted run, and compare their rows with the machine's limits (roofline)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEVELS = (("l1", 48 << 10), ("l2", ONE_THREAD), ("l3", 32 << 20))
 
 @dataclass(slots=True)
 class SpeedResults:
-    """What a speed file says."""
+    """The records of a speed file, by type."""
 
     path: Path
     header: SpeedHeader
@@ -29,7 +29,7 @@ class SpeedResults:
 
     @property
     def state(self) -> str:
-        """Return `complete`, or how far the run came: `incomplete: 12 of 40`."""
+        """`complete`, or how far the run came: `incomplete: 12 of 40`."""
         if self.summary is not None:
             return "complete"
         return f"incomplete: {len(self.rows)} of {self.header.planned}"

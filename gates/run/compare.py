@@ -1,4 +1,4 @@
-"""How far two arrays are apart, in units of a scale, and where the worst element stands."""
+"""The largest difference of two arrays in units of a scale, and where it is."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gates.model import Array, Wire
 
 
 def worst(got: Wire, want: Wire, scale: Wire = 1.0) -> tuple[float, str]:
-    """Return the largest |got − want| / scale and its place, such as `[3, 7]: got 1, want 2`.
+    """Return the largest |got − want| / scale and its place, such as `at [3, 7]: got 1, want 2`.
 
-    Equal infinities, and NaN where NaN is wanted, count as 0; one of them without the other counts as inf (a NaN that
-    was not wanted counts as NaN, which holds no relation). Where the scale is 0 the two must be equal.
+    Equal infinities count as 0, and so does NaN where NaN is expected. An unexpected NaN counts as NaN, which satisfies no
+    relation; any other value that is not finite on one side counts as inf. Where the scale is 0 both must be equal.
 
     Raises:
         ValueError: if the shapes differ, or there is nothing to compare.
@@ -30,7 +30,7 @@ def worst(got: Wire, want: Wire, scale: Wire = 1.0) -> tuple[float, str]:
 
 
 def relative_error(got: Array, want: Array, scale: Array) -> Array:
-    """Return |got − want| / scale elementwise, with the rules of `worst` for what is not finite."""
+    """Return |got − want| / scale elementwise, with the rules of `worst` for infinities and NaN."""
     same = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         error = np.abs(got - want) / scale

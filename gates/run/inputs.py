@@ -1,8 +1,8 @@
-"""Inputs of a case, drawn from its seed until they show what the gate's signals ask for.
+"""Sample the inputs of a case from its seed, until they meet the preconditions of its gate.
 
-Chance alone can leave a gate nothing to see: clips that happen to stop no token, two parts of a batch that happen to
-weigh the same. What a check yields before its first call of the subject is of the inputs and of the definition, and of no
-subject; inputs that lack one of those signals are drawn again, from the same generator.
+By chance a sample may be of no use to a gate: no token is clipped, or two parts of a batch have the same weight. The
+preconditions that a check yields before its first call of the subject depend on inputs and oracle alone. Inputs that do
+not meet them are drawn again from the same generator.
 """
 
 from __future__ import annotations
@@ -17,46 +17,56 @@ from gates.model import Case, Evidence, Gate, Recipe, Wire
 from gates.run.oracle_cache import OracleCache
 from gates.run.trial import RunningTrial, Scratch
 
-DRAWS = 100  # a signal that one draw in three lacks is then lacking once in 10^47; most lack it once in some hundreds
+DRAWS = 100  # where one draw in three misses a precondition, this many do once in 10^47
 
 
 class _FirstCallError(BaseException):
-    """The check has come to its first call; no check catches it, for it is no `Exception`."""
+    """The check has come to its first call. No `Exception`, so that no check catches it."""
 
 
-def inputs(gate: Gate, case: Case, seed: int, answers: OracleCache | None = None) -> Mapping[str, Wire | Recipe]:
-    """Return a case's inputs of a seed, the caller's own: the first that were drawn with every signal.
+def inputs(gate: Gate, case: Case, seed: int, cached: OracleCache | None = None) -> Mapping[str, Wire | Recipe]:
+    """Return the first inputs of this seed that meet every precondition; the caller may change them.
 
-    After `DRAWS` without, the last ones: then the gate says itself that they have no signal.
+    After `DRAWS` attempts the last inputs are returned, and the verdict names the precondition that they miss.
     """
-    answers = answers or OracleCache()
+    cached = cached or OracleCache()
     key = f"{gate.id}/{case.name}/{seed}".encode()
-    return cast("Mapping[str, Wire | Recipe]", answers.once(key, lambda: _drawn(gate, case, seed, answers)))
+    return cast("Mapping[str, Wire | Recipe]", cached.once(key, lambda: _drawn(gate, case, seed, cached)))
 
 
-def _drawn(gate: Gate, case: Case, seed: int, answers: OracleCache) -> Mapping[str, Any]:
+def with_model(inputs: Mapping[str, Wire | Recipe], model: str | None) -> Mapping[str, Wire | Recipe]:
+    """Return a case's inputs with the user's model in place of the tiny one."""
+    if model is None:
+        return inputs
+    return {
+        name: Recipe("model", {"path": model}) if isinstance(value, Recipe) and value.kind == "model" else value
+        for name, value in inputs.items()
+    }
+
+
+def _drawn(gate: Gate, case: Case, seed: int, cached: OracleCache) -> Mapping[str, Any]:
     rng = np.random.default_rng(seed)
     for _ in range(DRAWS):
         before = rng.bit_generator.state
         made = case.make(rng)
-        if not any(item.role == "signal" and not item.holds for item in beforehand(gate, case, made, answers)):
+        if not any(item.role == "signal" and not item.holds for item in beforehand(gate, case, made, cached)):
             break
         if rng.bit_generator.state == before:
-            break  # nothing was drawn, so nothing else can be
+            break  # nothing was drawn, so another attempt gives the same inputs
     return made
 
 
 def beforehand(
-    gate: Gate, case: Case, made: Mapping[str, Any], answers: OracleCache | None = None
+    gate: Gate, case: Case, made: Mapping[str, Any], cached: OracleCache | None = None
 ) -> Iterator[Evidence]:
-    """Yield what a check says of inputs before it first calls a subject; what it raises it will raise again when it is run."""
+    """Yield the evidence of a check before its first call of a subject. Errors are left to the trial itself."""
 
     def stop(*_: Any) -> Never:
         raise _FirstCallError
 
     with Scratch() as scratch:
-        trial = RunningTrial(gate, case, copy.deepcopy(made), stop, scratch, answers=answers or OracleCache())
+        trial = RunningTrial(gate, case, copy.deepcopy(made), stop, scratch, cached=cached or OracleCache())
         try:
             yield from gate.check(trial)
-        except (_FirstCallError, Exception):  # noqa: BLE001  the trial itself tells whose error it is
+        except (_FirstCallError, Exception):  # noqa: BLE001  when the trial runs, `judge` says whose error it is
             return

@@ -1,4 +1,4 @@
-"""The shards of one plan become one run: nothing lost, nothing counted twice, or an error that says why."""
+"""Join the results files of all shards of one plan; a missing, repeated or foreign shard is an error."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 from gates.model import STATUSES, ConfigurationError
 from gates.results.jsonl import Results
 from gates.results.records import CounterexampleRecord, HeaderRecord, PartRecord, PlanRecord, Record, SummaryRecord
+from gates.run.plan import Names
 from gates.run.session import FAILED, Tally
-from gates.run.shards import Cell, digest, without
+from gates.run.shards import digest, without
 from gates.run.waivers import Waivers
 
 SAME = (
@@ -33,10 +34,10 @@ REMEDY = "judge every shard of one plan with the same options and the same versi
 
 
 def merge(runs: Sequence[Results], folder: Path | None = None) -> list[Record]:
-    """Return the lines of the one run that these shards are parts of, in an order that depends on the shards alone.
+    """Return the lines of the whole run, in an order that does not depend on the order of the files.
 
-    `folder` is where they will be written: the files of the smallest inputs stay where the shards wrote them, and are
-    named from there. Without it they are named as in the shards.
+    Counterexample files stay where the shards wrote them. With `folder`, in which the merged file will be written, their
+    names are made relative to it.
     """
     if not runs:
         raise ConfigurationError("merge needs the files of all shards; it got none")
@@ -46,14 +47,14 @@ def merge(runs: Sequence[Results], folder: Path | None = None) -> list[Record]:
     for run in parts[1:]:
         _alike(parts[0], run)
     _every_shard_once(parts)
-    _every_cell_once(parts)
+    _every_case_once(parts)
     verdicts = [verdict for run in parts for verdict in run.verdicts]
-    small = [_from(folder, run.path.parent, found) for run in parts for found in run.counterexamples]
-    return [_header(parts), *_distinct(parts), *verdicts, *small, _summary(parts)]
+    counterexamples = [_relative(folder, run.path.parent, found) for run in parts for found in run.counterexamples]
+    return [_header(parts), *_distinct(parts), *verdicts, *counterexamples, _summary(parts)]
 
 
-def _from(folder: Path | None, shard: Path, found: CounterexampleRecord) -> CounterexampleRecord:
-    """Return a shard's record with its file named from another folder, so that `gates replay` finds it."""
+def _relative(folder: Path | None, shard: Path, found: CounterexampleRecord) -> CounterexampleRecord:
+    """Return a shard's record with its file named relative to `folder`, so that `gates replay` finds it."""
     if folder is None or found.file is None:
         return found
     name = Path(os.path.relpath(shard.resolve() / found.file, folder.resolve())).as_posix()
@@ -90,7 +91,7 @@ def _alike(first: Results, other: Results) -> None:
     one, two = _plan(first), _plan(other)
     if one.digest != two.digest:
         raise ConfigurationError(
-            f"the plan of {first.path} has {one.cells} cells ({one.digest[:12]}), "
+            f"the plan of {first.path} has {one.cells} cases ({one.digest[:12]}), "
             f"that of {other.path} {two.cells} ({two.digest[:12]}); {REMEDY}"
         )
     if one.shards != two.shards:
@@ -100,7 +101,7 @@ def _alike(first: Results, other: Results) -> None:
 
 
 def _short(value: object, other: object) -> str:
-    """Return a value in words; of a long list only what the other has not."""
+    """Return a value in words; of a list its length and at most five items that `other` lacks."""
     if isinstance(value, list) and isinstance(other, list):
         more = [item for item in value if item not in other]
         return f"{len(value)} names" + (f" (with {', '.join(more[:5])})" if more else "")
@@ -119,8 +120,8 @@ def _every_shard_once(parts: Sequence[Results]) -> None:
         raise ConfigurationError(f"of {count} shards these are missing: {', '.join(missing)}")
 
 
-def _every_cell_once(parts: Sequence[Results]) -> None:
-    seen: dict[Cell, Results] = {}
+def _every_case_once(parts: Sequence[Results]) -> None:
+    seen: dict[Names, Results] = {}
     for run in parts:
         if len(run.verdicts) != run.header.planned:
             raise ConfigurationError(f"{run.path} has {len(run.verdicts)} verdicts, must have {run.header.planned}")
@@ -128,13 +129,13 @@ def _every_cell_once(parts: Sequence[Results]) -> None:
             names = (verdict.gate, verdict.subject, verdict.case)
             if names in seen:
                 raise ConfigurationError(
-                    f"{' · '.join(names)} is judged in {seen[names].path} and in {run.path}; each cell must be judged once"
+                    f"{' · '.join(names)} is judged in {seen[names].path} and in {run.path}; each case must be judged once"
                 )
             seen[names] = run
     plan = _plan(parts[0])
     if digest(seen) != plan.digest:
         raise ConfigurationError(
-            f"the shards have {len(seen)} cells ({digest(seen)[:12]}), the plan {plan.cells} ({plan.digest[:12]}); "
+            f"the shards have {len(seen)} cases ({digest(seen)[:12]}), the plan {plan.cells} ({plan.digest[:12]}); "
             "a file was changed after it was written"
         )
 
@@ -164,13 +165,13 @@ def _header(parts: Sequence[Results]) -> HeaderRecord:
 
 
 def _distinct(parts: Sequence[Results]) -> Iterator[Record]:
-    """Yield what subjects said and which models were judged, once where the shards agree, and each where they do not."""
-    said: list[Record] = []
-    told: list[Record] = [subject for run in parts for subject in run.subjects]
-    told += [model for run in parts for model in run.models]
-    for record in told:
-        if record not in said:
-            said.append(record)
+    """Yield the distinct subject and model records of all shards."""
+    seen: list[Record] = []
+    records: list[Record] = [subject for run in parts for subject in run.subjects]
+    records += [model for run in parts for model in run.models]
+    for record in records:
+        if record not in seen:
+            seen.append(record)
             yield record
 
 
@@ -190,7 +191,7 @@ def _summary(parts: Sequence[Results]) -> SummaryRecord:
 
 
 def _stale(parts: Sequence[Results]) -> list[str]:
-    """Return which waivers fail the whole run: a shard alone cannot tell whether they are needed."""
+    """Return which waivers fail the whole run; a single shard does not know whether they are needed."""
     header = _header(parts)
     waivers = Waivers(header.waivers, datetime.fromisoformat(header.started).date())
     for run in parts:

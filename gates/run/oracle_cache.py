@@ -1,7 +1,7 @@
-"""Inputs of cases and what the oracle says, kept: subjects that are asked the same are held against one answer.
+"""Cache the inputs of cases and the results of the oracle, so that several subjects share them.
 
-An answer is found again by the values that the oracle was given, never by who is judged: what a check takes from a
-subject's outputs makes another question.
+The key is made of the values that the oracle is given. A check that passes a subject's outputs to the oracle therefore
+has a key of its own.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ import numpy as np
 
 from gates.model import Op, Wire
 
-KEPT = 128 << 20  # bytes of arrays: those of all quick cases of pure ops at one seed are less
+KEPT = 128 << 20  # bytes of arrays: more than all quick cases of pure ops need at one seed
 _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
 class OracleCache:
-    """The oracle with a memory. Threads may share it."""
+    """A least-recently-used cache in front of the oracle. Threads may share it."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._lock = threading.Lock()
-        self._found: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()  # what was found and its size, oldest first
+        self._found: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()  # value and size, oldest first
         self._size = 0
 
     def ask(self, op: Op, inputs: Mapping[str, Wire]) -> Any:
-        """Return what the op's oracle says of these inputs; the answer is the caller's own and may be written to."""
+        """Return the oracle's result for these inputs; the caller may change it."""
         if op.oracle is None:
             raise TypeError(f"{op.name} has no oracle")
-        key = question(op, inputs)
+        key = key_of(op, inputs)
         return op.oracle(**inputs) if key is None else self.once(key, partial(op.oracle, **inputs))
 
     def once(self, key: bytes, make: Callable[[], Any]) -> Any:
-        """Return what `make` makes, which is made once; the caller's own too."""
+        """Return what `make` returned at the first call with this key; the caller may change it."""
         with self._lock:
             known = self._found.get(key)
             if known is not None:
@@ -50,51 +50,51 @@ class OracleCache:
         self._keep(key, made)
         return made
 
-    def _keep(self, key: bytes, answer: Any) -> None:
-        size = _size(answer)
+    def _keep(self, key: bytes, value: Any) -> None:
+        size = _size(value)
         if size > self._kept // 8:
             return
         with self._lock:
             if key not in self._found:
-                self._found[key] = (copy.deepcopy(answer), size)
+                self._found[key] = (copy.deepcopy(value), size)
                 self._size += size
             while self._size > self._kept:
                 _, (_, dropped) = self._found.popitem(last=False)
                 self._size -= dropped
 
 
-def question(op: Op, inputs: Mapping[str, Wire]) -> bytes | None:
-    """Return a digest of an op and the values it is given, memory layout included; None: something has no plain value."""
+def key_of(op: Op, inputs: Mapping[str, Wire]) -> bytes | None:
+    """Return a digest of an op and its inputs with their memory layout, or None if an input cannot be digested."""
     digest = hashlib.blake2b(f"{op.name} {id(op.oracle)}".encode(), digest_size=20)
     return digest.digest() if _feed(digest, dict(inputs)) else None
 
 
 def _feed(digest: Any, value: Any) -> bool:
-    """Add a value, its type and its layout: sums of other strides may round otherwise."""
-    kind = type(value)
+    """Add a value with its type and layout, since a sum over other strides may round differently."""
+    type_ = type(value)
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.hasobject:
             return False
         array = np.asarray(value)
-        digest.update(f"{kind.__name__}{array.dtype.str}{array.dtype.name}{array.shape}{array.strides}".encode())
+        digest.update(f"{type_.__name__}{array.dtype.str}{array.dtype.name}{array.shape}{array.strides}".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b"")
         return True
-    if kind in _PLAIN:
-        digest.update(f"{kind.__name__}{value!r};".encode())
+    if type_ in _PLAIN:
+        digest.update(f"{type_.__name__}{value!r};".encode())
         return True
-    if kind not in {dict, list, tuple}:
+    if type_ not in {dict, list, tuple}:
         return False
-    digest.update(f"{kind.__name__}{len(value)}".encode())
-    parts = [part for pair in value.items() for part in pair] if kind is dict else value
+    digest.update(f"{type_.__name__}{len(value)}".encode())
+    parts = [part for pair in value.items() for part in pair] if type_ is dict else value
     return all(_feed(digest, part) for part in parts)
 
 
-def _size(answer: Any) -> int:
-    """Return the bytes of an answer's arrays, and a little for everything else."""
-    if isinstance(answer, np.ndarray):
-        return int(answer.nbytes) + 200
-    if isinstance(answer, dict):
-        return 200 + sum(map(_size, answer.values()))
-    if isinstance(answer, list | tuple):
-        return 200 + sum(map(_size, answer))
+def _size(value: Any) -> int:
+    """Return the bytes of all arrays in a value, and about 200 for each other object."""
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes) + 200
+    if isinstance(value, dict):
+        return 200 + sum(map(_size, value.values()))
+    if isinstance(value, list | tuple):
+        return 200 + sum(map(_size, value))
     return 200

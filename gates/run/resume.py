@@ -1,4 +1,4 @@
-"""An interrupted run, finished in its own file: what was judged stays, the rest is judged, nothing twice."""
+"""Resume an interrupted run in its own file: judge only the cases without a verdict."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from gates.model import ConfigurationError, Evidence, Verdict, Waived
 from gates.results.jsonl import Results, Writer, read
 from gates.results.records import HeaderRecord, ResumeRecord, VerdictRecord
-from gates.run.runner import PlannedCase
-from gates.run.shards import Cell, cell, without
+from gates.run.plan import Names, PlannedCase
+from gates.run.shards import without
 
 FREE = {"command", "started", "jobs"}  # what may differ between a run and its resumption
 SEVERAL = ("gates", "subjects")
@@ -19,7 +19,7 @@ SEVERAL = ("gates", "subjects")
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What an interrupted run left, and the writer that goes on after it."""
+    """The state of an interrupted run, and a writer that appends to its file."""
 
     writer: Writer
     earlier: Results
@@ -28,48 +28,48 @@ class Resumed:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing was left to be done."""
+        """Whether the file has its summary: nothing is left to do."""
         return self.earlier.summary is not None
 
     @property
     def still_large(self) -> list[Verdict]:
-        """The failures for which nobody has looked for a smaller input: the run was stopped before its end."""
+        """The failures without a counterexample record, because the run was stopped before it shrank them."""
         done = {(found.gate, found.subject) for found in self.earlier.counterexamples}
         left = () if self.complete else self.verdicts
         return [one for one in left if one.status == "fail" and (one.gate, one.subject) not in done]
 
 
-def resume(path: Path, wanted: HeaderRecord, jobs: Sequence[PlannedCase]) -> Resumed:
-    """Open a run's file to go on with it; a torn last line is cut off, and nobody else writes there meanwhile.
+def resume(path: Path, wanted: HeaderRecord, cases: Sequence[PlannedCase]) -> Resumed:
+    """Open a run's file to append to it; a torn last line is cut off, and the file is locked.
 
     Raises:
-        ConfigurationError: the file is no unfinished run of this very plan, or another process is writing to it.
+        ConfigurationError: the file holds no run of the same plan, or another process is writing to it.
     """
     writer = Writer.again(path)
     try:
         earlier = read(path)
         _same(path, earlier.header, wanted)
-        done = _done(earlier, jobs)
+        done = _done(earlier, cases)
         if earlier.summary is None:
             writer.cut()
             writer.write(ResumeRecord(started=wanted.started, judged=len(done)))
     except BaseException:
         writer.close()
         raise
-    left = [job for job in jobs if cell(job) not in done]
+    left = [planned for planned in cases if planned.names not in done]
     return Resumed(writer, earlier, tuple(verdict(record) for record in earlier.verdicts), left)
 
 
-def _done(earlier: Results, jobs: Sequence[PlannedCase]) -> set[Cell]:
-    """Return the cells that were judged, all of them cells of this plan."""
+def _done(earlier: Results, cases: Sequence[PlannedCase]) -> set[Names]:
+    """Return the names of the judged cases, all of which must be in this plan."""
     done = {(v.gate, v.subject, v.case) for v in earlier.verdicts}
-    if strangers := done - {cell(job) for job in jobs}:
+    if strangers := done - {planned.names for planned in cases}:
         raise ConfigurationError(f"--resume {earlier.path}: {' · '.join(min(strangers))} is not in its header's plan")
     return done
 
 
 def _same(path: Path, found: HeaderRecord, wanted: HeaderRecord) -> None:
-    """Hold the file's header against the one that this run would write: all must be equal that verdicts depend on."""
+    """Compare the file's header with the one that this run would write: everything that verdicts depend on must be equal."""
     if found.plan is None:
         raise ConfigurationError(
             f"--resume {path}: names no plan: it is no file of `gates check`, or of an older version"
@@ -95,13 +95,15 @@ def _same(path: Path, found: HeaderRecord, wanted: HeaderRecord) -> None:
 
 
 def command(words: Sequence[str], path: Path) -> str:
-    """Return the command that goes on with a run, from the one that began it."""
-    kept = [word for word in without(words, "--resume", "--out") if word != "--record"]  # the file says where
+    """Return the command that resumes a run, made from the one that began it."""
+    kept = [
+        word for word in without(words, "--resume", "--out") if word != "--record"
+    ]  # results stay in the run's own file
     return shlex.join(["gates", *kept, "--resume", str(path)])
 
 
 def verdict(record: VerdictRecord) -> Verdict:
-    """Return a line as the verdict that it was written from."""
+    """Return the verdict that a line was written from."""
     evidence = tuple(
         Evidence(item.quantity, item.observed, item.relation, item.limit, item.because, item.where, item.role)
         for item in record.evidence

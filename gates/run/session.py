@@ -1,4 +1,4 @@
-"""One run: header, verdicts as they come, summary; and what its end means for the exit code."""
+"""Conduct one run: header, verdicts, summary, and the exit code that they amount to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from gates.model import STATUSES, ConfigurationError, Gate, Status, Subject, Verdict
+from gates.results import machine
 from gates.results.jsonl import Results, Writer
 from gates.results.records import (
     HeaderRecord,
@@ -24,12 +25,14 @@ from gates.results.records import (
     PlanRecord,
     SubjectRecord,
     SummaryRecord,
+    WaiverRecord,
     verdict_record,
 )
-from gates.run import machine
 from gates.run.engines.interface import Engine
+from gates.run.execute import run
+from gates.run.judge import Judged
+from gates.run.plan import Options, PlannedCase
 from gates.run.resume import Resumed
-from gates.run.runner import Judged, Options, PlannedCase, run
 from gates.run.waivers import Waivers
 from gates.worker.process import Hello
 
@@ -38,7 +41,7 @@ HELD, FAILED, USAGE, NOTHING, INTERRUPTED = 0, 1, 2, 3, 130
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A subject, or some of its gates, that must have been judged."""
+    """`--require`: a subject, or some of its gates, that must be judged."""
 
     subject: str
     gates: str | None = None
@@ -52,12 +55,12 @@ class Requirement:
         return cls(name, pattern or None)
 
     def unmet_by(self, verdict: Verdict) -> bool:
-        """Whether this verdict is a hole in what was required."""
+        """Whether this verdict shows that something required was not judged."""
         holes = {"skipped"} if self.gates is None else {"skipped", "unsupported"}
         return self.names(verdict.subject, verdict.gate) and verdict.status in holes
 
     def names(self, subject: str, gate: str) -> bool:
-        """Whether it is about this subject at this gate."""
+        """Whether this subject at this gate is required."""
         if subject != self.subject:
             return False
         return self.gates is None or fnmatchcase(gate, self.gates) or gate.startswith(f"{self.gates}.")
@@ -65,26 +68,32 @@ class Requirement:
 
 @dataclass(slots=True)
 class Tally:
-    """What has been judged so far."""
+    """The verdicts counted so far, and what else fails the run."""
 
     counts: Counter[Status] = field(default_factory=Counter)
     holes: list[Verdict] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
-    hellos: dict[str, Hello] = field(default_factory=dict)  # what each subject said of itself first
+    hellos: dict[str, Hello] = field(default_factory=dict)  # the first handshake of each subject
+
+    def add(self, verdict: Verdict, requirements: Iterable[Requirement] = ()) -> None:
+        """Count a verdict."""
+        self.counts[verdict.status] += 1
+        if any(requirement.unmet_by(verdict) for requirement in requirements):
+            self.holes.append(verdict)
 
     @property
     def problems(self) -> list[str]:
-        """Return what fails the run beside its verdicts, a sentence each."""
+        """What fails the run beside its verdicts, one sentence each."""
         return [*(f"required, but {hole.status}: {hole.where}: {hole.reason}" for hole in self.holes), *self.stale]
 
     def exit_code(self) -> int:
-        """Return what the run means: 0 all held, 1 not all, 3 nothing was measured."""
+        """Return 0 if all held, 1 if not, 3 if nothing was measured."""
         if self.problems or self.counts["fail"] or self.counts["error"]:
             return FAILED
         return HELD if self.counts["pass"] or self.counts["waived"] else NOTHING
 
     def line(self) -> str:
-        """Return the last line of a run: passed and failed always, the others when there are any."""
+        """Return the last line of a run: passed and failed always, other statuses where there are any."""
         words = {"pass": "passed", "fail": "failed", "error": "errors"}
         shown = [s for s in STATUSES if s in {"pass", "fail"} or self.counts[s]]
         plural = {s: words.get(s, s) for s in shown}
@@ -101,24 +110,31 @@ def tool_version() -> str:
         return "rl-gates (not installed)"
 
 
-def header(  # noqa: PLR0913, PLR0917  the first line says all that a run is
-    verb: Literal["check", "prove", "calibrate"],
-    command: list[str],
-    gates: Iterable[Gate],
-    subjects: Iterable[Subject],
-    options: Options,
-    planned: int,
-    part: PlanRecord | None = None,
-    waivers: Waivers | None = None,
-    engine: str = "local",
-    seeds: int | None = None,
-) -> HeaderRecord:
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What the header of a results file says of a run, beside the machine."""
+
+    verb: Literal["check", "prove", "calibrate"]
+    command: list[str]
+    gates: Sequence[Gate]
+    subjects: Sequence[Subject]
+    options: Options
+    planned: int  # verdicts that the run will have
+    plan: PlanRecord | None = None
+    waivers: Sequence[WaiverRecord] = ()
+    engine: str = "local"
+    seeds: int | None = None  # of a calibration
+    subject_files: Mapping[str, str] = field(default_factory=dict)
+
+
+def header(info: RunInfo) -> HeaderRecord:
     """Return the first line of a results file."""
     cpu, features = machine.cpu()
     commit, dirty = machine.commit()
+    options = info.options
     return HeaderRecord(
-        verb=verb,
-        command=command,
+        verb=info.verb,
+        command=info.command,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         tool=tool_version(),
         commit=commit,
@@ -133,18 +149,19 @@ def header(  # noqa: PLR0913, PLR0917  the first line says all that a run is
         quick=options.quick,
         full=options.full,
         model=options.model,
-        gates=[gate.id for gate in gates],
-        subjects=[subject.name for subject in subjects],
-        planned=planned,
-        engine=engine,
-        plan=part,
-        waivers=list(waivers.entries) if waivers else [],
-        seeds=seeds,
+        gates=[gate.id for gate in info.gates],
+        subjects=[subject.name for subject in info.subjects],
+        planned=info.planned,
+        engine=info.engine,
+        plan=info.plan,
+        waivers=list(info.waivers),
+        seeds=info.seeds,
+        subject_files=dict(info.subject_files),
     )
 
 
 def file_digests(subjects: Iterable[Subject], shipped: Container[str]) -> dict[str, str]:
-    """Return a digest of the file of each subject that the commit of the judge does not tell."""
+    """Return a digest of the file of each subject that is not part of this checkout."""
     found: dict[str, str] = {}
     for subject in subjects:
         if subject.name not in shipped and subject.entry.is_file():
@@ -154,27 +171,27 @@ def file_digests(subjects: Iterable[Subject], shipped: Container[str]) -> dict[s
 
 
 def subject_record(name: str, hello: Hello) -> SubjectRecord:
-    """Return a subject's own words as a line."""
+    """Return a subject's handshake as a line."""
     return SubjectRecord(subject=name, provides=sorted(hello.provides), versions=dict(hello.versions))
 
 
-class Told:
-    """What a results file says of subjects and models beside the verdicts, each once.
+class HandshakeRecords:
+    """The lines of a results file about subjects and models, each written once.
 
-    A subject that says something else than before, such as another version after a run was resumed, is told again: its
-    verdicts rest on both.
+    A subject that reports something else than before, such as another version after a run was resumed, gets a second
+    line: the verdicts of the file depend on both.
     """
 
     def __init__(self, before: Results | None = None) -> None:
         self._subjects = list(before.subjects) if before else []
         self._models = {record.hash for record in before.models} if before else set()
-        self._last: dict[str, Hello] = {}  # of each subject: the same worker says the same
+        self._latest: dict[str, Hello] = {}  # of each subject; the same worker always reports the same
 
     def new(self, judged: Judged) -> Iterator[SubjectRecord | ModelRecord]:
-        """Yield the lines that a verdict brings."""
+        """Yield the lines that have to stand before this verdict."""
         name, hello = judged.verdict.subject, judged.hello
-        if hello is not None and self._last.get(name) is not hello:
-            self._last[name] = hello
+        if hello is not None and self._latest.get(name) is not hello:
+            self._latest[name] = hello
             record = subject_record(name, hello)
             if record not in self._subjects:
                 self._subjects.append(record)
@@ -185,53 +202,51 @@ class Told:
                 yield ModelRecord(spec=dict(spec), hash=digest)
 
 
-def check(  # noqa: PLR0913, PLR0917  a run has that many parts, and one caller
-    jobs: list[PlannedCase],
-    options: Options,
-    writer: Writer | None,
-    requirements: tuple[Requirement, ...],
-    on_verdict: Callable[[Verdict], None],
-    engine: Engine | None = None,
-    resumed: Resumed | None = None,
-    waivers: Waivers | None = None,
-    before_summary: Callable[[], None] = lambda: None,
-) -> Tally:
-    """Judge the plan and write every verdict before it is shown. Ctrl-C leaves what was written.
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """What `check` judges, and who is informed."""
 
-    Of a run that is resumed `jobs` are those that were left; the tally counts the earlier verdicts too.
-    `before_summary` runs when all is judged, for lines that stand before the last one.
+    cases: Sequence[PlannedCase]  # of a resumed run those that are left
+    options: Options
+    writer: Writer | None = None
+    requirements: tuple[Requirement, ...] = ()
+    on_verdict: Callable[[Verdict], None] = lambda verdict: None  # noqa: ARG005  by default nobody
+    engine: Engine | None = None  # None: this machine's workers
+    resumed: Resumed | None = None
+    waivers: Waivers = field(default_factory=Waivers)
+    before_summary: Callable[[], None] = lambda: None  # called when all is judged; it may write lines
+
+
+def check(request: CheckRequest) -> Tally:
+    """Judge every case, write each verdict before it is shown, and return the count, earlier verdicts included.
+
+    Ctrl-C leaves what was written.
     """
     tally = Tally()
-    waivers = waivers or Waivers()
-    told = Told(resumed.earlier if resumed else None)
-
-    def count(verdict: Verdict) -> None:
-        tally.counts[verdict.status] += 1
-        if any(requirement.unmet_by(verdict) for requirement in requirements):
-            tally.holes.append(verdict)
-
+    writer, waivers, resumed = request.writer, request.waivers, request.resumed
+    handshakes = HandshakeRecords(resumed.earlier if resumed else None)
     for verdict in resumed.verdicts if resumed else ():
         waivers.note(verdict)
-        count(verdict)
+        tally.add(verdict, request.requirements)
     start = time.monotonic()
-    for found in run(jobs, options, engine):
+    for found in run(request.cases, request.options, request.engine):
         judged = replace(found, verdict=waivers.apply(found.verdict))
         if judged.hello:
             tally.hellos.setdefault(judged.verdict.subject, judged.hello)
         if writer:
-            for record in (*told.new(judged), verdict_record(judged.verdict)):
+            for record in (*handshakes.new(judged), verdict_record(judged.verdict)):
                 writer.write(record)
-        count(judged.verdict)
-        on_verdict(judged.verdict)
+        tally.add(judged.verdict, request.requirements)
+        request.on_verdict(judged.verdict)
     tally.stale = waivers.problems()
-    before_summary()
+    request.before_summary()
     if writer:
         finish(writer, tally, time.monotonic() - start)
     return tally
 
 
 def finish(writer: Writer, tally: Tally, seconds: float, exit_code: int | None = None) -> None:
-    """Write the line that makes a results file complete."""
+    """Write the summary, which makes a results file complete."""
     counts = {status: tally.counts[status] for status in STATUSES}
     code = tally.exit_code() if exit_code is None else exit_code
     writer.write(SummaryRecord(counts=counts, seconds=round(seconds, 3), exit_code=code, problems=tally.problems))

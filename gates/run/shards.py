@@ -1,4 +1,4 @@
-"""One plan in several parts: which cells each part judges, and how a plan is named so that parts find together."""
+"""Divide a plan into shards, and name it by a digest so that `gates merge` knows which shards belong together."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 from gates.model import ConfigurationError
 from gates.results.records import MOST_SHARDS, PlanRecord
-from gates.run.runner import PlannedCase
-
-Cell = tuple[str, str, str]  # gate, subject, case
+from gates.run.plan import Names, PlannedCase
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,42 +31,37 @@ class Shard:
             raise ConfigurationError(f"--shard {text}: must be INDEX/COUNT with 1 <= INDEX <= COUNT, such as 2/5")
         return cls(index, count)
 
-    def take(self, jobs: Sequence[PlannedCase]) -> list[PlannedCase]:
-        """Return this shard's cells of the whole plan, in the plan's order.
+    def take(self, cases: Sequence[PlannedCase]) -> list[PlannedCase]:
+        """Return this shard's cases of the whole plan, in the plan's order.
 
-        Longest limit first, each to the shard with the least so far: a function of names and limits alone, so every
-        machine finds the same parts, and no two shards' limits differ by more than the longest limit of one cell.
+        Each case, longest time limit first, goes to the shard with the smallest sum of limits. This depends on names and
+        limits alone, so every machine computes the same shards. Their sums differ by at most one case's limit.
         """
         loads = [0.0] * self.count
-        mine: set[Cell] = set()
-        for job in sorted(jobs, key=lambda job: (-job.case.limit_s, cell(job))):
+        mine: set[Names] = set()
+        for planned in sorted(cases, key=lambda planned: (-planned.case.limit_s, planned.names)):
             lightest = loads.index(min(loads))
-            loads[lightest] += job.case.limit_s
+            loads[lightest] += planned.case.limit_s
             if lightest == self.index - 1:
-                mine.add(cell(job))
-        return [job for job in jobs if cell(job) in mine]
+                mine.add(planned.names)
+        return [planned for planned in cases if planned.names in mine]
 
-    def record(self, jobs: Sequence[PlannedCase]) -> PlanRecord:
-        """Return how a header names the whole plan and this part of it."""
-        cells = [cell(job) for job in jobs]
-        return PlanRecord(digest=digest(cells), cells=len(cells), shard=self.index, shards=self.count)
-
-
-def cell(job: PlannedCase) -> Cell:
-    """Return the names of a cell."""
-    return job.gate.id, job.subject.name, job.case.name
+    def record(self, cases: Sequence[PlannedCase]) -> PlanRecord:
+        """Return the header's description of the whole plan and of this shard."""
+        names = [planned.names for planned in cases]
+        return PlanRecord(digest=digest(names), cells=len(names), shard=self.index, shards=self.count)
 
 
-def digest(cells: Iterable[Cell]) -> str:
-    """Return the sha256 of the cells' names in order: two plans have the same one if they are the same cells."""
+def digest(cases: Iterable[Names]) -> str:
+    """Return the sha256 of the sorted names of a plan's cases."""
     hashed = hashlib.sha256()
-    for names in sorted(cells):
+    for names in sorted(cases):
         hashed.update(json.dumps(names, ensure_ascii=True).encode() + b"\n")
     return hashed.hexdigest()
 
 
 def without(command: Iterable[str], *options: str) -> list[str]:
-    """Return a command without some of its options and their values."""
+    """Return a command without the named options and their values."""
     kept: list[str] = []
     words = iter(command)
     for word in words:

@@ -1,4 +1,4 @@
-"""What a check sees while it runs: the worker behind `got`, the oracle behind `want`, evidence from both."""
+"""The `Trial` that a running check sees: `got` calls the worker, `want` the oracle, `within` compares them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ import numpy as np
 
 from gates import calibration_limits
 from gates.calibration_limits import NOWHERE, Place
-from gates.model import Case, Evidence, Gate, Op, Outcome, Output, Recipe, Recorded, Relation, Role, Wire, precondition
+from gates.model import (
+    Case,
+    Evidence,
+    Gate,
+    Op,
+    Outcome,
+    Output,
+    Recipe,
+    Recorded,
+    Relation,
+    Role,
+    SubjectFaultError,
+    Wire,
+    precondition,
+)
 from gates.run.compare import worst
 from gates.run.oracle_cache import OracleCache
 
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
-
-
-class SubjectFaultError(Exception):
-    """The subject did not give what the op promises: its failure."""
-
-    def __init__(self, cause: str, reason: str) -> None:
-        super().__init__(reason)
-        self.cause = cause
 
 
 class UnsupportedError(Exception):
@@ -32,12 +38,12 @@ class UnsupportedError(Exception):
 
 
 class OracleError(Exception):
-    """The definition itself raised: an error of ours."""
+    """The oracle raised, which is an error of Gates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What one elementwise comparison was made of."""
+    """One elementwise comparison, with its operands."""
 
     evidence: Evidence
     got: Wire
@@ -46,7 +52,7 @@ class Comparison:
 
 
 class Scratch:
-    """A folder that is there from when a check first asks for it, which few do, until the trial's end."""
+    """A temporary folder for one trial, made when a check first asks for it: most never do."""
 
     def __init__(self) -> None:
         self._made: tempfile.TemporaryDirectory[str] | None = None
@@ -60,7 +66,7 @@ class Scratch:
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """The folder, which exists from now on."""
         if self._made is None:
             self._made = tempfile.TemporaryDirectory(prefix="gates-")
         return Path(self._made.name)
@@ -78,8 +84,8 @@ class RunningTrial:
     quick: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
-    place: Place = NOWHERE  # where the subject computes, for limits that are recorded
-    answers: OracleCache = field(default_factory=OracleCache)
+    place: Place = NOWHERE  # backend and BLAS of the subject, for recorded limits
+    cached: OracleCache = field(default_factory=OracleCache)
 
     @property
     def folder(self) -> Path:
@@ -94,16 +100,16 @@ class RunningTrial:
         kill_after_s: float | None = None,
         **inputs: Wire,
     ) -> Outcome:
-        """Run an op in the worker and return whatever came of it; `kill_after_s` kills the worker in the middle."""
+        """Run an op in the worker and return the outcome; `kill_after_s` kills the worker in the middle."""
         return self.caller(op.name, inputs, layout or {}, kill_after_s)
 
     def got(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> dict[str, Any]:
-        """Run an op that must give a value of the declared shape and dtype."""
+        """Run an op and return its outputs, which must have the declared shape and dtype."""
         outcome = self.call(op, layout=layout, **inputs)
         if outcome.kind == "unsupported":
             raise UnsupportedError(outcome.error)
         if outcome.kind != "value":
-            own = outcome.error.startswith(f"{op.name} ")  # the worker's own sentence of what was returned or changed
+            own = outcome.error.startswith(f"{op.name} ")  # a sentence of the worker about what was returned or changed
             words = outcome.error if own else f"{op.name} {outcome.kind}: {outcome.error}"
             raise SubjectFaultError(outcome.kind, words)
         for name, output in op.outputs.items():
@@ -114,11 +120,11 @@ class RunningTrial:
         return dict(outcome.value)
 
     def want(self, op: Op, **inputs: Wire) -> Any:
-        """Ask the oracle."""
+        """Return what the oracle computes."""
         if op.oracle is None:
             raise OracleError(f"{op.name} has no oracle")
         try:
-            return self.answers.ask(op, inputs)
+            return self.cached.ask(op, inputs)
         except Exception as error:
             raise OracleError(f"the oracle of {op.name} raised {type(error).__name__}: {error}") from error
 
@@ -138,20 +144,20 @@ class RunningTrial:
         return found
 
     def number(self, quantity: str, value: float, relation: Relation, *, where: str = "") -> Evidence:
-        """Hold one number against the limit of `bounds[quantity]`."""
+        """Compare one number with the limit of `bounds[quantity]`."""
         limit, because = self._limit(quantity)
         return Evidence(quantity, float(value), relation, limit, because, where)
 
     def precondition(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
-        """State what makes the question meaningful."""
+        """State a condition without which the check means nothing."""
         return precondition(name, value, relation, limit, because)
 
     def negative_control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
-        """State that what is claimed constant moves when it should."""
+        """State that a quantity claimed to be constant changes where it should."""
         return Evidence(name, float(value), relation, float(limit), because, role="control")
 
     def _limit(self, quantity: str) -> tuple[float, str]:
-        """Return a limit and its argument; a limit that is recorded nowhere is NaN, which makes the verdict an error."""
+        """Return a limit and the reason for it. A limit that is not recorded is NaN, which makes the verdict an error."""
         bound = self.gate.bounds[quantity]
         limit, because = bound.limit, f"{bound.kind}: {bound.because}"
         if isinstance(limit, Recorded):

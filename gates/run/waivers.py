@@ -1,4 +1,4 @@
-"""Failures that somebody answers for until a date: the gate still runs, and a waiver that is not needed fails the run."""
+"""Waivers: known failures that do not fail the run until a date. A waiver that is not needed does fail it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIVED: tuple[Status, ...] = ("fail", "error")
 
 
 def read(path: Path) -> list[Waiver]:
-    """Return the entries of a file's `[[waivers]]`, or raise with every mistake in it."""
+    """Return the `[[waivers]]` of a file, or raise with every mistake in it."""
     values = read_toml(path)
     for name in values:
         if name != "waivers":
@@ -32,7 +32,7 @@ def read(path: Path) -> list[Waiver]:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What there is to judge in a project, and what of it a run judges."""
+    """All gates and subjects of a project, and those that a run judges."""
 
     all_gates: tuple[Gate, ...]
     gates: tuple[Gate, ...]
@@ -57,7 +57,7 @@ class Extent:
         return cls(tuple(all_gates), tuple(gates), named, judged, frozenset(registered), quick)
 
     def whole(self, waiver: Waiver) -> bool:
-        """Return whether a run judges all that a waiver names, so that it can tell if the waiver is needed."""
+        """Return whether a run judges all that a waiver names; otherwise it does not know whether the waiver is needed."""
         if waiver.subject not in self.subjects and (
             waiver.subject in self.registered or self.all_subjects - self.subjects
         ):
@@ -66,11 +66,11 @@ class Extent:
         judged = {(g.id, c.name) for g in self.gates for c in g.cases if c.quick or not self.quick}
         if named:
             return named <= judged
-        return {g.id for g in self.all_gates} <= {g.id for g in self.gates}  # it names nothing that there is
+        return {g.id for g in self.all_gates} <= {g.id for g in self.gates}  # it names no existing case
 
 
 def covers(waiver: Waiver, gate: str, case: str) -> bool:
-    """Return whether a waiver names a gate and case: as they are, or by a glob."""
+    """Return whether a waiver names a gate and case, exactly or by a glob."""
     return all(
         name == pattern or fnmatchcase(name, pattern) for name, pattern in ((gate, waiver.id), (case, waiver.case))
     )
@@ -78,13 +78,11 @@ def covers(waiver: Waiver, gate: str, case: str) -> bool:
 
 @dataclass(slots=True)
 class Waivers:
-    """The waivers of one run, and which verdicts each has met."""
+    """The waivers of one run, with the count of verdicts that each of them covers."""
 
     entries: Sequence[WaiverRecord] = ()
     today: date = date.max
-    partial: bool = (
-        False  # a shard: whether its waivers are needed is for all shards together, which `gates merge` tells
-    )
+    partial: bool = False  # a shard: only `gates merge` knows whether its waivers are needed
     met: list[Counter[Status]] = field(init=False)
     gates: set[str] = field(default_factory=set)
     subjects: set[str] = field(default_factory=set)
@@ -93,7 +91,7 @@ class Waivers:
         self.met = [Counter() for _ in self.entries]
 
     def apply(self, verdict: Verdict) -> Verdict:
-        """Note a verdict, and return it waived if it failed and a waiver that has not expired covers it."""
+        """Note a verdict, and return it as `waived` if it failed and a waiver that has not expired covers it."""
         for entry in self.note(verdict):
             if entry.expires >= self.today and verdict.status in WAIVED:
                 why = Waived(verdict.status, entry.reason, entry.issue, entry.owner, entry.expires.isoformat())
@@ -101,7 +99,7 @@ class Waivers:
         return verdict
 
     def note(self, verdict: Verdict | VerdictRecord) -> list[WaiverRecord]:
-        """Note the status that a cell has without waivers, and return the waivers that cover it."""
+        """Count a verdict by its status without waivers, and return the waivers that cover it."""
         self.gates.add(verdict.gate)
         self.subjects.add(verdict.subject)
         status = verdict.waived.status if verdict.waived else verdict.status
@@ -116,19 +114,19 @@ class Waivers:
 
     def problems(self) -> list[str]:
         """Return a sentence for each waiver that fails the run: expired, unmatched or no longer needed."""
-        said = []
+        found = []
         for entry, met in zip(self.entries, self.met, strict=True):
             name = f"the waiver of {entry.id}{'' if entry.case == '*' else f' · {entry.case}'} for {entry.subject}"
-            told = f"{name} ({entry.owner}, {entry.issue})"
+            where = f"{name} ({entry.owner}, {entry.issue})"
             if entry.expires < self.today:
-                said.append(f"{told} expired on {entry.expires}: mend what it waives, or argue for another date")
+                found.append(f"{where} expired on {entry.expires}: fix what it waives, or argue for another date")
             elif self.partial or not entry.whole or any(met[status] for status in (*WAIVED, "skipped")):
                 continue
             elif not met:
                 hint = "" if entry.subject in self.subjects else nearest(entry.subject, self.subjects)
                 hint = hint or ("" if entry.id in self.gates else nearest(entry.id, self.gates))
-                said.append(f"{told} matches no verdict of this run{hint}: correct or remove it")
+                found.append(f"{where} matches no verdict of this run{hint}: correct or remove it")
             else:
                 counts = ", ".join(f"{count} {status}" for status, count in sorted(met.items()))
-                said.append(f"{told} is no longer needed, for nothing of it fails ({counts}): remove it")
-        return said
+                found.append(f"{where} is no longer needed, since nothing it names fails ({counts}): remove it")
+        return found

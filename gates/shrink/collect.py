@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gates.model import Subject, Verdict
-from gates.run.runner import Options, PlannedCase
+from gates.run.plan import Options, PlannedCase
 from gates.shrink.failures import BUDGET_S, CAUSES, CannotMinimiseError, Progress, as_drawn, minimise
 from gates.shrink.file import Counterexample, write
 

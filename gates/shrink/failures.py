@@ -10,7 +10,8 @@ from typing import Any
 
 from gates.model import Gate, Subject, Verdict
 from gates.run import inputs as drawing
-from gates.run.runner import Options, PlannedCase, seed_of, with_model
+from gates.run.inputs import with_model
+from gates.run.plan import Options, PlannedCase, seed_of
 from gates.shrink import amounts
 from gates.shrink.describe import describe
 from gates.shrink.file import Counterexample

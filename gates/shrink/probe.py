@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gates.model import Case, Evidence, Gate, Outcome, Recipe, Subject, Wire
-from gates.run.runner import PlannedCase, lacking
-from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch, SubjectFaultError, UnsupportedError
+from gates.model import Case, Evidence, Gate, Outcome, Recipe, Subject, SubjectFaultError, Wire
+from gates.run.judge import lacking
+from gates.run.plan import PlannedCase
+from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch, UnsupportedError
 from gates.shrink import amounts
 from gates.worker.process import Worker, WorkerError
 

@@ -12,7 +12,7 @@ import numpy as np
 from gates.model import Case, ConfigurationError, Gate, Recipe, Subject
 from gates.registry import Registry, load
 from gates.run import inputs as drawing
-from gates.run.runner import with_model
+from gates.run.inputs import with_model
 from gates.shrink.amounts import PLAIN, STYLE
 from gates.shrink.file import Counterexample, read
 from gates.shrink.nesting import flat, last, models

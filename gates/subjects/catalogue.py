@@ -12,7 +12,7 @@ from typing import Any
 
 from gates.model import ConfigurationError, Subject
 from gates.registry import Registry
-from gates.run import machine
+from gates.results import machine
 from gates.subjects.peers import environments
 
 KERNELS = (

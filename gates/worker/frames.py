@@ -1,7 +1,7 @@
-"""The frames of the protocol (docs/protocol.md), both ways; standard library and NumPy only.
+"""Encode and decode the frames of the protocol (docs/protocol.md); standard library and NumPy only.
 
-The judge imports this file, and the worker loads it by its path, in the subject's interpreter. A frame is the magic, the
-header's length, a JSON header, then raw little-endian C-order buffers. Neither side runs what the other sends.
+The judge imports this file, and the worker loads it by path in the subject's interpreter. A frame is the magic, the
+header's length, a JSON header, then raw little-endian C-order buffers. Neither side executes what the other sends.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ PREFIX = struct.Struct("<4sI")
 HEADER_LIMIT = 1 << 20  # bytes of JSON
 PAYLOAD_LIMIT = 4 << 30  # bytes of buffers: above any case, below a runaway length
 ERROR_LIMIT = 2000  # characters of an error message that cross the wire
-PARTS = 512  # of a frame that one call of the system writes; POSIX lets a system stop at 1024
-BATCH = 1 << 26  # bytes of them; macOS refuses more than 2 GiB
+PARTS = 512  # buffers of one writev; POSIX allows a system to limit them to 1024
+BATCH = 1 << 26  # bytes of one writev; macOS refuses more than 2 GiB
 DTYPES = frozenset(("<f2", "<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1", "bfloat16"))
 
 
 class FrameError(ValueError):
-    """The bytes on the pipe are no frame."""
+    """The bytes on the pipe are not a frame."""
 
 
 def encode(tree: Any) -> list[bytes | memoryview]:
@@ -77,7 +77,7 @@ def decode(header: Mapping[str, Any], payload: memoryview) -> Any:
 
 
 def batch(parts: list[memoryview]) -> list[memoryview]:
-    """Return the first parts of a frame, as many and as much of them as one call of the system may be given."""
+    """Return the first parts of a frame, up to the limits of one writev."""
     taken: list[memoryview] = []
     room = BATCH
     for part in parts[:PARTS]:
@@ -89,7 +89,7 @@ def batch(parts: list[memoryview]) -> list[memoryview]:
 
 
 def drop(parts: list[memoryview], count: int) -> None:
-    """Take the first `count` bytes away from the parts of a frame, which a pipe has taken."""
+    """Remove the first `count` bytes, which have been written, from the parts of a frame."""
     while parts and count >= len(parts[0]):
         count -= len(parts.pop(0))
     if count:

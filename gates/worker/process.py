@@ -1,4 +1,4 @@
-"""The judge's end of the pipes: starts a worker, calls it within a limit, and ends its whole process group."""
+"""The judge's end of the protocol: start a worker, call it within a time limit, and end its whole process group."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gates.model import Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
+from gates.model import ConfigurationError, Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
 from gates.worker import frames, worker
 from gates.worker.watch import TICK_S, Watch
 
 PROTOCOL = 1  # what docs/protocol.md describes
 START_LIMIT_S = 120.0  # a cold import of a framework on a busy machine takes tens of seconds
 CHUNK = 1 << 20  # bytes per read: the largest pipe that Linux grants without privilege
-ANSWER_LIMIT = (
-    1 << 30
-)  # bytes of arrays in one answer: the judge holds them, and recorded logits of a batch are a third
-LOG_TAIL = 600  # characters of a dead worker's last words
+ANSWER_LIMIT = 1 << 30  # bytes of arrays in one answer, which the judge holds: recorded logits of a batch are a third
+LOG_TAIL = 600  # characters of a dead worker's output that are shown
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+HERE = Path(worker.__file__).resolve().parents[2]  # the folder of this checkout
 PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "GATES_CACHE_DIR", "XDG_CACHE_HOME", "HF_HOME", "CC", "CXX")
 
 
 class WorkerError(Exception):
-    """The worker did not start or did not answer as a worker does."""
+    """The worker did not start, or its answer breaks the protocol."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -43,7 +42,7 @@ class WorkerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What a subject says of itself."""
+    """The handshake of a subject."""
 
     provides: Mapping[str, Provided]
     documented: Mapping[str, str]
@@ -52,7 +51,7 @@ class Hello:
 
 @dataclass(slots=True)
 class Worker:
-    """A running subject. Use `start`; call `close` in the end, whatever happened."""
+    """A running subject, made by `start`. The caller must call `close`."""
 
     subject: Subject
     process: subprocess.Popen[bytes]
@@ -73,15 +72,15 @@ class Worker:
         """Start the subject's interpreter and wait for its handshake."""
         if subject.why_absent:
             raise WorkerError("absent", subject.why_absent)
-        theirs_in, to_worker = os.pipe()
-        from_worker, theirs_out = os.pipe()
+        worker_in, to_worker = os.pipe()
+        from_worker, worker_out = os.pipe()
         log = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the worker
         _append_only(log.fileno())
-        if subject.is_program:  # another language: frames on its standard streams
+        if subject.is_program:  # another language: frames on standard input and output
             command = [str(subject.entry)]
         else:
             script = str(Path(worker.__file__).resolve())
-            pipes = ["--read", str(theirs_in), "--write", str(theirs_out)]
+            pipes = ["--read", str(worker_in), "--write", str(worker_out)]
             command = [subject.python or sys.executable, "-I", script, *pipes]
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         environment |= dict.fromkeys(THREAD_VARIABLES, str(threads))
@@ -90,10 +89,10 @@ class Worker:
         try:
             process = subprocess.Popen(
                 command,
-                stdin=theirs_in if subject.is_program else subprocess.DEVNULL,
-                stdout=theirs_out if subject.is_program else log,
+                stdin=worker_in if subject.is_program else subprocess.DEVNULL,
+                stdout=worker_out if subject.is_program else log,
                 stderr=log,
-                pass_fds=() if subject.is_program else (theirs_in, theirs_out),
+                pass_fds=() if subject.is_program else (worker_in, worker_out),
                 env=environment,
                 start_new_session=True,
             )
@@ -103,8 +102,8 @@ class Worker:
             log.close()
             raise WorkerError("absent", f"cannot start {command[0]}: {_why_not(error, subject)}") from None
         finally:
-            os.close(theirs_in)
-            os.close(theirs_out)
+            os.close(worker_in)
+            os.close(worker_out)
         os.set_blocking(to_worker, False)
         for fd in (to_worker, from_worker):
             _widen(fd)
@@ -136,6 +135,8 @@ class Worker:
         if hello.get("kind") != "ready":
             kind = "absent" if hello.get("kind") == "absent" else "broken"
             raise WorkerError(kind, str(hello.get("error") or f"it answered {_short(hello)}, must be ready"))
+        if self.subject.module.startswith("gates.") and not self.subject.is_program:
+            _same_checkout(self.subject, hello.get("code", {}))
         try:
             self.hello = _hello(hello)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -144,7 +145,7 @@ class Worker:
     def call(
         self, op: str, inputs: Mapping[str, Wire | Recipe], *, limit_s: float, layout: Mapping[str, str] | None = None
     ) -> Outcome:
-        """Run one op. A crash or a hang ends this worker and is told as such."""
+        """Run one op. A crash or a timeout ends this worker and is the outcome."""
         plain = {name: dict(v.spec) if isinstance(v, Recipe) else v for name, v in inputs.items()}
         start = time.monotonic()
         self.calls += 1
@@ -158,7 +159,7 @@ class Worker:
         return outcome
 
     def _outcome(self, answer: Mapping[str, Any], start: float) -> Outcome:
-        """Return what an answer says; one to another call, such as a forked child's second, ends the worker."""
+        """Return the outcome in an answer. An answer to another call, such as a forked child's, ends the worker."""
         if answer.get("id") != self.calls:
             raise WorkerError("crashed", f"it answered call {answer.get('id')!r}, must answer call {self.calls}")
         kind, value, seconds = answer.get("kind"), answer.get("value"), answer.get("seconds")
@@ -182,9 +183,9 @@ class Worker:
         return not self.log.closed and self.process.poll() is None
 
     def close(self) -> None:
-        """End the whole process group, and what was seen to leave it, and release the pipes.
+        """End the process group and every process seen to leave it, and release the pipes.
 
-        A thread in the middle of a call closes the worker too when another one does so: it sees the pipe break.
+        May be called by several threads at once: one in the middle of a call sees the pipe break and calls it too.
         """
         with self._closing:
             if self.log.closed:
@@ -199,11 +200,11 @@ class Worker:
             self.log.close()
 
     def _exchange(self, tree: Any, limit_s: float) -> dict[str, Any]:
-        """Write a frame while reading the answer, so that two full pipes never wait for each other."""
+        """Write a frame while reading the answer, so that two full pipes cannot deadlock."""
         parts = [memoryview(part).cast("B") for part in frames.encode(tree)]
         inbox = _Inbox()
         deadline = time.monotonic() + limit_s
-        with selectors.PollSelector() as ready:  # two pipes: what epoll needs to be set up costs more than it saves
+        with selectors.PollSelector() as ready:  # for two pipes the set-up of epoll costs more than it saves
             ready.register(self.from_worker, selectors.EVENT_READ)
             if self._push(parts):
                 ready.register(self.to_worker, selectors.EVENT_WRITE)
@@ -214,7 +215,7 @@ class Worker:
                 found = ready.select(min(left, TICK_S))
                 if reason := self.watch.look():
                     raise WorkerError("limit", f"{reason}; {self._last_words()}")
-                if not found and self.process.poll() is not None:  # a child that it left holds the pipe open
+                if not found and self.process.poll() is not None:  # a child that outlives it holds the pipe open
                     raise WorkerError("crashed", self._how_it_ended())
                 for key, _ in found:
                     if key.fd == self.to_worker:
@@ -224,13 +225,13 @@ class Worker:
                         return answer
 
     def _push(self, parts: list[memoryview]) -> bool:
-        """Write what the pipe takes, and return whether there is more."""
+        """Write what the pipe accepts, and return whether anything is left."""
         try:
             frames.drop(parts, os.writev(self.to_worker, frames.batch(parts)))
         except BlockingIOError:
             return True
         except BrokenPipeError:
-            return False  # the read end will tell why
+            return False  # reading from it reports the reason
         return bool(parts)
 
     def _pull(self, inbox: _Inbox) -> dict[str, Any] | None:
@@ -260,7 +261,7 @@ class Worker:
     def _last_words(self) -> str:
         fd = self.log.fileno()
         tail = os.pread(fd, LOG_TAIL, max(0, os.fstat(fd).st_size - LOG_TAIL)).decode(errors="replace")
-        words = " ".join("".join(c if c.isprintable() else " " for c in tail).split())  # no terminal's escapes
+        words = " ".join("".join(c if c.isprintable() else " " for c in tail).split())  # without terminal escapes
         return f"its last words: {words}" if words else "it wrote nothing to standard error"
 
 
@@ -276,6 +277,21 @@ def _hello(answer: Mapping[str, Any]) -> Hello:
     return Hello(provides, documented, versions)
 
 
+def _same_checkout(subject: Subject, code: Mapping[str, str]) -> None:
+    """Refuse a shipped subject that has imported packages of another checkout: verdicts would be of that code.
+
+    Raises:
+        ConfigurationError: the subject's interpreter imports `gates` or `reference` from another folder than this one.
+    """
+    for package, folder in code.items():
+        if Path(folder) != HERE / package:
+            raise ConfigurationError(
+                f"subject {subject.name}: its interpreter {subject.python or sys.executable} imports {package!r} from "
+                f"{folder}, but the judge runs from {HERE / package}; judge and subject must be of one checkout: "
+                f"install this one there (pip install -e {HERE}), or run the `gates` command of that interpreter"
+            )
+
+
 def _short(answer: Mapping[str, Any]) -> str:
     return f"{ {key: type(value).__name__ for key, value in answer.items()} }"
 
@@ -289,20 +305,20 @@ def _why_not(error: OSError, subject: Subject) -> str:
 
 
 def _append_only(fd: int) -> None:
-    """Let what a subject prints go to the end, so that a log which is cut stays short."""
+    """Open the log in append mode, so that it stays short after it was truncated."""
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
 
 
 def _widen(pipe: int) -> None:
-    """Let a pipe hold a whole chunk where the system allows it: recorded logits are tens of megabytes."""
+    """Enlarge a pipe to a whole chunk where the system allows it, since recorded logits are tens of megabytes."""
     if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with contextlib.suppress(OSError):  # the user's quota of pipe memory is spent: slower, not wrong
+        with contextlib.suppress(OSError):  # beyond the user's quota of pipe memory it is only slower
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK)
 
 
 @dataclass(slots=True)
 class _Inbox:
-    """Bytes of one frame as they come in."""
+    """The bytes of one frame received so far."""
 
     data: bytearray = field(default_factory=bytearray)
     header: dict[str, Any] | None = None

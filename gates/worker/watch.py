@@ -1,4 +1,4 @@
-"""What a worker's processes use while they are waited for: memory, number, and what they print."""
+"""Limit what a worker's processes use during a call: memory, number of processes, and output."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import psutil
 
 TICK_S = 0.25  # between looks: a process fills about a GiB in that time, a look takes a few milliseconds
 PROCESSES = 256  # that one subject may have at once; a fork bomb passes it within a look or two
-LOG_LIMIT = 64 << 20  # bytes of output, after which it is thrown away: only the last words are ever shown
+LOG_LIMIT = 64 << 20  # bytes of output, after which the log is emptied: only its end is ever shown
 MIB = 1 << 20
 
 
 @dataclass(slots=True)
 class Watch:
-    """Looks after one worker from the judge: macOS does not enforce RLIMIT_AS, and address space is not memory.
+    """Watches one worker from the judge's process: macOS does not enforce RLIMIT_AS, and address space is not memory.
 
-    What leaves the worker's process group is remembered as long as it has been seen, so that it ends with the worker.
+    Processes that leave the worker's process group are remembered, so that they end with the worker.
     """
 
     pid: int
@@ -29,7 +29,7 @@ class Watch:
     last: float = field(default_factory=time.monotonic)
 
     def look(self) -> str:
-        """Return which limit is passed, or nothing. Most calls return at once: a look is due every `TICK_S`."""
+        """Return which limit is exceeded, or nothing. Most calls return at once: a look is due every `TICK_S`."""
         if time.monotonic() - self.last < TICK_S:
             return ""
         self.last = time.monotonic()
@@ -46,7 +46,7 @@ class Watch:
         return f"it uses {used / MIB:.0f} MiB, must be at most {self.memory_limit / MIB:.0f} (--memory-limit)"
 
     def find(self) -> list[psutil.Process]:
-        """Return the worker and what it started, as far as that is still there; remember it."""
+        """Return the worker and its descendants that still run, and remember them."""
         found: list[psutil.Process] = []
         with contextlib.suppress(psutil.Error):
             worker = psutil.Process(self.pid)
@@ -55,7 +55,7 @@ class Watch:
         return found
 
     def end(self) -> None:
-        """Kill what the worker left behind; a process of another that has got the same number is not touched."""
+        """Kill the processes that outlive the worker; psutil spares another process that has taken over a number."""
         for process in self.seen.values():
             with contextlib.suppress(psutil.Error):
                 process.kill()

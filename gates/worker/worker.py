@@ -1,7 +1,7 @@
-"""One subject in a process of its own (docs/protocol.md); standard library and NumPy only.
+"""Serve one subject in a process of its own (docs/protocol.md); standard library and NumPy only.
 
-The judge runs this file by path with `python -I`, in the subject's interpreter, so that nothing of the judge's
-environment shadows the subject's. Frames are in the file beside it, which is loaded by path too.
+The judge runs this file by path with `python -I` in the subject's interpreter, so that the judge's environment does not
+shadow the subject's. frames.py is loaded by path too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def _beside(name: str) -> ModuleType:
-    """Load a file of this folder: `-I` hides the folder, and the package may not be in the subject's interpreter."""
+    """Load a file of this folder by path: `-I` hides the folder, and Gates may not be installed in this interpreter."""
     spec = importlib.util.spec_from_file_location(f"gates_{name}", Path(__file__).with_name(f"{name}.py"))
     if spec is None or spec.loader is None:
         raise ImportError(f"{name}.py is not beside {__file__}")
@@ -48,7 +48,8 @@ def _beside(name: str) -> ModuleType:
 if not TYPE_CHECKING:
     frames = _beside("frames")
 
-READ_AHEAD = 1 << 16  # bytes: a small request is read by one call of the system instead of three
+READ_AHEAD = 1 << 16  # bytes: a small request is read by one system call instead of three
+OURS = ("gates", "reference")  # packages of a checkout of Gates
 
 # ---------------------------------------------------------------- pipes
 
@@ -77,7 +78,7 @@ def _write(pipe: int, tree: Any) -> None:
 
 
 def _listen(stream: io.BufferedReader[io.FileIO], inbox: queue.SimpleQueue[Any]) -> None:
-    """Pass requests on. The end of the pipe means that the judge is gone: leave at once, even in the middle of a call."""
+    """Pass requests on. At the end of the pipe the judge is gone: exit at once, even in the middle of a call."""
     try:
         while True:
             inbox.put(_read(stream))
@@ -122,7 +123,7 @@ def rebuild(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
 
 
 def _load(name: str, path: str, settings: Mapping[str, Any]) -> ModuleType:
-    """Load a subject's file under its dotted name, whether or not that package exists in this interpreter."""
+    """Load a subject's file under its dotted name, which need not be importable in this interpreter."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
@@ -142,26 +143,26 @@ def _find(reference: str) -> tuple[Any, str]:
     return owner, name
 
 
-class Planted:
-    """A seam with a mistake in it, and how often it ran."""
+class Applied:
+    """A mutation in effect: its target is replaced by the patched function, whose calls are counted."""
 
     def __init__(self, target: str, patch: str) -> None:
         self.calls = 0
         owner, name = _find(target)
         maker, factory = _find(patch)
         original = getattr(owner, name)
-        mistaken = getattr(maker, factory)(original)
+        mutated = getattr(maker, factory)(original)
 
         @functools.wraps(original)
         def counted(*args: Any, **kwargs: Any) -> Any:
             self.calls += 1
-            return mistaken(*args, **kwargs)
+            return mutated(*args, **kwargs)
 
         setattr(owner, name, counted)
 
 
 def _preload(library: str) -> str:
-    """Load a shared library before everything else, for its symbols to win, and return what it says of itself."""
+    """Load a shared library first, so that its symbols take precedence, and return its path and configuration."""
     loaded = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
     if not hasattr(loaded, "openblas_get_config"):
         return library
@@ -169,15 +170,15 @@ def _preload(library: str) -> str:
     return f"{library} ({loaded.openblas_get_config().decode(errors='replace').strip()})"
 
 
-def _open(start: Mapping[str, Any]) -> tuple[ModuleType, Planted | None]:
-    mutant, planted = start.get("mutant"), None
+def _open(start: Mapping[str, Any]) -> tuple[ModuleType, Applied | None]:
+    mutant, applied = start.get("mutant"), None
     own = mutant is not None and mutant["target"].partition(":")[0] == start["module"]
     if mutant is not None and not own:
-        planted = Planted(**mutant)
+        applied = Applied(**mutant)
     module = _load(start["module"], start["entry"], start["settings"])
-    if mutant is not None and own:  # the seam is in the subject's own file: it exists only now
-        planted = Planted(**mutant)
-    return module, planted
+    if mutant is not None and own:  # the target is in the subject's own file, which is only loaded now
+        applied = Applied(**mutant)
+    return module, applied
 
 
 def _operations(module: ModuleType) -> dict[str, Callable[..., Any]]:
@@ -190,12 +191,12 @@ def _operations(module: ModuleType) -> dict[str, Callable[..., Any]]:
     for name, op in operations.items():
         inside = getattr(op, "__module__", "") == module.__name__
         found: Any = getattr(module, getattr(op, "__name__", ""), op) if inside else op
-        own[name] = found  # the planted one, if there is one
+        own[name] = found  # the mutated one, if there is one
     return own
 
 
 def _conventions(module: ModuleType, operations: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
-    """Return what CONVENTIONS says; a text where choices should be would read as its letters, and nothing be judged."""
+    """Return CONVENTIONS, with a check that choices are no plain text, which would be read letter by letter."""
     found: dict[str, dict[str, list[Any]]] = {}
     for op, conventions in _table(module, "CONVENTIONS").items():
         if op not in operations:
@@ -213,7 +214,7 @@ def _conventions(module: ModuleType, operations: Mapping[str, Any]) -> dict[str,
 
 
 def _table(module: ModuleType, name: str) -> dict[str, Any]:
-    """Return one of the dicts that a subject may define."""
+    """Return an optional dict of the subject's module."""
     found: Any = getattr(module, name, {})
     if not isinstance(found, dict):
         raise TypeError(f"{name} is a {type(found).__name__}, must be a dict")
@@ -226,6 +227,7 @@ def _hello(module: ModuleType, operations: Mapping[str, Any], preloaded: list[st
         "kind": "ready",
         "provides": {name: conventions.get(name, {}) for name in operations},
         "documented": dict(_table(module, "DEPARTURES_DOCUMENTED")),
+        "code": _code(),
         "versions": {
             "python": platform.python_version(),
             "numpy": np.__version__,
@@ -233,6 +235,12 @@ def _hello(module: ModuleType, operations: Mapping[str, Any], preloaded: list[st
             **{key: str(value) for key, value in _table(module, "VERSIONS").items()},
         },
     }
+
+
+def _code() -> dict[str, str]:
+    """Return the folders of the packages of Gates that the subject has imported, which the judge compares with its own."""
+    loaded = {name: getattr(sys.modules.get(name), "__path__", ()) for name in OURS}
+    return {name: str(Path(folder).resolve()) for name, folders in loaded.items() for folder in [*folders][:1]}
 
 
 def _answer(operation: Callable[..., Any] | None, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,16 +257,16 @@ def _answer(operation: Callable[..., Any] | None, request: Mapping[str, Any]) ->
 
 
 def _run(name: str, operation: Callable[..., Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what came of one call. The inputs belong to the caller: a subject that writes into them has raised."""
+    """Return the outcome of one call; a subject that changes its inputs in place has raised."""
     before = {key: value.tobytes() for key, value in inputs.items() if isinstance(value, np.ndarray)}
     start = time.perf_counter()
     try:
         value = operation(**inputs)
         seconds = time.perf_counter() - start
         if not isinstance(value, dict):
-            return {"kind": "raised", "error": f"{name} returned {_kind(value)}, must be a dict of its outputs"}
+            return {"kind": "raised", "error": f"{name} returned {_type(value)}, must be a dict of its outputs"}
         try:
-            frames.encode(value)  # what cannot cross the wire is the subject's error, not the worker's end
+            frames.encode(value)  # a value that cannot be sent is an error of the subject and must not end the worker
         except frames.FrameError as error:
             return {"kind": "raised", "error": f"{name} returned a dict that cannot be passed on: {error}"}
     except NotImplementedError as error:
@@ -270,12 +278,12 @@ def _run(name: str, operation: Callable[..., Any], inputs: Mapping[str, Any]) ->
     return {"kind": "value", "value": value, "seconds": seconds}
 
 
-def _kind(value: object) -> str:
+def _type(value: object) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 
 def _words(error: BaseException) -> str:
-    """Return what an exception says, whose own words may raise too."""
+    """Return the text of an exception, whose `__str__` may raise too."""
     try:
         words = str(error)
     except BaseException:
@@ -288,7 +296,7 @@ def _words(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return where an exception was raised, if not in the worker's files: ` (loss.py:41, in clipped)`."""
+    """Return where outside the worker an exception was raised, such as ` (loss.py:41, in clipped)`, or nothing."""
     trace, place = error.__traceback__, ""
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -305,11 +313,11 @@ def main() -> None:
     parser.add_argument("--write", type=int, required=True)
     arguments = parser.parse_args()
     reader, writer = io.BufferedReader(io.FileIO(arguments.read, "r"), READ_AHEAD), arguments.write
-    os.dup2(2, 1)  # whatever a subject prints is no part of the protocol
+    os.dup2(2, 1)  # what a subject prints must not reach the protocol's pipe
     start = _read(reader)
     try:
         preloaded = [_preload(library) for library in start["preload"]]
-        module, planted = _open(start)
+        module, applied = _open(start)
         operations = _operations(module)
         _write(writer, _hello(module, operations, preloaded))
     except BaseException as error:
@@ -321,7 +329,7 @@ def main() -> None:
     while True:
         request = inbox.get()
         answer = _answer(operations.get(request["op"]), request)
-        _write(writer, {**answer, "id": request["id"], "patched_calls": planted.calls if planted else 0})
+        _write(writer, {**answer, "id": request["id"], "patched_calls": applied.calls if applied else 0})
 
 
 if __name__ == "__main__":

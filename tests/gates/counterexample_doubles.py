@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gates.registry import Registry
-from gates.run.runner import Options, PlannedCase
+from gates.run.plan import Options, PlannedCase
 from gates.shrink.file import Counterexample
 
 SOME = Counterexample(

@@ -10,12 +10,13 @@ from typing import Any
 from gates.model import STATUSES, Evidence, Status, Verdict
 from gates.results.jsonl import Writer
 from gates.results.records import HeaderRecord, Machine, PlanRecord, Record, SummaryRecord, verdict_record
-from gates.run.shards import Cell, digest
+from gates.run.plan import Names
+from gates.run.shards import digest
 
 MACHINE = Machine(system="s", cpu="c", cores=2, features=[])
 
 
-def header(cells: Iterable[Cell], **changes: Any) -> HeaderRecord:
+def header(cells: Iterable[Names], **changes: Any) -> HeaderRecord:
     """The header of a whole run over these cells."""
     cells = list(cells)
     fields: dict[str, Any] = {
@@ -42,14 +43,14 @@ def header(cells: Iterable[Cell], **changes: Any) -> HeaderRecord:
     return HeaderRecord(**{**fields, **changes})
 
 
-def verdict(cell: Cell, status: Status = "pass", seconds: float = 0.5) -> Verdict:
+def verdict(cell: Names, status: Status = "pass", seconds: float = 0.5) -> Verdict:
     """A verdict with one piece of evidence."""
     held = Evidence("q", 1.0 if status == "pass" else float("nan"), "<=", 2.0, "exact: a test")
     reason = "" if status == "pass" else held.sentence()
     return Verdict(*cell, 1, status, "held" if status == "pass" else "bound", reason, (held,), seconds)
 
 
-def whole(cells: Iterable[Cell], head: HeaderRecord, statuses: Iterable[Status] = ()) -> list[Record]:
+def whole(cells: Iterable[Names], head: HeaderRecord, statuses: Iterable[Status] = ()) -> list[Record]:
     """The lines of a complete run over cells; those without a status pass."""
     given = list(statuses)
     found = [verdict(c, given[i] if i < len(given) else "pass") for i, c in enumerate(cells)]

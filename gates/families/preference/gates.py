@@ -11,9 +11,8 @@ import numpy as np
 
 from gates.families.preference.op import BEST_OF_N, KTO_LOSS, PREFER, PREFERENCE_LOSS, WINNER_LOSS
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Evidence, Probe, SubjectFaultError, Trial
 from gates.registry import gate
-from gates.run.trial import SubjectFaultError
 from reference.oracle.preference_choice import best_of_n
 
 PAIRS, WIDTH, PROMPT = 16, 20, 5

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
-from gates.model import Array, Evidence, Recipe, Trial
-from gates.run.trial import SubjectFaultError
+from gates.model import Array, Evidence, Recipe, SubjectFaultError, Trial
 from reference.oracle import sampling
 
 MAX_TOKENS = 8

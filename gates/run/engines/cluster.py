@@ -1,7 +1,7 @@
-"""The executor of `--engine ray`: units go to the nodes of a running Ray cluster, and those of a lost node go again.
+"""Judge on the nodes of a running Ray cluster (`--engine ray`); cases of a lost node are sent again.
 
-Needs the extra `ray`. Every node has the same Gates and whatever its subjects need; only JSON crosses. Each unit has one
-place in the books here, so a verdict that comes twice (a node that was thought lost) is counted once.
+This needs the extra `ray`. Every node must have the same version of Gates and what its subjects need. Only JSON is sent.
+Each case is counted once, even where two nodes report its verdict because one of them was taken for lost.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ from gates.registry import Registry
 from gates.run.engines import node
 from gates.run.engines.needs import needs, unmet
 from gates.run.engines.units import Unit, read_judged
-from gates.run.runner import Judged, Options, PlannedCase, seed_of
+from gates.run.judge import Judged
+from gates.run.plan import Options, PlannedCase, seed_of
 
-ATTEMPTS = 5  # that a unit is sent: a cluster that loses its node five times is not the subject's fault, nor ours
-AHEAD = 2  # units waiting for each processor of the cluster, so that none waits for the driver
-PATIENCE_S = 10.0  # between two looks at a cluster in which nothing ends
+ATTEMPTS = (
+    5  # to judge one case: after as many lost nodes the verdict is `error`, since neither subject nor gate is at fault
+)
+AHEAD = 2  # cases queued for each processor of the cluster, so that none is idle until the driver sends another
+PATIENCE_S = 10.0  # between two looks at the cluster while no case ends
 
 
 class Cluster:
-    """A connection to the cluster, from which every run of a proof or a check takes an executor."""
+    """A connection to the cluster. Called with options, it makes the executor of one run."""
 
     def __init__(self, registry: Registry, address: str | None = None) -> None:
         try:
-            import ray  # noqa: PLC0415  the extra, for those who ask for it
+            import ray  # noqa: PLC0415  an optional dependency
             from ray import exceptions  # noqa: PLC0415  as above
         except ImportError:
             raise ConfigurationError("--engine ray needs Ray: pip install 'rl-gates[ray]'") from None
@@ -43,7 +46,7 @@ class Cluster:
             exceptions.OutOfMemoryError,
         )
         self.registry = registry
-        self.again = 0  # units that were sent more than once
+        self.again = 0  # cases that were sent more than once
         wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
         try:
             ray.init(address=wanted, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
@@ -60,38 +63,38 @@ class Cluster:
         return ClusterExecutor(self, options)
 
     def nodes(self) -> list[Mapping[str, float]]:
-        """Return what each living node has."""
+        """Return the resources of each living node."""
         return [found["Resources"] for found in self.ray.nodes() if found["Alive"]]
 
     def close(self) -> None:
-        """Leave the cluster; it goes on."""
+        """Disconnect; the cluster keeps running."""
         self.ray.shutdown()
 
 
 class ClusterExecutor:
-    """Sends cells, collects verdicts, sends again what a lost node had."""
+    """Sends cases to nodes, collects verdicts, and sends the cases of a lost node again."""
 
     def __init__(self, cluster: Cluster, options: Options) -> None:
         self._cluster = cluster
         self._options = options
         self._waiting: deque[tuple[PlannedCase, int]] = deque()
-        self._running: dict[Any, tuple[PlannedCase, int]] = {}  # reference → cell and how often it was sent before
+        self._running: dict[Any, tuple[PlannedCase, int]] = {}  # Ray reference → case, and how often it was sent before
 
-    def submit(self, jobs: Sequence[PlannedCase]) -> None:
-        """Take cells; they are sent when there is room."""
-        self._waiting.extend((job, 0) for job in jobs)
+    def submit(self, cases: Sequence[PlannedCase]) -> None:
+        """Queue cases; they are sent when a node has room."""
+        self._waiting.extend((planned, 0) for planned in cases)
 
     def judged(self) -> Iterator[Judged]:
-        """Yield each cell's verdict once, whatever becomes of nodes."""
+        """Yield each case's verdict once, also where nodes are lost."""
         while self._waiting or self._running:
             nodes = self._cluster.nodes()
             room = AHEAD * max(1, int(sum(found.get("CPU", 0) for found in nodes)))
             while self._waiting and len(self._running) < room:
-                job, before = self._waiting.popleft()
-                if missing := unmet(needs(job, self._options), nodes):
-                    yield Judged(_unplaced(job, self._options, missing), seed=job.seed)
+                planned, before = self._waiting.popleft()
+                if missing := unmet(needs(planned, self._options), nodes):
+                    yield Judged(_unplaced(planned, self._options, missing), seed=planned.seed)
                 else:
-                    self._send(job, before)
+                    self._send(planned, before)
             if self._running:
                 done, _ = self._cluster.ray.wait(list(self._running), num_returns=1, timeout=PATIENCE_S)
                 for reference in done:
@@ -100,55 +103,55 @@ class ClusterExecutor:
                     yield from self._give_up()
 
     def close(self) -> None:
-        """Take back what was sent."""
+        """Cancel what was sent."""
         for reference in self._running:
             self._cluster.ray.cancel(reference, force=True)
         self._running.clear()
         self._waiting.clear()
 
-    def _send(self, job: PlannedCase, before: int) -> None:
-        wants = needs(job, self._options)
-        options: dict[str, Any] = {"num_cpus": 1, "max_retries": 0}  # whoever counts the attempts must be one: we do
+    def _send(self, planned: PlannedCase, before: int) -> None:
+        wants = needs(planned, self._options)
+        options: dict[str, Any] = {"num_cpus": 1, "max_retries": 0}  # attempts are counted here, not by Ray
         if "cuda" in wants:
             options["num_gpus"] = wants.pop("cuda")
         if "memory" in wants:
             options["memory"] = wants.pop("memory")
-        text = Unit.of(job, self._options, self._cluster.registry).text()
-        self._running[self._cluster.judge.options(**options, resources=wants).remote(text)] = (job, before)
+        text = Unit.of(planned, self._options, self._cluster.registry).text()
+        self._running[self._cluster.judge.options(**options, resources=wants).remote(text)] = (planned, before)
 
     def _give_up(self) -> Iterator[Judged]:
-        """Take back what no living node can judge any more; Ray would keep it for a node that may never come."""
+        """Cancel the cases that no living node can judge: Ray would keep them for a node that may never join."""
         nodes = self._cluster.nodes()
-        for reference, (job, _) in list(self._running.items()):
-            if missing := unmet(needs(job, self._options), nodes):
+        for reference, (planned, _) in list(self._running.items()):
+            if missing := unmet(needs(planned, self._options), nodes):
                 del self._running[reference]
                 self._cluster.ray.cancel(reference, force=True)
-                yield Judged(_unplaced(job, self._options, missing), seed=job.seed)
+                yield Judged(_unplaced(planned, self._options, missing), seed=planned.seed)
 
     def _collect(self, reference: Any) -> Iterator[Judged]:
-        job, before = self._running.pop(reference)
+        planned, before = self._running.pop(reference)
         try:
             answer = self._cluster.ray.get(reference)
         except self._cluster.lost as error:
             if before + 1 < ATTEMPTS:
                 self._cluster.again += 1
-                self._waiting.appendleft((job, before + 1))
+                self._waiting.appendleft((planned, before + 1))
                 return
-            yield Judged(_lost(job, self._options, error), seed=job.seed)
+            yield Judged(_lost(planned, self._options, error), seed=planned.seed)
             return
         if "refused" in answer:
             raise ConfigurationError(f"--engine ray: {answer['refused']}")
-        yield replace(read_judged(answer["judged"]), seed=job.seed)
+        yield replace(read_judged(answer["judged"]), seed=planned.seed)
 
 
-def _unplaced(job: PlannedCase, options: Options, missing: str) -> Verdict:
+def _unplaced(planned: PlannedCase, options: Options, missing: str) -> Verdict:
     reason = f"no node of the cluster has {missing}; add one that does (ray start --resources)"
-    seed = seed_of(job, options)
-    return Verdict(job.gate.id, job.subject.name, job.case.name, seed, "skipped", "absent", reason)
+    seed = seed_of(planned, options)
+    return Verdict(*planned.names, seed, "skipped", "absent", reason)
 
 
-def _lost(job: PlannedCase, options: Options, error: BaseException) -> Verdict:
+def _lost(planned: PlannedCase, options: Options, error: BaseException) -> Verdict:
     what = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
-    reason = f"the cluster lost this cell {ATTEMPTS} times, the last by {what}"
-    seed = seed_of(job, options)
-    return Verdict(job.gate.id, job.subject.name, job.case.name, seed, "error", "engine", reason)
+    reason = f"the cluster lost this case {ATTEMPTS} times, the last by {what}"
+    seed = seed_of(planned, options)
+    return Verdict(*planned.names, seed, "error", "engine", reason)

@@ -1,26 +1,27 @@
-"""What the runner knows of an executor: cells go in, verdicts come out, and in the end it is closed."""
+"""The interface of an engine: cases go in, verdicts come out, and at the end it is closed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from gates.run.runner import Judged, Options, PlannedCase
+from gates.run.judge import Judged
+from gates.run.plan import Options, PlannedCase
 
 
 class Executor(Protocol):
-    """Judges cells somewhere, in any order, each once."""
+    """Judges each case once, in any order."""
 
-    def submit(self, jobs: Sequence[PlannedCase]) -> None:
-        """Take cells to judge; more may follow while others are judged."""
+    def submit(self, cases: Sequence[PlannedCase]) -> None:
+        """Take cases to judge; more may follow while others are judged."""
         ...
 
     def judged(self) -> Iterator[Judged]:
-        """Yield what became of each cell as it is reached, until all that were submitted are judged."""
+        """Yield each verdict as it is reached, until all submitted cases are judged."""
         ...
 
     def close(self) -> None:
-        """End everything at once, in the middle of a call if need be."""
+        """End everything at once, even in the middle of a call."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a node of a cluster must have for a cell: of its subject, of its gate, and of the model that the user brings."""
+"""The resources that a cluster's node must have to judge a case."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from gates.calibration import runs_a_model
-from gates.run.runner import Options, PlannedCase
+from gates.run.plan import Options, PlannedCase, runs_a_model
 
-COPIES = 2.0  # of a model's weights: a worker holds them once, and a policy beside its reference is two
+COPIES = 2.0  # of a model's weights in one worker: a policy and its reference
 
 
-def needs(job: PlannedCase, options: Options) -> dict[str, float]:
-    """Return what a node must have, beside a processor: `metal`, `cuda`, `memory` in bytes, or any name.
+def needs(planned: PlannedCase, options: Options) -> dict[str, float]:
+    """Return what a node must have besides a processor: `metal`, `cuda`, `memory` in bytes, or any other name.
 
-    Where subject, gate and model want the same, the most of them counts: it is one process that has it.
+    Of one resource the largest amount that subject, gate or model need counts, since one process serves all three.
     """
-    wanted = dict(job.subject.needs)
-    _raise(wanted, job.gate.needs)
-    if options.model is not None and runs_a_model(job.gate) and (size := weights(options.model)):
+    wanted = dict(planned.subject.needs)
+    _raise(wanted, planned.gate.needs)
+    if options.model is not None and runs_a_model(planned.gate) and (size := weights(options.model)):
         _raise(wanted, {"memory": COPIES * size})
     return wanted
 
 
 def unmet(wants: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
-    """Return in words what no single node has, or nothing; Ray would wait for such a node for ever."""
-    names = {"cuda": "GPU"}  # what Ray calls it; other names are its own or the cluster's
+    """Return in words what no single node has, or nothing; Ray itself would wait for such a node without end."""
+    names = {"cuda": "GPU"}  # Ray's name; all other names are passed on
     wanted = {"CPU": 1.0} | {names.get(name, name): amount for name, amount in wants.items()}
     if any(all(found.get(name, 0.0) >= amount for name, amount in wanted.items()) for found in nodes):
         return ""
@@ -35,7 +34,7 @@ def unmet(wants: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> s
 
 @cache
 def weights(model: str) -> int:
-    """Return the bytes of a model's weights, 0 where its folder is not on this machine."""
+    """Return the bytes of a model's weights, or 0 if its folder is not on this machine."""
     return sum(file.stat().st_size for file in Path(model).glob("*.safetensors"))
 
 

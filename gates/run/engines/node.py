@@ -1,4 +1,4 @@
-"""What runs on a node of the cluster: one process judges unit after unit, and keeps its subjects' workers warm."""
+"""The function that a cluster's node runs: it judges one case after another and keeps the subjects' workers running."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import atexit
 
 from gates.model import ConfigurationError
 from gates.registry import load
+from gates.run.engines.subject_workers import SubjectWorkers
 from gates.run.engines.units import Unit, judged_text
-from gates.run.engines.workers import Bench
-from gates.run.runner import Options
+from gates.run.plan import Options
 
-_BENCHES: list[Bench] = []  # of this process: the one of the last options, for a mutant wants a worker of its own
+_LATEST: list[SubjectWorkers] = []  # those of the latest options alone: a mutant needs workers of its own
 
 
 def judge(text: str) -> dict[str, str]:
-    """Judge one unit: JSON in, JSON out, or why this node cannot."""
+    """Judge one unit: JSON in, JSON out, or the reason why this node cannot."""
     unit = Unit.read(text)
     try:
-        job = unit.find(load())
+        planned = unit.find(load())
+        return {"judged": judged_text(_workers(unit.options).judge(planned))}
     except ConfigurationError as error:
         return {"refused": str(error)}
-    return {"judged": judged_text(_bench(unit.options).judge(job))}
 
 
-def _bench(options: Options) -> Bench:
-    if not _BENCHES or _BENCHES[0].options != options:
+def _workers(options: Options) -> SubjectWorkers:
+    if not _LATEST or _LATEST[0].options != options:
         _end()
-        _BENCHES.append(Bench(options))
-    return _BENCHES[0]
+        _LATEST.append(SubjectWorkers(options))
+    return _LATEST[0]
 
 
 def _end() -> None:
-    while _BENCHES:
-        _BENCHES.pop().close()
+    while _LATEST:
+        _LATEST.pop().close()
 
 
-atexit.register(_end)  # workers end with their judge anyway: this is the tidy way
+atexit.register(_end)  # workers end with their parent process anyway; this ends them in order

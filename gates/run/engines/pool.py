@@ -1,4 +1,4 @@
-"""This machine's pool: as many benches side by side as there are jobs, each in a thread."""
+"""Judge on this machine, with several threads that each have their own workers."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
-from gates.run.engines.workers import Bench
+from gates.run.engines.subject_workers import SubjectWorkers
+from gates.run.judge import Judged
 from gates.run.oracle_cache import OracleCache
-from gates.run.runner import Judged, Options, PlannedCase
+from gates.run.plan import Options, PlannedCase
 
 
 class Pool:
-    """The executor that a run has unless it asks for another."""
+    """The default executor."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, cached: OracleCache | None = None) -> None:
         self._options = options
         self._pending = _Pending()
-        self._answers = OracleCache()
+        self._cached = cached or OracleCache()
         self._done: queue.SimpleQueue[Judged | BaseException] = queue.SimpleQueue()
-        self._benches: list[tuple[Bench, threading.Thread]] = []
+        self._threads: list[tuple[SubjectWorkers, threading.Thread]] = []
         self._submitted = 0
         self._yielded = 0
 
-    def submit(self, jobs: Sequence[PlannedCase]) -> None:
-        """Take cells to judge, and start as many benches as can be of use."""
-        self._submitted += len(jobs)
-        self._pending.add(jobs)
-        while len(self._benches) < min(max(1, self._options.jobs), self._submitted):
-            bench = Bench(self._options, self._answers)
-            thread = threading.Thread(target=self._serve, args=(bench,), daemon=True)
-            self._benches.append((bench, thread))
+    def submit(self, cases: Sequence[PlannedCase]) -> None:
+        """Take cases to judge, and start more threads if there is work for them."""
+        self._submitted += len(cases)
+        self._pending.add(cases)
+        while len(self._threads) < min(max(1, self._options.jobs), self._submitted):
+            workers = SubjectWorkers(self._options, self._cached)
+            thread = threading.Thread(target=self._serve, args=(workers,), daemon=True)
+            self._threads.append((workers, thread))
             thread.start()
 
     def judged(self) -> Iterator[Judged]:
@@ -47,58 +48,58 @@ class Pool:
     def close(self) -> None:
         """End all workers."""
         self._pending.close()
-        for bench, thread in self._benches:
+        for workers, thread in self._threads:
             thread.join(0.2)
-            bench.close()
+            workers.close()
 
-    def _serve(self, bench: Bench) -> None:
-        while (job := self._pending.take(bench.workers)) is not None:
+    def _serve(self, workers: SubjectWorkers) -> None:
+        while (planned := self._pending.take(workers.workers)) is not None:
             try:
-                self._done.put(replace(bench.judge(job), seed=job.seed))
-            except BaseException as error:  # noqa: BLE001  handed to the main thread, which raises it
+                self._done.put(replace(workers.judge(planned), seed=planned.seed))
+            except BaseException as error:  # noqa: BLE001  `judged` raises it in the main thread
                 if not self._pending.closed:
                     self._done.put(error)
 
 
 class _Pending:
-    """The jobs not begun, handed out so that few subjects have to be started twice."""
+    """The cases that no thread has taken yet. They are handed out so that few subjects are started twice."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, deque[tuple[int, PlannedCase]]] = {}  # of each subject, in the order in which they came
+        self._cases: dict[str, deque[tuple[int, PlannedCase]]] = {}  # of each subject, in the order of `add`
         self._came = 0
         self._begun: set[str] = set()
         self._changed = threading.Condition()
         self.closed = False
 
-    def add(self, jobs: Sequence[PlannedCase]) -> None:
-        """Have more jobs."""
+    def add(self, cases: Sequence[PlannedCase]) -> None:
+        """Append cases and wake the threads that wait for some."""
         with self._changed:
-            for job in jobs:
-                self._jobs.setdefault(job.subject.name, deque()).append((self._came, job))
+            for planned in cases:
+                self._cases.setdefault(planned.subject.name, deque()).append((self._came, planned))
                 self._came += 1
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Hand out no more jobs, and let nobody wait for one."""
+        """Hand out no more cases, and wake the threads that wait for one."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
 
-    def take(self, mine: Container[str]) -> PlannedCase | None:
-        """Return a job of a subject that runs here, else of one that runs nowhere, else any; None after `close`."""
+    def take(self, running: Container[str]) -> PlannedCase | None:
+        """Return a case of a subject in `running`, else of one that no thread has begun, else any; None after `close`."""
         with self._changed:
-            while not self._jobs and not self.closed:
+            while not self._cases and not self.closed:
                 self._changed.wait()
             if self.closed:
                 return None
-            subject = min(self._jobs, key=lambda name: (self._cost(name, mine), self._jobs[name][0][0]))
-            _, chosen = self._jobs[subject].popleft()
-            if not self._jobs[subject]:
-                del self._jobs[subject]
+            subject = min(self._cases, key=lambda name: (self._cost(name, running), self._cases[name][0][0]))
+            _, chosen = self._cases[subject].popleft()
+            if not self._cases[subject]:
+                del self._cases[subject]
             self._begun.add(subject)
             return chosen
 
-    def _cost(self, subject: str, mine: Container[str]) -> int:
-        if subject in mine:
+    def _cost(self, subject: str, running: Container[str]) -> int:
+        if subject in running:
             return 0
         return 1 if subject not in self._begun else 2

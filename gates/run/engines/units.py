@@ -1,4 +1,4 @@
-"""A cell as small JSON, which another process finds again by its names, and its verdict on the way back."""
+"""A planned case as JSON for another process, and its verdict as JSON on the way back."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from typing import Any
 
 from gates.model import ConfigurationError, Provided, Subject
 from gates.registry import Registry
+from gates.results import machine
 from gates.results.records import VerdictRecord, verdict_record
-from gates.run import machine, session
+from gates.run import session
+from gates.run.judge import Judged
+from gates.run.plan import Options, PlannedCase
 from gates.run.resume import verdict
-from gates.run.runner import Judged, Options, PlannedCase
 from gates.subjects import catalogue
 from gates.worker.process import Hello
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one process asks of another: names, options, and the version of Gates whose names they are."""
+    """One case to judge elsewhere: its names, the options, and the version of Gates that both sides must have."""
 
     gate: str
     subject: str
     case: str
-    file: str | None  # of a subject that no registry has
+    file: str | None  # of a subject that is not registered
     python: str | None
     options: Options
     version: str
@@ -32,28 +34,33 @@ class Unit:
     memory_limit: int | None = None  # bytes, of the subject's worker; None: not watched
 
     def text(self) -> str:
-        """Return it as JSON."""
+        """Return this unit as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def of(cls, job: PlannedCase, options: Options, registry: Registry) -> Unit:
-        """Return a cell's unit."""
-        known = registry.subjects.get(job.subject.name)
-        file = None if known is not None and known.entry == job.subject.entry else str(job.subject.entry)
-        names = (job.gate.id, job.subject.name, job.case.name)
-        python = job.subject.python if file else None
-        return cls(*names, file, python, options, version(), job.seed, job.subject.memory_limit)
+    def of(cls, planned: PlannedCase, options: Options, registry: Registry) -> Unit:
+        """Return the unit of a planned case."""
+        known = registry.subjects.get(planned.subject.name)
+        file = None if known is not None and known.entry == planned.subject.entry else str(planned.subject.entry)
+        python = planned.subject.python if file else None
+        return cls(*planned.names, file, python, options, version(), planned.seed, planned.subject.memory_limit)
 
     @classmethod
     def read(cls, text: str) -> Unit:
-        """Return what `text` wrote."""
+        """Read what `text` returned."""
         fields = json.loads(text)
         return cls(**{**fields, "options": Options(**fields["options"])})
 
     def find(self, registry: Registry) -> PlannedCase:
-        """Return the cell; one that is not here, or is another version's, is a ConfigurationError."""
+        """Return the case of this registry.
+
+        Raises:
+            ConfigurationError: this node has another version of Gates, or lacks the gate, case or subject.
+        """
         if self.version != (mine := version()):
-            raise ConfigurationError(f"a node has {mine}, the run is of {self.version}; install the same on every node")
+            raise ConfigurationError(
+                f"a node has {mine}, must have {self.version} as the judge does; install that on every node"
+            )
         gate = registry.gates.get(self.gate)
         if gate is None or self.case not in (cases := {case.name: case for case in gate.cases}):
             raise ConfigurationError(f"a node has no {self.gate} · {self.case}; install the same plugins on every node")
@@ -69,13 +76,13 @@ class Unit:
 
 
 def version() -> str:
-    """Return the version and commit of Gates here: units of others are refused."""
+    """Return the version and commit of this Gates; `Unit.find` refuses units of any other."""
     commit, _ = machine.commit()
     return f"{session.tool_version()}{f' at {commit}' if commit else ''}"
 
 
 def judged_text(judged: Judged) -> str:
-    """Return a verdict, and what goes with it, as JSON."""
+    """Return a verdict and what was reported with it as JSON."""
     hello = asdict(judged.hello) if judged.hello else None
     return json.dumps(
         {
@@ -88,16 +95,16 @@ def judged_text(judged: Judged) -> str:
 
 
 def read_judged(text: str) -> Judged:
-    """Return what `judged_text` wrote."""
+    """Read what `judged_text` returned."""
     found = json.loads(text)
     hello = _hello(found["hello"]) if found["hello"] else None
-    told = verdict(VerdictRecord.model_validate_json(json.dumps(found["verdict"])))
-    return Judged(told, hello, found["patched_calls"], found["models"])
+    found_verdict = verdict(VerdictRecord.model_validate_json(json.dumps(found["verdict"])))
+    return Judged(found_verdict, hello, found["patched_calls"], found["models"])
 
 
 def _hello(fields: Mapping[str, Any]) -> Hello:
     provides = {
-        op: Provided(op, {name: tuple(values) for name, values in told["conventions"].items()})
-        for op, told in fields["provides"].items()
+        op: Provided(op, {name: tuple(values) for name, values in provided["conventions"].items()})
+        for op, provided in fields["provides"].items()
     }
     return Hello(provides, fields["documented"], fields["versions"])

@@ -55,7 +55,7 @@ class TestScheduling:
         """Somebody asked for idle time only, or for real time."""
         monkeypatch.setattr(os, "sched_getscheduler", lambda _pid: os.SCHED_IDLE)
         monkeypatch.setattr(os, "sched_setscheduler", lambda *_: pytest.fail("the policy is changed"))
-        setup.in_batches()
+        setup.batch_scheduling()
 
 
 class TestMistakes:
@@ -74,10 +74,10 @@ class TestMistakes:
             (["check", "--jobs", "1000"], "--jobs"),
             (["check", "--require", "mlxrl"], "'mlxrl' is not in this run"),
             (["check", "philox", "--require", "numpy:philx"], "no gate matches 'philx'; did you mean philox"),
-            (["check", "philox", "--require", "numpy:kl"], "asks nothing of that subject and those gates"),
+            (["check", "philox", "--require", "numpy:kl"], "judges nothing of that subject and those gates"),
             (
                 ["check", "preference.cpo.matches-definition", "--require", "rlkernels"],
-                "--require rlkernels: this run asks nothing of that subject",
+                "--require rlkernels: this run judges nothing of that subject",
             ),
             (["check", "--require", "numpy:klx"], "--require numpy:klx: no gate matches 'klx'; did you mean kl?"),
             (["check", "--python", "/no/python", "--subject", "./x.py"], "there is no such program"),
@@ -88,7 +88,7 @@ class TestMistakes:
             (["check", "--baseline", "none.jsonl", "--format", "junit"], "has no place for --baseline"),
             (["check", "--waivers", "none.toml"], "cannot read none.toml"),
             (["check", "--shard", "6/5"], "must be INDEX/COUNT with 1 <= INDEX <= COUNT, such as 2/5"),
-            (["check", "--resume", "none.jsonl"], "cannot go on with none.jsonl: No such file"),
+            (["check", "--resume", "none.jsonl"], "cannot resume none.jsonl: No such file"),
             (["check", "--resume", "."], "Is a directory; name the file of an interrupted run"),
             (["check", "--resume", "x.jsonl", "--out", "o"], "leave out --out and --record"),
             (["merge", "none.jsonl"], "cannot read none.jsonl"),
@@ -102,7 +102,7 @@ class TestMistakes:
             (["calibrate", "nothing"], "no gate matches"),
             (["calibrate", "kl", "--only", "models"], "none of the 5 chosen gates is of that kind"),
             (["calibrate", "kl", "--seeds", "0"], "--seeds"),
-            (["calibrate", "kl", "--resume", "none.jsonl"], "cannot go on with none.jsonl"),
+            (["calibrate", "kl", "--resume", "none.jsonl"], "cannot resume none.jsonl"),
             (["calibrate", "kl", "--resume", "x", "--record"], "leave out --out and --record"),
             (["peers", "sync", "nobody"], "nobody"),
             (["nonsense"], "No such command"),

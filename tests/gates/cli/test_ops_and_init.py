@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gates.config.scaffold import FIRST, path_for, scaffold
 from gates.registry import load
 from gates.report.ops import as_text, convention_words, conventions_of, ops_of
+from gates.report.scaffold import FIRST, path_for, scaffold
 
 
 def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

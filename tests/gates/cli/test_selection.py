@@ -21,7 +21,7 @@ from gates.subjects.catalogue import choose
     [
         (
             "token_kl",
-            "it is an op, and the gates that ask for it are kl.k1.matches-definition, kl.k2.matches-definition, ",
+            "it is an op, and the gates that use it are kl.k1.matches-definition, kl.k2.matches-definition, ",
         ),
         ("advantages.constant", "did you mean advantages.constant-group-is-zero?"),
         ("kl.k3.matches-defintion", "did you mean kl.k3.matches-definition"),

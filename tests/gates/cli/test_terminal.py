@@ -17,8 +17,8 @@ from runs_on_file import header, verdict, write
 
 from gates import cli
 from gates.cli import counterexamples
+from gates.config.format_names import ReportFormat
 from gates.model import Evidence, Verdict, Waived
-from gates.report.format_names import ReportFormat
 from gates.report.progress import Bar, console
 from gates.report.text import Screen
 from gates.results.escape import visible
@@ -32,7 +32,7 @@ from gates.results.records import (
     SubjectRecord,
     verdict_record,
 )
-from gates.run.runner import Options
+from gates.run.plan import Options
 from gates.run.session import Tally
 from gates.shrink import file as counterexample_file
 

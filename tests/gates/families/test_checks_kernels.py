@@ -13,7 +13,8 @@ from gates.families.isa import gates as isa
 from gates.families.logprobs.gates import rounded
 from gates.model import Subject, Verdict
 from gates.registry import load
-from gates.run.runner import Options, plan, run
+from gates.run.execute import run
+from gates.run.plan import Options, plan
 from gates.subjects import catalogue
 
 ROOT = Path(__file__).parents[3]

@@ -16,7 +16,8 @@ from gates.families.trainer.gates import configuration
 from gates.model import Subject
 from gates.registry import load
 from gates.run import inputs
-from gates.run.runner import Options, plan, run
+from gates.run.execute import run
+from gates.run.plan import Options, plan
 from reference.oracle import advantages, losses
 
 BROKEN = """

@@ -11,7 +11,8 @@ from gates.families.loss import cases
 from gates.families.loss.gates import definition
 from gates.model import Subject
 from gates.registry import load
-from gates.run.runner import Options, plan, run
+from gates.run.execute import run
+from gates.run.plan import Options, plan
 from reference.oracle.losses import PolicyLoss, policy_loss
 
 BROKEN = """

@@ -11,7 +11,8 @@ import pytest
 
 from gates.model import Subject
 from gates.registry import load
-from gates.run.runner import Options, plan, run
+from gates.run.execute import run
+from gates.run.plan import Options, plan
 
 WRAPPED = """
 import numpy as np

@@ -8,7 +8,8 @@ import pytest
 
 from gates.model import Subject
 from gates.registry import load
-from gates.run.runner import Options, plan, run
+from gates.run.execute import run
+from gates.run.plan import Options, plan
 
 BROKEN = """
 import numpy as np

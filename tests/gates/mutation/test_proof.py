@@ -14,10 +14,11 @@ from doubles import DOUBLE, make_gate
 
 from gates.model import Bound, Case, ConfigurationError, Evidence, Mutant, Subject, Trial
 from gates.mutation.proof import disturb, least, same, sensitivities, try_mutants
-from gates.mutation.prove import demonstrate
+from gates.mutation.prove import ProofRequest, demonstrate
 from gates.registry import FAMILIES, Registry, load
 from gates.results.jsonl import Writer, read
-from gates.run.runner import Options, plan, run
+from gates.run.execute import run
+from gates.run.plan import Options, plan
 from gates.worker.process import Worker
 
 Maker = Callable[..., Subject]
@@ -48,7 +49,7 @@ def tried(subject: Subject, target: str, patch: str, **changes: Any) -> tuple[st
 def test_a_proof_ends_as_its_file_says(tmp_path: Path) -> None:
     """Without a subject nothing is measured: exit code 3, in the file and of the command."""
     writer = Writer(tmp_path / "prove.jsonl")
-    code = demonstrate(Registry(), (make_gate(),), Options(), writer, ["prove"], lambda words: None)
+    code = demonstrate(ProofRequest(Registry(), (make_gate(),), Options(), writer, ["prove"], lambda words: None))
     writer.close()
     summary = read(tmp_path / "prove.jsonl").summary
     assert summary is not None
@@ -56,7 +57,7 @@ def test_a_proof_ends_as_its_file_says(tmp_path: Path) -> None:
 
 
 class TestMutants:
-    """What becomes of a planted mistake."""
+    """What becomes of a mutation."""
 
     def test_a_mistake_is_caught_by_a_failure(self, subject: Maker) -> None:
         """A mutant that changes the result fails, and the reason is the evidence."""
@@ -65,7 +66,7 @@ class TestMutants:
         assert reason.startswith("y is 0.5, must be <= 1e-12")
 
     def test_a_pause_of_the_machine_catches_no_mistake(self, tmp_path: Path, subject: Maker) -> None:
-        """What ran out of time is judged once more: of two cases the first one waits for a machine that stands still."""
+        """A timed-out case is retried: of two cases the first one times out once."""
         stamp = tmp_path / "stamp"
         slow = (
             f"{HEAD}\nimport pathlib, time\ndef late(original):\n    def wait():\n"
@@ -78,19 +79,19 @@ class TestMutants:
         assert state == "equivalent", reason
 
     def test_a_mistake_that_changes_no_output_is_equivalent(self, subject: Maker) -> None:
-        """A mutant whose outputs are the host's own proves nothing of a gate, and the reason says so."""
+        """A mutant with the outputs of the unmutated host proves nothing about a gate, and the reason says so."""
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "same")
         assert state == "equivalent"
         assert "no output differs" in reason
 
     def test_a_gate_that_cannot_fail_is_found_out(self, subject: Maker) -> None:
         """A gate whose limit nothing exceeds misses a mutant that does change the output."""
-        blind = {"y": Bound("derived", "planted", 1e9)}
+        blind = {"y": Bound("derived", "never exceeded", 1e9)}
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", bounds=blind)
         assert (state, reason) == ("missed", "g does not fail: pass")
 
     def test_a_gate_with_an_empty_denominator_is_found_out(self, subject: Maker) -> None:
-        """A mean over no elements is NaN, which no relation holds of: the truth fails, and no proof is begun."""
+        """A mean over no elements is NaN, which no relation holds of: the unmutated baseline fails, and no proof is begun."""
 
         def check(t: Trial) -> Iterator[Evidence]:
             wrong = np.abs(t.got(DOUBLE, **t.inputs)["y"] - 2 * t.inputs["x"])
@@ -102,7 +103,7 @@ class TestMutants:
         assert (judged.verdict.status, judged.verdict.cause) == ("fail", "bound")
 
     def test_a_gate_that_measures_nothing_is_an_error(self, subject: Maker) -> None:
-        """A gate that yields no claim errs on the truth and catches no mutant."""
+        """A gate that yields no claim is an error on the unmutated subject and catches no mutant."""
 
         def check(t: Trial) -> Iterator[Evidence]:
             t.got(DOUBLE, **t.inputs)
@@ -112,14 +113,14 @@ class TestMutants:
         assert state == "missed"
         assert "measured nothing" in reason
 
-    def test_a_seam_that_never_ran_is_an_error(self, subject: Maker) -> None:
+    def test_a_patch_target_that_never_ran_is_an_error(self, subject: Maker) -> None:
         """A mutant of a function that nobody calls proves nothing."""
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "unused", "three")
         assert state == "error"
         assert "never ran" in reason
 
-    def test_a_seam_may_run_only_after_a_crash(self, subject: Maker, tmp_path: Path) -> None:
-        """Calls count in the worker that takes over from a killed one too."""
+    def test_a_patch_target_may_run_only_after_a_crash(self, subject: Maker, tmp_path: Path) -> None:
+        """Calls are also counted in the worker that replaces a killed one."""
 
         def check(t: Trial) -> Iterator[Evidence]:
             crashed = t.call(DOUBLE, **t.inputs)
@@ -132,14 +133,16 @@ class TestMutants:
         assert tried(made, "factor", "three", check=check)[0] == "caught"
 
     def test_an_error_is_no_catch(self, subject: Maker) -> None:
-        """A gate that errs for want of a signal does not catch."""
+        """A gate that is an error because a precondition is not met does not catch."""
         faint = Case("faint", lambda rng: {"x": np.full(3, 0.1)})
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", cases=(faint,))
         assert state == "missed"
         assert "error" in reason
 
     @pytest.mark.parametrize(("target", "patch"), [("no_such", "three"), ("factor", "no_such")])
-    def test_a_seam_or_patch_that_is_not_there_is_an_error(self, subject: Maker, target: str, patch: str) -> None:
+    def test_a_patch_target_or_patch_that_does_not_exist_is_an_error(
+        self, subject: Maker, target: str, patch: str
+    ) -> None:
         """A name that dangles is an error of the mutant."""
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), target, patch)
         assert state == "error"

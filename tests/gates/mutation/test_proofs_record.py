@@ -24,7 +24,7 @@ def found(proof: str) -> dict[str, Any]:
 
 
 def test_a_hundred_kills_lost_nothing() -> None:
-    """SIGKILL at 100 random moments of `gates check`; every run that was resumed is whole, each cell once."""
+    """SIGKILL at 100 random moments of `gates check`; every run that was resumed is whole, each case once."""
     recorded = found("resume")
     assert recorded["kills"] == 100
     assert recorded["whole_runs"] >= 10  # with all kills in one run most of them hit its start
@@ -36,7 +36,7 @@ def test_every_mistake_of_the_table_was_made_small() -> None:
 
 
 def test_a_lost_node_lost_nothing() -> None:
-    """Of several nodes one was killed in the middle: as many verdicts as cells, some of them sent again."""
+    """Of several nodes one was killed in the middle: as many verdicts as cases, some of them sent again."""
     recorded = found("cluster")
     assert recorded["nodes"] >= 3
     assert recorded["nodes_killed"] == 1

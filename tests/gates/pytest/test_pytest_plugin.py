@@ -8,7 +8,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from gates.model import ConfigurationError
 from gates.registry import load
+from gates.run.engines.subject_workers import SubjectWorkers
+from gates.run.judge import Judged
+from gates.run.plan import PlannedCase
 
 pytest_plugins = "pytester"
 
@@ -185,12 +189,26 @@ class TestOutcomes:
                     raise RuntimeError("our own fault")
                     yield
                 judge = config.pluginmanager.get_plugin("gates-judge")
-                judge.jobs = [dataclasses.replace(j, gate=dataclasses.replace(j.gate, check=raises)) for j in judge.jobs]
+                judge.cases = [dataclasses.replace(j, gate=dataclasses.replace(j.gate, check=raises)) for j in judge.cases]
             """
         )
         result = mine.runpytest(*LOADED, *MINE)
         assert result.ret == 1
         result.stdout.fnmatch_lines(["*ERROR mine · *: the gate raised RuntimeError: our own fault*"])
+
+    def test_code_of_another_checkout_ends_the_session(
+        self, mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A configuration error while judging is one sentence and pytest's exit code for wrong usage."""
+
+        def refuse(self: SubjectWorkers, planned: PlannedCase) -> Judged:
+            raise ConfigurationError("judge and subject must be of one checkout")
+
+        monkeypatch.setattr(SubjectWorkers, "judge", refuse)
+        result = mine.runpytest(*LOADED, *MINE)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        assert "--gates: judge and subject must be of one checkout" in result.stdout.str()
+        assert "Traceback" not in result.stdout.str()
 
     def test_an_absent_subject_is_skipped_with_its_remedy(
         self, mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
@@ -248,8 +266,8 @@ class TestSettings:
         @pytest.hookimpl(trylast=True)
         def pytest_configure(config):
             judge = config.pluginmanager.get_plugin("gates-judge")
-            limits = {job.subject.memory_limit for job in judge.jobs}
-            print("OPTIONS", judge.bench.options.seed, judge.bench.options.model, min(limits) > 2**28)
+            limits = {job.subject.memory_limit for job in judge.cases}
+            print("OPTIONS", judge.workers.options.seed, judge.workers.options.model, min(limits) > 2**28)
     """
 
     @pytest.mark.parametrize(("option", "seed"), [((), 7), (("--gates-seed=0",), 0)], ids=["silent", "named"])
@@ -349,7 +367,7 @@ class TestCost:
             import psutil
             def pytest_runtest_logfinish(nodeid):
                 judge = config_of[0].pluginmanager.get_plugin("gates-judge")
-                seen.update(w.process.pid for w in judge.bench.workers.values())
+                seen.update(w.process.pid for w in judge.workers.workers.values())
             config_of, seen = [], set()
             def pytest_configure(config):
                 config_of.append(config)

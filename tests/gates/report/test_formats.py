@@ -12,9 +12,9 @@ from runs_on_file import HOSTILE, verdict, write
 from typer.testing import CliRunner
 
 from gates.cli import app, output
+from gates.config.format_names import CheckFormat, ReportFormat
 from gates.model import ConfigurationError, Verdict
 from gates.report import github
-from gates.report.format_names import CheckFormat, ReportFormat
 from gates.report.formats import render
 from gates.report.text import Screen
 from gates.results.jsonl import Results

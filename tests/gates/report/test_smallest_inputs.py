@@ -11,8 +11,8 @@ import pytest
 from markdown_it import MarkdownIt  # rich brings it
 from runs_on_file import FILE, HOSTILE, WORDS, none, smallest, verdict, write
 
+from gates.config.format_names import ReportFormat
 from gates.report import github
-from gates.report.format_names import ReportFormat
 from gates.report.formats import render
 from gates.report.smallest import lines, sentence
 from gates.results.jsonl import Results

@@ -20,8 +20,8 @@ from gates.cli import setup
 from gates.registry import load
 from gates.results.read_lines import LINE_LIMIT
 from gates.run import session
-from gates.run.runner import Options, plan
-from gates.run.shards import Shard, cell
+from gates.run.plan import Options, plan
+from gates.run.shards import Shard
 
 WHAT = ["check", "philox.known-answers", "kl.k3", "--subject", "numpy", "--quick", "--jobs", "1"]
 Line = dict[str, Any]
@@ -35,10 +35,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     gates = registry.select(("philox.known-answers", "kl.k3"))
     options = Options(jobs=1, threads=setup.threads(1), quick=True)
     subject = [s for s in registry.subjects.values() if s.name == "numpy"]
-    jobs = plan(gates, subject, quick=True)
-    head = session.header("check", WHAT, gates, subject, options, len(jobs), Shard().record(jobs))
+    cases = plan(gates, subject, quick=True)
+    head = session.header(
+        session.RunInfo("check", WHAT, gates, subject, options, len(cases), plan=Shard().record(cases))
+    )
     path = tmp_path_factory.mktemp("whole") / "whole.jsonl"
-    records.write(path, records.whole(map(cell, jobs), head, ["pass", "unsupported"]))
+    records.write(path, records.whole([c.names for c in cases], head, ["pass", "unsupported"]))
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 

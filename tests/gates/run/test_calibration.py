@@ -27,7 +27,9 @@ from gates.results.jsonl import Writer, read
 from gates.run import session
 from gates.run.engines import workers as bench
 from gates.run.engines.pool import Pool
-from gates.run.runner import Judged, Options, PlannedCase, plan, run
+from gates.run.execute import run
+from gates.run.judge import Judged
+from gates.run.plan import Options, PlannedCase, plan
 
 Maker = Callable[..., Subject]
 RIGHT = "return {'y': 2 * x}"
@@ -36,7 +38,9 @@ RIGHT = "return {'y': 2 * x}"
 def request(tmp_path: Path, gate: Gate, subject: Subject, seeds: int, block: int = 10, **changes: Any) -> Request:
     options = Options(seed=0, quick=True)
     cells = plan([gate], [subject], quick=True)
-    header = session.header("calibrate", ["calibrate"], [gate], [subject], options, len(cells) * seeds, seeds=seeds)
+    header = session.header(
+        session.RunInfo("calibrate", ["calibrate"], [gate], [subject], options, len(cells) * seeds, seeds=seeds)
+    )
     asked = Request([gate], cells, options, range(seeds), block, header, write_limits=False, proofs=tmp_path)
     return replace(asked, **changes)
 

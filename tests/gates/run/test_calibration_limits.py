@@ -19,7 +19,8 @@ from gates.model import Bound, ConfigurationError, Evidence, Gate, Recorded, Sub
 from gates.registry import load as registry
 from gates.results.jsonl import Results, Writer
 from gates.results.records import BlockRecord, ShareRecord, SubjectRecord, verdict_record
-from gates.run.runner import Options, plan, run
+from gates.run.execute import run
+from gates.run.plan import Options, plan
 
 Maker = Callable[..., Subject]
 ZERO = "return {'y': 0 * x}"

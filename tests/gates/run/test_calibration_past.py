@@ -25,7 +25,7 @@ from gates.report.markdown import render
 from gates.results.jsonl import Results, read
 from gates.results.records import AlarmRecord, BlockRecord, HeaderRecord, ShareRecord, SubjectRecord
 from gates.run import session
-from gates.run.runner import Options, plan
+from gates.run.plan import Options, plan
 
 GATE = load().gates["philox.known-answers"]
 SUBJECTS = [Subject("numpy", Path("n.py"), "n"), Subject("rlkernels", Path("r.py"), "r")]
@@ -34,7 +34,7 @@ CODES = {GATE.id: "a" * 16}
 
 
 def head(**changes: Any) -> HeaderRecord:
-    made = session.header("calibrate", ["calibrate"], [GATE], SUBJECTS, Options(), 0, seeds=10)
+    made = session.header(session.RunInfo("calibrate", ["calibrate"], [GATE], SUBJECTS, Options(), 0, seeds=10))
     return made.model_copy(update={"codes": CODES, "commit": "c" * 40, "dirty": False, **changes})
 
 
@@ -119,7 +119,8 @@ class TestCode:
             "gates.families.kl.gates",
             "reference.oracle.kl",
             "gates.run.trial",
-            "gates.run.runner",
+            "gates.run.plan",
+            "gates.run.judge",
             "gates.run.compare",
         } <= found
         assert not {"gates.families.packing.gates", "gates.families.rollout.gates.rows"} & found
@@ -315,7 +316,7 @@ def test_what_makes_no_sense_is_one_sentence(tmp_path: Path, options: list[str],
 def test_without_a_cell_nothing_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no subject has the ops of the gates, no seed of any cell is lacking either, and that is no success."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gates.run.runner.plan", lambda *_, **__: [])
+    monkeypatch.setattr("gates.run.plan.plan", lambda *_, **__: [])
     done = CliRunner().invoke(cli.app, ["calibrate", "philox", "--seeds-up-to", "3"])
     assert done.exit_code == 3, done.output
     assert "nothing is left" not in done.output

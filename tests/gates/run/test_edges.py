@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.calibration import runs_a_model
-from gates.model import Case, Gate, Outcome
+from gates.model import Case, Gate, Outcome, SubjectFaultError
 from gates.registry import load
 from gates.run import inputs as drawing
 from gates.run.oracle_cache import OracleCache
-from gates.run.trial import RunningTrial, Scratch, SubjectFaultError
+from gates.run.plan import runs_a_model
+from gates.run.trial import RunningTrial, Scratch
 from gates.subjects.numpy_baseline.subject import OPS
 
 EDGES: Mapping[str, tuple[Any, ...]] = {
@@ -61,7 +61,7 @@ def judge(gate: Gate, case: Case, made: Inputs, answers: OracleCache, alter: Cal
         )
 
     with Scratch() as scratch:
-        trial = RunningTrial(gate, case, copy.deepcopy(made), call, scratch, answers=answers)
+        trial = RunningTrial(gate, case, copy.deepcopy(made), call, scratch, cached=answers)
         try:
             return all(item.holds for item in gate.check(trial))
         except SubjectFaultError:

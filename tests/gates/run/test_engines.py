@@ -1,4 +1,4 @@
-"""The executors: cells go in, each verdict comes out once."""
+"""The executors: cases go in, each verdict comes out once."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from gates.model import Case, Recipe, Subject, Verdict
 from gates.run.engines.interface import Executor
 from gates.run.engines.needs import needs, unmet
 from gates.run.engines.pool import Pool
-from gates.run.runner import Judged, Options, PlannedCase, plan, run
+from gates.run.execute import run
+from gates.run.judge import Judged
+from gates.run.plan import Options, PlannedCase, plan
 
 Maker = Callable[..., Subject]
 RIGHT = "return {'y': 2 * x}"
 
 
-def jobs(subject: Subject, count: int, start: int = 0) -> list[PlannedCase]:
+def cases_of(subject: Subject, count: int, start: int = 0) -> list[PlannedCase]:
     cases = tuple(Case(str(start + n), lambda rng: {"x": np.ones(2)}) for n in range(count))
     return plan([make_gate(cases=cases)], [subject], quick=False)
 
@@ -28,15 +30,15 @@ class TestPool:
     """This machine's workers."""
 
     def test_more_may_be_submitted_while_others_are_judged(self, subject: Maker) -> None:
-        """Cells that are handed in later are judged by the same workers, each once."""
+        """Cases that are handed in later are judged by the same workers, each once."""
         right = subject(RIGHT)
         pool = Pool(Options(jobs=2))
         try:
-            pool.submit(jobs(right, 3))
+            pool.submit(cases_of(right, 3))
             found = [next(pool.judged()).verdict.case]
-            pool.submit(jobs(right, 4, start=3))
+            pool.submit(cases_of(right, 4, start=3))
             found += [judged.verdict.case for judged in pool.judged()]
-            workers = [worker for bench, _ in pool._benches for worker in bench.workers.values()]
+            workers = [worker for own, _ in pool._threads for worker in own.workers.values()]
         finally:
             pool.close()
         assert sorted(found) == [str(n) for n in range(7)]
@@ -51,7 +53,7 @@ class TestPool:
 
 
 class TestNeeds:
-    """What a node of a cluster must have for a cell."""
+    """What a node of a cluster must have for a case."""
 
     NODES = ({"CPU": 2.0, "memory": 4e9}, {"CPU": 1.0, "memory": 8e9, "metal": 1.0})
 
@@ -69,10 +71,10 @@ class TestNeeds:
         self, subject: dict[str, float], gate: dict[str, float], wanted: dict[str, float]
     ) -> None:
         """Of the same resource the most counts."""
-        job = PlannedCase(
+        planned = PlannedCase(
             make_gate(needs=gate), Subject("s", Path("s.py"), "s", needs=subject), Case("c", lambda rng: {})
         )
-        assert needs(job, Options()) == wanted
+        assert needs(planned, Options()) == wanted
 
     def test_the_users_model_asks_for_its_memory_where_it_is_run(self, tmp_path: Path) -> None:
         """Twice the bytes of its weights, in gates whose cases have a model; a model that is not here asks for nothing."""
@@ -80,10 +82,10 @@ class TestNeeds:
         (tmp_path / "b.safetensors").write_bytes(bytes(1000))
         with_model = Case("c", lambda rng: {"model": Recipe("model", {})})
         subject = Subject("s", Path("s.py"), "s", needs={"memory": 10.0})
-        job = PlannedCase(make_gate(cases=(with_model,)), subject, with_model)
-        assert needs(job, Options(model=str(tmp_path))) == {"memory": 8000.0}
-        assert needs(job, Options(model="owner/name")) == {"memory": 10.0}
-        assert needs(job, Options()) == {"memory": 10.0}
+        planned = PlannedCase(make_gate(cases=(with_model,)), subject, with_model)
+        assert needs(planned, Options(model=str(tmp_path))) == {"memory": 8000.0}
+        assert needs(planned, Options(model="owner/name")) == {"memory": 10.0}
+        assert needs(planned, Options()) == {"memory": 10.0}
         pure = PlannedCase(make_gate(), subject, make_gate().cases[0])
         assert needs(pure, Options(model=str(tmp_path))) == {"memory": 10.0}
 
@@ -99,7 +101,7 @@ class TestNeeds:
         ids=["nothing", "one has it", "one has both", "no single one has both", "none"],
     )
     def test_one_node_must_have_all_of_it(self, wants: dict[str, float], words: str) -> None:
-        """What two nodes have between them is no place for a cell."""
+        """What two nodes have between them is no place for a case."""
         assert unmet(wants, self.NODES) == words
 
 
@@ -107,12 +109,12 @@ class TestRun:
     """What a run asks of its executor."""
 
     def test_another_engine_is_asked_and_closed(self, subject: Maker) -> None:
-        """The run hands its cells to the engine's executor, yields what that yields, and closes it, come what may."""
+        """The run hands its cases to the engine's executor, yields what that yields, and closes it, come what may."""
         log: list[str] = []
 
         class Double:
-            def submit(self, jobs: Sequence[PlannedCase]) -> None:
-                log.append(f"submit {len(jobs)}")
+            def submit(self, cases: Sequence[PlannedCase]) -> None:
+                log.append(f"submit {len(cases)}")
 
             def judged(self) -> Iterator[Judged]:
                 for case in "ab":
@@ -124,7 +126,7 @@ class TestRun:
         def engine(options: Options) -> Executor:
             return Double()
 
-        running = run(jobs(subject(RIGHT), 2), Options(), engine)
+        running = run(cases_of(subject(RIGHT), 2), Options(), engine)
         assert next(running).verdict.case == "a"
         running.close()  # type: ignore[attr-defined]  # a generator
         assert log == ["submit 2", "close"]

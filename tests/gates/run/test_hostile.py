@@ -16,7 +16,8 @@ from counterexample_doubles import gates
 from doubles import make_gate
 
 from gates.model import ConfigurationError, Subject, Verdict
-from gates.run.runner import Options, plan, run
+from gates.run.execute import run
+from gates.run.plan import Options, plan
 from gates.subjects import catalogue
 from gates.worker import process, watch
 

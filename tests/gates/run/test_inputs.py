@@ -12,7 +12,7 @@ from doubles import DOUBLE, make_gate
 from gates.model import Case, Evidence, Gate, precondition
 from gates.registry import load
 from gates.run import inputs
-from gates.run.runner import case_seed
+from gates.run.plan import case_seed
 
 SILENT = {
     # what the first draw lacked at this seed of the run, found by a scan of first draws

@@ -14,8 +14,9 @@ from doubles import DOUBLE, make_gate
 
 from gates.model import Case, Recipe, Subject
 from gates.run import inputs
-from gates.run.oracle_cache import OracleCache, question
-from gates.run.runner import Options, plan, run
+from gates.run.execute import run
+from gates.run.oracle_cache import OracleCache, key_of
+from gates.run.plan import Options, plan
 from gates.run.trial import Scratch
 
 Maker = Callable[..., Subject]
@@ -59,12 +60,12 @@ class TestAnswers:
         ],
         ids=repr,
     )
-    def test_whatever_differs_is_another_question(self, other: Any) -> None:
+    def test_whatever_differs_has_another_key(self, other: Any) -> None:
         """Values, types, shapes and memory layouts are told apart, and so are ops."""
-        keys = {question(DOUBLE, {"x": value}) for value in (X, other)}
+        keys = {key_of(DOUBLE, {"x": value}) for value in (X, other)}
         assert len(keys) == (1 if other is X else 2)
-        assert question(DOUBLE, {"z": other}) != question(DOUBLE, {"x": other})
-        assert question(replace(DOUBLE, name="twice"), {"x": other}) != question(DOUBLE, {"x": other})
+        assert key_of(DOUBLE, {"z": other}) != key_of(DOUBLE, {"x": other})
+        assert key_of(replace(DOUBLE, name="twice"), {"x": other}) != key_of(DOUBLE, {"x": other})
 
     def test_what_has_no_plain_value_is_always_asked(self) -> None:
         """A function, or an array of objects, is not compared."""
@@ -72,7 +73,7 @@ class TestAnswers:
         op = replace(DOUBLE, oracle=lambda x: calls.update(["asked"]))
         answers = OracleCache()
         for value in (len, np.array([None])):
-            assert question(op, {"x": value}) is None
+            assert key_of(op, {"x": value}) is None
             answers.ask(op, {"x": value})
             answers.ask(op, {"x": value})
         assert calls["asked"] == 4

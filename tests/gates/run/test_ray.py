@@ -28,8 +28,10 @@ from gates.results.jsonl import Writer, read
 from gates.run import session
 from gates.run.engines import cluster as engine
 from gates.run.engines import node, units
-from gates.run.runner import Judged, Options, PlannedCase, plan, run
-from gates.run.shards import Shard, cell
+from gates.run.execute import run
+from gates.run.judge import Judged
+from gates.run.plan import Options, PlannedCase, plan
+from gates.run.shards import Shard
 from gates.subjects import catalogue
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is an extra: constraints-ray.txt")
@@ -55,7 +57,7 @@ OPS = {"pack_sequences": pack_sequences}
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Subject:
-    """A subject in a file, which takes a second for each cell, and writes down who judges."""
+    """A subject in a file, which takes a second for each case, and writes down who judges."""
     (tmp_path / "slow.py").write_text(SLOW)
     return catalogue.from_file(str(tmp_path / "slow.py"), None)
 
@@ -65,29 +67,29 @@ def packing(*subjects: Subject) -> list[PlannedCase]:
 
 
 class TestUnits:
-    """Cells and verdicts as text."""
+    """Cases and verdicts as text."""
 
     def test_every_cell_is_found_again_by_its_names(self) -> None:
-        """For each gate, case and subject the unit's text is small and gives the same cell back."""
+        """For each gate, case and subject the unit's text is small and gives the same case back."""
         registry = load()
-        for job in plan(registry.gates.values(), registry.subjects.values(), quick=False):
-            text = units.Unit.of(job, Options(), registry).text()
+        for planned in plan(registry.gates.values(), registry.subjects.values(), quick=False):
+            text = units.Unit.of(planned, Options(), registry).text()
             assert len(text) < 1000
             found = units.Unit.read(text).find(registry)
-            assert (found.gate, found.subject, found.case) == (job.gate, job.subject, job.case)
+            assert (found.gate, found.subject, found.case) == (planned.gate, planned.subject, planned.case)
 
     def test_a_subject_of_a_file_is_found_by_its_path(self, slow: Subject) -> None:
         """With its interpreter and its name."""
-        job = packing(replace(slow, python=sys.executable))[0]
-        found = units.Unit.read(units.Unit.of(job, Options(seed=3), load()).text()).find(load())
-        assert found.subject == job.subject
+        planned = packing(replace(slow, python=sys.executable))[0]
+        found = units.Unit.read(units.Unit.of(planned, Options(seed=3), load()).text()).find(load())
+        assert found.subject == planned.subject
 
     def test_a_memory_limit_holds_on_the_node_too(self, slow: Subject) -> None:
         """Of a shipped subject and of a file; without one a worker is not watched."""
         for subject in (slow, load().subjects["numpy"]):
             for limit in (None, 1 << 30):
-                job = packing(replace(subject, memory_limit=limit))[0]
-                found = units.Unit.read(units.Unit.of(job, Options(), load()).text()).find(load())
+                planned = packing(replace(subject, memory_limit=limit))[0]
+                found = units.Unit.read(units.Unit.of(planned, Options(), load()).text()).find(load())
                 assert found.subject.memory_limit == limit
 
     def test_another_version_is_refused(self, slow: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,15 +106,15 @@ class TestUnits:
                 other.find(load())
 
     def test_a_verdict_comes_back_as_it_was(self) -> None:
-        """What the node's process says is what this one reads: verdict, versions, calls of a planted mistake."""
+        """What the node's process says is what this one reads: verdict, versions, calls of a mutated function."""
         registry = load()
-        job = plan(registry.select(("philox.known-answers",)), [registry.subjects["numpy"]], quick=True)[0]
+        planned = plan(registry.select(("philox.known-answers",)), [registry.subjects["numpy"]], quick=True)[0]
         try:
-            answer = node.judge(units.Unit.of(job, Options(), registry).text())
+            answer = node.judge(units.Unit.of(planned, Options(), registry).text())
         finally:
             node._end()
         found = units.read_judged(answer["judged"])
-        (here,) = run([job], Options())
+        (here,) = run([planned], Options())
         assert replace(found.verdict, seconds=0.0) == replace(here.verdict, seconds=0.0)
         assert found.verdict.status == "pass"
         assert found.hello == here.hello
@@ -168,11 +170,11 @@ class TestCluster:
     def test_a_lost_nodes_units_are_judged_again_and_none_counted_twice(
         self, three: Any, slow: Subject, tmp_path: Path
     ) -> None:
-        """A node is killed while it judges: the file is complete, each cell once, and some were sent again."""
+        """A node is killed while it judges: the file is complete, each case once, and some were sent again."""
         registry = load()
-        jobs = packing(slow)
+        cases = packing(slow)
         cluster = engine.Cluster(registry, three.address)
-        head = records.header(map(cell, jobs), plan=Shard().record(jobs), engine="ray")
+        head = records.header([c.names for c in cases], plan=Shard().record(cases), engine="ray")
         writer = Writer(tmp_path / "r.jsonl")
         writer.write(head)
         (tmp_path / "wait").touch()
@@ -181,26 +183,26 @@ class TestCluster:
         def lose(verdict: Any) -> None:
             both = len(set((tmp_path / "judges").read_text().split())) > 1
             if both and len(three.test_nodes) == 2:
-                time.sleep(0.4)  # into the middle of the other node's cell
+                time.sleep(0.4)  # into the middle of the other node's case
                 three.remove_node(other(three), allow_graceful=False)
 
         try:
-            tally = session.check(jobs, Options(), writer, (), lose, cluster)
+            tally = session.check(session.CheckRequest(cases, Options(), writer, on_verdict=lose, engine=cluster))
         finally:
             writer.close()
             cluster.close()
-        found = read(tmp_path / "r.jsonl")  # raises where a cell is judged twice
+        found = read(tmp_path / "r.jsonl")  # raises where a case is judged twice
         assert found.state == "complete"
-        assert sorted((v.gate, v.subject, v.case) for v in found.verdicts) == sorted(map(cell, jobs))
-        assert tally.counts == {"unsupported": len(jobs)}
+        assert sorted((v.gate, v.subject, v.case) for v in found.verdicts) == sorted([c.names for c in cases])
+        assert tally.counts == {"unsupported": len(cases)}
         assert cluster.again >= 1
         sys.stdout.write(
-            json.dumps({"cells": len(jobs), "again": cluster.again, "nodes": nodes, **tally.counts}) + "\n"
+            json.dumps({"cells": len(cases), "again": cluster.again, "nodes": nodes, **tally.counts}) + "\n"
         )
 
     @pytest.mark.parametrize("verb", ["check", "calibrate"])
     def test_the_command_as_it_is_typed(self, three: Any, tmp_path: Path, verb: str) -> None:
-        """`--engine ray` from the command line: the same statuses as here, each cell once, and the header says who judged."""
+        """`--engine ray` from the command line: the same statuses as here, each case once, and the header says who judged."""
         environment = {**os.environ, "RAY_ADDRESS": three.address}
         options = ["--seeds", "3"] if verb == "calibrate" else ["--quick"]
         runs = []
@@ -240,7 +242,7 @@ class TestCluster:
             cluster.close()
 
     def test_a_process_that_always_dies_ends_in_an_error(self, three: Any, slow: Subject, tmp_path: Path) -> None:
-        """A cell that kills its judge wherever it is sent is an error after so many times, and the run goes on."""
+        """A case that kills its judge wherever it is sent is an error after so many times, and the run goes on."""
         body = "import os, signal\ndef pack_sequences(**inputs):\n    os.kill(os.getppid(), signal.SIGKILL)\nOPS = {'pack_sequences': pack_sequences}\n"
         (tmp_path / "deadly.py").write_text(body)
         deadly = catalogue.from_file(str(tmp_path / "deadly.py"), None)
@@ -250,7 +252,7 @@ class TestCluster:
         finally:
             cluster.close()
         assert (judged.verdict.status, judged.verdict.cause) == ("error", "engine")
-        assert judged.verdict.reason.startswith("the cluster lost this cell 5 times")
+        assert judged.verdict.reason.startswith("the cluster lost this case 5 times")
 
     def test_a_cluster_without_nodes_ends_the_run(
         self, three: Any, slow: Subject, monkeypatch: pytest.MonkeyPatch
@@ -265,13 +267,13 @@ class TestCluster:
             found += [judged.verdict for judged in running]
         finally:
             cluster.close()
-        assert sorted(v.case for v in found) == sorted(job.case.name for job in packing(slow))
+        assert sorted(v.case for v in found) == sorted(planned.case.name for planned in packing(slow))
         reasons = {v.reason for v in found if v.status == "skipped"}
         assert reasons == {"no node of the cluster has a processor; add one that does (ray start --resources)"}
         assert {v.status for v in found} == {"unsupported", "skipped"}
 
     def test_mutants_are_caught_by_a_cluster_too(self, three: Any) -> None:
-        """A planted mistake runs on the nodes, and is caught with as many verdicts as here."""
+        """A mutation runs on the nodes, and is caught with as many verdicts as here."""
         registry = load()
         mutants = [m for m in registry.mutants.values() if m.caught_by == ("philox.known-answers",)][:2]
         assert mutants

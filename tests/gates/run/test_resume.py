@@ -1,4 +1,4 @@
-"""A run that was killed, finished in its own file: valid at any moment, complete in the end, no cell judged twice."""
+"""A run that was killed, finished in its own file: valid at any moment, complete in the end, no case judged twice."""
 
 from __future__ import annotations
 
@@ -21,36 +21,39 @@ from gates.results.jsonl import Results, Writer, read
 from gates.results.records import Machine, PlanRecord, SubjectRecord, verdict_record
 from gates.run import session
 from gates.run.engines.interface import Executor
+from gates.run.judge import Judged
+from gates.run.plan import Options, PlannedCase, plan
 from gates.run.resume import resume, verdict
-from gates.run.runner import Judged, Options, PlannedCase, plan
-from gates.run.shards import Shard, cell
+from gates.run.shards import Shard
 from gates.worker.process import Hello
 
 KILLS = int(os.environ.get("KILLS", "10"))
 CASES = tuple(Case(f"c{n}", lambda rng: {}, limit_s=float(n + 1)) for n in range(6))
-JOBS = plan([make_gate(cases=CASES)], [Subject("s", Path("s.py"), "s")], quick=False)
-HEAD = records.header(map(cell, JOBS), commit="abc", dirty=False, command=["check", "kl", "--out", "x", "--record"])
+PLAN = plan([make_gate(cases=CASES)], [Subject("s", Path("s.py"), "s")], quick=False)
+HEAD = records.header(
+    [c.names for c in PLAN], commit="abc", dirty=False, command=["check", "kl", "--out", "x", "--record"]
+)
 
 
 class Quick:
     """Judges without workers, and remembers what."""
 
-    judged_cells: list[tuple[str, str, str]]
+    judged_names: list[tuple[str, str, str]]
 
     def __init__(self, versions: Mapping[str, str] | None = None) -> None:
-        self.judged_cells = []
+        self.judged_names = []
         self._hello = Hello({}, {}, versions) if versions else None
 
     def __call__(self, options: Options) -> Executor:
         return self
 
-    def submit(self, jobs: Sequence[PlannedCase]) -> None:
-        self._jobs = list(jobs)
+    def submit(self, cases: Sequence[PlannedCase]) -> None:
+        self._cases = list(cases)
 
     def judged(self) -> Iterator[Judged]:
-        for job in self._jobs:
-            self.judged_cells.append(cell(job))
-            yield Judged(records.verdict(cell(job)), self._hello)
+        for planned in self._cases:
+            self.judged_names.append(planned.names)
+            yield Judged(records.verdict(planned.names), self._hello)
 
     def close(self) -> None:
         pass
@@ -61,16 +64,18 @@ def finish(
 ) -> tuple[Quick, session.Tally]:
     """Resume a file and judge what is left."""
     engine = Quick(versions)
-    resumed = resume(path, HEAD, JOBS)
+    resumed = resume(path, HEAD, PLAN)
     try:
         log = None if resumed.complete else resumed.writer
-        tally = session.check(resumed.left, Options(), log, requirements, lambda v: None, engine, resumed)
+        tally = session.check(
+            session.CheckRequest(resumed.left, Options(), log, requirements, engine=engine, resumed=resumed)
+        )
     finally:
         resumed.writer.close()
     return engine, tally
 
 
-def cells(run: Results) -> list[tuple[str, str, str]]:
+def names(run: Results) -> list[tuple[str, str, str]]:
     return [(v.gate, v.subject, v.case) for v in run.verdicts]
 
 
@@ -78,21 +83,21 @@ class TestResume:
     """What is left of a run, and how it goes on."""
 
     def test_a_cut_anywhere_after_the_header_can_be_finished(self, tmp_path: Path) -> None:
-        """However many bytes survive: the torn line goes, what was whole stays, the rest is judged, each cell once."""
-        data = records.write(tmp_path / "whole.jsonl", records.whole(map(cell, JOBS), HEAD)).read_bytes()
+        """However many bytes survive: the torn line goes, what was whole stays, the rest is judged, each case once."""
+        data = records.write(tmp_path / "whole.jsonl", records.whole([c.names for c in PLAN], HEAD)).read_bytes()
         first = data.index(b"\n") + 1
         cut = tmp_path / "cut.jsonl"
         edges = {i + n for i, byte in enumerate(data) if byte == ord("\n") for n in (-1, 0, 1, 2)}
         for size in sorted(edges.union(range(0, len(data), 37)) & set(range(first, len(data) + 1))):
             cut.write_bytes(data[:size])
-            before = cells(read(cut))
+            before = names(read(cut))
             engine, tally = finish(cut)
             run = read(cut)
             assert cut.read_bytes().startswith(data[: data[:size].rindex(b"\n") + 1])
             assert run.state == "complete"
-            assert sorted(cells(run)) == sorted(map(cell, JOBS))
-            assert sorted([*before, *engine.judged_cells]) == sorted(map(cell, JOBS))
-            assert tally.counts["pass"] == len(JOBS)
+            assert sorted(names(run)) == sorted([c.names for c in PLAN])
+            assert sorted([*before, *engine.judged_names]) == sorted([c.names for c in PLAN])
+            assert tally.counts["pass"] == len(PLAN)
             assert [r.judged for r in run.resumes] == ([] if size == len(data) else [len(before)])
 
     def test_a_cut_inside_the_header_says_that_nothing_was_judged(self, tmp_path: Path) -> None:
@@ -100,19 +105,19 @@ class TestResume:
         file = tmp_path / "r.jsonl"
         file.write_bytes(b'{"record": "header"')
         with pytest.raises(ConfigurationError, match="no complete line"):
-            resume(file, HEAD, JOBS)
+            resume(file, HEAD, PLAN)
         assert file.read_bytes() == b'{"record": "header"'
 
     def test_a_complete_run_stays_as_it_is(self, tmp_path: Path) -> None:
         """Nothing is judged and no byte is written; the tally is that of the file."""
-        file = records.write(tmp_path / "r.jsonl", records.whole(map(cell, JOBS), HEAD, ["fail"]))
+        file = records.write(tmp_path / "r.jsonl", records.whole([c.names for c in PLAN], HEAD, ["fail"]))
         data = file.read_bytes()
         engine, tally = finish(file)
-        assert (engine.judged_cells, file.read_bytes(), tally.exit_code()) == ([], data, 1)
+        assert (engine.judged_names, file.read_bytes(), tally.exit_code()) == ([], data, 1)
 
     def test_earlier_verdicts_count_for_requirements(self, tmp_path: Path) -> None:
         """A skip before the kill is a hole in what is required, after it too."""
-        lines = records.whole(map(cell, JOBS), HEAD, ["skipped"])[:2]
+        lines = records.whole([c.names for c in PLAN], HEAD, ["skipped"])[:2]
         file = records.write(tmp_path / "r.jsonl", lines)
         _, tally = finish(file, (session.Requirement("s"),))
         assert [hole.status for hole in tally.holes] == ["skipped"]
@@ -125,7 +130,7 @@ class TestResume:
     def test_a_subject_that_changed_meanwhile_is_told_again(self, tmp_path: Path, version: str, lines: int) -> None:
         """A library that was renewed between kill and resumption: its verdicts rest on two versions, and both are told."""
         said = SubjectRecord(subject="s", provides=[], versions={"library": "1"})
-        head, first = records.whole(map(cell, JOBS), HEAD)[:2]
+        head, first = records.whole([c.names for c in PLAN], HEAD)[:2]
         file = records.write(tmp_path / "r.jsonl", [head, said, first])
         finish(file, versions={"library": version})
         assert [record.versions["library"] for record in read(file).subjects] == ["1", "2"][:lines]
@@ -151,7 +156,7 @@ class TestResume:
         ({"machine": Machine(system="s", cpu="other", cores=2, features=[])}, "machine was .*other"),
         ({"subjects": ["s", "t"]}, r"subjects was \['t'\] and is nothing else"),
         ({"subject_files": {"s": "0f"}}, "the file of s has changed since.*begin another one without --resume"),
-        ({"plan": Shard(1, 2).record(JOBS)}, "plan was .*shards=2"),
+        ({"plan": Shard(1, 2).record(PLAN)}, "plan was .*shards=2"),
         ({"plan": PlanRecord(digest="0" * 64, cells=6)}, "plan was .*digest='0000"),
         ({"plan": None}, "names no plan"),
         ({"verb": "prove"}, "verb was prove and is check"),
@@ -164,21 +169,21 @@ def test_another_run_is_refused_and_left_alone(tmp_path: Path, changes: dict[str
     data = file.read_bytes() + b'{"torn'
     file.write_bytes(data)
     with pytest.raises(ConfigurationError, match=words):
-        resume(file, HEAD, JOBS)
+        resume(file, HEAD, PLAN)
     assert file.read_bytes() == data
 
 
 def test_other_jobs_and_another_time_are_no_other_run(tmp_path: Path) -> None:
     """How many workers run side by side changes no verdict."""
     file = records.write(tmp_path / "r.jsonl", [HEAD.model_copy(update={"jobs": 9, "started": "earlier"})])
-    assert len(finish(file)[0].judged_cells) == len(JOBS)
+    assert len(finish(file)[0].judged_names) == len(PLAN)
 
 
 def test_a_foreign_verdict_is_refused(tmp_path: Path) -> None:
-    """A cell that the plan does not have was not written by this run."""
+    """A case that the plan does not have was not written by this run."""
     file = records.write(tmp_path / "r.jsonl", [HEAD, verdict_record(records.verdict(("g", "s", "nowhere")))])
     with pytest.raises(ConfigurationError, match="g · s · nowhere is not in its header's plan"):
-        resume(file, HEAD, JOBS)
+        resume(file, HEAD, PLAN)
 
 
 def test_a_file_has_one_writer_at_a_time(tmp_path: Path) -> None:
@@ -186,11 +191,11 @@ def test_a_file_has_one_writer_at_a_time(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "r.jsonl")
     writer.write(HEAD)
     with pytest.raises(ConfigurationError, match="another process is writing to it"):
-        resume(tmp_path / "r.jsonl", HEAD, JOBS)
+        resume(tmp_path / "r.jsonl", HEAD, PLAN)
     writer.close()
-    resumed = resume(tmp_path / "r.jsonl", HEAD, JOBS)
+    resumed = resume(tmp_path / "r.jsonl", HEAD, PLAN)
     with pytest.raises(ConfigurationError, match="another process is writing to it"):
-        resume(tmp_path / "r.jsonl", HEAD, JOBS)
+        resume(tmp_path / "r.jsonl", HEAD, PLAN)
     resumed.writer.close()
 
 
@@ -254,9 +259,9 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
             process.wait()
             kills += 1
         file = only(out)
-        run = read(file)  # raises if any line is no record, or a cell is judged twice
-        assert before <= set(cells(run))
-        before = set(cells(run))
+        run = read(file)  # raises if any line is no record, or a case is judged twice
+        assert before <= set(names(run))
+        before = set(names(run))
         if run.summary is None:
             assert run.state == f"incomplete: {len(run.verdicts)} of 22"
             continue
@@ -277,7 +282,7 @@ def test_two_runs_at_once_in_one_folder_do_not_collide(tmp_path: Path) -> None:
     running = [start(tmp_path, "--out", "out") for _ in range(2)]
     assert [process.wait(timeout=60) for process in running] == [3, 3]
     runs = [read(path) for path in (tmp_path / "out").glob("*.jsonl")]
-    assert [(run.state, len(set(cells(run)))) for run in runs] == [("complete", 22)] * 2
+    assert [(run.state, len(set(names(run)))) for run in runs] == [("complete", 22)] * 2
 
 
 def test_the_command_as_it_is_typed(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from doubles import DOUBLE, make_gate
 
 from gates.model import Bound, Case, Evidence, Gate, Subject, Trial, Verdict
-from gates.run.runner import Options, case_seed, plan, run
+from gates.run.execute import run
+from gates.run.plan import Options, case_seed, plan
 
 Maker = Callable[..., Subject]
 RIGHT = "return {'y': 2 * x}"
@@ -177,7 +178,7 @@ class TestErrors:
 
 
 class TestPlan:
-    """Which cells are judged."""
+    """Which cases are judged."""
 
     def test_quick_takes_the_quick_cases(self, subject: Maker) -> None:
         """`--quick` plans the quick cases only."""

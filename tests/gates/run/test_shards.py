@@ -1,4 +1,4 @@
-"""A plan in parts: every cell in one of them, and one run again when they are merged."""
+"""A plan in parts: every case in one of them, and one run again when they are merged."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from gates.report.markdown import render
 from gates.results.jsonl import Results, read
 from gates.results.records import CounterexampleRecord, PlanRecord, SummaryRecord, VerdictRecord
 from gates.run.merge import merge
-from gates.run.runner import PlannedCase, plan
-from gates.run.shards import Shard, cell, digest, without
+from gates.run.plan import PlannedCase, plan
+from gates.run.shards import Shard, digest, without
 
 SUBJECT = Subject("s", Path("s.py"), "s")
 LIMITS = st.sampled_from([1.0, 5.0, 20.0, 20.0, 120.0])
@@ -41,56 +41,56 @@ def planned(gates: Sequence[Sequence[float]]) -> list[PlannedCase]:
     return plan(made, [SUBJECT, replace(SUBJECT, name="t")], quick=False)
 
 
-def shard_files(jobs: list[PlannedCase], count: int, folder: Path, statuses: Sequence[Any] = ()) -> list[Results]:
+def shard_files(cases: list[PlannedCase], count: int, folder: Path, statuses: Sequence[Any] = ()) -> list[Results]:
     """The files of every shard, written and read again."""
     found = []
-    given = {cell(job): status for job, status in zip(jobs, statuses, strict=False)}
+    given = {one.names: status for one, status in zip(cases, statuses, strict=False)}
     for index in range(1, count + 1):
         part = Shard(index, count)
-        mine = [cell(job) for job in part.take(jobs)]
-        head = records.header([cell(j) for j in jobs], planned=len(mine), plan=part.record(jobs))
+        mine = [one.names for one in part.take(cases)]
+        head = records.header([j.names for j in cases], planned=len(mine), plan=part.record(cases))
         lines = records.whole(mine, head, [given.get(c, "pass") for c in mine])
         found.append(read(records.write(folder / f"{index}.jsonl", lines)))
     return found
 
 
 class TestPartition:
-    """Which shard judges which cell."""
+    """Which shard judges which case."""
 
     @given(PLANS, st.integers(1, 12))
     def test_shards_are_disjoint_and_cover_the_plan(self, gates: list[list[float]], count: int) -> None:
-        """Whatever the plan and the number of shards, each cell is in exactly one shard."""
-        jobs = planned(gates)
-        parts = [[cell(job) for job in Shard(i, count).take(jobs)] for i in range(1, count + 1)]
-        assert sorted(c for part in parts for c in part) == sorted(cell(job) for job in jobs)
+        """Whatever the plan and the number of shards, each case is in exactly one shard."""
+        cases = planned(gates)
+        parts = [[one.names for one in Shard(i, count).take(cases)] for i in range(1, count + 1)]
+        assert sorted(c for part in parts for c in part) == sorted(one.names for one in cases)
 
     @given(PLANS, st.integers(1, 12))
     def test_shards_are_balanced_by_limit(self, gates: list[list[float]], count: int) -> None:
-        """The limits of two shards differ by no more than the longest limit of one cell."""
-        jobs = planned(gates)
-        loads = [sum(job.case.limit_s for job in Shard(i, count).take(jobs)) for i in range(1, count + 1)]
-        assert max(loads) - min(loads) <= max((job.case.limit_s for job in jobs), default=0.0)
+        """The limits of two shards differ by no more than the longest limit of one case."""
+        cases = planned(gates)
+        loads = [sum(one.case.limit_s for one in Shard(i, count).take(cases)) for i in range(1, count + 1)]
+        assert max(loads) - min(loads) <= max((one.case.limit_s for one in cases), default=0.0)
 
     @given(PLANS, st.integers(1, 6), st.randoms(use_true_random=False))
     def test_the_order_of_the_plan_does_not_matter(self, gates: list[list[float]], count: int, random: Any) -> None:
         """A machine that lists subjects or gates in another order finds the same shards and the same digest."""
-        jobs = planned(gates)
-        mixed = list(jobs)
+        cases = planned(gates)
+        mixed = list(cases)
         random.shuffle(mixed)
         for index in range(1, count + 1):
-            assert {cell(j) for j in Shard(index, count).take(jobs)} == {
-                cell(j) for j in Shard(index, count).take(mixed)
+            assert {j.names for j in Shard(index, count).take(cases)} == {
+                j.names for j in Shard(index, count).take(mixed)
             }
-        assert Shard().record(jobs) == Shard().record(mixed)
+        assert Shard().record(cases) == Shard().record(mixed)
 
     def test_the_real_plan(self) -> None:
-        """Five shards of everything by default are disjoint, cover it, and none has more than a fifth and one cell."""
+        """Five shards of everything by default are disjoint, cover it, and none has more than a fifth and one case."""
         registry = load()
-        jobs = plan(registry.gates.values(), [s for s in registry.subjects.values() if s.default], quick=False)
-        parts = [Shard(i, 5).take(jobs) for i in range(1, 6)]
-        assert sum(map(len, parts)) == len({cell(job) for part in parts for job in part}) == len(jobs) > 5000
-        loads = [sum(job.case.limit_s for job in part) for part in parts]
-        assert max(loads) - min(loads) <= max(job.case.limit_s for job in jobs)
+        cases = plan(registry.gates.values(), [s for s in registry.subjects.values() if s.default], quick=False)
+        parts = [Shard(i, 5).take(cases) for i in range(1, 6)]
+        assert sum(map(len, parts)) == len({one.names for part in parts for one in part}) == len(cases) > 5000
+        loads = [sum(one.case.limit_s for one in part) for part in parts]
+        assert max(loads) - min(loads) <= max(one.case.limit_s for one in cases)
 
     @pytest.mark.parametrize(
         "text", ["0/5", "6/5", "1/0", "2", "2/", "/5", "a/b", "-1/5", "1/5/2", "1/99999", "", " 1/2"]
@@ -101,11 +101,11 @@ class TestPartition:
             Shard.parse(text)
 
     def test_the_digest_tells_plans_apart(self) -> None:
-        """A cell more, a cell less or another name is another plan."""
-        cells = [("g", "s", "a"), ("g", "s", "b")]
-        others = [cells[:1], [*cells, ("g", "s", "c")], [("g", "s", "a"), ("g", "t", "b")], [("gs", "", "a"), cells[1]]]
-        assert len({digest(cells), *map(digest, others)}) == 5
-        assert digest(cells) == digest(reversed(cells))
+        """A case more, a case less or another name is another plan."""
+        names = [("g", "s", "a"), ("g", "s", "b")]
+        others = [names[:1], [*names, ("g", "s", "c")], [("g", "s", "a"), ("g", "t", "b")], [("gs", "", "a"), names[1]]]
+        assert len({digest(names), *map(digest, others)}) == 5
+        assert digest(names) == digest(reversed(names))
 
 
 class TestMerge:
@@ -117,34 +117,34 @@ class TestMerge:
         self, gates: list[list[float]], count: int, statuses: list[str], random: Any
     ) -> None:
         """For any plan, number of shards and order of files, the merged run has the verdicts of the whole, each once."""
-        jobs = planned(gates)
+        cases = planned(gates)
         with tempfile.TemporaryDirectory() as folder:
-            runs = shard_files(jobs, count, Path(folder), statuses)
+            runs = shard_files(cases, count, Path(folder), statuses)
             mixed = list(runs)
             random.shuffle(mixed)
             lines = merge(mixed)
             assert lines == merge(runs)
             whole = read(records.write(Path(folder) / "whole.jsonl", lines))
-        wanted = {cell(job): status for job, status in zip(jobs, statuses, strict=False)}
+        wanted = {one.names: status for one, status in zip(cases, statuses, strict=False)}
         found = [(v.gate, v.subject, v.case) for v in whole.verdicts]
-        assert sorted(found) == sorted(cell(job) for job in jobs)
+        assert sorted(found) == sorted(one.names for one in cases)
         assert {(v.gate, v.subject, v.case): v.status for v in whole.verdicts if v.status != "pass"} == {
             names: status for names, status in wanted.items() if status != "pass"
         }
         assert whole.state == "complete"
-        assert whole.header.plan == Shard().record(jobs)
+        assert whole.header.plan == Shard().record(cases)
         assert whole.summary is not None
-        assert sum(whole.summary.counts.values()) == len(jobs) == whole.header.planned
+        assert sum(whole.summary.counts.values()) == len(cases) == whole.header.planned
         assert [part.file for part in whole.header.merged] == [f"{i}.jsonl" for i in range(1, count + 1)]
 
     @settings(max_examples=20, deadline=None)
     @given(PLANS.filter(len), st.integers(2, 5), st.data())
     def test_without_any_one_shard_there_is_no_merge(self, gates: list[list[float]], count: int, data: Any) -> None:
         """Left out, given twice or in the place of another: refused."""
-        jobs = planned(gates)
+        cases = planned(gates)
         one = data.draw(st.integers(0, count - 1))
         with tempfile.TemporaryDirectory() as folder:
-            runs = shard_files(jobs, count, Path(folder))
+            runs = shard_files(cases, count, Path(folder))
             with pytest.raises(ConfigurationError, match=f"these are missing: {one + 1}$"):
                 merge(runs[:one] + runs[one + 1 :])
             with pytest.raises(ConfigurationError, match=f"both shard {one + 1}"):
@@ -152,11 +152,11 @@ class TestMerge:
 
     def test_it_renders_like_one_run(self, tmp_path: Path) -> None:
         """The report of the merged file has the tables of a run that was never cut in shards."""
-        jobs = planned([[1.0, 5.0, 20.0], [1.0, 1.0]])
+        cases = planned([[1.0, 5.0, 20.0], [1.0, 1.0]])
         statuses = ["pass", "fail", "unsupported"]
-        merged = read(records.write(tmp_path / "merged.jsonl", merge(shard_files(jobs, 3, tmp_path, statuses))))
-        cells = [cell(job) for job in jobs]
-        alone = read(records.write(tmp_path / "alone.jsonl", records.whole(cells, records.header(cells), statuses)))  # type: ignore[arg-type]  # of literals
+        merged = read(records.write(tmp_path / "merged.jsonl", merge(shard_files(cases, 3, tmp_path, statuses))))
+        names = [one.names for one in cases]
+        alone = read(records.write(tmp_path / "alone.jsonl", records.whole(names, records.header(names), statuses)))  # type: ignore[arg-type]  # of literals
         assert tables(merged) == tables(alone)
 
 
@@ -218,12 +218,12 @@ def merged_already(runs: list[Results]) -> list[Results]:
         (changed(verb="prove"), "is of `gates prove`"),
         (changed(gates=["g0"]), r"gates is 2 names \(with g1\) in .* and 1 names in"),
         (changed(subject_files={"s": "0f"}), r"subject_files is \{\} in .* and \{'s': '0f'\} in"),
-        (changed(plan=PlanRecord(digest="0" * 64, cells=7, shard=2, shards=2)), "the plan of .* has 6 cells .* 7 "),
+        (changed(plan=PlanRecord(digest="0" * 64, cells=7, shard=2, shards=2)), "the plan of .* has 6 cases .* 7 "),
         (changed(plan=PlanRecord(digest=Shard().record(PLAN).digest, cells=6, shard=2, shards=3)), "one of 2 shards, "),
         (changed(plan=None), "names no plan"),
         (changed(planned=9), "verdicts, must have 9"),
         (lose, "has 2 verdicts, must have 3"),
-        (swap, "each cell must be judged once"),
+        (swap, "each case must be judged once"),
         (rename, "a file was changed after it was written"),
         (unfinished, "is incomplete: 3 of 3; finish it with"),
         (merged_already, "is merged already"),
@@ -277,9 +277,9 @@ def test_a_requirement_that_one_shard_missed_fails_the_whole(tmp_path: Path) -> 
 
 
 def test_a_shard_in_which_nothing_was_measured_does_not_spoil_the_whole(tmp_path: Path) -> None:
-    """A shard of unsupported cells ends with 3; with passes in another the whole ends with 0, without any with 3."""
-    mine = {cell(job) for job in Shard(1, 2).take(PLAN)}
-    runs = shard_files(PLAN, 2, tmp_path, ["unsupported" if cell(job) in mine else "pass" for job in PLAN])
+    """A shard of unsupported cases ends with 3; with passes in another the whole ends with 0, without any with 3."""
+    mine = {one.names for one in Shard(1, 2).take(PLAN)}
+    runs = shard_files(PLAN, 2, tmp_path, ["unsupported" if one.names in mine else "pass" for one in PLAN])
     assert runs[0].summary is not None
     assert runs[0].summary.exit_code == 3
     assert exit_code(runs) == 0

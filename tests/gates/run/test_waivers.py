@@ -89,7 +89,11 @@ class TestProblems:
             ({}, ["fail"], ""),
             ({}, ["pass", "error"], ""),
             ({}, ["skipped"], ""),
-            ({}, ["pass", "pass", "unsupported"], "no longer needed, for nothing of it fails (2 pass, 1 unsupported)"),
+            (
+                {},
+                ["pass", "pass", "unsupported"],
+                "no longer needed, since nothing it names fails (2 pass, 1 unsupported)",
+            ),
             ({}, ["unsupported"], "no longer needed"),
             ({"id": "kl.k33"}, ["fail"], "matches no verdict of this run, did you mean 'kl.k3'"),
             ({"subject": "mime"}, ["fail"], "matches no verdict of this run, did you mean 'mine'"),
@@ -223,7 +227,7 @@ class TestRun:
         """Everything passes, and the exit code is 1, with the line that says what to remove."""
         code, text, run = self.run(tmp_path, "2999-12-31", RIGHT)
         assert code == 1
-        assert "is no longer needed, for nothing of it fails" in text
+        assert "is no longer needed, since nothing it names fails" in text
         assert run.summary.exit_code == 1
 
 
@@ -235,23 +239,23 @@ def test_the_clock_is_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     from gates.registry import load  # noqa: PLC0415  heavy; for this test only
 
     for day, expired in ((date(2026, 12, 1), False), (date(2026, 12, 2), True)):
-        asked = project.asked(load(), None, ["./mine.py"], None, None, None, quick=True, today=day)
+        asked = project.request(load(), project.CommandLine(subject=["./mine.py"], quick=True), today=day)
         assert ("expired" in " ".join(asked.waivers.problems())) is expired
 
 
 @pytest.mark.parametrize(
     ("second", "words"),
-    [("fail", ""), ("pass", "is no longer needed, for nothing of it fails (2 pass)")],
+    [("fail", ""), ("pass", "is no longer needed, since nothing it names fails (2 pass)")],
     ids=["needed by one shard", "by none"],
 )
 def test_shards_tell_together_whether_a_waiver_is_needed(tmp_path: Path, second: Status, words: str) -> None:
     """The first shard passes and says nothing; the merged run fails if the waiver was needed by none."""
-    cells = [("kl.k3", "mine", name) for name in ("a", "b")]
+    names = [("kl.k3", "mine", name) for name in ("a", "b")]
     entries = list(waivers().entries)
     shards = []
-    for index, (cell, status) in enumerate(zip(cells, ("pass", second), strict=True), 1):
-        judged = waivers().apply(verdict(status, case=cell[2]))
-        plan = PlanRecord(digest=digest(cells), cells=2, shard=index, shards=2)
+    for index, (name, status) in enumerate(zip(names, ("pass", second), strict=True), 1):
+        judged = waivers().apply(verdict(status, case=name[2]))
+        plan = PlanRecord(digest=digest(names), cells=2, shard=index, shards=2)
         line = verdict_record(judged)
         shards.append(write(tmp_path / f"{index}.jsonl", [line], plan=plan, waivers=entries))
     summary = merge(shards)[-1]

@@ -11,7 +11,8 @@ from counterexample_doubles import planted
 
 from gates.model import Verdict
 from gates.registry import load
-from gates.run.runner import Options, PlannedCase, run
+from gates.run.execute import run
+from gates.run.plan import Options, PlannedCase
 from gates.shrink import collect, probe
 from gates.shrink.collect import Minimiser
 from gates.shrink.failures import CannotMinimiseError, Progress, minimise

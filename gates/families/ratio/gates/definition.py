@@ -12,9 +12,8 @@ import numpy as np
 from gates.families import layouts
 from gates.families.ratio.op import IMPORTANCE_RATIO, IMPORTANCE_WEIGHTS, RATIO_STATISTICS
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Evidence, Probe, SubjectFaultError, Trial
 from gates.registry import gate
-from gates.run.trial import SubjectFaultError
 from reference.oracle import ratio
 from reference.oracle.statistics import SHARES
 

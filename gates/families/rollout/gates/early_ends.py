@@ -11,9 +11,8 @@ import numpy as np
 from gates.families.rollout import runs
 from gates.families.rollout.gates import paths
 from gates.families.rollout.op import ROLLOUT
-from gates.model import Bound, Case, Evidence, Trial
+from gates.model import Bound, Case, Evidence, SubjectFaultError, Trial
 from gates.registry import gate
-from gates.run.trial import SubjectFaultError
 
 LONG = 96  # tokens of a row that no EOS ends
 REPEATS = 3  # calls of each kind; the quickest counts, for others are slowed by neighbours

@@ -10,12 +10,12 @@ from runs_on_file import verdict, write
 from typer.testing import CliRunner
 
 from gates.cli import app
+from gates.config.format_names import ReportFormat
 from gates.model import ConfigurationError, Status
+from gates.report.baseline import KINDS, compare
 from gates.report.changes import changes_text
-from gates.report.format_names import ReportFormat
 from gates.report.formats import render
 from gates.results.records import PlanRecord
-from gates.run.baseline import KINDS, compare
 
 
 @pytest.mark.parametrize(
@@ -128,5 +128,5 @@ def test_a_proof_is_no_baseline(tmp_path: Path) -> None:
     """Changes are those of checks."""
     run = write(tmp_path / "run.jsonl", [verdict()])
     proof = write(tmp_path / "proof.jsonl", [verdict()], verb="prove")
-    with pytest.raises(ConfigurationError, match="changes are those of checks"):
+    with pytest.raises(ConfigurationError, match="only runs of `gates check` are compared"):
         compare(proof, run)

@@ -1,4 +1,4 @@
-"""The file that `gates init` writes: a subject in which nothing is filled in yet, and everything is explained."""
+"""The file that `gates init` writes: a subject whose ops are explained and raise NotImplementedError."""
 
 from __future__ import annotations
 

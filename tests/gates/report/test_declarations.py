@@ -10,7 +10,7 @@ from command_line import gates
 
 from gates.model import Provided
 from gates.registry import load
-from gates.run.declarations import unasked, undeparted
+from gates.report.declarations import unasked, undeparted
 
 SUBJECT = """
 def group_advantages(**inputs):

@@ -1,4 +1,4 @@
-"""The names of the forms in which results are shown, apart from what renders them: the command line needs them early."""
+"""The names of output formats, in a file of their own so that the command line need not import the renderers."""
 
 from __future__ import annotations
 

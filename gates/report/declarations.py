@@ -1,4 +1,4 @@
-"""What a subject declares and nothing asks for: a misspelt op, convention or departure would do nothing, in silence."""
+"""Notes on declarations of a subject that have no effect, such as a misspelt op or convention."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from difflib import get_close_matches
 
 from gates.model import Gate, Provided, Wire
 from gates.report.ops import conventions_of, ops_of
-from gates.run.engines.workers import MODEL_HASH
+from gates.run.engines.subject_workers import MODEL_HASH
 
 
 def unasked(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate]) -> Iterator[str]:
-    """Yield a sentence for each op, convention and set of choices of a subject that no case of any gate asks for.
+    """Yield a sentence for each op, convention and choice of a subject that no case of any gate uses.
 
-    A subject may have more than gates ask for, so this is a note and no verdict. Of choices only a whole set is told
-    of which none is asked: then every case is `unsupported`. Where cases ask for one choice alone, another one says no.
-    Of a single choice is told what is all but one that is asked for and not declared: "K2" beside "k1" and "k3".
+    A subject may have more than gates use, so these are notes and no verdicts. Choices of a convention are noted if no
+    declared one is used by any case, for then every case would be `unsupported`; not where all cases use the same single
+    choice, since declaring another is how a subject opts out. A single choice is noted if it resembles a missing one:
+    "K2" for "k2".
     """
     gates = list(gates)
     ops = ops_of(gates)
@@ -40,7 +41,7 @@ def unasked(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate
 
 
 def undeparted(subject: str, documented: Iterable[str], gates: Iterable[Gate]) -> Iterator[str]:
-    """Yield a sentence for each documented departure of a subject that is no gate's: its failure would stay a failure."""
+    """Yield a sentence for each documented deviation under a name that no gate has: it would have no effect."""
     names = {gate.name: None for gate in gates if gate.name}
     for name in sorted(documented):
         if name not in names:
@@ -55,7 +56,7 @@ def _nearest_few(name: str, known: Collection[str]) -> str:
 
 
 def _all_but(choice: str, known: Collection[str]) -> str:
-    """Return the name that this one is but for its case or a letter, or nothing."""
+    """Return the known name that differs only in case or by a letter, or nothing."""
     folded = {name.casefold(): name for name in known}
     near = get_close_matches(choice.casefold(), list(folded), 1, cutoff=0.8)
     return folded[near[0]] if near else ""

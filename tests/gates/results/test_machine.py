@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gates.run import machine
+from gates.results import machine
 
 HEAD = "c" * 40
 
@@ -18,7 +18,7 @@ HEAD = "c" * 40
     ("status", "wanted"),
     [
         ("", (HEAD, False)),
-        (" M gates/run/machine.py\n", (HEAD, True)),
+        (" M gates/results/machine.py\n", (HEAD, True)),
         (subprocess.TimeoutExpired("git", 10), (HEAD, None)),
         (subprocess.CalledProcessError(128, "git"), (HEAD, None)),
     ],

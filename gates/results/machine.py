@@ -28,13 +28,13 @@ NOTED_FEATURES = (
 
 
 def cpu() -> tuple[str, list[str]]:
-    """Return the processor's name and those of its features that matter to kernels."""
+    """Return the processor's name and those of its features that kernels use."""
     fields: dict[str, str] = {}
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             key, _, value = line.partition(":")
             fields.setdefault(key.strip(), value.strip())
-    except OSError:  # no Linux: macOS tells through sysctl
+    except OSError:  # not Linux; on macOS sysctl has the name
         return _output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor() or platform.machine(), []
     flags = set((fields.get("flags") or fields.get("Features") or "").split())
     return fields.get("model name") or platform.machine(), [name for name in NOTED_FEATURES if name in flags]
@@ -48,7 +48,7 @@ def cores() -> int:
 
 
 def blas() -> str:
-    """Return the judge's own BLAS, which computes nothing that is judged."""
+    """Return the BLAS of the judge's process; subjects may have another."""
     config: Any = np.show_config(mode="dicts")
     found = config.get("Build Dependencies", {}).get("blas", {})
     return f"{found.get('name', 'unknown')} {found.get('version', '')}".strip()
@@ -56,7 +56,7 @@ def blas() -> str:
 
 @cache
 def commit() -> tuple[str | None, bool | None]:
-    """Return the commit of this checkout and whether tracked files differ from it; None where git does not say."""
+    """Return the commit of this checkout, and whether tracked files differ from it; None if git does not know."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None, None
@@ -68,7 +68,7 @@ def commit() -> tuple[str | None, bool | None]:
 
 
 def _output(*command: str) -> str | None:
-    """Return what a command says, without the space around it; None if it fails or takes more than ten seconds."""
+    """Return the stripped output of a command, or None if it fails or takes more than ten seconds."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -1,4 +1,4 @@
-"""What changed between two recorded runs, cell by cell."""
+"""What changed between two recorded runs, case by case."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ KINDS: tuple[Kind, ...] = ("new failure", "fixed", "changed", "new", "gone")
 BAD = ("fail", "departs", "error")
 SETTINGS = ("seed", "quick", "full", "model", "tool", "numpy", "blas", "python")  # of a header: what else may matter
 
-Cell = tuple[str, str, str]
+Names = tuple[str, str, str]  # subject, gate, case
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One cell whose answer is another than it was; `before` or `after` is empty where it was not judged."""
+    """One case whose verdict changed; `before` or `after` is empty where it was not judged."""
 
     kind: Kind
     subject: str
@@ -39,12 +39,12 @@ class Changes:
     since: str
     started: str
     commit: str | None
-    settings: tuple[tuple[str, str, str], ...]  # name, then, now: where the two runs were not asked the same
+    settings: tuple[tuple[str, str, str], ...]  # name, then, now: settings in which the runs differ
     changes: tuple[Change, ...]
     same: int
-    elsewhere: int  # cells of the baseline whose gate or subject this run did not have
-    unjudged: int = 0  # cells that one run judged and the other, being stopped or a shard, may not have come to
-    parts: tuple[str, ...] = ()  # which of the two is no whole run, and why
+    elsewhere: int  # cases of the baseline whose gate or subject this run did not have
+    unjudged: int = 0  # cases that one run judged and the other, interrupted or a shard, may not have reached
+    parts: tuple[str, ...] = ()  # which of the two is incomplete, and why
 
     def of(self, kind: Kind) -> list[Change]:
         """Return the changes of one kind."""
@@ -52,15 +52,17 @@ class Changes:
 
 
 def compare(before: Results, after: Results) -> Changes:
-    """Return what a run changes; cells are matched by subject, gate and case, whatever their seed."""
+    """Return what changed; cases are matched by subject, gate and case, whatever their seed."""
     for run in (before, after):
         if run.header.verb != "check":
-            raise ConfigurationError(f"{run.path} is a run of `gates {run.header.verb}`: changes are those of checks")
-    old, new = ({_cell(v): v for v in run.judged} for run in (before, after))
-    asked = {(subject, gate) for subject in after.header.subjects for gate in after.header.gates}
-    here = {cell: verdict for cell, verdict in old.items() if cell[:2] in asked}
+            raise ConfigurationError(
+                f"{run.path} is a run of `gates {run.header.verb}`: only runs of `gates check` are compared"
+            )
+    old, new = ({_names(v): v for v in run.judged} for run in (before, after))
+    judged = {(subject, gate) for subject in after.header.subjects for gate in after.header.gates}
+    here = {names: verdict for names, verdict in old.items() if names[:2] in judged}
     parts = {kind: why for kind, run in (("new", before), ("gone", after)) if (why := _in_part(run))}
-    found = [change for cell in sorted({*here, *new}) if (change := _change(cell, here.get(cell), new.get(cell)))]
+    found = [change for names in sorted({*here, *new}) if (change := _change(names, here.get(names), new.get(names)))]
     known = [change for change in found if change.kind not in parts]
     return Changes(
         since=before.path.name,
@@ -76,7 +78,7 @@ def compare(before: Results, after: Results) -> Changes:
 
 
 def _in_part(run: Results) -> str:
-    """Return why a run may lack cells of its plan, or nothing: then a cell that it lacks was not there."""
+    """Return why a run may lack verdicts of its plan, or nothing if it is whole."""
     plan = run.header.plan
     if run.summary is None:
         return f"{run.path.name} is {run.state}"
@@ -85,11 +87,11 @@ def _in_part(run: Results) -> str:
     return ""
 
 
-def _cell(verdict: VerdictRecord) -> Cell:
+def _names(verdict: VerdictRecord) -> Names:
     return verdict.subject, verdict.gate, verdict.case
 
 
-def _change(cell: Cell, old: VerdictRecord | None, new: VerdictRecord | None) -> Change | None:
+def _change(names: Names, old: VerdictRecord | None, new: VerdictRecord | None) -> Change | None:
     before, after = (shown(verdict) if verdict else "" for verdict in (old, new))
     if before == after:
         return None
@@ -102,7 +104,7 @@ def _change(cell: Cell, old: VerdictRecord | None, new: VerdictRecord | None) ->
         kind = "gone"
     elif after == "pass" and before in (*BAD, "waived"):
         kind = "fixed"
-    return Change(kind, *cell, before, after, new.reason if new else "")
+    return Change(kind, *names, before, after, new.reason if new else "")
 
 
 def _settings(before: HeaderRecord, after: HeaderRecord) -> Iterator[tuple[str, str, str]]:

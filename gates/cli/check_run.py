@@ -1,0 +1,191 @@
+"""Conduct one run of `gates check`, from its arguments to its exit code."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from gates.cli import counterexamples, engines, output, project, setup
+from gates.config.format_names import CheckFormat
+from gates.config.settings import Settings
+from gates.model import ConfigurationError
+from gates.registry import Registry
+from gates.report.text import Screen
+from gates.results.jsonl import Results, Writer
+from gates.results.records import HeaderRecord
+from gates.run import resume as resuming
+from gates.run import session
+from gates.run.plan import Options, PlannedCase, plan
+from gates.run.resume import Resumed
+from gates.run.session import CheckRequest, RunInfo
+from gates.run.shards import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The command line; None, an empty list or False where it leaves a choice to the project or to the default."""
+
+    select: list[str]
+    subject: list[str]
+    model: str | None
+    quick: bool
+    full: bool
+    jobs: int | None
+    seed: int | None
+    shard: str | None
+    resume: Path | None
+    engine: Literal["local", "ray"]
+    out: Path | None
+    record: bool
+    require: list[str]
+    python: str | None
+    waivers: Path | None
+    baseline: Path | None
+    form: CheckFormat | None
+    as_json: bool
+    memory_limit: float | None
+    shrink_seconds: float  # for each failure; 0: failures are not shrunk
+
+    def __post_init__(self) -> None:
+        """Refuse options that exclude each other."""
+        if self.quick and self.full:
+            raise ConfigurationError("--quick and --full exclude each other")
+        if self.resume and (self.out or self.record):
+            raise ConfigurationError("--resume continues its own file; leave out --out and --record")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that is about to begin: everything is resolved and the results file is open."""
+
+    arguments: Arguments
+    registry: Registry
+    request: project.Request
+    form: CheckFormat
+    before: Results | None  # the baseline that the end is compared with
+    options: Options
+    cases: list[PlannedCase]
+    header: HeaderRecord
+    writer: Writer
+    resumed: Resumed | None
+
+
+def conduct(arguments: Arguments) -> int:
+    """Judge what the arguments name, print it, and return the exit code."""
+    run = _prepare(arguments)
+    screen = Screen(len(run.cases), run.form)
+    if run.resumed:
+        screen.verdicts.extend(run.resumed.verdicts)
+    else:
+        run.writer.write(run.header)
+    found = _counterexamples(run)
+    try:
+        tally = _judge(run, screen, found)
+    except KeyboardInterrupt:
+        screen.interrupted(run.writer.path)
+        typer.echo(f"go on with: {resuming.command(run.header.command, run.writer.path)}", err=True)
+        return session.INTERRUPTED
+    finally:
+        run.writer.close()
+    found.show()
+    output.notes(tally, run.registry)
+    output.end(screen, run.writer.path, tally, run.before)
+    return tally.exit_code()
+
+
+def _prepare(arguments: Arguments) -> Run:
+    """Resolve subjects, gates and options, and open the results file; every mistake of the user is found here."""
+    registry = setup.registry()
+    request = project.request(
+        registry,
+        project.CommandLine(
+            arguments.select,
+            arguments.subject,
+            arguments.require,
+            arguments.python,
+            arguments.waivers,
+            quick=arguments.quick,
+        ),
+    )
+    settings = request.settings
+    subjects = setup.watched(request.subjects, arguments.engine, arguments.memory_limit)
+    form = output.chosen(arguments.form or (None if arguments.as_json else settings.format), as_json=arguments.as_json)
+    before = output.since(arguments.baseline, form)
+    setup.batch_scheduling()
+    options = _options(arguments, settings)
+    whole = plan(request.gates, subjects, quick=arguments.quick)
+    shard = Shard.parse(arguments.shard)
+    request.waivers.partial = shard.count > 1
+    cases = shard.take(whole)
+    header = session.header(
+        RunInfo(
+            "check",
+            sys.argv[1:],
+            request.gates,
+            subjects,
+            options,
+            len(cases),
+            plan=shard.record(whole),
+            waivers=request.waivers.entries,
+            engine=arguments.engine,
+            subject_files=session.file_digests(subjects, registry.subjects),
+        )
+    )
+    resumed = resuming.resume(arguments.resume, header, cases) if arguments.resume else None
+    writer = resumed.writer if resumed else _new_file(arguments, settings)
+    return Run(arguments, registry, request, form, before, options, cases, header, writer, resumed)
+
+
+def _options(arguments: Arguments, settings: Settings) -> Options:
+    """Return the options of the run: the command line's, else the project's."""
+    jobs = setup.jobs(settings.jobs if arguments.jobs is None else arguments.jobs)
+    return Options(
+        seed=settings.seed if arguments.seed is None else arguments.seed,
+        jobs=jobs,
+        threads=setup.threads(jobs),
+        quick=arguments.quick,
+        full=arguments.full,
+        model=setup.model(arguments.model or settings.model),
+    )
+
+
+def _new_file(arguments: Arguments, settings: Settings) -> Writer:
+    folder = arguments.out or (Path(settings.out) if settings.out and not arguments.record else None)
+    return setup.writer("check", folder, record=arguments.record)
+
+
+def _counterexamples(run: Run) -> counterexamples.Found:
+    """Return what keeps the failures of this run and shrinks them at its end."""
+    return counterexamples.Found(
+        run.cases,
+        run.options,
+        run.registry.subjects,
+        run.writer,
+        silent=run.form not in {"text", "github"},
+        budget_s=run.arguments.shrink_seconds,
+        failures=run.resumed.still_large if run.resumed else [],
+    )
+
+
+def _judge(run: Run, screen: Screen, found: counterexamples.Found) -> session.Tally:
+    """Judge the cases that are left, and shrink the failures before the summary is written."""
+    complete = run.resumed is not None and run.resumed.complete
+    with engines.opened(run.arguments.engine, run.registry) as engine, screen:
+        return session.check(
+            CheckRequest(
+                run.resumed.left if run.resumed else run.cases,
+                run.options,
+                writer=None if complete else run.writer,
+                requirements=run.request.requirements,
+                on_verdict=found.watching(screen.verdict),
+                engine=engine,
+                resumed=run.resumed,
+                waivers=run.request.waivers,
+                before_summary=partial(found.record, screen.all_judged),
+            )
+        )

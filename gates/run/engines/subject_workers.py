@@ -1,0 +1,111 @@
+"""Judge cases one after another, with one worker process for each subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gates.model import Outcome, Recipe, Status, Verdict, Wire
+from gates.run.inputs import with_model
+from gates.run.judge import Judged, judge
+from gates.run.oracle_cache import OracleCache
+from gates.run.plan import Options, PlannedCase, seed_of
+from gates.worker.process import Worker, WorkerError
+
+MODEL_HASH = "model_hash"  # an op without a gate: it reports which bytes were judged
+SEEDS = 10  # that one worker serves: what a subject leaks must not add up, but not every seed needs a new process
+REAL_MODEL_PATIENCE = 30.0  # factor on the time limits of a case when a real model replaces the tiny one
+
+
+class SubjectWorkers:
+    """Keeps a worker for each subject and judges cases with them. `close` may be called from any thread."""
+
+    def __init__(self, options: Options, cached: OracleCache | None = None) -> None:
+        self.options = options
+        self.workers: dict[str, Worker] = {}
+        self._cached = cached or OracleCache()
+        self._served: dict[str, set[int | None]] = {}  # the seeds that each worker has served
+        self._failures: dict[tuple[str, int | None], WorkerError] = {}  # a subject is started again at the next seed
+        self._models: dict[str, Mapping[str, Wire]] = {}
+        self._noted: set[tuple[str, str]] = set()
+        self._hashed: set[str] = set()
+
+    def judge(self, planned: PlannedCase) -> Judged:
+        """Return the verdict of one case, also where the subject does not start or ends."""
+        try:
+            self._retire(planned)
+            worker = self._worker(planned)
+        except WorkerError as error:
+            return Judged(self._not_started(planned, error))
+        before = {id(worker): (worker, worker.patched_calls)}  # and each worker that replaces one that crashed
+        patience = REAL_MODEL_PATIENCE if self.options.model else 1.0
+
+        def caller(
+            op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
+        ) -> Outcome:
+            limit_s = planned.case.limit_s * patience if kill_after_s is None else kill_after_s
+            serving = self._worker(planned)
+            before.setdefault(id(serving), (serving, 0))
+            try:
+                return serving.call(op, inputs, limit_s=limit_s, layout=layout)
+            except BaseException:  # pytest's own timeout, Ctrl-C: the next call must not get this one's late answer
+                serving.close()
+                raise
+
+        verdict = judge(planned, caller, worker.hello, self.options, self._cached)
+        self._note_models(planned)
+        calls = sum(used.patched_calls - count for used, count in before.values())
+        return Judged(verdict, worker.hello, calls, dict(self._models))
+
+    def close(self) -> None:
+        """End the workers, even in the middle of a call."""
+        for worker in list(self.workers.values()):
+            worker.close()
+
+    def _not_started(self, planned: PlannedCase, error: WorkerError) -> Verdict:
+        status: Status = "skipped" if error.kind == "absent" else "fail"
+        cause = "absent" if error.kind == "absent" else "start"
+        reason = f"subject did not start: {error}" if cause == "start" else str(error)
+        if cause == "absent" and planned.subject.remedy:
+            reason = f"{reason}; {planned.subject.remedy}"
+        return Verdict(*planned.names, seed_of(planned, self.options), status, cause, reason)
+
+    def _note_models(self, planned: PlannedCase) -> None:
+        """Ask once for the content hash of every model that the verdicts depend on."""
+        worker = self.workers[planned.subject.name]
+        if (planned.gate.id, planned.case.name) in self._noted:
+            return
+        if MODEL_HASH not in worker.hello.provides or not worker.alive:
+            return
+        self._noted.add((planned.gate.id, planned.case.name))
+        made = with_model(planned.case.make(np.random.default_rng(0)), self.options.model)
+        for recipe in made.values():
+            if isinstance(recipe, Recipe) and recipe.kind == "model" and repr(recipe.spec) not in self._hashed:
+                self._hashed.add(repr(recipe.spec))
+                answer = worker.call(MODEL_HASH, {"model": recipe}, limit_s=60.0)
+                if answer.kind == "value":
+                    self._models[str(answer.value["hash"])] = recipe.spec
+
+    def _retire(self, planned: PlannedCase) -> None:
+        """End a worker that has served `SEEDS` seeds; `_worker` then starts another."""
+        served = self._served.setdefault(planned.subject.name, set())
+        if planned.seed not in served and len(served) >= SEEDS:
+            served.clear()
+            if planned.subject.name in self.workers:
+                self.workers[planned.subject.name].close()
+        served.add(planned.seed)
+
+    def _worker(self, planned: PlannedCase) -> Worker:
+        subject = planned.subject
+        if (subject.name, planned.seed) in self._failures:
+            raise self._failures[subject.name, planned.seed]
+        worker = self.workers.get(subject.name)
+        if worker is None or not worker.alive:
+            try:
+                worker = Worker.start(subject, threads=self.options.threads, mutant=self.options.mutant)
+            except WorkerError as error:
+                self._failures[subject.name, planned.seed] = error
+                raise
+            self.workers[subject.name] = worker
+        return worker

@@ -1,0 +1,71 @@
+"""The plan of a run: every gate × subject × case, the seed of each, and the options that they share."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gates.model import Case, Gate, Recipe, Subject
+
+Names = tuple[str, str, str]
+"""The names of a planned case: gate, subject, case."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCase:
+    """One gate × subject × case that a run judges."""
+
+    gate: Gate
+    subject: Subject
+    case: Case
+    seed: int | None = None  # instead of the run's
+
+    @property
+    def names(self) -> Names:
+        """Gate, subject and case by name, under which its verdict is found again."""
+        return self.gate.id, self.subject.name, self.case.name
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What applies to every case of a run."""
+
+    seed: int = 0
+    jobs: int = 1  # workers side by side
+    threads: int = 1  # of each worker
+    quick: bool = False
+    full: bool = False  # all draws of statistical gates; without it a tenth
+    model: str | None = None
+    mutant: Mapping[str, str] | None = None  # the patch target and the patch that each worker applies
+
+
+def plan(gates: Iterable[Gate], subjects: Iterable[Subject], *, quick: bool) -> list[PlannedCase]:
+    """Return all cases, those with the longest time limit first: otherwise a single worker may still run one at the end."""
+    cases = [
+        PlannedCase(gate, subject, case)
+        for subject in subjects
+        for gate in gates
+        if subject.ops is None or all(op.name in subject.ops for op in gate.ops)
+        for case in gate.cases
+        if case.quick or not quick
+    ]
+    return sorted(cases, key=lambda planned: -planned.case.limit_s)
+
+
+def runs_a_model(gate: Gate) -> bool:
+    """Whether any case of the gate has a recipe: its subject then samples from a model or trains it, which takes seconds."""
+    made = (case.make(np.random.default_rng(0)) for case in gate.cases)
+    return any(isinstance(value, Recipe) for inputs in made for value in inputs.values())
+
+
+def case_seed(gate: Gate, case: Case, seed: int) -> int:
+    """Return the seed of one case, from its names and the run's seed alone: selecting other gates does not change it."""
+    return zlib.crc32(f"{gate.id}/{case.name}/{seed}".encode())
+
+
+def seed_of(planned: PlannedCase, options: Options) -> int:
+    """Return the seed with which the inputs of a planned case are drawn."""
+    return case_seed(planned.gate, planned.case, options.seed if planned.seed is None else planned.seed)
