@@ -8,6 +8,7 @@ from typing import get_args
 from xml.etree import ElementTree as ET
 
 import pytest
+from junitparser import Error, Failure, JUnitXml, Properties, Skipped
 from runs_on_file import HOSTILE, verdict, write
 from typer.testing import CliRunner
 
@@ -19,6 +20,15 @@ from gates.report.formats import render
 from gates.report.text import Screen
 from gates.results.jsonl import Results
 from gates.run.session import Tally
+
+RESULTS = {
+    "pass": [],
+    "fail": [Failure],
+    "departs": [Failure],
+    "error": [Error],
+    "unsupported": [Skipped],
+    "skipped": [Skipped],
+}
 
 
 @pytest.fixture
@@ -87,6 +97,17 @@ class TestJunit:
         top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
         (found,) = (s for s in top if s.get("name") == suite)
         assert tuple(found.get(name) for name in ("tests", "failures", "errors", "skipped")) == counts
+
+    def test_the_standard_parser_reads_it(self, run: Results) -> None:
+        """Junitparser finds the counts and times that the suites state, and the result and properties of each case."""
+        for suite in JUnitXml.fromstring(render("junit", [run]).encode()):
+            stated = (suite.tests, suite.failures, suite.errors, suite.skipped, suite.time)
+            suite.update_statistics()
+            assert (suite.tests, suite.failures, suite.errors, suite.skipped, suite.time) == stated
+            for case in suite:
+                properties = {found.name: found.value for found in case.child(Properties) or ()}
+                results = [type(result) for result in case.result]
+                assert results == ([Error] if suite.name == "gates" else RESULTS[properties["status"]])
 
     def test_what_xml_cannot_hold_is_shown(self, run: Results) -> None:
         """An escape character in a subject's words leaves the document well formed, and markup stays text."""
