@@ -15,15 +15,15 @@ from gates.results.jsonl import Writer
 from gates.results.records import CounterexampleRecord
 from gates.run.runner import Options, PlannedCase
 from gates.run.session import tool_version
-from gates.shrink.collect import MOST, Kept, Minimiser
-from gates.shrink.failures import Progress
+from gates.shrink.collect import MOST, Kept, Shrinker
+from gates.shrink.failing_case import Progress
 
 
 @dataclass(slots=True)
 class Found:
     """The counterexamples of one run; their files lie in a folder beside the results, with its name."""
 
-    jobs: list[PlannedCase]
+    cases: list[PlannedCase]
     options: Options
     subjects: Mapping[str, Subject]
     writer: Writer
@@ -47,20 +47,20 @@ class Found:
         if not self.budget_s or not self.failures:
             return
         folder = self.writer.path.with_suffix(".counterexamples")
-        minimiser = Minimiser(self.jobs, self.options, self.subjects, folder, tool_version(), self.budget_s)
+        shrinker = Shrinker(self.cases, self.options, self.subjects, folder, tool_version(), self.budget_s)
         for verdict in self.failures:
-            minimiser.note(verdict)
-        if not minimiser.failures:
+            shrinker.note(verdict)
+        if not shrinker.failures:
             return
         all_judged()
         if not self.silent:
-            number = min(MOST, len(minimiser.failures))
+            number = min(MOST, len(shrinker.failures))
             what = "the failure" if number == 1 else f"{number} failures"
             words = f"making {what} small, at most {self.budget_s:g} s each; Ctrl-C keeps the smallest so far"
             typer.echo(words, err=True)
         with Elapsed(console(stderr=True), wanted=not self.silent) as elapsed:
             kept = []
-            for one in minimiser.run(_Shown(elapsed)):
+            for one in shrinker.run(_Shown(elapsed)):
                 self.writer.write(self._record(one))
                 kept.append(one)
         self.lines += [line for one in kept if one.tried for line in self._told(one)]
@@ -90,7 +90,9 @@ class Found:
             elements_after=small.elements_after if small else None,
             unit=small.unit if small else "numbers",
             finished=small.finished if small else None,
-            python=next((job.subject.python for job in self.jobs if job.subject.name == one.verdict.subject), None),
+            python=next(
+                (planned.subject.python for planned in self.cases if planned.subject.name == one.verdict.subject), None
+            ),
             model=self.options.model if one.found and one.found.models else None,
         )
 

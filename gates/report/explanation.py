@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from gates.model import Bound, Gate, Recorded
 from gates.registry import Registry
 from gates.report.ops import output_words
 
+CHECKOUT = Path(__file__).parents[2]
 SHOWN = 6  # cases by name; all of them are in the JSON
 UNIT = "u is the unit roundoff: 2⁻²⁴ of float32, 2⁻⁵³ of float64, 2⁻¹¹ of float16, 2⁻⁸ of bfloat16"
 
@@ -54,7 +56,18 @@ def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
             for m in registry.mutants.values()
             if gate.id in m.caught_by
         ],
+        "defined_in": defined_in(gate),
     }
+
+
+def defined_in(gate: Gate) -> str:
+    """Return `gates/families/kl/gates.py:83`, where the gate's check begins; a plugin's path is absolute."""
+    check: Any = gate.check
+    while inner := getattr(check, "func", None) or getattr(check, "__wrapped__", None):  # partial(), wraps()
+        check = inner
+    code = getattr(check, "__code__", None) or type(check).__call__.__code__
+    path = Path(code.co_filename)
+    return f"{path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path}:{code.co_firstlineno}"
 
 
 def _limit(bound: Bound) -> str | float:
@@ -93,4 +106,4 @@ def as_text(item: dict[str, Any]) -> str:
             lines.append(f"          seen in: {mutant['seen_in']}")
         if mutant["arises"]:
             lines.append(f"          arises from: {mutant['arises']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", f"defined in {item['defined_in']}"])

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from gates.model import Subject, Verdict
 from gates.run.runner import Options, PlannedCase
-from gates.shrink.failures import BUDGET_S, CAUSES, CannotMinimiseError, Progress, as_drawn, minimise
+from gates.shrink.failing_case import BUDGET_S, CAUSES, CannotShrinkError, Progress, as_drawn, shrink_case
 from gates.shrink.file import Counterexample, write
 
 MOST = 3  # failures of a run that are made small: the first of each gate and subject
-NOT_CHASED = frozenset(("start", "departs"))  # there are no inputs, or a choice that its author documents
+NOT_SHRUNK = frozenset(("start", "departs"))  # there are no inputs, or a choice that its author documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Minimiser:
+class Shrinker:
     """The failures of a run: one for each gate and subject, the first in the plan."""
 
-    jobs: list[PlannedCase]
+    cases: list[PlannedCase]
     options: Options
     subjects: Mapping[str, Subject]
     folder: Path
@@ -41,11 +41,13 @@ class Minimiser:
     order: dict[tuple[str, str, str], int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.order = {(job.gate.id, job.subject.name, job.case.name): n for n, job in enumerate(self.jobs)}
+        self.order = {
+            (planned.gate.id, planned.subject.name, planned.case.name): n for n, planned in enumerate(self.cases)
+        }
 
     def note(self, verdict: Verdict) -> None:
         """Keep a failure if it is the first of its gate and subject."""
-        if verdict.status == "fail" and verdict.cause not in NOT_CHASED:
+        if verdict.status == "fail" and verdict.cause not in NOT_SHRUNK:
             known = self.failures.setdefault((verdict.gate, verdict.subject), verdict)
             if self._place(verdict) < self._place(known):
                 self.failures[verdict.gate, verdict.subject] = verdict
@@ -67,20 +69,20 @@ class Minimiser:
                 yield self._small(verdict, progress)
 
     def _small(self, verdict: Verdict, progress: Progress) -> Kept:
-        job = self.jobs[self._place(verdict)]
+        planned = self.cases[self._place(verdict)]
         progress.start(verdict.where)
         try:
-            found = minimise(
-                job, self.options, self.subjects, budget_s=self.budget_s, tool=self.tool, progress=progress
+            found = shrink_case(
+                planned, self.options, self.subjects, budget_s=self.budget_s, tool=self.tool, progress=progress
             )
-        except CannotMinimiseError as error:
+        except CannotShrinkError as error:
             return self._as_drawn(verdict, str(error))
         except Exception as error:  # noqa: BLE001  a search is a courtesy, and must not cost the run its last line
             return self._as_drawn(verdict, f"the search raised {type(error).__name__}: {error}")
         return self._kept(verdict, found, "")
 
     def _as_drawn(self, verdict: Verdict, reason: str) -> Kept:
-        found = as_drawn(self.jobs[self._place(verdict)], verdict, self.options, self.tool)
+        found = as_drawn(self.cases[self._place(verdict)], verdict, self.options, self.tool)
         return self._kept(verdict, found, reason)
 
     def _kept(self, verdict: Verdict, found: Counterexample, reason: str) -> Kept:

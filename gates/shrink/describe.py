@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from gates.model import Evidence, Op, Recipe
-from gates.shrink import amounts
-from gates.shrink.nesting import RECIPE, flat, last, models
+from gates.shrink import rollout_cut
+from gates.shrink.flatten import RECIPE, flat, last, models
 from gates.shrink.places import against_definition, named
 from gates.shrink.probe import Answer
-from gates.shrink.regimes import Place, remarks
-from gates.shrink.scalars import DEFAULTS
+from gates.shrink.remarks import Place, remarks
+from gates.shrink.simplify import DEFAULTS
 
 PLACE = re.compile(r"at \[([\d, ]+)\]: got (\S+), want (\S+)")  # the grammar of gates.run.compare.worst
 FEW = 12  # numbers of an array that are shown whole
@@ -25,8 +25,8 @@ def describe(
 ) -> str:
     """Return one sentence about the first claim that fails, or about the exception, and what rollouts are cut to."""
     if cut:  # it says how much is asked; what the case asked for beside it would only contradict
-        inputs = {name: value for name, value in inputs.items() if name not in amounts.SAID_BY_CUT}
-    return "; ".join(part for part in (_failure(answer, ops, inputs), amounts.words(cut or {})) if part)
+        inputs = {name: value for name, value in inputs.items() if name not in rollout_cut.SAID_BY_CUT}
+    return "; ".join(part for part in (_failure(answer, ops, inputs), rollout_cut.words(cut or {})) if part)
 
 
 def _failure(answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from gates.model import ConfigurationError, Recipe, Subject
 from gates.registry import Registry
 from gates.run.compare import worst
 from gates.run.trial import Comparison
-from gates.shrink.failures import WITNESSES
+from gates.shrink.failing_case import TRUSTED
 from gates.shrink.file import Counterexample, write
 from gates.shrink.moves import elements
 from gates.shrink.probe import Answer, Asker, Call
@@ -190,7 +190,7 @@ def _output(call: Call, comparison: Comparison) -> str:
 
 def _fair(call: Call, output: str, comparison: Comparison, registry: Registry) -> bool:
     """Whether a shipped subject, asked the same, passes the test that would be written."""
-    for name in WITNESSES:
+    for name in TRUSTED:
         asker = Asker(registry.subjects[name])
         try:
             outcome = asker.alive().call(call.op, call.inputs, limit_s=20.0)

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from gates.model import Array, ConfigurationError, Recipe
-from gates.shrink.nesting import RECIPE
+from gates.shrink.flatten import RECIPE
 
 FORMAT = 2
 OLDER = {1: {"unit": "numbers", "cut": {}}}  # what files of an earlier format mean by what they leave out

@@ -9,10 +9,10 @@ from functools import partial
 from itertools import count
 from typing import Any, Literal
 
-from gates.shrink.amounts import fewer
+from gates.shrink.flatten import flat, models, nested
 from gates.shrink.moves import MOVES, Inputs, measure
-from gates.shrink.nesting import flat, models, nested
-from gates.shrink.scalars import nothing, simpler_scalars
+from gates.shrink.rollout_cut import fewer
+from gates.shrink.simplify import omit_optional, simpler_scalars
 
 NONE: frozenset[str] = frozenset()
 Move = Callable[[Inputs], Iterator[dict[str, Any]]]
@@ -90,7 +90,7 @@ def shrink(
     search = _Search(table, lambda candidate: fails(nested({**candidate, **kept})), time.monotonic() + budget_s)
     moves: tuple[Move, ...] = (
         fewer,
-        partial(nothing, optional=optional),
+        partial(omit_optional, optional=optional),
         *MOVES,
         partial(simpler_scalars, settled=settled),
     )

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from gates.model import Array
-from gates.shrink.nesting import flat, last
-from gates.shrink.pairs import both
-from gates.shrink.scalars import cost
-from gates.shrink.values import WHOLE, simpler
+from gates.shrink.flatten import flat, last
+from gates.shrink.paired_calls import both
+from gates.shrink.simplify import WHOLE, cost, simpler_arrays
 
 Inputs = Mapping[str, Any]
 NOWHERE = -1  # an id that stands for none
@@ -216,5 +215,5 @@ MOVES: tuple[Callable[[Inputs], Iterator[dict[str, Any]]], ...] = (
     shorter,
     fewer_sequences,
     fewer_texts,
-    simpler,
+    simpler_arrays,
 )

@@ -15,7 +15,7 @@ import numpy as np
 from gates.model import Case, Evidence, Gate, Outcome, Recipe, Subject, Wire
 from gates.run.runner import PlannedCase, lacking
 from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch, SubjectFaultError, UnsupportedError
-from gates.shrink import amounts
+from gates.shrink import rollout_cut
 from gates.worker.process import Worker, WorkerError
 
 
@@ -40,7 +40,7 @@ class Answer:
     kind: str
     reason: str
     failing: Evidence | None = None
-    signals_hold: bool = True
+    preconditions_hold: bool = True
     calls: tuple[Call, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
 
@@ -74,7 +74,7 @@ class Asker:
         def caller(
             op: str, given: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
         ) -> Outcome:
-            given = amounts.less(given, cut or {})
+            given = rollout_cut.less(given, cut or {})
             limit = min(kill_after_s or case.limit_s, max(0.0, self.deadline - time.monotonic()))
             try:
                 outcome = self.alive().call(op, given, limit_s=limit, layout=layout)
@@ -88,9 +88,9 @@ class Asker:
         with Scratch() as scratch:
             trial = RunningTrial(gate, case, inputs, caller, scratch, self.quick)
             found = _run(gate, trial, evidence)
-        signals = all(item.holds for item in evidence if item.role == "signal")
+        preconditions = all(item.holds for item in evidence if item.role == "signal")
         state, kind, reason, failing = found
-        return Answer(state, kind, reason, failing, signals, tuple(calls), tuple(trial.comparisons))
+        return Answer(state, kind, reason, failing, preconditions, tuple(calls), tuple(trial.comparisons))
 
     def close(self) -> None:
         """End the worker."""

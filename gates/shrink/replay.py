@@ -13,10 +13,10 @@ from gates.model import Case, ConfigurationError, Gate, Recipe, Subject
 from gates.registry import Registry, load
 from gates.run import inputs as drawing
 from gates.run.runner import with_model
-from gates.shrink.amounts import PLAIN, STYLE
 from gates.shrink.file import Counterexample, read
-from gates.shrink.nesting import flat, last, models
+from gates.shrink.flatten import flat, last, models
 from gates.shrink.probe import Answer, Asker
+from gates.shrink.rollout_cut import PLAIN, STYLE
 from gates.subjects import catalogue
 from gates.worker.process import WorkerError
 

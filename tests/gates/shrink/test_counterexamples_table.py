@@ -10,7 +10,7 @@ import pytest
 from counterexample_doubles import planted
 
 from gates.registry import load
-from gates.shrink.failures import minimise
+from gates.shrink.failing_case import shrink_case
 from gates.shrink.file import Counterexample, read, write
 from gates.shrink.probe import Asker
 
@@ -98,14 +98,14 @@ def test_a_mistake_in_what_runs_a_model_ends_as_a_few_tokens(
 def from_file(mutant: str, case: str, folder: Path) -> Counterexample:
     """Return the counterexample as its file has it, and see it judged again: with the mistake, and without it."""
     registry = load()
-    job, options = planted(registry, mutant, case)
-    write(folder / "c.safetensors", minimise(job, options, registry.subjects, budget_s=300.0))
+    planned, options = planted(registry, mutant, case)
+    write(folder / "c.safetensors", shrink_case(planned, options, registry.subjects, budget_s=300.0))
     found = read(folder / "c.safetensors")
     assert found.finished
     for mistake, wanted in ((options.mutant, "fails"), (None, "holds")):
-        asker = Asker(replace(job.subject, ops=None), mutant=mistake, quick=found.quick)
+        asker = Asker(replace(planned.subject, ops=None), mutant=mistake, quick=found.quick)
         try:
-            assert asker.ask(job.gate, job.case, found.inputs, found.cut).state == wanted
+            assert asker.ask(planned.gate, planned.case, found.inputs, found.cut).state == wanted
         finally:
             asker.close()
     return found

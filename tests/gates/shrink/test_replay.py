@@ -13,7 +13,7 @@ from gates.model import ConfigurationError, Recipe
 from gates.registry import load
 from gates.shrink import replay
 from gates.shrink.file import Counterexample
-from gates.shrink.nesting import flat, nested
+from gates.shrink.flatten import flat, nested
 from gates.shrink.probe import Answer, Asker
 
 GATE, CASE, SEED = "trainer.trains-on-sampled-ids", "random-model", 5

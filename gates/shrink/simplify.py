@@ -1,6 +1,6 @@
-"""Ways to make the numbers beside the arrays simpler: the field's default, 0, 1, fewer digits, the first seeds, nothing.
+"""Moves that simplify the numbers of an input: zeros and round numbers in arrays, defaults and fewer digits elsewhere.
 
-A default costs nothing, so that of all settings those are left that the failure needs.
+A scalar at its default costs nothing, so a shrunk input keeps only the settings that the failure needs.
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from gates.shrink.nesting import last
+from gates.model import Array
+from gates.shrink.flatten import last
 
+Inputs = Mapping[str, Any]
+EACH = 64  # elements of an array up to which they are tried one by one
+WHOLE = 4096  # elements up to which numbers are simplified at all
+DECIMALS = (0, 1, 2, 3)
 DEFAULTS: dict[str, float] = {  # what papers and libraries start from, or what switches a part off
     "beta": 0.0,
     "epsilon_low": 0.2,
@@ -30,6 +35,56 @@ SEEDS = ("seed",)  # names of integers of which none is simpler, only smaller
 TRIES = 16  # seeds that are tried, from 0; where one in ten shows a failure they find it four times in five
 SIGNIFICANT = (1, 2, 3)
 SMALL = 16  # integers up to which one less is simpler
+
+
+def simpler_arrays(inputs: Inputs) -> Iterator[dict[str, Any]]:
+    """Write simpler numbers: everything valid, zeros, round numbers; first whole arrays, then element by element."""
+    for names in _of_one_name(inputs):
+        for changed in zip(*(_simpler_arrays(inputs[name]) for name in names), strict=True):
+            yield {**inputs, **dict(zip(names, changed, strict=True))}
+    for names in _alike(inputs):
+        value = inputs[names[0]]
+        for place in np.ndindex(value.shape):
+            for plain in _simpler_arrays(value[place]):
+                array = value.copy()
+                array[place] = plain
+                yield {**inputs, **dict.fromkeys(names, array)}
+
+
+def _of_one_name(inputs: Inputs) -> Iterator[list[str]]:
+    """Yield arrays that two calls have under one name, then each array alone."""
+    arrays = [name for name, v in inputs.items() if isinstance(v, np.ndarray) and 0 < v.size <= WHOLE]
+    kinds = {(last(name), inputs[name].dtype.str) for name in arrays}
+    for name, dtype in sorted(kinds):
+        if len(together := [n for n in arrays if last(n) == name and inputs[n].dtype.str == dtype]) > 1:
+            yield together
+    yield from ([name] for name in arrays)
+
+
+def _alike(inputs: Inputs) -> Iterator[list[str]]:
+    """Yield arrays that two calls have under one name with the same numbers, then each array alone; small ones only."""
+    arrays = {name: v for name, v in inputs.items() if isinstance(v, np.ndarray) and 0 < v.size <= EACH}
+    for name, value in arrays.items():
+        equal = [n for n, v in arrays.items() if last(n) == last(name) and np.array_equal(v, value)]
+        if len(equal) > 1 and equal[0] == name:
+            yield equal
+    yield from ([name] for name in arrays)
+
+
+def _simpler_arrays(value: Any) -> Iterator[Array]:
+    array = np.asarray(value)
+    if array.dtype.kind == "b":
+        yield np.ones_like(array)
+        return
+    yield np.zeros_like(array)
+    if array.dtype.kind == "f":
+        with np.errstate(invalid="ignore", over="ignore"):
+            yield np.sign(array)
+            for decimals in DECIMALS:
+                yield np.round(array, decimals)
+    elif array.dtype.kind in "iu":
+        yield np.minimum(array, 1)
+        yield array // 2
 
 
 def cost(path: str, value: Any) -> int:
@@ -59,14 +114,14 @@ def simpler_scalars(inputs: Mapping[str, Any], settled: frozenset[str]) -> Itera
     yield {**inputs, **plain}
     for path, value in free.items():
         named = [other for other in free if last(other) == last(path) and free[other] == value]  # of both calls
-        for candidate in _simpler(last(path), value):
+        for candidate in _simpler_scalar(last(path), value):
             if candidate != value:
                 if len(named) > 1:
                     yield {**inputs, **dict.fromkeys(named, candidate)}
                 yield {**inputs, path: candidate}
 
 
-def _simpler(name: str, value: float) -> Iterator[float]:
+def _simpler_scalar(name: str, value: float) -> Iterator[float]:
     if name in SEEDS:
         yield from range(min(TRIES, int(value)))
         return
@@ -84,7 +139,7 @@ def _simpler(name: str, value: float) -> Iterator[float]:
         yield math.copysign(1.0, value)
 
 
-def nothing(inputs: Mapping[str, Any], optional: frozenset[str]) -> Iterator[dict[str, Any]]:
+def omit_optional(inputs: Mapping[str, Any], optional: frozenset[str]) -> Iterator[dict[str, Any]]:
     """Leave out what may be None: an array first, for it is larger."""
     paths = [path for path, value in inputs.items() if value is not None and last(path) in optional]
     for path in sorted(paths, key=lambda path: not isinstance(inputs[path], np.ndarray)):

@@ -11,7 +11,7 @@ from typing import Any
 from gates.model import Gate, Subject, Verdict
 from gates.run import inputs as drawing
 from gates.run.runner import Options, PlannedCase, seed_of, with_model
-from gates.shrink import amounts
+from gates.shrink import rollout_cut
 from gates.shrink.describe import describe
 from gates.shrink.file import Counterexample
 from gates.shrink.greedy import shrink
@@ -20,7 +20,7 @@ from gates.shrink.probe import Answer, Asker
 from gates.worker.process import WorkerError
 
 BUDGET_S = 60.0  # seconds for each failure
-WITNESSES = ("numpy", "rlkernels", "reference")  # who may show that a candidate is a fair question
+TRUSTED = ("numpy", "rlkernels", "reference")  # who may show that a candidate is a fair question
 CAUSES = frozenset(("bound", "control", "shape", "value", "raised", "crashed"))
 #: Claims about a distribution, a share of time or a course over many steps: on less of it a wrong subject, and now and
 #: then a right one, fails by chance, so what makes the question meaningful has to stay whoever else holds. Their claims
@@ -35,7 +35,7 @@ STATISTICAL = frozenset(
 )
 
 
-class CannotMinimiseError(Exception):
+class CannotShrinkError(Exception):
     """This failure has no smaller inputs, or none was found; the message says why."""
 
 
@@ -62,15 +62,15 @@ class Size:
     @classmethod
     def of(cls, answer: Answer, inputs: Mapping[str, Any]) -> Size:
         """Return the size of what a gate asked, given its inputs."""
-        if tokens := amounts.tokens(call.inputs for call in answer.calls):
+        if tokens := rollout_cut.tokens(call.inputs for call in answer.calls):
             return cls(tokens, "tokens")
         if texts := sum(map(len, items(inputs))):
             return cls(texts, "texts")
         return cls(elements(inputs), "numbers")
 
 
-def minimise(
-    job: PlannedCase,
+def shrink_case(
+    planned: PlannedCase,
     options: Options,
     subjects: Mapping[str, Subject],
     *,
@@ -81,63 +81,63 @@ def minimise(
     """Return the smallest input found on which this cell fails; Ctrl-C ends the search with the smallest that it has.
 
     Raises:
-        CannotMinimiseError: the failure does not come again, or asking takes longer than the budget.
+        CannotShrinkError: the failure does not come again, or asking takes longer than the budget.
     """
     progress = progress or Progress()
     deadline = time.monotonic() + budget_s
-    seed = seed_of(job, options)
-    inputs = dict(with_model(drawing.inputs(job.gate, job.case, seed), options.model))
-    asker = Asker(job.subject, options.threads, options.mutant, quick=not options.full, deadline=deadline)
-    witness: Asker | None = None
+    seed = seed_of(planned, options)
+    inputs = dict(with_model(drawing.inputs(planned.gate, planned.case, seed), options.model))
+    asker = Asker(planned.subject, options.threads, options.mutant, quick=not options.full, deadline=deadline)
+    trusted: Asker | None = None
     try:
         start = time.monotonic()
-        first = asker.ask(job.gate, job.case, inputs)
+        first = asker.ask(planned.gate, planned.case, inputs)
         once = time.monotonic() - start
         if time.monotonic() >= deadline:
-            raise CannotMinimiseError(f"to ask once takes longer than the {budget_s:g} s that there are")
+            raise CannotShrinkError(f"to ask once takes longer than the {budget_s:g} s that there are")
         if first.state != "fails":
-            raise CannotMinimiseError(f"asked again it does not fail: {first.state} {first.reason}")
+            raise CannotShrinkError(f"asked again it does not fail: {first.state} {first.reason}")
         before = Size.of(first, inputs)
-        cut = amounts.largest(call.inputs for call in first.calls)
+        cut = rollout_cut.largest(call.inputs for call in first.calls)
         first = replace(first, calls=(), comparisons=())  # the outputs of a model's calls are large
-        witness = _witness(job, inputs, options, subjects, deadline)
-        search = _Fails(job, asker, witness, first, before, progress)
+        trusted = _trusted(planned, inputs, options, subjects, deadline)
+        search = _Fails(planned, asker, trusted, first, before, progress)
         found = shrink(
-            {**inputs, amounts.CUT: cut} if cut else inputs,
+            {**inputs, rollout_cut.CUT: cut} if cut else inputs,
             search,
             deadline - time.monotonic() - once,  # for what is found is asked once more
-            settled=frozenset(job.case.conventions),
-            optional=frozenset(name for op in job.gate.ops for name, words in op.inputs.items() if "None" in words),
+            settled=frozenset(planned.case.conventions),
+            optional=frozenset(name for op in planned.gate.ops for name, words in op.inputs.items() if "None" in words),
         )
         progress.stopped = found.end == "stopped"
-        smallest, cut = amounts.cut_of(found.inputs)
+        smallest, cut = rollout_cut.cut_of(found.inputs)
         asker.deadline = math.inf
-        last = asker.ask(job.gate, job.case, smallest, cut)
+        last = asker.ask(planned.gate, planned.case, smallest, cut)
     except WorkerError as error:
-        raise CannotMinimiseError(str(error)) from None
+        raise CannotShrinkError(str(error)) from None
     except KeyboardInterrupt:
         progress.stopped = True
-        raise CannotMinimiseError("it was stopped before anything smaller was found") from None
+        raise CannotShrinkError("it was stopped before anything smaller was found") from None
     finally:
         asker.close()
-        if witness:
-            witness.close()
+        if trusted:
+            trusted.close()
     if last.state != "fails":
-        raise CannotMinimiseError("the failure comes and goes on the same inputs")
+        raise CannotShrinkError("the failure comes and goes on the same inputs")
     return Counterexample(
-        gate=job.gate.id,
-        case=job.case.name,
+        gate=planned.gate.id,
+        case=planned.case.name,
         seed=seed,
-        subject=job.subject.name,
-        entry=str(job.subject.entry),
+        subject=planned.subject.name,
+        entry=str(planned.subject.entry),
         kind=last.kind,
         reason=last.reason,
-        words=describe(last, job.gate.ops, smallest, cut) + _why_no_smaller(job.gate, witness, last),
+        words=describe(last, planned.gate.ops, smallest, cut) + _why_no_smaller(planned.gate, trusted, last),
         elements_before=before.number,
         elements_after=Size.of(last, smallest).number,
         unit=before.unit,
         finished=found.end == "smallest",
-        judged_beside=witness.subject.name if witness else None,
+        judged_beside=trusted.subject.name if trusted else None,
         quick=not options.full,
         tool=tool,
         inputs=smallest,
@@ -145,15 +145,15 @@ def minimise(
     )
 
 
-def as_drawn(job: PlannedCase, verdict: Verdict, options: Options, tool: str) -> Counterexample:
+def as_drawn(planned: PlannedCase, verdict: Verdict, options: Options, tool: str) -> Counterexample:
     """Return the inputs of a failing cell as they were drawn, for one that is not made small."""
-    inputs = dict(with_model(drawing.inputs(job.gate, job.case, verdict.seed), options.model))
+    inputs = dict(with_model(drawing.inputs(planned.gate, planned.case, verdict.seed), options.model))
     return Counterexample(
-        gate=job.gate.id,
-        case=job.case.name,
+        gate=planned.gate.id,
+        case=planned.case.name,
         seed=verdict.seed,
-        subject=job.subject.name,
-        entry=str(job.subject.entry),
+        subject=planned.subject.name,
+        entry=str(planned.subject.entry),
         kind=verdict.cause,
         reason=verdict.reason,
         words=verdict.reason,
@@ -177,31 +177,31 @@ class _Fails:
     holds on the same inputs. Where nobody can show that, or chance has a part, the signals have to stay.
     """
 
-    job: PlannedCase
+    planned: PlannedCase
     asker: Asker
-    witness: Asker | None
+    trusted: Asker | None
     like: Answer
     before: Size
     progress: Progress
 
     def __call__(self, candidate: dict[str, Any]) -> bool:
-        gate, case = self.job.gate, self.job.case
-        inputs, cut = amounts.cut_of(candidate)
+        gate, case = self.planned.gate, self.planned.case
+        inputs, cut = rollout_cut.cut_of(candidate)
         answer = self.asker.ask(gate, case, inputs, cut)
         if not answer.same_failure(self.like):
             return False
-        if not answer.signals_hold and (self.witness is None or _by_chance(gate, answer)):
+        if not answer.preconditions_hold and (self.trusted is None or _by_chance(gate, answer)):
             return False
-        if self.witness is not None and self.witness.ask(gate, case, inputs, cut).state != "holds":
+        if self.trusted is not None and self.trusted.ask(gate, case, inputs, cut).state != "holds":
             return False
         after = Size.of(answer, inputs)
         self.progress.smaller(f"{self.before.number} → {after.number} {after.unit}")
         return True
 
 
-def _why_no_smaller(gate: Gate, witness: Asker | None, answer: Answer) -> str:
+def _why_no_smaller(gate: Gate, trusted: Asker | None, answer: Answer) -> str:
     """Return why what gives the question its meaning had to stay, or nothing."""
-    if witness is None:
+    if trusted is None:
         return "; no subject known to be right was found to hold here, so the gate's signals had to stay"
     return "; a claim about many draws or steps: the gate's signals had to stay" if _by_chance(gate, answer) else ""
 
@@ -212,16 +212,16 @@ def _by_chance(gate: Gate, answer: Answer) -> bool:
     return gate.id in STATISTICAL and (bound is None or bound.kind != "exact")
 
 
-def _witness(
-    job: PlannedCase, inputs: Mapping[str, Any], options: Options, subjects: Mapping[str, Subject], deadline: float
+def _trusted(
+    planned: PlannedCase, inputs: Mapping[str, Any], options: Options, subjects: Mapping[str, Subject], deadline: float
 ) -> Asker | None:
     """Return a shipped subject, without mistakes planted, that holds where this one fails."""
-    for name in WITNESSES:
-        if name not in subjects or (name == job.subject.name and not options.mutant):
+    for name in TRUSTED:
+        if name not in subjects or (name == planned.subject.name and not options.mutant):
             continue
         asker = Asker(subjects[name], options.threads, quick=not options.full, deadline=deadline)
         try:
-            if asker.ask(job.gate, job.case, inputs).state == "holds":
+            if asker.ask(planned.gate, planned.case, inputs).state == "holds":
                 return asker
         except WorkerError:
             pass  # not installed here: the next may be

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from gates.model import Recipe
-from gates.shrink.nesting import last
+from gates.shrink.flatten import last
 
 CUT = "cut"  # the folder of the table that holds what every rollout is cut to
 PROMPTS, SAMPLES, TOKENS, STYLE = "prompts", "samples", "max_tokens", "style"

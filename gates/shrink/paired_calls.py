@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gates.model import Array
-from gates.shrink.nesting import DOT, last
+from gates.shrink.flatten import DOT, last
 
 Side = dict[str, Array]
 AXES = (0, 1)
