@@ -1,4 +1,4 @@
-"""Makes a failing cell of a run small: the subject must go on failing where a subject known to be right holds."""
+"""Shrink one failing case: on each smaller input the subject must still fail and a trusted subject must pass."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gates.shrink.probe import Answer, Asker
 from gates.worker.process import WorkerError
 
 BUDGET_S = 60.0  # seconds for each failure
-TRUSTED = ("numpy", "rlkernels", "reference")  # who may show that a candidate is a fair question
+TRUSTED = ("numpy", "rlkernels", "reference")  # correct subjects; one that passes shows that a smaller input is legal
 CAUSES = frozenset(("bound", "control", "shape", "value", "raised", "crashed"))
-#: Claims about a distribution, a share of time or a course over many steps: on less of it a wrong subject, and now and
-#: then a right one, fails by chance, so what makes the question meaningful has to stay whoever else holds. Their claims
-#: with an exact limit, such as draws of probability 0, are no matter of chance.
+#: Gates with claims about a distribution, a share of time or many steps. With fewer draws or steps subjects, correct ones
+#: included, fail them by chance, so the preconditions must hold on every smaller input. Claims of these gates with an exact
+#: limit, such as draws of probability 0, do not depend on chance.
 STATISTICAL = frozenset(
     (
         "rollout.draws.follow-distribution",
@@ -36,32 +36,32 @@ STATISTICAL = frozenset(
 
 
 class CannotShrinkError(Exception):
-    """This failure has no smaller inputs, or none was found; the message says why."""
+    """No smaller input was found; the message says why."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """Hears how small a failure has become; `stopped` says that Ctrl-C ended the search."""
+    """Receives the progress of a search; `stopped` is set when Ctrl-C ends it."""
 
     stopped: bool = field(default=False, init=False)
 
     def start(self, where: str) -> None:
-        """Hear which failure is made small now."""
+        """Start on the next failure."""
 
     def smaller(self, words: str) -> None:
-        """Hear of a smaller input that fails: `500 → 12 tokens`."""
+        """Report a smaller input that fails: `500 → 12 tokens`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large what was asked is: the tokens of all calls where a model runs, else the numbers of the inputs."""
+    """The size of an input: tokens of all calls if a model runs, else texts, else numbers of the arrays."""
 
     number: int
     unit: str
 
     @classmethod
     def of(cls, answer: Answer, inputs: Mapping[str, Any]) -> Size:
-        """Return the size of what a gate asked, given its inputs."""
+        """Return the size of inputs and of the calls that a gate made with them."""
         if tokens := rollout_cut.tokens(call.inputs for call in answer.calls):
             return cls(tokens, "tokens")
         if texts := sum(map(len, items(inputs))):
@@ -78,10 +78,10 @@ def shrink_case(
     tool: str = "",
     progress: Progress | None = None,
 ) -> Counterexample:
-    """Return the smallest input found on which this cell fails; Ctrl-C ends the search with the smallest that it has.
+    """Return the smallest input found on which this case fails; Ctrl-C ends the search with the smallest so far.
 
     Raises:
-        CannotShrinkError: the failure does not come again, or asking takes longer than the budget.
+        CannotShrinkError: the failure does not come again, or one trial takes longer than the budget.
     """
     progress = progress or Progress()
     deadline = time.monotonic() + budget_s
@@ -94,9 +94,9 @@ def shrink_case(
         first = asker.ask(planned.gate, planned.case, inputs)
         once = time.monotonic() - start
         if time.monotonic() >= deadline:
-            raise CannotShrinkError(f"to ask once takes longer than the {budget_s:g} s that there are")
+            raise CannotShrinkError(f"one trial takes longer than the budget of {budget_s:g} s")
         if first.state != "fails":
-            raise CannotShrinkError(f"asked again it does not fail: {first.state} {first.reason}")
+            raise CannotShrinkError(f"it did not fail again: {first.state} {first.reason}")
         before = Size.of(first, inputs)
         cut = rollout_cut.largest(call.inputs for call in first.calls)
         first = replace(first, calls=(), comparisons=())  # the outputs of a model's calls are large
@@ -105,7 +105,7 @@ def shrink_case(
         found = shrink(
             {**inputs, rollout_cut.CUT: cut} if cut else inputs,
             search,
-            deadline - time.monotonic() - once,  # for what is found is asked once more
+            deadline - time.monotonic() - once,  # the result is judged once more
             settled=frozenset(planned.case.conventions),
             optional=frozenset(name for op in planned.gate.ops for name, words in op.inputs.items() if "None" in words),
         )
@@ -146,7 +146,7 @@ def shrink_case(
 
 
 def as_drawn(planned: PlannedCase, verdict: Verdict, options: Options, tool: str) -> Counterexample:
-    """Return the inputs of a failing cell as they were drawn, for one that is not made small."""
+    """Return the inputs of a failing case as drawn, without shrinking them."""
     inputs = dict(with_model(drawing.inputs(planned.gate, planned.case, verdict.seed), options.model))
     return Counterexample(
         gate=planned.gate.id,
@@ -171,10 +171,10 @@ def as_drawn(planned: PlannedCase, verdict: Verdict, options: Options, tool: str
 
 @dataclass(frozen=True, slots=True)
 class _Fails:
-    """Whether a candidate fails as the original does and is a fair question.
+    """Return whether a candidate is legal and fails as the original does.
 
-    A candidate may lose the signals by which a pass would mean something; a failure needs none where a right subject
-    holds on the same inputs. Where nobody can show that, or chance has a part, the signals have to stay.
+    Preconditions give a pass its meaning. A failure does not need them if a trusted subject passes on the same inputs. They
+    must hold if no trusted subject is installed, or if chance decides the claim.
     """
 
     planned: PlannedCase
@@ -200,14 +200,16 @@ class _Fails:
 
 
 def _why_no_smaller(gate: Gate, trusted: Asker | None, answer: Answer) -> str:
-    """Return why what gives the question its meaning had to stay, or nothing."""
+    """Return why the preconditions had to hold; an empty text if they did not have to."""
     if trusted is None:
-        return "; no subject known to be right was found to hold here, so the gate's signals had to stay"
-    return "; a claim about many draws or steps: the gate's signals had to stay" if _by_chance(gate, answer) else ""
+        return "; no trusted subject passes here, so the gate's preconditions had to hold"
+    return (
+        "; a claim about many draws or steps: the gate's preconditions had to hold" if _by_chance(gate, answer) else ""
+    )
 
 
 def _by_chance(gate: Gate, answer: Answer) -> bool:
-    """Whether a right subject fails the claim now and then: a statistical one, unless its own limit is exact."""
+    """Return whether a correct subject sometimes fails the claim: a statistical gate, and no exact limit."""
     bound = gate.bounds.get(answer.failing.quantity) if answer.failing else None
     return gate.id in STATISTICAL and (bound is None or bound.kind != "exact")
 
@@ -215,7 +217,7 @@ def _by_chance(gate: Gate, answer: Answer) -> bool:
 def _trusted(
     planned: PlannedCase, inputs: Mapping[str, Any], options: Options, subjects: Mapping[str, Subject], deadline: float
 ) -> Asker | None:
-    """Return a shipped subject, without mistakes planted, that holds where this one fails."""
+    """Return a shipped subject without a mutation that passes where this one fails."""
     for name in TRUSTED:
         if name not in subjects or (name == planned.subject.name and not options.mutant):
             continue
@@ -224,7 +226,7 @@ def _trusted(
             if asker.ask(planned.gate, planned.case, inputs).state == "holds":
                 return asker
         except WorkerError:
-            pass  # not installed here: the next may be
+            pass  # not installed here; the next may be
         except KeyboardInterrupt:
             asker.close()
             raise

@@ -24,17 +24,17 @@ from gates.model import Array, ConfigurationError, Recipe
 from gates.shrink.flatten import RECIPE
 
 FORMAT = 2
-OLDER = {1: {"unit": "numbers", "cut": {}}}  # what files of an earlier format mean by what they leave out
+OLDER = {1: {"unit": "numbers", "cut": {}}}  # fields that files of an earlier format lack
 METADATA = "gates"  # the key of the JSON text
 FILE_LIMIT = 1 << 30  # bytes: a shrunk input is far smaller, and one that is not shrunk still fits
 
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """Inputs on which a gate fails for a subject, and where they come from.
+    """Inputs on which a gate fails for a subject, and their origin.
 
-    `inputs` are those of the case, made smaller; `cut` is what each rollout is cut to beside them. The sizes before and
-    after are in `unit`: numbers of the arrays, or tokens where a model runs.
+    `inputs` are those of the case, shrunk; `cut` limits each rollout. The sizes before and after are in `unit`: numbers of
+    the arrays, or tokens if a model runs.
     """
 
     gate: str
@@ -57,7 +57,7 @@ class Counterexample:
 
     @property
     def models(self) -> bool:
-        """Whether a model runs on these inputs."""
+        """Return whether a model runs on these inputs."""
         return any(isinstance(value, Recipe) and value.kind == "model" for value in self.inputs.values())
 
 
@@ -151,7 +151,7 @@ def _lower(value: Any, name: str, tensors: dict[str, Array]) -> Any:
         return [_lower(item, f"{name}.{index}", tensors) for index, item in enumerate(value)]
     if isinstance(value, np.ndarray | np.generic):
         array = _checked(name, np.asarray(value))
-        tensors[name] = np.ascontiguousarray(array).reshape(array.shape)  # which makes one axis of none
+        tensors[name] = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray gives a scalar an axis
         return {"$array": name}
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": repr(value)}

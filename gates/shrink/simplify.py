@@ -18,7 +18,7 @@ Inputs = Mapping[str, Any]
 EACH = 64  # elements of an array up to which they are tried one by one
 WHOLE = 4096  # elements up to which numbers are simplified at all
 DECIMALS = (0, 1, 2, 3)
-DEFAULTS: dict[str, float] = {  # what papers and libraries start from, or what switches a part off
+DEFAULTS: dict[str, float] = {  # usual defaults, or values that switch a part off
     "beta": 0.0,
     "epsilon_low": 0.2,
     "epsilon_high": 0.2,
@@ -31,14 +31,14 @@ DEFAULTS: dict[str, float] = {  # what papers and libraries start from, or what 
     "xtc_probability": 0.0,
     "xtc_threshold": 0.1,
 }
-SEEDS = ("seed",)  # names of integers of which none is simpler, only smaller
-TRIES = 16  # seeds that are tried, from 0; where one in ten shows a failure they find it four times in five
+SEEDS = ("seed",)  # integers that are never simpler, only smaller
+TRIES = 16  # seeds tried, from 0; if one in ten shows a failure, 16 find it four times in five
 SIGNIFICANT = (1, 2, 3)
-SMALL = 16  # integers up to which one less is simpler
+SMALL = 16  # integers up to which a smaller one is simpler
 
 
 def simpler_arrays(inputs: Inputs) -> Iterator[dict[str, Any]]:
-    """Write simpler numbers: everything valid, zeros, round numbers; first whole arrays, then element by element."""
+    """Yield simpler arrays: masks all true, zeros, round numbers; whole arrays first, then single elements."""
     for names in _of_one_name(inputs):
         for changed in zip(*(_simpler_arrays(inputs[name]) for name in names), strict=True):
             yield {**inputs, **dict(zip(names, changed, strict=True))}
@@ -52,17 +52,17 @@ def simpler_arrays(inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 
 def _of_one_name(inputs: Inputs) -> Iterator[list[str]]:
-    """Yield arrays that two calls have under one name, then each array alone."""
+    """Yield the arrays of one name in two calls, then each array alone."""
     arrays = [name for name, v in inputs.items() if isinstance(v, np.ndarray) and 0 < v.size <= WHOLE]
-    kinds = {(last(name), inputs[name].dtype.str) for name in arrays}
-    for name, dtype in sorted(kinds):
+    names = {(last(name), inputs[name].dtype.str) for name in arrays}
+    for name, dtype in sorted(names):
         if len(together := [n for n in arrays if last(n) == name and inputs[n].dtype.str == dtype]) > 1:
             yield together
     yield from ([name] for name in arrays)
 
 
 def _alike(inputs: Inputs) -> Iterator[list[str]]:
-    """Yield arrays that two calls have under one name with the same numbers, then each array alone; small ones only."""
+    """Yield the equal arrays of one name in two calls, then each array alone; small arrays only."""
     arrays = {name: v for name, v in inputs.items() if isinstance(v, np.ndarray) and 0 < v.size <= EACH}
     for name, value in arrays.items():
         equal = [n for n, v in arrays.items() if last(n) == last(name) and np.array_equal(v, value)]
@@ -88,14 +88,14 @@ def _simpler_arrays(value: Any) -> Iterator[Array]:
 
 
 def cost(path: str, value: Any) -> int:
-    """Return what a scalar adds to the size of an input: nothing at its default, else 1 and its size or digits."""
+    """Return what a scalar adds to the size of an input: 0 at its default, else 1 and its size or digits."""
     name = last(path)
     if isinstance(value, str):
         return len(value) if name == "style" else 0  # of prompts: `plain` is simpler than `worded`
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     if name in SEEDS:
-        return int(value).bit_length()  # 0 is least, and each seed that is tried is less than a drawn one
+        return int(value).bit_length()  # every seed that is tried is less than a drawn one
     if value == DEFAULTS.get(name):
         return 0
     if isinstance(value, int):
@@ -104,7 +104,7 @@ def cost(path: str, value: Any) -> int:
 
 
 def simpler_scalars(inputs: Mapping[str, Any], settled: frozenset[str]) -> Iterator[dict[str, Any]]:
-    """Write simpler scalars, all at their defaults first; `settled` ones are what the subject declares, and stay."""
+    """Yield simpler scalars, first all at their defaults; `settled` ones stay, because the subject declares them."""
     free = {
         path: value
         for path, value in inputs.items()
@@ -113,7 +113,7 @@ def simpler_scalars(inputs: Mapping[str, Any], settled: frozenset[str]) -> Itera
     plain = {path: type(value)(DEFAULTS[last(path)]) for path, value in free.items() if last(path) in DEFAULTS}
     yield {**inputs, **plain}
     for path, value in free.items():
-        named = [other for other in free if last(other) == last(path) and free[other] == value]  # of both calls
+        named = [other for other in free if last(other) == last(path) and free[other] == value]  # in both calls
         for candidate in _simpler_scalar(last(path), value):
             if candidate != value:
                 if len(named) > 1:
@@ -140,7 +140,7 @@ def _simpler_scalar(name: str, value: float) -> Iterator[float]:
 
 
 def omit_optional(inputs: Mapping[str, Any], optional: frozenset[str]) -> Iterator[dict[str, Any]]:
-    """Leave out what may be None: an array first, for it is larger."""
+    """Replace optional inputs by None, arrays first because they are larger."""
     paths = [path for path, value in inputs.items() if value is not None and last(path) in optional]
     for path in sorted(paths, key=lambda path: not isinstance(inputs[path], np.ndarray)):
         yield {**inputs, path: None}

@@ -1,4 +1,4 @@
-"""Failing cells of a run: which are made small, how small, and what becomes of the others."""
+"""Failing cases of a run: which are shrunk, how far, and what is kept of the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gates.shrink.file import read
 from gates.shrink.probe import Asker
 
 
-class TestMinimising:
+class TestShrinking:
     """Known mistakes end at a handful of numbers."""
 
     @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ class TestMinimising:
         registry = load()
         gate = registry.gates["kl.k1.matches-definition"]
         planned = PlannedCase(gate, registry.subjects["numpy"], gate.cases[0])
-        with pytest.raises(CannotShrinkError, match="asked again it does not fail"):
+        with pytest.raises(CannotShrinkError, match="it did not fail again"):
             shrink_case(planned, Options(), registry.subjects)
 
     def test_numbers_of_every_variant_are_few(self) -> None:
@@ -73,11 +73,11 @@ class TestMinimising:
         assert found.words.endswith("each rollout cut to 1 prompt, 1 sample of each, 1 token, bare sums")
 
     def test_the_time_is_an_upper_bound(self) -> None:
-        """Where to ask once takes longer, the failure is not made small, and the words say so."""
+        """A failure of which one trial takes longer is not shrunk, and the message says so."""
         registry = load()
         planned, options = planted(registry, "rollout.batched-padding-visible", "temperature-0")
         start = time.monotonic()
-        with pytest.raises(CannotShrinkError, match=r"ask once takes longer than the 0\.2 s"):
+        with pytest.raises(CannotShrinkError, match=r"one trial takes longer than the budget of 0\.2 s"):
             shrink_case(planned, options, registry.subjects, budget_s=0.2)
         assert time.monotonic() - start < 30.0, "the start of one worker, and no rollouts"
 
@@ -91,7 +91,7 @@ class Stopping(Progress):
 
 
 class TestCollecting:
-    """One failure of each gate and subject; what is not made small is kept as it was drawn."""
+    """One failure of each gate and subject; the inputs of the others are kept as drawn."""
 
     def failing(self, tmp_path: Path, *gates: str, mutant: str = "loss.ratio-constant") -> Shrinker:
         """Return the collected failures of these gates with a mistake planted."""
@@ -105,13 +105,13 @@ class TestCollecting:
             maker.note(judged.verdict)
         return maker
 
-    def test_the_first_few_are_made_small(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_first_few_are_shrunk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The others are kept as they were drawn, with the reason; both fail again from their files."""
         monkeypatch.setattr(collect, "MOST", 1)
         maker = self.failing(tmp_path, "loss.grpo.matches-definition", "loss.dapo.matches-definition")
         small, drawn = maker.run()
         assert (small.reason, small.found is not None and small.found.elements_after <= 4) == ("", True)
-        assert drawn.reason == "only the first 1 failures of a run are made small"
+        assert drawn.reason == "only the first 1 failures of a run are shrunk"
         for kept in (small, drawn):
             assert kept.path is not None
             found = read(kept.path)
@@ -122,7 +122,7 @@ class TestCollecting:
             finally:
                 asker.close()
 
-    def test_a_hang_is_kept_as_it_was_drawn(self, tmp_path: Path) -> None:
+    def test_a_timeout_is_not_shrunk(self, tmp_path: Path) -> None:
         """Each try would take its whole limit; a failure that its author documents is not looked at."""
         gate = load().gates["rollout.batched.equals-naive"]
         planned = PlannedCase(gate, load().subjects["reference"], gate.cases[0])
@@ -130,12 +130,12 @@ class TestCollecting:
         maker.note(Verdict(gate.id, "reference", gate.cases[0].name, 1, "fail", "timeout", "no answer within 20 s"))
         maker.note(Verdict("other", "reference", "c", 1, "fail", "departs", "documented"))
         (kept,) = maker.run()
-        assert kept.reason == "a failure by timeout takes its whole limit at each try"
+        assert kept.reason == "a failure by timeout takes the whole time limit at each try"
         assert kept.path is not None
         assert read(kept.path).inputs == gate.cases[0].make(np.random.default_rng(1))
 
     def test_a_search_that_raises_costs_the_run_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A plugin's inputs may be such as no move expects: the failure is kept as it was drawn, and says why."""
+        """A move may not support a plugin's inputs: they are kept as drawn, with the reason."""
 
         def broken(*_: object, **__: object) -> None:
             raise OverflowError("too large")
@@ -150,7 +150,7 @@ class TestCollecting:
         assert kept.path is not None
 
     def test_ctrl_c_keeps_the_smallest_and_leaves_out_the_rest(self, tmp_path: Path) -> None:
-        """The one that was searched is kept as small as it had become, the next as it was drawn."""
+        """The first is kept as small as it was, the next as drawn."""
         maker = self.failing(tmp_path, "loss.grpo.matches-definition", "loss.dapo.matches-definition")
         stopped, left = maker.run(Stopping())
         assert stopped.found is not None

@@ -106,7 +106,7 @@ class TestVetting:
         """The file says which it was; only the command line says which is loaded."""
         found = drawn()
         real = replace(found, inputs={**found.inputs, "model": Recipe("model", {"path": str(tmp_path)})})
-        with pytest.raises(ConfigurationError, match=r"failed with the model .*name it with --model"):
+        with pytest.raises(ConfigurationError, match=r"failed with the model .*pass it with --model"):
             judge(real)
         assert not asked
         assert judge(real, "other/model").state == "holds"
