@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gates.report import smallest
 from gates.report.labels import NOT_JUDGED, shown
-from gates.report.severity import severity
 from gates.results.jsonl import Results
-from gates.results.records import CounterexampleRecord, VerdictRecord
+from gates.results.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
 
 ORDER = ("error", "fail", "departs", "waived")
+LOST = ("crashed", "raised", "shape", "timeout")  # causes of a failure that left no number
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +67,23 @@ def failures(run: Results) -> list[Failure]:
 
 def _worst_first(verdicts: Iterable[VerdictRecord]) -> list[VerdictRecord]:
     return sorted(verdicts, key=lambda v: (-severity(v), v.case, v.seed))
+
+
+def severity(verdict: VerdictRecord) -> float:
+    """Return how far beyond its limit the claim is that the verdict's reason tells, which is the first one broken."""
+    return math.inf if verdict.cause in LOST else next(_beyond(verdict.evidence), math.inf)
+
+
+def largest_effect(verdict: VerdictRecord) -> float:
+    """Return how far beyond its limit the worst of all claims is."""
+    return math.inf if verdict.cause in LOST else max(_beyond(verdict.evidence), default=math.inf)
+
+
+def _beyond(evidence: Iterable[EvidenceRecord]) -> Iterator[float]:
+    """Give how far beyond its limit each broken claim is: a share of the limit, or the count where the limit is 0."""
+    for item in evidence:
+        if item.role == "claim" and not item.holds:
+            if item.relation == "<=" and math.isfinite(item.observed):
+                yield item.observed / item.limit if item.limit > 0 else item.observed
+            else:
+                yield math.inf

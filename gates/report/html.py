@@ -14,12 +14,12 @@ from markupsafe import Markup
 
 from gates.report import calibration_plot, changes, smallest
 from gates.report.failures import ORDER
-from gates.report.holes import condensed
 from gates.report.labels import NOT_JUDGED
+from gates.report.not_judged import condensed
 from gates.report.page_data import STATUSES, Page, gather
-from gates.report.page_smallest import Entry
 from gates.report.plain import MOST_IDLE
 from gates.report.sensitivity_plot import plot
+from gates.report.smallest import Entry
 from gates.report.subjects import COLUMNS, columns, standings, versions
 from gates.results.escape import visible
 from gates.run.baseline import Changes
@@ -51,8 +51,8 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
         reasons=_reasons(page),
         most=MOST_REASONS,
         changed=_changed(changed) if changed else None,
-        smallest=[entry for entry in page.smallest if smallest.made(entry.found)],
-        not_made=smallest.not_made(entry.found for entry in page.smallest),
+        smallest=[entry for entry in page.smallest if smallest.shrunk(entry.found)],
+        not_shrunk=smallest.not_shrunk(entry.found for entry in page.smallest),
         standings=standings(page.counts),
         columns=[(status, COLUMNS[status]) for status in columns(standings(page.counts))],
         holes=condensed(page.holes),
@@ -82,7 +82,7 @@ class Reason:
 def _reasons(page: Page) -> list[Reason]:
     """Return what did not hold, errors and failures first."""
     small = {
-        (entry.found.subject, entry.found.gate): entry for entry in page.smallest[::-1] if smallest.made(entry.found)
+        (entry.found.subject, entry.found.gate): entry for entry in page.smallest[::-1] if smallest.shrunk(entry.found)
     }
     found = []
     for subject, gate, status in sorted(page.worst, key=lambda key: (ORDER.index(key[2]), key)):

@@ -39,10 +39,10 @@ def junit_pieces(runs: Iterable[Results]) -> Iterator[str]:
         by_subject: dict[str, list[VerdictRecord]] = defaultdict(list)
         for verdict in run.verdicts:
             by_subject[verdict.subject].append(verdict)
-        small = {smallest.cell(item): item for item in run.counterexamples if item.file}
+        small = {smallest.verdict_key(item): item for item in run.counterexamples if item.file}
         for subject, verdicts in sorted(by_subject.items()):
             ordered = sorted(verdicts, key=lambda v: (v.gate, v.case))
-            yield from _suite(run, subject, [_case(v, small.get((v.gate, subject, v.case, v.seed))) for v in ordered])
+            yield from _suite(run, subject, [_case(v, small.get(smallest.verdict_key(v))) for v in ordered])
         beside = [*run.summary.problems] if run.summary else [run.state]
         if beside:
             yield from _suite(run, "gates", [_problem(words) for words in beside])

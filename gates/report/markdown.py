@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from gates.report import calibration, calibration_sum, markdown_head, markdown_proof, smallest
+from gates.report import calibration, calibration_sum, markdown_head, markdown_proof, not_judged, smallest
 from gates.report.changes import changes_markdown
 from gates.report.failures import Failure, failures
-from gates.report.holes import condensed
-from gates.report.labels import NOT_JUDGED, shown
+from gates.report.labels import NOT_JUDGED
+from gates.report.plain import counted
 from gates.report.subjects import COLUMNS, columns, standings
 from gates.results.escape import code, in_table
 from gates.results.jsonl import Results
@@ -57,7 +56,7 @@ def _check(run: Results) -> list[str]:
         here = [failure for failure in found if failure.status == status]
         if here:
             lines += [f"### {title}", "", *(line for failure in here for line in _failure(failure)), ""]
-    lines += _not_made(run.counterexamples)
+    lines += _not_shrunk(run.counterexamples)
     if run.summary and run.summary.problems:
         lines += ["### What else fails the run", "", *(f"- {in_table(words)}" for words in run.summary.problems), ""]
     return [*lines, *_gates(run.verdicts), *_closest(run.verdicts), *_holes(run.verdicts)]
@@ -65,10 +64,7 @@ def _check(run: Results) -> list[str]:
 
 def _subjects(verdicts: Iterable[VerdictRecord]) -> list[str]:
     """Return how many gates hold and fail for each subject."""
-    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for v in verdicts:
-        cells[v.gate, v.subject][shown(v)] += 1
-    found = standings(cells)
+    found = standings(counted(verdicts))
     shown_columns = columns(found)
     lines = [f"| subject | {' | '.join(COLUMNS[name] for name in shown_columns)} | cases judged |"]
     lines.append("|---" * (len(shown_columns) + 2) + "|")
@@ -100,13 +96,13 @@ def _smallest(item: CounterexampleRecord) -> str:
     return f"smallest input that still fails ({size}): {in_table(item.words)}; {code(smallest.command(item))}"
 
 
-def _not_made(found: Iterable[CounterexampleRecord]) -> list[str]:
+def _not_shrunk(found: Iterable[CounterexampleRecord]) -> list[str]:
     """Return why failures have no smaller input, and the command's sentence where others have one."""
     found = list(found)
     lines = []
     if any(item.file for item in found):
         lines.append("`gates replay` judges a smallest input again; its path is that from the folder of the results.")
-    for reason, items in smallest.not_made(found):
+    for reason, items in smallest.not_shrunk(found):
         places = sorted({f"{item.subject} {item.gate}" for item in items})
         beyond = f", and {len(places) - MOST_CASES} more" if len(places) > MOST_CASES else ""
         told = f"{in_table(', '.join(places[:MOST_CASES]))}{beyond}"
@@ -126,18 +122,16 @@ def _gates(verdicts: Sequence[VerdictRecord]) -> list[str]:
 
 def matrix(verdicts: Iterable[VerdictRecord]) -> list[str]:
     """Return the table of gates and subjects over verdicts, one run's or several."""
-    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for v in verdicts:
-        cells[v.gate, v.subject][shown(v)] += 1
-    gates = sorted({gate for gate, _ in cells})
-    subjects = sorted({subject for _, subject in cells})
+    counts = counted(verdicts)
+    gates = sorted({gate for gate, _ in counts})
+    subjects = sorted({subject for _, subject in counts})
     lines = ["| gate | " + " | ".join(map(in_table, subjects)) + " |", "|---|" + "---|" * len(subjects)]
-    rows = ((gate, [_cell(cells.get((gate, s), Counter())) for s in subjects]) for gate in gates)
+    rows = ((gate, [_cell(counts.get((gate, s), {})) for s in subjects]) for gate in gates)
     lines += [f"| {code(gate, cell=True)} | " + " | ".join(row) + " |" for gate, row in rows]
     return [*lines, ""]
 
 
-def _cell(counts: Counter[str]) -> str:
+def _cell(counts: Mapping[str, int]) -> str:
     words = (f"**{s} {n}**" if s in {"fail", "error"} else f"{s} {n}" for s, n in counts.items())
     return ", ".join(sorted(words))
 
@@ -175,8 +169,5 @@ def _closest(verdicts: Iterable[VerdictRecord]) -> list[str]:
 
 
 def _holes(verdicts: Iterable[VerdictRecord]) -> list[str]:
-    found: Counter[tuple[str, str, str]] = Counter(
-        (v.subject, v.status, v.reason) for v in verdicts if v.status in NOT_JUDGED
-    )
-    lines = [in_table(f"{status}: {subject}: {words}") for status, subject, words in condensed(found)]
+    lines = [in_table(f"{status}: {subject}: {words}") for status, subject, words in not_judged.reasons(verdicts)]
     return ["### Not judged", "", *(f"- {line}" for line in lines), ""] if lines else []

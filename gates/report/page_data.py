@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from gates.report import outcome
+from gates.report.failures import severity
 from gates.report.labels import NOT_JUDGED, shown
 from gates.report.outcome import Outcome
-from gates.report.page_smallest import Entry, entries
 from gates.report.plain import judged, left
-from gates.report.severity import severity
+from gates.report.smallest import Entry, entries
 from gates.results.escape import visible
 from gates.results.jsonl import records
 from gates.results.records import (

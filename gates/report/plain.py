@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.text import Text
 
 from gates.model import Verdict
-from gates.report import calibration_text, smallest
-from gates.report.holes import condensed
+from gates.report import calibration_text, not_judged, smallest
 from gates.report.labels import NOT_JUDGED, shown
 from gates.results.escape import one_line
 from gates.results.jsonl import Results
@@ -75,17 +74,20 @@ def verdict_line(verdict: AnyVerdict) -> Text:
 
 def holes(verdicts: Iterable[AnyVerdict]) -> list[str]:
     """List skips and unsupported ops with their cause, once each: silence is never success."""
-    found: Counter[tuple[str, str, str]] = Counter(
-        (v.subject, v.status, v.reason) for v in verdicts if v.status in NOT_JUDGED
-    )
-    return [one_line(f"{status}: {subject}: {words}") for status, subject, words in condensed(found)]
+    return [one_line(f"{status}: {subject}: {words}") for status, subject, words in not_judged.reasons(verdicts)]
+
+
+def counted(verdicts: Iterable[AnyVerdict]) -> dict[tuple[str, str], Counter[str]]:
+    """Return how many verdicts of each shown status a gate and a subject have."""
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for verdict in verdicts:
+        counts[verdict.gate, verdict.subject][shown(verdict)] += 1
+    return counts
 
 
 def table(verdicts: Sequence[AnyVerdict]) -> list[Text]:
     """Return a line per gate with the counts of each subject; of many gates that judged nothing the names only."""
-    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for verdict in verdicts:
-        cells[one_line(verdict.gate), one_line(verdict.subject)][shown(verdict)] += 1
+    cells = {(one_line(gate), one_line(subject)): counts for (gate, subject), counts in counted(verdicts).items()}
     ran = {gate for (gate, _), counts in cells.items() if any(status not in NOT_JUDGED for status in counts)}
     never = sorted({gate for gate, _ in cells} - ran)
     folded = bool(ran) and len(never) > MOST_IDLE

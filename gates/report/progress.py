@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -28,7 +27,20 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True, no_color=plain)
 
 
-class Elapsed:
+class _Live:
+    """Shows progress from entry to exit."""
+
+    _progress: Progress
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+
+class Elapsed(_Live):
     """What is done now and since when, on a terminal."""
 
     def __init__(self, shown_on: Console, *, wanted: bool = True) -> None:
@@ -36,15 +48,6 @@ class Elapsed:
         live = wanted and shown_on.is_terminal
         self._progress = Progress(*columns, console=shown_on, transient=True, disable=not live)
         self._task: TaskID | None = None
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
 
     def start(self, words: str) -> None:
         """Begin something else: its time starts at 0."""
@@ -58,7 +61,7 @@ class Elapsed:
             self._progress.update(self._task, description=words)
 
 
-class Bar:
+class Bar(_Live):
     """How far something has come."""
 
     def __init__(self, label: str, total: int, *, shown_on: Console | None = None) -> None:
@@ -75,15 +78,6 @@ class Bar:
         self.live = target.is_terminal
         self._progress = Progress(*columns, console=target, transient=True, expand=True, disable=not self.live)
         self._task = self._progress.add_task("", total=total)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
 
     def advance(self, words: str) -> None:
         """Count one more thing done, and say which."""

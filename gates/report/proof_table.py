@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gates.report.severity import largest_effect
+from gates.report.failures import largest_effect
 from gates.results.records import EvidenceRecord, MutantRecord, SensitivityRecord, VerdictRecord
 
 
