@@ -1,4 +1,4 @@
-"""A gate in words: question, formula, limits and their reasons, mutants."""
+"""Explain a gate: question, formula, limits with their reasons, mutants, file and line."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gates.registry import Registry
 from gates.report.ops import output_words
 
 CHECKOUT = Path(__file__).parents[2]
-SHOWN = 6  # cases by name; all of them are in the JSON
+SHOWN = 6  # cases shown by name; the JSON has all
 UNIT = "u is the unit roundoff: 2⁻²⁴ of float32, 2⁻⁵³ of float64, 2⁻¹¹ of float16, 2⁻⁸ of bfloat16"
 
 
 def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
-    """Return everything that a reader needs to doubt a gate."""
+    """Return everything that a reader needs to check a gate."""
     return {
         "id": gate.id,
         "name": gate.name,
@@ -97,13 +97,15 @@ def as_text(item: dict[str, Any]) -> str:
     ]
     if item["name"]:
         lines.append(
-            f'Departure DEPARTURES_DOCUMENTED["{item["name"]}"] of a subject says where its own documentation differs'
+            f'Deviation DEPARTURES_DOCUMENTED["{item["name"]}"] of a subject names the documentation of a deviation'
         )
     for mutant in item["mutants"]:
-        lines.append(f"Mutant    {mutant['name']} in {mutant['host']} at {mutant['seam']}: {mutant['mistake']}")
+        lines.append(
+            f"Mutant    {mutant['name']} applied to {mutant['host']}, target {mutant['seam']}: {mutant['mistake']}"
+        )
         lines.append(f"          in training: {mutant['symptom']}")
         if mutant["seen_in"]:
-            lines.append(f"          seen in: {mutant['seen_in']}")
+            lines.append(f"          reported in: {mutant['seen_in']}")
         if mutant["arises"]:
             lines.append(f"          arises from: {mutant['arises']}")
     return "\n".join([*lines, "", f"defined in {item['defined_in']}"])

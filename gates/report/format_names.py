@@ -1,4 +1,4 @@
-"""The names of the forms in which results are shown, apart from what renders them: the command line needs them early."""
+"""The names of the report formats, separate from the renderers so that the command line starts quickly."""
 
 from __future__ import annotations
 

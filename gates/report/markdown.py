@@ -1,4 +1,4 @@
-"""Recorded results as markdown: a pure function of the files. What fails comes first, what was not judged last."""
+"""Render recorded results as markdown: failures first, cases that were not judged last."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from gates.run.baseline import Changes
 TITLES = {
     "error": "Errors of the judge",
     "fail": "Failures",
-    "departs": "Departures from the definition that the subject documents",
+    "departs": "Documented deviations from the definition",
     "waived": "Waived",
 }
-MOST_CASES = 12  # names of further cases of one failure
+MOST_CASES = 12  # further cases of one failure that are named
 
 
 def render(runs: Iterable[Results], changed: Changes | None = None) -> str:
-    """Return one document: what changed since a baseline, all runs in the order given, what all calibrations say together."""
+    """Return one document: changes since a baseline, the runs in the given order, all calibrations together."""
     runs = list(runs)
     parts = [
         "# Gates: recorded results",
@@ -63,20 +63,20 @@ def _check(run: Results) -> list[str]:
 
 
 def _subjects(verdicts: Iterable[VerdictRecord]) -> list[str]:
-    """Return how many gates hold and fail for each subject."""
+    """Return how many gates pass and fail for each subject."""
     found = standings(counted(verdicts))
     shown_columns = columns(found)
     lines = [f"| subject | {' | '.join(COLUMNS[name] for name in shown_columns)} | cases judged |"]
     lines.append("|---" * (len(shown_columns) + 2) + "|")
     for item in found:
         numbers = ((name, item.gates.get(name, 0)) for name in shown_columns)
-        told = (f"**{count}**" if count and name in {"fail", "error"} else str(count) for name, count in numbers)
-        lines.append(f"| {in_table(item.subject)} | {' | '.join(told)} | {item.ran} of {item.cases} |")
+        words = (f"**{count}**" if count and name in {"fail", "error"} else str(count) for name, count in numbers)
+        lines.append(f"| {in_table(item.subject)} | {' | '.join(words)} | {item.ran} of {item.cases} |")
     return [*lines, ""] if found else []
 
 
 def _failure(found: Failure) -> list[str]:
-    """Return the worst case with its evidence, who else fails, and the smallest input with its command."""
+    """Return the worst case, further failing cases, and the smallest inputs with their commands."""
     worst, more = found.worst, len(found.verdicts) > 1
     gate = code(found.gate) if found.gate else "every gate"
     place = f"{'worst ' if more else ''}{in_table(worst.case)}: " if found.gate else ""
@@ -97,21 +97,21 @@ def _smallest(item: CounterexampleRecord) -> str:
 
 
 def _not_shrunk(found: Iterable[CounterexampleRecord]) -> list[str]:
-    """Return why failures have no smaller input, and the command's sentence where others have one."""
+    """Return why inputs were not shrunk, and how to use the command of those that were."""
     found = list(found)
     lines = []
     if any(item.file for item in found):
-        lines.append("`gates replay` judges a smallest input again; its path is that from the folder of the results.")
+        lines.append("`gates replay` judges a smallest input again; its path is relative to the folder of the results.")
     for reason, items in smallest.not_shrunk(found):
         places = sorted({f"{item.subject} {item.gate}" for item in items})
         beyond = f", and {len(places) - MOST_CASES} more" if len(places) > MOST_CASES else ""
-        told = f"{in_table(', '.join(places[:MOST_CASES]))}{beyond}"
-        lines.append(f"Not made smaller ({in_table(reason)}): {told}.")
+        names = f"{in_table(', '.join(places[:MOST_CASES]))}{beyond}"
+        lines.append(f"Not shrunk ({in_table(reason)}): {names}.")
     return [line for words in lines for line in (words, "")]
 
 
 def _gates(verdicts: Sequence[VerdictRecord]) -> list[str]:
-    """Return the table of the gates that judged anything; the others in a line, for a reader looks for what was."""
+    """Return the table of the gates that judged anything, and the others in one line."""
     ran = {v.gate for v in verdicts if v.status not in NOT_JUDGED}
     never = sorted({v.gate for v in verdicts} - ran)
     lines = ["### Every gate", "", *matrix([v for v in verdicts if v.gate in ran])] if ran else []
@@ -121,7 +121,7 @@ def _gates(verdicts: Sequence[VerdictRecord]) -> list[str]:
 
 
 def matrix(verdicts: Iterable[VerdictRecord]) -> list[str]:
-    """Return the table of gates and subjects over verdicts, one run's or several."""
+    """Return the table of gates and subjects of one or more runs."""
     counts = counted(verdicts)
     gates = sorted({gate for gate, _ in counts})
     subjects = sorted({subject for _, subject in counts})
@@ -137,7 +137,7 @@ def _cell(counts: Mapping[str, int]) -> str:
 
 
 def _closest(verdicts: Iterable[VerdictRecord]) -> list[str]:
-    """Return the evidence of each gate that came nearest to its limit and still passed, the nearest gate first."""
+    """Return the passing evidence of each gate that is nearest to its limit, the nearest gate first."""
     best: dict[str, tuple[float, EvidenceRecord, VerdictRecord]] = {}
     exact = set()
     for v in verdicts:

@@ -1,4 +1,4 @@
-"""The smallest inputs that still fail, in words: one grammar for every form of a report."""
+"""The smallest failing inputs in words, the same for every report format."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def verdict_key(found: CounterexampleRecord | VerdictRecord) -> tuple[str, str, 
 
 
 def shrunk(found: CounterexampleRecord) -> bool:
-    """Return whether it was made small; else its words say why not, and its file, if any, holds the input as drawn."""
+    """Return whether the input was shrunk; otherwise `words` says why not, and the file, if any, holds it as drawn."""
     return found.file is not None and found.elements_after is not None
 
 
 def by_gate(found: Iterable[CounterexampleRecord]) -> dict[tuple[str, str], list[CounterexampleRecord]]:
-    """Return those that were made small by subject and gate, in the order of their cases."""
+    """Return the shrunk inputs by subject and gate, in the order of their cases."""
     result: dict[tuple[str, str], list[CounterexampleRecord]] = defaultdict(list)
     for item in sorted(found, key=lambda item: (item.case, item.seed)):
         if shrunk(item):
@@ -32,7 +32,7 @@ def by_gate(found: Iterable[CounterexampleRecord]) -> dict[tuple[str, str], list
 
 
 def not_shrunk(found: Iterable[CounterexampleRecord]) -> list[tuple[str, list[CounterexampleRecord]]]:
-    """Return why failures have no smaller input, each reason once with those that it holds for."""
+    """Return each reason for not shrinking with its failures."""
     result: dict[str, list[CounterexampleRecord]] = defaultdict(list)
     for item in sorted(found, key=lambda item: (item.subject, item.gate, item.case, item.seed)):
         if not shrunk(item):
@@ -41,16 +41,16 @@ def not_shrunk(found: Iterable[CounterexampleRecord]) -> list[tuple[str, list[Co
 
 
 def size(found: CounterexampleRecord) -> str:
-    """Return how much smaller it became: `70 → 6 numbers`."""
+    """Return the sizes before and after: `70 → 6 numbers`."""
     if found.elements_after is None:
         return ""
     unit = found.unit.removesuffix("s") if found.elements_after == 1 else found.unit
-    cut = "" if found.finished else ", when the time was over"
+    cut = "" if found.finished else ", when the time ran out"
     return f"{found.elements_before} → {found.elements_after} {unit}{cut}"
 
 
 def command(found: CounterexampleRecord, folder: Path | None = None) -> str:
-    """Return what judges it again, from the folder of the results or, where that is given, from here; else nothing."""
+    """Return the command that judges the input again, relative to the folder of the results, or to here if `folder` is it."""
     if found.file is None:
         return ""
     options = {"--python": found.python, "--model": found.model}
@@ -59,56 +59,56 @@ def command(found: CounterexampleRecord, folder: Path | None = None) -> str:
 
 
 def sentence(found: CounterexampleRecord, folder: Path | None = None) -> str:
-    """Return size, words and command of one that has a file."""
+    """Return size, words and, if there is a file, the command."""
     if shrunk(found):
         words = f"smallest input that still fails ({found.case}, {size(found)}): {found.words}"
     else:
-        words = f"input as drawn ({found.case}), not made smaller: {found.words}"
+        words = f"input as drawn ({found.case}), not shrunk: {found.words}"
     return f"{words}; {command(found, folder)}" if found.file else words
 
 
 def lines(found: Iterable[CounterexampleRecord], folder: Path) -> list[str]:
-    """Return each in two lines of text, words and command, and once why others have none."""
+    """Return each shrunk input in two lines, words and command, then the reasons for not shrinking others."""
     found = list(found)
-    said = []
+    text = []
     for items in by_gate(found).values():
         for item in items:
             where = f"{item.subject} · {item.gate} · {item.case} ({size(item)})"
-            said.append(one_line(f"smallest input: {where}: {item.words}"))
-            said.append(one_line(f"  {command(item, folder)}"))
+            text.append(one_line(f"smallest input: {where}: {item.words}"))
+            text.append(one_line(f"  {command(item, folder)}"))
     for reason, items in not_shrunk(found):
-        said.append(one_line(f"not minimised: {reason} ({len(items)} {'failure' if len(items) == 1 else 'failures'})"))
-    return said
+        text.append(one_line(f"not shrunk: {reason} ({len(items)} {'failure' if len(items) == 1 else 'failures'})"))
+    return text
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One smallest input, or why a failure has none."""
+    """One smallest input, or the reason why a failure has none."""
 
-    number: int  # of all of them, in order; the list's items are named by it
+    number: int  # in the list, whose items are named by it
     run: int
     found: CounterexampleRecord
-    place: str  # row and column of its cell, `3/0`; empty: the page has no such cell
+    place: str  # row and column of its table cell, `3/0`; empty: there is no such cell
 
     @property
     def size(self) -> str:
-        """Return how much smaller it became."""
+        """Return the sizes before and after."""
         return size(self.found)
 
     @property
     def command(self) -> str:
-        """Return what judges it again, from the folder of the results; nothing where there is no file."""
+        """Return the command that judges it again; empty if there is no file."""
         return command(self.found)
 
     def as_row(self) -> list[str | int]:
-        """Return what the script needs of it."""
+        """Return the values that the script needs."""
         found = self.found
         words = (found.case, found.words, self.size, found.file or "", self.command)
         return [self.number, self.place, self.run, found.seed, *map(visible, words)]
 
 
 def entries(runs: Sequence[Sequence[CounterexampleRecord]], places: Mapping[tuple[str, str], str]) -> list[Entry]:
-    """Return those of all runs, those made small first, by subject, gate and case; `places` by gate and subject."""
+    """Return the inputs of all runs, shrunk ones first, then by subject, gate and case."""
     found = [(number, record) for number, records in enumerate(runs) for record in records]
     found.sort(key=lambda entry: (not shrunk(entry[1]), entry[1].subject, entry[1].gate, entry[1].case, entry[0]))
     return [

@@ -44,7 +44,7 @@ class TestFile:
         assert page.text("code").count(COMMAND) == 2
         goes = [a["data-goes"] for tag, a in page.found if tag == "button" and "data-smallest" in a]
         assert goes == ["0/0"]
-        assert "1 failure was not made smaller: a whole model" in page.text("summary")
+        assert "1 failure was not shrunk: a whole model" in page.text("summary")
 
     def test_what_works_by_script_only_is_hidden_without_it(self, run: list[Path]) -> None:
         """Nothing that does nothing is shown; the command can be selected all the same."""
@@ -76,7 +76,7 @@ class TestBrowser:
         """The reason that was recorded stands in its place."""
         page = shown(chromium, run, tmp_path)
         page.value("document.querySelectorAll('td.fail button')[1].click()")
-        assert page.value(f"{SMALL}.innerText") == "Not made smaller: a whole model"
+        assert page.value(f"{SMALL}.innerText") == "Not shrunk: a whole model"
 
     @pytest.mark.parametrize("place", ["#cases", "#smallest-0"], ids=["in the evidence", "in the list"])
     def test_the_command_is_copied_by_keyboard(

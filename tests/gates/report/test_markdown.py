@@ -9,9 +9,9 @@ from runs_on_file import verdict, write
 
 from gates.model import Evidence, Verdict, Waived
 from gates.report.failures import failures
-from gates.report.holes import condensed
+from gates.report.not_judged import condensed
 from gates.report.markdown import render
-from gates.report.severity import largest_effect, severity
+from gates.report.failures import largest_effect, severity
 from gates.results.records import SubjectRecord, VerdictRecord, verdict_record
 
 
@@ -69,14 +69,14 @@ def test_what_came_out_is_at_the_top(tmp_path: Path) -> None:
         verdict("unsupported", gate="f"),
     ]
     text = render([write(tmp_path / "r.jsonl", verdicts, problems=["required, but skipped: peer"])])
-    line = "**Not all held**: 1 fail, 1 error, 1 departs as documented, 1 waived, 1 pass, 1 unsupported; exit code 1."
+    line = "**Not all held**: 1 fail, 1 error, 1 documented deviation, 1 waived, 1 pass, 1 unsupported; exit code 1."
     assert text.splitlines()[6] == line
     assert "| mine | **1** | **1** | 1 | 1 | 1 | 1 | 5 of 6 |" in text
     titles = [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")]
     assert titles == [
         "Errors of the judge",
         "Failures",
-        "Departures from the definition that the subject documents",
+        "Documented deviations from the definition",
         "Waived",
         "What else fails the run",
         "Every gate",

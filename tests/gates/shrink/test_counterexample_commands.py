@@ -204,7 +204,7 @@ class TestCommands:
     def test_nothing_is_shrunk_unless_requested(self, tmp_path: Path) -> None:
         """`--no-minimise` writes no file and no line."""
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
-        command = ["check", "advantages.matches-definition", "--subject", "./mine.py", "--out", "o", "--no-shrink_case"]
+        command = ["check", "advantages.matches-definition", "--subject", "./mine.py", "--out", "o", "--no-minimise"]
         assert gates(*command, cwd=tmp_path).returncode == 1
         assert [path.suffix for path in (tmp_path / "o").iterdir()] == [".jsonl"]
 
