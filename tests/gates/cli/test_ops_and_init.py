@@ -49,7 +49,7 @@ class TestOps:
         for name, op in ops_of(asking).items():
             for convention in conventions_of(name, asking):
                 assert convention in op.inputs or convention_words(convention), f"{name}: {convention}"
-        assert "'float64'  # what it computes in, whatever the dtype" in as_text(ops_of(asking)["policy_loss"], asking)
+        assert "'float64'  # the dtype of its arithmetic" in as_text(ops_of(asking)["policy_loss"], asking)
 
     def test_a_wrong_name_gets_the_nearest(self, tmp_path: Path) -> None:
         """One sentence, exit code 2."""
