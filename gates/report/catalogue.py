@@ -105,8 +105,8 @@ def page(mutants: Iterable[Mutant]) -> str:
 def _summary(mutants: list[Mutant]) -> str:
     return (
         f"{len(mutants)} mutations of working implementations, each caught by the gates that it names. "
-        f"{sum(map(is_public, mutants))} were reported in a public thread, which is linked if it shows the same formula or "
-        "the same bug. The others say how they arise. `gates prove GATE` applies a gate's mutations and shows that the gate "
+        f"{sum(map(is_public, mutants))} were reported in a public thread that shows the same formula or the same bug; it is "
+        "linked. The others say how they arise. `gates prove GATE` applies a gate's mutations and shows that the gate "
         "fails."
     )
 

@@ -1,4 +1,4 @@
-"""The commands as their users type them: exit codes, last lines, one sentence for every mistake."""
+"""The commands as their users type them: exit codes, last lines, one sentence for every usage error."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class TestMistakes:
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
-    def test_a_mistake_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
+    def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
         """No traceback, exit code 2, and what to do."""
         done = gates(*arguments, cwd=tmp_path)
         assert done.returncode == 2, done.stderr
@@ -155,7 +155,7 @@ class TestCheck:
         assert "required, but unsupported: mine" in done.stdout
 
     def test_a_subject_that_does_not_start_is_one_line(self, tmp_path: Path) -> None:
-        """A file without OPS fails every cell, and says why once."""
+        """A file without OPS fails every case, and the reason is printed once."""
         (tmp_path / "mine.py").write_text("x = 1\n")
         done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1

@@ -90,7 +90,7 @@ def test_explain_says_where_a_deviation_is_documented(tmp_path: Path) -> None:
     assert UNIT not in gates("explain", "philox.known-answers", cwd=tmp_path).stdout
 
 
-def test_the_unit_that_explain_tells_is_the_gates_own() -> None:
+def test_the_unit_that_explain_prints_is_that_of_the_gates() -> None:
     """The powers of two in the sentence are those that limits are counted in."""
     small = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     for dtype, unit in UNITS.items():

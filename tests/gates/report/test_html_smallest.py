@@ -39,7 +39,7 @@ class TestFile:
     """What is in the file, without a browser."""
 
     def test_the_list_has_words_and_command(self, run: list[Path]) -> None:
-        """Each with its words and the command; a way to its cell where the page has that cell."""
+        """Each has its words and its command, and a link to its table cell if there is one."""
         page = Elements(render_html(run))
         assert page.text("code").count(COMMAND) == 2
         goes = [a["data-goes"] for tag, a in page.found if tag == "button" and "data-smallest" in a]
@@ -82,7 +82,7 @@ class TestBrowser:
     def test_the_command_is_copied_by_keyboard(
         self, chromium: Browser, run: list[Path], tmp_path: Path, place: str
     ) -> None:
-        """Enter on the button copies, or selects where a browser refuses; either is told to screen readers."""
+        """Enter on the button copies, or selects where a browser refuses; either is announced to screen readers."""
         page = shown(chromium, run, tmp_path)
         if place == "#cases":
             page.value("document.querySelector('td.fail button').click()")
@@ -129,7 +129,7 @@ class TestBrowser:
         assert wrong(page) == []
 
     def test_controls_have_names_that_differ(self, chromium: Browser, run: list[Path], tmp_path: Path) -> None:
-        """A screen reader's list of buttons and links tells them apart."""
+        """Names of buttons and links are distinct for screen readers."""
         page = shown(chromium, run, tmp_path)
         nodes = [n for n in page.send("Accessibility.getFullAXTree")["nodes"] if not n["ignored"]]
         for role in ("button", "link"):

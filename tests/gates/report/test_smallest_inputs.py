@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Results:
 
 
 @pytest.mark.parametrize("form", ["md", "text", "github", "junit", "html"])
-def test_every_form_tells_words_and_command(run: Results, form: ReportFormat) -> None:
+def test_every_format_has_words_and_command(run: Results, form: ReportFormat) -> None:
     """What fails on which numbers, how much smaller they are, and a command whose file is quoted for a shell."""
     text = html.unescape(render(form, [run]))
     assert WORDS in text
@@ -52,7 +52,7 @@ def test_every_command_names_interpreter_and_model(tmp_path: Path, form: ReportF
         ("text", "not shrunk: a whole model (2 failures)"),
     ],
 )
-def test_why_there_is_none_is_told_once(run: Results, form: ReportFormat, words: str) -> None:
+def test_why_an_input_is_not_shrunk_is_said_once(run: Results, form: ReportFormat, words: str) -> None:
     """A reason that many failures share stands once, with those that it holds for."""
     text = html.unescape(render(form, [run]))
     assert text.count(words) == 1

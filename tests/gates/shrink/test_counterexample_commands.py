@@ -87,7 +87,7 @@ class TestCommands:
         assert (refused.returncode, "exists; name another" in refused.stderr) == (2, True)
 
     def test_what_failed_before_a_kill_is_shrunk_after_resuming(self, tmp_path: Path) -> None:
-        """The run that goes on has nothing left to judge, and looks for the input that nobody has looked for."""
+        """The resumed run has nothing left to judge, and shrinks the input that was not shrunk."""
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
         command = ["check", "advantages.matches-definition", "--quick", "--subject", "./mine.py"]
         assert gates(*command, "--out", "o", cwd=tmp_path).returncode == 1
@@ -105,8 +105,8 @@ class TestCommands:
         assert gates(*command, "--resume", str(results), cwd=tmp_path).returncode == 1
         assert results.read_bytes() == before
 
-    def test_a_claim_of_several_calls_asks_gates_again(self, tmp_path: Path) -> None:
-        """Where no single output is compared, the test has the file beside it and asks the gate."""
+    def test_a_claim_of_several_calls_is_judged_by_gates_again(self, tmp_path: Path) -> None:
+        """If no single output is compared, the test has the file beside it and runs the gate."""
         (tmp_path / "mine.py").write_text(POISONED)
         done = gates("check", "loss.padding-is-inert", "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
         assert done.returncode == 1
@@ -164,7 +164,7 @@ class TestCommands:
         (test,) = tmp_path.glob("test_*.py")
         assert "not shrunk" in test.read_text()
 
-    def test_a_library_that_is_not_installed_here_is_told(self, tmp_path: Path) -> None:
+    def test_a_library_that_is_not_installed_is_reported(self, tmp_path: Path) -> None:
         """The subject is skipped, and the line says which interpreter runs the file and what to do."""
         (tmp_path / "mine.py").write_text("import no_such_library\nOPS = {}\n")
         done = gates("check", "kl.k1*", "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
@@ -186,7 +186,7 @@ class TestCommands:
         assert str(tmp_path) not in text
 
     def test_a_replay_runs_the_file_in_the_projects_interpreter(self, tmp_path: Path) -> None:
-        """What `[tool.gates]` told `gates check` holds for the input that it kept, from any folder of the project."""
+        """The interpreter of `[tool.gates]` replays the input too, from any folder of the project."""
         python = tmp_path / "venv" / "bin" / "python"
         python.parent.mkdir(parents=True)
         python.write_text(f'#!/bin/sh\nLIBRARY=here exec {sys.executable} "$@"\n')
@@ -237,7 +237,7 @@ class TestCommands:
         ],
         ids=["no file", "no subject", "nobody", "out alone", "no module", "no gate"],
     )
-    def test_a_mistake_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
+    def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
         """Exit code 2 and no traceback."""
         write(tmp_path / "c.safetensors", changed())
         write(tmp_path / "other.safetensors", changed(gate="gone"))

@@ -1,4 +1,4 @@
-"""A counterexample's file: what is written is read, and what somebody else wrote is checked."""
+"""Files of counterexamples: reading returns what was written, and hostile files are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORDED = Path(__file__).resolve().parents[3] / "results" / "gates"
 
 
 class TestFile:
-    """What is written is read; what somebody else wrote is checked."""
+    """Reading returns what was written; hostile files are refused."""
 
     def test_it_comes_back_with_its_bits(self, tmp_path: Path) -> None:
         """Arrays, nested ones, NaN and infinities included."""
@@ -56,7 +56,7 @@ class TestFile:
 
     @pytest.mark.parametrize("value", [np.zeros(2, complex), np.array(["text"]), np.zeros(2, np.longdouble), object()])
     def test_what_the_format_does_not_hold_is_refused(self, tmp_path: Path, value: object) -> None:
-        """The name of the input is said, and no file is left."""
+        """The message names the input, and no file is left."""
         with pytest.raises(ValueError, match="`x` "):
             write(tmp_path / "c.safetensors", changed(inputs={"x": value}))
         assert not list(tmp_path.iterdir())
@@ -76,7 +76,7 @@ class TestFile:
         assert (found.elements_after, found.unit, found.cut) == (4, "numbers", {})
 
     def test_what_is_no_file_is_not_waited_for(self, tmp_path: Path) -> None:
-        """A pipe that nobody writes to, and a device without end."""
+        """A pipe without a writer, an endless device and a folder are refused at once."""
         os.mkfifo(tmp_path / "pipe")
         for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
             with pytest.raises(ConfigurationError, match="is no regular file"):
@@ -124,7 +124,7 @@ class TestFile:
     def test_what_is_no_counterexample_is_refused(
         self, tmp_path: Path, change: Callable[[bytes], bytes], words: str
     ) -> None:
-        """One sentence, whatever the bytes are, before anything large is allocated."""
+        """Every fault is one sentence, before anything large is allocated."""
         path = tmp_path / "c.safetensors"
         write(path, SOME)
         path.write_bytes(change(path.read_bytes()))

@@ -20,7 +20,7 @@ from gates.shrink.probe import Asker
 
 
 class TestShrinking:
-    """Known mistakes end at a handful of numbers."""
+    """Mutants are shrunk to a few numbers."""
 
     @pytest.mark.parametrize(
         ("mutant", "case", "most", "words"),
@@ -38,7 +38,7 @@ class TestShrinking:
         ids=lambda value: value if isinstance(value, str) and "." in value else "",
     )
     def test_a_mutant_is_caught_by_few_numbers(self, mutant: str, case: str, most: int, words: str) -> None:
-        """The input that is left fails with the mistake planted, and an implementation without it holds there."""
+        """The shrunk input fails with the mutant, and an implementation without it passes."""
         registry = load()
         planned, options = planted(registry, mutant, case)
         found = shrink_case(planned, options, registry.subjects)
@@ -94,7 +94,7 @@ class TestCollecting:
     """One failure of each gate and subject; the inputs of the others are kept as drawn."""
 
     def failing(self, tmp_path: Path, *gates: str, mutant: str = "loss.ratio-constant") -> Shrinker:
-        """Return the collected failures of these gates with a mistake planted."""
+        """Return the collected failures of these gates with a mutant."""
         registry = load()
         planted = registry.mutants[mutant]
         options = Options(mutant={"target": planted.target, "patch": planted.patch}, quick=True)

@@ -1,4 +1,4 @@
-"""How much a gate that runs a model asks for, and what a cut leaves of it."""
+"""The amounts that a gate requests of a model, and cuts of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TestCutting:
         assert given == rollout()
 
     def test_a_smaller_call_stays_as_it_is(self) -> None:
-        """A cut never asks for more."""
+        """A cut never increases an amount."""
         for style in ("worded", "any text of a file"):
             cut = {"prompts": 99, "samples": 99, "max_tokens": 99, "style": style}
             assert rollout_cut.less(rollout(), cut) == rollout()
@@ -41,7 +41,7 @@ class TestCutting:
         assert rollout_cut.less(inputs, {"prompts": 1, "max_tokens": 1}) == inputs
 
     def test_the_largest_call_is_where_a_search_starts(self) -> None:
-        """Of each thing the most that any call asks."""
+        """The largest amount of each in any call."""
         calls = [rollout(samples=1), rollout(max_tokens=96), {"policy": np.zeros(3)}]
         assert rollout_cut.largest(calls) == {"prompts": 12, "samples": 4, "max_tokens": 96, "style": "worded"}
 
@@ -54,13 +54,13 @@ class TestCutting:
         ],
         ids=["none", "all"],
     )  # fmt: skip
-    def test_a_cut_is_said_in_words(self, cut: dict[str, Any], words: str) -> None:
+    def test_a_cut_in_words(self, cut: dict[str, Any], words: str) -> None:
         """With its numbers, and nothing where nothing is cut."""
         assert rollout_cut.words(cut) == words
 
 
 class TestTokens:
-    """The size of what a model is asked for."""
+    """The number of requested tokens."""
 
     @pytest.mark.parametrize(
         ("inputs", "wanted"),
