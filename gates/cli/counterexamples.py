@@ -1,4 +1,4 @@
-"""What `gates check` does with failures when all is judged: makes them small, records them, says so."""
+"""Shrink, record and print the failures of `gates check` after the run."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from gates.results.jsonl import Writer
 from gates.results.records import CounterexampleRecord
 from gates.run.plan import Options, PlannedCase
 from gates.run.session import tool_version
-from gates.shrink.collect import MOST, Kept, Minimiser
-from gates.shrink.failures import Progress
+from gates.shrink.collect import MOST, Kept, Shrinker
+from gates.shrink.failing_case import Progress
 
 
 @dataclass(slots=True)
 class Found:
-    """The counterexamples of one run; their files lie in a folder beside the results, with its name."""
+    """The counterexamples of one run; their files are in a folder beside the results file, with its name."""
 
-    jobs: list[PlannedCase]
+    cases: list[PlannedCase]
     options: Options
     subjects: Mapping[str, Subject]
     writer: Writer
     silent: bool
-    budget_s: float  # seconds for each failure; 0: none is looked at
+    budget_s: float  # seconds for each failure; 0: nothing is shrunk or kept
     failures: list[Verdict] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
     def watching(self, show: Callable[[Verdict], None]) -> Callable[[Verdict], None]:
-        """Return a receiver of verdicts that keeps the failures and passes everything on."""
+        """Return a verdict callback that keeps the failures and calls `show`."""
 
         def on_verdict(verdict: Verdict) -> None:
             if verdict.status == "fail":
@@ -43,35 +43,35 @@ class Found:
         return on_verdict
 
     def record(self, all_judged: Callable[[], None]) -> None:
-        """Make the failures small and write a line for each; `all_judged` is called before anything is shown."""
+        """Shrink the failures and write a record for each; call `all_judged` before showing anything."""
         if not self.budget_s or not self.failures:
             return
         folder = self.writer.path.with_suffix(".counterexamples")
-        minimiser = Minimiser(self.jobs, self.options, self.subjects, folder, tool_version(), self.budget_s)
+        shrinker = Shrinker(self.cases, self.options, self.subjects, folder, tool_version(), self.budget_s)
         for verdict in self.failures:
-            minimiser.note(verdict)
-        if not minimiser.failures:
+            shrinker.note(verdict)
+        if not shrinker.failures:
             return
         all_judged()
         if not self.silent:
-            number = min(MOST, len(minimiser.failures))
+            number = min(MOST, len(shrinker.failures))
             what = "the failure" if number == 1 else f"{number} failures"
-            words = f"making {what} small, at most {self.budget_s:g} s each; Ctrl-C keeps the smallest so far"
+            words = f"shrinking {what}, at most {self.budget_s:g} s each; Ctrl-C keeps the smallest so far"
             typer.echo(words, err=True)
         with Elapsed(console(stderr=True), wanted=not self.silent) as elapsed:
             kept = []
-            for one in minimiser.run(_Shown(elapsed)):
+            for one in shrinker.run(_Shown(elapsed)):
                 self.writer.write(self._record(one))
                 kept.append(one)
-        self.lines += [line for one in kept if one.tried for line in self._told(one)]
+        self.lines += [line for one in kept if one.tried for line in self._lines(one)]
         if left := sum(not one.tried for one in kept):
             rest = f"{left} more {'is' if left == 1 else 'are'} kept as drawn in {folder}"
-            self.lines.append(f"{rest}; `gates check GATE` makes the failure of one gate small")
+            self.lines.append(f"{rest}; `gates check GATE` shrinks the failure of one gate")
 
-    def _told(self, one: Kept) -> list[str]:
+    def _lines(self, one: Kept) -> list[str]:
         found, where = one.found, one.verdict.where
         if one.reason or found is None:
-            first = f"not made smaller: {where}: {one.reason}"
+            first = f"not shrunk: {where}: {one.reason}"
         else:
             first = f"smallest input: {where} ({smallest.size(self._record(one))}): {found.words}"
         again = smallest.command(self._record(one), self.writer.path.parent)
@@ -90,12 +90,14 @@ class Found:
             elements_after=small.elements_after if small else None,
             unit=small.unit if small else "numbers",
             finished=small.finished if small else None,
-            python=next((job.subject.python for job in self.jobs if job.subject.name == one.verdict.subject), None),
+            python=next(
+                (planned.subject.python for planned in self.cases if planned.subject.name == one.verdict.subject), None
+            ),
             model=self.options.model if one.found and one.found.models else None,
         )
 
     def show(self) -> None:
-        """Print each, with the command that judges it again."""
+        """Print each failure with the command that judges it again."""
         if self.silent:
             return
         for line in self.lines:
@@ -103,7 +105,7 @@ class Found:
 
 
 class _Shown(Progress):
-    """Shows on a terminal which failure is made small, for how long, and how small it is."""
+    """Shows on a terminal which failure is being shrunk, for how long, and its size."""
 
     def __init__(self, elapsed: Elapsed) -> None:
         super().__init__()

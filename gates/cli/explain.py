@@ -1,4 +1,4 @@
-"""`gates explain`: why a gate asks what it asks, and where its limits come from."""
+"""`gates explain`: a gate's question, its reasons, and where its limits come from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def explain(
     gate: Annotated[str, typer.Argument(metavar="GATE", help="A gate's id, or a prefix of several.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print a gate's question, formula, source, limits with their reasons, cases and mutants."""
+    """Print a gate's question, formula, source, limits with their reasons, cases, mutants, file and line."""
     import json
 
     from gates.cli import selection, setup

@@ -1,4 +1,4 @@
-"""`gates init`: start a subject file for one's own library."""
+"""`gates init`: start a subject file for your own library."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ gates init mylib · gates init mylib --op policy_loss --op token_kl --folder tes
 
 
 def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The library; the file is NAME_gates.py.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The library; the file will be NAME_gates.py.")],
     op: Annotated[
         list[str] | None,
         typer.Option("--op", metavar="OP", help="An op to fill in, or `all`. Default: the usual five."),
     ] = None,
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Where the file goes.")] = Path(),
 ) -> None:
-    """Write a commented subject file that runs at once; what is not filled in is `unsupported`, never a pass."""
+    """Write a commented subject file that runs at once; an op that is not filled in is `unsupported`, never a pass."""
     import shlex
     from difflib import get_close_matches
 
@@ -36,7 +36,7 @@ def init(
     if unknown := [item for item in wanted if item not in known]:
         near = get_close_matches(unknown[0], known, 1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise ConfigurationError(f"--op {unknown[0]}: no op is called so; {hint}`gates ops` lists them")
+        raise ConfigurationError(f"--op {unknown[0]}: there is no such op; {hint}`gates ops` lists them")
     text = scaffold.scaffold(name, path.name, known, {item: conventions_of(item, gates) for item in wanted})
     try:
         folder.mkdir(parents=True, exist_ok=True)

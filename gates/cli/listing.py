@@ -1,4 +1,4 @@
-"""`gates list`: what can be judged, and by which gates."""
+"""`gates list`: the gates and the subjects."""
 
 from __future__ import annotations
 

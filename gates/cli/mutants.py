@@ -1,4 +1,4 @@
-"""`gates mutants`: the mistakes that the gates catch, what each looks like in training, and where it was seen."""
+"""`gates mutants`: the mutations that the gates catch, their symptoms in training, and where they were reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def mutants(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there, atomically.")] = None,
 ) -> None:
-    """Print the catalogue of mutants as markdown: mistake, symptom, sightings, host and seam, and the gates that catch it."""
+    """Print the catalogue of mutants as markdown: mutation, symptom, reports, host and patch target, catching gates."""
     import json
 
     from gates.cli import setup

@@ -1,4 +1,4 @@
-"""`gates ops`: what a subject may provide, with shapes, dtypes, conventions and formulas."""
+"""`gates ops`: the ops that a subject may provide, with shapes, dtypes, conventions and formulas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ops(
     op: Annotated[str | None, typer.Argument(metavar="[OP]", help="One op in full. Default: a line for each.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the ops that gates ask for: inputs, outputs, conventions, formula, source."""
+    """List the ops that gates call: inputs, outputs, conventions, formula, source."""
     import difflib
     import json
 

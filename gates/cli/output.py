@@ -1,4 +1,4 @@
-"""What `gates check` prints besides the verdicts as they come: the end of a run, in the form that was asked for."""
+"""Print the end of a `gates check` run in the chosen format."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 def chosen(form: CheckFormat | None, *, as_json: bool) -> CheckFormat:
-    """Return the form: what was asked for, else `github` where GitHub Actions runs us, else `text`."""
+    """Return the format: the chosen one, else `github` in GitHub Actions, else `text`."""
     from gates.model import ConfigurationError
 
     if as_json and form not in {None, "jsonl"}:
-        raise ConfigurationError(f"--json is --format jsonl, and --format {form} is asked for: give one of them")
+        raise ConfigurationError(f"--json means --format jsonl, but --format {form} is given too: give one of them")
     if as_json:
         return "jsonl"
     return form or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text")
 
 
 def since(baseline: Path | None, form: CheckFormat) -> Results | None:
-    """Read the baseline before anything is judged: a file that cannot be compared with is told at once."""
+    """Read the baseline before the run, so that an unusable file is reported at once."""
     from gates.report.formats import refuse
     from gates.results.jsonl import read
 
@@ -38,7 +38,7 @@ def since(baseline: Path | None, form: CheckFormat) -> Results | None:
 
 
 def notes(tally: Tally, registry: Registry) -> None:
-    """Say on the error output what a subject of the user's declares to no effect: often a name is misspelt."""
+    """Print notes about declarations of a user's subject that have no effect, such as misspelt names."""
     from gates.report.declarations import unasked, undeparted
     from gates.results.escape import one_line
 
@@ -50,7 +50,7 @@ def notes(tally: Tally, registry: Registry) -> None:
 
 
 def end(screen: Screen, path: Path, tally: Tally, before: Results | None) -> None:
-    """Print the rest of a finished run: a document is rendered from the file that was written, and from nothing else."""
+    """Print the rest of a finished run; a document is rendered from the results file alone."""
     from gates.report import github
     from gates.report.baseline import compare
     from gates.report.changes import changes_text

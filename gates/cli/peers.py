@@ -1,4 +1,4 @@
-"""`gates peers`: the isolated environments of other people's libraries."""
+"""`gates peers`: isolated environments of other libraries."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ EXAMPLES = """Examples:
 
 gates peers list · gates peers sync mlxrl"""
 
-app = typer.Typer(help="Make and list the isolated environments of peers.", no_args_is_help=True)
+app = typer.Typer(help="Create and list the isolated environments of peers.", no_args_is_help=True)
 
 
 @app.command("sync", epilog=EXAMPLES)
 def sync(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Peers, as `gates peers list` shows them.")],
 ) -> None:
-    """Make a peer's environment from its pinned requirements; quick when it is there."""
+    """Create a peer's environment from its pinned requirements; an existing one is kept."""
     from gates.model import ConfigurationError
     from gates.subjects.peers import environments
 
@@ -31,7 +31,7 @@ def sync(
 
 @app.command("list", epilog=EXAMPLES)
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List peers, their pinned versions, and whether their environments are there."""
+    """List peers, their pinned versions, and whether their environments exist."""
     import dataclasses
     import json
 

@@ -17,23 +17,24 @@ gates replay bug.safetensors --subject ./mine.py · gates replay bug.safetensors
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A counterexample that `gates check` wrote.")],
     subject: Annotated[
-        str | None, typer.Option("--subject", metavar="NAME|FILE", help="Who is judged. Default: who failed.")
+        str | None,
+        typer.Option("--subject", metavar="NAME|FILE", help="The subject to judge. Default: the one that failed."),
     ] = None,
     python: Annotated[str | None, typer.Option(metavar="PATH", help="The interpreter for a subject FILE.")] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="M", help="The model it failed with, where `gates check --model` named one.")
+        str | None, typer.Option(metavar="M", help="The model of `gates check --model`, if it had one.")
     ] = None,
     emit_test: Annotated[
-        bool, typer.Option("--emit-test", help="Write a pytest file that fails as long as the bug is there.")
+        bool, typer.Option("--emit-test", help="Write a pytest file that fails while the bug exists.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where the test goes. Default: test_<name>.py here.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Judge a counterexample again: exit code 1 while it fails, 0 when it holds, 3 where the subject lacks the op.
+    """Judge a counterexample again: exit code 1 if it fails, 0 if it holds, 3 if the subject lacks the op.
 
-    Without --python a subject file runs in the interpreter that tool.gates in pyproject.toml names, if it names one.
+    Without --python a subject file runs in the interpreter named by tool.gates in pyproject.toml, if any.
     """
     import json
     import shlex
@@ -48,14 +49,14 @@ def replay(
     from gates.shrink.file import read, summary
 
     if out is not None and not emit_test:
-        raise ConfigurationError("--out says where --emit-test writes; give both")
+        raise ConfigurationError("--out names the file that --emit-test writes; give both")
     found, registry = read(file), setup.registry()
     interpreter = setup.interpreter(python or settings.read(settings.root(Path.cwd())).python)
-    who = replaying.subject_of(found, registry, subject, interpreter)
+    chosen = replaying.subject_of(found, registry, subject, interpreter)
     model = setup.model(model)
-    answer = replaying.replay(found, registry, who, model)
+    answer = replaying.replay(found, registry, chosen, model)
     if emit_test:
-        path = emitting.emit(file, found, answer, who, registry, out, model)
+        path = emitting.emit(file, found, answer, chosen, registry, out, model)
         typer.echo(f"wrote {path}; run it with: pytest {shlex.quote(str(path))}")
         return
     ops = registry.gates[found.gate].ops
@@ -64,6 +65,6 @@ def replay(
         known = {**summary(found), "now": answer.state, "now_words": words}
         text = json.dumps(known, indent=2, ensure_ascii=False)
     else:
-        text = f"{answer.state}: {who.name} · {found.gate} · {found.case}{f': {words}' if words else ''}"
+        text = f"{answer.state}: {chosen.name} · {found.gate} · {found.case}{f': {words}' if words else ''}"
     typer.echo(visible(text))
     raise typer.Exit({"holds": 0, "fails": 1, "unclear": 1, "unsupported": 3}[answer.state])

@@ -1,4 +1,4 @@
-"""`gates report`: render recorded results; a pure function of the file."""
+"""`gates report`: render recorded results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def report(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE.jsonl...", help="Recorded results.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there, atomically.")] = None,
     form: Annotated[
-        ReportFormat, typer.Option("--format", help="How verdicts are shown; curves and speeds have one form only.")
+        ReportFormat, typer.Option("--format", help="The format of verdicts; curves and speeds have one format only.")
     ] = "md",
     baseline: Annotated[
         Path | None, typer.Option(metavar="FILE.jsonl", help="Show what changed from this run to the one rendered.")
@@ -28,7 +28,7 @@ def report(
         bool, typer.Option("--speed-schema", help="Print that of a line in results/bench.")
     ] = False,
 ) -> None:
-    """Render results files of gates (an unfinished one is shown as `incomplete: 12 of 40`); of speed as markdown, and learning curves as a picture."""
+    """Render results files: verdicts in any format, speeds as markdown, learning curves as a picture."""
     import json
 
     from gates.model import ConfigurationError

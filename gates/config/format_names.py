@@ -1,4 +1,4 @@
-"""The names of output formats, in a file of their own so that the command line need not import the renderers."""
+"""The names of the report formats, separate from the renderers so that the command line starts quickly."""
 
 from __future__ import annotations
 

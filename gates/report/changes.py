@@ -1,4 +1,4 @@
-"""What changed since a recorded run, as text, markdown and JSON."""
+"""Render what changed since a recorded run, as text, markdown and JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from gates.report.baseline import KINDS, Change, Changes
 from gates.results.escape import code, in_table, one_line
 
-IN_FULL = ("new failure", "fixed", "changed")  # the others are counted by subject and gate: they come in hundreds
+IN_FULL = ("new failure", "fixed", "changed")  # the others, often hundreds, are counted by subject and gate
 
-MOST = 100  # lines of a document that stand before what came out of the run itself
+MOST = 100  # lines that may precede the results of the run itself
 
 
 def changes_text(found: Changes) -> str:
@@ -30,9 +30,9 @@ def changes_markdown(found: Changes) -> str:
         f"Recorded {when(found)}. {count(found).capitalize()}.",
         "",
     ]
-    told = [f"{name} was {then}, is {now}" for name, then, now in found.settings] + listed(found)
-    more = [f"- {len(told) - MOST} more are in the JSON form"] if len(told) > MOST else []
-    return "\n".join([*lines, *(f"- {in_table(words)}" for words in told[:MOST]), *more, ""] if told else lines)
+    changed = [f"{name} was {then}, is {now}" for name, then, now in found.settings] + listed(found)
+    more = [f"- {len(changed) - MOST} more are in the JSON form"] if len(changed) > MOST else []
+    return "\n".join([*lines, *(f"- {in_table(words)}" for words in changed[:MOST]), *more, ""] if changed else lines)
 
 
 def changes_document(found: Changes) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def changes_document(found: Changes) -> dict[str, Any]:
 
 
 def count(found: Changes) -> str:
-    """Return how many changes of each kind there are, and how many cells have none."""
+    """Return how many changes of each type there are, and how many cases did not change."""
     plural = {"new failure": "new failures"}
     counts = [(len(found.of(kind)), kind) for kind in KINDS]
     words = [f"{number} {plural.get(kind, kind) if number != 1 else kind}" for number, kind in counts if number]
@@ -52,7 +52,7 @@ def count(found: Changes) -> str:
 
 
 def listed(found: Changes) -> list[str]:
-    """Return a line for each change that matters by itself, and for each group of the others."""
+    """Return a line for each important change, and for each group of the others."""
     lines = []
     groups: dict[tuple[str, str, str], list[Change]] = defaultdict(list)
     for change in found.changes:
@@ -70,5 +70,5 @@ def listed(found: Changes) -> list[str]:
 
 
 def when(found: Changes) -> str:
-    """Return when the baseline was recorded, and of which commit."""
+    """Return date and commit of the baseline."""
     return found.started + (f", commit {found.commit[:12]}" if found.commit else "")

@@ -1,20 +1,22 @@
-"""A gate in words: question, formula, limits and their reasons, mutants."""
+"""Explain a gate: question, formula, limits with their reasons, mutants, file and line."""
 
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from gates.model import Bound, Gate, Recorded
 from gates.registry import Registry
 from gates.report.ops import output_words
 
-SHOWN = 6  # cases by name; all of them are in the JSON
+CHECKOUT = Path(__file__).parents[2]
+SHOWN = 6  # cases shown by name; the JSON has all
 UNIT = "u is the unit roundoff: 2⁻²⁴ of float32, 2⁻⁵³ of float64, 2⁻¹¹ of float16, 2⁻⁸ of bfloat16"
 
 
 def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
-    """Return everything that a reader needs to doubt a gate."""
+    """Return everything that a reader needs to check a gate."""
     return {
         "id": gate.id,
         "name": gate.name,
@@ -54,7 +56,18 @@ def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
             for m in registry.mutants.values()
             if gate.id in m.caught_by
         ],
+        "defined_in": defined_in(gate),
     }
+
+
+def defined_in(gate: Gate) -> str:
+    """Return `gates/families/kl/gates.py:83`, where the gate's check begins; a plugin's path is absolute."""
+    check: Any = gate.check
+    while inner := getattr(check, "func", None) or getattr(check, "__wrapped__", None):  # partial(), wraps()
+        check = inner
+    code = getattr(check, "__code__", None) or type(check).__call__.__code__
+    path = Path(code.co_filename)
+    return f"{path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path}:{code.co_firstlineno}"
 
 
 def _limit(bound: Bound) -> str | float:
@@ -84,13 +97,15 @@ def as_text(item: dict[str, Any]) -> str:
     ]
     if item["name"]:
         lines.append(
-            f'Departure DEPARTURES_DOCUMENTED["{item["name"]}"] of a subject says where its own documentation differs'
+            f'Deviation DEPARTURES_DOCUMENTED["{item["name"]}"] of a subject names the documentation of a deviation'
         )
     for mutant in item["mutants"]:
-        lines.append(f"Mutant    {mutant['name']} in {mutant['host']} at {mutant['seam']}: {mutant['mistake']}")
+        lines.append(
+            f"Mutant    {mutant['name']} applied to {mutant['host']}, target {mutant['seam']}: {mutant['mistake']}"
+        )
         lines.append(f"          in training: {mutant['symptom']}")
         if mutant["seen_in"]:
-            lines.append(f"          seen in: {mutant['seen_in']}")
+            lines.append(f"          reported in: {mutant['seen_in']}")
         if mutant["arises"]:
             lines.append(f"          arises from: {mutant['arises']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", f"defined in {item['defined_in']}"])

@@ -1,26 +1,27 @@
-"""What did not hold in a run, by subject and gate: the worst case for all, for a gate often fails in dozens of them."""
+"""Group the failures of a run by subject and gate; the worst case stands for the others of its gate."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gates.report import smallest
 from gates.report.labels import NOT_JUDGED, shown
-from gates.report.severity import severity
 from gates.results.jsonl import Results
-from gates.results.records import CounterexampleRecord, VerdictRecord
+from gates.results.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
 
 ORDER = ("error", "fail", "departs", "waived")
+LOST = ("crashed", "raised", "shape", "timeout")  # causes of a failure without a number
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The verdicts of one status that a gate gave a subject, the worst one first."""
+    """The verdicts of one status of a gate and a subject, the worst one first."""
 
     subject: str
-    gate: str  # empty: the subject did not start, so all gates say the same
+    gate: str  # empty: the subject did not start, so all gates fail alike
     status: str
     verdicts: tuple[VerdictRecord, ...]
     judged: int  # cases of the gate, or of all gates, that ran
@@ -33,12 +34,12 @@ class Failure:
 
     @property
     def count(self) -> str:
-        """Return how many cases it is of how many that ran: `3 of 12 cases`."""
+        """Return how many of the cases that ran have this status: `3 of 12 cases`."""
         return f"{len(self.verdicts)} of {self.judged} {'case' if self.judged == 1 else 'cases'}"
 
 
 def failures(run: Results) -> list[Failure]:
-    """Return what did not hold of the subjects as they are, by status, subject and gate."""
+    """Return the failures without mutants, by status, subject and gate."""
     found: dict[tuple[str, str, str], list[VerdictRecord]] = defaultdict(list)
     ran: Counter[tuple[str, str]] = Counter()
     for verdict in run.verdicts:
@@ -66,3 +67,23 @@ def failures(run: Results) -> list[Failure]:
 
 def _worst_first(verdicts: Iterable[VerdictRecord]) -> list[VerdictRecord]:
     return sorted(verdicts, key=lambda v: (-severity(v), v.case, v.seed))
+
+
+def severity(verdict: VerdictRecord) -> float:
+    """Return how far beyond its limit the first broken claim is, which is the one in the verdict's reason."""
+    return math.inf if verdict.cause in LOST else next(_beyond(verdict.evidence), math.inf)
+
+
+def largest_effect(verdict: VerdictRecord) -> float:
+    """Return how far beyond its limit the worst claim is."""
+    return math.inf if verdict.cause in LOST else max(_beyond(verdict.evidence), default=math.inf)
+
+
+def _beyond(evidence: Iterable[EvidenceRecord]) -> Iterator[float]:
+    """Yield how far beyond its limit each broken claim is: a share of the limit, or the number itself if the limit is 0."""
+    for item in evidence:
+        if item.role == "claim" and not item.holds:
+            if item.relation == "<=" and math.isfinite(item.observed):
+                yield item.observed / item.limit if item.limit > 0 else item.observed
+            else:
+                yield math.inf

@@ -1,4 +1,4 @@
-"""Recorded files of whatever kind, rendered: verdicts, speeds or learning curves."""
+"""Render recorded files: verdicts, speeds or learning curves."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from gates.results.speed_file import is_speed_file, read_speed
 
 
 def render_files(files: Sequence[Path], form: ReportFormat, baseline: Path | None) -> Iterator[str]:
-    """Give one document over the files, which must be of one kind, piece by piece."""
+    """Yield the pieces of one document over the files, which must be of one type."""
     curves = [path for path in files if is_learning_file(path)]
     speeds = [path for path in files if is_speed_file(path)]
     if curves and len(curves) < len(files):
-        raise ConfigurationError(f"{curves[0]} holds learning curves and another file does not: render them apart")
+        raise ConfigurationError(f"{curves[0]} holds learning curves and another file does not: render them separately")
     if speeds and len(speeds) < len(files):
-        raise ConfigurationError(f"{speeds[0]} holds speeds and another file verdicts: render them apart")
+        raise ConfigurationError(f"{speeds[0]} holds speeds and another file verdicts: render them separately")
     if not curves and not speeds:
         yield from _verdicts(files, form, baseline)
         return
     if form != "md" or baseline:
-        asked = f"--format {form}" if form != "md" else "--baseline"
-        raise ConfigurationError(f"{files[0]} holds no verdicts, so it has no {asked}")
+        option = f"--format {form}" if form != "md" else "--baseline"
+        raise ConfigurationError(f"{files[0]} holds no verdicts, so {option} does not apply")
     if curves:
         yield visible(render_curves(curve for path in curves for curve in read_curves(path)))
     else:
@@ -42,7 +42,7 @@ def _verdicts(files: Sequence[Path], form: ReportFormat, baseline: Path | None) 
     if baseline and len(files) > 1:
         raise ConfigurationError("--baseline compares with one run: give one FILE.jsonl")
     if form == "html" and not baseline:
-        yield render_html(files)  # line by line: a hundred thousand verdicts need not be held
+        yield render_html(files)  # reads line by line, without holding all verdicts
         return
     runs = [read(path) for path in files]
     changes = compare(read(baseline), runs[0]) if baseline else None

@@ -1,4 +1,4 @@
-"""Recorded runs in the form that was asked for: a pure function of their lines."""
+"""Render recorded runs in a chosen format."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gates.results.jsonl import Results, as_line
 from gates.results.records import Record
 
 WITHOUT_CHANGES = ("jsonl", "junit")
-OF_CHECKS = ("junit", "github")  # a mutant's failure is what a proof wants, which these cannot say
+OF_CHECKS = ("junit", "github")  # a proof expects its mutants to fail, which these cannot express
 
 
 def render(form: ReportFormat, runs: Sequence[Results], changes: Changes | None = None) -> str:
-    """Return the text of one or more runs, and of what changed since a baseline."""
+    """Return one or more runs, and what changed since a baseline, as text."""
     return "".join(pieces(form, runs, changes))
 
 
 def pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None = None) -> Iterator[str]:
-    """Give that text piece by piece, for it may be larger than the memory; no terminal obeys a word of it."""
+    """Yield that text in pieces, since it may be larger than the memory; terminal control characters are escaped."""
     return map(visible, _pieces(form, runs, changes))
 
 
@@ -53,13 +53,13 @@ def _pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None
 
 
 def refuse(form: ReportFormat, *, changed: bool) -> None:
-    """Say which forms have no place for changes since a baseline."""
+    """Raise if a format cannot show changes since a baseline."""
     if changed and form in WITHOUT_CHANGES:
         raise ConfigurationError(f"--format {form} has no place for --baseline; text, md, json, github and html have")
 
 
 def _document(runs: Sequence[Results], changes: Changes | None) -> Iterator[str]:
-    """Give one JSON value: the records of each run by their kind, a line each."""
+    """Yield one JSON value: the records of each run by type, one per line."""
     yield '{"runs": ['
     for number, run in enumerate(runs):
         name, state = (json.dumps(words, ensure_ascii=False) for words in (run.path.name, run.state))

@@ -1,4 +1,4 @@
-"""Recorded runs as one HTML file that asks nothing of any network: a pure function of the files."""
+"""Render recorded runs as one HTML file that loads nothing from a network."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from markupsafe import Markup
 from gates.report import calibration_plot, changes, smallest
 from gates.report.baseline import Changes
 from gates.report.failures import ORDER
-from gates.report.holes import condensed
 from gates.report.labels import NOT_JUDGED
+from gates.report.not_judged import condensed
 from gates.report.page_data import STATUSES, Page, gather
-from gates.report.page_smallest import Entry
 from gates.report.plain import MOST_IDLE
 from gates.report.sensitivity_plot import plot
+from gates.report.smallest import Entry
 from gates.report.subjects import COLUMNS, columns, standings, versions
 from gates.results.escape import visible
 
 FOLDER = Path(__file__).parent / "page"
-MOST_REASONS = 300  # the matrix has the rest; a page of a hundred thousand reasons is read by nobody
+MOST_REASONS = 300  # the matrix has the rest
 SYMBOLS = {"pass": "✓", "fail": "✗", "departs": "≠", "error": "!", "skipped": "–", "unsupported": "·", "waived": "⚑"}
 
 
 def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
     """Return the page of one or more files, and of what changed since a baseline.
 
-    Whatever comes from a subject is text: the template escapes it, the script sets it as text content, and the policy
-    lets nothing run but our own script, known by its hash.
+    Text from subjects cannot become code: the template escapes it, the script sets it as text content, and the content
+    security policy allows only this script, by its hash.
     """
     page = gather(paths)
     environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
@@ -51,8 +51,8 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
         reasons=_reasons(page),
         most=MOST_REASONS,
         changed=_changed(changed) if changed else None,
-        smallest=[entry for entry in page.smallest if smallest.made(entry.found)],
-        not_made=smallest.not_made(entry.found for entry in page.smallest),
+        smallest=[entry for entry in page.smallest if smallest.shrunk(entry.found)],
+        not_shrunk=smallest.not_shrunk(entry.found for entry in page.smallest),
         standings=standings(page.counts),
         columns=[(status, COLUMNS[status]) for status in columns(standings(page.counts))],
         holes=condensed(page.holes),
@@ -67,22 +67,22 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What did not hold: a gate for a subject, with its worst case."""
+    """A failure of a gate and a subject, with its worst case."""
 
     subject: str
     gate: str
     status: str
     count: str
-    place: str  # of the cell
-    row: str  # run, case and seed of the worst case, by which the script finds it
+    place: str  # of the table cell
+    row: str  # run, case and seed of the worst case, for the script
     words: str
     smallest: Entry | None
 
 
 def _reasons(page: Page) -> list[Reason]:
-    """Return what did not hold, errors and failures first."""
+    """Return the failures, errors first."""
     small = {
-        (entry.found.subject, entry.found.gate): entry for entry in page.smallest[::-1] if smallest.made(entry.found)
+        (entry.found.subject, entry.found.gate): entry for entry in page.smallest[::-1] if smallest.shrunk(entry.found)
     }
     found = []
     for subject, gate, status in sorted(page.worst, key=lambda key: (ORDER.index(key[2]), key)):
@@ -107,7 +107,7 @@ def _changed(found: Changes) -> dict[str, object]:
 
 
 def _calibrations(page: Page) -> list[tuple[str, calibration_plot.Plot]]:
-    """Return the picture of each run that calibrated, with the run's file."""
+    """Return the plot of each calibration with the name of its file."""
     found = [(run.name, calibration_plot.plot(run.blocks, full=run.header.full)) for run in page.runs if run.blocks]
     return [(name, picture) for name, picture in found if picture]
 

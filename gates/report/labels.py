@@ -1,4 +1,4 @@
-"""The words that a reader is shown for a verdict and its evidence."""
+"""The words for verdicts, evidence and exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MEANING = {  # of a run's verb and exit code
     ("check", 1): "Not all held",
     ("prove", 0): "Every mutant is caught",
     ("prove", 1): "Not proved",
-    ("calibrate", 0): "No false alarm",
+    ("calibrate", 0): "No false positive",
     ("calibrate", 1): "Not in order",
 }
 NOTHING = 3
@@ -19,15 +19,15 @@ NOT_JUDGED = ("skipped", "unsupported")
 
 
 def meaning(verb: str, exit_code: int) -> str:
-    """Return what a run's exit code says of those that it judged."""
+    """Return the meaning of a run's exit code."""
     return MEANING.get((verb, exit_code), "Nothing was measured" if exit_code == NOTHING else f"Exit code {exit_code}")
 
 
 def shown(verdict: Verdict | VerdictRecord) -> str:
-    """Return the status; a failure that is the peer's documented other choice is a departure, which is no bug."""
+    """Return the status; a failure that the peer documents is a deviation, not a bug."""
     return DEPARTS if verdict.status == "fail" and verdict.cause == DEPARTS else verdict.status
 
 
 def sentence(item: EvidenceRecord) -> str:
-    """Return recorded evidence as the one sentence in which every number of the judge is reported."""
+    """Return recorded evidence in the sentence that the judge uses for every number."""
     return Evidence(item.quantity, item.observed, item.relation, item.limit, item.because, item.where).sentence()

@@ -1,4 +1,4 @@
-"""Recorded learning curves as a picture: a pure function of the lines."""
+"""Draw recorded learning curves."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ COLUMNS = 4
 PANEL = 2.1
 """The height of a row of panels in inches."""
 WANTED_GAIN: Final[Mapping[str, float]] = {"reward": 0.3, "margin": 0.1}
-"""What every algorithm must gain over its start, by what is measured: of the mean reward, which is in [0, 1]; of the preference
-margin, 0.1 is beta times one nat, a right answer e times likelier beside a wrong one than it was."""
+"""The gain that every algorithm must reach, by measure. The mean reward is in [0, 1]. For the preference margin 0.1 is beta
+times one nat: a correct answer becomes e times likelier relative to a wrong one."""
 AXES: Final[Mapping[str, str]] = {
     "reward": "mean reward of fresh samples",
     "margin": "margin of held-out pairs",
@@ -59,7 +59,7 @@ def read_curves(path: Path) -> list[dict[str, Any]]:
 
 
 def _drawable(line: Mapping[str, Any]) -> bool:
-    """Return whether the fields that are drawn have the types that they are written with."""
+    """Return whether the fields to draw have the right types."""
     steps, values = line["step"], line[line["measure"]]
     if not isinstance(steps, list) or not isinstance(values, list) or len(steps) != len(values):
         return False
@@ -68,7 +68,7 @@ def _drawable(line: Mapping[str, Any]) -> bool:
 
 
 def render_curves(curves: Iterable[Mapping[str, Any]]) -> str:
-    """Return an SVG: for each measure a block with a panel for each algorithm and a line for each seed; the wanted gain is dashed.
+    """Return an SVG with a block per measure, a panel per algorithm and a line per seed; the required gain is dashed.
 
     Needs matplotlib, the extra `plot`.
     """

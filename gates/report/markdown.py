@@ -1,16 +1,15 @@
-"""Recorded results as markdown: a pure function of the files. What fails comes first, what was not judged last."""
+"""Render recorded results as markdown: failures first, cases that were not judged last."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from gates.report import calibration, calibration_sum, markdown_head, markdown_proof, smallest
+from gates.report import calibration, calibration_sum, markdown_head, markdown_proof, not_judged, smallest
 from gates.report.baseline import Changes
 from gates.report.changes import changes_markdown
 from gates.report.failures import Failure, failures
-from gates.report.holes import condensed
-from gates.report.labels import NOT_JUDGED, shown
+from gates.report.labels import NOT_JUDGED
+from gates.report.plain import counted
 from gates.report.subjects import COLUMNS, columns, standings
 from gates.results.escape import code, in_table
 from gates.results.jsonl import Results
@@ -19,14 +18,14 @@ from gates.results.records import CounterexampleRecord, EvidenceRecord, VerdictR
 TITLES = {
     "error": "Errors of the judge",
     "fail": "Failures",
-    "departs": "Departures from the definition that the subject documents",
+    "departs": "Documented deviations from the definition",
     "waived": "Waived",
 }
-MOST_CASES = 12  # names of further cases of one failure
+MOST_CASES = 12  # further cases of one failure that are named
 
 
 def render(runs: Iterable[Results], changed: Changes | None = None) -> str:
-    """Return one document: what changed since a baseline, all runs in the order given, what all calibrations say together."""
+    """Return one document: changes since a baseline, the runs in the given order, all calibrations together."""
     runs = list(runs)
     parts = [
         "# Gates: recorded results",
@@ -57,30 +56,27 @@ def _check(run: Results) -> list[str]:
         here = [failure for failure in found if failure.status == status]
         if here:
             lines += [f"### {title}", "", *(line for failure in here for line in _failure(failure)), ""]
-    lines += _not_made(run.counterexamples)
+    lines += _not_shrunk(run.counterexamples)
     if run.summary and run.summary.problems:
         lines += ["### What else fails the run", "", *(f"- {in_table(words)}" for words in run.summary.problems), ""]
     return [*lines, *_gates(run.verdicts), *_closest(run.verdicts), *_holes(run.verdicts)]
 
 
 def _subjects(verdicts: Iterable[VerdictRecord]) -> list[str]:
-    """Return how many gates hold and fail for each subject."""
-    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for v in verdicts:
-        cells[v.gate, v.subject][shown(v)] += 1
-    found = standings(cells)
+    """Return how many gates pass and fail for each subject."""
+    found = standings(counted(verdicts))
     shown_columns = columns(found)
     lines = [f"| subject | {' | '.join(COLUMNS[name] for name in shown_columns)} | cases judged |"]
     lines.append("|---" * (len(shown_columns) + 2) + "|")
     for item in found:
         numbers = ((name, item.gates.get(name, 0)) for name in shown_columns)
-        told = (f"**{count}**" if count and name in {"fail", "error"} else str(count) for name, count in numbers)
-        lines.append(f"| {in_table(item.subject)} | {' | '.join(told)} | {item.ran} of {item.cases} |")
+        words = (f"**{count}**" if count and name in {"fail", "error"} else str(count) for name, count in numbers)
+        lines.append(f"| {in_table(item.subject)} | {' | '.join(words)} | {item.ran} of {item.cases} |")
     return [*lines, ""] if found else []
 
 
 def _failure(found: Failure) -> list[str]:
-    """Return the worst case with its evidence, who else fails, and the smallest input with its command."""
+    """Return the worst case, further failing cases, and the smallest inputs with their commands."""
     worst, more = found.worst, len(found.verdicts) > 1
     gate = code(found.gate) if found.gate else "every gate"
     place = f"{'worst ' if more else ''}{in_table(worst.case)}: " if found.gate else ""
@@ -100,22 +96,22 @@ def _smallest(item: CounterexampleRecord) -> str:
     return f"smallest input that still fails ({size}): {in_table(item.words)}; {code(smallest.command(item))}"
 
 
-def _not_made(found: Iterable[CounterexampleRecord]) -> list[str]:
-    """Return why failures have no smaller input, and the command's sentence where others have one."""
+def _not_shrunk(found: Iterable[CounterexampleRecord]) -> list[str]:
+    """Return why inputs were not shrunk, and how to use the command of those that were."""
     found = list(found)
     lines = []
     if any(item.file for item in found):
-        lines.append("`gates replay` judges a smallest input again; its path is that from the folder of the results.")
-    for reason, items in smallest.not_made(found):
+        lines.append("`gates replay` judges a smallest input again; its path is relative to the folder of the results.")
+    for reason, items in smallest.not_shrunk(found):
         places = sorted({f"{item.subject} {item.gate}" for item in items})
         beyond = f", and {len(places) - MOST_CASES} more" if len(places) > MOST_CASES else ""
-        told = f"{in_table(', '.join(places[:MOST_CASES]))}{beyond}"
-        lines.append(f"Not made smaller ({in_table(reason)}): {told}.")
+        names = f"{in_table(', '.join(places[:MOST_CASES]))}{beyond}"
+        lines.append(f"Not shrunk ({in_table(reason)}): {names}.")
     return [line for words in lines for line in (words, "")]
 
 
 def _gates(verdicts: Sequence[VerdictRecord]) -> list[str]:
-    """Return the table of the gates that judged anything; the others in a line, for a reader looks for what was."""
+    """Return the table of the gates that judged anything, and the others in one line."""
     ran = {v.gate for v in verdicts if v.status not in NOT_JUDGED}
     never = sorted({v.gate for v in verdicts} - ran)
     lines = ["### Every gate", "", *matrix([v for v in verdicts if v.gate in ran])] if ran else []
@@ -125,25 +121,23 @@ def _gates(verdicts: Sequence[VerdictRecord]) -> list[str]:
 
 
 def matrix(verdicts: Iterable[VerdictRecord]) -> list[str]:
-    """Return the table of gates and subjects over verdicts, one run's or several."""
-    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for v in verdicts:
-        cells[v.gate, v.subject][shown(v)] += 1
-    gates = sorted({gate for gate, _ in cells})
-    subjects = sorted({subject for _, subject in cells})
+    """Return the table of gates and subjects of one or more runs."""
+    counts = counted(verdicts)
+    gates = sorted({gate for gate, _ in counts})
+    subjects = sorted({subject for _, subject in counts})
     lines = ["| gate | " + " | ".join(map(in_table, subjects)) + " |", "|---|" + "---|" * len(subjects)]
-    rows = ((gate, [_cell(cells.get((gate, s), Counter())) for s in subjects]) for gate in gates)
+    rows = ((gate, [_cell(counts.get((gate, s), {})) for s in subjects]) for gate in gates)
     lines += [f"| {code(gate, cell=True)} | " + " | ".join(row) + " |" for gate, row in rows]
     return [*lines, ""]
 
 
-def _cell(counts: Counter[str]) -> str:
+def _cell(counts: Mapping[str, int]) -> str:
     words = (f"**{s} {n}**" if s in {"fail", "error"} else f"{s} {n}" for s, n in counts.items())
     return ", ".join(sorted(words))
 
 
 def _closest(verdicts: Iterable[VerdictRecord]) -> list[str]:
-    """Return the evidence of each gate that came nearest to its limit and still passed, the nearest gate first."""
+    """Return the passing evidence of each gate that is nearest to its limit, the nearest gate first."""
     best: dict[str, tuple[float, EvidenceRecord, VerdictRecord]] = {}
     exact = set()
     for v in verdicts:
@@ -175,8 +169,5 @@ def _closest(verdicts: Iterable[VerdictRecord]) -> list[str]:
 
 
 def _holes(verdicts: Iterable[VerdictRecord]) -> list[str]:
-    found: Counter[tuple[str, str, str]] = Counter(
-        (v.subject, v.status, v.reason) for v in verdicts if v.status in NOT_JUDGED
-    )
-    lines = [in_table(f"{status}: {subject}: {words}") for status, subject, words in condensed(found)]
+    lines = [in_table(f"{status}: {subject}: {words}") for status, subject, words in not_judged.reasons(verdicts)]
     return ["### Not judged", "", *(f"- {line}" for line in lines), ""] if lines else []

@@ -1,4 +1,4 @@
-"""The head of a run in markdown: what came out of it in one sentence, and what was asked of which judge, where."""
+"""Render the head of a run in markdown: its outcome in one sentence, then command, versions and machine."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from gates.results.jsonl import Results
 
 
 def overview(runs: Sequence[Results]) -> list[str]:
-    """Return a line for each of several runs."""
+    """Return a table of the runs if there are several."""
     if len(runs) < 2:
         return []
     rows = [
         f"| {code(run.path.name, cell=True)} | {in_table(', '.join(run.header.subjects))} | {sentence(run)} |"
         for run in runs
     ]
-    return ["| run | subjects | what came out |", "|---|---|---|", *rows, ""]
+    return ["| run | subjects | outcome |", "|---|---|---|", *rows, ""]
 
 
 def sentence(run: Results) -> str:
-    """Return what came out of a run, in bold where it is not good."""
+    """Return the outcome of a run, in bold if it is not good."""
     found = outcome.of(run)
     return f"{found.meaning if found.good else f'**{found.meaning}**'}: {found.words}"
 
 
 def title(run: Results) -> list[str]:
-    """Return the heading and the sentence."""
+    """Return the heading and the outcome."""
     return [f"## {run.header.verb} {one_line(run.path.stem)}", "", f"{sentence(run)}.", ""]
 
 
 def table(run: Results) -> list[str]:
-    """Return what was asked, of which judge and subjects, on which machine."""
+    """Return command, judge, subjects and machine."""
     h = run.header
     commit = f"{h.commit[:12]}{' (dirty)' if h.dirty else ''}" if h.commit else "no checkout"
     rows = [
@@ -42,9 +42,9 @@ def table(run: Results) -> list[str]:
         ("started", in_table(h.started)),
         ("judge", in_table(f"{h.tool}, commit {commit}, Python {h.python}, NumPy {h.numpy} ({h.blas})")),
         ("machine", in_table(f"{h.machine.cpu}, {h.machine.cores} cores, {h.machine.system}")),
-        ("features", in_table(" ".join(h.machine.features) or "not told")),
+        ("features", in_table(" ".join(h.machine.features) or "not reported")),
         ("run", f"seed {h.seed}, {h.jobs} workers × {h.threads} threads{', quick' * h.quick}{', all draws' * h.full}"),
-        *((f"subject {in_table(names)}", in_table(told)) for names, told in versions(run.subjects)),
+        *((f"subject {in_table(names)}", in_table(found)) for names, found in versions(run.subjects)),
     ]
     if run.models:
         models = (f"{m.hash[:12]} ({_named(m.spec)})" for m in run.models)

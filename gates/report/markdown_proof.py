@@ -1,4 +1,4 @@
-"""A proof in markdown: what was not caught, the score of each family, every mutant, and the margin of each gate."""
+"""Render a proof in markdown: mutants not caught, the score of each family, every mutant, the margin of each gate."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gates.results.records import VerdictRecord
 
 def lines(run: Results) -> list[str]:
     """Return the sections of one proof."""
-    return [*_truth(run), *_missed(run), *_scores(run), *_mutants(run), *_margins(run)]
+    return [*_baseline_failures(run), *_missed(run), *_scores(run), *_mutants(run), *_margins(run)]
 
 
-def _truth(run: Results) -> list[str]:
-    """Return what did not hold without a mutant: a proof starts from green."""
+def _baseline_failures(run: Results) -> list[str]:
+    """Return what fails in the unmutated baseline run, in which everything must pass."""
     found = sorted(
         f"- **{in_table(v.subject)}** {code(v.gate)} {in_table(v.case)}: {v.status}: {in_table(v.reason)}"
         for v in run.judged
@@ -27,8 +27,8 @@ def _truth(run: Results) -> list[str]:
 
 def _missed(run: Results) -> list[str]:
     wrong = [m for m in run.mutants if m.state != "caught"]
-    told = [f"- {m.state}: **{in_table(m.mutant)}** in {in_table(m.host)}: {in_table(m.reason)}" for m in wrong]
-    return ["### Mutants that were not caught", "", *told, ""] if told else []
+    lines_ = [f"- {m.state}: **{in_table(m.mutant)}** in {in_table(m.host)}: {in_table(m.reason)}" for m in wrong]
+    return ["### Mutants that were not caught", "", *lines_, ""] if lines_ else []
 
 
 def _scores(run: Results) -> list[str]:
@@ -60,8 +60,8 @@ def _margins(run: Results) -> list[str]:
     found = [
         "### The margin of each gate",
         "",
-        "Noise and effect are shares of a gate's limit: what a correct subject used of it at most, and what the least",
-        "mutant that it caught took (∞: no number, or not a finite one). A gate separates them by their quotient.",
+        "Noise and effect are shares of a gate's limit: the largest of a correct subject, and the smallest of a mutant that",
+        "was caught (∞: no number, or not a finite one). Their quotient is how well the gate separates them.",
         "",
         "| gate | noise | by | least effect | of mutant | least relative error noticed |",
         "|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""What the table of ops says of each: for people, for JSON, and for the file that `gates init` writes."""
+"""Describe the ops for people, for JSON, and for the file that `gates init` writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from gates.model import Gate, Op, Output
 
-KINDS = {
+TYPES = {
     "f": "floating point",
     "i": "integers",
     "b": "booleans",
@@ -15,18 +15,18 @@ KINDS = {
     "text": "text",
     "any": "anything",
 }
-#: What conventions mean that are no input of their op, or have other values than the input of that name.
+#: Meanings of conventions that are not inputs of their op, or whose values differ from the input of that name.
 CONVENTIONS = {
-    "dtype": "of the arrays that come in",
-    "arithmetic": 'what it computes in, whatever the dtype; ("float32",) is not asked for more',
+    "dtype": "of the input arrays",
+    "arithmetic": 'the dtype of its arithmetic; ("float32",) is not expected to be more precise',
     "rows": "by a mask, by lengths, flat with lengths, or all slots count",
     "weights": "without off-policy weights, with them",
-    "ties": "which of equal ones is first",
+    "ties": "which of equal values comes first",
 }
 
 
 def ops_of(gates: Iterable[Gate]) -> dict[str, Op]:
-    """Return every op that some gate asks for, by name; gates may ask one op for more outputs, and the first counts."""
+    """Return every op that a gate calls, by name; of ops that differ in their outputs the first."""
     found: dict[str, Op] = {}
     for gate in gates:
         for op in gate.ops:
@@ -35,7 +35,7 @@ def ops_of(gates: Iterable[Gate]) -> dict[str, Op]:
 
 
 def conventions_of(name: str, gates: Iterable[Gate]) -> dict[str, list[Any]]:
-    """Return the choices that the cases of the gates ask an op for; a subject may declare that it has only some."""
+    """Return the conventions that cases request of an op; a subject may declare that it has only some."""
     found: dict[str, list[Any]] = {}
     for gate in gates:
         if not any(op.name == name for op in gate.ops):
@@ -49,7 +49,7 @@ def conventions_of(name: str, gates: Iterable[Gate]) -> dict[str, list[Any]]:
 
 
 def convention_words(name: str) -> str:
-    """Return `  # of the arrays that come in`, or nothing where the input of that name says it."""
+    """Return `  # of the input arrays`, or an empty text if the input of that name says it."""
     return f"  # {CONVENTIONS[name]}" if name in CONVENTIONS else ""
 
 
@@ -58,12 +58,12 @@ def output_words(output: Output) -> str:
     if output.like:
         return f"of the shape and dtype of {output.like}"
     axes = "" if output.ndim is None else f", {output.ndim} {'axis' if output.ndim == 1 else 'axes'}"
-    return f"{KINDS.get(output.kind, output.kind)}{axes}"
+    return f"{TYPES.get(output.kind, output.kind)}{axes}"
 
 
 def record(op: Op, gates: Iterable[Gate]) -> dict[str, Any]:
     """Return one op as JSON."""
-    asking = [gate for gate in gates if any(other.name == op.name for other in gate.ops)]
+    callers = [gate for gate in gates if any(other.name == op.name for other in gate.ops)]
     return {
         "op": op.name,
         "formula": op.formula,
@@ -73,8 +73,8 @@ def record(op: Op, gates: Iterable[Gate]) -> dict[str, Any]:
             name: {"like": o.like or None, "kind": None if o.like else o.kind, "axes": o.ndim}
             for name, o in op.outputs.items()
         },
-        "conventions": conventions_of(op.name, asking),
-        "gates": [gate.id for gate in asking],
+        "conventions": conventions_of(op.name, callers),
+        "gates": [gate.id for gate in callers],
     }
 
 
@@ -86,7 +86,7 @@ def as_text(op: Op, gates: Iterable[Gate]) -> str:
     lines += ["  outputs"]
     lines += [f"    {name:26} {output_words(output)}" for name, output in op.outputs.items()]
     if data["conventions"]:
-        lines += ["  conventions that cases ask for"]
+        lines += ["  conventions that cases request"]
         for key, values in data["conventions"].items():
             lines.append(f"    {key:26} {', '.join(map(repr, values))}{convention_words(key)}")
     lines += [f"  gates  {', '.join(data['gates'])}"]

@@ -1,4 +1,4 @@
-"""What came out of a run, in one sentence for every kind of run."""
+"""The outcome of a run in one sentence, for every verb."""
 
 from __future__ import annotations
 
@@ -12,53 +12,59 @@ from gates.results.records import BlockRecord, HeaderRecord, MutantRecord, Summa
 
 FAILED = 1
 STATUSES = ("fail", "error", DEPARTS, "waived", "pass", "skipped", "unsupported")
-DOCUMENTED = "departs as documented"
+DOCUMENTED = "documented deviation"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The numbers of a run that its sentence is made of."""
+    """The numbers in the sentence of a run."""
 
     header: HeaderRecord
     summary: SummaryRecord | None
     state: str
-    counts: Mapping[str, int]  # of verdicts on subjects as they are, by what is shown of them
+    counts: Mapping[str, int]  # of verdicts without a mutant, by shown status
     mutants: int
     caught: int
-    alarms: int  # seeds
-    seeds: int  # of which anything was judged
+    false_positives: int  # seeds
+    seeds: int  # at which anything was judged
 
     @property
     def good(self) -> bool:
-        """Return whether the run came to its end and nothing is wrong."""
+        """Return whether the run is complete and nothing failed."""
         return self.summary is not None and self.summary.exit_code == 0
 
     @property
     def meaning(self) -> str:
-        """Return what the exit code says, or how far the run came."""
+        """Return the meaning of the exit code, or how far the run came."""
         return meaning(self.header.verb, self.summary.exit_code) if self.summary else self.state
 
     @property
     def words(self) -> str:
-        """Return the numbers, and the exit code of a run that came to its end."""
-        told = ((self.counts.get(s, 0), DOCUMENTED if s == DEPARTS else s) for s in STATUSES)
-        words = ", ".join(f"{number} {status}" for number, status in told if number) or "no verdict"
+        """Return the numbers, and the exit code of a complete run."""
+        counts = ((self.counts.get(status, 0), status) for status in STATUSES)
+        words = ", ".join(_counted(number, status) for number, status in counts if number) or "no verdict"
         if self.header.verb == "prove":
             words = f"{self.caught} of {self.mutants} mutants caught; without them {words}"
         if self.header.verb == "calibrate":
-            words = f"{self.alarms} of {self.seeds} seeds with a false alarm; {words}{self._unsaid}"
+            words = f"{self.false_positives} of {self.seeds} seeds with a false positive; {words}{self._unreported}"
         return f"{words}; exit code {self.summary.exit_code}" if self.summary else words
 
     @property
-    def _unsaid(self) -> str:
-        """Return why a calibration without an alarm failed, where its record (of before it had a place) does not say."""
+    def _unreported(self) -> str:
+        """Return why a calibration without a false positive failed, for records too old to say it."""
         failed = self.summary is not None and self.summary.exit_code == FAILED and not self.summary.problems
-        silent = failed and not self.alarms and not self.counts.get("error")
+        silent = failed and not self.false_positives and not self.counts.get("error")
         return "; a recorded limit was too near to noise or mutants" if silent else ""
 
 
+def _counted(number: int, status: str) -> str:
+    if status != DEPARTS:
+        return f"{number} {status}"
+    return f"{number} {DOCUMENTED}{'' if number == 1 else 's'}"
+
+
 def of(run: Results) -> Outcome:
-    """Return the outcome of a run that was read whole."""
+    """Return the outcome of a run."""
     found = Counter(shown(verdict) for verdict in run.judged)
     return made(run.header, run.summary, run.state, found, run.mutants, run.blocks)
 
@@ -71,13 +77,13 @@ def made(
     mutants: Iterable[MutantRecord],
     blocks: Iterable[BlockRecord],
 ) -> Outcome:
-    """Return an outcome from counted verdicts and the records of a proof or a calibration."""
+    """Return the outcome of counted verdicts and of the records of a proof or a calibration."""
     found: Counter[str] = Counter(counts)
-    alarms: set[int] = set()
+    false_positives: set[int] = set()
     seeds: set[int] = set()
     for block in blocks:
         found.update(block.counts)
         seeds.update(range(block.first_seed, block.first_seed + block.seeds))
-        alarms.update(alarm.seed for alarm in block.alarms)
+        false_positives.update(alarm.seed for alarm in block.alarms)
     caught = Counter(mutant.state == "caught" for mutant in mutants)
-    return Outcome(header, summary, state, found, caught.total(), caught[True], len(alarms), len(seeds))
+    return Outcome(header, summary, state, found, caught.total(), caught[True], len(false_positives), len(seeds))

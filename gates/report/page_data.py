@@ -1,4 +1,4 @@
-"""What the HTML page knows, gathered line by line: memory goes to what the page shows, not to the records."""
+"""Gather the data of the HTML page line by line, holding what the page shows instead of the records."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from gates.report import outcome
+from gates.report.failures import severity
 from gates.report.labels import NOT_JUDGED, shown
 from gates.report.outcome import Outcome
-from gates.report.page_smallest import Entry, entries
 from gates.report.plain import judged, left
-from gates.report.severity import severity
+from gates.report.smallest import Entry, entries
 from gates.results.escape import visible
 from gates.results.jsonl import records
 from gates.results.records import (
@@ -37,14 +37,14 @@ STATUSES = ("pass", "fail", "departs", "error", "skipped", "unsupported", "waive
 
 @dataclass(slots=True)
 class Run:
-    """What stands at the top of one file."""
+    """The records of one file that the head of the page shows."""
 
     name: str
     header: HeaderRecord
     subjects: list[SubjectRecord] = field(default_factory=list)
     models: list[ModelRecord] = field(default_factory=list)
     judged: int = 0
-    counts: Counter[str] = field(default_factory=Counter)  # of verdicts on subjects as they are
+    counts: Counter[str] = field(default_factory=Counter)  # of verdicts without a mutant
     mutants: list[MutantRecord] = field(default_factory=list)
     blocks: list[BlockRecord] = field(default_factory=list)
     counterexamples: list[CounterexampleRecord] = field(default_factory=list)
@@ -57,24 +57,24 @@ class Run:
 
     @property
     def outcome(self) -> Outcome:
-        """Return what came out of it."""
+        """Return the outcome."""
         return outcome.made(self.header, self.summary, self.state, self.counts, self.mutants, self.blocks)
 
 
 @dataclass(slots=True)
 class Strings:
-    """Strings by their number, each held once."""
+    """Numbers strings, so that each is stored once."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
     def number(self, text: str) -> int:
-        """Return the number of a string, a new one if it is new."""
+        """Return the number of a string."""
         return self.numbers.setdefault(text, len(self.numbers))
 
 
 @dataclass
 class Page:
-    """Everything that the page shows."""
+    """The data of the page."""
 
     runs: list[Run] = field(default_factory=list)
     strings: Strings = field(default_factory=Strings)
@@ -87,10 +87,10 @@ class Page:
     worst: dict[tuple[str, str, str], tuple[float, str, int, int, str]] = field(default_factory=dict)
 
     def add(self, path: Path) -> None:
-        """Take in one file."""
+        """Add one file."""
         lines = records(path)
         header = next(lines)
-        assert isinstance(header, HeaderRecord)  # `records` has seen to it
+        assert isinstance(header, HeaderRecord)  # `records` guarantees it
         run = Run(path.name, header)
         self.runs.append(run)
         for record in lines:
@@ -117,7 +117,7 @@ class Page:
             case SummaryRecord():
                 run.summary = record
             case _:
-                pass  # what the page does not show
+                pass  # not shown
 
     def _verdict(self, run: int, v: VerdictRecord) -> None:
         if v.mutant:
@@ -126,14 +126,14 @@ class Page:
         status = shown(v)
         self.runs[run].counts[status] += 1
         if self.runs[run].header.verb != "check" and v.status not in {"fail", "error"}:
-            return  # of the truth that a proof starts from the page shows what is not green; the rest is in its summary
+            return  # of an unmutated baseline run the page shows only what fails
         self.counts[v.gate, v.subject][status] += 1
         if status in {"skipped", "unsupported"}:
             self.holes[v.subject, status, v.reason] += 1
         elif status != "pass":
             key = (v.subject, v.gate, status)
-            told = (-severity(v), v.case, v.seed, run, v.reason)
-            self.worst[key] = min(self.worst.get(key, told), told)
+            entry = (-severity(v), v.case, v.seed, run, v.reason)
+            self.worst[key] = min(self.worst.get(key, entry), entry)
         number = self.strings.number
         row: list[Any] = [number(v.case), STATUSES.index(status), number(v.reason), v.seed, v.seconds, run]
         row.append([self._evidence(item) for item in v.evidence])
@@ -144,8 +144,14 @@ class Page:
 
     def _evidence(self, item: EvidenceRecord) -> list[Any]:
         number = self.strings.number
-        said = [number(item.quantity), f"{item.observed:.6g}", item.relation, f"{item.limit:.6g}", visible(item.where)]
-        return [*said, item.role, int(item.holds), number(item.because)]
+        values = [
+            number(item.quantity),
+            f"{item.observed:.6g}",
+            item.relation,
+            f"{item.limit:.6g}",
+            visible(item.where),
+        ]
+        return [*values, item.role, int(item.holds), number(item.because)]
 
     @property
     def gates(self) -> list[str]:
@@ -177,18 +183,18 @@ class Page:
         return (worst, words, left(counts)) if worst else ("", "", 0)
 
     def place(self, gate: str, subject: str) -> str:
-        """Return row and column of a cell that has verdicts."""
+        """Return row and column of a table cell with verdicts."""
         return self.places.get((gate, subject), "")
 
     @cached_property
     def places(self) -> dict[tuple[str, str], str]:
-        """Return row and column of each cell, when all files are taken in."""
+        """Return row and column of each table cell, after all files were added."""
         rows, columns = ({name: str(at) for at, name in enumerate(names)} for names in (self.gates, self.subjects))
         return {(gate, subject): f"{rows[gate]}/{columns[subject]}" for gate, subject in self.counts}
 
     @cached_property
     def smallest(self) -> list[Entry]:
-        """Return the smallest inputs of all files, when all are taken in."""
+        """Return the smallest inputs, after all files were added."""
         return entries([run.counterexamples for run in self.runs], self.places)
 
     def counted(self) -> Counter[str]:
@@ -196,7 +202,7 @@ class Page:
         return sum(self.counts.values(), Counter())
 
     def as_json(self) -> str:
-        """Return the evidence of every cell as JSON that cannot end the script element which holds it."""
+        """Return the evidence of every table cell as JSON, escaped so that it cannot end its script element."""
         cells = (
             f'"{self.places[key]}":[{",".join(row for _, _, row in sorted(rows))}]'
             for key, rows in sorted(self.rows.items())

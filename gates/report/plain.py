@@ -1,4 +1,4 @@
-"""A run in lines of text: of verdicts as they come, and of recorded ones."""
+"""Render runs as lines of text, from verdicts in progress or recorded ones."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.text import Text
 
 from gates.model import Verdict
-from gates.report import calibration_text, smallest
-from gates.report.holes import condensed
+from gates.report import calibration_text, not_judged, smallest
 from gates.report.labels import NOT_JUDGED, shown
 from gates.results.escape import one_line
 from gates.results.jsonl import Results
@@ -25,12 +24,12 @@ STYLES = {
     "unsupported": "dim",
     "waived": "yellow",
 }
-MOST_IDLE = 10  # gates that judged nothing and still have a line each
+MOST_IDLE = 10  # gates without a judged case up to which each has its line
 AnyVerdict = Verdict | VerdictRecord
 
 
 def render_text(runs: Iterable[Results]) -> str:
-    """Return what a terminal shows in the end of each run: failures, the table, what was not judged, the full count."""
+    """Return what a terminal shows at the end of each run: failures, table, what was not judged, counts."""
     return "\n\n".join("\n".join(_run(run)) for run in runs) + "\n"
 
 
@@ -62,7 +61,7 @@ def _mutants(run: Results) -> list[str]:
 
 
 def verdict_line(verdict: AnyVerdict) -> Text:
-    """Return one verdict: its status, where, and the reason if it did not hold."""
+    """Return one verdict: status, place, and the reason unless it passed."""
     line = Text(f"{shown(verdict).upper():11} ", style=STYLES[shown(verdict)])
     line.append(" · ".join(map(one_line, (verdict.subject, verdict.gate, verdict.case))), style="default")
     if verdict.reason and verdict.status != "pass":
@@ -74,18 +73,21 @@ def verdict_line(verdict: AnyVerdict) -> Text:
 
 
 def holes(verdicts: Iterable[AnyVerdict]) -> list[str]:
-    """List skips and unsupported ops with their cause, once each: silence is never success."""
-    found: Counter[tuple[str, str, str]] = Counter(
-        (v.subject, v.status, v.reason) for v in verdicts if v.status in NOT_JUDGED
-    )
-    return [one_line(f"{status}: {subject}: {words}") for status, subject, words in condensed(found)]
+    """Return a line for each cause of cases that were skipped or unsupported."""
+    return [one_line(f"{status}: {subject}: {words}") for status, subject, words in not_judged.reasons(verdicts)]
+
+
+def counted(verdicts: Iterable[AnyVerdict]) -> dict[tuple[str, str], Counter[str]]:
+    """Return how many verdicts of each shown status a gate and a subject have."""
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for verdict in verdicts:
+        counts[verdict.gate, verdict.subject][shown(verdict)] += 1
+    return counts
 
 
 def table(verdicts: Sequence[AnyVerdict]) -> list[Text]:
-    """Return a line per gate with the counts of each subject; of many gates that judged nothing the names only."""
-    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for verdict in verdicts:
-        cells[one_line(verdict.gate), one_line(verdict.subject)][shown(verdict)] += 1
+    """Return a line per gate with the counts of each subject; many gates without a judged case share one line."""
+    cells = {(one_line(gate), one_line(subject)): counts for (gate, subject), counts in counted(verdicts).items()}
     ran = {gate for (gate, _), counts in cells.items() if any(status not in NOT_JUDGED for status in counts)}
     never = sorted({gate for gate, _ in cells} - ran)
     folded = bool(ran) and len(never) > MOST_IDLE
@@ -118,7 +120,7 @@ def cell(counts: Mapping[str, int]) -> tuple[str | None, str]:
 
 
 def judged(counts: Mapping[str, int]) -> tuple[str | None, str]:
-    """Return the worst status of a gate for a subject, and its words: how many of the cases that were judged have it."""
+    """Return the worst status of a gate for a subject, and how many of the judged cases have it."""
     if not any(counts.values()):
         return None, "·"
     total = sum(count for status, count in counts.items() if status not in NOT_JUDGED)
@@ -133,6 +135,6 @@ def judged(counts: Mapping[str, int]) -> tuple[str | None, str]:
 
 
 def left(counts: Mapping[str, int]) -> int:
-    """Return how many cases were not judged, of a gate that judged others."""
+    """Return how many cases were not judged, if others of the gate were."""
     more = sum(counts.get(status, 0) for status in NOT_JUDGED)
     return more if more < sum(counts.values()) else 0

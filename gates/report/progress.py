@@ -1,9 +1,8 @@
-"""A progress bar on a terminal, and nothing elsewhere: logs are not drawn over."""
+"""Progress bars, shown on terminals only."""
 
 from __future__ import annotations
 
 import os
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -20,16 +19,29 @@ from rich.table import Column
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return the console of this process; colour only on a terminal, and never where NO_COLOR is set.
+    """Return a console that colours only on a terminal without NO_COLOR, and prints text without interpreting it.
 
-    Words are printed as they are: to rich `x.py:100: message` would hold an emoji.
+    Rich would otherwise read an emoji in `x.py:100: message`.
     """
     plain = True if "NO_COLOR" in os.environ else None
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True, no_color=plain)
 
 
-class Elapsed:
-    """What is done now and since when, on a terminal."""
+class _Live:
+    """Shows progress from entry to exit."""
+
+    _progress: Progress
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+
+class Elapsed(_Live):
+    """Shows the current step and its time."""
 
     def __init__(self, shown_on: Console, *, wanted: bool = True) -> None:
         columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
@@ -37,29 +49,20 @@ class Elapsed:
         self._progress = Progress(*columns, console=shown_on, transient=True, disable=not live)
         self._task: TaskID | None = None
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
     def start(self, words: str) -> None:
-        """Begin something else: its time starts at 0."""
+        """Start the next step, with its time at 0."""
         if self._task is not None:
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task(words, total=None)
 
     def now(self, words: str) -> None:
-        """Say how far it has come."""
+        """Show the progress of the step."""
         if self._task is not None:
             self._progress.update(self._task, description=words)
 
 
-class Bar:
-    """How far something has come."""
+class Bar(_Live):
+    """Shows how many of a total are done."""
 
     def __init__(self, label: str, total: int, *, shown_on: Console | None = None) -> None:
         target = shown_on or console()
@@ -76,17 +79,8 @@ class Bar:
         self._progress = Progress(*columns, console=target, transient=True, expand=True, disable=not self.live)
         self._task = self._progress.add_task("", total=total)
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
     def advance(self, words: str) -> None:
-        """Count one more thing done, and say which."""
+        """Count one more as done, and show its name."""
         self._progress.update(self._task, advance=1, description=words)
 
     def say(self, line: str) -> None:

@@ -1,9 +1,8 @@
-"""What a proof shows of each gate, from its records alone: who catches what, and how far noise is from the limit.
+"""Compute mutation scores and margins from the records of a proof.
 
-The margin of a gate has three numbers on one scale, the limit being 1: its noise, the largest share of a limit that a
-correct subject used; the least share that a caught mutant took; and between them the limit. Only claims of the form
-`observed <= limit` with a limit above 0 have such shares: a gate that counts (limit 0) has no noise, and the effect of a
-mutant on it is the count.
+The margin of a gate has two numbers, as shares of the limit: its noise, the largest share of a correct subject, and the
+smallest share of a mutant that was caught. Only claims `observed <= limit` with a limit above 0 have shares. A gate that
+counts (limit 0) has no noise, and the effect of a mutant on it is the count.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gates.report.severity import largest_effect
+from gates.report.failures import largest_effect
 from gates.results.records import EvidenceRecord, MutantRecord, SensitivityRecord, VerdictRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of the mutants that a family of gates declares: how many ran to the end, and how many were caught."""
+    """How many mutants a family of gates has, and how many of them were caught."""
 
     family: str
     declared: int
@@ -28,7 +27,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """How a gate separates right from wrong, as shares of its limits; None: no claim that has a share."""
+    """How a gate separates correct subjects from mutants, as shares of its limits; None: no claim has a share."""
 
     gate: str
     noise: float | None
@@ -39,7 +38,7 @@ class Margin:
 
 
 def scores(mutants: Iterable[MutantRecord]) -> list[Score]:
-    """Return the mutation score of each family, the family being that of the first gate that must catch a mutant."""
+    """Return the mutation score of each family; a mutant belongs to the family of its first gate."""
     found: dict[str, list[bool]] = defaultdict(list)
     for mutant in mutants:
         found[mutant.caught_by[0].partition(".")[0]].append(mutant.state == "caught")
@@ -74,7 +73,7 @@ def margins(
 
 
 def _shares(evidence: Iterable[EvidenceRecord]) -> Iterator[float]:
-    """Shares of a limit above 0 that claims used; exact claims that hold used nothing."""
+    """Yield the share of the limit of each claim, 0 for exact claims."""
     for item in evidence:
         if item.role == "claim" and item.relation == "<=" and math.isfinite(item.limit):
             yield item.observed / item.limit if item.limit > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Where the sensitivity of each gate lies on a picture: numbers only, the template draws."""
+"""Compute the coordinates of the sensitivity plot, which the page template draws."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from gates.results.records import SensitivityRecord
 
-WIDTH, STEP, TOP, RIGHT = 560, 18, 28, 30  # of the picture, in its own units
+WIDTH, STEP, TOP, RIGHT = 560, 18, 28, 30  # of the plot, in its own units
 LETTER = 8.4  # the width of one letter of a gate's name, which is set in a monospaced face
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One gate: the places of its cases, and the worst of them in words."""
+    """One gate: the coordinates of its cases, and the worst of them in words."""
 
     gate: str
     y: int
@@ -27,7 +27,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A picture's frame, ticks and rows."""
+    """Frame, ticks and rows of a plot."""
 
     width: int
     height: int

@@ -1,58 +1,56 @@
-"""The smallest inputs that still fail, in words: one grammar for every form of a report."""
+"""The smallest failing inputs in words, the same for every report format."""
 
 from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from gates.results.escape import one_line
-from gates.results.records import CounterexampleRecord
-
-Cell = tuple[str, str, str, int]
-"""Gate, subject, case and seed."""
+from gates.results.escape import one_line, visible
+from gates.results.records import CounterexampleRecord, VerdictRecord
 
 
-def cell(found: CounterexampleRecord) -> Cell:
-    """Return which verdict it belongs to."""
+def verdict_key(found: CounterexampleRecord | VerdictRecord) -> tuple[str, str, str, int]:
+    """Return gate, subject, case and seed, which a counterexample and its verdict have in common."""
     return found.gate, found.subject, found.case, found.seed
 
 
-def made(found: CounterexampleRecord) -> bool:
-    """Return whether it was made small; else its words say why not, and its file, if any, holds the input as drawn."""
+def shrunk(found: CounterexampleRecord) -> bool:
+    """Return whether the input was shrunk; otherwise `words` says why not, and the file, if any, holds it as drawn."""
     return found.file is not None and found.elements_after is not None
 
 
 def by_gate(found: Iterable[CounterexampleRecord]) -> dict[tuple[str, str], list[CounterexampleRecord]]:
-    """Return those that were made small by subject and gate, in the order of their cases."""
+    """Return the shrunk inputs by subject and gate, in the order of their cases."""
     result: dict[tuple[str, str], list[CounterexampleRecord]] = defaultdict(list)
     for item in sorted(found, key=lambda item: (item.case, item.seed)):
-        if made(item):
+        if shrunk(item):
             result[item.subject, item.gate].append(item)
     return result
 
 
-def not_made(found: Iterable[CounterexampleRecord]) -> list[tuple[str, list[CounterexampleRecord]]]:
-    """Return why failures have no smaller input, each reason once with those that it holds for."""
+def not_shrunk(found: Iterable[CounterexampleRecord]) -> list[tuple[str, list[CounterexampleRecord]]]:
+    """Return each reason for not shrinking with its failures."""
     result: dict[str, list[CounterexampleRecord]] = defaultdict(list)
     for item in sorted(found, key=lambda item: (item.subject, item.gate, item.case, item.seed)):
-        if not made(item):
+        if not shrunk(item):
             result[item.words].append(item)
     return sorted(result.items())
 
 
 def size(found: CounterexampleRecord) -> str:
-    """Return how much smaller it became: `70 → 6 numbers`."""
+    """Return the sizes before and after: `70 → 6 numbers`."""
     if found.elements_after is None:
         return ""
     unit = found.unit.removesuffix("s") if found.elements_after == 1 else found.unit
-    cut = "" if found.finished else ", when the time was over"
+    cut = "" if found.finished else ", when the time ran out"
     return f"{found.elements_before} → {found.elements_after} {unit}{cut}"
 
 
 def command(found: CounterexampleRecord, folder: Path | None = None) -> str:
-    """Return what judges it again, from the folder of the results or, where that is given, from here; else nothing."""
+    """Return the command that judges the input again, relative to the folder of the results, or to here if `folder` is it."""
     if found.file is None:
         return ""
     options = {"--python": found.python, "--model": found.model}
@@ -61,23 +59,59 @@ def command(found: CounterexampleRecord, folder: Path | None = None) -> str:
 
 
 def sentence(found: CounterexampleRecord, folder: Path | None = None) -> str:
-    """Return size, words and command of one that has a file."""
-    if made(found):
+    """Return size, words and, if there is a file, the command."""
+    if shrunk(found):
         words = f"smallest input that still fails ({found.case}, {size(found)}): {found.words}"
     else:
-        words = f"input as drawn ({found.case}), not made smaller: {found.words}"
+        words = f"input as drawn ({found.case}), not shrunk: {found.words}"
     return f"{words}; {command(found, folder)}" if found.file else words
 
 
 def lines(found: Iterable[CounterexampleRecord], folder: Path) -> list[str]:
-    """Return each in two lines of text, words and command, and once why others have none."""
+    """Return each shrunk input in two lines, words and command, then the reasons for not shrinking others."""
     found = list(found)
-    said = []
+    text = []
     for items in by_gate(found).values():
         for item in items:
             where = f"{item.subject} · {item.gate} · {item.case} ({size(item)})"
-            said.append(one_line(f"smallest input: {where}: {item.words}"))
-            said.append(one_line(f"  {command(item, folder)}"))
-    for reason, items in not_made(found):
-        said.append(one_line(f"not minimised: {reason} ({len(items)} {'failure' if len(items) == 1 else 'failures'})"))
-    return said
+            text.append(one_line(f"smallest input: {where}: {item.words}"))
+            text.append(one_line(f"  {command(item, folder)}"))
+    for reason, items in not_shrunk(found):
+        text.append(one_line(f"not shrunk: {reason} ({len(items)} {'failure' if len(items) == 1 else 'failures'})"))
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One smallest input, or the reason why a failure has none."""
+
+    number: int  # in the list, whose items are named by it
+    run: int
+    found: CounterexampleRecord
+    place: str  # row and column of its table cell, `3/0`; empty: there is no such cell
+
+    @property
+    def size(self) -> str:
+        """Return the sizes before and after."""
+        return size(self.found)
+
+    @property
+    def command(self) -> str:
+        """Return the command that judges it again; empty if there is no file."""
+        return command(self.found)
+
+    def as_row(self) -> list[str | int]:
+        """Return the values that the script needs."""
+        found = self.found
+        words = (found.case, found.words, self.size, found.file or "", self.command)
+        return [self.number, self.place, self.run, found.seed, *map(visible, words)]
+
+
+def entries(runs: Sequence[Sequence[CounterexampleRecord]], places: Mapping[tuple[str, str], str]) -> list[Entry]:
+    """Return the inputs of all runs, shrunk ones first, then by subject, gate and case."""
+    found = [(number, record) for number, records in enumerate(runs) for record in records]
+    found.sort(key=lambda entry: (not shrunk(entry[1]), entry[1].subject, entry[1].gate, entry[1].case, entry[0]))
+    return [
+        Entry(number, run, record, places.get((record.gate, record.subject), ""))
+        for number, (run, record) in enumerate(found)
+    ]

@@ -1,4 +1,4 @@
-"""Recorded speeds as markdown: a pure function of the files."""
+"""Render recorded speeds as markdown."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def _head(run: SpeedResults) -> list[str]:
     ]
     for line in run.rooflines:
         most = max(b.threads for b in line.bandwidth)
-        told = [f"{b.level} {b.reading / 1e9:.0f}/{b.copying / 1e9:.0f}" for b in line.bandwidth if b.threads == most]
+        levels = [f"{b.level} {b.reading / 1e9:.0f}/{b.copying / 1e9:.0f}" for b in line.bandwidth if b.threads == most]
         peak = next(p for p in line.peak if p.threads == most)
-        rates = f"read/copied GB/s {', '.join(told)}; GFLOP/s {peak.float32 / 1e9:.0f} float32, {peak.float64 / 1e9:.0f} float64"
+        rates = f"read/copied GB/s {', '.join(levels)}; GFLOP/s {peak.float32 / 1e9:.0f} float32, {peak.float64 / 1e9:.0f} float64"
         rows.append((f"rates {line.when}", f"{most} threads: {rates}"))
     return [f"## {run.path.stem}", "", "| | |", "|---|---|", *(f"| {k} | {_escape(v)} |" for k, v in rows), ""]
 

@@ -1,4 +1,4 @@
-"""Recorded runs of speeds in a few lines: each op against each peer, over all shapes."""
+"""Summarise recorded speeds: each op against each peer, over all shapes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gates.results.speed_records import SpeedRecord
 
 
 def speed_summary(runs: Iterable[SpeedResults]) -> str:
-    """Return a markdown table: the least and the greatest ratio of medians over the shapes, and how many goals were met.
+    """Return a markdown table: the range of ratios of medians over the shapes, and how many goals were met.
 
-    Of a row that several runs have the newest counts; runs on an instruction set that is not the machine's best do not.
+    The newest measurement of each row counts; runs on a chosen instruction set are left out.
     """
     newest: dict[tuple[str, str, str], SpeedRecord] = {}
     for run in sorted((run for run in runs if not run.header.isa), key=lambda run: run.header.started):
@@ -27,15 +27,17 @@ def speed_summary(runs: Iterable[SpeedResults]) -> str:
 
 
 def _range(rows: list[SpeedRecord]) -> str:
-    """From the least to the greatest ratio; a row without a time shows why instead."""
+    """Return the smallest and the largest ratio, and the outcome of rows without a time."""
     ratios = sorted(row.ratio.value for row in rows if row.ratio)
-    told = [] if not ratios else [" – ".join(f"{value:.3g}" for value in dict.fromkeys((ratios[0], ratios[-1])))]
-    return ", ".join([*told, *(f"**{row.outcome}** at {row.shape}" for row in rows if row.outcome != "timed")])
+    ranges = [] if not ratios else [" – ".join(f"{value:.3g}" for value in dict.fromkeys((ratios[0], ratios[-1])))]
+    return ", ".join([*ranges, *(f"**{row.outcome}** at {row.shape}" for row in rows if row.outcome != "timed")])
 
 
 def _goals(rows: list[SpeedRecord]) -> str:
-    asked = [row for row in rows if row.goal is not None]
-    kinds = {kind: [row for row in asked if row.goal_met == kind] for kind in ("met", "undecided", "missed")}
-    counts = ", ".join(f"{len(found)} {kind}" for kind, found in kinds.items() if found)
-    short = [f"{row.shape} wants {row.goal:g}" for kind in ("undecided", "missed") for row in kinds[kind]]
+    goals = [row for row in rows if row.goal is not None]
+    outcomes = {
+        outcome: [row for row in goals if row.goal_met == outcome] for outcome in ("met", "undecided", "missed")
+    }
+    counts = ", ".join(f"{len(found)} {outcome}" for outcome, found in outcomes.items() if found)
+    short = [f"{row.shape} wants {row.goal:g}" for outcome in ("undecided", "missed") for row in outcomes[outcome]]
     return counts + (f" ({', '.join(short)})" if short else "")

@@ -1,4 +1,4 @@
-"""How each subject did, over its gates: what a reader wants to know first."""
+"""Count the gates of each subject by their worst status."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gates.report.labels import NOT_JUDGED
 from gates.report.plain import judged
 from gates.results.records import SubjectRecord
 
-COLUMNS = {  # by the worst status that a gate has
+COLUMNS = {  # by the worst status of a gate
     "fail": "gates failing",
     "error": "gates in error",
-    "departs": "gates departing as documented",
+    "departs": "gates with documented deviations",
     "waived": "gates waived",
-    "pass": "gates holding",
+    "pass": "gates passing",
     "not judged": "gates not judged",
 }
 
@@ -30,12 +30,12 @@ class Standing:
     cases: int
 
 
-def standings(cells: Mapping[tuple[str, str], Mapping[str, int]]) -> list[Standing]:
-    """Return a line for each subject, of the verdicts counted by (gate, subject) and status."""
+def standings(verdicts: Mapping[tuple[str, str], Mapping[str, int]]) -> list[Standing]:
+    """Return the counts of each subject, given the verdicts counted by (gate, subject) and status."""
     gates: dict[str, Counter[str]] = defaultdict(Counter)
     ran: Counter[str] = Counter()
     cases: Counter[str] = Counter()
-    for (_, subject), counts in cells.items():
+    for (_, subject), counts in verdicts.items():
         worst, _ = judged(counts)
         gates[subject][worst if worst in COLUMNS else "not judged"] += 1
         cases[subject] += sum(counts.values())
@@ -50,9 +50,9 @@ def columns(found: Iterable[Standing]) -> list[str]:
 
 
 def versions(records: Iterable[SubjectRecord]) -> list[tuple[str, str]]:
-    """Return what subjects told of themselves, once for those that told the same."""
+    """Return the reported versions, with the subjects that report the same."""
     found: dict[str, list[str]] = defaultdict(list)
     for record in records:
-        told = ", ".join(f"{name} {value}" for name, value in sorted(record.versions.items()))
-        found[told].append(record.subject)
-    return [(", ".join(names), told) for told, names in found.items()]
+        words = ", ".join(f"{name} {value}" for name, value in sorted(record.versions.items()))
+        found[words].append(record.subject)
+    return [(", ".join(names), words) for words, names in found.items()]

@@ -1,4 +1,4 @@
-"""What a run looks like on a terminal and in a CI log."""
+"""Show a run on a terminal and in a CI log."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gates.run.session import Tally
 LIVE = (
     "text",
     "github",
-)  # forms that show each verdict as it comes; jsonl too, one line each; the others are documents
+)  # formats that show each verdict as it comes, as jsonl does; the others are documents
 
 
 class Screen:
-    """Shows verdicts as they come: a progress bar on a terminal, a line for each elsewhere."""
+    """Shows verdicts as they come: with a progress bar on a terminal, one per line elsewhere."""
 
     def __init__(self, planned: int, form: CheckFormat = "text") -> None:
         self.form = form
@@ -52,23 +52,23 @@ class Screen:
         if self.form not in LIVE:
             return
         if verdict.cause == "start":
-            if verdict.subject not in self.dead:  # one line says what every further cell would repeat
+            if verdict.subject not in self.dead:  # every further case would repeat the line
                 self.console.print(verdict_line(verdict))
             self.dead.add(verdict.subject)
         elif verdict.status in {"fail", "error", "waived"}:
             self.console.print(verdict_line(verdict))
         if self.live:
             self.bar.advance(one_line(verdict.where))
-        elif verdict.status == "pass":  # skips and the unsupported are listed with their cause in the end
+        elif verdict.status == "pass":  # skipped and unsupported cases are listed with their cause at the end
             self.console.print(verdict_line(verdict))
 
     def all_judged(self) -> None:
-        """Take the bar away: what comes next is shown elsewhere."""
+        """Remove the bar."""
         if self.live:
             self.bar.__exit__(None, None, None)
 
     def interrupted(self, path: Path) -> None:
-        """Say what is left of a run that was stopped: as its file says, for Ctrl-C may come between writing and counting."""
+        """Print the state of an interrupted run, read from its file: Ctrl-C may come between writing and counting."""
         sys.stderr.write(f"interrupted: {read(path).state}; they are in {path}\n")
 
     def summary(self, tally: Tally) -> None:
@@ -80,11 +80,11 @@ class Screen:
             self.console.print(line)
         if any(v.status == "fail" and v.cause != "start" for v in self.verdicts):
             self.console.print(
-                "`gates explain GATE` says what a gate asks, in which units, and where its limits come from"
+                "`gates explain GATE` shows what a gate checks, in which units, and where its limits come from"
             )
 
     def end(self, path: Path, tally: Tally) -> None:
-        """Print where the results are, and the full count as the last line; not on an output that is a document."""
+        """Print the path of the results and, last, the counts; on stderr if the output is a document."""
         if self.form in LIVE:
             self.console.print(f"\nresults: {path}\n{tally.line()}")
         else:

@@ -1,4 +1,4 @@
-"""Collects the failures of a run, and when all is judged makes the first few small and keeps the others as drawn."""
+"""Collect the failures of a run; afterwards shrink the first few and keep the inputs of the others as drawn."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from pathlib import Path
 
 from gates.model import Subject, Verdict
 from gates.run.plan import Options, PlannedCase
-from gates.shrink.failures import BUDGET_S, CAUSES, CannotMinimiseError, Progress, as_drawn, minimise
+from gates.shrink.failing_case import BUDGET_S, CAUSES, CannotShrinkError, Progress, as_drawn, shrink_case
 from gates.shrink.file import Counterexample, write
 
-MOST = 3  # failures of a run that are made small: the first of each gate and subject
-NOT_CHASED = frozenset(("start", "departs"))  # there are no inputs, or a choice that its author documents
+MOST = 3  # failures of a run that are shrunk, one for each gate and subject
+NOT_SHRUNK = frozenset(("start", "departs"))  # without inputs, or a documented deviation
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A failure of a run and its counterexample; `reason` says why that is no smaller than it was drawn."""
+    """A failure of a run and its counterexample; `reason` says why it was not shrunk."""
 
     verdict: Verdict
     found: Counterexample | None
     path: Path | None
     reason: str = ""
-    tried: bool = True  # false: there were enough before it
+    tried: bool = True  # false: MOST failures came before it
 
 
 @dataclass(slots=True)
-class Minimiser:
-    """The failures of a run: one for each gate and subject, the first in the plan."""
+class Shrinker:
+    """Shrinks the failures of a run: for each gate and subject the first in the plan."""
 
-    jobs: list[PlannedCase]
+    cases: list[PlannedCase]
     options: Options
     subjects: Mapping[str, Subject]
     folder: Path
@@ -41,24 +41,26 @@ class Minimiser:
     order: dict[tuple[str, str, str], int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.order = {(job.gate.id, job.subject.name, job.case.name): n for n, job in enumerate(self.jobs)}
+        self.order = {
+            (planned.gate.id, planned.subject.name, planned.case.name): n for n, planned in enumerate(self.cases)
+        }
 
     def note(self, verdict: Verdict) -> None:
-        """Keep a failure if it is the first of its gate and subject."""
-        if verdict.status == "fail" and verdict.cause not in NOT_CHASED:
+        """Keep a verdict if it is the first failure of its gate and subject."""
+        if verdict.status == "fail" and verdict.cause not in NOT_SHRUNK:
             known = self.failures.setdefault((verdict.gate, verdict.subject), verdict)
             if self._place(verdict) < self._place(known):
                 self.failures[verdict.gate, verdict.subject] = verdict
 
     def run(self, progress: Progress | None = None) -> Iterable[Kept]:
-        """Yield each failure with its file; Ctrl-C ends the search, and what is left is kept as it was drawn."""
+        """Yield each failure with its file; after Ctrl-C the rest is kept as drawn."""
         progress = progress or Progress()
         tried = 0
         for verdict in sorted(self.failures.values(), key=self._place):
             if verdict.cause not in CAUSES:
-                yield self._as_drawn(verdict, f"a failure by {verdict.cause} takes its whole limit at each try")
+                yield self._as_drawn(verdict, f"a failure by {verdict.cause} takes the whole time limit at each try")
             elif tried == MOST:
-                left_out = self._as_drawn(verdict, f"only the first {MOST} failures of a run are made small")
+                left_out = self._as_drawn(verdict, f"only the first {MOST} failures of a run are shrunk")
                 yield replace(left_out, tried=False)
             elif progress.stopped:
                 yield self._as_drawn(verdict, "the search was stopped")
@@ -67,27 +69,27 @@ class Minimiser:
                 yield self._small(verdict, progress)
 
     def _small(self, verdict: Verdict, progress: Progress) -> Kept:
-        job = self.jobs[self._place(verdict)]
+        planned = self.cases[self._place(verdict)]
         progress.start(verdict.where)
         try:
-            found = minimise(
-                job, self.options, self.subjects, budget_s=self.budget_s, tool=self.tool, progress=progress
+            found = shrink_case(
+                planned, self.options, self.subjects, budget_s=self.budget_s, tool=self.tool, progress=progress
             )
-        except CannotMinimiseError as error:
+        except CannotShrinkError as error:
             return self._as_drawn(verdict, str(error))
-        except Exception as error:  # noqa: BLE001  a search is a courtesy, and must not cost the run its last line
+        except Exception as error:  # noqa: BLE001  a failing search must not fail the run
             return self._as_drawn(verdict, f"the search raised {type(error).__name__}: {error}")
         return self._kept(verdict, found, "")
 
     def _as_drawn(self, verdict: Verdict, reason: str) -> Kept:
-        found = as_drawn(self.jobs[self._place(verdict)], verdict, self.options, self.tool)
+        found = as_drawn(self.cases[self._place(verdict)], verdict, self.options, self.tool)
         return self._kept(verdict, found, reason)
 
     def _kept(self, verdict: Verdict, found: Counterexample, reason: str) -> Kept:
         path = self.folder / f"{_plain(verdict.gate)}-{_plain(verdict.subject)}.safetensors"
         try:
             write(path, found)
-        except ValueError as error:  # a type of input that the format does not have
+        except ValueError as error:  # the format does not hold this type of input
             return Kept(verdict, None, None, f"{reason}; {error}" if reason else str(error))
         return Kept(verdict, found, path, reason)
 

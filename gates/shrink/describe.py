@@ -1,4 +1,4 @@
-"""A failure on few numbers, said in words: where it is, what was found, and which inputs stand there."""
+"""Describe a failure on few numbers: its place, what was found and expected, and the inputs at that place."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 import numpy as np
 
 from gates.model import Evidence, Op, Recipe
-from gates.shrink import amounts
-from gates.shrink.nesting import RECIPE, flat, last, models
+from gates.shrink import rollout_cut
+from gates.shrink.flatten import RECIPE, flat, last, models
 from gates.shrink.places import against_definition, named
 from gates.shrink.probe import Answer
-from gates.shrink.regimes import Place, remarks
-from gates.shrink.scalars import DEFAULTS
+from gates.shrink.remarks import Place, remarks
+from gates.shrink.simplify import DEFAULTS
 
 PLACE = re.compile(r"at \[([\d, ]+)\]: got (\S+), want (\S+)")  # the grammar of gates.run.compare.worst
-FEW = 12  # numbers of an array that are shown whole
+FEW = 12  # numbers up to which an array is shown whole
 
 
 def describe(
     answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any], cut: Mapping[str, Any] | None = None
 ) -> str:
-    """Return one sentence about the first claim that fails, or about the exception, and what rollouts are cut to."""
-    if cut:  # it says how much is asked; what the case asked for beside it would only contradict
-        inputs = {name: value for name, value in inputs.items() if name not in amounts.SAID_BY_CUT}
-    return "; ".join(part for part in (_failure(answer, ops, inputs), amounts.words(cut or {})) if part)
+    """Return one sentence about the first failing claim or the exception, and the cut of rollouts."""
+    if cut:  # the amounts of the case would contradict it
+        inputs = {name: value for name, value in inputs.items() if name not in rollout_cut.IN_CUT}
+    return "; ".join(part for part in (_failure(answer, ops, inputs), rollout_cut.words(cut or {})) if part)
 
 
 def _failure(answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any]) -> str:
@@ -48,14 +48,14 @@ def _failure(answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any]) -> 
 
 
 def _shape(answer: Answer, claim: Evidence) -> tuple[int, ...]:
-    """Return the shape of what was compared where it is that of an output, so that its places are those of the inputs."""
+    """Return the shape of the compared array if an output has it: then its places are places of the inputs too."""
     outputs = {np.shape(v) for call in answer.calls for v in call.outcome.value.values() if isinstance(v, np.ndarray)}
     shapes = [np.shape(c.got) for c in answer.comparisons if c.evidence is claim]
     return next((shape for shape in shapes if shape in outputs), ())
 
 
 def _plain(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the inputs of one call: those of the first where a law holds two side by side."""
+    """Return the inputs of one call; of the first where a gate compares two calls."""
     for value in inputs.values():
         if isinstance(value, dict) and any(isinstance(item, np.ndarray) for item in value.values()):
             return value
@@ -73,7 +73,7 @@ def _after(inputs: Mapping[str, Any], place: Place) -> str:
 
 
 def _shown(inputs: Mapping[str, Any]) -> str:
-    """Return the inputs without what is None or at its default, and of two calls the second where it differs."""
+    """Return the inputs in words, without what is None, at its default, or equal in both calls."""
     seen: dict[str, str] = {}
     words = [f"{name} {_model(v.spec)}" for name, v in inputs.items() if isinstance(v, Recipe) and v.kind == "model"]
     table = flat(inputs)
@@ -94,7 +94,7 @@ def _shown(inputs: Mapping[str, Any]) -> str:
 
 
 def _model(spec: Mapping[str, Any]) -> str:
-    """Return the path of a real model; of a tiny one, which is built from its recipe, what sets it apart."""
+    """Return the path of a real model, or the settings of a tiny one."""
     own = [f"{spec[name]}{unit}" for name, unit in (("family", ""), ("bits", " bits"), ("dtype", "")) if name in spec]
     return repr(spec["path"]) if "path" in spec else f"tiny ({', '.join(own)})" if own else "tiny"
 

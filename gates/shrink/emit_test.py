@@ -1,7 +1,7 @@
-"""Turns a counterexample into a pytest file that fails as long as the bug is there and passes on a correct subject.
+"""Turn a counterexample into a pytest file that fails while the bug exists and passes on a correct subject.
 
-Where one claim compares one output of one call with its definition, and the arrays are few, the test needs NumPy and
-the subject only: input, wanted output and limit stand in it. Otherwise it asks Gates to judge the file beside it.
+If one claim compares one output of one call with its definition, and the arrays are small, the test needs only NumPy and
+the subject: it contains input, expected output and limit. Otherwise the test has Gates judge the file beside it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gates.model import ConfigurationError, Recipe, Subject
 from gates.registry import Registry
 from gates.run.compare import worst
 from gates.run.trial import Comparison
-from gates.shrink.failures import WITNESSES
+from gates.shrink.failing_case import TRUSTED
 from gates.shrink.file import Counterexample, write
 from gates.shrink.moves import elements
 from gates.shrink.probe import Answer, Asker, Call
@@ -30,8 +30,8 @@ PLAIN = '''"""{title}
 
 {words}
 
-Found by Gates in case {case} (seed {seed}), {size}. The wanted output is that of
-the gate's float64 definition; a right implementation stays within LIMIT times SCALE of it.
+Found by Gates in case {case} (seed {seed}), {size}. WANT is the output of
+the gate's float64 definition; a correct implementation stays within LIMIT times SCALE of it.
 """
 
 import importlib.util
@@ -59,7 +59,7 @@ def load():
 
 
 def test_{name}():
-    """{op}.{output} is that of its definition."""
+    """{op}.{output} equals its definition within the limit."""
     got = np.asarray(load().OPS[OP](**INPUTS)[OUTPUT], dtype=np.float64)
     assert got.shape == WANT.shape
     same = (got == WANT) | (np.isnan(got) & np.isnan(WANT))
@@ -71,8 +71,8 @@ JUDGED = '''"""{title}
 
 {words}
 
-Found by Gates in case {case} (seed {seed}), {size}, in the file beside this one.
-The test needs Gates: it asks the gate again.
+Found by Gates in case {case} (seed {seed}), {size}; the input is in the file beside this one.
+The test needs Gates, which judges that file again.
 """
 
 import os
@@ -82,7 +82,7 @@ from gates.shrink.replay import judge_file
 
 FILE = Path(__file__).parent / {file!r}
 SUBJECT = {subject}
-PYTHON = os.environ.get("GATES_PYTHON") or {python!r}  # the interpreter that has the library; None: this one
+PYTHON = os.environ.get("GATES_PYTHON") or {python!r}  # the interpreter of the library; None: this one
 MODEL = os.environ.get("GATES_MODEL") or {model!r}  # None: the tiny one of the case
 
 
@@ -102,7 +102,7 @@ def emit(
     out: Path | None,
     model: str | None = None,
 ) -> Path:
-    """Write the test, and beside it the counterexample where the test needs it; an existing file is never replaced."""
+    """Write the test, and beside it the counterexample if the test needs it; never replace a file."""
     name = re.sub(r"\W+", "_", f"{found.gate}_{found.subject}").strip("_").lower()
     path = out or Path(f"test_{name}.py")
     if path.suffix != ".py" or not path.stem.isidentifier():
@@ -145,8 +145,8 @@ def emit(
 
 def _size(found: Counterexample) -> str:
     if found.elements_after == found.elements_before and not found.finished:
-        return "as it was drawn"
-    return f"minimised from {found.elements_before} to {found.elements_after} {found.unit}"
+        return "not shrunk"
+    return f"shrunk from {found.elements_before} to {found.elements_after} {found.unit}"
 
 
 def _new(path: Path) -> None:
@@ -155,12 +155,12 @@ def _new(path: Path) -> None:
 
 
 def _inert(words: str) -> str:
-    """Return words that stand in a docstring and stay words."""
+    """Return text that cannot end a docstring or escape anything in it."""
     return words.replace("\\", "/").replace('"', "'")
 
 
 def _plain(found: Counterexample, answer: Answer, subject: Subject, registry: Registry) -> dict[str, Any] | None:
-    """Return what a test without Gates holds, or None where there is no such test."""
+    """Return the values of a test without Gates, or None if there can be no such test."""
     if subject.python or subject.entry.suffix != ".py" or subject.settings or subject.preload:
         return None
     if elements(found.inputs) > INLINE or answer.failing is None:
@@ -175,7 +175,7 @@ def _plain(found: Counterexample, answer: Answer, subject: Subject, registry: Re
 
 
 def _output(call: Call, comparison: Comparison) -> str:
-    """Return the output of a call that is, element by element, what was compared."""
+    """Return the name of the output that equals the compared array; an empty text if none does."""
     if call.layout or call.outcome.kind != "value" or elements(call.inputs) > INLINE:
         return ""
     if any(isinstance(value, Recipe | dict) for value in call.inputs.values()):
@@ -189,8 +189,8 @@ def _output(call: Call, comparison: Comparison) -> str:
 
 
 def _fair(call: Call, output: str, comparison: Comparison, registry: Registry) -> bool:
-    """Whether a shipped subject, asked the same, passes the test that would be written."""
-    for name in WITNESSES:
+    """Return whether a shipped subject passes the test that would be written."""
+    for name in TRUSTED:
         asker = Asker(registry.subjects[name])
         try:
             outcome = asker.alive().call(call.op, call.inputs, limit_s=20.0)

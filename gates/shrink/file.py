@@ -1,7 +1,7 @@
-"""A counterexample as one file: the safetensors format, written and read without a framework, and without trust.
+"""Counterexamples as safetensors files: arrays are tensors, everything else is JSON text in the metadata.
 
-A safetensors file is the header's length (8 bytes, little-endian), a JSON header that gives each tensor's dtype, shape
-and place, then the bytes. The header's `__metadata__` holds what is no array, as JSON text under the key `gates`.
+The safetensors library checks header, sizes and offsets of a file, and runs nothing that a file holds. This module checks
+the JSON.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import math
 import os
 import stat
-import struct
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -18,38 +17,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from gates.model import Array, ConfigurationError, Recipe
-from gates.shrink.nesting import RECIPE
+from gates.shrink.flatten import RECIPE
 
 FORMAT = 2
-OLDER = {1: {"unit": "numbers", "cut": {}}}  # what files of an earlier format mean by what they leave out
-HEADER_LIMIT = 1 << 20  # bytes of JSON
-FILE_LIMIT = 1 << 30  # bytes: a minimised input is far smaller, and one that is not still fits
-LENGTH = struct.Struct("<Q")
-DTYPES = {
-    "F16": "<f2",
-    "F32": "<f4",
-    "F64": "<f8",
-    "I8": "|i1",
-    "I16": "<i2",
-    "I32": "<i4",
-    "I64": "<i8",
-    "U8": "|u1",
-    "U16": "<u2",
-    "U32": "<u4",
-    "U64": "<u8",
-    "BOOL": "|b1",
-}
-NAMES = {value: key for key, value in DTYPES.items()}
+OLDER = {1: {"unit": "numbers", "cut": {}}}  # fields that files of an earlier format lack
+METADATA = "gates"  # the key of the JSON text
+FILE_LIMIT = 1 << 30  # bytes: a shrunk input is far smaller, and one that is not shrunk still fits
 
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """Inputs on which a gate fails for a subject, and where they come from.
+    """Inputs on which a gate fails for a subject, and their origin.
 
-    `inputs` are those of the case, made smaller; `cut` is what each rollout is cut to beside them. The sizes before and
-    after are in `unit`: numbers of the arrays, or tokens where a model runs.
+    `inputs` are those of the case, shrunk; `cut` limits each rollout. The sizes before and after are in `unit`: numbers of
+    the arrays, or tokens if a model runs.
     """
 
     gate: str
@@ -72,27 +57,21 @@ class Counterexample:
 
     @property
     def models(self) -> bool:
-        """Whether a model runs on these inputs."""
+        """Return whether a model runs on these inputs."""
         return any(isinstance(value, Recipe) and value.kind == "model" for value in self.inputs.values())
 
 
 def write(path: Path, found: Counterexample) -> None:
-    """Write the file whole or not at all."""
+    """Write the file whole or not at all.
+
+    Raises:
+        ValueError: an input has a type that the format does not hold.
+        ConfigurationError: the folder cannot be written to.
+    """
     tensors: dict[str, Array] = {}
     values = {f.name: getattr(found, f.name) for f in fields(found) if f.name != "inputs"}
     body = {"format": FORMAT, **values, "inputs": _lower(dict(found.inputs), "", tensors)}
-    header: dict[str, Any] = {"__metadata__": {"gates": json.dumps(body, allow_nan=False, ensure_ascii=False)}}
-    start = 0
-    for name, array in tensors.items():
-        header[name] = {
-            "dtype": NAMES[array.dtype.str],
-            "shape": list(array.shape),
-            "data_offsets": [start, start + array.nbytes],
-        }
-        start += array.nbytes
-    text = json.dumps(header, ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)  # the format wants tensors aligned
-    data = LENGTH.pack(len(text)) + text + b"".join(array.tobytes() for array in tensors.values())
+    data = save(tensors, {METADATA: json.dumps(body, allow_nan=False, ensure_ascii=False)})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -111,65 +90,56 @@ def write(path: Path, found: Counterexample) -> None:
 
 
 def read(path: Path) -> Counterexample:
-    """Read a file that anybody may have written: every size is checked before it is believed.
+    """Read a file from an untrusted source.
 
     Raises:
-        ConfigurationError: with what the file should hold, where it does not.
+        ConfigurationError: the file is missing, too large or no counterexample; the message says what was expected.
     """
     try:
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # a pipe would make us wait for ever, a device has no end
+        if not stat.S_ISREG(found.st_mode):  # reading a pipe could block for ever, and a device has no end
             raise ConfigurationError(f"cannot read {path}: is no regular file")
         if found.st_size > FILE_LIMIT:
             raise ConfigurationError(f"{path} has {found.st_size} bytes, must be at most {FILE_LIMIT}")
-        data = path.read_bytes()
+        with safe_open(path, framework="np") as file:
+            body = json.loads((file.metadata() or {})[METADATA])
+            tensors = {name: _checked(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118  no mapping
+        return _parse(body, tensors)
     except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        return _parse(memoryview(data))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror or error}") from None
+    except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigurationError(f"{path} is no counterexample of Gates: {error}") from None
 
 
-def _parse(data: memoryview) -> Counterexample:
-    if len(data) < LENGTH.size:
-        raise ValueError("it has no header")
-    (length,) = LENGTH.unpack(data[: LENGTH.size])
-    if length > min(HEADER_LIMIT, len(data) - LENGTH.size):
-        raise ValueError(f"its header claims {length} bytes, the file has {len(data)}, and {HEADER_LIMIT} are the most")
-    header = json.loads(bytes(data[LENGTH.size : LENGTH.size + length]))
-    body = json.loads(header.pop("__metadata__")["gates"])
+CHECKED: dict[Any, type] = {"str": str, "int": int, "bool": bool}
+
+
+def _parse(body: Any, tensors: Mapping[str, Array]) -> Counterexample:
     if body.get("format") in OLDER:
         body = {**OLDER[body["format"]], **body}
     elif body.get("format") != FORMAT:
         raise ValueError(f"its format is {body.get('format')!r}, must be {FORMAT}: made by another version of Gates")
-    payload = data[LENGTH.size + length :]
-    tensors = {name: _tensor(name, entry, payload) for name, entry in header.items()}
     wanted = {f.name: f.type for f in fields(Counterexample)}
-    for name, kind in wanted.items():
+    for name, annotation in wanted.items():
         if name not in body:
             raise ValueError(f"`{name}` is missing")
-        if kind in CHECKED and type(body[name]) is not CHECKED[kind]:
-            raise ValueError(f"`{name}` is a {type(body[name]).__name__}, must be {kind}")
+        if annotation in CHECKED and type(body[name]) is not CHECKED[annotation]:
+            raise ValueError(f"`{name}` is a {type(body[name]).__name__}, must be {annotation}")
     inputs = _raise(body["inputs"], tensors)
     if not isinstance(inputs, dict):
-        raise ValueError("`inputs` must be an object")  # noqa: TRY004  every fault of a file is one kind of error
+        raise ValueError("`inputs` must be an object")  # noqa: TRY004  every fault of a file is one type of error
     if not all(type(value) in {int, str} for value in body["cut"].values()):
         raise ValueError("`cut` must hold integers and text")
     values: dict[str, Any] = {name: inputs if name == "inputs" else body[name] for name in wanted}
     return Counterexample(**values)
 
 
-CHECKED: dict[Any, type] = {"str": str, "int": int, "bool": bool}
-
-
-def _tensor(name: str, entry: Mapping[str, Any], payload: memoryview) -> Array:
-    dtype, shape, (start, end) = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
-    if not all(type(n) is int and n >= 0 for n in (*shape, start, end)):
-        raise ValueError(f"shape and place of `{name}` must be integers that are not negative")
-    if end > len(payload) or end - start != math.prod(shape) * np.dtype(dtype).itemsize:
-        raise ValueError(f"`{name}` of {dtype} {shape} does not fit bytes {start} to {end} of {len(payload)}")
-    return np.frombuffer(payload[start:end], dtype).reshape(shape).copy()
+def _checked(name: str, array: Array) -> Array:
+    if array.dtype.name != "bfloat16" and (array.dtype.kind not in "fiub" or array.dtype.itemsize > 8):
+        raise ValueError(
+            f"`{name}` has dtype {array.dtype}; a counterexample holds booleans and numbers of 8 to 64 bits"
+        )
+    return array
 
 
 def _lower(value: Any, name: str, tensors: dict[str, Array]) -> Any:
@@ -180,10 +150,8 @@ def _lower(value: Any, name: str, tensors: dict[str, Array]) -> Any:
     if isinstance(value, list | tuple):
         return [_lower(item, f"{name}.{index}", tensors) for index, item in enumerate(value)]
     if isinstance(value, np.ndarray | np.generic):
-        array = np.asarray(value)
-        tensors[name] = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
-        if tensors[name].dtype.str not in NAMES:
-            raise ValueError(f"`{name}` has dtype {array.dtype}, which no safetensors file holds")
+        array = _checked(name, np.asarray(value))
+        tensors[name] = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray gives a scalar an axis
         return {"$array": name}
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": repr(value)}

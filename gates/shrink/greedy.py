@@ -1,4 +1,4 @@
-"""Greedy shrinking: take any smaller candidate that still fails, until none does or the time is over."""
+"""Shrink greedily: take any smaller candidate that still fails, until none does or the time runs out."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from functools import partial
 from itertools import count
 from typing import Any, Literal
 
-from gates.shrink.amounts import fewer
+from gates.shrink.flatten import flat, models, nested
 from gates.shrink.moves import MOVES, Inputs, measure
-from gates.shrink.nesting import flat, models, nested
-from gates.shrink.scalars import nothing, simpler_scalars
+from gates.shrink.rollout_cut import fewer
+from gates.shrink.simplify import omit_optional, simpler_scalars
 
 NONE: frozenset[str] = frozenset()
 Move = Callable[[Inputs], Iterator[dict[str, Any]]]
@@ -20,7 +20,7 @@ Move = Callable[[Inputs], Iterator[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """The smallest failing inputs that were found, and why the search ended: no move makes them smaller, or something else."""
+    """The smallest failing inputs found, and why the search ended; `smallest`: no move makes them smaller."""
 
     inputs: dict[str, Any]
     tries: int
@@ -39,13 +39,13 @@ class _Search:
         self.size = measure(self.best)
 
     def exhaust(self, move: Move) -> bool:
-        """Take what a move offers until a whole round of it offers nothing; return whether anything was taken.
+        """Apply a move until none of its candidates fails; return whether any was taken.
 
-        After a success the round goes on where it was, for what came before has just been refused on inputs that differ
-        little; a round counts as whole only when all of it was refused on the same inputs.
+        After a success the search continues at the same place, because similar inputs have just refused the candidates
+        before it. It ends when all candidates were refused on the same inputs.
 
         Raises:
-            TimeoutError: the time is over.
+            TimeoutError: the time ran out.
         """
         moved, start = False, 0
         while True:
@@ -69,7 +69,7 @@ class _Search:
             if self.fails(candidate):
                 self.best, self.size = candidate, size
                 return place
-        raise AssertionError("count ends")  # pragma: no cover  it does not
+        raise AssertionError("count ends")  # pragma: no cover
 
 
 def shrink(
@@ -80,17 +80,17 @@ def shrink(
     settled: frozenset[str] = NONE,
     optional: frozenset[str] = NONE,
 ) -> Shrunk:
-    """Return smaller inputs for which `fails` is true; the given ones are taken to fail, and are not changed.
+    """Return smaller inputs for which `fails` is true, given inputs that fail.
 
-    `settled` names the scalars that keep their value, `optional` what may be None instead. Ctrl-C ends the search with
-    the smallest that it has.
+    `settled` names the scalars that keep their value, `optional` the inputs that may be None. Ctrl-C ends the search with
+    the smallest so far.
     """
     table = flat(inputs)
     kept = {path: table.pop(path) for path in models(table)}
     search = _Search(table, lambda candidate: fails(nested({**candidate, **kept})), time.monotonic() + budget_s)
     moves: tuple[Move, ...] = (
         fewer,
-        partial(nothing, optional=optional),
+        partial(omit_optional, optional=optional),
         *MOVES,
         partial(simpler_scalars, settled=settled),
     )

@@ -1,7 +1,7 @@
-"""Ways to make a gate's inputs smaller: fewer rows and columns, smaller groups, fewer sequences and texts.
+"""Moves that make a gate's inputs smaller: fewer rows and columns, smaller groups, fewer sequences and texts.
 
-A move yields candidates and knows nothing of the op. What a candidate means is for the gate to say: the oracle refuses
-what is no legal input, and a subject known to be right must hold on it.
+A move yields candidates without knowing the op, so a candidate need not be a legal input: the oracle refuses an illegal
+one, and a trusted subject must pass on it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 
 from gates.model import Array
-from gates.shrink.nesting import flat, last
-from gates.shrink.pairs import both
-from gates.shrink.scalars import cost
-from gates.shrink.values import WHOLE, simpler
+from gates.shrink.flatten import flat, last
+from gates.shrink.paired_calls import both
+from gates.shrink.simplify import WHOLE, cost, simpler_arrays
 
 Inputs = Mapping[str, Any]
-NOWHERE = -1  # an id that stands for none
+NOWHERE = -1  # an id that means none
 
 
 def elements(inputs: Inputs) -> int:
-    """Return how many numbers the arrays hold, those of inputs in inputs too."""
+    """Return how many numbers the arrays hold, nested inputs included."""
     return sum(value.size for value in flat(inputs).values() if isinstance(value, np.ndarray))
 
 
@@ -33,7 +32,7 @@ def items(inputs: Inputs) -> list[list[Any]]:
 
 
 def measure(inputs: Inputs) -> tuple[int, int]:
-    """Return the size by which a candidate must be smaller: elements first, then what their digits take to write."""
+    """Return the size by which candidates are compared: elements first, then the digits to write them."""
     digits = sum(_digits(v) for v in inputs.values() if isinstance(v, np.ndarray) and v.size <= WHOLE)
     lists = sum(len(v) for v in inputs.values() if isinstance(v, list))
     return elements(inputs) + lists, digits + sum(cost(name, value) for name, value in inputs.items())
@@ -46,7 +45,7 @@ def _digits(array: Array) -> int:
 
 
 def shorter(inputs: Inputs) -> Iterator[dict[str, Any]]:
-    """Leave out a part of an axis, everywhere that axis is: halves first, single indexes last."""
+    """Remove a part of an axis from all arrays that have it: halves first, single indexes last."""
     for group in _axes(inputs):
         size = next(inputs[name].shape[axis] for name, axis in group)
         block = size // 2
@@ -64,7 +63,7 @@ def shorter(inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 
 def _axes(inputs: Inputs) -> Iterator[tuple[tuple[str, int], ...]]:
-    """Yield axes that may be one: those of one length, those of one length at one position, and each alone."""
+    """Yield axes that may be the same: those of one length, those of one length at one position, each alone."""
     found = [
         (value.shape[axis], axis, name)
         for name, value in inputs.items()
@@ -95,7 +94,7 @@ def _without(inputs: Inputs, group: tuple[tuple[str, int], ...], gone: Array) ->
         for name, value in {**inputs, **cut}.items()
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size and left <= value.max() <= size
     }
-    if clipped:  # lengths of what is now shorter
+    if clipped:  # lengths of shortened sequences
         yield {**inputs, **cut, **clipped}
     for lost in (NOWHERE, None):
         renumbered = {
@@ -111,21 +110,21 @@ def _without(inputs: Inputs, group: tuple[tuple[str, int], ...], gone: Array) ->
 
 
 def _ragged(inputs: Inputs, gone: Array) -> Iterator[tuple[str, list[Array]]]:
-    """Yield the lists of arrays that have as many rows as the axis that is cut."""
+    """Yield the lists of arrays that have as many rows as the shortened axis."""
     for name, value in inputs.items():
         if isinstance(value, list) and len(value) == len(gone) and all(isinstance(row, np.ndarray) for row in value):
             yield name, value
 
 
 def _may_point(value: Any, size: int) -> bool:
-    """Whether a value may hold indexes into an axis of this size, NOWHERE among them."""
+    """Return whether a value may hold indexes into an axis of this size, NOWHERE included."""
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu" or not value.size:
         return False
     return int(value.min()) >= NOWHERE and int(value.max()) < size
 
 
 def _renumbered(value: Array, gone: Array, lost: int | None) -> Array:
-    """Return indexes into what is left of an axis; one that pointed to what is gone becomes `lost`, None: its neighbour."""
+    """Return indexes into the rest of an axis; an index of a removed element becomes `lost`, or its neighbour if None."""
     place = np.minimum(np.cumsum(~gone) - ~gone, int((~gone).sum()) - 1)
     if lost is not None:
         place = np.where(gone, lost, place)
@@ -134,7 +133,7 @@ def _renumbered(value: Array, gone: Array, lost: int | None) -> Array:
 
 
 def _parts(value: Any, size: int) -> bool:
-    """Whether a value says into which consecutive parts an axis falls."""
+    """Return whether a value holds the sizes of consecutive parts of an axis."""
     whole = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu"
     listed = isinstance(value, list) and all(isinstance(n, int) for n in value)
     return (whole or listed) and len(value) > 0 and int(np.sum(value)) == size
@@ -147,7 +146,7 @@ def _counts(value: Any, gone: Array) -> Any:
 
 
 def fewer_sequences(inputs: Inputs) -> Iterator[dict[str, Any]]:
-    """Leave out a sequence of flat arrays: its tokens, its length, and what belongs to it."""
+    """Remove a sequence from flat arrays: its tokens, its length and its other values."""
     sizes = {v.shape[0] for v in inputs.values() if isinstance(v, np.ndarray) and v.ndim}
     for lengths in inputs.values():
         if not isinstance(lengths, np.ndarray) or len(sizes) < 2 or lengths.ndim != 1 or len(lengths) < 2:
@@ -165,7 +164,7 @@ def fewer_sequences(inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 
 def fewer_texts(inputs: Inputs) -> Iterator[dict[str, Any]]:
-    """Leave out texts of a list, halves first."""
+    """Remove texts from a list, halves first."""
     texts = items(inputs)
     for name, value in inputs.items():
         if not any(value is found for found in texts):
@@ -178,7 +177,7 @@ def fewer_texts(inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 
 def smaller_groups(inputs: Inputs) -> Iterator[dict[str, Any]]:
-    """Leave out whole groups, and make every group smaller, where an integer divides the number of rows."""
+    """Remove whole groups, or shrink every group, if an integer divides the number of rows."""
     rows = {v.shape[0] for v in inputs.values() if isinstance(v, np.ndarray) and v.ndim}
     for name, group in inputs.items():
         if not isinstance(group, int) or isinstance(group, bool) or group < 2:
@@ -212,9 +211,9 @@ def _groups(size: int, group: int) -> Iterator[tuple[Array, int]]:
 
 MOVES: tuple[Callable[[Inputs], Iterator[dict[str, Any]]], ...] = (
     both,
-    smaller_groups,  # before `shorter`: of 7,001 groups of 8 hardly any block of rows is a whole number of groups
+    smaller_groups,  # before `shorter`: few blocks of rows are a whole number of groups
     shorter,
     fewer_sequences,
     fewer_texts,
-    simpler,
+    simpler_arrays,
 )

@@ -1,4 +1,4 @@
-"""Names a place in the terms of the family that is judged: completion, token, group, pair, vocabulary id, sequence."""
+"""Name a place in the terms of its op family: completion, token, group, pair, vocabulary id, sequence."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gates.model import Array, Op
 from gates.run.compare import worst
 from gates.shrink.probe import Answer
 
-AXES = re.compile(r"\(((?:\d?[A-Z]|…)(?:, (?:\d?[A-Z]|…|\d))*),?\)")  # how the tables of ops write shapes
+AXES = re.compile(r"\(((?:\d?[A-Z]|…)(?:, (?:\d?[A-Z]|…|\d))*),?\)")  # a shape as the op tables write it
 NAMES = {"B": "completion", "R": "completion", "2P": "completion", "T": "token", "N": "token", "V": "vocabulary id",
          "L": "token", "F": "reward function", "…": "row", "M": "completion", "H": "earlier token"}  # fmt: skip
-OWN = {  # an op that means something else by a letter
+OWN = {  # ops with another meaning of a letter
     ("pack_sequences", "N"): "sequence",
     ("filtered_logprobs", "B"): "row",
     ("sample_tokens", "B"): "row",
@@ -24,7 +24,7 @@ OWN = {  # an op that means something else by a letter
 
 
 def named(ops: tuple[Op, ...], inputs: Mapping[str, Any], place: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    """Return `group 1 of 2, completion 3 of 4, token 7 of 9`, of an output of that shape."""
+    """Return `group 1 of 2, completion 3 of 4, token 7 of 9` for a place of an output."""
     words = [_axis(ops, inputs, shape, axis, place[axis]) for axis in range(len(place))]
     size, rows = inputs.get("group_size"), _rows(inputs)
     if place and isinstance(size, int) and 0 < size < rows and words[0].startswith("completion"):
@@ -39,14 +39,14 @@ def _rows(inputs: Mapping[str, Any]) -> int:
 
 
 def _axis(ops: tuple[Op, ...], inputs: Mapping[str, Any], shape: tuple[int, ...], axis: int, index: int) -> str:
-    """Return `completion 3 of 4`: the name of an axis is that of an input that has it, with as few axes as may be."""
+    """Return `completion 3 of 4`; the name comes from the input with the fewest axes that has this one."""
     of = f"{index + 1} of {shape[axis]}"
     arrays = {
         name: value
         for name, value in inputs.items()
         if isinstance(value, np.ndarray) and value.ndim >= len(shape) and value.shape[axis] == shape[axis]
     }
-    order = [name for op in ops for name in op.inputs] + list(arrays)  # an op names first what it is about
+    order = [name for op in ops for name in op.inputs] + list(arrays)  # the most important input stands first
     nearest = sorted(arrays, key=lambda name: (arrays[name].shape[: len(shape)] != shape, order.index(name)))
     for name in sorted(nearest, key=lambda name: arrays[name].ndim):
         value = arrays[name]
@@ -61,10 +61,9 @@ def _axis(ops: tuple[Op, ...], inputs: Mapping[str, Any], shape: tuple[int, ...]
 def against_definition(
     answer: Answer, ops: tuple[Op, ...]
 ) -> Iterator[tuple[str, tuple[int, ...], tuple[int, ...], str, Mapping[str, Any]]]:
-    """Yield the outputs of calls that are not their definition's: name, place, shape, `got …, want …`, inputs.
+    """Yield the outputs that differ from their definition by more than rounding: name, place, shape, `got …, want …`, inputs.
 
-    For claims that count or that compare what they picked: the worst element of the whole output is what a reader wants.
-    A difference within rounding is none.
+    For claims that count, or that compare a selection: they have no place of their own.
     """
     by_name = {op.name: op for op in ops if op.oracle is not None}
     for call in answer.calls:
@@ -73,7 +72,7 @@ def against_definition(
             continue
         try:
             wanted = op.oracle(**call.inputs)
-        except Exception:  # noqa: BLE001, S112  words are a courtesy: a definition that refuses the call has none
+        except Exception:  # noqa: BLE001, S112  the definition refuses these inputs
             continue
         for index, name in enumerate(op.outputs):
             want = _part(wanted, name, index, len(op.outputs))

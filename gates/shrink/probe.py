@@ -1,4 +1,4 @@
-"""Asks a gate about one subject on given inputs, as often as a search for a smaller failure needs."""
+"""Judge one subject with one gate on given inputs, again and again, for a search."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gates.model import Case, Evidence, Gate, Outcome, Recipe, Subject, SubjectF
 from gates.run.judge import lacking
 from gates.run.plan import PlannedCase
 from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch, UnsupportedError
-from gates.shrink import amounts
+from gates.shrink import rollout_cut
 from gates.worker.process import Worker, WorkerError
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of the subject and what came of it."""
+    """One call of the subject and its outcome."""
 
     op: str
     inputs: Mapping[str, Wire | Recipe]
@@ -32,37 +32,38 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a gate says of inputs. Signals give a pass its meaning; a failure needs none, so they are only reported.
+    """The verdict of a gate on some inputs.
 
-    `kind` says of which kind a failure is, so that a search does not slide from one mistake into another.
+    `kind` is the type of a failure, so that a search does not end at another bug. Preconditions are only reported, because
+    a failure does not need them.
     """
 
     state: Literal["fails", "holds", "unclear", "unsupported"]
     kind: str
     reason: str
     failing: Evidence | None = None
-    signals_hold: bool = True
+    preconditions_hold: bool = True
     calls: tuple[Call, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
 
     def same_failure(self, other: Answer) -> bool:
-        """Whether both fail, and by the same kind of failure."""
+        """Return whether both fail, with the same type of failure."""
         return self.state == other.state == "fails" and self.kind == other.kind
 
 
 @dataclass(slots=True)
 class Asker:
-    """A subject that is asked again and again, with a new worker after each crash. Close it in the end."""
+    """Judges a subject repeatedly, with a new worker after each crash; must be closed."""
 
     subject: Subject
     threads: int = 1
     mutant: Mapping[str, str] | None = None
     quick: bool = True
-    deadline: float = math.inf  # of time.monotonic(); no call lasts longer
+    deadline: float = math.inf  # in time.monotonic(), for every call
     worker: Worker | None = field(default=None, init=False)
 
     def ask(self, gate: Gate, case: Case, inputs: Mapping[str, Any], cut: Mapping[str, Any] | None = None) -> Answer:
-        """Return what the gate says of the subject on these inputs, and of each rollout no more than the cut has.
+        """Judge the subject on these inputs, with each rollout limited by the cut.
 
         Raises:
             WorkerError: the subject does not start.
@@ -75,12 +76,12 @@ class Asker:
         def caller(
             op: str, given: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
         ) -> Outcome:
-            given = amounts.less(given, cut or {})
+            given = rollout_cut.less(given, cut or {})
             limit = min(kill_after_s or case.limit_s, max(0.0, self.deadline - time.monotonic()))
             try:
                 outcome = self.alive().call(op, given, limit_s=limit, layout=layout)
             except KeyboardInterrupt:
-                self.close()  # it is in the middle of an answer
+                self.close()  # the worker is in the middle of a call
                 raise
             calls.append(Call(op, given, layout, outcome))
             return outcome
@@ -89,9 +90,9 @@ class Asker:
         with Scratch() as scratch:
             trial = RunningTrial(gate, case, inputs, caller, scratch, self.quick)
             found = _run(gate, trial, evidence)
-        signals = all(item.holds for item in evidence if item.role == "signal")
+        preconditions = all(item.holds for item in evidence if item.role == "signal")
         state, kind, reason, failing = found
-        return Answer(state, kind, reason, failing, signals, tuple(calls), tuple(trial.comparisons))
+        return Answer(state, kind, reason, failing, preconditions, tuple(calls), tuple(trial.comparisons))
 
     def close(self) -> None:
         """End the worker."""
@@ -99,7 +100,7 @@ class Asker:
             self.worker.close()
 
     def alive(self) -> Worker:
-        """Return a worker that can take a call.
+        """Return a worker that accepts calls.
 
         Raises:
             WorkerError: the subject does not start.
@@ -110,24 +111,24 @@ class Asker:
         return self.worker
 
 
-BEGINNING = 3  # words of an exception; further on stand the values that a search changes
-SIZE = re.compile(r"(?<=[\[( ])\d+(?=[,\])])")  # in `float64[8, 16]` or `(12,)`: how many axes there are is kept
+BEGINNING = 3  # words of an exception; later ones may hold values that a search changes
+SIZE = re.compile(r"(?<=[\[( ])\d+(?=[,\])])")  # in `float64[8, 16]` or `(12,)`; the number of axes is kept
 Found = tuple[Literal["fails", "holds", "unclear", "unsupported"], str, str, Evidence | None]
 
 
 def _run(gate: Gate, trial: RunningTrial, evidence: list[Evidence]) -> Found:
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a gate divides by what its own inputs never make zero
+            warnings.simplefilter("ignore")  # a gate may divide by a number that its own inputs never make zero
             for item in gate.check(trial):
-                evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
+                evidence.append(item)  # noqa: PERF402  keeps what came before an exception
     except SubjectFaultError as error:
         return "fails", f"{error.cause} {_kind_of(str(error))}", str(error), None
     except WorkerError as error:
         return "fails", "start", f"subject did not start again: {error}", None
     except UnsupportedError as error:
         return "unsupported", "lacking", str(error), None
-    except Exception as error:  # noqa: BLE001  a gate may not be made for inputs that a search has cut
+    except Exception as error:  # noqa: BLE001  a gate may not support a smaller input
         kind = "oracle" if isinstance(error, OracleError) else "gate"
         return "unclear", kind, f"the {kind} raised {type(error).__name__}: {error}", None
     return _decide(evidence)
@@ -143,9 +144,9 @@ def _decide(evidence: list[Evidence]) -> Found:
 
 
 def _kind_of(reason: str) -> str:
-    """Return which exception of which op `op raised: ValueError: words` tells of, with how its words begin but for numbers.
+    """Return op, exception and the first words of `op raised: ValueError: words`, without numbers.
 
-    Sizes of arrays are left out, as in `gradient is float64[8, 16], must be float32[8, 16]`: a search makes them smaller.
+    Sizes are left out too, as in `gradient is float64[8, 16], must be float32[8, 16]`, because a search changes them.
     """
     op, exception, words = (*SIZE.sub("#", reason).split(":", 2), "", "")[:3]
     return f"{op}:{exception}:{re.sub('[0-9]+', '#', ' '.join(words.split()[:BEGINNING]))}"

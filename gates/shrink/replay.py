@@ -1,4 +1,4 @@
-"""Judges a recorded counterexample again: does the gate still fail on that input, for this subject?"""
+"""Judge a recorded counterexample again."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from gates.model import Case, ConfigurationError, Gate, Recipe, Subject
 from gates.registry import Registry, load
 from gates.run import inputs as drawing
 from gates.run.inputs import with_model
-from gates.shrink.amounts import PLAIN, STYLE
 from gates.shrink.file import Counterexample, read
-from gates.shrink.nesting import flat, last, models
+from gates.shrink.flatten import flat, last, models
 from gates.shrink.probe import Answer, Asker
+from gates.shrink.rollout_cut import PLAIN, STYLE
 from gates.subjects import catalogue
 from gates.worker.process import WorkerError
 
 
 def replay(found: Counterexample, registry: Registry, subject: Subject, model: str | None = None) -> Answer:
-    """Return what the gate says of the subject on the recorded input; `model` takes the place of the tiny one.
+    """Judge the subject on the recorded input; `model` replaces the tiny model.
 
     Raises:
-        ConfigurationError: the gate or the case is no longer there, or the file asks for what the case does not.
+        ConfigurationError: the gate or the case no longer exists, or the file sets values that the case does not.
     """
     if found.gate not in registry.gates:
         raise ConfigurationError(
-            f"gate {found.gate!r} of the counterexample does not exist here; `gates list` has those that do"
+            f"gate {found.gate!r} of the counterexample does not exist here; `gates list` shows the gates"
         )
     gate = registry.gates[found.gate]
     for case in gate.cases:
@@ -45,24 +45,24 @@ def replay(found: Counterexample, registry: Registry, subject: Subject, model: s
     except WorkerError as error:
         if error.kind == "absent":
             remedy = f"; {subject.remedy}" if subject.remedy else ""
-            raise ConfigurationError(f"{subject.name} is not here: {error}{remedy}") from None
+            raise ConfigurationError(f"{subject.name} is not installed: {error}{remedy}") from None
         return Answer("fails", "start", f"subject did not start: {error}")
     finally:
         asker.close()
 
 
 def _vet(found: Counterexample, gate: Gate, case: Case, inputs: Mapping[str, Any], model: str | None) -> None:
-    """Refuse what a file of data must not choose where a model runs: the model, or a text, such as whose rewards to load."""
+    """Refuse a file that sets a model, or a text such as a reward function: a data file must not choose what is loaded."""
     if not any(isinstance(value, Recipe) for value in inputs.values()):
         return
     own = flat(with_model(drawing.inputs(gate, case, found.seed), model))
     table = flat(inputs)
     for path in sorted(models(table) ^ models(own)):
         if last(path) == "path":
-            raise ConfigurationError(f"it failed with the model {table[path]!r}; name it with --model")
+            raise ConfigurationError(f"it failed with the model {table[path]!r}; pass it with --model")
     for path, value in table.items():
         if path not in models(table) and _numbers(value):
-            continue  # numbers may be other ones: they were made simpler
+            continue  # numbers may differ: they were simplified
         plainer = last(path) == STYLE and value == PLAIN
         same = path in own and type(value) is type(own[path]) and (value == own[path] or plainer)
         if not same and not _part(value, own.get(path)):
@@ -72,22 +72,21 @@ def _vet(found: Counterexample, gate: Gate, case: Case, inputs: Mapping[str, Any
 
 
 def _numbers(value: Any) -> bool:
-    """Whether a value holds no text."""
+    """Return whether a value holds no text."""
     if isinstance(value, list):
         return all(isinstance(item, np.ndarray) for item in value)
     return isinstance(value, np.ndarray | int | float | None)
 
 
 def _part(value: Any, whole: Any) -> bool:
-    """Whether a list holds nothing but what another one holds."""
+    """Return whether a list holds only items of another."""
     return isinstance(value, list) and isinstance(whole, list) and all(item in whole for item in value)
 
 
 def subject_of(found: Counterexample, registry: Registry, name: str | None, python: str | None) -> Subject:
-    """Return the subject that is judged: the one asked for, else the one that failed.
+    """Return the subject to judge: the named one, else the one that failed.
 
-    A file of data must not choose which program runs: a subject's file is taken from it only where it lies below the
-    current folder.
+    A data file must not choose which program runs, so its subject file must be below the current folder.
     """
     if name is None:
         known = registry.subjects.get(found.subject)
@@ -95,7 +94,7 @@ def subject_of(found: Counterexample, registry: Registry, name: str | None, pyth
             return replace(known, ops=None)
         if not Path(found.entry).is_file():
             raise ConfigurationError(
-                f"{found.subject} failed here as {found.entry}, which is not there; name it with --subject"
+                f"the file of {found.subject}, {found.entry}, does not exist here; name it with --subject"
             )
         if not Path(found.entry).resolve().is_relative_to(Path.cwd().resolve()):
             raise ConfigurationError(f"{found.entry} is not below this folder; to run it name it with --subject")
@@ -106,6 +105,6 @@ def subject_of(found: Counterexample, registry: Registry, name: str | None, pyth
 def judge_file(
     path: str | Path, subject: str | None = None, python: str | None = None, model: str | None = None
 ) -> Answer:
-    """Judge a file again; for tests that `gates replay --emit-test` writes."""
+    """Judge a file again; called by the tests that `gates replay --emit-test` writes."""
     found, registry = read(Path(path)), load()
     return replay(found, registry, subject_of(found, registry, subject, python), model)

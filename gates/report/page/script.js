@@ -32,7 +32,7 @@ function evidenceTable(items) {
   return table;
 }
 
-// a smallest input by its number; those of one verdict have its place, run, case and seed
+// smallest inputs by number; place, run, case and seed identify the verdict
 const smallest = data.smallest.map(([number, place, run, seed, name, words, size, file, command]) => (
   { number, place, run, seed, name, words, size, file, command }));
 
@@ -53,7 +53,7 @@ async function copy(event) {
   try {
     await navigator.clipboard.writeText(code.textContent);
   } catch {
-    getSelection().selectAllChildren(code); // no clipboard for us: the reader's own copy takes what is selected
+    getSelection().selectAllChildren(code); // no access to the clipboard: select the text for the reader to copy
     done = false;
   }
   const words = done ? "Copied" : "Selected: copy it with the keyboard";
@@ -66,7 +66,7 @@ async function copy(event) {
 function smallestOf(found) {
   const part = made("section", "", "small");
   if (!found.file) {
-    part.append(made("p", `Not made smaller: ${found.words}`));
+    part.append(made("p", `Not shrunk: ${found.words}`));
     return part;
   }
   part.append(made("h3", `Smallest input that still fails: ${found.size}`), made("p", found.words));

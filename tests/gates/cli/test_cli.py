@@ -1,4 +1,4 @@
-"""The commands as their users type them: exit codes, last lines, one sentence for every mistake."""
+"""The commands as their users type them: exit codes, last lines, one sentence for every usage error."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class TestMistakes:
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
-    def test_a_mistake_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
+    def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
         """No traceback, exit code 2, and what to do."""
         done = gates(*arguments, cwd=tmp_path)
         assert done.returncode == 2, done.stderr
@@ -155,7 +155,7 @@ class TestCheck:
         assert "required, but unsupported: mine" in done.stdout
 
     def test_a_subject_that_does_not_start_is_one_line(self, tmp_path: Path) -> None:
-        """A file without OPS fails every cell, and says why once."""
+        """A file without OPS fails every case, and the reason is printed once."""
         (tmp_path / "mine.py").write_text("x = 1\n")
         done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
@@ -257,7 +257,7 @@ class TestOthers:
             assert gate["mutants"], gate["id"]
             assert any(case["quick"] for case in gate["cases"]), gate["id"]
 
-    def test_explain_tells_question_source_limits_and_mutants(self, tmp_path: Path) -> None:
+    def test_explain_prints_question_source_limits_and_mutants(self, tmp_path: Path) -> None:
         """Everything a reader needs to doubt a gate is on one page."""
         text = gates("explain", "kl.k3.matches-definition", cwd=tmp_path).stdout
         for words in (
@@ -265,10 +265,20 @@ class TestOthers:
             "Schulman",
             "because k·2u·S",
             "kl.k3-expm1-minus-d",
-            "seen in: rlox 1.2",
+            "reported in: rlox 1.2",
             "in training: ",
         ):
             assert words in text
+
+    def test_explain_ends_with_file_and_line(self, tmp_path: Path) -> None:
+        """The line is that where the function of the check begins, its decorator included."""
+        text = gates("explain", "philox.known-answers", cwd=tmp_path).stdout
+        words, _, place = text.splitlines()[-1].rpartition(" ")
+        file, _, line = place.partition(":")
+        assert (words, file) == ("defined in", "gates/families/philox/gates.py")
+        found = (ROOT / file).read_text().splitlines()[int(line) - 1 :]
+        assert found[0].startswith("@gate(")
+        assert found[1].strip().startswith('"philox.known-answers"')
 
     @pytest.mark.parametrize(
         "verb",

@@ -1,4 +1,4 @@
-"""`gates ops` tells all that a subject needs to know; `gates init` writes a file in which nothing passes by itself."""
+"""`gates ops` describes what a subject needs; `gates init` writes a file in which nothing passes by itself."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TestOps:
         for name, op in ops_of(asking).items():
             for convention in conventions_of(name, asking):
                 assert convention in op.inputs or convention_words(convention), f"{name}: {convention}"
-        assert "'float64'  # what it computes in, whatever the dtype" in as_text(ops_of(asking)["policy_loss"], asking)
+        assert "'float64'  # the dtype of its arithmetic" in as_text(ops_of(asking)["policy_loss"], asking)
 
     def test_a_wrong_name_gets_the_nearest(self, tmp_path: Path) -> None:
         """One sentence, exit code 2."""
@@ -103,7 +103,7 @@ class TestInit:
         assert "token_kl is not defined by mine; it defines tokens_kl" in done.stdout
 
     def test_another_op_is_no_misspelt_one(self, tmp_path: Path) -> None:
-        """A subject that has the forward pass alone is not told that it misspelt the backward one."""
+        """A subject that has the forward pass alone gets no note about a misspelt backward one."""
         (tmp_path / "mine.py").write_text("OPS = {'selective_log_softmax': lambda **inputs: {}}\n")
         done = gates("check", "logprobs.backward", "--quick", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 3
@@ -143,7 +143,7 @@ class TestInit:
             (["mylib", "--op", "token_kul"], "did you mean token_kl? `gates ops` lists"),
         ],
     )
-    def test_a_mistake_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
+    def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
         """Exit code 2, and no file."""
         done = gates("init", *arguments, cwd=tmp_path)
         assert (done.returncode, words in " ".join(done.stderr.split())) == (2, True)

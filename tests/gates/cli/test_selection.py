@@ -81,16 +81,16 @@ def test_list_counts_and_aligns(tmp_path: Path) -> None:
     assert len({line.index("  judged ") for line in subjects.splitlines()}) == 1
 
 
-def test_explain_says_where_a_departure_is_told(tmp_path: Path) -> None:
+def test_explain_says_where_a_deviation_is_documented(tmp_path: Path) -> None:
     """Its key is the gate's name, which stands nowhere else; of the cases not shown the number is."""
     text = gates("explain", "kl.k3", cwd=tmp_path).stdout
-    assert 'Departure DEPARTURES_DOCUMENTED["token_kl[k3]"]' in text
+    assert 'Deviation DEPARTURES_DOCUMENTED["token_kl[k3]"]' in text
     assert "single-mean-float64 and 24 more (--json)" in text
     assert f"          {UNIT}\n" in text
     assert UNIT not in gates("explain", "philox.known-answers", cwd=tmp_path).stdout
 
 
-def test_the_unit_that_explain_tells_is_the_gates_own() -> None:
+def test_the_unit_that_explain_prints_is_that_of_the_gates() -> None:
     """The powers of two in the sentence are those that limits are counted in."""
     small = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     for dtype, unit in UNITS.items():
@@ -114,4 +114,4 @@ def test_a_failure_is_followed_by_where_to_read_on(tmp_path: Path, returned: str
     select = ("advantages.constant-group-is-zero", "--quick", "--no-minimise")
     done = gates("check", *select, "--subject", "./mine.py", cwd=tmp_path)
     assert done.returncode == code, done.stdout
-    assert ("`gates explain GATE` says" in done.stdout) == told
+    assert ("`gates explain GATE` shows" in done.stdout) == told

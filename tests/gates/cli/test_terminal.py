@@ -220,7 +220,7 @@ def test_a_report_of_a_proof_or_calibration(
 def test_a_sentence_about_a_wrong_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A cell that is judged twice is named in an error, with its name."""
+    """A case that is judged twice is named in the error."""
     cell = verdict(gate=ATTACK, subject=ATTACK, case=ATTACK)
     path = tmp_path / "twice.jsonl"
     writer = Writer(path)

@@ -8,6 +8,7 @@ from typing import get_args
 from xml.etree import ElementTree as ET
 
 import pytest
+from junitparser import Error, Failure, JUnitXml, Properties, Skipped
 from runs_on_file import HOSTILE, verdict, write
 from typer.testing import CliRunner
 
@@ -19,6 +20,15 @@ from gates.report.formats import render
 from gates.report.text import Screen
 from gates.results.jsonl import Results
 from gates.run.session import Tally
+
+RESULTS = {
+    "pass": [],
+    "fail": [Failure],
+    "departs": [Failure],
+    "error": [Error],
+    "unsupported": [Skipped],
+    "skipped": [Skipped],
+}
 
 
 @pytest.fixture
@@ -67,7 +77,7 @@ class TestJson:
 class TestJunit:
     """What CI servers read."""
 
-    def test_one_case_per_cell_with_its_evidence(self, run: Results) -> None:
+    def test_one_test_case_per_verdict_with_its_evidence(self, run: Results) -> None:
         """Every verdict is a test case of its subject's suite, and evidence is its properties."""
         top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
         cases = {(s.get("name"), c.get("classname"), c.get("name")): c for s in top for c in s}
@@ -88,6 +98,17 @@ class TestJunit:
         (found,) = (s for s in top if s.get("name") == suite)
         assert tuple(found.get(name) for name in ("tests", "failures", "errors", "skipped")) == counts
 
+    def test_the_standard_parser_reads_it(self, run: Results) -> None:
+        """Junitparser finds the counts and times that the suites state, and the result and properties of each case."""
+        for suite in JUnitXml.fromstring(render("junit", [run]).encode()):
+            stated = (suite.tests, suite.failures, suite.errors, suite.skipped, suite.time)
+            suite.update_statistics()
+            assert (suite.tests, suite.failures, suite.errors, suite.skipped, suite.time) == stated
+            for case in suite:
+                properties = {found.name: found.value for found in case.child(Properties) or ()}
+                results = [type(result) for result in case.result]
+                assert results == ([Error] if suite.name == "gates" else RESULTS[properties["status"]])
+
     def test_what_xml_cannot_hold_is_shown(self, run: Results) -> None:
         """An escape character in a subject's words leaves the document well formed, and markup stays text."""
         top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
@@ -101,7 +122,7 @@ class TestJunit:
 
     @pytest.mark.parametrize("form", ["junit", "github"])
     def test_a_proof_has_no_such_form(self, tmp_path: Path, form: ReportFormat) -> None:
-        """A failing mutant is a success, which these forms cannot say."""
+        """A failing mutant is a success, which these formats cannot express."""
         proof = write(tmp_path / "proof.jsonl", [verdict("fail", mutant="m")], verb="prove")
         with pytest.raises(ConfigurationError, match="shows checks"):
             render(form, [proof])
@@ -117,7 +138,7 @@ class TestGithub:
         assert line == "::error title=mine · a%3Ab%2Cc%25::fail in 1 of 1 case; some: 100%25%0D%0Aof, all: it"
 
     def test_errors_come_first_and_skips_are_warnings(self, run: Results) -> None:
-        """GitHub shows ten of each kind; a subject that is skipped is told once."""
+        """GitHub shows ten of each type; a skipped subject is reported once."""
         lines = github.commands([run])
         kinds = [line.split(" ")[0] for line in lines]
         assert kinds == ["::error"] * 5 + ["::warning"]
@@ -125,7 +146,7 @@ class TestGithub:
         assert lines[-1] == "::warning title=peer · skipped::it is not here (2 cases)"
 
     def test_a_subject_that_does_not_start_is_one_annotation(self, tmp_path: Path) -> None:
-        """Its reason stands once, with the number of cells."""
+        """Its reason stands once, with the number of cases."""
         dead = [verdict("fail", gate=gate, cause="start", reason="it has no OPS") for gate in ("a", "b")]
         assert github.commands([write(tmp_path / "dead.jsonl", dead)]) == [
             "::error title=mine · fail::it has no OPS (2 cases)"
@@ -161,7 +182,7 @@ class TestGithub:
         github.append_summary("more\n" * 500)
         assert file.stat().st_size < 1_048_576
 
-    def test_a_summary_that_cannot_be_written_is_told(
+    def test_a_summary_that_cannot_be_written_is_reported(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """The run goes on, for its verdicts stand without it."""
@@ -188,7 +209,7 @@ class TestText:
         assert "CAUGHT      a by kl.k3: 1 of 1 cases" in lines
         assert "MISSED      b by kl.k3: 0 of 1 cases" in lines
 
-    def test_an_interrupted_run_is_told_as_its_file_is(
+    def test_an_interrupted_run_is_reported_from_its_file(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """Ctrl-C between writing a verdict and showing it: what is written counts."""
@@ -223,7 +244,7 @@ class TestChoice:
     def test_github_is_the_default_there(
         self, monkeypatch: pytest.MonkeyPatch, form: CheckFormat | None, as_json: bool, actions: str, wanted: str
     ) -> None:
-        """What was asked for wins; `--json` is jsonl."""
+        """A chosen format wins; `--json` means jsonl."""
         monkeypatch.setenv("GITHUB_ACTIONS", actions)
         assert output.chosen(form, as_json=as_json) == wanted
 

@@ -59,7 +59,7 @@ class TestFile:
         shown = " ".join(page.text("th").split())
         assert " ".join(SEEN.split()) in shown
 
-    def test_every_header_cell_says_what_it_heads(self, mixed: list[Path]) -> None:
+    def test_every_header_cell_has_a_scope(self, mixed: list[Path]) -> None:
         """Each `th` has a scope, each control a label, each section a heading, and the language is named."""
         page = Elements(render_html(mixed))
         assert all(attributes.get("scope") for tag, attributes in page.found if tag == "th")
@@ -88,7 +88,7 @@ class TestFile:
             "peer": ["0", "0", "0", "0", "0", "3", "0 of 3"],
         }
 
-    def test_the_worst_case_is_told(self, tmp_path: Path) -> None:
+    def test_the_worst_case_is_shown(self, tmp_path: Path) -> None:
         """Of a gate that fails in three of four cases, one reason: that of the case furthest beyond its limit."""
         failing = [Evidence("kl", value, "<=", 4.0, "x") for value in (8.0, 400.0, 40.0)]
         records = [
@@ -101,7 +101,7 @@ class TestFile:
         assert "case-1: kl is 400, must be <= 4" in said
         assert "case-0" not in said
 
-    def test_sensitivities_are_drawn_and_told(self, mixed: list[Path]) -> None:
+    def test_sensitivities_are_drawn_and_listed(self, mixed: list[Path]) -> None:
         """A mark per distinct value, the numbers in a table, and a gate that notices nothing says so."""
         text = render_html(mixed)
         assert text.count('class="worst"') == 2
@@ -109,7 +109,7 @@ class TestFile:
         assert "1e-03; 1 of 2 cases notice nothing" in text
         assert text.count("nothing that was tried") == 2
 
-    def test_planted_mistakes_are_told(self, mixed: list[Path]) -> None:
+    def test_mutants_are_listed(self, mixed: list[Path]) -> None:
         """Caught and missed, and no verdict on a mutant is taken for one on its host."""
         page = Elements(render_html(mixed))
         assert "caught in 1 of 1 cases" in page.text("td")
@@ -117,7 +117,7 @@ class TestFile:
         assert "2 fail" not in page.text("li")
 
     def test_changes_since_a_baseline(self, tmp_path: Path) -> None:
-        """`--baseline`: what was not asked the same, and each change with its kind in words."""
+        """`--baseline`: settings that differ, and each change with its type in words."""
         old = [verdict(), verdict(case="other"), verdict("fail", gate="packing")]
         write(tmp_path / "old.jsonl", old, seed=3)
         write(tmp_path / "new.jsonl", [verdict(), verdict("fail", case="other"), verdict(gate="packing")])
@@ -130,7 +130,7 @@ class TestFile:
         assert "mine · kl.k3 · other: pass → fail: kl error in 2u·S is nan" in said.text("li")
         assert {"new failure", "fixed"} <= {words for tag, words in said.texts if tag == "span"}
 
-    def test_a_calibration_is_drawn_and_told(self, calibrated: Path) -> None:
+    def test_a_calibration_is_drawn_and_listed(self, calibrated: Path) -> None:
         """A disc at each gate's worst share, a cross at one with false alarms, seeds and alarms in words and in a table."""
         text = render_html([calibrated])
         said = Elements(text)

@@ -1,4 +1,4 @@
-"""The HTML page in a headless Chromium: usable without a mouse, told to screen readers, and nothing hostile runs."""
+"""The HTML page in a headless Chromium: usable without a mouse and with screen readers, and nothing hostile runs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TestBrowser:
         gates: list[str] | None,
         columns: list[str],
     ) -> None:
-        """By family, by subject, and what failed; the number of gates is told to screen readers."""
+        """By family, by subject, and what failed; the number of gates is announced to screen readers."""
         page = shown(chromium, mixed, tmp_path)
         page.value(f"{action}; document.getElementById('filters').dispatchEvent(new Event('input'))")
         seen = "[...document.querySelectorAll('{}')].filter(e => e.offsetParent).map(e => e.textContent)"
@@ -124,7 +124,7 @@ class TestBrowser:
         assert page.value("document.documentElement.scrollWidth") <= 400
 
     def test_hostile_words_run_nothing(self, chromium: Browser, hostile: Path, tmp_path: Path) -> None:
-        """No dialog of a planted script, no broken policy, and the evidence shows the words as they are."""
+        """No dialog of an injected script, no broken policy, and the evidence shows the words as they are."""
         page = shown(chromium, [hostile], tmp_path)
         page.value("document.querySelector('td.fail button').click()")
         assert page.value("document.querySelectorAll('script').length") == 2

@@ -39,12 +39,12 @@ class TestFile:
     """What is in the file, without a browser."""
 
     def test_the_list_has_words_and_command(self, run: list[Path]) -> None:
-        """Each with its words and the command; a way to its cell where the page has that cell."""
+        """Each has its words and its command, and a link to its table cell if there is one."""
         page = Elements(render_html(run))
         assert page.text("code").count(COMMAND) == 2
         goes = [a["data-goes"] for tag, a in page.found if tag == "button" and "data-smallest" in a]
         assert goes == ["0/0"]
-        assert "1 failure was not made smaller: a whole model" in page.text("summary")
+        assert "1 failure was not shrunk: a whole model" in page.text("summary")
 
     def test_what_works_by_script_only_is_hidden_without_it(self, run: list[Path]) -> None:
         """Nothing that does nothing is shown; the command can be selected all the same."""
@@ -76,13 +76,13 @@ class TestBrowser:
         """The reason that was recorded stands in its place."""
         page = shown(chromium, run, tmp_path)
         page.value("document.querySelectorAll('td.fail button')[1].click()")
-        assert page.value(f"{SMALL}.innerText") == "Not made smaller: a whole model"
+        assert page.value(f"{SMALL}.innerText") == "Not shrunk: a whole model"
 
     @pytest.mark.parametrize("place", ["#cases", "#smallest-0"], ids=["in the evidence", "in the list"])
     def test_the_command_is_copied_by_keyboard(
         self, chromium: Browser, run: list[Path], tmp_path: Path, place: str
     ) -> None:
-        """Enter on the button copies, or selects where a browser refuses; either is told to screen readers."""
+        """Enter on the button copies, or selects where a browser refuses; either is announced to screen readers."""
         page = shown(chromium, run, tmp_path)
         if place == "#cases":
             page.value("document.querySelector('td.fail button').click()")
@@ -129,7 +129,7 @@ class TestBrowser:
         assert wrong(page) == []
 
     def test_controls_have_names_that_differ(self, chromium: Browser, run: list[Path], tmp_path: Path) -> None:
-        """A screen reader's list of buttons and links tells them apart."""
+        """Names of buttons and links are distinct for screen readers."""
         page = shown(chromium, run, tmp_path)
         nodes = [n for n in page.send("Accessibility.getFullAXTree")["nodes"] if not n["ignored"]]
         for role in ("button", "link"):

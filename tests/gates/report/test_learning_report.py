@@ -1,4 +1,4 @@
-"""Learning curves: read, drawn the same way every time, and what is recorded says that every algorithm learns."""
+"""Learning curves: read, drawn reproducibly, and recorded ones show that every algorithm learns."""
 
 from __future__ import annotations
 

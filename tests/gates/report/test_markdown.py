@@ -8,10 +8,9 @@ import pytest
 from runs_on_file import verdict, write
 
 from gates.model import Evidence, Verdict, Waived
-from gates.report.failures import failures
-from gates.report.holes import condensed
+from gates.report.failures import failures, largest_effect, severity
 from gates.report.markdown import render
-from gates.report.severity import largest_effect, severity
+from gates.report.not_judged import condensed
 from gates.results.records import SubjectRecord, VerdictRecord, verdict_record
 
 
@@ -35,11 +34,11 @@ def failing(
     ids=["two claims", "a count", "no number", "another relation", "a crash"],
 )
 def test_how_far_beyond_its_limit(record: VerdictRecord, told: float, largest: float) -> None:
-    """A share of the limit, or the count where it is 0: of the claim that the reason tells, and the largest of all."""
+    """A share of the limit, or the count where it is 0: of the claim in the reason, and the largest of all."""
     assert (severity(record), largest_effect(record)) == (told, largest)
 
 
-def test_a_gate_that_fails_often_is_told_once(tmp_path: Path) -> None:
+def test_a_gate_that_fails_often_is_reported_once(tmp_path: Path) -> None:
     """With the worst case and its reason, how many of those that ran, and the names of the others, the worse ones first."""
     ran = [failing("a", 8.0), failing("b", 400.0), failing("c", 40.0), verdict(gate="g.x", case="d")]
     run = write(tmp_path / "r.jsonl", [*ran, *(verdict("unsupported", gate="g.x", case=f"u{n}") for n in range(9))])
@@ -69,14 +68,14 @@ def test_what_came_out_is_at_the_top(tmp_path: Path) -> None:
         verdict("unsupported", gate="f"),
     ]
     text = render([write(tmp_path / "r.jsonl", verdicts, problems=["required, but skipped: peer"])])
-    line = "**Not all held**: 1 fail, 1 error, 1 departs as documented, 1 waived, 1 pass, 1 unsupported; exit code 1."
+    line = "**Not all held**: 1 fail, 1 error, 1 documented deviation, 1 waived, 1 pass, 1 unsupported; exit code 1."
     assert text.splitlines()[6] == line
     assert "| mine | **1** | **1** | 1 | 1 | 1 | 1 | 5 of 6 |" in text
     titles = [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")]
     assert titles == [
         "Errors of the judge",
         "Failures",
-        "Departures from the definition that the subject documents",
+        "Documented deviations from the definition",
         "Waived",
         "What else fails the run",
         "Every gate",
@@ -95,13 +94,13 @@ def test_several_runs_have_an_overview(tmp_path: Path) -> None:
     assert lines[7] == "| `b.jsonl` | peer | **incomplete: 1 of 9**: 1 pass |"
 
 
-def test_a_subject_that_does_not_start_is_told_once(tmp_path: Path) -> None:
+def test_a_subject_that_does_not_start_is_reported_once(tmp_path: Path) -> None:
     """Its reason stands once, not once per gate."""
     dead = [verdict("fail", gate=gate, cause="start", reason="it has no OPS") for gate in ("a", "b", "c")]
     assert render([write(tmp_path / "r.jsonl", dead)]).count("it has no OPS") == 1
 
 
-def test_versions_that_are_the_same_are_told_once(tmp_path: Path) -> None:
+def test_equal_versions_are_reported_once(tmp_path: Path) -> None:
     """Variants of one library share a line."""
     told = [
         SubjectRecord(subject=name, provides=[], versions={"lib": v})

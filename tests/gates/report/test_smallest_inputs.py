@@ -28,11 +28,11 @@ def run(tmp_path: Path) -> Results:
 
 
 @pytest.mark.parametrize("form", ["md", "text", "github", "junit", "html"])
-def test_every_form_tells_words_and_command(run: Results, form: ReportFormat) -> None:
+def test_every_format_has_words_and_command(run: Results, form: ReportFormat) -> None:
     """What fails on which numbers, how much smaller they are, and a command whose file is quoted for a shell."""
     text = html.unescape(render(form, [run]))
     assert WORDS in text
-    assert "900 → 6 numbers, when the time was over" in text
+    assert "900 → 6 numbers, when the time ran out" in text
     folder = f"{run.path.parent}/" if form in {"text", "github"} else ""
     assert f"gates replay {shlex.quote(folder + FILE)}" in text
 
@@ -48,11 +48,11 @@ def test_every_command_names_interpreter_and_model(tmp_path: Path, form: ReportF
 @pytest.mark.parametrize(
     ("form", "words"),
     [
-        ("md", "Not made smaller (a whole model): mine loss, mine ratio."),
-        ("text", "not minimised: a whole model (2 failures)"),
+        ("md", "Not shrunk (a whole model): mine loss, mine ratio."),
+        ("text", "not shrunk: a whole model (2 failures)"),
     ],
 )
-def test_why_there_is_none_is_told_once(run: Results, form: ReportFormat, words: str) -> None:
+def test_why_an_input_is_not_shrunk_is_said_once(run: Results, form: ReportFormat, words: str) -> None:
     """A reason that many failures share stands once, with those that it holds for."""
     text = html.unescape(render(form, [run]))
     assert text.count(words) == 1
@@ -64,7 +64,7 @@ def test_the_lines_of_a_terminal() -> None:
     assert lines([none("loss"), small, none("ratio")], Path("results/my runs")) == [
         f"smallest input: mine · kl.k3 · other (900 → 1 number): {WORDS}",
         f"  gates replay 'results/my runs/{FILE}' --python '/opt/my env/python'",
-        "not minimised: a whole model (2 failures)",
+        "not shrunk: a whole model (2 failures)",
     ]
 
 
@@ -72,7 +72,7 @@ def test_an_annotation_has_the_words(run: Results) -> None:
     """One command per gate, the worst case on its first line, the smallest input on the second."""
     first, *others = github.commands([run])
     assert first.startswith("::error title=mine · kl.k3::fail in 2 of 2 cases; worst other: kl error in 2u·S is nan")
-    assert f"%0Asmallest input that still fails (other, 900 → 6 numbers, when the time was over): {WORDS}; " in first
+    assert f"%0Asmallest input that still fails (other, 900 → 6 numbers, when the time ran out): {WORDS}; " in first
     assert not [line for line in others if "smallest" in line]
 
 

@@ -86,8 +86,8 @@ class TestCommands:
         refused = gates("replay", file, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path)
         assert (refused.returncode, "exists; name another" in refused.stderr) == (2, True)
 
-    def test_what_failed_before_a_kill_is_made_small_after_it(self, tmp_path: Path) -> None:
-        """The run that goes on has nothing left to judge, and looks for the input that nobody has looked for."""
+    def test_what_failed_before_a_kill_is_shrunk_after_resuming(self, tmp_path: Path) -> None:
+        """The resumed run has nothing left to judge, and shrinks the input that was not shrunk."""
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
         command = ["check", "advantages.matches-definition", "--quick", "--subject", "./mine.py"]
         assert gates(*command, "--out", "o", cwd=tmp_path).returncode == 1
@@ -105,8 +105,8 @@ class TestCommands:
         assert gates(*command, "--resume", str(results), cwd=tmp_path).returncode == 1
         assert results.read_bytes() == before
 
-    def test_a_claim_of_several_calls_asks_gates_again(self, tmp_path: Path) -> None:
-        """Where no single output is compared, the test has the file beside it and asks the gate."""
+    def test_a_claim_of_several_calls_is_judged_by_gates_again(self, tmp_path: Path) -> None:
+        """If no single output is compared, the test has the file beside it and runs the gate."""
         (tmp_path / "mine.py").write_text(POISONED)
         done = gates("check", "loss.padding-is-inert", "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
         assert done.returncode == 1
@@ -140,7 +140,7 @@ class TestCommands:
         command = [sys.executable, "-m", "gates", "check", *options]
         with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, cwd=tmp_path) as process:
             assert process.stderr is not None
-            assert process.stderr.readline().startswith("making the failure small")
+            assert process.stderr.readline().startswith("shrinking the failure")
             time.sleep(0.5)  # into the search, which takes seconds
             process.send_signal(signal.SIGINT)
             said, _ = process.communicate(timeout=120)
@@ -151,20 +151,20 @@ class TestCommands:
         assert gates("replay", str(next((tmp_path / "o").glob("*/*.safetensors"))), cwd=tmp_path).returncode == 1
 
     @pytest.mark.slow
-    def test_a_hang_is_kept_as_it_was_drawn(self, tmp_path: Path) -> None:
+    def test_a_timeout_is_not_shrunk(self, tmp_path: Path) -> None:
         """With the reason, a file that fails again, and a test of it."""
         (tmp_path / "mine.py").write_text(HANGS)
         options = ["--quick", "--subject", "./mine.py", "--out", "o"]
         done = gates("check", "advantages.unscored-rewards", *options, cwd=tmp_path)
-        assert "takes its whole limit at each try" in done.stdout
+        assert "takes the whole time limit at each try" in done.stdout
         (file,) = (str(path) for path in (tmp_path / "o").glob("*/*.safetensors"))
         again = gates("replay", file, "--subject", "numpy", cwd=tmp_path)
         assert (again.returncode, again.stdout.split(":")[0]) == (0, "holds")
         assert gates("replay", file, "--subject", "numpy", "--emit-test", cwd=tmp_path).returncode == 0
         (test,) = tmp_path.glob("test_*.py")
-        assert "as it was drawn" in test.read_text()
+        assert "not shrunk" in test.read_text()
 
-    def test_a_library_that_is_not_installed_here_is_told(self, tmp_path: Path) -> None:
+    def test_a_library_that_is_not_installed_is_reported(self, tmp_path: Path) -> None:
         """The subject is skipped, and the line says which interpreter runs the file and what to do."""
         (tmp_path / "mine.py").write_text("import no_such_library\nOPS = {}\n")
         done = gates("check", "kl.k1*", "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
@@ -186,7 +186,7 @@ class TestCommands:
         assert str(tmp_path) not in text
 
     def test_a_replay_runs_the_file_in_the_projects_interpreter(self, tmp_path: Path) -> None:
-        """What `[tool.gates]` told `gates check` holds for the input that it kept, from any folder of the project."""
+        """The interpreter of `[tool.gates]` replays the input too, from any folder of the project."""
         python = tmp_path / "venv" / "bin" / "python"
         python.parent.mkdir(parents=True)
         python.write_text(f'#!/bin/sh\nLIBRARY=here exec {sys.executable} "$@"\n')
@@ -201,7 +201,7 @@ class TestCommands:
         assert again.stdout.startswith("fails: mine · advantages.matches-definition · ")
         assert "did not start" not in again.stdout
 
-    def test_nothing_is_minimised_unless_wanted(self, tmp_path: Path) -> None:
+    def test_nothing_is_shrunk_unless_requested(self, tmp_path: Path) -> None:
         """`--no-minimise` writes no file and no line."""
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
         command = ["check", "advantages.matches-definition", "--subject", "./mine.py", "--out", "o", "--no-minimise"]
@@ -226,7 +226,7 @@ class TestCommands:
         ("arguments", "words"),
         [
             (["replay", "none"], "cannot read none"),
-            (["replay", "c.safetensors"], "/nowhere/mine.py, which is not there"),
+            (["replay", "c.safetensors"], "/nowhere/mine.py, does not exist here"),
             (["replay", "c.safetensors", "--subject", "nobody"], "must be one of"),
             (["replay", "c.safetensors", "--subject", "numpy", "--out", "x"], "give both"),
             (
@@ -237,7 +237,7 @@ class TestCommands:
         ],
         ids=["no file", "no subject", "nobody", "out alone", "no module", "no gate"],
     )
-    def test_a_mistake_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
+    def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
         """Exit code 2 and no traceback."""
         write(tmp_path / "c.safetensors", changed())
         write(tmp_path / "other.safetensors", changed(gate="gone"))

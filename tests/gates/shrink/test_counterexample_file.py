@@ -1,12 +1,15 @@
-"""A counterexample's file: what is written is read, and what somebody else wrote is checked."""
+"""Files of counterexamples: reading returns what was written, and hostile files are refused."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
 import safetensors.numpy
 from counterexample_doubles import SOME, changed
@@ -18,7 +21,7 @@ RECORDED = Path(__file__).resolve().parents[3] / "results" / "gates"
 
 
 class TestFile:
-    """What is written is read; what somebody else wrote is checked."""
+    """Reading returns what was written; hostile files are refused."""
 
     def test_it_comes_back_with_its_bits(self, tmp_path: Path) -> None:
         """Arrays, nested ones, NaN and infinities included."""
@@ -30,6 +33,33 @@ class TestFile:
         assert (found.inputs["beta"], found.inputs["on"]) == (float("inf"), True)
         assert (found.gate, found.seed, found.finished, found.judged_beside) == (SOME.gate, 3, True, None)
         assert [path.name for path in tmp_path.iterdir()] == ["c.safetensors"]
+
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint64", "bool"])
+    def test_every_dtype_and_shape_comes_back(self, tmp_path: Path, dtype: str) -> None:
+        """No axes, no elements, strides and the other byte order included."""
+        plain = np.arange(6).reshape(2, 3).astype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)
+        inputs = {
+            "whole": plain,
+            "strided": plain.T,
+            "scalar": plain[1, 1],
+            "none": plain[:0],
+            "zero_d": plain[1, 2:].reshape(()),
+        }
+        if plain.dtype.isbuiltin == 1:
+            inputs["swapped"] = plain.astype(plain.dtype.newbyteorder(">"))
+        write(tmp_path / "c.safetensors", changed(inputs=inputs))
+        found = read(tmp_path / "c.safetensors").inputs
+        assert found.keys() == inputs.keys()
+        for name, value in inputs.items():
+            assert (found[name].dtype, found[name].shape) == (plain.dtype, np.shape(value)), name
+            assert found[name].tolist() == value.tolist(), name
+
+    @pytest.mark.parametrize("value", [np.zeros(2, complex), np.array(["text"]), np.zeros(2, np.longdouble), object()])
+    def test_what_the_format_does_not_hold_is_refused(self, tmp_path: Path, value: object) -> None:
+        """The message names the input, and no file is left."""
+        with pytest.raises(ValueError, match="`x` "):
+            write(tmp_path / "c.safetensors", changed(inputs={"x": value}))
+        assert not list(tmp_path.iterdir())
 
     def test_recipes_come_back(self, tmp_path: Path) -> None:
         """Models and prompts as what they are made from, and what rollouts are cut to."""
@@ -46,7 +76,7 @@ class TestFile:
         assert (found.elements_after, found.unit, found.cut) == (4, "numbers", {})
 
     def test_what_is_no_file_is_not_waited_for(self, tmp_path: Path) -> None:
-        """A pipe that nobody writes to, and a device without end."""
+        """A pipe without a writer, an endless device and a folder are refused at once."""
         os.mkfifo(tmp_path / "pipe")
         for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
             with pytest.raises(ConfigurationError, match="is no regular file"):
@@ -62,33 +92,39 @@ class TestFile:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            (lambda data: b"", "no header"),
-            (lambda data: data[:30], "header claims"),
-            (lambda data: struct.pack("<Q", 1 << 62) + data[8:], "header claims"),
-            (lambda data: data[:-1], "does not fit"),
-            (lambda data: data.replace(b'"shape": [1, 2]', b'"shape": [9, 2]'), "does not fit"),
-            (lambda data: data.replace(b'"shape": [1, 2]', b'"shape": [-1,2]'), "must be integers"),
+            (lambda data: b"", "header too small"),
+            (lambda data: data[:30], "invalid header length"),
+            (lambda data: struct.pack("<Q", 1 << 62) + data[8:], "header too large"),
+            (lambda data: data[:-1], "not fully covered"),
+            (lambda data: data + b"x", "not fully covered"),
+            (lambda data: data.replace(b'"shape":[1,2]', b'"shape":[9,2]'), "invalid shape"),
+            (lambda data: data.replace(b'"shape":[1,2]', b'"shape":[-1,2]'), "no counterexample"),
+            (lambda data: data.replace(b"[0,16]", b"[8,24]"), "invalid offset"),
             (lambda data: data.replace(b'"F64"', b'"X64"'), "no counterexample"),
-            (lambda data: data.replace(b'"F64"', b'"F32"'), "does not fit"),
+            (lambda data: data.replace(b'"F64"', b'"F32"'), "invalid shape"),
+            (lambda data: data.replace(b'"F64"', b'"C64"'), "booleans and numbers"),
             (lambda data: data.replace(b"__metadata__", b"__metadatb__"), "no counterexample"),
             (lambda data: data.replace(b'\\"format\\": 2', b'\\"format\\": 7'), "another version"),
-            (lambda data: data.replace(b'\\"seed\\": 3', b'\\"seed\\": []')[:-1], "does not fit|no counterexample"),
+            (lambda data: data.replace(b'\\"seed\\": 3', b'\\"seed\\": []')[:-1], "no counterexample"),
+            (lambda data: data.replace(b'\\"seed\\": 3', b'\\"seed\\":{}'), "`seed` is a dict, must be int"),
             (lambda data: data.replace(b'\\"gate\\"', b'\\"gats\\"'), "`gate` is missing"),
             (lambda data: data.replace(b'\\"cut\\": {}', b'\\"cut\\": []'), "no counterexample"),
             (lambda data: data.replace(b'{\\"$array\\": \\"policy\\"}', b'{\\"$array\\": \\"polica\\"}'), "polica"),
             (lambda data: struct.pack("<Q", 60000) + b"[" * 60000, "no counterexample"),
             (lambda data: struct.pack("<Q", 4) + b"null" + data, "no counterexample"),
-            (lambda data: os.urandom(200), "no counterexample|header claims"),
+            (lambda data: pickle.dumps({"gate": "kl"}), "no counterexample"),
+            (lambda data: os.urandom(200), "no counterexample"),
         ],
         ids=[
-            "empty", "cut header", "huge header", "cut data", "larger shape", "negative shape", "dtype", "other dtype",
-            "no metadata", "format", "field of another kind", "no gate", "cut", "no array", "deep", "null", "noise",
+            "empty", "cut header", "huge header", "cut data", "more data", "larger shape", "negative shape", "offsets",
+            "dtype", "other dtype", "complex", "no metadata", "format", "field of another type and cut",
+            "field of another type", "no gate", "cut", "no array", "deep", "null", "pickle", "noise",
         ],
     )  # fmt: skip
     def test_what_is_no_counterexample_is_refused(
         self, tmp_path: Path, change: Callable[[bytes], bytes], words: str
     ) -> None:
-        """One sentence, whatever the bytes are, before anything large is allocated."""
+        """Every fault is one sentence, before anything large is allocated."""
         path = tmp_path / "c.safetensors"
         write(path, SOME)
         path.write_bytes(change(path.read_bytes()))

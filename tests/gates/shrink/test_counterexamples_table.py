@@ -1,4 +1,4 @@
-"""Mistakes of every family end as a handful of numbers or tokens that fail again, and that a right subject passes."""
+"""Mutants of every family are shrunk to a few numbers or tokens that fail again and that a correct subject passes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from counterexample_doubles import planted
 
 from gates.registry import load
-from gates.shrink.failures import minimise
+from gates.shrink.failing_case import shrink_case
 from gates.shrink.file import Counterexample, read, write
 from gates.shrink.probe import Asker
 
@@ -67,8 +67,8 @@ MODELS = [  # mutant, a case in which it shows, the most tokens (or texts) that 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mutant", "case", "words"), TABLE, ids=[name for name, _, _ in TABLE])
-def test_a_mistake_ends_as_a_handful(mutant: str, case: str, words: str, tmp_path: Path) -> None:
-    """From the file: the planted mistake fails, the subject without it holds, and the words say where."""
+def test_a_mutant_is_shrunk_to_a_few_numbers(mutant: str, case: str, words: str, tmp_path: Path) -> None:
+    """Read from its file, the input fails with the mutant, passes without it, and the words name the place."""
     found = from_file(mutant, case, tmp_path)
     assert found.unit == "numbers"
     assert found.elements_after <= MOST < found.elements_before
@@ -76,7 +76,7 @@ def test_a_mistake_ends_as_a_handful(mutant: str, case: str, words: str, tmp_pat
 
 
 SHORT = ("rollout.stale-prefix-cache", "ratio.constant", "trainer.reference-with-adapters", "tokenizer.stripped-prompt")
-"""The mistakes with a model that every run of the tests makes small; LONG=1, as in `make record`, all of them."""
+"""The mutants with a model that every test run shrinks; LONG=1, as in `make record`, shrinks all."""
 LONG = pytest.mark.skipif("LONG" not in os.environ, reason="LONG=1 runs it, as tools/judge_proofs.py small does")
 
 
@@ -85,10 +85,10 @@ LONG = pytest.mark.skipif("LONG" not in os.environ, reason="LONG=1 runs it, as t
     ("mutant", "case", "most", "words"),
     [pytest.param(*row, id=row[0], marks=() if row[0] in SHORT else LONG) for row in MODELS],
 )
-def test_a_mistake_in_what_runs_a_model_ends_as_a_few_tokens(
+def test_a_mutant_with_a_model_is_shrunk_to_a_few_tokens(
     mutant: str, case: str, most: int, words: str, tmp_path: Path
 ) -> None:
-    """The same, in tokens drawn and scored over all calls of the check."""
+    """The same in tokens, drawn and scored over all calls of the check."""
     found = from_file(mutant, case, tmp_path)
     assert found.unit == ("texts" if mutant.startswith("tokenizer") else "tokens")
     assert found.elements_after <= most < found.elements_before
@@ -96,16 +96,16 @@ def test_a_mistake_in_what_runs_a_model_ends_as_a_few_tokens(
 
 
 def from_file(mutant: str, case: str, folder: Path) -> Counterexample:
-    """Return the counterexample as its file has it, and see it judged again: with the mistake, and without it."""
+    """Return the counterexample from its file, after judging it again with and without the mutant."""
     registry = load()
-    job, options = planted(registry, mutant, case)
-    write(folder / "c.safetensors", minimise(job, options, registry.subjects, budget_s=300.0))
+    planned, options = planted(registry, mutant, case)
+    write(folder / "c.safetensors", shrink_case(planned, options, registry.subjects, budget_s=300.0))
     found = read(folder / "c.safetensors")
     assert found.finished
     for mistake, wanted in ((options.mutant, "fails"), (None, "holds")):
-        asker = Asker(replace(job.subject, ops=None), mutant=mistake, quick=found.quick)
+        asker = Asker(replace(planned.subject, ops=None), mutant=mistake, quick=found.quick)
         try:
-            assert asker.ask(job.gate, job.case, found.inputs, found.cut).state == wanted
+            assert asker.ask(planned.gate, planned.case, found.inputs, found.cut).state == wanted
         finally:
             asker.close()
     return found

@@ -172,7 +172,7 @@ class TestShrinking:
         assert all(recipe == model for recipe in seen)
 
     def test_ctrl_c_keeps_the_smallest_so_far(self) -> None:
-        """The search ends with what it has, and says why."""
+        """The search returns the smallest so far, and why it ended."""
         left = iter(range(3))
 
         def fails(x: Inputs) -> bool:
@@ -185,7 +185,7 @@ class TestShrinking:
         assert (found.inputs["x"].size, found.end) == (8, "stopped")
 
     def test_it_stops_when_the_time_is_over(self) -> None:
-        """Without time the inputs come back as they were, and are said to be unfinished."""
+        """Without time the inputs come back unchanged and unfinished."""
         found = shrink(batch(8, 16), lambda x: True, 0.0)
         assert found.end == "time"
         assert elements(found.inputs) == elements(batch(8, 16))

@@ -13,7 +13,7 @@ from gates.model import ConfigurationError, Recipe
 from gates.registry import load
 from gates.shrink import replay
 from gates.shrink.file import Counterexample
-from gates.shrink.nesting import flat, nested
+from gates.shrink.flatten import flat, nested
 from gates.shrink.probe import Answer, Asker
 
 GATE, CASE, SEED = "trainer.trains-on-sampled-ids", "random-model", 5
@@ -44,8 +44,8 @@ def drawn(**changes: Any) -> Counterexample:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return what the subject would have been asked; nothing runs."""
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Record the inputs of the subject; nothing runs."""
     seen: list[Any] = []
 
     def ask(self: Asker, gate: object, case: object, inputs: Any, cut: Any) -> Answer:
@@ -71,19 +71,19 @@ class TestVetting:
         [{}, {"tables.loop.steps": 1, "tables.data.seed": 0, "tables.optimizer.learning_rate": 1.0}],
         ids=["as drawn", "smaller"],
     )
-    def test_numbers_may_be_others(self, asked: list[Any], changes: dict[str, Any]) -> None:
+    def test_numbers_may_be_others(self, recorded: list[Any], changes: dict[str, Any]) -> None:
         """They are what a search makes smaller."""
         found = drawn(**changes)
         assert judge(found).state == "holds"
-        assert asked == [found.inputs]
+        assert recorded == [found.inputs]
 
-    def test_rows_of_different_lengths_are_numbers(self, asked: list[Any]) -> None:
+    def test_rows_of_different_lengths_are_numbers(self, recorded: list[Any]) -> None:
         """Prompts of their own lengths lie in a list; some of them may be left out."""
         gate = load().gates["scoring.half-logits.upcast"]
         inputs = dict(gate.cases[0].make(np.random.default_rng(SEED)))
         inputs["prompt_tokens"] = inputs["prompt_tokens"][:1]
         assert judge(replace(drawn(), gate=gate.id, case=gate.cases[0].name, inputs=inputs)).state == "holds"
-        assert len(asked) == 1
+        assert len(recorded) == 1
 
     @pytest.mark.parametrize(
         ("changes", "words"),
@@ -96,18 +96,18 @@ class TestVetting:
         ],
         ids=["code", "a path", "a text", "another model", "more of a model"],
     )
-    def test_nothing_else_may(self, asked: list[Any], changes: dict[str, Any], words: str) -> None:
+    def test_nothing_else_may(self, recorded: list[Any], changes: dict[str, Any], words: str) -> None:
         """Reward functions are code, paths are read, and a model of any size would be built."""
         with pytest.raises(ConfigurationError, match=words):
             judge(drawn(**changes))
-        assert not asked
+        assert not recorded
 
-    def test_a_real_model_is_named_by_the_user(self, asked: list[Any], tmp_path: Path) -> None:
-        """The file says which it was; only the command line says which is loaded."""
+    def test_a_real_model_is_named_by_the_user(self, recorded: list[Any], tmp_path: Path) -> None:
+        """The file names the model that failed; only the command line chooses the one to load."""
         found = drawn()
         real = replace(found, inputs={**found.inputs, "model": Recipe("model", {"path": str(tmp_path)})})
-        with pytest.raises(ConfigurationError, match=r"failed with the model .*name it with --model"):
+        with pytest.raises(ConfigurationError, match=r"failed with the model .*pass it with --model"):
             judge(real)
-        assert not asked
+        assert not recorded
         assert judge(real, "other/model").state == "holds"
-        assert asked[0]["model"] == Recipe("model", {"path": "other/model"})
+        assert recorded[0]["model"] == Recipe("model", {"path": "other/model"})

@@ -1,4 +1,4 @@
-"""How much a gate that runs a model asks for, and what a cut leaves of it."""
+"""The amounts that a gate requests of a model, and cuts of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gates.model import Recipe
-from gates.shrink import amounts
+from gates.shrink import rollout_cut
 
 Inputs = dict[str, Any]
 
@@ -24,26 +24,26 @@ class TestCutting:
     def test_a_call_has_no_more_than_the_cut(self) -> None:
         """Prompts, samples, tokens and style; everything else stays, the given inputs too."""
         given = rollout()
-        found = amounts.less(given, {"prompts": 2, "samples": 1, "max_tokens": 3, "style": "plain"})
+        found = rollout_cut.less(given, {"prompts": 2, "samples": 1, "max_tokens": 3, "style": "plain"})
         spec = {"kind": "sums", "seed": 1, "count": 2, "style": "plain"}
         assert found == {**given, "prompts": Recipe("data", spec), "samples": 1, "max_tokens": 3}
         assert given == rollout()
 
     def test_a_smaller_call_stays_as_it_is(self) -> None:
-        """A cut never asks for more."""
+        """A cut never increases an amount."""
         for style in ("worded", "any text of a file"):
             cut = {"prompts": 99, "samples": 99, "max_tokens": 99, "style": style}
-            assert amounts.less(rollout(), cut) == rollout()
+            assert rollout_cut.less(rollout(), cut) == rollout()
 
     @pytest.mark.parametrize("inputs", [{"policy": np.zeros(3)}, {"prompts": [1, 2], "max_tokens": 8}], ids=str)
     def test_what_is_no_rollout_stays_as_it_is(self, inputs: Inputs) -> None:
         """Other ops may have inputs of the same names."""
-        assert amounts.less(inputs, {"prompts": 1, "max_tokens": 1}) == inputs
+        assert rollout_cut.less(inputs, {"prompts": 1, "max_tokens": 1}) == inputs
 
     def test_the_largest_call_is_where_a_search_starts(self) -> None:
-        """Of each thing the most that any call asks."""
+        """The largest amount of each in any call."""
         calls = [rollout(samples=1), rollout(max_tokens=96), {"policy": np.zeros(3)}]
-        assert amounts.largest(calls) == {"prompts": 12, "samples": 4, "max_tokens": 96, "style": "worded"}
+        assert rollout_cut.largest(calls) == {"prompts": 12, "samples": 4, "max_tokens": 96, "style": "worded"}
 
     @pytest.mark.parametrize(
         ("cut", "words"),
@@ -54,13 +54,13 @@ class TestCutting:
         ],
         ids=["none", "all"],
     )  # fmt: skip
-    def test_a_cut_is_said_in_words(self, cut: dict[str, Any], words: str) -> None:
+    def test_a_cut_in_words(self, cut: dict[str, Any], words: str) -> None:
         """With its numbers, and nothing where nothing is cut."""
-        assert amounts.words(cut) == words
+        assert rollout_cut.words(cut) == words
 
 
 class TestTokens:
-    """The size of what a model is asked for."""
+    """The number of requested tokens."""
 
     @pytest.mark.parametrize(
         ("inputs", "wanted"),
@@ -76,7 +76,7 @@ class TestTokens:
     )  # fmt: skip
     def test_they_are_rows_times_length(self, inputs: Inputs, wanted: int) -> None:
         """Over all calls: prompts × samples × tokens, of a run times its steps."""
-        assert amounts.tokens([inputs, inputs]) == 2 * wanted
+        assert rollout_cut.tokens([inputs, inputs]) == 2 * wanted
 
 
 class TestFewer:
@@ -84,9 +84,9 @@ class TestFewer:
 
     def test_the_first_candidate_is_the_smallest(self) -> None:
         """One of each thing; draws are ten times as many, for a quick run takes a tenth of them."""
-        first = next(amounts.fewer({"prompts.count": 12, "cut.max_tokens": 8, "draws": 1000, "seed": 7}))
+        first = next(rollout_cut.fewer({"prompts.count": 12, "cut.max_tokens": 8, "draws": 1000, "seed": 7}))
         assert first == {"prompts.count": 1, "cut.max_tokens": 1, "draws": 10, "seed": 7}
 
     def test_inputs_without_amounts_have_no_candidates(self) -> None:
         """Nor has what is already one, nor a switch."""
-        assert not list(amounts.fewer({"beta": 0.5, "samples": 1, "draws": True}))
+        assert not list(rollout_cut.fewer({"beta": 0.5, "samples": 1, "draws": True}))

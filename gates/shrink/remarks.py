@@ -1,4 +1,4 @@
-"""What is special about the place of a failure, in the words of its family: beyond a clip, masked, tied, empty, u near 1."""
+"""Remark on the place of a failure: beyond a clip, masked, tied, empty, u near 1."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-JUST = 1.05  # a ratio is just beyond its bound up to this factor
-NEAR_ONE = 1e-3  # a uniform this close to 1 asks for the last tokens
+JUST = 1.05  # up to this factor a ratio is called "just" beyond its bound
+NEAR_ONE = 1e-3  # a uniform this close to 1 draws one of the last tokens
 Place = tuple[int, ...] | None
 
 
 def remarks(inputs: Mapping[str, Any], place: Place) -> Iterator[str]:
-    """Yield what is known of a place, or, without one, of inputs that hold a single token or a single row."""
+    """Yield remarks on a place; without one, on inputs of a single token or row."""
     yield from _ratio(inputs, place)
     yield from _slots(inputs, place)
     yield from _draws(inputs, place)
@@ -30,7 +30,7 @@ def _array(inputs: Mapping[str, Any], *names: str) -> Any:
 
 
 def _at(array: Any, place: Place) -> Any:
-    """Return the number of an array that belongs to a place, its only number, or None."""
+    """Return the number of an array at a place, or its only number; else None."""
     if array is None:
         return None
     here = (0,) * array.ndim if array.size == 1 else (place or ())[: array.ndim]

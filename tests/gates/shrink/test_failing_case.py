@@ -1,4 +1,4 @@
-"""Failing cells of a run: which are made small, how small, and what becomes of the others."""
+"""Failing cases of a run: which are shrunk, how far, and what is kept of the others."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gates.registry import load
 from gates.run.execute import run
 from gates.run.plan import Options, PlannedCase
 from gates.shrink import collect, probe
-from gates.shrink.collect import Minimiser
-from gates.shrink.failures import CannotMinimiseError, Progress, minimise
+from gates.shrink.collect import Shrinker
+from gates.shrink.failing_case import CannotShrinkError, Progress, shrink_case
 from gates.shrink.file import read
 from gates.shrink.probe import Asker
 
 
-class TestMinimising:
-    """Known mistakes end at a handful of numbers."""
+class TestShrinking:
+    """Mutants are shrunk to a few numbers."""
 
     @pytest.mark.parametrize(
         ("mutant", "case", "most", "words"),
@@ -39,10 +39,10 @@ class TestMinimising:
         ids=lambda value: value if isinstance(value, str) and "." in value else "",
     )
     def test_a_mutant_is_caught_by_few_numbers(self, mutant: str, case: str, most: int, words: str) -> None:
-        """The input that is left fails with the mistake planted, and an implementation without it holds there."""
+        """The shrunk input fails with the mutant, and an implementation without it passes."""
         registry = load()
-        job, options = planted(registry, mutant, case)
-        found = minimise(job, options, registry.subjects)
+        planned, options = planted(registry, mutant, case)
+        found = shrink_case(planned, options, registry.subjects)
         assert found.elements_after <= most < found.elements_before
         assert found.judged_beside == "numpy"
         assert words in found.words
@@ -51,22 +51,22 @@ class TestMinimising:
         """A right subject has none."""
         registry = load()
         gate = registry.gates["kl.k1.matches-definition"]
-        job = PlannedCase(gate, registry.subjects["numpy"], gate.cases[0])
-        with pytest.raises(CannotMinimiseError, match="asked again it does not fail"):
-            minimise(job, Options(), registry.subjects)
+        planned = PlannedCase(gate, registry.subjects["numpy"], gate.cases[0])
+        with pytest.raises(CannotShrinkError, match="it did not fail again"):
+            shrink_case(planned, Options(), registry.subjects)
 
     def test_numbers_of_every_variant_are_few(self) -> None:
         """One bit of 56,008 rewards in 7,001 groups: groups go before rows, of which no half is a whole number of groups."""
         registry = load()
-        job, options = planted(registry, "isa.one-lane-of-one-set", "advantages-group-float32")
-        found = minimise(job, options, registry.subjects)
+        planned, options = planted(registry, "isa.one-lane-of-one-set", "advantages-group-float32")
+        found = shrink_case(planned, options, registry.subjects)
         assert (found.elements_before, found.elements_after, found.finished) == (262336, 3, True)
 
     def test_a_rollout_is_cut_to_a_few_tokens(self) -> None:
         """Each call is cut, between the check and the subject, so that what the check fixes is cut too."""
         registry = load()
-        job, options = planted(registry, "rollout.scores-untempered", "batched-top-p")
-        found = minimise(job, options, registry.subjects)
+        planned, options = planted(registry, "rollout.scores-untempered", "batched-top-p")
+        found = shrink_case(planned, options, registry.subjects)
         assert (found.unit, found.judged_beside) == ("tokens", "reference")
         assert found.elements_before == 768, "choose_eos and the rollout: 6 prompts × 8 samples × 8 tokens each"
         assert found.elements_after == 2
@@ -74,12 +74,12 @@ class TestMinimising:
         assert found.words.endswith("each rollout cut to 1 prompt, 1 sample of each, 1 token, bare sums")
 
     def test_the_time_is_an_upper_bound(self) -> None:
-        """Where to ask once takes longer, the failure is not made small, and the words say so."""
+        """A failure of which one trial takes longer is not shrunk, and the message says so."""
         registry = load()
-        job, options = planted(registry, "rollout.batched-padding-visible", "temperature-0")
+        planned, options = planted(registry, "rollout.batched-padding-visible", "temperature-0")
         start = time.monotonic()
-        with pytest.raises(CannotMinimiseError, match=r"ask once takes longer than the 0\.2 s"):
-            minimise(job, options, registry.subjects, budget_s=0.2)
+        with pytest.raises(CannotShrinkError, match=r"one trial takes longer than the budget of 0\.2 s"):
+            shrink_case(planned, options, registry.subjects, budget_s=0.2)
         assert time.monotonic() - start < 30.0, "the start of one worker, and no rollouts"
 
 
@@ -92,66 +92,66 @@ class Stopping(Progress):
 
 
 class TestCollecting:
-    """One failure of each gate and subject; what is not made small is kept as it was drawn."""
+    """One failure of each gate and subject; the inputs of the others are kept as drawn."""
 
-    def failing(self, tmp_path: Path, *gates: str, mutant: str = "loss.ratio-constant") -> Minimiser:
-        """Return the collected failures of these gates with a mistake planted."""
+    def failing(self, tmp_path: Path, *gates: str, mutant: str = "loss.ratio-constant") -> Shrinker:
+        """Return the collected failures of these gates with a mutant."""
         registry = load()
         planted = registry.mutants[mutant]
         options = Options(mutant={"target": planted.target, "patch": planted.patch}, quick=True)
         host = registry.subjects[planted.host]
-        jobs = [PlannedCase(gate, host, gate.cases[0]) for gate in map(registry.gates.__getitem__, gates)]
-        maker = Minimiser(jobs, options, registry.subjects, tmp_path)
-        for judged in run(jobs, options):
+        cases = [PlannedCase(gate, host, gate.cases[0]) for gate in map(registry.gates.__getitem__, gates)]
+        maker = Shrinker(cases, options, registry.subjects, tmp_path)
+        for judged in run(cases, options):
             maker.note(judged.verdict)
         return maker
 
-    def test_the_first_few_are_made_small(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_first_few_are_shrunk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The others are kept as they were drawn, with the reason; both fail again from their files."""
         monkeypatch.setattr(collect, "MOST", 1)
         maker = self.failing(tmp_path, "loss.grpo.matches-definition", "loss.dapo.matches-definition")
         small, drawn = maker.run()
         assert (small.reason, small.found is not None and small.found.elements_after <= 4) == ("", True)
-        assert drawn.reason == "only the first 1 failures of a run are made small"
+        assert drawn.reason == "only the first 1 failures of a run are shrunk"
         for kept in (small, drawn):
             assert kept.path is not None
             found = read(kept.path)
-            asker = Asker(maker.jobs[0].subject, mutant=maker.options.mutant)
+            asker = Asker(maker.cases[0].subject, mutant=maker.options.mutant)
             try:
                 gate = load().gates[found.gate]
                 assert asker.ask(gate, gate.cases[0], found.inputs, found.cut).state == "fails"
             finally:
                 asker.close()
 
-    def test_a_hang_is_kept_as_it_was_drawn(self, tmp_path: Path) -> None:
+    def test_a_timeout_is_not_shrunk(self, tmp_path: Path) -> None:
         """Each try would take its whole limit; a failure that its author documents is not looked at."""
         gate = load().gates["rollout.batched.equals-naive"]
-        job = PlannedCase(gate, load().subjects["reference"], gate.cases[0])
-        maker = Minimiser([job], Options(), load().subjects, tmp_path)
+        planned = PlannedCase(gate, load().subjects["reference"], gate.cases[0])
+        maker = Shrinker([planned], Options(), load().subjects, tmp_path)
         maker.note(Verdict(gate.id, "reference", gate.cases[0].name, 1, "fail", "timeout", "no answer within 20 s"))
         maker.note(Verdict("other", "reference", "c", 1, "fail", "departs", "documented"))
         (kept,) = maker.run()
-        assert kept.reason == "a failure by timeout takes its whole limit at each try"
+        assert kept.reason == "a failure by timeout takes the whole time limit at each try"
         assert kept.path is not None
         assert read(kept.path).inputs == gate.cases[0].make(np.random.default_rng(1))
 
     def test_a_search_that_raises_costs_the_run_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A plugin's inputs may be such as no move expects: the failure is kept as it was drawn, and says why."""
+        """A move may not support a plugin's inputs: they are kept as drawn, with the reason."""
 
         def broken(*_: object, **__: object) -> None:
             raise OverflowError("too large")
 
-        monkeypatch.setattr(collect, "minimise", broken)
+        monkeypatch.setattr(collect, "shrink_case", broken)
         gate = load().gates["kl.k1.matches-definition"]
-        job = PlannedCase(gate, load().subjects["numpy"], gate.cases[0])
-        maker = Minimiser([job], Options(), load().subjects, tmp_path)
+        planned = PlannedCase(gate, load().subjects["numpy"], gate.cases[0])
+        maker = Shrinker([planned], Options(), load().subjects, tmp_path)
         maker.note(Verdict(gate.id, "numpy", gate.cases[0].name, 1, "fail", "bound", "y is 2, must be <= 1"))
         (kept,) = maker.run()
         assert kept.reason == "the search raised OverflowError: too large"
         assert kept.path is not None
 
     def test_ctrl_c_keeps_the_smallest_and_leaves_out_the_rest(self, tmp_path: Path) -> None:
-        """The one that was searched is kept as small as it had become, the next as it was drawn."""
+        """The first is kept as small as it was, the next as drawn."""
         maker = self.failing(tmp_path, "loss.grpo.matches-definition", "loss.dapo.matches-definition")
         stopped, left = maker.run(Stopping())
         assert stopped.found is not None

@@ -1,6 +1,6 @@
-"""Inputs that hold inputs, such as the two calls of a law, as one flat table: `left.policy`, `right.policy`.
+"""Flatten nested inputs, such as those of two calls, into one table: `left.policy`, `right.policy`.
 
-Recipes are opened too: `prompts.count`. Lists stay what they are.
+Recipes are flattened too: `prompts.count`. Lists stay lists.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 from gates.model import Recipe
 
 DOT = "."
-RECIPE = "$recipe"  # the name under which the table of a recipe keeps its kind
+RECIPE = "$recipe"  # the key of a recipe's type
 
 
 def flat(inputs: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return every value that is no dictionary under the path that leads to it; an empty dictionary stays one."""
+    """Return every value that is no dictionary by its path; an empty dictionary is a value."""
     found: dict[str, Any] = {}
     for name, value in inputs.items():
         inner = {RECIPE: value.kind, **value.spec} if isinstance(value, Recipe) else value
@@ -27,7 +27,7 @@ def flat(inputs: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def nested(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs of which `flat` made this table."""
+    """Return the inputs from which `flat` made this table."""
     found: dict[str, Any] = {}
     for path, value in table.items():
         *folders, name = path.split(DOT)
@@ -47,11 +47,11 @@ def _closed(value: Any) -> Any:
 
 
 def models(table: Mapping[str, Any]) -> set[str]:
-    """Return the paths of what makes a model; no move changes them, for another model is another failure."""
+    """Return the paths that define models; no move changes them, because another model is another failure."""
     roots = tuple(path.removesuffix(RECIPE) for path, v in table.items() if last(path) == RECIPE and v == "model")
     return {path for path in table if roots and path.startswith(roots)}
 
 
 def last(path: str) -> str:
-    """Return the name of a value without the path that leads to it."""
+    """Return the last name of a path."""
     return path.rpartition(DOT)[2]

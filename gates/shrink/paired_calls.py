@@ -1,8 +1,7 @@
-"""Ways to make two calls smaller at once: an index of the one goes together with those of the other that belong to it.
+"""Shrink two calls together: an index removed from one call is removed from the other.
 
-Gates of laws hold two calls side by side, in `left` and `right` or `before` and `after`: the same rows in another order,
-twice, or under wider padding. An index belongs to another one if it holds the same numbers, in whatever order; where no
-numbers say it, if it has the same place.
+Some gates compare two calls, `left` and `right` or `before` and `after`: the same rows in another order, repeated, or with
+wider padding. Two indexes belong together if they hold the same numbers in any order, or else if their place is the same.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from gates.model import Array
-from gates.shrink.nesting import DOT, last
+from gates.shrink.flatten import DOT, last
 
 Side = dict[str, Array]
 AXES = (0, 1)
 
 
 def both(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Leave out rows and columns of two calls together, halves first, and renumber what points from one to the other."""
+    """Remove rows and columns of two calls together, halves first, and renumber indexes from one to the other."""
     sides: dict[str, Side] = {}
     for path, value in inputs.items():
         folder = last(path.rpartition(DOT)[0])
@@ -46,13 +45,13 @@ def both(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _size(side: Side, axis: int) -> int:
-    """Return the length of an axis in the widest array, 0 where none has it."""
+    """Return the length of an axis in the array with the most axes, 0 if it has fewer."""
     widest = max(side.values(), key=lambda array: array.ndim)
     return int(widest.shape[axis]) if widest.ndim > axis else 0
 
 
 def _links(first: Side, second: Side, axis: int, sizes: tuple[int, int]) -> Iterator[Array]:
-    """Yield for each index of the second call the one of the first that it belongs to, -1 for none."""
+    """Yield for each index of the second call its partner in the first, −1 for none."""
     signs = [_signs(side, axis, size) for side, size in zip((first, second), sizes, strict=True)]
     known = {sign: index for index, sign in enumerate(signs[0])}
     by_numbers = np.array([known.get(sign, -1) for sign in signs[1]])
@@ -64,7 +63,7 @@ def _links(first: Side, second: Side, axis: int, sizes: tuple[int, int]) -> Iter
 
 
 def _signs(side: Side, axis: int, size: int) -> list[bytes]:
-    """Return the numbers of each index, sorted within each array of the call itself, as bytes."""
+    """Return the numbers of each index as bytes, sorted within each array."""
     depth = min(path.count(DOT) for path in side)  # `right.mask` and not `broken.right.mask`
     own = {
         last(path): np.moveaxis(array, axis, 0)
@@ -93,7 +92,7 @@ def _cut(inputs: Mapping[str, Any], sides: tuple[Side, Side], axis: int, gone: t
 
 
 def _flat(side: Side, axis: int, gone: Array) -> Array:
-    """Return which elements of a call's widest array are gone, in C order."""
+    """Return which elements of the array with the most axes are removed, in C order."""
     widest = max(side.values(), key=lambda array: array.ndim)
     shape = [len(gone) if index == axis else 1 for index in range(widest.ndim)]
     return np.broadcast_to(gone.reshape(shape), widest.shape).reshape(-1)

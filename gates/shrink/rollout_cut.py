@@ -1,8 +1,8 @@
-"""How much a gate that runs a model asks for, and ways to ask for less: prompts, samples, tokens, steps.
+"""Shrink what a gate requests of a model: prompts, samples, tokens, steps.
 
-A check may fix some of it itself: 8 tokens of each row, six prompts in its first round. What is cut is therefore cut at
-each call, between the check and the subject, and the check is not changed: one that counts on what it fixed refuses the
-candidate, because a right subject then fails it too.
+Some checks fix these numbers themselves, such as 8 tokens per row. A cut therefore limits each call on its way from the
+check to the subject, and the check stays as it is. If the check depends on a number that is cut, a correct subject fails it
+too, and the candidate is refused.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import replace
 from typing import Any
 
 from gates.model import Recipe
-from gates.shrink.nesting import last
+from gates.shrink.flatten import last
 
-CUT = "cut"  # the folder of the table that holds what every rollout is cut to
+CUT = "cut"  # the key under which the inputs hold the limits of every rollout
 PROMPTS, SAMPLES, TOKENS, STYLE = "prompts", "samples", "max_tokens", "style"
 RUN = (("loop", "steps"), ("loop", "prompts_per_step"), ("rollout", "samples_per_prompt"), ("rollout", "max_tokens"))
-DRAWS = "draws"  # that a gate compares at least: a quick run takes a tenth of them
+DRAWS = "draws"  # at least as many are compared; a quick run takes a tenth of them
 AMOUNTS = frozenset((PROMPTS, SAMPLES, TOKENS, DRAWS, "count", *(name for _, name in RUN)))
-SAID_BY_CUT = frozenset((PROMPTS, SAMPLES, DRAWS))
-LITTLE = (1, 2, 3, 4, 6, 8, 16)  # what is tried for all amounts at once: a small candidate is quickly judged
+IN_CUT = frozenset((PROMPTS, SAMPLES, DRAWS))
+LITTLE = (1, 2, 3, 4, 6, 8, 16)  # limits tried for all amounts at once, small ones first: they are judged fastest
 PLAIN, WORDED = "plain", "worded"  # styles of prompts: `7+5=` is shorter than a story about apples
 
 
-def asked(inputs: Mapping[str, Any]) -> dict[str, int | str]:
-    """Return what one call asks of a rollout; nothing if it is none."""
+def requested(inputs: Mapping[str, Any]) -> dict[str, int | str]:
+    """Return the amounts of one rollout call; nothing for another op."""
     prompts = inputs.get(PROMPTS)
     if not isinstance(prompts, Recipe) or not isinstance(inputs.get(TOKENS), int):
         return {}
@@ -37,17 +37,17 @@ def asked(inputs: Mapping[str, Any]) -> dict[str, int | str]:
 
 
 def largest(calls: Iterable[Mapping[str, Any]]) -> dict[str, int | str]:
-    """Return the most that any call asks of a rollout; nothing if none is one."""
+    """Return the largest amounts of all rollout calls; nothing without such a call."""
     found: dict[str, Any] = {}
     for inputs in calls:
-        for name, value in asked(inputs).items():
-            found[name] = max(found.get(name, value), value)  # of the styles the worded one, as the alphabet has it
+        for name, value in requested(inputs).items():
+            found[name] = max(found.get(name, value), value)  # of the styles `worded`, the last in the alphabet
     return found
 
 
 def less(inputs: Mapping[str, Any], cut: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call's inputs with no more of each thing than the cut has."""
-    wanted, found = asked(inputs), dict(inputs)
+    """Return a call's inputs, each amount limited by the cut."""
+    wanted, found = requested(inputs), dict(inputs)
     if not wanted or not cut:
         return found
     for name in (SAMPLES, TOKENS):
@@ -61,12 +61,12 @@ def less(inputs: Mapping[str, Any], cut: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tokens(calls: Iterable[Mapping[str, Any]]) -> int:
-    """Return how many tokens a subject is asked to draw or to score over all calls; 0 where nothing has any."""
+    """Return how many tokens the calls draw or score; 0 if no call has tokens."""
     return sum(_tokens(inputs) for inputs in calls)
 
 
 def _tokens(inputs: Mapping[str, Any]) -> int:
-    if wanted := asked(inputs):
+    if wanted := requested(inputs):
         rows = inputs.get("rows")
         number = int(wanted[PROMPTS]) * int(wanted.get(SAMPLES, 1)) if rows is None else len(rows)
         return number * int(wanted[TOKENS])
@@ -76,7 +76,7 @@ def _tokens(inputs: Mapping[str, Any]) -> int:
 
 
 def fewer(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Ask for less: for little of everything at once, then of one thing after the other, then in fewer words."""
+    """Yield smaller amounts: all limited at once, then one by one, then plain prompts."""
     amounts = {
         path: value
         for path, value in inputs.items()
@@ -96,12 +96,12 @@ def fewer(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def cut_of(inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return inputs without their cut, and the cut."""
+    """Split inputs from their cut."""
     return {name: value for name, value in inputs.items() if name != CUT}, inputs.get(CUT, {})
 
 
 def words(cut: Mapping[str, Any]) -> str:
-    """Return a cut in words, or nothing."""
+    """Return a cut in words; an empty text without one."""
     if not cut:
         return ""
     counted = ((cut.get(PROMPTS), "prompt"), (cut.get(SAMPLES), "sample of each"), (cut.get(TOKENS), "token"))
