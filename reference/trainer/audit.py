@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from reference.trainer import lora
+from reference.trainer import lora, storage
 from reference.trainer import model as models
-from reference.trainer.checkpoint import layout, storage
+from reference.trainer.checkpoint import layout
 
 PACKAGES: Final = ("rl-gates", "mlx", "mlx-lm", "numpy", "transformers", "tokenizers", "safetensors", "pydantic")
 MAPS: Final = Path("/proc/self/maps")

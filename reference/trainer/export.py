@@ -9,7 +9,8 @@ from mlx.utils import tree_unflatten
 from mlx_lm import utils as mlx_lm_utils
 
 from reference.trainer import model as models
-from reference.trainer.checkpoint import layout, storage
+from reference.trainer import storage
+from reference.trainer.checkpoint import layout
 
 MADE_OF: Final = "fused_from.json"
 """A file in the folder that says which adapters were merged."""

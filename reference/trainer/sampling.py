@@ -74,11 +74,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Tokens (R,) and their three log-probs (R,): of the model, tempered, and after penalty and every filter."""
+    """Tokens (R,) and their three log-probs (R,): of the model, temperature_scaled, and after penalty and every filter."""
 
     tokens: NDArray[np.int32]
     model: Floats
-    tempered: Floats
+    temperature_scaled: Floats
     behaviour: Floats
 
 
@@ -120,7 +120,7 @@ def coins(seed: int, round_: int, indices: NDArray[np.int64], step: int) -> Floa
     return _fraction(seed, round_, indices, step, 2)
 
 
-def temper(logits: Floats, temperature: float) -> Floats:
+def scale_by_temperature(logits: Floats, temperature: float) -> Floats:
     """Logits (R, V) divided by the temperature."""
     return logits / temperature
 
@@ -235,7 +235,7 @@ def sample(
         tokens = np.argmax(penalised, axis=1)
         zeros = np.zeros(len(exact))
         return Drawn(tokens.astype(np.int32), model[rows, tokens], zeros, zeros.copy())
-    cold = temper(penalised, settings.temperature)
+    cold = scale_by_temperature(penalised, settings.temperature)
     weights = np.exp(cold - cold.max(axis=1, keepdims=True))
     filtered = weights if settings.order == "hf" else np.exp(penalised - penalised.max(axis=1, keepdims=True))
     survivors = np.where(keep(filtered, settings, coin), cold, -np.inf)
@@ -244,6 +244,6 @@ def sample(
     return Drawn(
         tokens.astype(np.int32),
         model[rows, tokens],
-        log_softmax(temper(exact, settings.temperature))[rows, tokens],
+        log_softmax(scale_by_temperature(exact, settings.temperature))[rows, tokens],
         log_softmax(survivors)[rows, tokens],
     )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from reference.trainer.config.inert import Verb
     from reference.trainer.config.read import Config
+    from reference.trainer.config.unused import Verb
 
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a key; may be repeated.")
@@ -46,11 +46,11 @@ def configured(path: Path, settings: list[str] | None, *, model_here: bool = Tru
     Settings that have no effect in this verb are noted on stderr, unless they are refused.
     """
     from gates.cli import setup
-    from reference.trainer.config import inert, read
+    from reference.trainer.config import algorithm, read, unused
 
     config = read.read(path, settings or (), verb)
-    made = read.algorithm(config, verb)
-    for note in inert.told(config, getattr(made, "settings", None), read.reader(verb, settings or ())):
+    chosen = algorithm.create(config, verb)
+    for note in unused.notes(config, getattr(chosen, "settings", None), read.reader(verb, settings or ())):
         typer.echo(f"gates: note: {note}", err=True)
     if model_here:
         setup.model(config.model.path, "model.path")

@@ -23,17 +23,13 @@ def estimated(config: Config, prompt_tokens: int) -> dict[str, Any]:
 
 def lines(config: Config, prompt_tokens: int, available_gb: float | None) -> list[str]:
     """Return the estimate and the advice as lines of text."""
-    import importlib
+    import psutil
 
     from reference.trainer.memory import estimate as estimates
     from reference.trainer.memory import preflight
 
     shape = preflight.shape(config)
-    available = (
-        importlib.import_module("psutil").virtual_memory().total
-        if available_gb is None
-        else available_gb * estimates.GIGA
-    )
+    available = psutil.virtual_memory().total if available_gb is None else available_gb * estimates.GIGA
     return preflight.sentences(shape, preflight.plan(config, prompt_tokens), float(available))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from reference.trainer.checkpoint import storage
+from reference.trainer import storage
 
 STATE: Final = "state.json"
 _NAME: Final = re.compile(r"step-([0-9]{8,19})")

@@ -1,6 +1,5 @@
 """The memory preflight of a configuration: its model's numbers, its step's size, and sentences about both."""
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -68,8 +67,9 @@ def _folder(path: str) -> Path | None:
     """The folder of a model on this machine; None for a known one that is not here."""
     if Path(path).expanduser().is_dir():
         return Path(path).expanduser()
-    hub = importlib.import_module("huggingface_hub")  # a second to import, needed for ids only
-    found = hub.try_to_load_from_cache(path, "config.json") if path.count("/") == 1 else None
+    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - a second to import, needed for ids only
+
+    found = try_to_load_from_cache(path, "config.json") if path.count("/") == 1 else None
     if isinstance(found, str):
         return Path(found).parent
     if path not in KNOWN:

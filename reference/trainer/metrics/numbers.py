@@ -123,8 +123,10 @@ def _distribution(generation: Generation, learned: Learned, bounds: tuple[float,
         return {}
     width = learned.policy.shape[1]
     live = _live(generation, width)
-    sampled = bool(np.isfinite(generation.tempered[:, :width][live]).all())  # pairs of the data were sampled by nobody
-    numbers = {"entropy_sampled": -float(generation.tempered[:, :width][live].mean())} if sampled else {}
+    sampled = bool(
+        np.isfinite(generation.temperature_scaled[:, :width][live]).all()
+    )  # pairs of the data were sampled by nobody
+    numbers = {"entropy_sampled": -float(generation.temperature_scaled[:, :width][live].mean())} if sampled else {}
     if learned.entropy is not None:
         numbers["entropy"] = float(learned.entropy[live].astype(np.float64).mean())
     policy = learned.policy.astype(np.float64)
@@ -138,7 +140,7 @@ def _distribution(generation: Generation, learned: Learned, bounds: tuple[float,
     numbers |= {f"ratio_{name}": ratio[name] for name in ("min_sequence_ratio", "max_sequence_ratio")}
     if not sampled:
         return numbers
-    sampler = ratios.statistics(policy, generation.tempered[:, :width], live, bounds=bounds, advantages=gains)
+    sampler = ratios.statistics(policy, generation.temperature_scaled[:, :width], live, bounds=bounds, advantages=gains)
     return numbers | {f"sampler_{name}": sampler[name] for name in RATIO}
 
 

@@ -85,12 +85,12 @@ class Sampler:
         plain = self.settings.plain
         model = behaviour if plain and tau == 1 else logprobs(logits, tokens, 1.0)
         if tau == 0:
-            tempered = np.zeros(len(tokens))
+            temperature_scaled = np.zeros(len(tokens))
         elif plain:
-            tempered = behaviour
+            temperature_scaled = behaviour
         else:
-            tempered = model if tau == 1 else logprobs(logits, tokens, tau)
-        return sampling.Drawn(tokens, model, tempered, behaviour)
+            temperature_scaled = model if tau == 1 else logprobs(logits, tokens, tau)
+        return sampling.Drawn(tokens, model, temperature_scaled, behaviour)
 
 
 def _histories(request: table.Request, pairs: Ints) -> Ints:

@@ -65,7 +65,7 @@ class Rollout:
     ended: NDArray[np.bool_]
     uniforms: NDArray[np.float64]
     model: NDArray[np.float64]
-    tempered: NDArray[np.float64]
+    temperature_scaled: NDArray[np.float64]
     behaviour: NDArray[np.float64]
     logits: NDArray[np.float32] | None = field(default=None)
     path: str = ""
@@ -75,7 +75,7 @@ class Rollout:
     def empty(cls, request: Request, path: str) -> "Rollout":
         """A table without any token, to be filled by a path."""
         count, width = len(request.rows), request.max_tokens
-        uniforms, model, tempered, behaviour = (np.zeros((count, width)) for _ in range(4))
+        uniforms, model, temperature_scaled, behaviour = (np.zeros((count, width)) for _ in range(4))
         return cls(
             rows=request.rows,
             tokens=np.full((count, width), -1, np.int32),
@@ -83,7 +83,7 @@ class Rollout:
             ended=np.zeros(count, np.bool_),
             uniforms=uniforms,
             model=model,
-            tempered=tempered,
+            temperature_scaled=temperature_scaled,
             behaviour=behaviour,
             path=path,
         )
@@ -102,7 +102,7 @@ class Rollout:
         self.tokens[rows, step] = drawn.tokens
         self.uniforms[rows, step] = u
         self.model[rows, step] = drawn.model
-        self.tempered[rows, step] = drawn.tempered
+        self.temperature_scaled[rows, step] = drawn.temperature_scaled
         self.behaviour[rows, step] = drawn.behaviour
         if keep:
             if self.logits is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reference.trainer.checkpoint import storage
+from reference.trainer import storage
 from reference.trainer.checkpoint.layout import CheckpointError
 
 
