@@ -224,8 +224,8 @@ def test_a_correction_is_against_log_probs_that_are_recorded(
     correction: str, drawn: float, scored: float | None, against: str, right: bool
 ) -> None:
     """The sampler's unfiltered log-probs are there at 1 and at its own temperature; those of its draws at no other."""
-    algorithm = {"settings": {"correction": correction}, "scoring_temperature": scored, "sampling_logprobs": against}
-    raw = {"rollout": {"temperature": drawn}, "algorithm": algorithm}
+    section = {"settings": {"correction": correction}, "scoring_temperature": scored, "sampling_logprobs": against}
+    raw = {"rollout": {"temperature": drawn}, "algorithm": section}
     if right:
         assert algorithm.create(read.validate(raw)).needs_sampling
         return
