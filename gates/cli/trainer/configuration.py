@@ -1,4 +1,4 @@
-"""What the trainer's verbs share: reading a configuration, and turning a user's mistakes into one sentence."""
+"""Shared by the trainer's verbs: read a configuration, and report a user's mistakes in one sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @contextlib.contextmanager
 def user_errors() -> Iterator[None]:
-    """Report what the user can correct as one sentence with exit code 2."""
+    """Turn errors that the user can correct into one sentence with exit code 2."""
     import os
 
     from gates.model import ConfigurationError
@@ -41,9 +41,9 @@ def user_errors() -> Iterator[None]:
 
 
 def configured(path: Path, settings: list[str] | None, *, model_here: bool = True, verb: Verb = "train") -> Config:
-    """Read and validate a configuration, its algorithm's settings included; with `model_here` the model must exist.
+    """Read and validate a configuration and its algorithm's settings; with `model_here` the model must be on this machine.
 
-    Settings that have no effect in this verb are noted on stderr, unless they are refused.
+    Unused settings that are not refused are noted on stderr.
     """
     from gates.cli import setup
     from reference.trainer.config import algorithm, read, unused

@@ -1,4 +1,4 @@
-"""The memory preflight of a configuration as the verbs `train` and `memory` print it."""
+"""The memory preflight of a configuration, as printed by the verbs `train` and `memory`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lines(config: Config, prompt_tokens: int, available_gb: float | None) -> lis
 
 
 def lines_or_note(config: Config, prompt_tokens: int) -> list[str]:
-    """Return the lines for this machine, or one note why there are none: what cannot be estimated may still be trained."""
+    """Return the lines for this machine, or one note if there is no estimate; such a model may still be trained."""
     from reference.trainer.config.errors import TrainerError
 
     try:
