@@ -1,8 +1,8 @@
-"""Worded sums with integer answers, the same on every machine for the same seed.
+"""Arithmetic problems with integer answers, the same on every machine for the same seed.
 
-The prompts imitate GSM8K (Cobbe et al. 2021): a few sentences, one to four steps, one integer. The plain style is a
-bare sum, short enough for a rollout without a cache. The random bits are those of NumPy's Philox bit generator, whose
-stream NumPy guarantees; its distributions are not guaranteed and not used.
+The style "worded" imitates GSM8K (Cobbe et al. 2021): a few sentences, one to four steps, one integer. The style "plain" is a bare
+sum, short enough for a rollout without a cache. The random bits come from NumPy's Philox bit generator, whose stream NumPy
+guarantees; NumPy's distributions are not guaranteed and not used.
 """
 
 from typing import Final, Literal, TypedDict
@@ -20,20 +20,20 @@ STEPS: Final = (
 
 
 class Sum(TypedDict):
-    """One question and its answer."""
+    """A question and its answer."""
 
     prompt: str
     answer: int
 
 
 class _Bits:
-    """Whole numbers from a stream of 64-bit words."""
+    """Integers from a stream of 64-bit words."""
 
     def __init__(self, seed: int) -> None:
         self._words = np.random.Philox(key=seed)
 
     def below(self, limit: int) -> int:
-        """A whole number in [0, limit); the bias of the remainder is below limit / 2**64."""
+        """Return an integer in [0, limit); the bias of the remainder is below limit / 2**64."""
         return int(self._words.random_raw()) % limit
 
 
@@ -60,7 +60,7 @@ def _worded(bits: _Bits) -> Sum:
 
 
 def sums(seed: int, count: int, style: Literal["worded", "plain"] = "worded") -> list[Sum]:
-    """The first `count` sums of the stream of `seed`; a longer list starts with the shorter one.
+    """Return the first `count` sums of the stream of `seed`; a longer list starts with the shorter one.
 
     Raises:
         ValueError: the style is unknown or the count negative.

@@ -1,8 +1,9 @@
 """Small deterministic models in the Hugging Face layout, built locally and never downloaded.
 
-A model is a pure function of its spec: the weights come from NumPy's Philox words, the tokenizer is trained on a
-built-in corpus. The key `family` names one of `reference.tiny_families`, Qwen3 if absent. `build` returns a folder that `mlx_lm.load` reads like any other model. Folders are cached under the hash of the spec
-and appear whole or not at all, whatever number of processes build them at once.
+A model is a pure function of its spec: the weights come from NumPy's Philox words, and the tokenizer is trained on a built-in
+corpus. The key `family` names one of `reference.tiny_families`; the default is Qwen3. `build` returns a folder that `mlx_lm.load`
+reads like any other model. Folders are cached under the hash of the spec; they are written atomically, so that several processes
+may build the same model at once.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from safetensors.numpy import save_file
 from reference import tiny_families, tiny_tokenizer
 
 BUILDER_VERSION: Final = 1
-"""Part of every cache key; raise it whenever the same spec gives other bytes."""
+"""Part of every cache key; raise it when the same spec gives other bytes."""
 
 # The gain multiplies nn.Linear's uniform(-1/sqrt(in), 1/sqrt(in)). Measured on the defaults with seeds 0..3 and 8 plain prompts x
 # 8 samples x 16 tokens: mean entropy in nats at temperature 1 and 0.7, distinct tokens in a greedy row of 32 (mean, least), and
@@ -46,17 +47,17 @@ DEFAULTS: Final[Mapping[str, int | float | str]] = {
 }
 
 DTYPES: Final = ("float32", "bfloat16", "float16")
-"""Of the weights, and so of all that a model computes, its logits among them."""
+"""The types of weights, and so of the logits."""
 
 FAMILY: Final = "qwen3"
-"""The family of a spec that names none."""
+"""The default family."""
 
 
 def complete(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec with every default of its family filled in, checked.
+    """Check a spec and fill in the defaults of its family.
 
     Raises:
-        ValueError: the family or a key is unknown, or a value impossible.
+        ValueError: the family or a key is unknown, or a value is impossible.
     """
     name = spec.get("family", FAMILY)
     if name not in tiny_families.FAMILIES:
@@ -89,7 +90,7 @@ def complete(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _key(full: Mapping[str, Any]) -> str:
-    """The folder's name. It leaves out Qwen3 and float32, which are older than their keys: those folders keep their names."""
+    """Return the folder's name; Qwen3 and float32 are left out, so that models from before these keys keep their names."""
     older = {"family": FAMILY, "dtype": DTYPES[0]}
     named = {key: value for key, value in full.items() if older.get(key) != value}
     recipe = json.dumps({"version": BUILDER_VERSION, **named}, sort_keys=True)
@@ -97,40 +98,42 @@ def _key(full: Mapping[str, Any]) -> str:
 
 
 def cache_folder() -> Path:
-    """The folder of built models: `GATES_CACHE_DIR` if set, else the user's cache folder."""
+    """Return the folder of built models, in `GATES_CACHE_DIR` if it is set, else in the user's cache folder."""
     root = os.environ.get("GATES_CACHE_DIR") or platformdirs.user_cache_dir("rl-gates")
     return Path(root) / "models"
 
 
 def build(spec: Mapping[str, Any]) -> Path:
-    """The folder of the spec's model, built now if it is not there yet.
-
-    Safe for several processes at once: the folder is made under another name and renamed when it is complete.
-    """
+    """Return the folder of the spec's model; build it if it is not there yet."""
     full = complete(spec)
-    folder = cache_folder() / _key(full)
+    return cached(_key(full), lambda half: _write(full, half))
+
+
+def cached(name: str, write: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache; if it is missing, `write` fills another folder, which is then renamed.
+
+    Several processes may do this at once.
+    """
+    folder = cache_folder() / name
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(folder.with_suffix(".lock")):
-        if not folder.is_dir():
-            _build_whole(full, folder)
+        if folder.is_dir():
+            return folder
+        half = Path(tempfile.mkdtemp(prefix=f"{name}.", suffix=".half", dir=folder.parent))
+        try:
+            write(half)
+            half.chmod(0o755)
+            half.rename(folder)
+        except BaseException:
+            shutil.rmtree(half, ignore_errors=True)
+            raise
     return folder
 
 
-def _build_whole(full: Mapping[str, Any], folder: Path) -> None:
-    half = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".half", dir=folder.parent))
-    try:
-        _write(full, half)
-        half.chmod(0o755)
-        half.rename(folder)
-    except BaseException:
-        shutil.rmtree(half, ignore_errors=True)
-        raise
-
-
 def model_hash(path: Path) -> str:
-    """The sha256 of a model folder: every file's name and bytes, in the order of the names."""
+    """Return the sha256 of a model folder: every file's name and bytes, in the order of the names."""
     digest = hashlib.sha256()
     for file in sorted(p for p in path.rglob("*") if p.is_file()):
         content = file.read_bytes()
@@ -140,7 +143,7 @@ def model_hash(path: Path) -> str:
 
 
 def uniform(words: Callable[[int], np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Float32 values in [-1, 1) that have an exact 24-bit form, so that no rounding depends on a machine."""
+    """Return float32 values in [-1, 1) that fit into 24 bits, so that no rounding depends on the machine."""
     bits = np.asarray(words(int(np.prod(shape))), dtype=np.uint64) >> np.uint64(40)
     return ((bits.astype(np.float64) - 2.0**23) * 2.0**-23).astype(np.float32).reshape(shape)
 
@@ -164,7 +167,7 @@ def _config(full: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _save(weights: Mapping[str, np.ndarray], dtype: str, path: Path) -> None:
-    """Write float32 weights in a dtype, rounded to the nearest, to even between two."""
+    """Write float32 weights in a dtype, rounded to nearest, ties to even."""
     if dtype == DTYPES[0]:
         save_file(dict(weights), path, metadata={"format": "mlx"})
         return
@@ -175,7 +178,7 @@ def _save(weights: Mapping[str, np.ndarray], dtype: str, path: Path) -> None:
 
 
 def _quantise(folder: Path, full: Mapping[str, Any], config: dict[str, Any]) -> dict[str, Any]:
-    """Replace the folder's float32 weights by 4-bit ones of mlx-lm's own quantiser; routers get 8 bits, as in mlx-lm."""
+    """Replace the folder's float32 weights by 4-bit ones from mlx-lm's quantiser; routers get 8 bits, as in mlx-lm."""
     from mlx_lm import utils as mlx_lm_utils  # noqa: PLC0415 - seconds to import, needed for 4 bit only
 
     group_size, routers = _group_size(full), tiny_families.FAMILIES[full["family"]].routers

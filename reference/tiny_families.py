@@ -1,7 +1,7 @@
-"""The model families that `reference.tiny` builds: each one's configuration, and its parameters with their starting values.
+"""The model families that `reference.tiny` builds: the configuration of each, and its parameters with their starting values.
 
-Names and shapes are those that mlx-lm's classes have after loading (its `sanitize` leaves them alone), so that a folder is
-read by `mlx_lm.load` without a conversion; loading is strict, a wrong name or shape fails there.
+Names and shapes are those of mlx-lm's classes after loading (its `sanitize` does not change them), so that `mlx_lm.load` reads a
+folder without a conversion. Loading is strict: it fails on a wrong name or shape.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A parameter: `offset + bound * u` with u uniform in [-1, 1); a bound of 0 draws nothing."""
+    """A parameter with values `offset + bound * u`, u uniform in [-1, 1); with bound 0 no random words are used."""
 
     shape: tuple[int, ...]
     bound: float
@@ -26,9 +26,9 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What makes a family: the keys that only it has (or starts otherwise), its configuration and its parameters.
+    """A family: its own keys and defaults, its configuration, and its parameters.
 
-    `routers` are the endings of the modules that choose experts; mlx-lm quantises those to 8 bits.
+    `routers` are name endings of the modules that choose experts; mlx-lm quantises those to 8 bits.
     """
 
     architecture: str
@@ -69,7 +69,7 @@ def _common(full: Spec) -> dict[str, Any]:
 
 
 def _attention(full: Spec, queries_per_head: int = 1) -> dict[str, Leaf]:
-    """The projections; `queries_per_head` is 2 where the query projection makes an output gate too."""
+    """Return the projections; `queries_per_head` is 2 if the query projection also computes an output gate."""
     hidden, size = full["hidden"], full["head_dim"]
     queries, keys = full["heads"] * size, full["kv_heads"] * size
     return {
@@ -112,7 +112,7 @@ def _block_norms(full: Spec) -> dict[str, Leaf]:
 
 
 def _whole(full: Spec, layers: list[dict[str, Leaf]], *, embedding: float = 1.0) -> dict[str, Leaf]:
-    """The embedding, the blocks, the last norm and an untied head, in this order: it decides which words each draws."""
+    """Return embedding, blocks, last norm and an untied head; the order decides which random words each gets."""
     vocab, hidden = full["vocab"], full["hidden"]
     blocks = {f"model.layers.{n}.{name}": leaf for n, layer in enumerate(layers) for name, leaf in layer.items()}
     return {
@@ -162,10 +162,10 @@ def _gemma3_config(full: Spec) -> dict[str, Any]:
 
 
 def _gemma3(full: Spec) -> dict[str, Leaf]:
-    """Gemma 3 with a tied head.
+    """Return Gemma 3 with a tied head.
 
-    Its norms add 1 to their weight, so theirs start at 0. Every block's output is normalised, so the gain is the last norm's: twice
-    it, for embeddings so small that the head, which is the same matrix, does not mostly repeat the token before.
+    Its norms add 1 to their weight, so their weights start at 0. Every block's output is normalised, so the gain is applied in the
+    last norm, twice as large. The embeddings are small, because the tied head would otherwise mostly repeat the previous token.
     """
     hidden, size = full["hidden"], full["head_dim"]
     norms = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
@@ -193,7 +193,7 @@ def _linear_config(full: Spec) -> dict[str, Any]:
 
 
 def _linear_attention(full: Spec, projections: Mapping[str, int]) -> dict[str, Leaf]:
-    """A gated delta net: decays exp(-exp(A_log) softplus(a + dt_bias)) from long memory to almost none."""
+    """Return a gated delta net whose decays exp(-exp(A_log) softplus(a + dt_bias)) range from long memory to almost none."""
     size, values, keys = full["head_dim"], full["heads"] * full["head_dim"], full["kv_heads"] * full["head_dim"]
     leaves = {
         **{f"in_proj_{name}": _matrix(full, rows, full["hidden"]) for name, rows in projections.items()},
@@ -231,7 +231,7 @@ def _qwen3_next(full: Spec) -> dict[str, Leaf]:
 
 
 def _qwen3_5_config(full: Spec) -> dict[str, Any]:
-    """The text part is nested, as in the published models."""
+    """Return the configuration; the text part is nested, as in the published models."""
     common = _common(full)
     rope = {"rope_type": "default", "rope_theta": common.pop("rope_theta"), "partial_rotary_factor": 0.5}
     text = {**common, **_linear_config(full), "model_type": "qwen3_5_text", "rope_parameters": rope}
@@ -247,7 +247,7 @@ def _qwen3_5(full: Spec) -> dict[str, Leaf]:
 
 
 def parameter(name: str) -> str:
-    """The parameter of a leaf's name: a module's `weight`, except for the two that a gated delta net holds itself."""
+    """Return the parameter's name: a module's `weight`, except for two parameters of a gated delta net."""
     return name if name.endswith((".A_log", ".dt_bias")) else f"{name}.weight"
 
 
@@ -269,4 +269,4 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "qwen3_5": Family("Qwen3_5ForConditionalGeneration", {"interval": 2}, _qwen3_5_config, _qwen3_5),
 }
-"""By the `model_type` of Hugging Face and mlx-lm."""
+"""Families by the `model_type` of Hugging Face and mlx-lm."""

@@ -1,4 +1,4 @@
-"""A byte-level BPE tokenizer trained on a built-in corpus, in the Hugging Face layout."""
+"""Train a byte-level BPE tokenizer on a built-in corpus, and write it in the Hugging Face layout."""
 
 import json
 from pathlib import Path
@@ -30,10 +30,10 @@ def _corpus() -> list[str]:
 
 
 def train(vocab: int) -> Tokenizer:
-    """A tokenizer of exactly `vocab` entries.
+    """Train a tokenizer of exactly `vocab` entries.
 
     Raises:
-        ValueError: the corpus has too few pairs for that many merges.
+        ValueError: the corpus is too small for that many merges.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -34,8 +34,8 @@ from gates.results.machine import commit, cpu
 from reference.trainer import model as models
 from reference.trainer import warmup
 from reference.trainer.algorithms import registry
-from reference.trainer.config import read
-from reference.trainer.loop import evaluate
+from reference.trainer.config import algorithm, read
+from reference.trainer.loop import evaluate, prepare
 from reference.trainer.loop import run as loop_run
 from reference.trainer.metrics.callbacks import Callback
 from reference.trainer.rewards import numbers
@@ -83,7 +83,7 @@ def rewards(run: Mapping[str, Any]) -> Callable[[int], dict[str, float]]:
     functions = {"functions": [{"name": "accuracy"}]}
     config = read.validate({**run, "rollout": {**run["rollout"], "seed": EVALUATION_SEED}, "rewards": functions})
     loaded = models.load(config.model.spec())
-    source = loop_run.sources(config, loaded.tokenizer)[0]
+    source = prepare.sources(config, loaded.tokenizer)[0]
 
     def measure(step: int) -> dict[str, float]:
         made = evaluate.generations(loaded.model, source, len(source.prompts), step)
@@ -138,7 +138,7 @@ def curve(name: str, seed: int, steps: int) -> dict[str, Any]:
             watching = Curve(rewards(tables))
         config = read.validate(tables)
         started = time.monotonic()
-        loop_run.train(config, read.algorithm(config), callbacks=[watching])
+        loop_run.train(config, algorithm.create(config), callbacks=[watching])
         seconds = time.monotonic() - started - watching.seconds
     values = {key: [round(one[key], 6) for one in watching.found] for key in watching.found[0]}
     measure = "margin" if preference else "reward"

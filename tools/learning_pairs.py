@@ -16,8 +16,7 @@ import numpy as np
 from reference.sums import Sum
 from reference.trainer import model as models
 from reference.trainer.config import read
-from reference.trainer.loop import evaluate
-from reference.trainer.loop import run as loop_run
+from reference.trainer.loop import evaluate, prepare
 
 CONTROL = "dpo, labels shuffled"
 NAMES = ("dpo", "online_dpo", CONTROL)
@@ -92,7 +91,7 @@ def margins(run: Mapping[str, Any]) -> Callable[[int], dict[str, float]]:
     data = {"kind": "jsonl", "path": str(path), "shuffle": False, **COLUMNS}
     config = read.validate({**run, "rollout": rollout, "data": data})
     loaded = models.load(config.model.spec())
-    source = loop_run.sources(config, loaded.tokenizer)[0]
+    source = prepare.sources(config, loaded.tokenizer)[0]
 
     def measure(step: int) -> dict[str, float]:
         made = evaluate.generations(loaded.model, source, len(source.prompts), step)

@@ -1,1 +1,1 @@
-"""The MLX reference trainer: rollouts, log-probs, losses and one optimizer step, each in a file that can be read alone."""
+"""The MLX reference trainer: rollouts, log-probs, losses and optimizer steps, each in a file of its own."""

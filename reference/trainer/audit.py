@@ -1,4 +1,4 @@
-"""What a run really used, as a file beside its results: the bytes of the model, what trained, versions, libraries, paths."""
+"""Write `used.json`, a record of what a run used: model and adapter digests, versions, libraries, rollout paths."""
 
 import importlib.metadata
 import json
@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from reference.trainer import lora
+from reference.trainer import lora, storage
 from reference.trainer import model as models
-from reference.trainer.checkpoint import layout, storage
+from reference.trainer.checkpoint import layout
 
 PACKAGES: Final = ("rl-gates", "mlx", "mlx-lm", "numpy", "transformers", "tokenizers", "safetensors", "pydantic")
 MAPS: Final = Path("/proc/self/maps")
@@ -22,10 +22,10 @@ FILE: Final = "used.json"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What ran in all the processes that made a run's steps; every checkpoint holds it.
+    """What has run in all processes of a run; every checkpoint holds it.
 
-    `head_calls` says in how many pieces the head ran in one forward pass of an update, at most; 0 if none was made.
-    `resumed_at_steps` are the steps after which another process made the next ones.
+    `head_calls` is the largest number of pieces in which the head ran in one forward pass of an update, 0 without an update.
+    `resumed_at_steps` are the steps after which a new process continued.
     """
 
     rollout_paths: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Ran:
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> Self:
-        """As a checkpoint's JSON holds it; what an older one does not hold is not known."""
+        """Read it from a checkpoint's JSON; fields that an older checkpoint lacks are empty."""
         return cls(
             tuple(saved.get("rollout_paths", ())),
             saved.get("head_calls", 0),
@@ -42,7 +42,7 @@ class Ran:
         )
 
     def and_then(self, rollout_paths: set[str], head_calls: int) -> Self:
-        """With what has run since."""
+        """Return it with what has run since."""
         return type(self)(
             tuple(sorted({*self.rollout_paths, *rollout_paths})),
             max(self.head_calls, head_calls),
@@ -58,7 +58,7 @@ def _version(package: str) -> str | None:
 
 
 def blas() -> list[str]:
-    """The BLAS libraries that this process has loaded, by file name; empty where the system does not tell."""
+    """Return the file names of the BLAS libraries that this process has loaded; empty without /proc."""
     if not MAPS.exists():
         return []
     files = {line.rpartition("/")[2] for line in MAPS.read_text().splitlines() if "/" in line}
@@ -66,7 +66,7 @@ def blas() -> list[str]:
 
 
 def used(model: Any, path: str, config: dict[str, Any]) -> dict[str, Any]:
-    """The facts at the start of a run, before anything has trained."""
+    """Return the facts that are known at the start of a run."""
     trainable = layout.parameters(model)
     return {
         "config": config,
@@ -92,7 +92,7 @@ def used(model: Any, path: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(folder: Path, facts: Mapping[str, Any], ran: Ran, model: Any) -> None:
-    """Write `used.json`: the facts, and what is known at the end only."""
+    """Write `used.json`: the facts from the start, and those that are known at the end."""
     content = {
         **facts,
         **asdict(ran),
@@ -105,9 +105,5 @@ def write(folder: Path, facts: Mapping[str, Any], ran: Ran, model: Any) -> None:
 
 
 def ended_with(folder: Path) -> str | None:
-    """The digest of the adapters at the end that a folder's `used.json` tells of; None if there is none."""
-    try:
-        found = json.loads((folder / FILE).read_bytes())["end"]["adapter_digest"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return str(found)
+    """Return the digest of the adapters at the end from a folder's `used.json`, None if there is none."""
+    return storage.text_at(folder / FILE, "end", "adapter_digest")

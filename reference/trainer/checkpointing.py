@@ -1,8 +1,8 @@
-"""Gradient checkpointing block by block: what happens inside a block is forgotten and computed again in the backward pass.
+"""Gradient checkpointing per block: activations inside a block are discarded and computed again in the backward pass.
 
-Chen et al. 2016, arXiv 1604.06174, with every block a segment: memory for one block's activations and the states between blocks, for a
-second forward pass. Unlike mlx-lm's `grad_checkpoint`, which changes the class of a block for good, only the blocks of this model change,
-and `off` undoes it.
+Chen et al. 2016, arXiv 1604.06174, with every block as a segment: it saves memory for all activations but those of one block and
+between blocks, and costs a second forward pass. mlx-lm's `grad_checkpoint` changes the class of the blocks for all models; here only
+the blocks of one model change, and `off` undoes it.
 """
 
 import contextlib
@@ -12,11 +12,11 @@ from typing import Any, Final
 import mlx.core as mx
 
 _PLAIN: Final = "_plain_class"
-"""Where a checkpointed class keeps the class that it stands for."""
+"""The attribute in which a checkpointed class keeps the original class."""
 
 
 def recomputed(block: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """`forward` of a block with its trainable parameters as explicit inputs: what a checkpoint captures gets no gradient."""
+    """Checkpoint `forward` with the block's trainable parameters as inputs; captured parameters would get no gradient."""
 
     def inside(parameters: Any, *arguments: Any, **options: Any) -> Any:
         before = block.trainable_parameters()
@@ -40,12 +40,12 @@ def _checkpointed(plain: type) -> type:
 
 
 def is_on(model: Any) -> bool:
-    """Whether the model's blocks are checkpointed."""
+    """Return whether the model's blocks are checkpointed."""
     return any(hasattr(type(block), _PLAIN) for block in model.layers)
 
 
 def on(model: Any) -> None:
-    """Checkpoint every block from now on; a forward pass that fills a cache, which has no gradient, stays as it is."""
+    """Checkpoint every block from now on; forward passes with a cache, which have no gradient, do not change."""
     made: dict[type, type] = {}
     for block in model.layers:
         plain = type(block)
@@ -54,14 +54,14 @@ def on(model: Any) -> None:
 
 
 def off(model: Any) -> None:
-    """Give every block its own class back."""
+    """Restore the original class of every block."""
     for block in model.layers:
         block.__class__ = getattr(type(block), _PLAIN, type(block))
 
 
 @contextlib.contextmanager
 def per_layer(model: Any) -> Iterator[None]:
-    """Checkpointing inside the block of code, what there was before it afterwards."""
+    """Checkpoint inside the block of code, and restore the previous state afterwards."""
     before = is_on(model)
     on(model)
     try:

@@ -1,4 +1,4 @@
-"""The model with its adapters merged, as a folder of its own that `mlx_lm.load` reads."""
+"""Write the model with its adapters merged, as a folder that `mlx_lm.load` reads."""
 
 import json
 import shutil
@@ -9,29 +9,26 @@ from mlx.utils import tree_unflatten
 from mlx_lm import utils as mlx_lm_utils
 
 from reference.trainer import model as models
-from reference.trainer.checkpoint import layout, storage
+from reference.trainer import storage
+from reference.trainer.checkpoint import layout
 
 MADE_OF: Final = "fused_from.json"
-"""A file in the folder that says which adapters were merged."""
+"""The file in the folder that names the merged adapters."""
 
 
 def merged_adapters(folder: Path) -> str | None:
-    """The digest of the adapters that a folder of `fused` holds; None if it is none."""
-    try:
-        found = json.loads((folder / MADE_OF).read_bytes())["adapter_digest"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return str(found)
+    """Return the digest of the adapters that were merged into a folder, None if it is no folder of `fused`."""
+    return storage.text_at(folder / MADE_OF, "adapter_digest")
 
 
 def fused(model: Any, tokenizer: Any, source: str, folder: Path) -> Path:
-    """Write the merged model; the model itself keeps its adapters. The folder appears whole or not at all.
+    """Write the merged model atomically; the model itself keeps its adapters.
 
-    A quantised layer is expanded, merged and quantised again with the same settings (mlx_lm's own `fuse`), so its weights move
-    by a rounding. A folder that an earlier end of the run left is replaced, unless it holds these very adapters.
+    A quantised layer is expanded, merged and quantised again with the same settings (mlx_lm's own `fuse`), so its weights change by
+    a rounding. A folder from an earlier end of the run is replaced, unless it holds the same adapters.
 
     Raises:
-        FileExistsError: the folder is there already and no earlier `fused` made it.
+        FileExistsError: the folder exists and was not written by `fused`.
     """
     digest = models.digest(layout.parameters(model))
     before = merged_adapters(folder)

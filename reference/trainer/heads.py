@@ -1,8 +1,8 @@
-"""A model in two halves: the body, from ids to hidden states, and its own head, from hidden states to logits.
+"""Call a model in two steps: the body, from ids to hidden states, and the head, from hidden states to logits.
 
-mlx-lm's models do both in one call. Here the call stays theirs, soft caps and scales of the logits included, and tied heads are no
-special case: only the body, the part with the blocks, is replaced for the time of a call, once by itself with its output noted, once
-by hidden states that are there already.
+mlx-lm's models do both in one call. That call is used here for both steps, so that tied heads, soft caps and scales of the logits
+need no special case. Only the body, the module that holds the blocks, is replaced during a call: first by a wrapper that keeps its
+output, then by a function that returns given hidden states.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 
 class _Stand:
-    """Stands where the body stands: calls go to `call`, everything else is the body's."""
+    """A stand-in for the body: calls go to `call`, attributes to the body."""
 
     def __init__(self, body: Any, call: Callable[..., Any]) -> None:
         self._body, self._call = body, call
@@ -28,10 +28,10 @@ class _Stand:
 
 
 def _place(model: Any) -> tuple[Any, str]:
-    """The module that holds the body, and the name that it has there.
+    """Return the module that holds the body, and the body's name there.
 
     Raises:
-        TypeError: the blocks are not in a part of their own, as they are in mlx-lm's models.
+        TypeError: no module holds the blocks, as in mlx-lm's models.
     """
     first = model.layers[0]
     for _, owner in model.named_modules():
@@ -56,7 +56,7 @@ def _standing(model: Any, make: Callable[[Any], Callable[..., Any]]) -> Iterator
 
 @contextlib.contextmanager
 def differentiable(model: Any) -> Iterator[None]:
-    """The model in training mode, dropout excepted: mlx-lm's linear attention has a gradient only there (on Metal)."""
+    """Put the model except dropout in training mode: on Metal, mlx-lm's linear attention has a gradient only there."""
     modules = [(module, module.training) for module in model.modules()]
     try:
         for module, _ in modules:
@@ -68,7 +68,7 @@ def differentiable(model: Any) -> Iterator[None]:
 
 
 def hidden(model: Any, ids: mx.array) -> mx.array:
-    """The hidden states (B, L, D) that the head gets for ids (B, L), by one full forward pass without a cache."""
+    """Return the hidden states (B, L, D) before the head for ids (B, L), by one full forward pass without a cache."""
     noted: list[mx.array] = []
 
     def make(body: Any) -> Callable[..., Any]:
@@ -84,13 +84,13 @@ def hidden(model: Any, ids: mx.array) -> mx.array:
 
 
 def logits(model: Any, states: mx.array) -> mx.array:
-    """The model's own head on hidden states (..., L, D): logits (..., L, V)."""
+    """Apply the model's head to hidden states (..., L, D): logits (..., L, V)."""
     with _standing(model, lambda _: lambda *_, **__: states):
         return model(mx.zeros(states.shape[:-1], mx.int32))
 
 
 def parameters(model: Any) -> Any:
-    """The tree of the trainable parameters outside the blocks: all that a head can train."""
+    """Return the tree of the trainable parameters outside the blocks, which include those of the head."""
     inside = {id(x) for block in model.layers for _, x in tree_flatten(block.trainable_parameters())}
     outside = [(name, x) for name, x in tree_flatten(model.trainable_parameters()) if id(x) not in inside]
     return tree_unflatten(outside) if outside else {}

@@ -1,6 +1,6 @@
 """Log-probs and entropies of completion tokens from one full forward pass, differentiable.
 
-The head runs only where a token is scored: its logits are (N, V) for the N completion tokens of a batch, not (B, L, V).
+The head runs only at positions that score a token: its logits are (N, V) for the N completion tokens of a batch, not (B, L, V).
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from reference.trainer import checkpointing, double, heads
 
 
 class Slots(NamedTuple):
-    """For completion token t of row i: the token's position, the position whose logits score it, and the mask; all (B, T)."""
+    """For completion token t of row i: its position, the position whose logits score it, and the mask; all (B, T)."""
 
     target: mx.array
     source: mx.array
@@ -23,9 +23,9 @@ class Slots(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Completion log-probs (B, T) and, if asked for, entropies (B, T) in nats; both are 0 where the mask (B, T) is off.
+    """Completion log-probs (B, T) and optionally entropies (B, T) in nats; both are 0 where the mask (B, T) is false.
 
-    `head_calls` says in how many pieces the head ran.
+    `head_calls` is the number of pieces in which the head ran.
     """
 
     values: mx.array
@@ -48,7 +48,7 @@ class Batch:
 
 
 def pack(prompts: Sequence[NDArray[np.int32]], tokens: NDArray[np.int32], lengths: NDArray[np.int64]) -> Batch:
-    """A batch of one prompt for each row and tokens (R, T), of which the first `lengths` (R,) count; padding is id 0."""
+    """Make a batch of one prompt per row and tokens (R, T), of which the first `lengths` (R,) count; padding is id 0."""
     prompt_lengths = np.array([len(prompt) for prompt in prompts], np.int64)
     lengths = np.asarray(lengths, np.int64)
     ids = np.zeros((len(prompts), int((prompt_lengths + lengths).max())), np.int32)
@@ -60,9 +60,9 @@ def pack(prompts: Sequence[NDArray[np.int32]], tokens: NDArray[np.int32], length
 
 
 def completion_slots(prompt_lengths: NDArray[np.int64], lengths: NDArray[np.int64], width: int) -> Slots:
-    """Where completion tokens stand and what scores them: the logits at position p score the token at p + 1.
+    """Return the positions of completion tokens and of the logits that score them: position p scores the token at p + 1.
 
-    Slots past a row's length point at position 0 and are masked.
+    Slots past a row's length have position 0 and are masked.
     """
     steps = np.arange(width)[None, :]
     mask = steps < np.asarray(lengths)[:, None]
@@ -72,7 +72,7 @@ def completion_slots(prompt_lengths: NDArray[np.int64], lengths: NDArray[np.int6
 
 
 def token_logprobs(logits: mx.array, ids: mx.array, temperature: float) -> mx.array:
-    """`x[id]/tau - logsumexp(x/tau)` over the last axis of logits (..., V) for ids (...), the maximum subtracted."""
+    """Return `x[id]/tau - logsumexp(x/tau)` over the last axis of logits (..., V) for ids (...)."""
     top = mx.stop_gradient(logits.max(axis=-1, keepdims=True))
     shifted = (logits - top) / temperature
     chosen = mx.take_along_axis(shifted, ids[..., None], axis=-1)[..., 0]
@@ -80,10 +80,10 @@ def token_logprobs(logits: mx.array, ids: mx.array, temperature: float) -> mx.ar
 
 
 def token_entropy(logits: mx.array, temperature: float) -> mx.array:
-    """`-sum p log p` over the last axis of logits (..., V), p = softmax(x/tau): log Z - sum(e^s s)/Z, s = (x - max)/tau."""
+    """Return `-sum p log p`, p = softmax(x/tau), over the last axis of logits (..., V): log Z - sum(e^s s)/Z, s = (x - max)/tau."""
     top = mx.stop_gradient(logits.max(axis=-1, keepdims=True))
     shifted = (logits - top) / temperature
-    alive = shifted > -mx.inf  # a logit of -inf has no share, and 0 * inf is no number
+    alive = shifted > -mx.inf  # a logit of -inf adds 0, but 0 * inf would be NaN
     finite = mx.where(alive, shifted, 0.0)
     weights = mx.where(alive, mx.exp(finite), 0.0)
     total = double.tree_sum(weights)
@@ -91,7 +91,7 @@ def token_entropy(logits: mx.array, temperature: float) -> mx.array:
 
 
 def completion_logits(logits: mx.array, slots: Slots) -> mx.array:
-    """The logits (B, T, V) that score the completion; zeros in masked slots, whose gradient is zero too."""
+    """Return the logits (B, T, V) that score the completion; masked slots are 0, with gradient 0."""
     rows = mx.arange(logits.shape[0])[:, None]
     return mx.where(slots.mask[..., None], logits[rows, slots.source], mx.zeros((), logits.dtype))
 
@@ -105,7 +105,7 @@ def _slots(batch: Batch, temperature: float) -> Slots:
 
 
 def from_logits(logits: mx.array, batch: Batch, temperature: float) -> tuple[mx.array, mx.array]:
-    """Completion log-probs (B, T), 0 in masked slots, and the mask (B, T), from the logits (B, L, V) of a batch.
+    """Return completion log-probs (B, T), 0 in masked slots, and the mask (B, T), from the logits (B, L, V) of a batch.
 
     Raises:
         ValueError: the temperature is not positive, or a prompt is empty (nothing would score its first completion token).
@@ -118,7 +118,7 @@ def from_logits(logits: mx.array, batch: Batch, temperature: float) -> tuple[mx.
 
 
 def in_table(values: mx.array, mask: mx.array) -> mx.array:
-    """Values (N,) of the set slots, in the order of the rows, in their places of a table (B, T) that is 0 elsewhere."""
+    """Put the values (N,) of the unmasked slots, in row order, into a table (B, T) that is 0 elsewhere."""
     order = mx.maximum(mx.cumsum(mask.reshape(-1).astype(mx.int32)).reshape(mask.shape) - 1, 0)
     return mx.where(mask, values[order], 0.0)
 
@@ -126,7 +126,7 @@ def in_table(values: mx.array, mask: mx.array) -> mx.array:
 def _head_scores(
     model: Any, states: mx.array, ids: mx.array, temperature: float, *, entropy: bool
 ) -> tuple[mx.array, mx.array]:
-    """Log-probs (N,) and entropies (N,) (log-probs again if not asked for) of ids (N,) from hidden states (N, D)."""
+    """Return log-probs (N,) and entropies (N,) of ids (N,) from hidden states (N, D); without `entropy`, log-probs twice."""
     logits = heads.logits(model, states[None])[0].astype(mx.float32)
     values = token_logprobs(logits, ids, temperature)
     return values, token_entropy(logits, temperature) if entropy else values
@@ -135,7 +135,7 @@ def _head_scores(
 def _in_pieces(
     model: Any, states: mx.array, ids: mx.array, temperature: float, *, entropy: bool, rows: int
 ) -> tuple[mx.array, mx.array]:
-    """As `_head_scores`, `rows` positions at a time, each piece's logits forgotten and computed again for the gradient."""
+    """Do `_head_scores` for `rows` positions at a time; the logits of each piece are computed again for the gradient."""
 
     def piece(part: Any, states: mx.array, ids: mx.array) -> tuple[mx.array, mx.array]:
         return _head_scores(part, states, mx.stop_gradient(ids), temperature, entropy=entropy)
@@ -150,11 +150,11 @@ def _in_pieces(
 def scored(
     model: Any, batch: Batch, temperature: float, *, entropy: bool = False, head_rows: int | None = None
 ) -> Scores:
-    """The scores of a batch's completion tokens by one full forward pass of the model, without a cache.
+    """Score a batch's completion tokens by one full forward pass of the model, without a cache.
 
-    With `head_rows` the logits are made in pieces of (head_rows, V), about three of which MLX holds at once
-    (`memory.HEAD_PIECES`), at the cost of a second head in the backward pass: at V = 152k a thousand positions are 0.6 GB, and
-    the gradient holds several copies.
+    With `head_rows` the logits are computed in pieces of (head_rows, V), of which MLX holds about three at once
+    (`memory.HEAD_PIECES`); the head runs a second time in the backward pass. At V = 152k a thousand positions are 0.6 GB, and the
+    gradient holds several copies.
 
     Raises:
         ValueError: the temperature is not positive, or a prompt is empty (nothing would score its first completion token).
@@ -180,6 +180,6 @@ def scored(
 def of_model(
     model: Any, batch: Batch, temperature: float, *, head_rows: int | None = None
 ) -> tuple[mx.array, mx.array]:
-    """Completion log-probs (B, T) and the mask (B, T) by `scored`."""
+    """Return completion log-probs (B, T) and the mask (B, T) from `scored`."""
     scores = scored(model, batch, temperature, head_rows=head_rows)
     return scores.values, scores.mask

@@ -1,8 +1,8 @@
-"""Adapters on a frozen base: put on, switched off and taken off the same model.
+"""Put low-rank adapters on a frozen base model, switch them off, and take them off again.
 
-Low-rank adapters (LoRA, Hu et al. 2021, arXiv 2106.09685; DoRA, Liu et al. 2024, arXiv 2402.09353) by mlx-lm's own layers, on float and
-on quantised bases (QLoRA, Dettmers et al. 2023, arXiv 2305.14314). Taking an adapter off restores the very layer objects of the base,
-so that the reference policy is the base bit for bit, whatever the adapters' types and values.
+The adapters (LoRA, Hu et al. 2021, arXiv 2106.09685; DoRA, Liu et al. 2024, arXiv 2402.09353) are mlx-lm's own layers, on float and
+quantised bases (QLoRA, Dettmers et al. 2023, arXiv 2305.14314). Taking an adapter off restores the original layer object of the base,
+so that the reference policy equals the base bit for bit.
 """
 
 import contextlib
@@ -16,17 +16,17 @@ from reference.trainer.adapters import layers, settings, targets
 
 
 def adapters(model: Any) -> dict[str, Any]:
-    """The adapters on the model, by "layer.path", or by the path from the model for those outside its blocks."""
+    """Return the adapters on the model by "layer.path"; those outside the blocks by their path from the model."""
     return targets.adapters(model)
 
 
 def attach(model: Any, spec: Mapping[str, Any]) -> None:
-    """Put adapters on the modules that the spec names, or on every projection of every block; see `adapters.settings`.
+    """Put adapters on the modules that the spec names, by default on every projection of every block (`adapters.settings`).
 
     Their values are a pure function of the spec and the model's shapes.
 
     Raises:
-        ValueError: the spec has an unknown key or an impossible value, a target fits no module, or there are adapters already.
+        ValueError: the spec has an unknown key or an impossible value, a target matches no module, or there are adapters already.
         NotImplementedError: mlx-lm has no adapter of this kind for one of the modules.
     """
     chosen = settings.complete(spec)
@@ -38,13 +38,13 @@ def attach(model: Any, spec: Mapping[str, Any]) -> None:
 
 
 def detach(model: Any) -> None:
-    """Take every adapter off and restore the layers of the base."""
+    """Take every adapter off and restore the base's layers."""
     targets.replace(model, {name: layers.inner(adapter) for name, adapter in adapters(model).items()})
 
 
 @contextlib.contextmanager
 def attached(model: Any, spec: Mapping[str, Any] | None) -> Iterator[None]:
-    """The model with a fresh adapter inside the block (none if `spec` is None), the untouched base afterwards."""
+    """Put fresh adapters on inside the block (none if `spec` is None), and leave the untouched base behind."""
     detach(model)
     try:
         if spec is not None:
@@ -55,13 +55,13 @@ def attached(model: Any, spec: Mapping[str, Any] | None) -> Iterator[None]:
 
 
 def to_switch_off(model: Any) -> dict[str, Any]:
-    """The adapters that the reference pass goes without: every one."""
+    """Return the adapters that are switched off in the reference pass: all of them."""
     return adapters(model)
 
 
 @contextlib.contextmanager
 def adapters_off(model: Any) -> Iterator[None]:
-    """The base model inside the block, by the base's own layers; the same adapters afterwards."""
+    """Use the base's own layers inside the block, and restore the adapters afterwards."""
     on = to_switch_off(model)
     targets.replace(model, {name: layers.inner(adapter) for name, adapter in on.items()})
     try:
@@ -71,23 +71,23 @@ def adapters_off(model: Any) -> Iterator[None]:
 
 
 def freeze(model: Any) -> None:
-    """Make every adapter's own parameters trainable, and nothing else."""
+    """Make the adapters' own parameters trainable, and nothing else."""
     model.freeze()
     for adapter in adapters(model).values():
         adapter.unfreeze(keys=layers.leaves(adapter), recurse=False)
 
 
 def strangers(model: Any) -> list[str]:
-    """The parameters that would train and are no adapter's own."""
+    """Return the trainable parameters that do not belong to an adapter."""
     own = {f"{path}.{leaf}" for path, adapter in layers.named(model) for leaf in layers.leaves(adapter)}
     return sorted(name for name, _ in tree_flatten(model.trainable_parameters()) if name not in own)
 
 
 def require_only_adapters(model: Any) -> None:
-    """Return if adapters train and nothing else does.
+    """Check that adapters train and nothing else does.
 
     Raises:
-        ValueError: another parameter would train, by its name, or none would.
+        ValueError: another parameter would train, or none would.
     """
     if found := strangers(model):
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""

@@ -1,4 +1,4 @@
-"""Models by spec: a recipe of `reference.tiny`, perhaps warmed up, or a folder or Hugging Face id; loaded once in a process."""
+"""Load models by spec, once per process: a recipe of `reference.tiny`, a folder, or a Hugging Face id in the cache."""
 
 import functools
 import hashlib
@@ -31,9 +31,9 @@ class Loaded:
 
 
 def load(spec: Mapping[str, Any]) -> Loaded:
-    """The model of a spec, the same object for the same spec: `{"path": ...}` or a recipe of `reference.tiny`.
+    """Load the model of a spec, `{"path": ...}` or a recipe of `reference.tiny`; the same spec gives the same object.
 
-    With a recipe, `warmup` is a table of `warmup.Recipe` without its model: the supervised steps that the model has behind it.
+    A recipe may have the key `warmup`, a table of `warmup.Recipe` without its model.
 
     Raises:
         ValueError: the spec has `path` and other keys, or keys unknown to `reference.tiny` or `warmup.Recipe`.
@@ -42,7 +42,7 @@ def load(spec: Mapping[str, Any]) -> Loaded:
 
 
 def exact(spec: Mapping[str, Any]) -> Loaded:
-    """The model of a spec with every weight in float64, quantised ones expanded in float64; CPU only."""
+    """Load the model of a spec with every weight in float64; quantised weights are expanded in float64. CPU only."""
     return _exact(json.dumps(dict(spec), sort_keys=True))
 
 
@@ -61,9 +61,9 @@ def _path(spec: Mapping[str, Any]) -> str:
 
 
 def _here(path: str) -> str:
-    """The folder of a model: the path itself, or where the Hugging Face cache has an id; the network is not asked.
+    """Return the folder of a model: the path itself, or an id's folder in the Hugging Face cache, without network access.
 
-    mlx_lm.load would ask it for a newer revision of an id, and fetch that in the middle of a run.
+    Given an id, mlx_lm.load would look for a newer revision and download it in the middle of a run.
     """
     if Path(path).expanduser().is_dir():
         return str(Path(path).expanduser())
@@ -113,7 +113,7 @@ def _quantised(module: Any) -> bool:
 
 
 def _expand(module: Any) -> Any:
-    """The dense float64 layer of a quantised one: code * scale + bias without a float32 rounding."""
+    """Return the dense float64 layer of a quantised one: code * scale + bias without a float32 rounding."""
     if getattr(module, "mode", "affine") != "affine" or "bias" in module:
         raise NotImplementedError(f"float64 of a {module.mode} layer with bias={'bias' in module}")
     ones, zeros = mx.ones_like(module.scales), mx.zeros_like(module.biases)
@@ -132,7 +132,7 @@ def _dense(module: Any) -> Any:
 
 
 def base_parameters(model: Any) -> dict[str, mx.array]:
-    """Every parameter that is not an adapter's, by the name that it has without adapters."""
+    """Return every parameter that is not an adapter's, by its name in the model without adapters."""
     flat = dict(tree_flatten(model.parameters()))
     for path, adapter in layers.named(model):
         for leaf in layers.leaves(adapter):
@@ -144,7 +144,7 @@ def base_parameters(model: Any) -> dict[str, mx.array]:
 
 
 def digest(parameters: Mapping[str, mx.array]) -> str:
-    """The sha256 of parameters: names, types, shapes and bits, in the order of the names."""
+    """Return the sha256 of parameters: names, types, shapes and bits, in the order of the names."""
     hasher = hashlib.sha256()
     for name in sorted(parameters):
         x = parameters[name]
@@ -154,5 +154,5 @@ def digest(parameters: Mapping[str, mx.array]) -> str:
 
 
 def bits(x: mx.array) -> bytes:
-    """The bytes of an array of any type."""
+    """Return the bytes of an array of any type."""
     return np.array(x.reshape(-1).view(mx.uint8)).tobytes()

@@ -1,11 +1,11 @@
-"""The sampler as it is defined: float64 on the host, its draws keyed by row and step, never by the batch.
+"""The definition of the sampler: float64 on the host, with draws keyed by row and step, never by the place in a batch.
 
-Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with key = seed (low word first)
-and counter = (t, j, i, round): token t of sample j of prompt i. Words 0 and 1 give u, words 2 and 3 the coin of XTC.
-Filters act in one of two orders, each on the distribution renormalised over the survivors so far; ties keep the lower id.
+Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with key = seed (low word first) and counter =
+(t, j, i, round): token t of sample j of prompt i. Words 0 and 1 give u, words 2 and 3 the coin of XTC. Filters act in one of two
+orders, each on the distribution renormalised over the tokens kept so far; ties keep the lower id.
 
-Written to be read, and used by the naive rollout. The fast rollouts draw with `rlkernels` (`rollout.sampler`), so that
-a mistake in either shows up as a difference.
+The naive rollout uses this module. The fast rollouts draw with `rlkernels` (`rollout.sampler`), so that a mistake in either shows as
+a difference.
 """
 
 import math
@@ -28,11 +28,11 @@ _HALF: Final = np.uint64(32)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What shapes the distribution that tokens are drawn from.
+    """The temperature, the repetition penalty and the filters of the distribution that tokens are drawn from.
 
-    Off are `top_p` = 1, `top_k` = 0, `min_p` = 0, `xtc_probability` = 0 and `repetition_penalty` = 1. `order` is "hf"
-    (repetition penalty, temperature, top-k, top-p, min-p, XTC) or "mlx-lm" (repetition penalty, top-p, min-p, XTC,
-    top-k, temperature). The penalty's history is the prompt and all of the completion so far.
+    `top_p` = 1, `top_k` = 0, `min_p` = 0, `xtc_probability` = 0 and `repetition_penalty` = 1 switch a filter off. `order` is "hf"
+    (repetition penalty, temperature, top-k, top-p, min-p, XTC) or "mlx-lm" (repetition penalty, top-p, min-p, XTC, top-k,
+    temperature). The penalty applies to the tokens of the prompt and of the completion so far.
     """
 
     temperature: float = 1.0
@@ -62,28 +62,28 @@ class Settings:
 
     @property
     def penalises(self) -> bool:
-        """Whether logits depend on the tokens so far."""
+        """Whether the logits depend on the tokens so far."""
         return self.repetition_penalty != 1
 
     @property
     def plain(self) -> bool:
-        """Whether tokens come from the whole tempered distribution: no penalty and no filter acts, temperature > 0."""
+        """Whether tokens are drawn from the unfiltered distribution: no penalty, no filter, temperature > 0."""
         filtered = self.top_p < 1 or self.top_k > 0 or self.min_p > 0 or self.xtc_probability > 0
         return self.temperature > 0 and not filtered and not self.penalises
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Tokens (R,) and their three log-probs (R,): of the model, tempered, and after penalty and every filter."""
+    """Tokens (R,) and their three log-probs (R,): of the model, temperature_scaled, and after penalty and every filter."""
 
     tokens: NDArray[np.int32]
     model: Floats
-    tempered: Floats
+    temperature_scaled: Floats
     behaviour: Floats
 
 
 def philox(seed: int, counters: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The four output words (N, 4) of Philox 4x32-10 for counters (N, 4), key = `seed` modulo 2**64."""
+    """Return the four output words (N, 4) of Philox 4x32-10 for counters (N, 4) and key = `seed` modulo 2**64."""
     c0, c1, c2, c3 = (counters[:, n].astype(np.uint64) for n in range(4))
     k0, k1 = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
     for _ in range(ROUNDS):
@@ -99,7 +99,7 @@ def philox(seed: int, counters: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def _fraction(seed: int, round_: int, indices: NDArray[np.int64], step: int, word: int) -> Floats:
-    """The 53 high bits of words `word` (high) and `word` + 1 of each row's counter, as a number in [0, 1)."""
+    """Return the 53 high bits of words `word` (high) and `word` + 1 of each row's counter, as a number in [0, 1)."""
     counters = np.empty((len(indices), 4), np.uint32)
     counters[:, 0] = step
     counters[:, 1] = indices[:, 1]
@@ -111,30 +111,30 @@ def _fraction(seed: int, round_: int, indices: NDArray[np.int64], step: int, wor
 
 
 def uniforms(seed: int, round_: int, indices: NDArray[np.int64], step: int) -> Floats:
-    """One u in [0, 1) with 53 bits for each (prompt i, sample j) of `indices` (R, 2) at token `step`."""
+    """Return one u in [0, 1) with 53 bits for each (prompt i, sample j) of `indices` (R, 2) at token `step`."""
     return _fraction(seed, round_, indices, step, 0)
 
 
 def coins(seed: int, round_: int, indices: NDArray[np.int64], step: int) -> Floats:
-    """The coin in [0, 1) that decides whether XTC acts, for the same counters as `uniforms`."""
+    """Return the coins in [0, 1) that decide whether XTC acts, for the same counters as `uniforms`."""
     return _fraction(seed, round_, indices, step, 2)
 
 
-def temper(logits: Floats, temperature: float) -> Floats:
-    """Logits (R, V) divided by the temperature."""
+def scale_by_temperature(logits: Floats, temperature: float) -> Floats:
+    """Divide logits (R, V) by the temperature."""
     return logits / temperature
 
 
 def log_softmax(logits: Floats) -> Floats:
-    """The log-probs (R, V) of logits (R, V), in float64; -inf for a logit of -inf."""
+    """Return the log-probs (R, V) of logits (R, V), in float64; -inf for a logit of -inf."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
 
 
 def penalise(logits: Floats, history: NDArray[np.int32], penalty: float) -> Floats:
-    """Logits (R, V) of tokens in `history` (R, H; -1 for none), divided by the penalty if positive, else multiplied by it.
+    """Divide positive logits (R, V) of tokens in `history` (R, H; -1 for none) by the penalty, and multiply the others by it.
 
-    A token that is there twice counts once. Source: Keskar et al., arXiv 1909.05858, section 4.1.
+    A token that occurs twice is penalised once. Source: Keskar et al., arXiv 1909.05858, section 4.1.
     """
     seen = np.zeros((logits.shape[0], logits.shape[1] + 1), np.bool_)
     np.put_along_axis(seen, history.astype(np.int64), values=True, axis=1)  # -1 is the last column, cut off below
@@ -142,7 +142,7 @@ def penalise(logits: Floats, history: NDArray[np.int32], penalty: float) -> Floa
 
 
 def _ranked(weights: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """The ids of each row from heavy to light, the lower id first among equals, and their weights."""
+    """Sort each row by falling weight, the lower id first among equals; return ids and weights."""
     order = np.argsort(-weights, axis=1, kind="stable")
     return order, np.take_along_axis(weights, order, axis=1)
 
@@ -154,14 +154,14 @@ def _unranked(order: NDArray[np.int64], stays: Flags) -> Flags:
 
 
 def top_k(weights: Floats, settings: Settings, _: Floats | None) -> Flags:
-    """The k heaviest tokens stay."""
+    """Keep the k most probable tokens."""
     order, _ranks = _ranked(weights)
     first = np.arange(order.shape[1]) < (settings.top_k or order.shape[1])
     return _unranked(order, np.broadcast_to(first, order.shape))
 
 
 def top_p(weights: Floats, settings: Settings, _: Floats | None) -> Flags:
-    """The smallest set of heaviest tokens whose share of the mass reaches p stays (Holtzman et al., arXiv 1904.09751)."""
+    """Keep the smallest set of most probable tokens whose mass reaches p (Holtzman et al., arXiv 1904.09751)."""
     if settings.top_p == 1:
         return weights > 0
     order, ranked = _ranked(weights)
@@ -171,12 +171,12 @@ def top_p(weights: Floats, settings: Settings, _: Floats | None) -> Flags:
 
 
 def min_p(weights: Floats, settings: Settings, _: Floats | None) -> Flags:
-    """Tokens of at least this share of the heaviest one's weight stay (Nguyen et al., arXiv 2407.01082)."""
+    """Keep tokens with at least `min_p` times the largest probability (Nguyen et al., arXiv 2407.01082)."""
     return np.asarray(weights >= settings.min_p * weights.max(axis=1, keepdims=True))
 
 
 def xtc(weights: Floats, settings: Settings, coin: Floats | None) -> Flags:
-    """Where the coin (R,) says so, every token above the threshold goes, except the lightest of them."""
+    """If the coin (R,) is below the probability, remove every token above the threshold except the least probable of them."""
     if settings.xtc_probability == 0:
         return weights > 0
     if coin is None:
@@ -196,7 +196,7 @@ ORDERS: Final[Mapping[str, tuple[Filter, ...]]] = {
 
 
 def keep(weights: Floats, settings: Settings, coin: Floats | None = None) -> Flags:
-    """The tokens (R, V) that survive every filter, in the settings' order, of a distribution with these weights."""
+    """Return which tokens (R, V) every filter keeps, in the settings' order, for a distribution with these weights."""
     left = weights
     for filter_ in ORDERS[settings.order]:
         left = np.where(filter_(left, settings, coin), left, 0.0)
@@ -204,7 +204,7 @@ def keep(weights: Floats, settings: Settings, coin: Floats | None = None) -> Fla
 
 
 def draw(weights: Floats, u: Floats) -> NDArray[np.int64]:
-    """The least token k (R,) with C_k > u * C_V, C the running sum of the weights (R, V) in the order of the ids."""
+    """Return the smallest token k (R,) with C_k > u * C_V, where C is the running sum of the weights (R, V) by id."""
     mass = np.cumsum(weights, axis=1)
     return np.argmax(mass > (u * mass[:, -1])[:, None], axis=1)
 
@@ -216,9 +216,9 @@ def sample(
     coin: Floats | None = None,
     history: NDArray[np.int32] | None = None,
 ) -> Drawn:
-    """One token for each row of logits (R, V) and uniform u (R,); XTC needs coins (R,), a penalty the history (R, H).
+    """Draw one token for each row of logits (R, V) and uniform u (R,); XTC needs coins (R,), a penalty the history (R, H).
 
-    At temperature 0 the token is the lowest id of the largest penalised logit, its tempered and behaviour log-probs 0.
+    At temperature 0 the token is the lowest id of the largest penalised logit; its log-probs other than the model's are 0.
 
     Raises:
         ValueError: the coins or the history that an active filter needs are missing.
@@ -235,7 +235,7 @@ def sample(
         tokens = np.argmax(penalised, axis=1)
         zeros = np.zeros(len(exact))
         return Drawn(tokens.astype(np.int32), model[rows, tokens], zeros, zeros.copy())
-    cold = temper(penalised, settings.temperature)
+    cold = scale_by_temperature(penalised, settings.temperature)
     weights = np.exp(cold - cold.max(axis=1, keepdims=True))
     filtered = weights if settings.order == "hf" else np.exp(penalised - penalised.max(axis=1, keepdims=True))
     survivors = np.where(keep(filtered, settings, coin), cold, -np.inf)
@@ -244,6 +244,6 @@ def sample(
     return Drawn(
         tokens.astype(np.int32),
         model[rows, tokens],
-        log_softmax(temper(exact, settings.temperature))[rows, tokens],
+        log_softmax(scale_by_temperature(exact, settings.temperature))[rows, tokens],
         log_softmax(survivors)[rows, tokens],
     )

@@ -1,4 +1,4 @@
-"""One look at a model with adapters on: what is adapted, what would train, and whether a forward pass holds together."""
+"""Examine a model with adapters: what is adapted, what would train, and whether a forward pass gives finite logits."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ TEXT: Final = "What is 12 + 7? The answer is 19."
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found.
+    """The findings.
 
-    `modules_per_layer` counts adapters block by block, `outside` those that stand in no block. Parameters of quantised layers are
-    counted as what they stand for. `strangers` are parameters that would train and are no adapter's own. `head_difference` is
-    the largest |difference| of the logits when body and head are called apart, as scoring does, and together.
+    `modules_per_layer` counts the adapters of each block, `outside` those in no block. Parameters of quantised layers are counted as
+    unpacked. `strangers` are trainable parameters that do not belong to an adapter. `head_difference` is the largest |difference|
+    between the logits of one call and those of body and head called separately, as in scoring.
     """
 
     model: str
@@ -42,15 +42,15 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether adapters train, nothing else does, and the logits are numbers."""
+        """Whether adapters train, nothing else does, and the logits are finite."""
         return self.trainable > 0 and not self.strangers and self.logits_finite
 
 
 def run(spec: Mapping[str, Any], adapter: Mapping[str, Any]) -> Report:
-    """Put adapters on a model, look, and take them off again.
+    """Put adapters on a model, examine it, and take them off again.
 
     Raises:
-        ValueError: the model's or the adapter's spec cannot be honoured.
+        ValueError: the model's or the adapter's spec is wrong.
         NotImplementedError: there is no adapter of this kind for one of the modules.
     """
     loaded = models.load(spec)
@@ -85,7 +85,7 @@ def _look(loaded: models.Loaded) -> Report:
 
 
 def count(model: Any) -> int:
-    """How many parameters a model has, adapters left out: a quantised weight counts its values, not its words."""
+    """Count a model's parameters without adapters; a quantised weight counts as its values, not its packed words."""
     total = 0
     for _, module in model.named_modules():
         packed = "scales" in module

@@ -1,19 +1,17 @@
-"""A tiny model that half knows a few sums, by supervised steps in under a minute: what reinforcement learning starts from.
+"""Train a tiny model on a few sums by supervised steps, in under a minute, as a start for reinforcement learning.
 
-Random weights earn no reward, so no policy gradient can move them. A model trained on right and wrong answers alike puts
-about that share of its probability on the right one: rewards vary within every group, and there is room above.
+A model with random weights earns no reward, so no policy gradient can improve it. A model trained on a mixture of right and wrong
+answers gives the right answer about as often as it saw it: rewards vary within every group, and can still rise.
 """
 
 import hashlib
 import json
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import filelock
 import mlx.core as mx
 import mlx_lm
 import numpy as np
@@ -26,18 +24,18 @@ from reference import sums, tiny
 from reference.trainer import double
 
 VERSION: Final = 1
-"""Part of every cache key; raise it whenever the same recipe gives another model."""
+"""Part of every cache key; raise it when the same recipe gives another model."""
 
 MODEL: Final = {"hidden": 64, "heads": 4, "kv_heads": 2, "head_dim": 16, "intermediate": 128, "layers": 2, "gain": 1.0}
-"""A model spec of `reference.tiny`: wide enough to learn a hundred sums by heart."""
+"""A model spec of `reference.tiny` that is wide enough to memorise a hundred sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What the model is trained on.
+    """The data, the steps and the model of a warm-up.
 
-    The data are the first `problems` different plain sums of the stream of `data_seed`. A step reads `rows` of them, each with
-    its answer, or with probability `wrong` with another number.
+    The data are the first `problems` different plain sums of the stream of `data_seed`. A step reads `rows` of them with their
+    answers; with probability `wrong` an answer is replaced by another number.
     """
 
     problems: int = 64
@@ -58,7 +56,7 @@ class Recipe:
 
 
 def problems(recipe: Recipe) -> list[sums.Sum]:
-    """The recipe's sums, each once, in the order of the stream."""
+    """Return the recipe's sums, each once, in the order of the stream."""
     found: dict[str, sums.Sum] = {}
     count = recipe.problems
     while len(found) < recipe.problems:
@@ -68,43 +66,25 @@ def problems(recipe: Recipe) -> list[sums.Sum]:
 
 
 def build(recipe: Recipe, progress: Callable[[int, float], None] | None = None) -> Path:
-    """The folder of the warmed-up model, made now if it is not there yet; `progress` gets each step's number and loss.
+    """Return the folder of the warmed-up model; build it if it is missing. `progress` gets each step's number and loss.
 
-    Safe for several processes at once, like `tiny.build`. The bytes depend on the machine's arithmetic, the recipe's hash
+    Several processes may do this at once. The bytes depend on the machine's arithmetic; the folder's name, a hash of the recipe,
     does not.
     """
-    content = json.dumps({"version": VERSION, "tiny": tiny.BUILDER_VERSION, **asdict(recipe)}, sort_keys=True)
-    folder = tiny.cache_folder() / f"warm-{hashlib.sha256(content.encode()).hexdigest()[:32]}"
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with filelock.FileLock(folder.with_suffix(".lock")):
-        if not folder.is_dir():
-            _build_whole(recipe, folder, progress)
-    return folder
 
-
-def _build_whole(recipe: Recipe, folder: Path, progress: Callable[[int, float], None] | None) -> None:
-    half = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".half", dir=folder.parent))
-    try:
+    def write(half: Path) -> None:
         source = tiny.build(recipe.model)
         shutil.copytree(source, half, dirs_exist_ok=True)
         model, tokenizer = mlx_lm.load(str(source), trust_remote_code=False)[:2]
-        _train(model, tokenizer, recipe, progress or _quiet)
+        _train(model, tokenizer, recipe, progress)
         weights = {name: np.array(x) for name, x in tree_flatten(model.parameters())}
         save_file(weights, half / "model.safetensors", metadata={"format": "mlx"})
-        half.chmod(0o755)
-        half.replace(folder)
-    except BaseException:
-        shutil.rmtree(half, ignore_errors=True)
-        raise
+
+    content = json.dumps({"version": VERSION, "tiny": tiny.BUILDER_VERSION, **asdict(recipe)}, sort_keys=True)
+    return tiny.cached(f"warm-{hashlib.sha256(content.encode()).hexdigest()[:32]}", write)
 
 
-def _quiet(step: int, loss: float) -> None:
-    """Tell nobody."""
-
-
-def _train(model: Any, tokenizer: Any, recipe: Recipe, progress: Callable[[int, float], None]) -> None:
+def _train(model: Any, tokenizer: Any, recipe: Recipe, progress: Callable[[int, float], None] | None) -> None:
     rows = problems(recipe)
     prompts = [tokenizer.encode(row["prompt"]) for row in rows]
     answers = [row["answer"] for row in rows]
@@ -126,7 +106,8 @@ def _train(model: Any, tokenizer: Any, recipe: Recipe, progress: Callable[[int, 
         value, gradient = step(*_batch(texts))
         optimizer.update(model, gradient)
         mx.eval(model.parameters(), optimizer.state)
-        progress(number + 1, float(value))
+        if progress is not None:
+            progress(number + 1, float(value))
 
 
 def _answer(right: int, wrong: float, generator: np.random.Generator) -> int:
@@ -136,7 +117,7 @@ def _answer(right: int, wrong: float, generator: np.random.Generator) -> int:
 
 
 def _batch(texts: list[tuple[list[int], list[int]]]) -> tuple[mx.array, mx.array]:
-    """Right-padded ids (B, L) and the mask (B, L) of the completion's tokens."""
+    """Return right-padded ids (B, L) and the mask (B, L) of the completions' tokens."""
     width = max(len(prompt) + len(completion) for prompt, completion in texts)
     ids: NDArray[np.int32] = np.zeros((len(texts), width), np.int32)
     mask = np.zeros((len(texts), width), np.bool_)

@@ -1,4 +1,4 @@
-"""`gates trainer`: the MLX reference trainer's own verbs. They judge nothing."""
+"""`gates trainer`: the verbs of the MLX reference trainer. They judge nothing."""
 
 from __future__ import annotations
 

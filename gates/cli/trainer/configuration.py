@@ -1,4 +1,4 @@
-"""What the trainer's verbs share: reading a configuration, and turning a user's mistakes into one sentence."""
+"""Shared by the trainer's verbs: read a configuration, and report a user's mistakes in one sentence."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from reference.trainer.config.inert import Verb
     from reference.trainer.config.read import Config
+    from reference.trainer.config.unused import Verb
 
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a key; may be repeated.")
@@ -21,7 +21,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @contextlib.contextmanager
 def user_errors() -> Iterator[None]:
-    """Report what the user can correct as one sentence with exit code 2."""
+    """Turn errors that the user can correct into one sentence with exit code 2."""
     import os
 
     from gates.model import ConfigurationError
@@ -41,16 +41,16 @@ def user_errors() -> Iterator[None]:
 
 
 def configured(path: Path, settings: list[str] | None, *, model_here: bool = True, verb: Verb = "train") -> Config:
-    """Read and validate a configuration, its algorithm's settings included; with `model_here` the model must exist.
+    """Read and validate a configuration and its algorithm's settings; with `model_here` the model must be on this machine.
 
-    Settings that have no effect in this verb are noted on stderr, unless they are refused.
+    Unused settings that are not refused are noted on stderr.
     """
     from gates.cli import setup
-    from reference.trainer.config import inert, read
+    from reference.trainer.config import algorithm, read, unused
 
     config = read.read(path, settings or (), verb)
-    made = read.algorithm(config, verb)
-    for note in inert.told(config, getattr(made, "settings", None), read.reader(verb, settings or ())):
+    chosen = algorithm.create(config, verb)
+    for note in unused.notes(config, getattr(chosen, "settings", None), read.reader(verb, settings or ())):
         typer.echo(f"gates: note: {note}", err=True)
     if model_here:
         setup.model(config.model.path, "model.path")

@@ -35,9 +35,9 @@ def evaluate(
         raise ConfigurationError("--base and --adapter exclude each other; give one of them")
     with configuration.user_errors():
         chosen = configuration.configured(config, settings, verb="evaluate")
-        from reference.trainer.loop import evaluate_run
+        from reference.trainer.loop import evaluate as evaluation
 
-        found = evaluate_run.run(chosen, adapter, base=base)
+        found = evaluation.run(chosen, adapter, base=base)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return

@@ -40,7 +40,7 @@ def generate(
     extra = [f"rollout.{key}={value}" for key, value in given.items() if value is not None]
     with configuration.user_errors():
         chosen = configuration.configured(config, [*(settings or []), *extra], verb="generate")
-        from reference.trainer.checkpoint import storage
+        from reference.trainer import storage
         from reference.trainer.loop import generate as loop_generate
 
         made = loop_generate.run(chosen, prompt, adapter, base=base)

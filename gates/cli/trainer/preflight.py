@@ -1,4 +1,4 @@
-"""The memory preflight of a configuration as the verbs `train` and `memory` print it."""
+"""The memory preflight of a configuration, as printed by the verbs `train` and `memory`."""
 
 from __future__ import annotations
 
@@ -23,22 +23,18 @@ def estimated(config: Config, prompt_tokens: int) -> dict[str, Any]:
 
 def lines(config: Config, prompt_tokens: int, available_gb: float | None) -> list[str]:
     """Return the estimate and the advice as lines of text."""
-    import importlib
+    import psutil
 
     from reference.trainer.memory import estimate as estimates
     from reference.trainer.memory import preflight
 
     shape = preflight.shape(config)
-    available = (
-        importlib.import_module("psutil").virtual_memory().total
-        if available_gb is None
-        else available_gb * estimates.GIGA
-    )
+    available = psutil.virtual_memory().total if available_gb is None else available_gb * estimates.GIGA
     return preflight.sentences(shape, preflight.plan(config, prompt_tokens), float(available))
 
 
 def lines_or_note(config: Config, prompt_tokens: int) -> list[str]:
-    """Return the lines for this machine, or one note why there are none: what cannot be estimated may still be trained."""
+    """Return the lines for this machine, or one note if there is no estimate; such a model may still be trained."""
     from reference.trainer.config.errors import TrainerError
 
     try:

@@ -1,4 +1,4 @@
-"""Messages for a training run that is stopped from outside: by Ctrl-C, or because memory ran out."""
+"""Messages for a training run that was interrupted or ran out of memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def interrupted(done: int, file: Path, settings: Sequence[str]) -> str:
-    """Say at which step the newest checkpoint is (0: there is none), and the command that goes on, overrides included."""
+    """Return the step of the newest checkpoint (0: there is none) and the command that resumes, in one message."""
     options = [word for setting in settings for word in ("--set", setting)]
     command = shlex.join(["gates", "trainer", "train", str(file), *options, "--resume"])
     at = f"the newest checkpoint is of step {done}" if done else "there is no checkpoint yet, so it starts again"
@@ -17,13 +17,13 @@ def interrupted(done: int, file: Path, settings: Sequence[str]) -> str:
 
 
 def no_memory(error: BaseException) -> bool:
-    """Return whether MLX or Python could not get memory; MLX raises RuntimeError for this and for other failures."""
+    """Return whether an error means out of memory; MLX raises RuntimeError for this and for other failures."""
     words = str(error).lower()
     return isinstance(error, MemoryError) or any(w in words for w in ("malloc", "insufficient memory", "bad_alloc"))
 
 
 def out_of_memory(config: Any, prompt_tokens: int, error: BaseException) -> str:
-    """Say that memory ran out, with the preflight's numbers and what to change in which order."""
+    """Return the message for a run out of memory: the preflight's numbers, and what to change in which order."""
     from gates.cli.trainer import preflight
 
     lines = "\n".join(f"  {line}" for line in preflight.lines_or_note(config, prompt_tokens))
@@ -35,7 +35,7 @@ def out_of_memory(config: Any, prompt_tokens: int, error: BaseException) -> str:
 
 
 def may_not_fit(config: Any, prompt_tokens: int) -> str:
-    """Return the preflight's warning with its advice, "" where a step fits into this machine's memory."""
+    """Return the preflight's warning with its advice, "" if a step fits into this machine's memory."""
     from gates.cli.trainer import preflight
 
     lines = preflight.lines_or_note(config, prompt_tokens)

@@ -39,7 +39,7 @@ def train(
             return
         from gates.cli.trainer import stopped
         from reference.trainer.checkpoint import folders
-        from reference.trainer.config import read
+        from reference.trainer.config import algorithm
         from reference.trainer.engine import guard
         from reference.trainer.loop import run
 
@@ -51,7 +51,7 @@ def train(
                 typer.echo(f"gates: {warning}", err=True)
 
         try:
-            summary = run.train(chosen, read.algorithm(chosen), resume=resume, ready=ready)
+            summary = run.train(chosen, algorithm.create(chosen), resume=resume, ready=ready)
         except guard.NonFiniteError as error:
             typer.echo(f"gates: {error}", err=True)
             raise typer.Exit(1) from None
@@ -87,8 +87,8 @@ def _dry_run(config: Config, *, as_json: bool) -> None:
 def _report(summary: Any, *, as_json: bool) -> None:
     import json
 
-    for complaint in summary.complaints:
-        typer.echo(f"gates: {complaint}", err=True)
+    for warning in summary.warnings:
+        typer.echo(f"gates: {warning}", err=True)
     facts = {
         "folder": str(summary.folder),
         "steps": summary.steps,
@@ -98,15 +98,15 @@ def _report(summary: Any, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
         return
-    typer.echo(f"{summary.steps} steps, {_gain(summary)}, adapters {summary.adapter_digest[:12]}: {summary.folder}")
+    typer.echo(f"{summary.steps} steps, {_progress(summary)}, adapters {summary.adapter_digest[:12]}: {summary.folder}")
 
 
-def _gain(summary: Any) -> str:
+def _progress(summary: Any) -> str:
     """Return the first and the last mean reward, or mean margin of pairs; a resumed run that was complete has neither."""
     if not summary.metrics:
         return "all of them taken before"
     ends = (summary.first, summary.metrics)
-    gain = "margin" if any("margin_mean" in numbers for numbers in ends) else "reward"
-    values = [numbers.get(f"{gain}_mean", "unknown") for numbers in ends]
+    measure = "margin" if any("margin_mean" in numbers for numbers in ends) else "reward"
+    values = [numbers.get(f"{measure}_mean", "unknown") for numbers in ends]
     first, last = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
-    return f"mean {gain} {first} in the first and {last} in the last"
+    return f"mean {measure} {first} in the first and {last} in the last"

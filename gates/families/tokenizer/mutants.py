@@ -25,7 +25,7 @@ in_trainer(
 )
 in_trainer(
     "tokenizer.special-tokens-dropped",
-    "data.text:decode",
+    "data.prompts:decode",
     "tokenizer.patches:without_special_tokens",
     mistake="decoding drops special tokens, so a reward never sees that the model spoke as somebody else",
     arises="skip_special_tokens=True, the default of many decoders",

@@ -30,7 +30,7 @@ def loss_constants(
     objective = registry.create(algorithm, {name: value for name, value in settings.items() if value is not None})
     marks = np.ascontiguousarray(mask, np.bool_)
     groups = np.zeros(len(marks), np.int64)
-    whole = protocol.whole_step(marks.sum(axis=1), groups, parts=1, max_length=marks.shape[1])
+    whole = protocol.step_totals(marks.sum(axis=1), groups, micro_batches=1, max_length=marks.shape[1])
     given = {"policy": policy, "old": old, "reference": reference, "sampling": sampling}
     names = [name for name, x in given.items() if x is not None]
     gains = mx.array(np.ascontiguousarray(advantages, np.float32))
@@ -38,7 +38,7 @@ def loss_constants(
     def loss(*arrays: mx.array) -> mx.array:
         part = dict(zip(names, arrays, strict=True))
         return objective.loss(
-            protocol.Scored(mask=mx.array(marks), groups=groups, advantages=gains, **part), whole
+            protocol.MicroBatch(mask=mx.array(marks), groups=groups, advantages=gains, **part), whole
         ).value
 
     variables = [mx.array(np.ascontiguousarray(given[name], np.float32)) for name in names]

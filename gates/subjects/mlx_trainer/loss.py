@@ -89,11 +89,11 @@ def _split(  # noqa: PLR0913  the op's keywords
         **{name: grid.row_or_token(name, x) for name, x in by_either.items() if x is not None},
     }
     groups = np.arange(rows) // (group_size or rows)
-    whole = protocol.Whole(
+    whole = protocol.StepTotals(
         rows=rows,
         tokens=int(grid.mask.sum()),
         group_tokens=np.bincount(groups, weights=grid.mask.sum(axis=1)).astype(np.int64),
-        parts=len(sizes or (rows,)),
+        micro_batches=len(sizes or (rows,)),
         max_length=max_length or grid.mask.shape[1],
         window_tokens=tokens_in_step,
     )
@@ -114,13 +114,13 @@ def part_loss(
     arrays: Mapping[str, Array],
     mask: Array,
     groups: Array,
-    whole: protocol.Whole,
+    whole: protocol.StepTotals,
 ) -> tuple[float, Array]:
     """One part's share of the loss, and its gradient (B, T)."""
     held = {name: mx.array(x) for name, x in arrays.items() if name != "policy"}
 
     def loss(x: mx.array) -> mx.array:
-        return objective.loss(protocol.Scored(policy=x, mask=mx.array(mask), groups=groups, **held), whole).value
+        return objective.loss(protocol.MicroBatch(policy=x, mask=mx.array(mask), groups=groups, **held), whole).value
 
     value, gradient = mx.value_and_grad(loss)(mx.array(arrays["policy"]))
     return float(value), np.array(gradient)
@@ -137,7 +137,7 @@ def rewarded_loss(
     scores = np.asarray(rewards, np.float64)[:, None]
     penalty = kl.in_reward(mx.array(arrays["old"]), mx.array(arrays["reference"]), mx.array(grid.mask))
     gains = objective.advantages(protocol.Rewards(scores, np.ones(1), group_size, lengths), old_kl=penalty)
-    whole = protocol.whole_step(lengths, groups, parts=1, max_length=grid.mask.shape[1])
+    whole = protocol.step_totals(lengths, groups, micro_batches=1, max_length=grid.mask.shape[1])
     value, gradient = part_loss(objective, {**arrays, "advantages": gains}, grid.mask, groups, whole)
     return {"loss": value, "gradient": gradient, "advantages": gains}
 
@@ -151,7 +151,7 @@ def loss_with_options(
     marks = np.ascontiguousarray(mask, np.bool_)
     found = entropies.threshold(entropy, marks, constants["entropy_share"])
     groups = np.zeros(len(marks), np.int64)
-    counts = protocol.whole_step(marks.sum(axis=1), groups, parts=len(parts), max_length=marks.shape[1])
+    counts = protocol.step_totals(marks.sum(axis=1), groups, micro_batches=len(parts), max_length=marks.shape[1])
     whole = replace(counts, entropy_threshold=found.least, entropy_tokens=found.tokens)
     loss, slopes, ends = 0.0, [], np.cumsum(parts)
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
@@ -169,13 +169,13 @@ def loss_with_options(
 
 def _of_both(
     objective: protocol.Algorithm,
-    whole: protocol.Whole,
+    whole: protocol.StepTotals,
     held: Mapping[str, Any],
     place: Mapping[str, Any],
     policy: mx.array,
     entropy: mx.array,
 ) -> mx.array:
-    return objective.loss(protocol.Scored(policy=policy, entropy=entropy, **held, **place), whole).value
+    return objective.loss(protocol.MicroBatch(policy=policy, entropy=entropy, **held, **place), whole).value
 
 
 def loss_from_logits(  # noqa: PLR0913  the op's keywords
@@ -205,13 +205,13 @@ def loss_from_logits(  # noqa: PLR0913  the op's keywords
         width,
     )
     groups = np.zeros(len(completions), np.int64)
-    whole = protocol.whole_step(completions, groups, parts=1, max_length=max_length or width)
+    whole = protocol.step_totals(completions, groups, micro_batches=1, max_length=max_length or width)
     before, base = (None if x is None else mx.array(np.ascontiguousarray(x, np.float32)) for x in (old, reference))
     gain = mx.array(np.ascontiguousarray(advantages, np.float32))
 
     def loss(x: mx.array) -> tuple[mx.array, mx.array]:
         policy, mask = logprobs.from_logits(x, batch, temperature)
-        part = protocol.Scored(policy, mask, gain, groups, before, base)
+        part = protocol.MicroBatch(policy, mask, gain, groups, before, base)
         return objective.loss(part, whole).value, policy
 
     variable = mx.array(np.ascontiguousarray(logits, np.float32))

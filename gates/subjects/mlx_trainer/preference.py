@@ -35,12 +35,12 @@ def preference_loss(
     rows, width = np.shape(policy)
     marks = np.ascontiguousarray(mask, np.bool_)
     groups = np.arange(rows) // 2
-    whole = protocol.whole_step(marks.sum(axis=1), groups, parts=1, max_length=width)
+    whole = protocol.step_totals(marks.sum(axis=1), groups, micro_batches=1, max_length=width)
     signs = mx.array(np.tile(np.array([1.0, -1.0], np.float32), rows // 2))
     base = None if reference is None else mx.array(np.ascontiguousarray(reference, np.float32))
 
     def total(x: mx.array) -> mx.array:
-        part = protocol.Scored(x, mx.array(marks), signs, groups, reference=base)
+        part = protocol.MicroBatch(x, mx.array(marks), signs, groups, reference=base)
         return objective.loss(part, whole).value
 
     value, gradient = mx.value_and_grad(total)(mx.array(np.ascontiguousarray(policy, np.float32)))
@@ -68,17 +68,17 @@ def winner_loss(*, policy: Array, mask: Array, scores: Array, group_size: int, p
     gains = objective.advantages(_of(scores, group_size))
     marks = np.ascontiguousarray(mask, np.bool_)
     groups = np.arange(len(marks)) // group_size
-    whole = protocol.whole_step(marks.sum(axis=1), groups, parts=len(parts), max_length=marks.shape[1])
+    whole = protocol.step_totals(marks.sum(axis=1), groups, micro_batches=len(parts), max_length=marks.shape[1])
     total, gradients, ends = 0.0, [], np.cumsum(parts)
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
         part = partial(
-            protocol.Scored,
+            protocol.MicroBatch,
             mask=mx.array(marks[start:end]),
             advantages=mx.array(gains[start:end]),
             groups=groups[start:end],
         )
 
-        def loss(x: mx.array, part: Callable[..., protocol.Scored] = part) -> mx.array:
+        def loss(x: mx.array, part: Callable[..., protocol.MicroBatch] = part) -> mx.array:
             return objective.loss(part(x), whole).value
 
         value, gradient = mx.value_and_grad(loss)(mx.array(np.ascontiguousarray(policy[start:end], np.float32)))

@@ -126,7 +126,7 @@ def rollout(  # noqa: PLR0913  the op's keywords
         "ended": result.ended,
         "uniforms": result.uniforms,
         "model_logprobs": result.model,
-        "tempered_logprobs": result.tempered,
+        "tempered_logprobs": result.temperature_scaled,
         "behaviour_logprobs": result.behaviour,
         "path": result.path,
         "reason": result.reason,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from reference.trainer.config import read
+from reference.trainer.config import algorithm, read
 from reference.trainer.engine import micro_batches
 from reference.trainer.loop import run as loop_run
 from reference.trainer.metrics.callbacks import Callback
@@ -39,7 +39,7 @@ def _config(model: Spec, tables: Spec, folder: str) -> read.Config:
 def train_run(*, model: Spec, tables: Spec, folder: str, resume: bool, kill_at_step: int | None) -> dict[str, Any]:
     """Train as the tables say; the digest of the adapters, the metrics as written, and the steps done."""
     config = _config(model, tables, folder)
-    summary = loop_run.train(config, read.algorithm(config), resume=resume, callbacks=[Killer(kill_at_step)])
+    summary = loop_run.train(config, algorithm.create(config), resume=resume, callbacks=[Killer(kill_at_step)])
     metrics = (Path(folder) / "metrics.jsonl").read_text(encoding="utf-8")
     return {"digest": summary.adapter_digest, "metrics": metrics, "steps": summary.steps}
 
@@ -48,7 +48,7 @@ def sampled_and_scored(*, model: Spec, tables: Spec) -> dict[str, Any]:
     """The completion tokens of the first step, as drawn and as they lie in the batches of its loss."""
     with tempfile.TemporaryDirectory() as folder:
         config = _config(model, tables, folder)
-        run = loop_run.Run(config, read.algorithm(config), resume=False)
+        run = loop_run.Run(config, algorithm.create(config), resume=False)
         try:
             made = run.engine.generate(lambda start, count: list(range(start, start + count)), 0)
             steps = micro_batches.cut(made, 1, 5, config.rollout.max_tokens)
@@ -56,7 +56,7 @@ def sampled_and_scored(*, model: Spec, tables: Spec) -> dict[str, Any]:
             run.close()
     scored = [
         np.array(part.batch.ids)[row, start : start + length]
-        for part in steps[0].parts
+        for part in steps[0].micro_batches
         for row, (start, length) in enumerate(zip(part.batch.prompt_lengths, part.batch.lengths, strict=True))
     ]
     sampled = [made.tokens[row, :length] for row, length in enumerate(made.lengths)]

@@ -20,7 +20,7 @@ from reference.trainer import checkpointing as checkpoints
 from reference.trainer import double, logprobs, lora
 from reference.trainer import model as models
 from reference.trainer.algorithms import grpo, ratio
-from reference.trainer.loop import passes
+from reference.trainer.engine import passes
 
 Array = np.ndarray[Any, Any]
 Spec = Mapping[str, Any]

@@ -10,7 +10,7 @@ import numpy as np
 
 from gates.subjects.mlx_trainer.rows import grid_of
 from reference.trainer import double
-from reference.trainer.algorithms import advantages, corrections, dapo, kl, options, pairs, protocol, ratio, registry
+from reference.trainer.algorithms import advantages, corrections, dapo, kl, options, protocol, ratio, registry
 from reference.trainer.metrics import ratios
 
 Array = np.ndarray[Any, Any]
@@ -96,8 +96,8 @@ def token_kl(
     values = ratio.select(marks, values)
     if reduction == "none":
         return {"kl": grid.back(np.array(values))}
-    terms = pairs.Pair(values, mx.zeros_like(values))
-    row = pairs.row_mean(terms, mx.maximum(counts, 1.0)) if reduction == "mean" else pairs.row_sum(terms)
+    terms = double.Double(values, mx.zeros_like(values))
+    row = double.row_mean(terms, mx.maximum(counts, 1.0)) if reduction == "mean" else double.row_sum(terms)
     return {"kl": np.array(row.high + row.low)[:, 0]}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from reference.trainer import model as models
-from reference.trainer.data import prompts, text
+from reference.trainer.data import prompts
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +37,7 @@ def decode_tokens(*, model: Mapping[str, Any], ids: Array, lengths: Array) -> di
     """The text of each row of ids."""
     tokenizer = models.load(model).tokenizer
     parts = np.split(ids, np.cumsum(lengths)[:-1])
-    return {"texts": [text.decode(tokenizer, part.tolist()) for part in parts]}
+    return {"texts": [prompts.decode(tokenizer, part.tolist()) for part in parts]}
 
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {"encode_prompts": encode_prompts, "decode_tokens": decode_tokens}

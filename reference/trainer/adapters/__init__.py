@@ -1,1 +1,1 @@
-"""Adapters on a frozen base: which modules get one, of which kind, and the files they are kept in."""
+"""Adapters on a frozen base: settings, target modules, layers and files."""

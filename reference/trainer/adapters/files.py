@@ -1,11 +1,10 @@
-"""Adapters as files in mlx-lm's own layout: `adapters.safetensors` and `adapter_config.json` in one folder.
+"""Save and load adapters in mlx-lm's layout: `adapters.safetensors` and `adapter_config.json` in one folder.
 
-`mlx_lm.load(base, adapter_path=folder)` reads what `save` writes, and `load` what mlx-lm's trainer writes. Each file is written
-aside, flushed to the disk and renamed, the configuration first, so that a folder with weights can be read at every moment.
+`mlx_lm.load(base, adapter_path=folder)` reads what `save` writes, and `load` reads what mlx-lm's trainer writes. Each file is written
+under another name, flushed to the disk and renamed, the configuration first, so that a folder with weights is always readable.
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.tuner.dora import DoRAEmbedding, DoRALinear
 from mlx_lm.tuner.utils import load_adapters
 
-from reference.trainer import lora
+from reference.trainer import lora, storage
 from reference.trainer.adapters import layers, targets
 
 WEIGHTS: Final = "adapters.safetensors"
@@ -23,7 +22,7 @@ CONFIG: Final = "adapter_config.json"
 
 
 def parameters(model: Any) -> dict[str, mx.array]:
-    """The adapters' own parameters by their path from the model."""
+    """Return the adapters' own parameters by their path from the model."""
     flat = dict(tree_flatten(model.parameters()))
     return {
         name: flat[name]
@@ -33,10 +32,10 @@ def parameters(model: Any) -> dict[str, mx.array]:
 
 
 def configuration(model: Any, base: str = "") -> dict[str, Any]:
-    """The content of `adapter_config.json`; `base` is the path or id of the base model, for people who read it.
+    """Return the content of `adapter_config.json`; `base` is the path or id of the base model, for information only.
 
     Raises:
-        ValueError: there are no adapters, or mlx-lm's layout cannot say which they are.
+        ValueError: there are no adapters, or mlx-lm's layout cannot describe them.
     """
     found = lora.adapters(model)
     if not found:
@@ -53,20 +52,20 @@ def configuration(model: Any, base: str = "") -> dict[str, Any]:
     return {
         "fine_tune_type": kinds.pop(),
         "model": base,
-        # mlx-lm counts from the last block and takes 0 for all; a model without an adapted block has none of the keys in a block
+        # mlx-lm counts from the last block, and 0 means all; without an adapted block no key names a module in a block
         "num_layers": len(model.layers) - min(blocks, default=0),
         "lora_parameters": {"rank": rank, "scale": scale, "dropout": 0.0, "keys": targets.keys(found)},
     }
 
 
 def _rank(adapter: Any) -> int:
-    """The rank: experts hold A as (experts, rank, inputs), the others as (inputs, rank)."""
+    """Return the rank: experts hold A as (experts, rank, inputs), other layers as (inputs, rank)."""
     a = adapter.lora_a
     return int(a.shape[1] if a.ndim == 3 else a.shape[-1])
 
 
 def save(model: Any, folder: Path, base: str = "") -> None:
-    """Write the model's adapters into a folder, made if need be; see `configuration` for errors."""
+    """Write the model's adapters into a folder, which is created if necessary; `configuration` describes the errors."""
     content = json.dumps(configuration(model, base), indent=2, sort_keys=True) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     aside = folder / f"{WEIGHTS}.part"
@@ -75,21 +74,13 @@ def save(model: Any, folder: Path, base: str = "") -> None:
     half = folder / f"{CONFIG}.part"
     half.write_text(content, encoding="utf-8")
     for part, whole in ((half, CONFIG), (aside, WEIGHTS)):
-        _flush(part)
+        storage.sync(part)
         part.rename(folder / whole)
-    _flush(folder)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    storage.sync(folder)
 
 
 def load(model: Any, folder: Path) -> None:
-    """Replace the model's adapters by those of a folder; the model is without adapters if that fails.
+    """Replace the model's adapters by those of a folder; after an error the model has no adapters.
 
     Raises:
         FileNotFoundError: one of the two files is missing.
@@ -101,7 +92,7 @@ def load(model: Any, folder: Path) -> None:
     lora.detach(model)
     training = model.training
     try:
-        load_adapters(model, str(folder))  # refuses names and shapes that the model has not
+        load_adapters(model, str(folder))  # refuses unknown names and other shapes
         _require_whole(model, folder)
     except BaseException:
         lora.detach(model)

@@ -1,4 +1,4 @@
-"""mlx-lm's adapter layers round the layers of a base: making one, its own parameters, and the layer inside."""
+"""mlx-lm's adapter layers around the layers of a base: create one, list its parameters, return the layer inside."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -17,20 +17,20 @@ LINEAR: Final = (nn.Linear, nn.QuantizedLinear)
 SWITCH: Final = (SwitchLinear, QuantizedSwitchLinear)
 EMBEDDING: Final = (nn.Embedding, nn.QuantizedEmbedding)
 LEAVES: Final = ("lora_a", "lora_b", "m")
-"""What an adapter adds: A, B, and DoRA's magnitudes."""
+"""The parameters of an adapter: A, B, and DoRA's magnitudes."""
 _INNER: Final = ("linear", "embedding")
 
 
 def is_adapter(module: Any) -> bool:
-    """Whether a module is an adapter of any type, ours or one that mlx-lm loaded."""
+    """Return whether a module is an adapter of any type, including those loaded by mlx-lm."""
     return "lora_a" in module
 
 
 def inner_name(adapter: Any) -> str:
-    """The attribute that holds the base's layer.
+    """Return the attribute that holds the base's layer.
 
     Raises:
-        TypeError: it is held under no known name, so this adapter could not be switched off.
+        TypeError: the attribute has no known name, so this adapter could not be switched off.
     """
     for name in _INNER:
         if name in adapter:
@@ -41,30 +41,30 @@ def inner_name(adapter: Any) -> str:
 
 
 def inner(adapter: Any) -> Any:
-    """The base's own layer object."""
+    """Return the base's own layer object."""
     return adapter[inner_name(adapter)]
 
 
 def leaves(adapter: Any) -> list[str]:
-    """The names of the adapter's own parameters."""
+    """Return the names of the adapter's own parameters."""
     return [name for name in LEAVES if name in adapter]
 
 
 def named(model: Any) -> Iterator[tuple[str, Any]]:
-    """Every adapter by its path from the model."""
+    """Yield every adapter with its path from the model."""
     yield from ((name, module) for name, module in model.named_modules() if is_adapter(module))
 
 
 def _width(layer: Any) -> int:
-    """The last dimension of a layer's weight, unpacked if it is quantised."""
+    """Return the last dimension of a layer's weight, unpacked if it is quantised."""
     last = int(layer.weight.shape[-1])
     return last * 32 // int(layer.bits) if hasattr(layer, "bits") else last
 
 
 def _dtype(layer: Any) -> mx.Dtype:
-    """Float32 whatever the base's dtype, as in mlx-lm; float64 on a float64 base.
+    """Return float32 for every base, as in mlx-lm, but float64 for a float64 base.
 
-    In bfloat16, whose values near 0.03 lie 1e-4 apart, the steps of a learning rate of 1e-6 would all be rounded away.
+    Values of bfloat16 near 0.03 are 1e-4 apart, so updates with a learning rate of 1e-6 would be rounded away.
     """
     return mx.float64 if layer.weight.dtype == mx.float64 else mx.float32
 
@@ -107,10 +107,10 @@ _MAKERS: Final[tuple[tuple[str, tuple[type, ...], Callable[[Any, Settings], Any]
 
 
 def wrap(name: str, layer: Any, settings: Settings, words: Callable[[int], np.ndarray]) -> Any:
-    """An adapter round a layer, with A uniform in +-1/sqrt(inputs) and the rest as the settings say, drawn from `words`.
+    """Put an adapter around a layer, with A uniform in +-1/sqrt(inputs), the rest by the settings, drawn from `words`.
 
     Raises:
-        NotImplementedError: mlx-lm has no adapter of this kind for the layer.
+        NotImplementedError: mlx-lm has no adapter of this type for the layer.
     """
     makers = [make for kind, types, make in _MAKERS if kind == settings.kind and isinstance(layer, types)]
     if not makers or hasattr(layer, "to_lora"):

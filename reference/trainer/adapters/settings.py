@@ -1,4 +1,4 @@
-"""What an adapter is made of, by name; `reference.trainer.lora.attach` takes these as a mapping."""
+"""The settings of adapters; `reference.trainer.lora.attach` takes them as a mapping."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -9,13 +9,19 @@ KINDS: Final = ("lora", "dora")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """An adapter's settings.
+    """The settings of the adapters on a model.
 
-    `kind` is "lora" (Hu et al. 2021, arXiv 2106.09685) or "dora" (Liu et al. 2024, arXiv 2402.09353). `scale` multiplies A B; it
-    is PEFT's alpha / rank. A is uniform, B has standard deviation `b_std`, and DoRA's magnitudes a relative one of `m_std`, all drawn
-    with `seed`; 0 is the usual start, where the adapter changes nothing (a DoRA: but rounding). `targets` are names such as "q_proj" or "mlp.down_proj"; without any, every projection of every
-    block is one. `embeddings` adds the embedding table (and with it a tied head), `routers` what chooses experts. `layers` counts
-    blocks from the last one; 0 is all.
+    Attributes:
+        kind: "lora" (Hu et al. 2021, arXiv 2106.09685) or "dora" (Liu et al. 2024, arXiv 2402.09353).
+        rank: the inner dimension of A B.
+        scale: the factor of A B, which is PEFT's alpha / rank.
+        seed: of the starting values.
+        b_std: standard deviation of B; with 0 the adapter starts without effect (DoRA: except for rounding).
+        m_std: relative standard deviation of DoRA's magnitudes.
+        targets: names such as "q_proj" or "mlp.down_proj"; empty means every projection of every block.
+        embeddings: whether to add the embedding table, and with it a tied head.
+        routers: whether to add the layers that choose experts.
+        layers: how many blocks, counted from the last one; 0 means all.
     """
 
     kind: str = "lora"
@@ -30,7 +36,7 @@ class Settings:
     layers: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse values that mean nothing."""
+        """Refuse impossible values."""
         if self.kind not in KINDS:
             raise ValueError(f"kind is {self.kind!r}, must be one of {list(KINDS)}")
         if self.rank < 1:
@@ -40,10 +46,10 @@ class Settings:
 
 
 def complete(spec: Mapping[str, Any]) -> Settings:
-    """The settings of a spec, every absent key at its default.
+    """Return the settings of a spec; absent keys have their defaults.
 
     Raises:
-        ValueError: a key is unknown or a value impossible.
+        ValueError: a key is unknown or a value is impossible.
         TypeError: `targets` is one string.
     """
     known = {field.name for field in fields(Settings)}

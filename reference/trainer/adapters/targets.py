@@ -1,4 +1,4 @@
-"""Which modules of a model get an adapter, found by looking at it, layer by layer."""
+"""Find the modules of a model that get an adapter."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from reference.trainer.adapters.settings import Settings
 
 
 def walk(model: Any) -> dict[str, Any]:
-    """Every module by name: "layer.path" in a block, in the order of the blocks, then the others by their path."""
+    """Return every module by name: "layer.path" in a block, in the order of the blocks, then the others by their path."""
     inside = {
         f"{number}.{name}": module
         for number, block in enumerate(model.layers)
@@ -23,7 +23,7 @@ def walk(model: Any) -> dict[str, Any]:
 
 
 def replace(model: Any, new: Mapping[str, Any]) -> None:
-    """Put modules in the places that `walk` names."""
+    """Replace modules by the names of `walk`."""
     outside = {name: module for name, module in new.items() if not name.split(".")[0].isdigit()}
     for number, block in enumerate(model.layers):
         prefix = f"{number}."
@@ -35,22 +35,22 @@ def replace(model: Any, new: Mapping[str, Any]) -> None:
 
 
 def adapters(model: Any) -> dict[str, Any]:
-    """The adapters on the model by the names of `walk`, whatever their type."""
+    """Return the adapters on the model, of any type, by the names of `walk`."""
     return {name: module for name, module in walk(model).items() if layers.is_adapter(module)}
 
 
 def routers(modules: Mapping[str, Any]) -> set[str]:
-    """The linear layers that stand directly in a block of experts: they weigh experts, or choose them."""
+    """Return the linear layers directly in a block of experts: they weight or choose the experts."""
     blocks = {name.rsplit(".", 2)[0] for name, module in modules.items() if isinstance(module, layers.SWITCH)}
     linear = {name for name, module in modules.items() if isinstance(module, layers.LINEAR)}
     return {name for name in linear if name.rsplit(".", 1)[0] in blocks}
 
 
 def find(model: Any, settings: Settings) -> dict[str, Any]:
-    """The modules of a model without adapters that get one, in the order of `walk`.
+    """Return the modules that get an adapter, in the order of `walk`, for a model without adapters.
 
     Raises:
-        ValueError: a named target fits no module.
+        ValueError: a named target matches no module.
     """
     modules = walk(model)
     first = len(model.layers) - settings.layers if settings.layers else 0
@@ -73,7 +73,7 @@ def find(model: Any, settings: Settings) -> dict[str, Any]:
 
 
 def keys(names: Mapping[str, Any]) -> list[str]:
-    """The distinct target keys of adapters: paths in a block, or from the model where there is none; mlx-lm's `keys`."""
+    """Return the distinct targets, mlx-lm's `keys`: paths within a block, or from the model for modules outside."""
     return sorted({name.split(".", 1)[1] if _in_block(name) else name for name in names})
 
 

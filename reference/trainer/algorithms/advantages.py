@@ -1,25 +1,23 @@
-"""Advantages of the completions of a step from their rewards, by the kernels of rlkernels.
+"""Advantages of completions from their rewards, computed by rlkernels.
 
 GRPO: (R - mean) / (std + epsilon) of the group (arXiv 2402.03300, section 4.1.2). Dr. GRPO: R - mean (arXiv 2503.20783). RLOO:
-R less the mean of the others (arXiv 2402.14740). GDPO: each reward function normalised in its group, the weighted sum
-normalised over the batch (arXiv 2601.05242). A group whose scored rewards are all equal gives 0, a NaN reward is "not scored".
+R minus the mean of the other completions (arXiv 2402.14740). GDPO: each reward function is normalised in its group, and their
+weighted sum over the batch (arXiv 2601.05242). A NaN reward means "not scored"; a group whose scored rewards are all equal gives 0.
 """
-
-import importlib
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import rlkernels
 from reference.trainer.algorithms.options import Settings
 from reference.trainer.algorithms.protocol import Rewards
 
 
 def of_rewards(rewards: Rewards, settings: Settings, *, old_kl: NDArray[np.float64] | None) -> NDArray[np.float32]:
-    """The advantages (R,); where the KL belongs to the reward, beta times `old_kl` (R,) is taken from it first.
+    """Return the advantages (R,); if the KL is in the reward, subtract beta times `old_kl` (R,) first.
 
     Raises:
-        ValueError: the KL is in the reward and `old_kl` is missing, or belongs to a reward that is split into functions.
+        ValueError: the KL is in the reward and `old_kl` is None, or the reward functions are normalised one by one.
     """
     if settings.advantage == "normalise-then-sum":
         if settings.kl_in_reward and settings.beta > 0:
@@ -36,7 +34,7 @@ def of_rewards(rewards: Rewards, settings: Settings, *, old_kl: NDArray[np.float
 def penalised(
     totals: NDArray[np.float64], settings: Settings, old_kl: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    """The rewards (R,) less beta times the summed k1 of their completions, where the KL is in the reward."""
+    """Subtract beta times the summed k1 of each completion from the rewards (R,) if the KL is in the reward."""
     if not settings.kl_in_reward or settings.beta == 0:
         return totals
     if old_kl is None:
@@ -45,8 +43,8 @@ def penalised(
 
 
 def grouped(totals: NDArray[np.float64], group_size: int, settings: Settings) -> NDArray[np.float32]:
-    """The advantages of one reward (R,), by the settings' scale, deviation and baseline."""
-    values = _kernels().group_advantages(
+    """Return the advantages of one reward (R,) with the scale, deviation and baseline of the settings."""
+    values = rlkernels.group_advantages(
         np.ascontiguousarray(totals, np.float64),
         group_size,
         scale=settings.advantage_scale,
@@ -66,11 +64,11 @@ def normalised_then_summed(
     group: tuple[int, float],
     batch: tuple[int, float],
 ) -> NDArray[np.float32]:
-    """The advantages (R,) of rewards (R, F): z-scores in each group, summed by weights (F,), z-scored over the batch.
+    """Return the advantages (R,) of rewards (R, F): z-scores per group, their sum by weights (F,), z-scores over the batch.
 
-    `group` and `batch` are the (ddof, epsilon) of either stage; epsilon is added to the deviation.
+    `group` and `batch` are (ddof, epsilon) of the two normalisations; epsilon is added to the deviation.
     """
-    found = _kernels().normalise_then_sum(
+    found = rlkernels.normalise_then_sum(
         np.ascontiguousarray(values, np.float64),
         np.ascontiguousarray(weights, np.float64),
         group_size,
@@ -80,7 +78,3 @@ def normalised_then_summed(
         batch_eps=batch[1],
     )
     return np.asarray(found).astype(np.float32)
-
-
-def _kernels() -> Any:
-    return importlib.import_module("rlkernels")  # compiled; losses do without it

@@ -2,7 +2,7 @@ r"""TRL's loss_type "bnpo": GRPO's tokens averaged within each micro-batch, and 
 
     loss = mean over micro-batches of [ sum_i sum_t l_t / sum_i n_i ]
 
-Its value depends by definition on how a step is split. (It is not the Beta-normalised BNPO of arXiv 2506.02864.)
+By definition the value depends on how a step is split. This is not the Beta-normalised BNPO of arXiv 2506.02864.
 Source: TRL's GRPOTrainer, `loss_type="bnpo"`.
 """
 
@@ -14,12 +14,12 @@ from reference.trainer.algorithms.aggregation import Aggregation
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
 class Settings(options.Clipped):
-    """GRPO's, averaged by micro-batch."""
+    """GRPO's settings, averaged by micro-batch."""
 
     aggregation: Aggregation = "micro-batch"
 
 
 class BnpoTrl(grpo.Grpo):
-    """GRPO's surrogate under the token mean of each micro-batch."""
+    """GRPO's surrogate, averaged over the tokens of each micro-batch."""
 
     name = "bnpo-trl"

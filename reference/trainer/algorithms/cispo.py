@@ -2,8 +2,8 @@ r"""CISPO: clipped importance-sampling weights (MiniMax 2025, "MiniMax-M1", arXi
 
     loss = 1/(sum_i n_i) sum_i sum_t -stop(min(r_t, c)) A policy_t
 
-The truncated ratio is a constant, so that every token keeps a gradient. c is 1 + epsilon_high ("relative", MiniMax-M1) or
-epsilon_high itself ("absolute", TRL: at its default of 0.2 even r = 1 is throttled). Aggregated as DAPO.
+The truncated ratio is a constant, so every token keeps a gradient. The cap c is 1 + epsilon_high ("relative", MiniMax-M1) or
+epsilon_high ("absolute", TRL; with its default of 0.2 even r = 1 is above the cap). Aggregated like DAPO.
 """
 
 from typing import Literal
@@ -19,10 +19,10 @@ from reference.trainer.algorithms.options import Positive
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
 class Settings(options.Settings):
-    """The common ones, a token mean, and the cap.
+    """The common settings, with a token mean, and the cap.
 
     Attributes:
-        epsilon_high: says with `bound` what the cap is.
+        epsilon_high: gives the cap together with `bound`.
         bound: "relative", c = 1 + epsilon_high, or "absolute", c = epsilon_high.
     """
 
@@ -32,20 +32,20 @@ class Settings(options.Settings):
 
 
 class Cispo(objective.PolicyGradient):
-    """REINFORCE of each token, weighted by its truncated ratio."""
+    """REINFORCE per token, weighted by the truncated ratio."""
 
     name = "cispo"
     settings: Settings
 
     @property
     def clip_widths(self) -> tuple[float, float]:
-        """No lower bound, for no ratio is below 0; a cap below 1 throttles from 1 on."""
+        """Return 1 below, for no ratio is negative, and the cap above; a cap below 1 counts as 0 above."""
         s = self.settings
         return 1.0, s.epsilon_high if s.bound == "relative" else max(s.epsilon_high - 1.0, 0.0)
 
     def surrogate(self, tokens: objective.Tokens) -> mx.array:
-        """The loss of each token (B, T)."""
+        """Return the loss of each token (B, T)."""
         s = self.settings
         cap = 1.0 + s.epsilon_high if s.bound == "relative" else s.epsilon_high
         weight = mx.minimum(double.exp(*tokens.log_ratio), cap)
-        return -mx.stop_gradient(weight) * tokens.gains * tokens.policy
+        return -mx.stop_gradient(weight) * tokens.weighted_advantages * tokens.policy

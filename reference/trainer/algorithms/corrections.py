@@ -1,7 +1,9 @@
-"""Off-policy corrections: constant weights for tokens that another program sampled than the one that scores them.
+"""Off-policy corrections: constant weights for tokens that were sampled by another program than the one that scores them.
 
-With delta = old - sampling, w = clamp(exp delta, c_min, c_max) (TIS, truncated) or exp delta inside [c_min, c_max], ends
-included, and 0 elsewhere (MIS, masked); of each token, or of a completion's summed delta.
+With delta = old - sampling of each token, or its sum over a completion:
+
+    TIS (truncated): w = clamp(exp delta, c_min, c_max)
+    MIS (masked):    w = exp delta inside [c_min, c_max], ends included, and 0 elsewhere
 
 Yao et al. (2025), "Your efficient RL framework secretly brings you off-policy RL training"; TRL's vllm_importance_sampling_mode.
 """
@@ -27,7 +29,7 @@ def weights(
     c_min: float | None,
     c_max: float,
 ) -> mx.array:
-    """The weights (B, T), or (B, 1) for whole completions; a NaN of the sampler means that it recorded nothing: delta = 0."""
+    """Return the weights (B, T), or (B, 1) for whole completions; NaN in `sampling` means not recorded, so delta is 0."""
     known = mx.where(mx.isnan(sampling), old, sampling)
     pair = ratio.token(*(mx.stop_gradient(ratio.select(mask, x)) for x in (old, known)))
     raw = double.exp(*(pair if level == "token" else ratio.sequence_sum(pair)))
@@ -36,7 +38,7 @@ def weights(
 
 
 def corrected(raw: mx.array, correction: str, c_min: float, c_max: float) -> mx.array:
-    """The weights within their bounds: clamped (TIS), or 0 strictly outside (MIS)."""
+    """Bound the weights: clamp them (TIS), or set those strictly outside to 0 (MIS)."""
     if correction == "tis":
         return mx.minimum(mx.maximum(raw, c_min), c_max)
     return mx.where((raw >= c_min) & (raw <= c_max), raw, 0.0)

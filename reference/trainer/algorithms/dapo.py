@@ -2,10 +2,9 @@ r"""DAPO: clip-higher, dynamic sampling, token means, over-long penalty (Yu et a
 
     loss = 1/(sum_i n_i) sum_i sum_t -min(r A, clip(r, 1 - eps_low, 1 + eps_high) A),  eps_low 0.2, eps_high 0.28, no KL
 
-The denominator is a named choice: "global" (all tokens of the step; verl), "group" (eq. 8: the same per prompt, then the mean
-over prompts) or "trl" (tokens of the generation batch times the step's share). Dynamic sampling (eq. 11) keeps the prompts
-whose completions are not all right and not all wrong. The soft penalty of a length n (eq. 13) is 0 up to L_max - L_c, then
-falls linearly to -1 at L_max.
+The denominator is chosen by name: "global" (all tokens of the step; verl), "group" (eq. 8: per prompt, then the mean over prompts)
+or "trl" (tokens of the generation batch times the step's share). Dynamic sampling (eq. 11) keeps the prompts whose completions are
+neither all right nor all wrong. The over-long penalty (eq. 13) is 0 up to L_max - L_c tokens and falls linearly to -1 at L_max.
 """
 
 from typing import Annotated, Literal
@@ -25,14 +24,14 @@ Tokens = Annotated[int, Field(ge=1)]
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
 class Settings(options.Clipped):
-    """GRPO's, and what is DAPO's own.
+    """GRPO's settings, dynamic sampling and the over-long penalty.
 
     Attributes:
-        dynamic_sampling: keep only groups whose "accuracy" reward differs (its column, before penalties), whose "total"
-            reward differs, or every group ("off", or None, which TOML cannot say).
+        dynamic_sampling: keep only groups in which the "accuracy" reward (before penalties) or the "total" reward differs, or
+            keep every group ("off", or None, which TOML has no word for).
         overlong_limit: L_max, in tokens; None for no penalty.
         overlong_buffer: L_c, in tokens, at most L_max.
-        overlong_weight: what the penalty is multiplied by before it is added to the reward.
+        overlong_weight: the factor of the penalty in the reward.
     """
 
     aggregation: Aggregation = "global"
@@ -52,13 +51,13 @@ class Settings(options.Clipped):
 
 
 class Dapo(grpo.Grpo):
-    """GRPO's surrogate with a wider upper bound, under a token mean."""
+    """GRPO's surrogate with a larger upper bound, under a token mean."""
 
     name = "dapo"
     settings: Settings
 
     def advantages(self, rewards: Rewards, *, old_kl: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
-        """The group's z-scores of the rewards with the penalty of their lengths added."""
+        """Return the z-scores per group of the rewards plus the over-long penalty."""
         s = self.settings
         if s.overlong_limit is None:
             return super().advantages(rewards, old_kl=old_kl)
@@ -68,10 +67,10 @@ class Dapo(grpo.Grpo):
         return advantages.grouped(advantages.penalised(totals, s, old_kl), rewards.group_size, s)
 
     def keep(self, rewards: Rewards) -> NDArray[np.bool_]:
-        """The groups (P,) whose rewards are not all equal; the others have no gradient, and the engine may draw again.
+        """Keep the groups (P,) whose rewards are not all equal: the others have no gradient.
 
         Raises:
-            ValueError: "accuracy" is asked for and no reward function is named as the accuracy.
+            ValueError: dynamic_sampling is "accuracy" and no reward function is the accuracy.
         """
         if self.settings.dynamic_sampling in {None, "off"}:
             return super().keep(rewards)
@@ -85,13 +84,13 @@ class Dapo(grpo.Grpo):
 
 
 def overlong(lengths: NDArray[np.int64], limit: int, buffer: int) -> NDArray[np.float64]:
-    """The penalty (R,): 0 if n <= L_max - L_c, (L_max - L_c - n) / L_c up to L_max, else -1."""
+    """Return the penalty (R,): 0 if n <= L_max - L_c, (L_max - L_c - n) / L_c up to L_max, else -1."""
     start = limit - buffer
     n = np.asarray(lengths, np.float64)
     return np.where(n <= start, 0.0, np.where(n <= limit, (start - n) / buffer, -1.0))
 
 
 def differs(values: NDArray[np.float64], group_size: int) -> NDArray[np.bool_]:
-    """Whether the largest scored value of each group (P,) exceeds its smallest, exactly; NaN is not scored."""
+    """Return for each group (P,) whether its largest scored value exceeds its smallest; NaN means "not scored"."""
     groups = values.reshape(-1, group_size)
     return np.asarray(np.fmax.reduce(groups, axis=1) > np.fmin.reduce(groups, axis=1))

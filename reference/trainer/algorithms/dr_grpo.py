@@ -2,8 +2,8 @@ r"""Dr. GRPO: GRPO without its two biases (Liu et al. 2025, "Understanding R1-Ze
 
     loss = 1/(B L_max) sum_i sum_t [ -min(r A, clip(r) A) + beta KL ],  A = R - mean of the group
 
-L_max is the configured longest completion, never the batch's: dividing by n_i rewards long wrong answers, dividing by the
-deviation favours questions that are too easy or too hard.
+L_max is the configured longest completion, never the longest of the batch. Dividing by n_i favours long wrong answers, and dividing
+by the deviation favours questions that are too easy or too hard.
 """
 
 from typing import Literal
@@ -16,7 +16,7 @@ from reference.trainer.algorithms.aggregation import Aggregation
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
 class Settings(options.Clipped):
-    """GRPO's, with a constant denominator and advantages that nothing divides."""
+    """GRPO's settings, with a constant denominator and advantages that are not divided."""
 
     aggregation: Aggregation = "constant"
     advantage_scale: Literal["group", "batch", "none"] = "none"

@@ -1,7 +1,7 @@
 """The top-entropy mask and the entropy bonus, both of the policy's own distribution at the scoring temperature.
 
-Only the tokens with H >= quantile_{1 - share}, the linear quantile over the completion tokens of the step, train the policy
-(Wang et al. 2025, "Beyond the 80/20 rule", arXiv 2506.01939). No denominator shrinks and the KL keeps every token (TRL).
+Only tokens with H >= quantile_{1 - share} train the policy; the quantile is linear, over the completion tokens of the step (Wang
+et al. 2025, "Beyond the 80/20 rule", arXiv 2506.01939). As in TRL, no denominator shrinks and the KL keeps every token.
 """
 
 from typing import NamedTuple
@@ -10,21 +10,22 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer.algorithms import pairs, ratio
-from reference.trainer.algorithms.protocol import Scored, Whole
+from reference.trainer import double
+from reference.trainer.algorithms import ratio
+from reference.trainer.algorithms.protocol import MicroBatch, StepTotals
 
 
 class Threshold(NamedTuple):
-    """The least entropy of a trained token, in nats, and how many tokens of the step reach it."""
+    """The smallest entropy of a token that trains, in nats, and how many tokens of the step reach it."""
 
     least: float
     tokens: int
 
 
 def threshold(entropies: NDArray[np.floating], mask: NDArray[np.bool_], share: float) -> Threshold:
-    """The threshold over a step's entropies and mask, (R, T) each, so that about `share` of the tokens reach it.
+    """Return the threshold that about `share` of a step's tokens reach, from its entropies and mask, (R, T) each.
 
-    The quantile is rounded up to float32, so that float32 entropies compare with it as with the exact one.
+    The quantile is rounded up to float32, so that comparing float32 entropies with it gives the same result as the exact one.
     """
     counted = np.asarray(entropies, np.float64)[np.asarray(mask, np.bool_)]
     if not counted.size:
@@ -35,31 +36,31 @@ def threshold(entropies: NDArray[np.floating], mask: NDArray[np.bool_], share: f
     return Threshold(least, int((counted >= least).sum()))
 
 
-def of_step(part: Scored, whole: Whole, share: float) -> Threshold:
-    """The threshold of the step that the part belongs to: told by `whole`, or measured where the part is all of it.
+def of_step(batch: MicroBatch, totals: StepTotals, share: float) -> Threshold:
+    """Return the threshold of the micro-batch's step: from `totals`, or computed here if it is the only micro-batch.
 
     Raises:
-        ValueError: the step has several parts and `whole` does not tell.
+        ValueError: the step has several micro-batches and `totals` has no threshold.
     """
     if share >= 1.0:
-        return Threshold(float("-inf"), whole.tokens)
-    if whole.entropy_threshold is not None and whole.entropy_tokens is not None:
-        return Threshold(whole.entropy_threshold, whole.entropy_tokens)
-    if whole.parts > 1 or part.entropy is None:
+        return Threshold(float("-inf"), totals.tokens)
+    if totals.entropy_threshold is not None and totals.entropy_tokens is not None:
+        return Threshold(totals.entropy_threshold, totals.entropy_tokens)
+    if totals.micro_batches > 1 or batch.entropy is None:
         raise ValueError(
-            f"entropy_share is {share}, the step has {whole.parts} parts and Whole.entropy_threshold, entropy_tokens "
-            "are None; must be given (`entropy.threshold` of the step's entropies), for no part knows the others"
+            f"entropy_share is {share}, the step has {totals.micro_batches} micro-batches and StepTotals.entropy_threshold, "
+            "entropy_tokens are None; they must be given (`entropy.threshold` of the step's entropies)"
         )
-    return threshold(np.array(mx.stop_gradient(part.entropy)), np.array(part.mask), share)
+    return threshold(np.array(mx.stop_gradient(batch.entropy)), np.array(batch.mask), share)
 
 
-def chosen(part: Scored, least: float) -> mx.array:
-    """Which tokens (B, T) train the policy: completion tokens whose entropy reaches the threshold."""
-    return part.mask if part.entropy is None else part.mask & (mx.stop_gradient(part.entropy) >= least)
+def chosen(batch: MicroBatch, least: float) -> mx.array:
+    """Return which tokens (B, T) train the policy: completion tokens whose entropy reaches the threshold."""
+    return batch.mask if batch.entropy is None else batch.mask & (mx.stop_gradient(batch.entropy) >= least)
 
 
-def bonus(part: Scored, tokens: mx.array, step_tokens: int) -> mx.array:
-    """The mean entropy of the chosen tokens over those of the whole step: a scalar, the part's share of it."""
-    if part.entropy is None:
-        raise ValueError("an entropy bonus needs Scored.entropy, found None; score with `entropy=True`")
-    return pairs.total(ratio.select(tokens, part.entropy)) / max(step_tokens, 1)
+def bonus(batch: MicroBatch, tokens: mx.array, step_tokens: int) -> mx.array:
+    """Return the micro-batch's share of the mean entropy over the chosen tokens of the step, a scalar."""
+    if batch.entropy is None:
+        raise ValueError("an entropy bonus needs MicroBatch.entropy, found None; score with `entropy=True`")
+    return double.total(ratio.select(tokens, batch.entropy)) / max(step_tokens, 1)

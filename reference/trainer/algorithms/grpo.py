@@ -14,12 +14,12 @@ Settings = options.Clipped
 
 
 class Grpo(objective.PolicyGradient):
-    """The clipped surrogate of each token's ratio; every completion counts the same."""
+    """The clipped surrogate of each token's ratio; every completion has the same weight."""
 
     name = "grpo"
     settings: options.Clipped
 
     def surrogate(self, tokens: objective.Tokens) -> mx.array:
-        """The clipped loss of each token (B, T)."""
+        """Return the clipped loss of each token (B, T)."""
         s = self.settings
-        return clip.clipped(tokens.log_ratio, tokens.gains, s.epsilon_low, s.epsilon_high, s.delta)
+        return clip.clipped(tokens.log_ratio, tokens.weighted_advantages, s.epsilon_low, s.epsilon_high, s.delta)

@@ -1,8 +1,8 @@
 r"""LUSPO: Length-Unbiased Sequence Policy Optimization (arXiv 2602.05261).
 
-    loss = mean_i n_i l_i,  l_i GSPO's clipped loss of the completion's mean ratio
+    loss = mean_i n_i l_i,  where l_i is GSPO's clipped loss of the completion's mean ratio
 
-Each completion weighs as many times as it has tokens, so that long ones are not taught less per token. A KL is summed over the
+The weight of a completion is its length, so that tokens of long completions do not count less. The KL is summed over the
 completion's tokens.
 """
 
@@ -14,12 +14,12 @@ from reference.trainer.algorithms.aggregation import Aggregation
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
 class Settings(gspo.Settings):
-    """GSPO's, summed over the tokens of a row."""
+    """GSPO's settings, summed over the tokens of a row."""
 
     aggregation: Aggregation = "row-sum"
 
 
 class Luspo(gspo.Gspo):
-    """GSPO's surrogate, times the length of its completion."""
+    """GSPO's surrogate times the length of the completion."""
 
     name = "luspo"

@@ -1,6 +1,6 @@
-"""The options that every policy-gradient algorithm has; an algorithm's own Settings add to them and choose defaults.
+"""Settings that every policy-gradient algorithm has; an algorithm's own Settings add to them and choose the defaults.
 
-Pydantic refuses unknown keys, wrong types and values out of range when a Settings is made.
+Pydantic refuses unknown keys, wrong types and values out of range.
 """
 
 from typing import Annotated, Literal
@@ -19,26 +19,26 @@ CONFIG = ConfigDict(extra="forbid", strict=True)
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Settings:
-    """What is common to all: aggregation, KL, advantages, off-policy correction, entropy.
+    """Aggregation, KL, advantages, off-policy correction and entropy.
 
     Attributes:
-        aggregation: what a token weighs, by name (`aggregation`).
-        beta: weight of the KL to the reference policy; 0 needs no reference pass.
+        aggregation: how tokens are weighted, by name (`aggregation`).
+        beta: weight of the KL to the reference policy; with 0 there is no reference pass.
         kl_estimator: k1, k2 or k3 (`kl`), in the loss.
-        kl_ratio: what multiplies it: nothing, the token's ratio, or the completion's mean ratio.
-        kl_in_reward: the summed k1 of old and reference, times beta, is taken from the reward instead; no KL in the loss.
+        kl_ratio: what the estimate is multiplied by: nothing, the token's ratio, or the completion's mean ratio.
+        kl_in_reward: subtract beta times the summed k1 of old and reference from the reward; no KL in the loss.
         advantage: "group" (of the weighted sum of rewards), or "normalise-then-sum" (GDPO: each function by itself first).
-        advantage_scale: whose deviation divides: the group's, the batch's, or none.
-        advantage_ddof: of the deviation, 0 or 1.
-        advantage_epsilon: see the next.
+        advantage_scale: the deviation to divide by: the group's, the batch's, or none.
+        advantage_ddof: degrees of freedom of the deviation, 0 or 1.
+        advantage_epsilon: the epsilon of `advantage_epsilon_mode`.
         advantage_epsilon_mode: std + epsilon ("add"), sqrt(var + epsilon) ("inside"), or 0 where std < epsilon ("threshold").
-        advantage_baseline: the group's mean, or the mean of the others ("leave-one-out").
+        advantage_baseline: the group's mean, or the mean of the other completions ("leave-one-out").
         correction: off-policy weights (`corrections`), or None.
-        correction_level: of each token, or of a whole completion.
-        correction_low: their lower bound, or None.
-        correction_high: their upper bound.
-        entropy_share: the share of tokens, those of highest entropy, that train the policy; 1 is all.
-        entropy_bonus: weight of the mean entropy, which is taken from the loss.
+        correction_level: one weight per token, or one per completion.
+        correction_low: lower bound of the weights, or None.
+        correction_high: upper bound of the weights.
+        entropy_share: the share of tokens, those of highest entropy, that train the policy; 1 means all.
+        entropy_bonus: weight of the mean entropy, which is subtracted from the loss.
     """
 
     aggregation: Aggregation = "row-mean"
@@ -60,7 +60,7 @@ class Settings:
     entropy_bonus: NotNegative = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse values that do not go together."""
+        """Refuse values that contradict each other."""
         if self.kl_in_reward and (self.kl_estimator, self.kl_ratio) != ("k1", "none"):
             raise ValueError(
                 f"kl_estimator is {self.kl_estimator!r} and kl_ratio {self.kl_ratio!r}, must be 'k1' and 'none' with "
@@ -74,12 +74,12 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True, config=CONFIG)
 class Clipped(Settings):
-    """The options of an algorithm that clips the ratio.
+    """Settings of an algorithm that clips the ratio.
 
     Attributes:
-        epsilon_low: the ratio counts down to 1 - epsilon_low under a negative advantage.
-        epsilon_high: the ratio counts up to 1 + epsilon_high under a positive one.
-        delta: upper bound of the ratio under a negative advantage, above 1 + epsilon_high; None for none.
+        epsilon_low: with a negative advantage the ratio counts down to 1 - epsilon_low.
+        epsilon_high: with a positive advantage the ratio counts up to 1 + epsilon_high.
+        delta: upper bound of the ratio with a negative advantage, above 1 + epsilon_high; None means no bound.
     """
 
     epsilon_low: NotNegative = 0.2
@@ -87,7 +87,7 @@ class Clipped(Settings):
     delta: Positive | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a second bound inside the first."""
+        """Refuse a delta inside the clip range."""
         super().__post_init__()
         if self.delta is not None and self.delta <= 1 + self.epsilon_high:
             raise ValueError(f"delta is {self.delta}, must be > 1 + epsilon_high = {1 + self.epsilon_high}, or None")

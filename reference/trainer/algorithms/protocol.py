@@ -1,14 +1,13 @@
-"""What the engine and an algorithm know of each other: advantages of rewards, an optional filter, and a loss of log-probs.
+"""The interface between the engine and an algorithm: advantages from rewards, an optional filter, a loss of log-probs.
 
-The engine (rollout, log-probs, loop) holds an `Algorithm` and never imports a concrete one. A step's rows may be split into
-parts (micro-batches): an algorithm divides by the counts of the `Whole` step, so that the parts' losses add up to the
-step's loss and their gradients to its gradient.
+The engine (rollout, log-probs, loop) holds an `Algorithm` and never imports a concrete one. The rows of an optimizer step may be
+split into micro-batches. An algorithm divides by the counts of the whole step (`StepTotals`), so that the losses of the
+micro-batches add up to the step's loss, and their gradients to its gradient.
 
-A preference algorithm fits the same protocol. Its rows stand in pairs, 2k and 2k + 1, of one group each; the sign of the
-advantage says which is chosen (+1) and which rejected (-1), and 0 in both means that the pair teaches nothing. With rollouts
-(Online DPO, two completions a prompt) `advantages` makes them from rewards; offline pairs (DPO) are given by the data, chosen
-first: `preference.margins.offline(count)`. A pair is never split between parts. Best-of-N gives its winner 1 and the others
-0: rows of advantage 0 add nothing to its loss and may be left out of the forward pass, as long as `Whole` counts their groups.
+A preference algorithm uses the same protocol. Rows 2k and 2k + 1 are a pair, and each pair is a group of its own. The sign of the
+advantage marks the chosen (+1) and the rejected (-1) completion; 0 in both means that the pair has no preference. Online DPO
+computes these signs from rewards in `advantages`; offline pairs (DPO) come chosen first (`preference.margins.offline`). A pair is
+never split between micro-batches. Best-of-N gives the winner of a group 1 and the others 0.
 """
 
 from dataclasses import dataclass
@@ -21,10 +20,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Rewards:
-    """What the reward functions said of R completions, prompt-major, `group_size` completions to a prompt.
+    """Rewards of R completions, prompt-major, `group_size` completions per prompt.
 
-    `values` is (R, F) float64, one column for each function, NaN for "not scored"; `weights` is (F,). `accuracy` is the column
-    of the accuracy reward before penalties, if there is one. `lengths` is (R,), completion tokens with the end token.
+    Attributes:
+        values: (R, F) float64, one column for each reward function; NaN means "not scored".
+        weights: (F,), one for each function.
+        group_size: completions per prompt.
+        lengths: (R,), completion tokens including the end token.
+        accuracy: the column of the accuracy reward before penalties, if there is one.
     """
 
     values: NDArray[np.float64]
@@ -34,49 +37,59 @@ class Rewards:
     accuracy: int | None = None
 
     def total(self) -> NDArray[np.float64]:
-        """The weighted sum (R,) over functions; NaN counts 0 where another function scored, all NaN stays NaN."""
+        """Return the weighted sum (R,) over functions; NaN counts as 0 unless all functions gave NaN, then the sum is NaN."""
         scored = ~np.isnan(self.values)
         parts = np.where(scored, self.values, 0.0) * self.weights
         return np.where(scored.any(axis=1), parts.sum(axis=1), np.nan)
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """Counts of the whole optimizer step, whatever its split into parts.
+class StepTotals:
+    """Counts of a whole optimizer step, however it is split into micro-batches.
 
-    `rows` is B with the rows that have no token; `tokens` the scored tokens; `group_tokens` (P,) those of each prompt's group;
-    `parts` the number of micro-batches; `max_length` the configured longest completion.
-
-    Only some algorithms ask for the rest: `window_tokens` is the tokens of the generation batch times this step's share of it
-    (aggregation "trl"); `entropy_threshold` (nats) and `entropy_tokens` are what `entropy.threshold` says of the step, needed
-    with a top-entropy mask where the step has several parts.
+    Attributes:
+        rows: all completions, including those without a token.
+        tokens: the scored tokens.
+        group_tokens: (P,), the scored tokens of each prompt's group.
+        micro_batches: how many micro-batches the step has.
+        max_length: the configured longest completion.
+        window_tokens: the tokens of the generation batch times this step's share of it; only aggregation "trl" reads it.
+        entropy_threshold: in nats, from `entropy.threshold`; needed for a top-entropy mask if there are several micro-batches.
+        entropy_tokens: how many tokens of the step reach that threshold; needed in the same case.
     """
 
     rows: int
     tokens: int
     group_tokens: NDArray[np.int64]
-    parts: int
+    micro_batches: int
     max_length: int
     window_tokens: float | None = None
     entropy_threshold: float | None = None
     entropy_tokens: int | None = None
 
 
-def whole_step(lengths: NDArray[np.int64], groups: NDArray[np.int64], *, parts: int, max_length: int) -> Whole:
-    """The counts of a step whose rows have these scored tokens (B,) and belong to these groups (B,), numbered from 0."""
+def step_totals(
+    lengths: NDArray[np.int64], groups: NDArray[np.int64], *, micro_batches: int, max_length: int
+) -> StepTotals:
+    """Count a step whose rows have `lengths` (B,) scored tokens and belong to `groups` (B,), numbered from 0."""
     group_tokens = np.bincount(groups, weights=lengths).astype(np.int64)
-    return Whole(len(lengths), int(np.sum(lengths)), group_tokens, parts, max_length)
+    return StepTotals(len(lengths), int(np.sum(lengths)), group_tokens, micro_batches, max_length)
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """Log-probs of B completions with T slots each, of one part of a step; float32, in nats.
+class MicroBatch:
+    """Log-probs of the B completions of a micro-batch, T token slots each; float32, in nats.
 
-    `policy` (B, T) carries the gradient; `old`, `reference` and `sampling` (B, T) are constants or None: the policy that the
-    ratio is against (None: one on-policy update), the base, and what the sampler recorded. `entropy` (B, T) carries a gradient.
-    `mask` (B, T) is true on completion tokens up to and including the first end token. `advantages` is (B,) or (B, T).
-    `groups` (B,) says which prompt of the step a row belongs to. `weights`, (B,) or (B, T), are off-policy weights that were
-    computed before; without them an algorithm with a correction computes its own from `sampling`.
+    Attributes:
+        policy: (B, T), carries the gradient.
+        mask: (B, T), true on completion tokens up to and including the first end token.
+        advantages: (B,) or (B, T).
+        groups: (B,), the prompt of the step that a row belongs to.
+        old: (B, T), constant; the policy that the ratio is taken against. None means one on-policy update.
+        reference: (B, T), constant; the reference policy.
+        sampling: (B, T), constant; what the sampler recorded.
+        entropy: (B, T), carries a gradient.
+        weights: (B,) or (B, T), off-policy weights; without them an algorithm with a correction computes them from `sampling`.
     """
 
     policy: mx.array
@@ -92,7 +105,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A part's share of the step's loss, a scalar to be minimised, and its summands before they were added."""
+    """A micro-batch's share of the step's loss, a scalar to be minimised, and the summands of that share."""
 
     value: mx.array
     policy: mx.array
@@ -101,7 +114,7 @@ class Loss:
 
 
 class Algorithm(Protocol):
-    """One objective. What it needs is asked before anything is computed: no reference pass without a KL."""
+    """One objective; the `needs_*` properties are read before anything is computed, so that no pass runs in vain."""
 
     @property
     def name(self) -> str:
@@ -113,20 +126,21 @@ class Algorithm(Protocol):
 
     @property
     def needs_entropy(self) -> bool:
-        """Whether `Scored.entropy` is needed."""
+        """Whether `MicroBatch.entropy` is needed."""
 
     @property
     def needs_sampling(self) -> bool:
-        """Whether `Scored.sampling` is needed."""
+        """Whether `MicroBatch.sampling` is needed."""
 
     def advantages(self, rewards: Rewards, *, old_kl: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
-        """The advantages (R,); `old_kl` (R,), from `kl.in_reward`, is read where the KL belongs to the reward.
+        """Return the advantages (R,).
 
-        The engine gives it where there is a reference and the algorithm's settings say `kl_in_reward`, otherwise None.
+        `old_kl` (R,) is the summed KL of each completion (`kl.in_reward`); the engine passes it if the settings say `kl_in_reward`
+        and there is a reference, otherwise None.
         """
 
     def keep(self, rewards: Rewards) -> NDArray[np.bool_]:
-        """The groups (P,) that are trained on; all of them unless the algorithm filters."""
+        """Return which groups (P,) are trained on; all of them unless the algorithm filters."""
 
-    def loss(self, part: Scored, whole: Whole) -> Loss:
-        """The part's share of the loss of the whole step."""
+    def loss(self, batch: MicroBatch, totals: StepTotals) -> Loss:
+        """Return the micro-batch's share of the loss of the whole step."""

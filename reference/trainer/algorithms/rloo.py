@@ -3,8 +3,8 @@ r"""RLOO: REINFORCE leave-one-out (Ahmadian et al. 2024, "Back to basics", arXiv
     loss = mean_i -r_i A_i,  r_i = exp( sum_t policy_t - old_t ),  A_i = R_i - mean of the other completions' R
     R_i = reward_i - beta sum_t (old_t - reference_t)
 
-The KL is a part of the reward: a number, through which no gradient flows. On-policy r_i is 1, and its gradient that of
-REINFORCE over whole sequences.
+The KL is part of the reward, so no gradient flows through it. On-policy, r_i is 1 and the gradient is that of REINFORCE over whole
+sequences.
 """
 
 from typing import Literal
@@ -14,12 +14,12 @@ from pydantic.dataclasses import dataclass
 
 from reference.trainer import double
 from reference.trainer.algorithms import objective, options, ratio
-from reference.trainer.algorithms.pairs import Pair
+from reference.trainer.double import Double
 
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
 class Settings(options.Settings):
-    """The common ones; the KL stands in the reward, and the baseline leaves the completion itself out."""
+    """The common settings, with the KL in the reward and a leave-one-out baseline."""
 
     kl_in_reward: bool = True
     kl_estimator: Literal["k1", "k2", "k3"] = "k1"
@@ -34,13 +34,13 @@ class Settings(options.Settings):
 
 
 class Rloo(objective.PolicyGradient):
-    """The ratio of whole completions times their advantage, without a bound."""
+    """The ratio of whole completions times their advantage, not clipped."""
 
     name = "rloo"
     by_row = True
 
     def surrogate(self, tokens: objective.Tokens) -> mx.array:
-        """The loss of each row (B, 1); without an advantage it is 0, even where the ratio overflows."""
+        """Return the loss of each row (B, 1); it is 0 where the advantage is 0, even if the ratio overflows."""
         log_ratio = ratio.sequence_sum(tokens.log_ratio)
-        live = Pair(*(ratio.select(tokens.gains != 0, part) for part in log_ratio))
-        return -double.exp(*live) * tokens.gains
+        live = Double(*(ratio.select(tokens.weighted_advantages != 0, half) for half in log_ratio))
+        return -double.exp(*live) * tokens.weighted_advantages

@@ -2,7 +2,7 @@ r"""SAPO: Soft Adaptive Policy Optimization (Gao et al. 2025, arXiv 2511.20347).
 
     loss = mean_i (1/n_i) sum_t -(4 / tau) sigma(tau (r_t - 1)) A,  tau = 1.0 where A > 0, 1.05 elsewhere
 
-A smooth gate in the place of the clip: its slope at r = 1 is A, and it closes as r leaves 1, faster for negative advantages.
+A smooth gate replaces the clip. Its slope at r = 1 is A, and it closes as r moves away from 1, faster for negative advantages.
 """
 
 import mlx.core as mx
@@ -11,12 +11,12 @@ from pydantic.dataclasses import dataclass
 from reference.trainer import double
 from reference.trainer.algorithms import objective, options
 from reference.trainer.algorithms.options import Positive
-from reference.trainer.algorithms.pairs import Pair
+from reference.trainer.double import Double
 
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
 class Settings(options.Settings):
-    """The common ones, and the temperatures of the gate where A > 0 and elsewhere."""
+    """The common settings, and the temperatures of the gate for A > 0 and for other A."""
 
     temperature_positive: Positive = 1.0
     temperature_negative: Positive = 1.05
@@ -29,18 +29,18 @@ class Sapo(objective.PolicyGradient):
     settings: Settings
 
     def surrogate(self, tokens: objective.Tokens) -> mx.array:
-        """The gated loss of each token (B, T)."""
+        """Return the gated loss of each token (B, T)."""
         s = self.settings
-        tau = mx.where(tokens.gains > 0, s.temperature_positive, s.temperature_negative)
-        return -gate(tokens.log_ratio, tau) * tokens.gains
+        tau = mx.where(tokens.weighted_advantages > 0, s.temperature_positive, s.temperature_negative)
+        return -gate(tokens.log_ratio, tau) * tokens.weighted_advantages
 
 
-def gate(log_ratio: Pair, tau: mx.array) -> mx.array:
-    """The value (4 / tau) sigma(tau (r - 1)), and the gradient 4 sigma (1 - sigma) r, written down: autograd's is inf · 0.
+def gate(log_ratio: Double, tau: mx.array) -> mx.array:
+    """Return (4 / tau) sigma(tau (r - 1)) with the explicit gradient 4 sigma (1 - sigma) r; autograd's would be inf · 0.
 
-    r - 1 = k3 + D near r = 1, where exp(D) - 1 would lose the digits of D.
+    Near r = 1 the difference r - 1 is computed as k3 + D, because exp(D) - 1 would lose digits of D.
     """
-    high, low = (mx.stop_gradient(part) for part in log_ratio)
+    high, low = (mx.stop_gradient(half) for half in log_ratio)
     ratio = double.exp(high, low)
     excess = mx.where(mx.abs(high) <= 1, double.k3(high, low) + low + high, ratio - 1.0)
     x = tau * excess

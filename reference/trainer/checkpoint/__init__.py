@@ -1,1 +1,1 @@
-"""What a run leaves on disk so that it can go on: whole folders, verified before they are loaded."""
+"""Checkpoints and append-only files, from which a run resumes with the same bytes."""

@@ -1,7 +1,7 @@
-"""Checkpoint folders: `step-00000010` appears whole, holds the digest of each of its files, and is verified before it is loaded.
+"""Checkpoint folders such as `step-00000010`: written atomically, with a digest of each file, and verified before they are loaded.
 
-A folder is written as `.part`, synced and renamed; one that is to go is renamed to `.old` first. So a kill at any moment leaves
-whole folders and leftovers with other names, which the next run removes.
+A folder is written as `.part`, synced and renamed; before it is removed it is renamed to `.old`. A kill at any moment leaves intact
+folders, and leftovers under other names that the next run removes.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from reference.trainer.checkpoint import storage
+from reference.trainer import storage
 
 STATE: Final = "state.json"
 _NAME: Final = re.compile(r"step-([0-9]{8,19})")
@@ -23,7 +23,7 @@ def _digest(path: Path) -> str:
 
 
 def save(folder: Path, step: int, state: Mapping[str, Any], write: Callable[[Path], None]) -> Path:
-    """Write the checkpoint of `step` into `folder`: the files of `write(part)`, then the state with their digests."""
+    """Write the checkpoint of `step`: first the files by `write(part)`, then the state with their digests."""
     folder.mkdir(parents=True, exist_ok=True)
     whole = folder / f"step-{step:08d}"
     part = whole.with_suffix(".part")
@@ -36,7 +36,7 @@ def save(folder: Path, step: int, state: Mapping[str, Any], write: Callable[[Pat
     content = {"step": step, **state, "files": {path.name: _digest(path) for path in files}}
     storage.write(part / STATE, json.dumps(content, indent=2, sort_keys=True, allow_nan=False).encode() + b"\n")
     storage.sync(part)
-    if whole.exists():  # of a run that was killed after this rename and went on from before it
+    if whole.exists():  # from a run that was killed after this rename and resumed from an earlier checkpoint
         _remove(whole)
     part.rename(whole)
     storage.sync(folder)
@@ -51,7 +51,7 @@ def _remove(whole: Path) -> None:
 
 
 def steps(folder: Path) -> dict[int, Path]:
-    """The checkpoints of a folder, the oldest first."""
+    """Return the checkpoints of a folder by step, the oldest first."""
     if not folder.is_dir():
         return {}
     found = [(match, path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
@@ -59,10 +59,10 @@ def steps(folder: Path) -> dict[int, Path]:
 
 
 def prune(folder: Path, keep: int, given_up: Collection[int] = ()) -> None:
-    """Remove the checkpoints of the steps `given_up`, then all but the newest `keep`, and what a killed run left half-done.
+    """Remove the checkpoints of the steps `given_up`, then all but the newest `keep`, and leftovers of killed runs.
 
-    A run gives up the steps beyond the one that it went on from: their checkpoints are not whole, and would count as the newest.
-    Called when a whole checkpoint has just been saved, so that one is there whenever a kill comes.
+    A run gives up the steps after the one that it resumed from: their checkpoints are damaged and would count as the newest. This is
+    called after a checkpoint has been saved, so that an intact one always exists.
     """
     found = steps(folder)
     for step in sorted(set(given_up) & set(found)):
@@ -75,7 +75,7 @@ def prune(folder: Path, keep: int, given_up: Collection[int] = ()) -> None:
 
 
 def verified(path: Path) -> tuple[dict[str, Any] | None, str]:
-    """The state of a checkpoint whose every file has its digest, else None and what is wrong."""
+    """Return the state of a checkpoint if every file has its digest, else None and what is wrong."""
     try:
         state = json.loads((path / STATE).read_bytes())
         wrong = [name for name, digest in state["files"].items() if _digest(path / name) != digest]
@@ -85,11 +85,11 @@ def verified(path: Path) -> tuple[dict[str, Any] | None, str]:
 
 
 def newest(folder: Path) -> tuple[Path | None, dict[str, Any], list[str]]:
-    """The newest whole checkpoint with its state, and a sentence for each newer one that is not whole; None if there is none."""
-    complaints: list[str] = []
+    """Return the newest intact checkpoint (None if there is none), its state, and a warning for each newer damaged one."""
+    warnings: list[str] = []
     for path in reversed(steps(folder).values()):
         state, why = verified(path)
         if state is not None:
-            return path, state, complaints
-        complaints.append(f"{path} is not whole and was not used ({why})")
-    return None, {}, complaints
+            return path, state, warnings
+        warnings.append(f"{path} is not whole and was not used ({why})")
+    return None, {}, warnings

@@ -1,4 +1,4 @@
-"""Values of adapters from and to the files of `adapters.files`, for adapters that are on the model already."""
+"""Load saved values into adapters that are already on the model."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -15,15 +15,15 @@ class CheckpointError(TrainerError):
 
 
 def parameters(model: Any) -> dict[str, mx.array]:
-    """What trains, by name."""
+    """Return the trainable parameters by name."""
     return dict(tree_flatten(model.trainable_parameters()))
 
 
 def arrays(path: Path) -> dict[str, mx.array]:
-    """The arrays of a safetensors file by name.
+    """Read the arrays of a safetensors file by name.
 
     Raises:
-        CheckpointError: it is missing or torn.
+        CheckpointError: the file is missing or damaged.
     """
     try:
         return cast("dict[str, mx.array]", mx.load(str(path)))
@@ -32,10 +32,10 @@ def arrays(path: Path) -> dict[str, mx.array]:
 
 
 def load(folder: Path, model: Any) -> None:
-    """Put saved values into the adapters that are on the model.
+    """Put saved values into the adapters on the model.
 
     Raises:
-        CheckpointError: the file is missing or torn, or its names or shapes are not those of the adapters.
+        CheckpointError: the file is missing or damaged, or its names or shapes are not those of the adapters.
     """
     saved = arrays(folder / files.WEIGHTS)
     wanted = parameters(model)

@@ -1,4 +1,4 @@
-"""Everything a run needs to go on with the same bits: adapters, optimizer, position, files."""
+"""Save and restore everything that a run needs to resume with the same bits: adapters, optimizer, position, files."""
 
 import hashlib
 import json
@@ -20,9 +20,9 @@ OPTIMIZER: Final = "optimizer.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a run is: steps done, prompts taken from the endless order of the data, rollouts made (the draws' `round`).
+    """The progress of a run: steps done, prompts taken from the order of the data, and rollouts made (the draws' `round`).
 
-    It is the whole random state: every draw is a function of a seed and these numbers.
+    This is the whole random state: every draw is a function of a seed and these numbers.
     """
 
     step: int = 0
@@ -31,14 +31,14 @@ class Position:
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
-    """The sha256 of what a run's numbers depend on: the configuration without where it writes and for how long it runs."""
+    """Return the sha256 of what a run's numbers depend on: the configuration without [output] and the number of steps."""
     kept = {name: table for name, table in config.items() if name != "output"}
-    if config["optimizer"]["schedule"] == "constant":  # how long the run is meant to be changes no number of a step
+    if config["optimizer"]["schedule"] == "constant":  # then the planned number of steps changes no number of a step
         kept["loop"] = {key: value for key, value in config["loop"].items() if key != "steps"}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
-def save(  # noqa: PLR0913  one for each thing that a run goes on with
+def save(  # noqa: PLR0913  one parameter for each part of a checkpoint
     folder: Path,
     position: Position,
     *,
@@ -50,9 +50,10 @@ def save(  # noqa: PLR0913  one for each thing that a run goes on with
     metrics: Mapping[str, Any],
     ran: Mapping[str, Any],
 ) -> Path:
-    """Write a checkpoint; `data` is the digest of its rows, `lengths` are those in bytes of the run's append-only files.
+    """Write a checkpoint.
 
-    `metrics` are the last step's numbers, `ran` is what the audit says of the steps so far.
+    `data` is the digest of the data's rows, `lengths` are the sizes in bytes of the append-only files, `metrics` are the last step's
+    numbers, and `ran` is the audit's record of the steps so far.
     """
 
     def write(part: Path) -> None:
@@ -74,11 +75,10 @@ def save(  # noqa: PLR0913  one for each thing that a run goes on with
 def load(
     path: Path, state: Mapping[str, Any], *, model: Any, optimizer: Any, config: Mapping[str, Any], data: str
 ) -> Position:
-    """Restore a verified checkpoint into a model with the same adapters, and an optimizer of the same kind.
+    """Restore a verified checkpoint into a model with the same adapters and an optimizer of the same type.
 
     Raises:
-        CheckpointError: it was written under another configuration, the message names the first key that differs, or with
-            other data.
+        CheckpointError: it was written with another configuration (the message names the first key that differs) or other data.
     """
     before = _completed(state["config"])
     if config_digest(config) not in {state["config_digest"], config_digest(before)}:
@@ -94,13 +94,13 @@ def load(
     layout.load(path, model)
     saved = layout.arrays(path / OPTIMIZER)
     optimizer.state = tree_unflatten(list(saved.items()))
-    optimizer.init(model.trainable_parameters())  # marks it as initialised; what is there stays
+    optimizer.init(model.trainable_parameters())  # marks it as initialised; the restored state stays
     mx.eval(optimizer.state)
     return Position(**state["position"])
 
 
 def _completed(saved: dict[str, Any]) -> dict[str, Any]:
-    """A saved configuration with the defaults of the keys that the trainer has got since; as it is where it is no longer valid."""
+    """Add the defaults of newer keys to a saved configuration; return it unchanged if it is no longer valid."""
     try:
         return read.validate(saved).model_dump(mode="json")
     except ConfigurationError:

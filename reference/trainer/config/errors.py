@@ -1,4 +1,4 @@
-"""What is said of a wrong configuration: which key, what was found, what is legal, and the nearest name."""
+"""Messages for a wrong configuration: the key, what was found, what is legal, and the nearest legal name."""
 
 import difflib
 from collections.abc import Iterable
@@ -10,15 +10,15 @@ Sections = list[type[BaseModel]]
 
 
 class TrainerError(ValueError):
-    """What the user of the trainer can put right; the message says how."""
+    """A mistake that the user of the trainer can correct; the message says how."""
 
 
 class ConfigurationError(TrainerError):
-    """The configuration is wrong; the message is for the person who wrote it."""
+    """The configuration is wrong."""
 
 
 def unknown(name: str, legal: Iterable[str], where: str) -> str:
-    """One sentence about a name that is not legal, with the nearest legal one and all of them."""
+    """Return the message for an unknown name, with the nearest legal name and all legal names."""
     names = sorted(legal)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f", did you mean {near[0]!r}" if near else ""
@@ -36,7 +36,7 @@ def _tagged(sections: Sections, tag: str) -> Sections:
 
 
 def _legal(top: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
-    """The keys of the section at `place`; numbers are places in a list, and a tag chooses one of several tables."""
+    """Return the keys of the section at `place`; numbers are list items, and a tag selects one of several tables."""
     here: Sections = [top]
     for step in place:
         if isinstance(step, int):
@@ -47,7 +47,7 @@ def _legal(top: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
 
 
 def sentences(error: ValidationError, top: type[BaseModel]) -> str:
-    """Every mistake of a configuration, one line each."""
+    """Describe every mistake of a configuration, one line each."""
     lines: list[str] = []
     for one in error.errors():
         place = tuple(one["loc"])

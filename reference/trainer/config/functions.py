@@ -1,4 +1,4 @@
-"""The reward functions a configuration may name, each with its own keys."""
+"""The section [rewards]: the reward functions and the keys of each."""
 
 from typing import Annotated, Literal
 
@@ -8,19 +8,19 @@ from reference.trainer.config.sections import Number, Positive, Section
 
 
 class Function(Section):
-    """What every reward function has: its share in the sum."""
+    """The keys of every reward function."""
 
     weight: float = 1.0
 
 
 class Accuracy(Function):
-    """1 where the final number of the completion equals the answer, else 0; an answer that is not one number is an error."""
+    """1 if the final number of the completion equals the answer, else 0; an answer that is not one number is an error."""
 
     name: Literal["accuracy"]
 
 
 class Format(Function):
-    """1 where the completion has these tags in this order, each once, else 0."""
+    """1 if the completion has these tags in this order, each once, else 0."""
 
     name: Literal["format"]
     tags: list[str] = Field(min_length=1, default_factory=lambda: ["think", "answer"])
@@ -42,7 +42,7 @@ class Diversity(Function):
 
 
 class Regex(Function):
-    """1 where the pattern is found in the completion, else 0; a search is stopped after `limit_seconds`."""
+    """1 if the pattern is found in the completion, else 0; a search is stopped after `limit_seconds`."""
 
     name: Literal["regex"]
     pattern: str
@@ -50,7 +50,7 @@ class Regex(Function):
 
 
 class User(Function):
-    """One's own function: "package.module:function" or "./file.py:function"."""
+    """The user's own function: "package.module:function" or "./file.py:function"."""
 
     name: Literal["user"]
     function: str

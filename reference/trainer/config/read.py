@@ -1,26 +1,22 @@
-"""A configuration from TOML and overrides, validated as a whole before any model is loaded."""
+"""Read a configuration from TOML and overrides, and validate it as a whole before any model is loaded."""
 
-import importlib
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-import numpy as np
 from pydantic import Field, ValidationError, ValidationInfo, model_validator
 
-from reference.trainer.algorithms import protocol
-from reference.trainer.config import errors, functions, inert, sections
+from reference.trainer.config import errors, functions, sections, unused
 from reference.trainer.config.errors import ConfigurationError
 
 QUANTISED: Final = ("auto", "cached", "prefix")
-"""Rollout paths whose keys and values may be in 8 or 4 bits; they hold one prompt's rows at a time."""
+"""Rollout paths that can store keys and values in 8 or 4 bits."""
 
 
 class Config(sections.Section):
-    """Everything a run depends on."""
+    """A whole configuration."""
 
     model: sections.Model = Field(default_factory=sections.Model)
     adapter: sections.Adapter = Field(default_factory=sections.Adapter)
@@ -34,7 +30,7 @@ class Config(sections.Section):
 
     @model_validator(mode="after")
     def _draws_or_reads_pairs(self, info: ValidationInfo) -> Self:
-        """What holds for whoever draws completions, or reads pairs in their place."""
+        """Check what every command needs."""
         if self.rollout.kv_bits is not None and self.rollout.path not in QUANTISED:
             raise ValueError(
                 f"rollout.kv_bits needs rollout.path to be one of {', '.join(QUANTISED)}, found {self.rollout.path!r}: the "
@@ -49,7 +45,7 @@ class Config(sections.Section):
 
     @model_validator(mode="after")
     def _trains(self, info: ValidationInfo) -> Self:
-        """What only training asks for."""
+        """Check what only training needs."""
         if _use(info).verb != "train":
             return self
         if self.loop.minibatches > self.loop.prompts_per_step:
@@ -71,11 +67,11 @@ class Config(sections.Section):
         return self
 
     def _recorded(self) -> bool:
-        """Whether the sampler records its unfiltered log-probs at the temperature of the loss."""
+        """Return whether the sampler records its unfiltered log-probs at the scoring temperature."""
         return self.data.offline or self.scoring_temperature() in {1.0, self.rollout.temperature}
 
     def _stored(self) -> None:
-        """The sampler's log-probs can stand for the old ones: they are there, exact, and at the temperature of the loss."""
+        """Check that the sampler's log-probs can be the old ones: recorded, exact, and at the scoring temperature."""
         if self.data.offline:
             raise ValueError(
                 "data.chosen_column gives pairs that nobody sampled: set algorithm.old_logprobs = 'recompute'"
@@ -91,23 +87,23 @@ class Config(sections.Section):
             )
 
     @model_validator(mode="after")
-    def _nothing_inert(self, info: ValidationInfo) -> Self:
-        if said := inert.sentences(self, _use(info)):
-            raise ValueError("\n".join(said))
+    def _nothing_unused(self, info: ValidationInfo) -> Self:
+        if found := unused.sentences(self, _use(info)):
+            raise ValueError("\n".join(found))
         return self
 
     def scoring_temperature(self) -> float:
-        """The temperature of the log-probs in the loss."""
+        """Return the temperature of the log-probs in the loss."""
         return self.algorithm.scoring_temperature or self.rollout.temperature or 1.0
 
 
-def _use(info: ValidationInfo) -> inert.Use:
-    used: inert.Use = (info.context or {}).get("use", inert.TRAIN)
+def _use(info: ValidationInfo) -> unused.Use:
+    used: unused.Use = (info.context or {}).get("use", unused.TRAIN)
     return used
 
 
 def _value(text: str) -> Any:
-    """A value as TOML writes it; what is no TOML value is a string."""
+    """Parse a TOML value; anything else is a string."""
     try:
         return tomllib.loads(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:
@@ -115,10 +111,10 @@ def _value(text: str) -> Any:
 
 
 def override(raw: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """The tables with every "section.key=value" put in; tables and list items (by number) are found by dots.
+    """Set every "section.key=value" in the tables; a path of dots goes through tables and list items (by number).
 
     Raises:
-        ConfigurationError: a setting has no "=", or runs through something that is no table.
+        ConfigurationError: a setting has no "=", or its path goes through something that is not a table or list.
     """
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -149,11 +145,11 @@ def _put(here: Any, step: str, value: Any, setting: str) -> None:
         raise ConfigurationError(f"--set {setting}: {step!r} is not inside a table or list of that length")
 
 
-def validate(raw: Mapping[str, Any], use: inert.Use = inert.TRAIN) -> Config:
-    """The configuration of parsed tables, for training or for another `use`.
+def validate(raw: Mapping[str, Any], use: unused.Use = unused.TRAIN) -> Config:
+    """Validate parsed tables, for training or for another `use`.
 
     Raises:
-        ConfigurationError: every mistake, one line each.
+        ConfigurationError: with every mistake, one line each.
     """
     try:
         return Config.model_validate(_tuples(raw), context={"use": use})
@@ -162,7 +158,7 @@ def validate(raw: Mapping[str, Any], use: inert.Use = inert.TRAIN) -> Config:
 
 
 def _tuples(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """TOML has lists where the types say tuple."""
+    """Convert lists to tuples where the types need them: TOML has lists only."""
     tables = dict(raw)
     optimizer = tables.get("optimizer")
     if isinstance(optimizer, Mapping) and isinstance(optimizer.get("betas"), list):
@@ -170,16 +166,16 @@ def _tuples(raw: Mapping[str, Any]) -> dict[str, Any]:
     return tables
 
 
-def reader(verb: inert.Verb, settings: Sequence[str]) -> inert.Use:
-    """Who reads a configuration with these overrides, each "section.key=value"."""
-    return inert.Use(verb, frozenset(setting.partition("=")[0].strip() for setting in settings))
+def reader(verb: unused.Verb, settings: Sequence[str]) -> unused.Use:
+    """Return the use of a configuration by a command with these overrides, each "section.key=value"."""
+    return unused.Use(verb, frozenset(setting.partition("=")[0].strip() for setting in settings))
 
 
-def read(path: Path, settings: Sequence[str] = (), verb: inert.Verb = "train") -> Config:
-    """The configuration of a TOML file with overrides, for a command.
+def read(path: Path, settings: Sequence[str] = (), verb: unused.Verb = "train") -> Config:
+    """Read the configuration of a TOML file with overrides, for a command.
 
     Raises:
-        ConfigurationError: the file cannot be read, is no TOML, or says something impossible.
+        ConfigurationError: the file cannot be read, is not TOML, or is not a valid configuration.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -190,52 +186,3 @@ def read(path: Path, settings: Sequence[str] = (), verb: inert.Verb = "train") -
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path}: is no TOML: {error}") from None
     return validate(override(raw, settings), reader(verb, settings))
-
-
-def algorithm(config: Config, verb: inert.Verb = "train") -> Any:
-    """The algorithm object of a configuration; the only place that knows algorithms by name.
-
-    Only `train` asks it for advantages, so for the other verbs it need not go with the rest of the configuration.
-
-    Raises:
-        ConfigurationError: the name or one of its settings is unknown or impossible, or does not go with the group size or the
-            reward functions.
-    """
-    registry = importlib.import_module("reference.trainer.algorithms.registry")  # a command's choice, not the engine's
-    try:
-        made = registry.create(config.algorithm.name, config.algorithm.settings)
-        if verb == "train":
-            _try(made, config)
-    except (ValueError, TypeError, KeyError) as error:
-        raise ConfigurationError(f"[algorithm]: {error}") from None
-    if verb == "train" and (said := inert.settings(getattr(made, "settings", None), config)):
-        raise ConfigurationError(f"[algorithm]: {'; '.join(said)}")
-    return made
-
-
-def _try(made: protocol.Algorithm, config: Config) -> None:
-    """Ask for advantages of made-up rewards in the configuration's shape, so that what does not fit is told before a run."""
-    size = config.rollout.samples_per_prompt
-    names = ["chosen"] if config.data.offline else [function.name for function in config.rewards.functions]
-    values = np.tile(np.arange(size, dtype=np.float64)[:, None], (2, len(names)))
-    rewards = protocol.Rewards(
-        values=values,
-        weights=np.ones(len(names)),
-        group_size=size,
-        lengths=np.ones(2 * size, np.int64),
-        accuracy=names.index("accuracy") if "accuracy" in names else None,
-    )
-    made.keep(rewards)
-    found = made.advantages(rewards, old_kl=np.zeros(2 * size))
-    if size == 1 and not found.any():
-        raise ValueError(
-            f"rollout.samples_per_prompt is 1, so that every advantage is 0: {made.name!r} compares the completions of a prompt; "
-            "set it to 2 or more"
-        )
-    unscored = [getattr(function, "unscored", False) for function in config.rewards.functions]
-    teaching_nothing = np.where(unscored, np.nan, np.zeros_like(values))  # all equal, and unscored where that may be
-    if config.algorithm.max_resamples and made.keep(replace(rewards, values=teaching_nothing)).all():
-        raise ValueError(
-            f"max_resamples is {config.algorithm.max_resamples} and nothing reads it: {made.name!r} keeps every group of these "
-            "rewards; remove it, or use dapo with dynamic_sampling"
-        )

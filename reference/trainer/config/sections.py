@@ -1,4 +1,4 @@
-"""The sections of a configuration and what each key means; every number has its unit in its name or its sentence."""
+"""The sections of a configuration and the meaning of each key."""
 
 import math
 from typing import Annotated, Any, Literal, Self
@@ -15,38 +15,38 @@ Seed = Annotated[int, Field(ge=0, lt=2**64)]
 
 
 class Section(BaseModel):
-    """A table whose keys are known, whose types are exact, whose numbers are finite and whose values do not change."""
+    """An immutable table with known keys, exact types and finite numbers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Warmup(Section):
-    """Supervised steps on sums before a tiny model is used, as `reference.trainer.warmup` describes them: made once, then cached."""
+    """Supervised steps on sums that a tiny model starts from (`reference.trainer.warmup`); the model is built once and cached."""
 
     problems: Number = 64
-    """The first different plain sums of the stream of `data_seed`, which `data.sums_seed` names too."""
+    """How many different plain sums, from the start of the stream of `data_seed` (for training data: `data.sums_seed`)."""
     steps: Number = 350
     rows: Number = 64
-    """Sums that one step reads."""
+    """Sums per step."""
     learning_rate: Positive = 3e-3
     wrong: BelowOne = 0.55
-    """The probability of reading a sum with a wrong answer: what is left for reinforcement learning to do."""
+    """The probability that a sum is read with a wrong answer; it leaves room for reinforcement learning."""
     seed: Seed = 0
     data_seed: Seed = 0
 
 
 class Model(Section):
-    """Which model: `path`, a folder or Hugging Face id on this machine, or a recipe `tiny` of `reference.tiny`."""
+    """The model: `path`, a folder or Hugging Face id on this machine, or a recipe `tiny` of `reference.tiny`."""
 
     path: str | None = None
     tiny: dict[str, int | float | str] = Field(default_factory=dict)
     warmup: Warmup | None = None
-    """Supervised steps of the tiny model before anything else, `{}` for the usual ones; none: random weights."""
+    """Supervised steps of the tiny model, `{}` for the default ones; without it the weights are random."""
     adapter_path: str | None = None
-    """A folder with adapters to start from. The reference of a KL, or of DPO, is the model without them, not the policy that they
-    make of it (DPO's pi_SFT): where that is to be the reference, merge them first (`output.fused`) and start from that folder."""
+    """A folder with adapters to start from. The reference policy of a KL or of DPO is the model without them. To use the starting
+    policy as the reference (DPO's pi_SFT), merge the adapters first (`output.fused`) and use that folder as `path`."""
     checkpoint_layers: bool = False
-    """Per-layer gradient checkpointing: activations are computed twice and kept for one layer at a time."""
+    """Gradient checkpointing: activations are computed twice and kept for one layer at a time."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -57,14 +57,14 @@ class Model(Section):
         return self
 
     def spec(self) -> dict[str, Any]:
-        """The model as `reference.trainer.model.load` takes it."""
+        """Return the model as a spec for `reference.trainer.model.load`."""
         if self.path is not None:
             return {"path": self.path}
         return dict(self.tiny) if self.warmup is None else {"warmup": self.warmup.model_dump(), **self.tiny}
 
 
 class Adapter(Section):
-    """The low-rank adapters that train, as `reference.trainer.adapters.settings` describes them."""
+    """The low-rank adapters that train (`reference.trainer.adapters.settings`)."""
 
     kind: Literal["lora", "dora"] = "lora"
     rank: Number = 8
@@ -72,19 +72,19 @@ class Adapter(Section):
     seed: Seed = 0
     b_std: NotNegative = 0.0
     targets: list[str] = Field(default_factory=list)
-    """Names like "q_proj" or "mlp.down_proj"; none: every projection of every block."""
+    """Names like "q_proj" or "mlp.down_proj"; empty: every projection of every block."""
     embeddings: bool = False
     routers: bool = False
     layers: Count = 0
-    """Blocks from the last one that get adapters; 0: all."""
+    """How many blocks get adapters, counted from the last one; 0: all."""
 
     def spec(self) -> dict[str, Any]:
-        """The adapter as `reference.trainer.lora.attach` takes it."""
+        """Return the adapter as a spec for `reference.trainer.lora.attach`."""
         return self.model_dump()
 
 
 class Data(Section):
-    """Where prompts come from and how they become tokens."""
+    """The source of prompts, and how they become tokens."""
 
     kind: Literal["sums", "json", "jsonl", "parquet", "datasets"] = "sums"
     path: str | None = None
@@ -92,25 +92,25 @@ class Data(Section):
     split: str = "train"
     style: Literal["plain", "worded"] = "plain"
     count: Number | None = None
-    """At most this many rows; 256 of the built-in sums."""
+    """At most this many rows; by default all rows of a file, and 256 built-in sums."""
     sums_seed: Seed = 0
     prompt_column: str = "prompt"
     answer_column: str = "answer"
     chosen_column: str | None = None
-    """With `rejected_column`: completions that come with the data, so that nothing is sampled (DPO)."""
+    """With `rejected_column`: pairs of completions in the data; nothing is sampled (DPO)."""
     rejected_column: str | None = None
     chat: bool = False
     system_prompt: str = ""
     chat_options: dict[str, str | bool | int | float] = Field(default_factory=dict)
-    """What the chat template is told besides the messages, such as `{ enable_thinking = false }` for Qwen3."""
+    """Further arguments of the chat template, such as `{ enable_thinking = false }` for Qwen3."""
     max_prompt_tokens: Number = 1024
     too_long: Literal["error", "drop"] = "error"
-    """Whether a run stops at a row, or leaves it out, whose prompt has more than `max_prompt_tokens` tokens, or which comes with
-    a completion of more than `rollout.max_tokens`."""
+    """What happens to a row whose prompt has more than `max_prompt_tokens` tokens, or which holds a completion of more than
+    `rollout.max_tokens`: stop with an error, or drop the row."""
     shuffle: bool = True
     seed: Seed = 0
     validation_rows: Count = 0
-    """Rows that are set apart for evaluation, chosen by `seed`."""
+    """How many rows are reserved for evaluation, chosen by `seed`."""
 
     @model_validator(mode="after")
     def _path_where_needed(self) -> Self:
@@ -130,11 +130,11 @@ class Data(Section):
 
 
 class Rollout(Section):
-    """How completions are drawn."""
+    """How completions are sampled."""
 
     samples_per_prompt: Number = 4
     max_tokens: Number = 64
-    """Tokens of a completion at most, its end token counted: where sampling stops, and what pairs that come with the data may have."""
+    """The most tokens of a completion, including its end token; it limits sampling and the pairs in the data."""
     temperature: NotNegative = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Count = 0
@@ -143,33 +143,33 @@ class Rollout(Section):
     xtc_threshold: Share = 0.1
     repetition_penalty: Positive = 1.0
     order: Literal["hf", "mlx-lm"] = "hf"
-    """In which order the filters act, by whose library does so."""
+    """The order of the filters, named after the library that uses it."""
     seed: Seed = 0
     path: Literal["auto", "naive", "cached", "prefix", "batched", "compiled"] = "auto"
     stop_ids: list[Count] = Field(default_factory=list)
-    """Tokens that end a completion besides the tokenizer's own."""
+    """Tokens that end a completion in addition to the tokenizer's own."""
     kv_bits: Literal[8, 4] | None = None
     """Bits of keys and values while sampling; old log-probs must then be recomputed."""
 
 
 class Algorithm(Section):
-    """The objective by name, its own settings, and which log-probs it sees."""
+    """The algorithm by name, its settings, and the log-probs that it uses."""
 
     name: str = "grpo"
     settings: dict[str, Any] = Field(default_factory=dict)
     old_logprobs: Literal["recompute", "stored"] = "recompute"
-    """`recompute`: a full forward before the first update; `stored`: what the sampler recorded of the tempered model."""
+    """`recompute`: a full forward pass before the first update; `stored`: the log-probs that the sampler recorded."""
     sampling_logprobs: Literal["tempered", "behaviour"] = "tempered"
-    """Which of the sampler's log-probs an off-policy correction is against: `tempered`, unfiltered and at the scoring temperature,
-    or `behaviour`, those of the distribution that was drawn from, at the rollout's temperature and after every filter."""
+    """The sampler's log-probs that an off-policy correction compares with: `tempered`, unfiltered at the scoring temperature, or
+    `behaviour`, those of the distribution drawn from, at the rollout's temperature and after every filter."""
     scoring_temperature: Positive | None = None
-    """The temperature at which tokens are scored; that of the rollout if absent (1 for greedy rollouts)."""
+    """The temperature of the log-probs in the loss; by default the rollout's (1 for greedy rollouts)."""
     max_resamples: Count = 0
-    """Further rollouts at most, where the algorithm drops groups (DAPO's dynamic sampling)."""
+    """The most further rollouts of a step if the algorithm drops groups (DAPO's dynamic sampling)."""
 
 
 class Optimizer(Section):
-    """An optimizer of mlx.optimizers, its schedule, and the limit of the gradient."""
+    """An optimizer of mlx.optimizers, its schedule, and the limit of the gradient's norm."""
 
     name: Literal["adam", "adamw", "sgd", "muon"] = "adam"
     learning_rate: Positive = 1e-4
@@ -182,7 +182,7 @@ class Optimizer(Section):
     weight_decay: NotNegative = 0.0
     momentum: Share = 0.0
     max_gradient_norm: float | Literal["off"] = 1.0
-    """The most that the norm of the whole gradient may be before it is scaled down; "off" (or None, which TOML cannot say): any."""
+    """The gradient is scaled down to this global norm; "off" (or None, which TOML has no word for): no limit."""
 
     @field_validator("max_gradient_norm", mode="before")
     @classmethod
@@ -196,26 +196,27 @@ class Optimizer(Section):
 
 
 class Loop(Section):
-    """How long, in what portions, and what happens when a number is not finite."""
+    """The length of a run, how a step is split, and what happens if a number is not finite."""
 
     steps: Number = 20
     prompts_per_step: Number = 4
     iterations: Number = 1
-    """Passes of updates over one rollout (the papers' mu)."""
+    """Passes over one rollout (the papers' mu)."""
     minibatches: Number = 1
-    """Optimizer steps of one pass; prompts are dealt to them in order."""
+    """Optimizer steps per pass; the prompts are distributed over them in order."""
     micro_batch_rows: Count = 0
-    """Rows of one forward and backward pass; 0: all of an optimizer step. To rounding the result does not depend on it, but by
-    definition where the algorithm averages by micro-batch: bnpo-trl, or aggregation = "micro-batch"."""
+    """Rows per forward and backward pass; 0: all rows of an optimizer step. The result does not depend on it, except for rounding and
+    for averages by micro-batch (bnpo-trl, or aggregation = "micro-batch")."""
     head_rows: Count = 0
-    """Scored tokens of one piece of the head, about three of which MLX holds at once; 0: all of a forward pass. Less memory where
-    the vocabulary is large, for a second run of the head in the backward pass; to rounding the result does not depend on it."""
+    """Scored tokens per piece of the head; 0: all tokens of a forward pass. Saves memory if the vocabulary is large (MLX holds about
+    three pieces at once) and runs the head a second time in the backward pass. The result does not depend on it, except for
+    rounding."""
     nonfinite: Literal["stop", "skip"] = "stop"
     evaluate_every_steps: Count = 0
 
 
 class Output(Section):
-    """Where a run writes, and what."""
+    """What a run writes, and where."""
 
     folder: str = "runs/run"
     checkpoint_every_steps: Count = 10
@@ -223,9 +224,9 @@ class Output(Section):
     completions_every_steps: Count = 10
     completions_rows: Number = 4
     console: bool = True
-    """Progress on stderr: a bar on a terminal; a plain line now and then, and no control character, anywhere else."""
+    """Progress on stderr: a bar on a terminal; elsewhere a plain line at most every ten seconds."""
     tensorboard: bool = False
     wandb: bool = False
     wandb_project: str = "gates"
     fused: bool = False
-    """Write the model with its adapters merged, a folder that mlx_lm.load reads, at the end."""
+    """Write the model with its adapters merged at the end, as a folder that mlx_lm.load reads."""

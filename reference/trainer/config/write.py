@@ -1,4 +1,4 @@
-"""A resolved configuration as TOML, every default filled in; what has no value is a comment."""
+"""Write a resolved configuration as TOML with every default; a key without a value becomes a comment."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def toml(tables: Mapping[str, Any]) -> str:
-    """The text of the tables; reading it again gives the same configuration."""
+    """Return the tables as TOML; reading it gives the same configuration."""
     blocks = [
         f"[{name}]\n" + "".join(_line(key, value) for key, value in table.items()) for name, table in tables.items()
     ]

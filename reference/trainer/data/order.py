@@ -1,4 +1,4 @@
-"""The order in which prompts are used: a function of the seed and the position alone, so that a run can go on from a number."""
+"""The order of prompts, a function of the seed and the position only, so that a run can resume from a number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from reference.trainer.data.prompts import Prompt
 from reference.trainer.data.rows import DataError
 
 SPLIT: Final = 2**64 - 1
-"""The epoch number, never reached, whose permutation chooses the validation rows."""
+"""The epoch number whose permutation chooses the validation rows; no run reaches it."""
 
 
 def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
-    """The numbers below `count` in the order of their Philox words, key (seed, epoch); ties keep the lower number first."""
+    """Sort the numbers below `count` by their Philox words, key (seed, epoch); ties keep the lower number first."""
     words = np.random.Philox(key=np.array([seed, epoch], np.uint64)).random_raw(count)
     return np.argsort(words, kind="stable").astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The prompts that train and those that are set apart, no prompt in both."""
+    """The prompts for training and for validation; no prompt is in both."""
 
     train: list[Prompt]
     validation: list[Prompt]
 
 
 def split(prompts: Sequence[Prompt], validation_rows: int, seed: int) -> Split:
-    """Set `validation_rows` prompts apart by the seed; both parts keep the order of the source.
+    """Reserve `validation_rows` prompts, chosen by the seed; both parts keep the order of the source.
 
     Raises:
-        DataError: nothing would be left to train on.
+        DataError: no prompt would be left for training.
     """
     if validation_rows >= len(prompts):
         raise DataError(
@@ -43,7 +43,7 @@ def split(prompts: Sequence[Prompt], validation_rows: int, seed: int) -> Split:
 
 
 def take(count: int, position: int, wanted: int, seed: int, *, shuffle: bool) -> list[int]:
-    """The places of the next `wanted` prompts of `count` from `position` on; every epoch uses each prompt once, in its own order."""
+    """Return the places of the next `wanted` of `count` prompts; every epoch uses each prompt once, in its own order."""
     places: list[int] = []
     while len(places) < wanted:
         epoch, start = divmod(position + len(places), count)

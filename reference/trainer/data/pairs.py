@@ -1,4 +1,4 @@
-"""Completions that come with the data as tokens, and which rows are too long."""
+"""Completions in the data: their tokens, and which rows are too long."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -11,17 +11,17 @@ from reference.trainer.data.rows import DataError
 
 
 def end_id(tokenizer: Any, eos_ids: Sequence[int]) -> int:
-    """The token that ends a given completion: the tokenizer's own, the one its chat template ends a message with.
+    """Return the token that ends a completion in the data: the tokenizer's own, else the first of `eos_ids`.
 
-    A model may stop at several (`generation_config.json`; Qwen3's at <|im_end|> and <|endoftext|>), which say only where sampling
-    ends. The first of those if the tokenizer has none of its own.
+    A model may stop at several tokens (Qwen3 at <|im_end|> and <|endoftext|>), but those only end sampling; the tokenizer's own end
+    token is the one with which its chat template ends a message.
     """
     own = tokenizer.eos_token_id
     return eos_ids[0] if own is None else int(own)
 
 
 def encode(tokenizer: Any, text: str, end: int) -> NDArray[np.int32]:
-    """The tokens of a completion, the end token last."""
+    """Return the tokens of a completion with the end token."""
     return np.array([*tokenizer.encode(text, add_special_tokens=False), end], np.int32)
 
 
@@ -34,12 +34,12 @@ def fitting(
     max_tokens: int,
     too_long: Literal["error", "drop"],
 ) -> list[Prompt]:
-    """The prompts whose completions, in these columns, have at most `max_tokens` tokens each, the end token counted.
+    """Return the prompts whose completions in these columns have at most `max_tokens` tokens, including the end token.
 
-    None is cut: what makes an answer better may stand at its end, and two that begin alike would teach nothing.
+    Completions are never truncated: the difference between two answers may be at their ends.
 
     Raises:
-        DataError: a completion is longer and not to be dropped, or nothing would be left.
+        DataError: a completion is longer and `too_long` is "error", or no row would be left.
     """
     kept: list[Prompt] = []
     for prompt in every:

@@ -1,19 +1,20 @@
-"""Prompts as tokens, each under its stable index: the place of its row in the source, which the sampler's draws are keyed by."""
+"""Prompts as tokens. A prompt's index is the place of its row in the source; the sampler's draws are keyed by it."""
 
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.trainer.config import sections
 from reference.trainer.data.rows import DataError, Row
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt: its index in the source, its text and tokens, the expected answer if any, and the whole row."""
+    """A prompt: its index in the source, its text and tokens, the expected answer if any, and the whole row."""
 
     index: int
     text: str
@@ -30,10 +31,10 @@ def _messages(text: str, system: str) -> list[dict[str, str]]:
 def encode(
     tokenizer: Any, text: str, *, chat: bool, system: str = "", options: Mapping[str, Any] | None = None
 ) -> NDArray[np.int32]:
-    """The tokens of a prompt; with `chat` by the tokenizer's own template with these options, up to where the answer starts.
+    """Return the tokens of a prompt; with `chat` as a user message in the tokenizer's template with these options.
 
     Raises:
-        DataError: `chat` is asked for and the tokenizer has no template, or it does nothing with one of the options.
+        DataError: `chat` is true and the tokenizer has no template, or its template does not mention one of the options.
     """
     if not chat:
         return np.asarray(tokenizer.encode(text), np.int32)
@@ -48,8 +49,13 @@ def encode(
     return np.asarray(ids, np.int32)
 
 
+def decode(tokenizer: Any, ids: Sequence[int]) -> str:
+    """Return the text of a completion's tokens for rewards: special tokens and all spaces are kept, as sampled."""
+    return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
 def absent(row: Mapping[str, Any], column: str, index: int, key: str) -> str:
-    """What is said of a row without a column that the configuration names under this key."""
+    """Return the message for a row that lacks the column which the configuration names under `key`."""
     names = sorted(map(str, row))
     near = difflib.get_close_matches(column, names, n=1)
     hint = f"did you mean {near[0]!r}? Set {key}" if near else f"name one in {key}"
@@ -57,10 +63,10 @@ def absent(row: Mapping[str, Any], column: str, index: int, key: str) -> str:
 
 
 def text_of(row: Mapping[str, Any], column: str, index: int, key: str) -> str:
-    """The text in a column of a row.
+    """Return the text in a column of a row.
 
     Raises:
-        DataError: the row has no such column, no text in it, or one that no tokenizer takes.
+        DataError: the row has no such column, or it holds no text, or text that no tokenizer accepts.
     """
     if column not in row:
         raise DataError(absent(row, column, index, key))
@@ -79,37 +85,26 @@ def text_of(row: Mapping[str, Any], column: str, index: int, key: str) -> str:
     return text
 
 
-def make(  # noqa: PLR0913  one for each key of [data] that makes a prompt
-    rows: Sequence[Row],
-    tokenizer: Any,
-    *,
-    prompt_column: str,
-    answer_column: str,
-    chat: bool,
-    system: str,
-    max_tokens: int,
-    too_long: Literal["error", "drop"],
-    options: Mapping[str, Any] | None = None,
-) -> list[Prompt]:
-    """Every row as a prompt. A row without an answer column has the answer None; a dropped row leaves the others' indices alone.
+def make(rows: Sequence[Row], tokenizer: Any, data: sections.Data) -> list[Prompt]:
+    """Make a prompt of every row. Without an answer column the answer is None; dropped rows do not change the other indices.
 
     Raises:
-        DataError: a prompt is missing, no text, empty, or longer than `max_tokens` and not to be dropped.
+        DataError: a prompt is missing, empty or no text, or it is longer than `max_prompt_tokens` and `too_long` is "error".
     """
     prompts: list[Prompt] = []
     for index, row in enumerate(rows):
-        text = text_of(row, prompt_column, index, "data.prompt_column")
-        ids = encode(tokenizer, text, chat=chat, system=system, options=options)
+        text = text_of(row, data.prompt_column, index, "data.prompt_column")
+        ids = encode(tokenizer, text, chat=data.chat, system=data.system_prompt, options=data.chat_options)
         if not len(ids):
-            raise DataError(f"row {index}: {prompt_column!r} has no tokens")
-        if len(ids) > max_tokens:
-            if too_long == "drop":
+            raise DataError(f"row {index}: {data.prompt_column!r} has no tokens")
+        if len(ids) > data.max_prompt_tokens:
+            if data.too_long == "drop":
                 continue
             raise DataError(
-                f"row {index}: the prompt has {len(ids)} tokens, more than data.max_prompt_tokens = {max_tokens}; "
-                "raise that, or set data.too_long = 'drop'"
+                f"row {index}: the prompt has {len(ids)} tokens, more than data.max_prompt_tokens = "
+                f"{data.max_prompt_tokens}; raise that, or set data.too_long = 'drop'"
             )
-        prompts.append(Prompt(index, text, ids, row.get(answer_column), row))
+        prompts.append(Prompt(index, text, ids, row.get(data.answer_column), row))
     if not prompts:
-        raise DataError(f"every prompt has more than data.max_prompt_tokens = {max_tokens} tokens")
+        raise DataError(f"every prompt has more than data.max_prompt_tokens = {data.max_prompt_tokens} tokens")
     return prompts

@@ -1,4 +1,4 @@
-"""Rows of data from a file, a `datasets` name or the built-in sums; a wrong line is named by its number."""
+"""Read rows of data from a file, a data set of `datasets`, or the built-in sums; errors name the line."""
 
 import importlib
 import json
@@ -27,10 +27,10 @@ def read(
     seed: int = 0,
     count: int | None = None,
 ) -> list[Row]:
-    """The first `count` rows (all if None; 256 of the built-in sums), in the order in which they are stored.
+    """Read the first `count` rows in their stored order (None: all, or 256 built-in sums).
 
     Raises:
-        DataError: the file is missing, torn or wrong, or a library is missing that it needs.
+        DataError: the file is missing or wrong, or a library that it needs is missing.
     """
     if kind == "sums":
         return [dict(row) for row in sums.sums(seed, count or DEFAULT_SUMS, style)]
@@ -109,7 +109,7 @@ def _parquet(path: Path) -> Iterator[Row]:
 
 
 def _datasets(name: str, split: str) -> Iterator[Row]:
-    """Rows of a saved data set's folder, or of a name in the Hugging Face cache; never from the network."""
+    """Read a saved data set's folder, or a name in the Hugging Face cache, without network access."""
     os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
     datasets = _library("datasets", "datasets")
     try:

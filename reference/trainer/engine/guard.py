@@ -1,4 +1,4 @@
-"""When a loss or a gradient is not finite: which sample did it, written to a file, and then skip or stop."""
+"""Find the samples that make a loss or gradient non-finite, and write them to a file."""
 
 import functools
 import math
@@ -7,29 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-import numpy as np
 
-from reference.trainer.checkpoint import storage
-from reference.trainer.engine.micro_batches import Part
+from reference.trainer import storage
+from reference.trainer.engine import passes
+from reference.trainer.engine.micro_batches import Inputs
 from reference.trainer.engine.rollout import Generation
-from reference.trainer.loop import passes
 
 
 class NonFiniteError(ArithmeticError):
-    """The loss or its gradient is not finite; the message names the file with the sample."""
+    """The loss or its gradient is not finite; the message names the file with the samples."""
 
 
 def finite(loss: float, gradient_norm: float) -> bool:
-    """Whether both are finite numbers."""
+    """Return whether both numbers are finite."""
     return math.isfinite(loss) and math.isfinite(gradient_norm)
 
 
-def offenders(model: Any, parts: Sequence[Part], loss: Callable[[Part], mx.array], unit: int) -> list[int]:
-    """The rows whose own share of the loss, or its gradient, is not finite; each `unit` of rows is computed alone."""
+def offenders(model: Any, micro_batches: Sequence[Inputs], loss: Callable[[Inputs], mx.array], unit: int) -> list[int]:
+    """Return the rows whose own loss or gradient is not finite; rows are tried alone, `unit` at a time."""
     found: list[int] = []
-    for part in parts:
-        for k in range(0, len(part.rows), unit):
-            single = alone(part, slice(k, k + unit))
+    for inputs in micro_batches:
+        for k in range(0, len(inputs.rows), unit):
+            single = inputs.only(slice(k, k + unit))
             value, gradient = passes.loss_and_grad(model, functools.partial(loss, single))
             if not finite(float(value), passes.global_norm(gradient)):
                 found += single.rows.tolist()
@@ -37,7 +36,7 @@ def offenders(model: Any, parts: Sequence[Part], loss: Callable[[Part], mx.array
 
 
 def record(path: Path, generation: Generation, rows: Sequence[int], step: int) -> None:
-    """Write the offending samples: texts, tokens, rewards and the sampler's log-probs; non-finite numbers as strings."""
+    """Write these samples: texts, tokens, rewards and the sampler's log-probs; non-finite numbers as strings."""
     samples = []
     for row in rows:
         length = int(generation.lengths[row])
@@ -50,28 +49,8 @@ def record(path: Path, generation: Generation, rows: Sequence[int], step: int) -
                 "completion": sample.completion,
                 "tokens": generation.tokens[row, :length].tolist(),
                 "rewards": generation.rewards.values[row].tolist(),
-                "sampler_logprobs": generation.tempered[row, :length].tolist(),
+                "sampler_logprobs": generation.temperature_scaled[row, :length].tolist(),
             }
         )
     content = {"step": step, "offending_rows": list(rows), "samples": samples}
     storage.write(path, storage.encoded(content, indent=2) + b"\n")
-
-
-def alone(part: Part, some: slice) -> Part:
-    """Some rows of a part as a part of their own."""
-
-    def of(values: mx.array | None) -> mx.array | None:
-        return None if values is None else values[some]
-
-    batch = type(part.batch)(
-        part.batch.ids[some], part.batch.prompt_lengths[some], part.batch.lengths[some], part.batch.width
-    )
-    return Part(
-        np.asarray(part.rows[some]),
-        batch,
-        part.groups[some],
-        of(part.sampling),
-        of(part.old),
-        of(part.reference),
-        of(part.advantages),
-    )

@@ -1,4 +1,4 @@
-"""A generation cut into optimizer steps, and each of those into parts (micro-batches) that share the step's denominators."""
+"""Split a generation into optimizer steps, and each step into micro-batches that share the step's denominators."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,10 +13,10 @@ from reference.trainer.engine.rollout import Generation
 
 
 @dataclass(slots=True)
-class Part:
-    """Rows of one forward and backward pass, and the constants of their loss; arrays are (B, T) but `advantages` (B,).
+class Inputs:
+    """The rows of one forward and backward pass, and the constants of their loss; arrays are (B, T), `advantages` is (B,).
 
-    `rows` are places in the generation, `groups` (B,) numbers the prompts of the optimizer step from 0.
+    `rows` are the rows' places in the generation; `groups` (B,) numbers the prompts of the optimizer step from 0.
     """
 
     rows: NDArray[np.int64]
@@ -27,13 +27,22 @@ class Part:
     reference: mx.array | None = None
     advantages: mx.array | None = None
 
+    def only(self, chosen: slice) -> "Inputs":
+        """Return some of the rows as a micro-batch of their own."""
+        constants = (self.sampling, self.old, self.reference, self.advantages)
+        b = self.batch
+        batch = logprobs.Batch(b.ids[chosen], b.prompt_lengths[chosen], b.lengths[chosen], b.width)
+        return Inputs(
+            self.rows[chosen], batch, self.groups[chosen], *(None if x is None else x[chosen] for x in constants)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One optimizer step: its parts and the counts of all of them together."""
+    """One optimizer step: its micro-batches and the counts of all of them together."""
 
-    parts: list[Part]
-    whole: protocol.Whole
+    micro_batches: list[Inputs]
+    totals: protocol.StepTotals
 
 
 def _packed(generation: Generation, rows: NDArray[np.int64], width: int) -> logprobs.Batch:
@@ -42,11 +51,11 @@ def _packed(generation: Generation, rows: NDArray[np.int64], width: int) -> logp
 
 
 def cut(generation: Generation, minibatches: int, micro_batch_rows: int, max_length: int) -> list[Step]:
-    """The optimizer steps of one pass over the generation: prompts are dealt in order, a prompt's rows stay in one step.
+    """Return the optimizer steps of one pass over the generation: prompts in order, all rows of a prompt in one step.
 
-    Every part has the same width, that of the longest completion, so that its sums have the same shape however the step is
-    cut. `micro_batch_rows` 0 is one part; with two completions a prompt it is rounded up to an even number, for they may be a
-    pair, which is never split.
+    Every micro-batch has the width of the generation's longest completion, so that its sums have the same shape however the step
+    is split. `micro_batch_rows` = 0 means one micro-batch per step. With two completions per prompt it is rounded up to an even
+    number, because they may be a pair, which is never split.
     """
     size = generation.group_size
     micro_batch_rows += micro_batch_rows % 2 if size == 2 else 0
@@ -56,13 +65,15 @@ def cut(generation: Generation, minibatches: int, micro_batch_rows: int, max_len
     for prompts in np.array_split(np.arange(len(generation.prompts)), min(minibatches, len(generation.prompts))):
         rows = np.arange(prompts[0] * size, (prompts[-1] + 1) * size)
         groups = rows // size - prompts[0]
-        parts = [
-            Part(rows[some], _packed(generation, rows[some], width), groups[some])
+        inputs = [
+            Inputs(rows[some], _packed(generation, rows[some], width), groups[some])
             for some in _spans(len(rows), micro_batch_rows)
         ]
-        whole = protocol.whole_step(generation.lengths[rows], groups, parts=len(parts), max_length=max_length)
+        totals = protocol.step_totals(
+            generation.lengths[rows], groups, micro_batches=len(inputs), max_length=max_length
+        )
         share = window * len(rows) / len(generation.lengths)
-        steps.append(Step(parts, replace(whole, window_tokens=share)))
+        steps.append(Step(inputs, replace(totals, window_tokens=share)))
     return steps
 
 
@@ -72,5 +83,5 @@ def _spans(count: int, size: int) -> Iterator[NDArray[np.int64]]:
 
 
 def padded(values: NDArray[np.float64], rows: NDArray[np.int64], width: int) -> mx.array:
-    """Rows of the sampler's log-probs as float32 (B, width)."""
+    """Return these rows of the sampler's log-probs as float32 (B, width)."""
     return mx.array(values[rows, :width].astype(np.float32))

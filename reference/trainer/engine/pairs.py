@@ -1,4 +1,4 @@
-"""Pairs of completions that come with the data, as generations: the chosen one first, rewards 1 and 0, nothing is sampled."""
+"""Generations from pairs of completions in the data: the chosen one first, rewards 1 and 0, nothing is sampled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from reference.trainer.rewards.samples import Sample
 
 @dataclass(frozen=True, slots=True)
 class PairSource(Source):
-    """Prompts whose rows hold a chosen and a rejected completion, in these columns, neither longer than `rollout.max_tokens`."""
+    """Prompts whose rows hold a chosen and a rejected completion, neither longer than `rollout.max_tokens`."""
 
     chosen_column: str = "chosen"
     rejected_column: str = "rejected"
 
     def once(self, model: Any, chosen: Sequence[int], round_: int) -> Generation:
-        """The pairs of these prompts (places in `prompts`). The sampler's log-probs are NaN: nobody sampled.
+        """Return the pairs of these prompts (places in `prompts`); the sampler's log-probs are NaN.
 
         Raises:
-            DataError: a completion is missing or no text.
+            DataError: a completion is missing or is not text.
         """
         del model, round_
         self.paths.add("offline")
@@ -39,15 +39,8 @@ class PairSource(Source):
             tokens[row, : len(ids)] = ids
         unknown = np.full(tokens.shape, np.nan)
         samples = [
-            Sample(
-                prompts[row // 2].text,
-                text,
-                int(lengths[row]),
-                prompts[row // 2].answer,
-                row // 2,
-                prompts[row // 2].row,
-            )
-            for row, text in enumerate(texts)
+            Sample(prompt.text, text, int(lengths[row]), prompt.answer, row // 2, prompt.row)
+            for row, (prompt, text) in enumerate(zip([p for p in prompts for _ in range(2)], texts, strict=True))
         ]
         return Generation(
             prompts=prompts,
@@ -57,11 +50,9 @@ class PairSource(Source):
             lengths=lengths,
             ended=np.ones(len(texts), np.bool_),
             model=unknown,
-            tempered=unknown,
+            temperature_scaled=unknown,
             behaviour=unknown,
-            rounds=1,
             taken=len(prompts),
-            dropped=0,
         )
 
     def _text(self, prompt: Prompt, column: str) -> str:

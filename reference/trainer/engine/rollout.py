@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,24 +12,36 @@ from reference.trainer import rollout as rollouts
 from reference.trainer import sampling
 from reference.trainer.algorithms import protocol
 from reference.trainer.config import sections
-from reference.trainer.data import text
+from reference.trainer.data import prompts
 from reference.trainer.data.prompts import Prompt
 from reference.trainer.rewards.samples import Sample
 from reference.trainer.rollout import table
 
 FILTERS: Final = tuple(f.name for f in fields(sampling.Settings))
+ARRAYS: Final = ("tokens", "lengths", "ended", "model", "temperature_scaled", "behaviour")
+"""The fields of a generation with one entry per row."""
 
 Scorer = Callable[[Sequence[Sample], int], protocol.Rewards]
-"""Rewards of samples in groups of this size."""
+"""A function of samples and group size to their rewards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What one step learns from: R = P * G rows, prompt-major, and how they came about.
+    """The completions that one step learns from: R = P * G rows, prompt-major.
 
-    `tokens` is (R, T) with -1 past the end; `tempered`, `behaviour` and `model` (R, T) are the sampler's log-probs in nats.
-    `rounds` counts the rollouts, `taken` the prompts that were rolled out, `dropped` those of their groups that are not among
-    these rows: the algorithm did not keep them, or enough others were there before.
+    Attributes:
+        prompts: the P prompts.
+        samples: the R completions as reward functions see them.
+        rewards: their rewards.
+        tokens: (R, T), -1 past the end.
+        lengths: (R,), tokens of each completion.
+        ended: (R,), whether the completion has an end token.
+        model: (R, T), the sampler's log-probs in nats, of the model at temperature 1.
+        temperature_scaled: (R, T), the same at the rollout's temperature, without filters.
+        behaviour: (R, T), the same after every filter.
+        rounds: how many rollouts were made.
+        taken: how many prompts were rolled out.
+        dropped: how many of their groups are not among these rows: not kept by the algorithm, or surplus.
     """
 
     prompts: list[Prompt]
@@ -39,11 +51,11 @@ class Generation:
     lengths: NDArray[np.int64]
     ended: NDArray[np.bool_]
     model: NDArray[np.float64]
-    tempered: NDArray[np.float64]
+    temperature_scaled: NDArray[np.float64]
     behaviour: NDArray[np.float64]
-    rounds: int
     taken: int
-    dropped: int
+    rounds: int = 1
+    dropped: int = 0
 
     @property
     def group_size(self) -> int:
@@ -52,12 +64,12 @@ class Generation:
 
 
 def eos_ids(tokenizer: Any) -> tuple[int, ...]:
-    """The tokens that end a completion, as the tokenizer says."""
+    """Return the tokens that end a completion, from the tokenizer."""
     return tuple(sorted(int(i) for i in tokenizer.eos_token_ids))
 
 
 def _times_before(chosen: Sequence[int]) -> list[int]:
-    """How often each of the chosen stands among those before it."""
+    """Count for each of the chosen how often it occurs before."""
     seen: Counter[int] = Counter()
     times: list[int] = []
     for place in chosen:
@@ -69,10 +81,10 @@ def _times_before(chosen: Sequence[int]) -> list[int]:
 def request(
     every: Sequence[Prompt], chosen: Sequence[int], settings: sections.Rollout, ends: Sequence[int], round_: int
 ) -> table.Request:
-    """All samples of the chosen prompts. The sampler's draws are keyed by a prompt's index in the source, so the table is as long as that.
+    """Request all samples of the chosen prompts. Draws are keyed by a prompt's index in the source, so the table has that length.
 
-    A prompt stands twice in `chosen` where a step goes over the end of an epoch. Its draws are keyed by (prompt, sample), so the
-    samples of a later occurrence go on counting where those before it ended: with the same numbers they would be the same.
+    A prompt is chosen twice in a step that crosses the end of an epoch. Its second occurrence continues the sample numbers of the
+    first: draws are keyed by (prompt, sample), so equal numbers would give equal completions.
     """
     longest = max(p.index for p in every) + 1
     prompts = [np.zeros(1, np.int32)] * longest
@@ -101,18 +113,18 @@ def request(
 def samples_of(
     tokenizer: Any, every: Sequence[Prompt], chosen: Sequence[int], result: table.Rollout, group_size: int
 ) -> list[Sample]:
-    """The completions as reward functions see them."""
+    """Return the completions as reward functions see them."""
     made: list[Sample] = []
     for row, length in enumerate(result.lengths.tolist()):
         prompt = every[chosen[row // group_size]]
-        completion = text.decode(tokenizer, result.tokens[row, : length - bool(result.ended[row])].tolist())
+        completion = prompts.decode(tokenizer, result.tokens[row, : length - bool(result.ended[row])].tolist())
         made.append(Sample(prompt.text, completion, length, prompt.answer, row // group_size, prompt.row))
     return made
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What completions are made of, the same for every step."""
+    """What completions are drawn from: tokenizer, prompts, sampling settings and rewards; the same in every step."""
 
     tokenizer: Any
     prompts: list[Prompt]
@@ -120,12 +132,13 @@ class Source:
     eos_ids: tuple[int, ...]
     score: Scorer
     paths: set[str] = field(default_factory=set)
-    """The rollout paths that have run."""
+    """The rollout paths that have been used."""
 
     def once(self, model: Any, chosen: Sequence[int], round_: int) -> Generation:
-        """One rollout of the chosen prompts (places in `prompts`) with its rewards."""
-        asked = request(self.prompts, chosen, self.rollout, self.eos_ids, round_)
-        result = rollouts.run(model, asked, self.rollout.path)
+        """Roll out the chosen prompts (places in `prompts`) once and score the completions."""
+        result = rollouts.run(
+            model, request(self.prompts, chosen, self.rollout, self.eos_ids, round_), self.rollout.path
+        )
         self.paths.add(result.path)
         size = self.rollout.samples_per_prompt
         samples = samples_of(self.tokenizer, self.prompts, chosen, result, size)
@@ -137,57 +150,39 @@ class Source:
             lengths=result.lengths,
             ended=result.ended,
             model=result.model,
-            tempered=result.tempered,
+            temperature_scaled=result.temperature_scaled,
             behaviour=result.behaviour,
-            rounds=1,
             taken=len(chosen),
-            dropped=0,
         )
 
 
 def kept(generation: Generation, groups: NDArray[np.bool_]) -> Generation:
-    """The generation with these groups (P,) only; the samples keep their own group numbers."""
-    size = generation.group_size
-    rows = np.repeat(groups, size)
+    """Return the generation with these groups (P,) only; the samples keep their group numbers."""
+    rows = np.repeat(groups, generation.group_size)
     old = generation.rewards
-    rewards = protocol.Rewards(old.values[rows], old.weights, size, old.lengths[rows], old.accuracy)
-    return Generation(
+    arrays: dict[str, Any] = {name: getattr(generation, name)[rows] for name in ARRAYS}
+    return replace(
+        generation,
         prompts=[p for p, keep in zip(generation.prompts, groups, strict=True) if keep],
         samples=[s for s, keep in zip(generation.samples, rows, strict=True) if keep],
-        rewards=rewards,
-        tokens=generation.tokens[rows],
-        lengths=generation.lengths[rows],
-        ended=generation.ended[rows],
-        model=generation.model[rows],
-        tempered=generation.tempered[rows],
-        behaviour=generation.behaviour[rows],
-        rounds=generation.rounds,
-        taken=generation.taken,
+        rewards=replace(old, values=old.values[rows], lengths=old.lengths[rows]),
         dropped=generation.dropped + int((~groups).sum()),
+        **arrays,
     )
 
 
 def joined(left: Generation, right: Generation) -> Generation:
-    """Both generations, one after the other."""
+    """Concatenate two generations."""
     a, b = left.rewards, right.rewards
-    both = {
-        name: np.concatenate([getattr(left, name), getattr(right, name)])
-        for name in ("tokens", "lengths", "ended", "model", "tempered", "behaviour")
-    }
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(left, name), getattr(right, name)]) for name in ARRAYS}
     return Generation(
         prompts=left.prompts + right.prompts,
         samples=left.samples + right.samples,
-        rewards=protocol.Rewards(
-            np.concatenate([a.values, b.values]),
-            a.weights,
-            a.group_size,
-            np.concatenate([a.lengths, b.lengths]),
-            a.accuracy,
-        ),
+        rewards=replace(a, values=np.concatenate([a.values, b.values]), lengths=np.concatenate([a.lengths, b.lengths])),
         rounds=left.rounds + right.rounds,
         taken=left.taken + right.taken,
         dropped=left.dropped + right.dropped,
-        **both,
+        **arrays,
     )
 
 
@@ -201,10 +196,10 @@ def generate(
     round_: int,
     max_resamples: int,
 ) -> Generation:
-    """Roll out until `wanted` groups are kept, with fresh prompts and a new round each time, `max_resamples` times more at most.
+    """Roll out until `wanted` groups are kept, each time with fresh prompts and a new round, at most `max_resamples` times more.
 
-    `places(offset, count)` are the prompts from `offset` on. What is kept beyond `wanted` is not used. Source: dynamic
-    sampling of DAPO (Yu et al. 2025, arXiv 2503.14476, section 3.2).
+    `places(offset, count)` are the prompts from `offset` on. Surplus groups are dropped. Source: dynamic sampling of DAPO (Yu et
+    al. 2025, arXiv 2503.14476, section 3.2).
     """
     first = source.once(model, places(0, wanted), round_)
     result = kept(first, algorithm.keep(first.rewards))

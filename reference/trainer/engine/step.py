@@ -1,11 +1,11 @@
 """One step of training with any `Algorithm`: rollout, rewards, advantages, constant passes, updates.
 
-The engine knows the protocol and no algorithm. Every optimizer step divides by the counts of all its rows, so that its parts'
-gradients add up to the gradient of the whole step.
+The engine knows the protocol and no algorithm. An optimizer step divides by the counts of all its rows, so that the gradients of
+its micro-batches add up to the gradient of the whole step.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,16 @@ from numpy.typing import NDArray
 from reference.trainer import checkpointing, logprobs
 from reference.trainer.algorithms import protocol
 from reference.trainer.config.read import Config
-from reference.trainer.engine import guard, micro_batches, rollout
-from reference.trainer.engine import scores as engine_scores
-from reference.trainer.engine.micro_batches import Part, Step
+from reference.trainer.engine import constants, guard, micro_batches, passes, rollout
+from reference.trainer.engine import optimizer as optimizers
+from reference.trainer.engine.clock import Clock
+from reference.trainer.engine.micro_batches import Inputs, Step
 from reference.trainer.engine.rollout import Generation
-from reference.trainer.loop import optimizer as loop_optimizer
-from reference.trainer.loop import passes
-from reference.trainer.metrics.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One optimizer step: the loss and its summands, and the norm of the gradient before clipping."""
+    """The numbers of one optimizer step: the loss and its summands, and the gradient's norm before clipping."""
 
     loss: float
     policy: float
@@ -41,7 +39,7 @@ class Update:
 
 @dataclass(slots=True)
 class Learned:
-    """What the updates of one generation did. Arrays are (R, T) of the last pass, `reference` and `entropy` where they were computed."""
+    """Results of the updates on one generation; arrays are (R, T) of the last pass, None if they were not computed."""
 
     advantages: NDArray[np.float32]
     updates: list[Update] = field(default_factory=list)
@@ -53,7 +51,7 @@ class Learned:
 
 @dataclass(slots=True)
 class Engine:
-    """A model whose adapters train, and everything that stays the same from step to step."""
+    """A model whose adapters train, with everything that is the same in every step."""
 
     model: Any
     algorithm: protocol.Algorithm
@@ -63,10 +61,10 @@ class Engine:
     folder: Path
     clock: Clock
     head_calls: int = 0
-    """In how many pieces the head ran in one forward pass of an update, at most; for the audit."""
+    """The largest number of pieces in which the head ran in one forward pass of an update; for the audit."""
 
     def generate(self, places: Callable[[int, int], Sequence[int]], round_: int) -> Generation:
-        """Completions for one step, of the prompts that `places(offset, count)` names."""
+        """Return the completions for one step; `places(offset, count)` names the prompts."""
         with self.clock("rollout"):
             return rollout.generate(
                 self.model,
@@ -79,7 +77,7 @@ class Engine:
             )
 
     def learn(self, generation: Generation, step: int, learning_rate: float) -> Learned:
-        """Update the adapters by the generation; a generation without groups changes nothing."""
+        """Update the adapters on the generation; a generation without groups changes nothing."""
         if not generation.prompts:
             return Learned(np.zeros(0, np.float32))
         steps = micro_batches.cut(
@@ -90,26 +88,18 @@ class Engine:
         )
         with self.clock("scoring"):
             learned = Learned(self._constants(generation, steps))
-        loop_optimizer.set_learning_rate(self.optimizer, learning_rate)
+        self.optimizer.learning_rate = learning_rate
         with self.clock("updates"), self._checkpointed():
             for _ in range(self.config.loop.iterations):
                 self._pass(generation, steps, step, learned)
         return learned
 
-    @contextlib.contextmanager
-    def _checkpointed(self) -> Iterator[None]:
-        """Per-layer checkpointing inside the block, if asked for: only a backward pass needs it, and a decode must not pay for it."""
-        if not self.config.model.checkpoint_layers:
-            yield
-            return
-        checkpointing.on(self.model)
-        try:
-            yield
-        finally:
-            checkpointing.off(self.model)
+    def _checkpointed(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context with per-layer checkpointing if it is configured; only updates need it, and decoding is faster without."""
+        return checkpointing.per_layer(self.model) if self.config.model.checkpoint_layers else contextlib.nullcontext()
 
     def _constants(self, generation: Generation, steps: list[Step]) -> NDArray[np.float32]:
-        """Fill in old, reference and sampling log-probs and the advantages, which are returned (R,)."""
+        """Fill in old, reference and sampling log-probs and the advantages; return the advantages (R,)."""
         settings = self.config.algorithm
         temperature = self.config.scoring_temperature()
         several = self.config.loop.iterations * self.config.loop.minibatches > 1
@@ -117,29 +107,29 @@ class Engine:
             getattr(self.algorithm, "settings", None), "kl_in_reward", False
         )
         stored = settings.old_logprobs == "stored"
-        need = engine_scores.Constants(
-            old=not stored and (several or in_reward), reference=self.algorithm.needs_reference
-        )
-        recorded = generation.tempered if temperature == self.config.rollout.temperature else generation.model
+        need = constants.Needed(old=not stored and (several or in_reward), reference=self.algorithm.needs_reference)
+        same = temperature == self.config.rollout.temperature
+        recorded = generation.temperature_scaled if same else generation.model
         sampled = generation.behaviour if settings.sampling_logprobs == "behaviour" else recorded
-        for part in (part for one in steps for part in one.parts):
-            part.sampling = micro_batches.padded(sampled, part.rows, part.batch.width)
-            part.old = micro_batches.padded(recorded, part.rows, part.batch.width) if stored else None
-        engine_scores.fill(self.model, steps, temperature, need, head_rows=self._head_rows())
-        old_kl = engine_scores.summed_difference(steps, len(generation.lengths)) if in_reward else None
+        every = [inputs for one in steps for inputs in one.micro_batches]
+        for inputs in every:
+            inputs.sampling = micro_batches.padded(sampled, inputs.rows, inputs.batch.width)
+            inputs.old = micro_batches.padded(recorded, inputs.rows, inputs.batch.width) if stored else None
+        constants.fill(self.model, steps, temperature, need, head_rows=self._head_rows())
+        old_kl = constants.summed_difference(steps, len(generation.lengths)) if in_reward else None
         advantages = np.asarray(self.algorithm.advantages(generation.rewards, old_kl=old_kl), np.float32)
-        for part in (part for one in steps for part in one.parts):
-            part.advantages = mx.array(advantages[part.rows])
+        for inputs in every:
+            inputs.advantages = mx.array(advantages[inputs.rows])
         return advantages
 
     def _head_rows(self) -> int | None:
         return self.config.loop.head_rows or None
 
-    def _scored(self, part: Part, seen: dict[str, mx.array] | None = None) -> protocol.Scored:
-        """A part with the policy's log-probs by a forward pass here and now; `seen` gets their values."""
+    def _scored(self, inputs: Inputs, seen: dict[str, mx.array] | None = None) -> protocol.MicroBatch:
+        """Score a micro-batch by a forward pass of the current policy; put the values into `seen`."""
         scores = logprobs.scored(
             self.model,
-            part.batch,
+            inputs.batch,
             self.config.scoring_temperature(),
             entropy=self.algorithm.needs_entropy,
             head_rows=self._head_rows(),
@@ -149,47 +139,49 @@ class Engine:
             seen["policy"] = mx.stop_gradient(scores.values)
             if scores.entropy is not None:
                 seen["entropies"] = mx.stop_gradient(scores.entropy)
-        if part.advantages is None:
+        if inputs.advantages is None:
             raise ValueError("advantages must be there before the loss")
-        return protocol.Scored(
+        return protocol.MicroBatch(
             policy=scores.values,
             mask=scores.mask,
-            advantages=part.advantages,
-            groups=part.groups,
-            old=part.old,
-            reference=part.reference,
-            sampling=part.sampling if self.algorithm.needs_sampling else None,
+            advantages=inputs.advantages,
+            groups=inputs.groups,
+            old=inputs.old,
+            reference=inputs.reference,
+            sampling=inputs.sampling if self.algorithm.needs_sampling else None,
             entropy=scores.entropy,
         )
 
     def _pass(self, generation: Generation, steps: list[Step], number: int, learned: Learned) -> None:
-        """One optimizer step for each of `steps`."""
-        shape = (len(generation.lengths), steps[0].parts[0].batch.width)
+        """Make the optimizer steps of one pass over the generation."""
+        shape = (len(generation.lengths), steps[0].micro_batches[0].batch.width)
         learned.policy, learned.old = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         learned.entropy = np.zeros(shape, np.float32) if self.algorithm.needs_entropy else None
         learned.reference = np.zeros(shape, np.float32) if self.algorithm.needs_reference else None
         share = getattr(getattr(self.algorithm, "settings", None), "entropy_share", 1.0)
         for each in steps:
             one = each
-            if share < 1 and len(each.parts) > 1:
-                one = engine_scores.entropy_threshold(
+            if share < 1 and len(each.micro_batches) > 1:
+                one = constants.entropy_threshold(
                     self.model, each, self.config.scoring_temperature(), share, head_rows=self._head_rows()
                 )
             gradient: Any = None
             sums = np.zeros(4)
-            for part in one.parts:
-                added, shares = self._gradient(part, one.whole, learned)
+            for inputs in one.micro_batches:
+                added, shares = self._gradient(inputs, one.totals, learned)
                 gradient = added if gradient is None else tree_map(mx.add, gradient, added)
                 mx.eval(gradient)
                 sums += shares
             learned.updates.append(self._update(generation, one, number, gradient, sums))
 
-    def _gradient(self, part: Part, whole: protocol.Whole, learned: Learned) -> tuple[Any, NDArray[np.float64]]:
-        """A part's share of the gradient, and of loss, policy, kl and entropy summands."""
+    def _gradient(
+        self, inputs: Inputs, totals: protocol.StepTotals, learned: Learned
+    ) -> tuple[Any, NDArray[np.float64]]:
+        """Return a micro-batch's share of the gradient, and of the loss with its policy, KL and entropy summands."""
         seen: dict[str, mx.array] = {}
 
         def loss() -> mx.array:
-            result = self.algorithm.loss(self._scored(part, seen), whole)
+            result = self.algorithm.loss(self._scored(inputs, seen), totals)
             seen.update((name, mx.stop_gradient(getattr(result, name))) for name in ("value", "kl", "entropy"))
             seen["summand"] = mx.stop_gradient(result.policy)
             return result.value
@@ -197,37 +189,37 @@ class Engine:
         _, gradient = passes.loss_and_grad(self.model, loss)
         mx.eval(gradient, seen)
         if learned.policy is None or learned.old is None:
-            raise ValueError("the arrays of a pass must be there before its parts")
-        learned.policy[part.rows] = np.array(seen["policy"])
-        learned.old[part.rows] = np.array(seen["policy"] if part.old is None else part.old)
-        if learned.reference is not None and part.reference is not None:
-            learned.reference[part.rows] = np.array(part.reference)
+            raise ValueError("the arrays of a pass must be there before its micro-batches")
+        learned.policy[inputs.rows] = np.array(seen["policy"])
+        learned.old[inputs.rows] = np.array(seen["policy"] if inputs.old is None else inputs.old)
+        if learned.reference is not None and inputs.reference is not None:
+            learned.reference[inputs.rows] = np.array(inputs.reference)
         if learned.entropy is not None:
-            learned.entropy[part.rows] = np.array(seen["entropies"])
+            learned.entropy[inputs.rows] = np.array(seen["entropies"])
         return gradient, np.array([float(seen[name]) for name in ("value", "summand", "kl", "entropy")])
 
     def _update(
         self, generation: Generation, one: Step, number: int, gradient: Any, sums: NDArray[np.float64]
     ) -> Update:
-        """Clip and apply the gradient, unless it or the loss is not finite."""
+        """Clip and apply the gradient if it and the loss are finite."""
         norm = passes.global_norm(gradient)
         loss, policy, kl, entropy = sums.tolist()
         skipped = not guard.finite(loss, norm)
         if skipped:
             self._blame(generation, one, number)
         else:
-            clipped = loop_optimizer.clipped(gradient, norm, self.config.optimizer.max_gradient_norm)
+            clipped = optimizers.clipped(gradient, norm, self.config.optimizer.max_gradient_norm)
             self.optimizer.update(self.model, clipped)
             mx.eval(self.model.trainable_parameters(), self.optimizer.state)
         return Update(loss, policy, kl, entropy, norm, skipped)
 
     def _blame(self, generation: Generation, one: Step, number: int) -> None:
-        """Write the offending samples to a file, and stop where the configuration says so."""
+        """Write the offending samples to a file, and stop unless the configuration says to skip."""
 
-        def loss(part: Part) -> mx.array:
-            return self.algorithm.loss(self._scored(part), one.whole).value
+        def loss(inputs: Inputs) -> mx.array:
+            return self.algorithm.loss(self._scored(inputs), one.totals).value
 
-        rows = guard.offenders(self.model, one.parts, loss, 2 if generation.group_size == 2 else 1)
+        rows = guard.offenders(self.model, one.micro_batches, loss, 2 if generation.group_size == 2 else 1)
         path = self.folder / f"nonfinite-step-{number}.json"
         guard.record(path, generation, rows, number)
         if self.config.loop.nonfinite == "stop":

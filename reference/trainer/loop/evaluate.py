@@ -1,30 +1,54 @@
-"""How good a model is on prompts that it does not train on: rewards of fresh completions, nothing is updated."""
+"""Evaluate a model on prompts that it does not train on: rewards of fresh completions, or margins of given pairs."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reference.trainer import logprobs
+from reference.trainer.config.read import Config
+from reference.trainer.engine import passes
 from reference.trainer.engine.rollout import Generation, Source
-from reference.trainer.loop import passes
+from reference.trainer.loop import prepare
+
+
+def run(config: Config, adapter: Path | None, *, base: bool) -> dict[str, Any]:
+    """Evaluate the configured model with the adapters of a folder, on the validation prompts if there are any, else on all.
+
+    Raises:
+        ConfigurationError, DataError, RewardError: as their messages say.
+    """
+    folder = None if base else prepare.adapter_folder(config, adapter)
+    with prepare.trained(config, folder) as loaded:
+        train, validation, names = prepare.sources(config, loaded.tokenizer)
+        return {"adapter": str(folder or ""), **measured(config, loaded.model, validation or train, names, 0)}
+
+
+def measured(config: Config, model: Any, source: Source, names: Sequence[str], round_: int) -> Mapping[str, float]:
+    """Measure a model on a source as configured: rewards, or margins where pairs come with the data."""
+    found = generations(model, source, config.loop.prompts_per_step, round_)
+    if config.data.offline:
+        return margins(model, found, config.scoring_temperature(), head_rows=config.loop.head_rows or None)
+    return numbers(found, names)
 
 
 def generations(model: Any, source: Source, prompts_at_once: int, round_: int) -> list[Generation]:
-    """One rollout of every prompt of the source, a few prompts at a time."""
+    """Roll out every prompt of the source once, `prompts_at_once` at a time."""
     places = range(len(source.prompts))
     starts = range(0, len(places), prompts_at_once)
     return [source.once(model, places[start : start + prompts_at_once], round_) for start in starts]
 
 
-def numbers(made: Sequence[Generation], names: Sequence[str]) -> Mapping[str, float]:
-    """Mean rewards, mean length and truncated share over all completions; NaN where nothing was scored.
+def numbers(found: Sequence[Generation], names: Sequence[str]) -> Mapping[str, float]:
+    """Return mean rewards, mean length and the truncated share over all completions; NaN if nothing was scored.
 
     `best_of_group` is the mean over prompts of the best reward among a prompt's completions.
     """
-    totals = np.concatenate([one.rewards.total() for one in made])
-    values = np.concatenate([one.rewards.values for one in made])
-    groups = totals.reshape(-1, made[0].group_size)
+    totals = np.concatenate([one.rewards.total() for one in found])
+    values = np.concatenate([one.rewards.values for one in found])
+    groups = totals.reshape(-1, found[0].group_size)
     best = [float(np.nanmax(group)) for group in groups if not np.isnan(group).all()]
     return {
         "prompts": float(len(groups)),
@@ -32,24 +56,27 @@ def numbers(made: Sequence[Generation], names: Sequence[str]) -> Mapping[str, fl
         "reward_mean": _mean(totals),
         "best_of_group": float(np.mean(best)) if best else float("nan"),
         **{f"reward_{name}_mean": _mean(values[:, n]) for n, name in enumerate(names)},
-        "length_mean": float(np.concatenate([one.lengths for one in made]).mean()),
-        "truncated_share": float((~np.concatenate([one.ended for one in made])).mean()),
+        "length_mean": float(np.concatenate([one.lengths for one in found]).mean()),
+        "truncated_share": float((~np.concatenate([one.ended for one in found])).mean()),
     }
 
 
 def margins(
-    model: Any, made: Sequence[Generation], temperature: float, *, head_rows: int | None = None
+    model: Any, found: Sequence[Generation], temperature: float, *, head_rows: int | None = None
 ) -> Mapping[str, float]:
-    """How far the policy prefers the chosen completions of pairs (chosen first) over the reference, in nats, and how often."""
-    found: list[np.ndarray[Any, Any]] = []
-    for one in made:
+    """Return by how many nats, and how often, the policy prefers the chosen completions more than the reference does.
+
+    The completions are pairs, chosen first.
+    """
+    values: list[NDArray[np.float64]] = []
+    for one in found:
         prompts = [one.prompts[row // 2].ids for row in range(len(one.lengths))]
         batch = logprobs.pack(prompts, one.tokens, one.lengths)
         policy = np.array(passes.old_logprobs(model, batch, temperature, head_rows=head_rows), np.float64)
         reference = np.array(passes.reference_logprobs(model, batch, temperature, head_rows=head_rows), np.float64)
         sums = (policy - reference).sum(axis=1)
-        found.append(sums[0::2] - sums[1::2])
-    every = np.concatenate(found)
+        values.append(sums[0::2] - sums[1::2])
+    every = np.concatenate(values)
     return {
         "prompts": float(len(every)),
         "margin_mean": float(every.mean()),
@@ -57,6 +84,6 @@ def margins(
     }
 
 
-def _mean(values: np.ndarray[Any, Any]) -> float:
+def _mean(values: NDArray[np.float64]) -> float:
     scored = values[~np.isnan(values)]
     return float(scored.mean()) if scored.size else float("nan")

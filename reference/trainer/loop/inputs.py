@@ -1,4 +1,4 @@
-"""What a run reads besides its model: rows of data and reward functions, checked against each other before a model loads."""
+"""Read a run's data and reward functions, and check them against each other before a model is loaded."""
 
 import hashlib
 import json
@@ -16,13 +16,13 @@ from reference.trainer.rewards import combine, numbers, user
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The rows as they are stored, and the reward functions."""
+    """The rows of data as stored, and the reward functions."""
 
     rows: list[rows.Row]
     functions: list[combine.Function]
 
     def digest(self) -> str:
-        """The sha256 of the rows; what JSON cannot hold counts as the text that Python shows of it."""
+        """Return the sha256 of the rows; values that JSON does not have count as their Python `repr`."""
         hasher = hashlib.sha256()
         for row in self.rows:
             hasher.update(json.dumps(dict(row), sort_keys=True, default=repr).encode() + b"\n")
@@ -30,11 +30,11 @@ class Inputs:
 
 
 def read(config: Config) -> Inputs:
-    """Read and check what a configuration names, but the model.
+    """Read and check everything that a configuration names except the model.
 
     Raises:
-        DataError: the data is missing or wrong, or has not the columns that are asked for.
-        ConfigurationError: a reward function cannot be made, needs a column that is not there, or `model.adapter_path` is empty.
+        DataError: the data is missing or wrong, or lacks a column.
+        ConfigurationError: a reward function is wrong or needs a missing column, or `model.adapter_path` holds no adapters.
     """
     path = config.model.adapter_path
     if path is not None and not (Path(path) / files.WEIGHTS).is_file():
@@ -53,7 +53,7 @@ def read(config: Config) -> Inputs:
 
 
 def _columns(config: Config, found: Sequence[rows.Row]) -> None:
-    """Every row has the text columns that the configuration names, and the answer's name is not a slip of the pen."""
+    """Check that every row has the text columns that the configuration names, and that some row has the answer column."""
     data = config.data
     named = {"prompt": data.prompt_column, "chosen": data.chosen_column, "rejected": data.rejected_column}
     for role, column in named.items():
@@ -65,7 +65,7 @@ def _columns(config: Config, found: Sequence[rows.Row]) -> None:
 
 
 def _answers(functions: Sequence[combine.Function], found: Sequence[rows.Row], column: str) -> None:
-    """Accuracy needs one number to compare with in every row."""
+    """Check that every row has one number as answer if the reward "accuracy" is used."""
     if not any(function.kind == "accuracy" for function in functions):
         return
     for index, row in enumerate(found):
@@ -79,7 +79,7 @@ def _answers(functions: Sequence[combine.Function], found: Sequence[rows.Row], c
 
 
 def _needs(functions: Sequence[combine.Function], found: Sequence[rows.Row]) -> None:
-    """One's own function finds a column for each argument that it cannot do without."""
+    """Check that the data has a column for each required argument of the user's functions."""
     columns = {str(key) for row in found for key in row}
     for function in functions:
         if isinstance(function.score, user.Own) and (missing := sorted(function.score.needed - columns)):
@@ -90,7 +90,7 @@ def _needs(functions: Sequence[combine.Function], found: Sequence[rows.Row]) -> 
 
 
 def functions_used(config: Config, functions: Sequence[combine.Function]) -> list[dict[str, Any]]:
-    """The reward functions for the audit: name, weight, and the sha256 of the file that one's own stands in."""
+    """Describe the reward functions for the audit: name, weight, and the sha256 of the file of a user's function."""
     used: list[dict[str, Any]] = []
     for function, setting in zip(functions, config.rewards.functions, strict=True):
         facts: dict[str, Any] = {"name": function.name, "weight": function.weight}

@@ -1,14 +1,13 @@
-"""How much memory a run will take, from the numbers of a model's config.json alone; no model is loaded.
+"""Estimate the memory of a run from the numbers in a model's config.json, without loading the model.
 
 A step's peak is weights + adapters with their optimizer + the larger of rollout (caches, logits) and update (activations kept for the
-backward pass, logits). The terms are physical: shapes times bytes. Four counts of copies are not known from shapes; they were
-chosen once, as halves, so that the four peaks measured on an Apple M4 Max (semantics.md, "Memory preflight anchors") come out
-within 3%. A gigabyte is 1e9 bytes.
+backward pass, logits). Each term is shapes times bytes. Four numbers of copies do not follow from shapes; they were chosen once, as
+multiples of one half, so that the four peaks measured on an Apple M4 Max are reproduced within 3%. A gigabyte is 1e9 bytes.
 
-With checkpointed layers the update holds the states between the layers, all that one layer keeps (computed again), and what that
-layer's backward pass works with, which is the largest of three, one after the other: the feed-forward part's `MLP_WORKING` arrays,
-attention's gradients of its scores and projections, and linear attention's states. Without checkpointing the half copy in
-`ACTIVATION_COPIES` covers the first two: of many layers that are kept one layer's working set is a small part.
+With checkpointed layers the update holds the states between the layers, everything that one layer keeps, and the working memory of
+that layer's backward pass. This is the largest of three, which come one after the other: the feed-forward part's `MLP_WORKING`
+arrays, attention's gradients of its scores and projections, and linear attention's states. Without checkpointing one layer's working
+memory is a small part of the total, and the half copy in `ACTIVATION_COPIES` covers the first two.
 """
 
 import json
@@ -18,35 +17,35 @@ from pathlib import Path
 from typing import Any, Final
 
 LOGIT_COPIES: Final = 4.5
-"""Float32 arrays of the vocabulary's width per scored token: logits, shifted, exponential, gradient, and half (16 bit) the head's output."""
+"""Float32 arrays of the vocabulary's width per scored token: logits, shifted, exponential, gradient, and the head's 16-bit output."""
 HEAD_PIECES: Final = 3.0
-"""Pieces of the head (`loop.head_rows`) whose logits are there at once: MLX works on pieces side by side, so it is not one.
+"""Pieces of the head (`loop.head_rows`) whose logits are in memory at once; MLX computes several pieces in parallel.
 
-Measured on a tiny model with 2048 scored tokens, beyond what pieces of 64 take: pieces of 512, 256 and 128 take 3.5, 4.0 and 2.9
+Measured on a tiny model with 2048 scored tokens: compared with pieces of 64 tokens, pieces of 512, 256 and 128 need 3.5, 4.0 and 2.9
 times `LOGIT_COPIES` arrays of a piece.
 """
 HEAD_ROWS: Final = 256
-"""The size of a piece that is advised: a product with as many rows still keeps a machine busy."""
+"""The recommended size of a piece: a product with as many rows still uses the whole machine."""
 STATES_KEPT: Final = 2.0
-"""States of linear attention that each token of each such layer keeps for the backward pass: before and after its decay."""
+"""States of linear attention that each token of such a layer keeps for the backward pass: before and after its decay."""
 STATES_WORKING: Final = 4.0
-"""States per token that the one layer holds besides whose backward pass is running."""
+"""Further states per token of the one layer whose backward pass is running."""
 MLP_WORKING: Final = 12
-"""Arrays as wide as the feed-forward part that its backward pass holds besides what is kept. Of gate and of up each: the matrix's
-output, the low-rank product and the scaled one (6); the gradient of their product, by the matrix and by the adapter, and the
-sum (3); the gradients of gate, of its activation and of up (3)."""
+"""Further arrays, as wide as the feed-forward part, of its backward pass. For gate and up: the matrix's output, the low-rank product
+and the scaled one (6); the gradient of their product, by the matrix, by the adapter, and the sum (3); the gradients of gate, its
+activation and up (3)."""
 PROJECTION_WORKING: Final = 2
-"""Arrays as wide as each projection of attention that its backward pass holds: the low-rank product and the gradient."""
+"""Further arrays per projection of attention in its backward pass: the low-rank product and the gradient."""
 SCORE_WORKING: Final = 2
-"""Float32 arrays of scores that it holds: the gradients of the probabilities and of the scores."""
+"""Float32 arrays of attention scores in the backward pass: the gradients of the probabilities and of the scores."""
 ACTIVATION_COPIES: Final = 1.5
-"""Per activation of the forward pass: itself, and half for what adapters and casts add."""
+"""Copies of each activation of the forward pass: itself, and half a copy for adapters and casts."""
 SCORE_COPIES: Final = 1.0
 """Float32 attention scores per query, key and head, kept for the backward pass."""
 GROUP_BITS: Final = 32
 """A 16-bit scale and a 16-bit bias for each group of a quantised matrix."""
 ADAPTER_COPIES: Final = 4
-"""Of every adapter value: itself, its gradient and Adam's two moments."""
+"""Copies of every adapter value: itself, its gradient and Adam's two moments."""
 GIGA: Final = 1e9
 LONGEST_MEASURED: Final = 128
 """The longest sequence at which a hybrid model was measured without checkpointing."""
@@ -54,7 +53,7 @@ LONGEST_MEASURED: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a model's memory depends on. `linear_layers` of `layers` are linear attention; `bits` are those of a weight."""
+    """The numbers of a model that its memory depends on; `linear_layers` of `layers` are linear attention, `bits` are per weight."""
 
     hidden: int
     layers: int
@@ -77,15 +76,15 @@ class Shape:
 
     @property
     def state_bytes(self) -> int:
-        """The float32 state of one linear-attention layer and row."""
+        """Bytes of the float32 state of one linear-attention layer and row."""
         return 4 * self.linear_value_heads * self.linear_key_dim * self.linear_value_dim
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A step: `rows` go through the model at once, `rollout_rows` are sampled together, lengths in tokens.
+    """A step: `rows` per forward and backward pass, `rollout_rows` sampled together, and lengths in tokens.
 
-    The head runs on `head_rows` scored tokens at a time; 0: on all of a pass.
+    The head runs on `head_rows` scored tokens at a time; 0 means all tokens of a pass.
     """
 
     rows: int
@@ -98,14 +97,14 @@ class Plan:
 
     @property
     def logit_rows(self) -> float:
-        """Scored tokens whose logits are there at once in an update."""
+        """Scored tokens whose logits are in memory at once in an update."""
         every = self.rows * self.completion
         return min(every, HEAD_PIECES * self.head_rows) if 0 < self.head_rows < every else every
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bytes of each part, and how far the numbers can be trusted."""
+    """Bytes of each part, and how reliable the estimate is."""
 
     weights: float
     adapters: float
@@ -116,15 +115,15 @@ class Estimate:
 
     @property
     def peak(self) -> float:
-        """The largest sum of what is there at once, in bytes."""
+        """Bytes in memory at once, at most."""
         return self.weights + self.adapters + max(self.rollout, self.activations + self.logits)
 
 
 def shape(config: Mapping[str, Any]) -> Shape:
-    """The numbers of a config.json in the Hugging Face layout.
+    """Read the numbers of a config.json in the Hugging Face layout.
 
     Raises:
-        ValueError: a number is missing that every model has.
+        ValueError: a required number is missing.
     """
     text = {**config, **config.get("text_config", {})}
     missing = [k for k in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size") if k not in text]
@@ -162,7 +161,7 @@ def _linear_widths(m: Shape) -> tuple[int, int]:
 
 
 def parameters(m: Shape) -> int:
-    """The weights of all matrices; a hybrid model's full attention has a gate as wide as its queries."""
+    """Count the weights of all matrices; a hybrid model's full attention has a gate as wide as its queries."""
     queries, keys = m.heads * m.head_dim, m.kv_heads * m.head_dim
     attention = m.hidden * (queries * (3 if m.linear_layers else 2) + 2 * keys)
     key_width, value_width = _linear_widths(m)
@@ -182,7 +181,7 @@ def _adapter_parameters(m: Shape, rank: int) -> int:
 
 
 def _layer_bytes(m: Shape, sequence: int) -> tuple[float, float]:
-    """Bytes per token that a layer of full and one of linear attention keep for the backward pass, states aside."""
+    """Return the bytes per token that a layer of full and of linear attention keeps for the backward pass, without states."""
     queries, keys = m.heads * m.head_dim, m.kv_heads * m.head_dim
     key_width, value_width = _linear_widths(m)
     inner = m.active_experts * m.expert_intermediate or m.intermediate
@@ -194,7 +193,7 @@ def _layer_bytes(m: Shape, sequence: int) -> tuple[float, float]:
 
 
 def _working_bytes(m: Shape, sequence: int) -> tuple[float, float]:
-    """Bytes per token that the backward pass of one attention and of one feed-forward part holds besides what is kept."""
+    """Return the further bytes per token in the backward pass of one attention and of one feed-forward part."""
     queries, keys = m.heads * m.head_dim, m.kv_heads * m.head_dim
     projections = PROJECTION_WORKING * m.activation_bytes * (2 * queries + 2 * keys)
     inner = m.active_experts * m.expert_intermediate or m.intermediate
@@ -224,7 +223,7 @@ def _rollout(m: Shape, plan: Plan) -> float:
 
 
 def estimate(m: Shape, plan: Plan) -> Estimate:
-    """The bytes of a step."""
+    """Estimate the bytes of a step."""
     return Estimate(
         weights=parameters(m) * m.bits / 8,
         adapters=ADAPTER_COPIES * m.activation_bytes * _adapter_parameters(m, plan.rank),
@@ -236,7 +235,7 @@ def estimate(m: Shape, plan: Plan) -> Estimate:
 
 
 def trust(m: Shape, plan: Plan) -> str:
-    """Whether a plan lies near what was measured: "near an anchor", "extrapolated", or "lower bound, OOM risk"."""
+    """Return how near a plan is to what was measured: "near an anchor", "extrapolated", or "lower bound, OOM risk"."""
     sequence = plan.prompt + plan.completion
     if m.linear_layers and not plan.checkpoint and sequence > LONGEST_MEASURED:
         return "lower bound, OOM risk"
@@ -251,11 +250,11 @@ def trust(m: Shape, plan: Plan) -> str:
 
 
 def advice(m: Shape, plan: Plan, available: float) -> tuple[Plan | None, list[str]]:
-    """The first plan that fits into `available` bytes, and what to change for it: checkpoint, then smaller G, then shorter completions.
+    """Return the first plan that fits into `available` bytes, None if there is none, and what to change for it.
 
-    None if nothing does. A hybrid model without checkpointing is always told to checkpoint where only a lower bound is known.
-    The head in pieces, which changes no result either, comes after checkpointing, and only where it spares a smaller G or a
-    shorter completion.
+    The order of changes is: checkpointing, the head in pieces, a smaller G, shorter completions. The head in pieces is recommended only
+    if it makes a smaller G or shorter completions unnecessary. A hybrid model whose memory is only known as a lower bound always
+    gets checkpointing.
     """
     now = plan
 
@@ -278,7 +277,7 @@ def advice(m: Shape, plan: Plan, available: float) -> tuple[Plan | None, list[st
 
 
 def _changes(plan: Plan, now: Plan) -> list[str]:
-    """What to set so that one plan becomes the other, the cheapest first."""
+    """Return what to set so that one plan becomes the other, the cheapest first."""
     steps: list[str] = []
     if now.checkpoint != plan.checkpoint:
         steps.append("model.checkpoint_layers = true")
@@ -294,13 +293,13 @@ def _changes(plan: Plan, now: Plan) -> list[str]:
 
 
 def _in_pieces(plan: Plan) -> Plan:
-    """The plan with its head in pieces, unless its logits are as few already."""
+    """Return the plan with its head in pieces, unless that does not reduce its logits."""
     pieces = replace(plan, head_rows=HEAD_ROWS)
     return pieces if pieces.logit_rows < plan.logit_rows else plan
 
 
 def read(folder: Path) -> Shape:
-    """The shape of a model folder.
+    """Read the shape of a model folder.
 
     Raises:
         ValueError: there is no readable config.json.

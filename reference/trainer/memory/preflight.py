@@ -1,6 +1,5 @@
-"""The memory preflight of a configuration: its model's numbers, its step's size, and sentences about both."""
+"""The memory preflight of a configuration: its model's shape, its step's size, and the estimate in sentences."""
 
-import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -43,19 +42,19 @@ KNOWN: Final[Mapping[str, Mapping[str, Any]]] = {
         "quantization": {"bits": 4, "group_size": 64},
     },
 }
-"""What the config.json of the measured models says of their shape, so that a run can be planned before they are fetched.
+"""The shapes in config.json of the measured models, so that a run can be planned before they are downloaded.
 
-Sources: Qwen3-0.6B's and Qwen3.5-9B's model cards. The latter's: 32 layers of width 4096, three of gated delta net (32 value and
-16 key heads of 128) to one of gated attention (16 query and 4 key heads of 256), feed-forward 12288, vocabulary 248320. That
-its head is not tied follows from the 8.95e9 parameters: a tied one would make it 7.9e9.
+Sources: the model cards of Qwen3-0.6B and Qwen3.5-9B. The latter has 32 layers of width 4096, three with a gated delta net (32 value
+and 16 key heads of 128) for each one with gated attention (16 query and 4 key heads of 256), feed-forward width 12288 and vocabulary
+248320. Its head is not tied: it has 8.95e9 parameters, and with a tied head it would have 7.9e9.
 """
 
 
 def shape(config: Config) -> estimate.Shape:
-    """The numbers of a configuration's model; a tiny model is built, nothing is downloaded.
+    """Return the shape of a configuration's model; a tiny model is built, nothing is downloaded.
 
     Raises:
-        ConfigurationError: the model is neither on this machine nor one of `KNOWN`, or its recipe or config.json is wrong.
+        ConfigurationError: the model is neither on this machine nor in `KNOWN`, or its recipe or config.json is wrong.
     """
     try:
         found = _folder(config.model.path) if config.model.path is not None else tiny.build(config.model.tiny)
@@ -65,11 +64,12 @@ def shape(config: Config) -> estimate.Shape:
 
 
 def _folder(path: str) -> Path | None:
-    """The folder of a model on this machine; None for a known one that is not here."""
+    """Return the folder of a model on this machine; None for a model in `KNOWN` that is not here."""
     if Path(path).expanduser().is_dir():
         return Path(path).expanduser()
-    hub = importlib.import_module("huggingface_hub")  # a second to import, needed for ids only
-    found = hub.try_to_load_from_cache(path, "config.json") if path.count("/") == 1 else None
+    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - a second to import, needed for ids only
+
+    found = try_to_load_from_cache(path, "config.json") if path.count("/") == 1 else None
     if isinstance(found, str):
         return Path(found).parent
     if path not in KNOWN:
@@ -78,7 +78,7 @@ def _folder(path: str) -> Path | None:
 
 
 def plan(config: Config, prompt_tokens: int) -> estimate.Plan:
-    """The rows that go through the model at once, and their length."""
+    """Return the size of a step: rows at once, and lengths."""
     samples = config.rollout.samples_per_prompt
     prompts = config.loop.prompts_per_step
     whole = -(-prompts // config.loop.minibatches) * samples
@@ -94,7 +94,7 @@ def plan(config: Config, prompt_tokens: int) -> estimate.Plan:
 
 
 def sentences(shape: estimate.Shape, step: estimate.Plan, available: float) -> list[str]:
-    """The estimate part by part, whether it fits, and what to change if it does not."""
+    """Describe the estimate part by part, whether it fits, and what to change if it does not."""
     found = estimate.estimate(shape, step)
     parts = {
         "weights": found.weights,

@@ -1,1 +1,1 @@
-"""What a step did, in numbers, and where the numbers go."""
+"""The numbers of a step, and the callbacks that receive them."""

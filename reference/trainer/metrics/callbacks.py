@@ -1,4 +1,4 @@
-"""What is told of a run while it goes on, and who is told: console, TensorBoard, Weights & Biases, one's own."""
+"""Callbacks of a run: console, TensorBoard, Weights & Biases, or the user's own."""
 
 import contextlib
 import importlib
@@ -8,42 +8,46 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import rich.console
+import rich.progress
+import rich.table
+import rich.text
+
 from reference.trainer.config import sections
 from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.metrics import progress
 
 Numbers = Mapping[str, float]
 SHOWN: Final = {"reward_mean": "reward", "loss": "loss", "gradient_norm": "gradient", "length_mean": "length"}
-"""The numbers that a progress bar has room for, and what it calls them."""
+"""The numbers in the progress bar, and their names there."""
 BAR: Final = 10
-"""Columns of the bar itself, which gives way where the step, the time left and the numbers need the room."""
+"""Width of the bar in columns; it shrinks if the step, the time left and the numbers need the room."""
 
 
 class Callback:
-    """Does nothing at every occasion; one's own overrides what it wants. A callback must not change the run."""
+    """A callback that does nothing; subclasses override the methods they need. A callback must not change the run."""
 
     def start(self, step: int, steps: int) -> None:
-        """The run starts, or goes on, at `step` of `steps`."""
+        """The run starts or resumes at `step` of `steps`."""
 
     def step(self, step: int, numbers: Numbers, times: Numbers) -> None:
-        """A step is done; steps count from 1."""
+        """A step is done; steps are counted from 1."""
 
     def evaluation(self, step: int, numbers: Numbers) -> None:
-        """The validation prompts were tried after a step."""
+        """The model was evaluated on the validation prompts after a step."""
 
     def completions(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Some completions of a step, each with prompt, completion, reward and answer."""
+        """Receive some completions of a step, each with prompt, completion, reward and answer."""
 
     def end(self) -> None:
-        """The run ends, be it done or stopped."""
+        """The run is complete or was stopped."""
 
 
 class Console(Callback):
-    """On a terminal a progress bar with the main numbers and tables of completions; anywhere else a plain line now and then."""
+    """A progress bar and tables of completions on a terminal; elsewhere a plain line every ten seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        rich_console = importlib.import_module("rich.console")
-        self._console = rich_console.Console(stderr=True)
+        self._console = rich.console.Console(stderr=True)
         self._progress = progress.Progress(clock)
         self._bar: Any = None
         self._task: Any = None
@@ -53,24 +57,23 @@ class Console(Callback):
         if not self._console.is_terminal:
             self._progress.start(step, steps)
             return
-        rich_progress = importlib.import_module("rich.progress")
-        column = importlib.import_module("rich.table").Column
-        done = rich_progress.MofNCompleteColumn(table_column=column(min_width=2 * len(str(steps)) + 1, no_wrap=True))
-        left = rich_progress.TimeRemainingColumn(compact=True, table_column=column(min_width=7, no_wrap=True))
-        numbers = rich_progress.TextColumn("{task.description}", table_column=column(no_wrap=True, overflow="ellipsis"))
-        self._bar = rich_progress.Progress(done, rich_progress.BarColumn(BAR), left, numbers, console=self._console)
+        column = rich.table.Column
+        done = rich.progress.MofNCompleteColumn(table_column=column(min_width=2 * len(str(steps)) + 1, no_wrap=True))
+        left = rich.progress.TimeRemainingColumn(compact=True, table_column=column(min_width=7, no_wrap=True))
+        numbers = rich.progress.TextColumn("{task.description}", table_column=column(no_wrap=True, overflow="ellipsis"))
+        self._bar = rich.progress.Progress(done, rich.progress.BarColumn(BAR), left, numbers, console=self._console)
         self._task = self._bar.add_task("training", total=steps, completed=step)
         self._bar.start()
 
     def step(self, step: int, numbers: Numbers, times: Numbers) -> None:
-        """Move the bar, or write a line where one is due."""
+        """Move the bar, or write a line if one is due."""
         if self._bar is None:
             line = self._progress.line(step, numbers, times)
             if line is not None:
-                with contextlib.suppress(OSError):  # a log that is gone does not stop a run
-                    print(line, file=sys.stderr, flush=True)  # noqa: T201  what the console is for
+                with contextlib.suppress(OSError):  # a closed log must not stop a run
+                    print(line, file=sys.stderr, flush=True)  # noqa: T201  the console's output
         else:
-            shown = " ".join(f"{said} {numbers[name]:.3g}" for name, said in SHOWN.items() if name in numbers)
+            shown = " ".join(f"{label} {numbers[name]:.3g}" for name, label in SHOWN.items() if name in numbers)
             speed = times.get("tokens_per_second", float("nan"))
             self._bar.update(self._task, completed=step, description=f"{shown} {speed:.0f} tok/s")
 
@@ -78,10 +81,10 @@ class Console(Callback):
         """Print a table."""
         if self._bar is None:
             return
-        table = importlib.import_module("rich.table").Table(title=f"step {step}", show_lines=True)
+        table = rich.table.Table(title=f"step {step}", show_lines=True)
         for name in ("prompt", "completion", "reward"):
             table.add_column(name)
-        text = importlib.import_module("rich.text").Text  # completions are no markup
+        text = rich.text.Text  # rich must not read markup in completions
         for row in rows:
             table.add_row(text(row["prompt"][-200:]), text(row["completion"][:400]), f"{row['reward']:.3g}")
         self._bar.console.print(table)
@@ -93,7 +96,7 @@ class Console(Callback):
 
 
 class TensorBoard(Callback):
-    """Scalars in TensorBoard's event files, in `tensorboard/` beside the metrics; steps after a resume replace the old ones."""
+    """Write scalars to TensorBoard event files in `tensorboard/`; after a resume, repeated steps replace the old ones."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "tensorboard"
@@ -122,7 +125,7 @@ class TensorBoard(Callback):
 
 
 class WeightsAndBiases(Callback):
-    """An offline run of W&B, in `wandb/` beside the metrics; nothing leaves the machine until one syncs it oneself."""
+    """Write an offline run of W&B in `wandb/`; nothing leaves the machine until the user syncs it."""
 
     def __init__(self, folder: Path, project: str, config: Mapping[str, Any]) -> None:
         self._folder, self._project, self._config = folder, project, dict(config)
@@ -159,24 +162,24 @@ def _library(name: str, key: str, remedy: str) -> Any:
         ) from None
 
 
-def chosen(output: sections.Output, config: Mapping[str, Any]) -> list[Callback]:
-    """The callbacks that the section [output] asks for.
+def configured(output: sections.Output, config: Mapping[str, Any]) -> list[Callback]:
+    """Return the callbacks that the section [output] configures.
 
     Raises:
         ConfigurationError: a library is missing; the message says how to install it.
     """
     folder = Path(output.folder)
-    made: list[Callback] = [Console()] if output.console else []
+    callbacks: list[Callback] = [Console()] if output.console else []
     if output.tensorboard:
-        made.append(TensorBoard(folder))
+        callbacks.append(TensorBoard(folder))
     if output.wandb:
-        made.append(WeightsAndBiases(folder, output.wandb_project, config))
-    return made
+        callbacks.append(WeightsAndBiases(folder, output.wandb_project, config))
+    return callbacks
 
 
 @contextlib.contextmanager
-def telling(callbacks: Sequence[Callback], step: int, steps: int) -> Iterator[None]:
-    """Start every callback, and end those that were started whatever happens inside."""
+def started(callbacks: Sequence[Callback], step: int, steps: int) -> Iterator[None]:
+    """Start every callback; at the end, even after an error, end those that were started."""
     with contextlib.ExitStack() as stack:
         for callback in callbacks:
             stack.callback(callback.end)

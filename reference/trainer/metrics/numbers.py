@@ -1,4 +1,4 @@
-"""The numbers of a step. Those of `of_step` are a function of the run's configuration; those of `of_time` are the machine's."""
+"""The numbers of a step: `of_step` depends only on the run's configuration, `of_time` on the machine."""
 
 import resource
 import sys
@@ -28,10 +28,10 @@ def of_step(
     *,
     pairs: bool = False,
 ) -> Numbers:
-    """Loss, rewards, advantages, ratios, lengths and groups of one step; `names` are the reward functions, `bounds` the clip's.
+    """Return loss, rewards, advantages, ratios, lengths and groups of one step.
 
-    `level` says what the clip acts on: the ratio of each "token", or the mean ratio of its completion ("seq_mean"); `pairs`
-    whether the advantages are preferences.
+    `names` are the reward functions, `bounds` the clip's widths. `level` is the ratio that the clip acts on: each token's ("token") or
+    the completion's mean ("seq_mean"). `pairs` says whether the advantages are preferences.
     """
     return {
         "learning_rate": learning_rate,
@@ -56,7 +56,7 @@ def _std(values: NDArray[np.float64]) -> float:
 
 
 def _updates(learned: Learned) -> Numbers:
-    """Means over the optimizer steps that were applied."""
+    """Return means over the optimizer steps that were applied."""
     applied = [update for update in learned.updates if not update.skipped]
     means = {f: _mean([getattr(u, f) for u in applied]) for f in ("loss", "policy", "kl", "entropy", "gradient_norm")}
     return {
@@ -71,7 +71,7 @@ def _updates(learned: Learned) -> Numbers:
 
 
 def _rewards(generation: Generation, names: Sequence[str]) -> Numbers:
-    """Mean and std over scored samples, of the sum and of each function; how many are unscored; the groups that teach nothing."""
+    """Return mean and std of the total and of each function over scored samples, and counts of unscored and equal rewards."""
     total = generation.rewards.total()
     scored = total[~np.isnan(total)]
     numbers: Numbers = {
@@ -111,20 +111,21 @@ def _lengths(generation: Generation) -> Numbers:
 
 
 def _distribution(generation: Generation, learned: Learned, bounds: tuple[float, float], level: str) -> Numbers:
-    """How far the policy is from the old one and from the sampler's, and its entropy, on completion tokens of the last pass.
+    """Return the policy's distance from the old and from the sampler's policy, and its entropy, on tokens of the last pass.
 
-    `entropy_sampled` is the mean of -log p of the sampled tokens, an estimate that needs no further pass; `entropy` is exact,
-    and there if the algorithm needs it. The ratios are those of tokens; `outside_*` and `clipped_*` are the shares of tokens whose
-    ratio, of the level that the algorithm clips, is beyond its bounds. `sampler_*` are against the unfiltered distribution that
-    was drawn from, at `rollout.temperature`, whatever a correction is against: tokens that are scored at another temperature
-    than they were drawn at are seen here.
+    `entropy_sampled` is the mean -log p of the sampled tokens, an estimate that needs no further pass. `entropy` is exact and given if
+    the algorithm needs it. The ratios are per token; `outside_*` and `clipped_*` are the shares of tokens whose ratio, at the level
+    that the algorithm clips, is outside its bounds. `sampler_*` compare with the sampler's unfiltered log-probs at
+    `rollout.temperature`, so that scoring at another temperature shows up here.
     """
     if learned.policy is None or learned.old is None or not generation.lengths.sum():
         return {}
     width = learned.policy.shape[1]
     live = _live(generation, width)
-    sampled = bool(np.isfinite(generation.tempered[:, :width][live]).all())  # pairs of the data were sampled by nobody
-    numbers = {"entropy_sampled": -float(generation.tempered[:, :width][live].mean())} if sampled else {}
+    sampled = bool(
+        np.isfinite(generation.temperature_scaled[:, :width][live]).all()
+    )  # pairs of the data were sampled by nobody
+    numbers = {"entropy_sampled": -float(generation.temperature_scaled[:, :width][live].mean())} if sampled else {}
     if learned.entropy is not None:
         numbers["entropy"] = float(learned.entropy[live].astype(np.float64).mean())
     policy = learned.policy.astype(np.float64)
@@ -138,26 +139,26 @@ def _distribution(generation: Generation, learned: Learned, bounds: tuple[float,
     numbers |= {f"ratio_{name}": ratio[name] for name in ("min_sequence_ratio", "max_sequence_ratio")}
     if not sampled:
         return numbers
-    sampler = ratios.statistics(policy, generation.tempered[:, :width], live, bounds=bounds, advantages=gains)
+    sampler = ratios.statistics(policy, generation.temperature_scaled[:, :width], live, bounds=bounds, advantages=gains)
     return numbers | {f"sampler_{name}": sampler[name] for name in RATIO}
 
 
 def _live(generation: Generation, width: int) -> NDArray[np.bool_]:
-    """Which slots (R, width) hold a completion's token."""
+    """Return which slots (R, width) hold a completion's token."""
     return np.arange(width)[None, :] < generation.lengths[:, None]
 
 
 def _of_rows(policy: NDArray[np.float64], old: NDArray[np.float64], live: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Log-probs (R, T) whose log-ratio to `old` is its completion's mean in every token."""
+    """Return log-probs (R, T) whose log-ratio to `old` is the completion's mean log-ratio at every token."""
     moved = np.where(live, policy - old, 0.0).sum(axis=1) / np.maximum(live.sum(axis=1), 1)
     return old + moved[:, None]
 
 
 def _margins(generation: Generation, learned: Learned) -> Numbers:
-    """How far the chosen completion of a pair is preferred to the rejected one, over the reference, in nats; and how often.
+    """Return by how many nats, and how often, the policy prefers chosen completions more than the reference does.
 
-    The advantages are +1 and -1 in a pair that has a preference, and nothing is said where none has. A loss without a reference
-    counts the policy's log-probs alone, as here. Of the last pass.
+    The values are those of the last pass, over pairs with a preference (advantages +1 and -1); without any the result is empty.
+    Without a reference the policy's log-probs are used alone, as in the loss.
     """
     signs = learned.advantages.reshape(-1, 2)
     signed = np.abs(signs).sum(axis=1) == 2
@@ -171,7 +172,7 @@ def _margins(generation: Generation, learned: Learned) -> Numbers:
 
 
 def of_time(seconds: Mapping[str, float], generation: Generation) -> Numbers:
-    """Seconds of each phase, tokens per second of the rollouts and of the whole, peak memory in bytes."""
+    """Return seconds per phase, tokens per second of the rollouts and of the whole step, and peak memory in bytes."""
     total = sum(seconds.values())
     tokens = float(generation.lengths.sum())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -185,16 +186,16 @@ def of_time(seconds: Mapping[str, float], generation: Generation) -> Numbers:
 
 
 def bounds(algorithm: Any) -> tuple[float, float]:
-    """The clip's widths of an algorithm that has some, else 0.2 on both sides: from where on a ratio is called outside."""
+    """Return the widths of the algorithm's clip, or 0.2 on both sides if it has none."""
     found: tuple[float, float] | None = getattr(algorithm, "clip_widths", None)
     return (0.2, 0.2) if found is None else found
 
 
 def level(algorithm: Any) -> str:
-    """What the algorithm's clip acts on: "token" or "seq_mean"."""
+    """Return the ratio that the algorithm clips: "token" or "seq_mean"."""
     return str(getattr(algorithm, "clip_level", "token"))
 
 
 def pairs(algorithm: Any) -> bool:
-    """Whether the algorithm learns from pairs, of which one completion is chosen and the other rejected."""
+    """Return whether the algorithm learns from pairs of chosen and rejected completions."""
     return bool(getattr(algorithm, "pairs", False))

@@ -1,15 +1,15 @@
-"""How far a run is, in plain lines, for logs: the first step, the last one, and one now and then between them."""
+"""Progress of a run as plain lines for logs: the first step, the last one, and one every ten seconds between them."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping
 from typing import Final
 
 EVERY_SECONDS: Final = 10.0
-"""Between two lines; the first and the last step have theirs whenever they are done."""
+"""The shortest time between two lines; the first and the last step always have a line."""
 
 
 class Progress:
-    """Says which steps have a line, by a clock in seconds, and what stands in it."""
+    """Decide by a clock in seconds which steps get a line, and write the lines."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -18,12 +18,12 @@ class Progress:
         self._said: float | None = None
 
     def start(self, step: int, steps: int) -> None:
-        """The run starts, or goes on, at `step` of `steps`."""
+        """Note that the run starts or resumes at `step` of `steps`."""
         self._first, self._steps = step, steps
         self._started, self._said = self._clock(), None
 
     def line(self, step: int, numbers: Mapping[str, float], times: Mapping[str, float]) -> str | None:
-        """The line of a step that is done, counted from 1; None where there was one within the last ten seconds."""
+        """Return the line of a completed step, counted from 1; None if the last line is less than ten seconds old."""
         now = self._clock()
         last = step == self._steps
         if self._said is not None and now - self._said < EVERY_SECONDS and not last:
@@ -31,10 +31,10 @@ class Progress:
         self._said = now
         took = now - self._started
         left = took / max(step - self._first, 1) * (self._steps - step)
-        gain = "margin" if "margin_mean" in numbers else "reward"  # pairs of the data have no rewards
+        measure = "margin" if "margin_mean" in numbers else "reward"  # pairs in the data have no rewards
         parts = [
             f"loss {numbers.get('loss', float('nan')):.4g}",
-            f"{gain} {numbers.get(f'{gain}_mean', float('nan')):.4g}",
+            f"{measure} {numbers.get(f'{measure}_mean', float('nan')):.4g}",
             f"{times.get('tokens_per_second', float('nan')):.0f} tokens/s",
             f"took {_duration(took)}" if last else f"{_duration(left)} left",
         ]
@@ -42,5 +42,5 @@ class Progress:
 
 
 def _duration(seconds: float) -> str:
-    """Hours, minutes and seconds, as 0:01:05."""
+    """Format seconds as hours, minutes and seconds: 0:01:05."""
     return str(dt.timedelta(seconds=round(seconds)))

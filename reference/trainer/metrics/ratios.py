@@ -1,10 +1,11 @@
-"""How far one policy's log-probs have moved from another's, on completion tokens only, by the kernel of rlkernels."""
+"""Statistics of the ratio between two policies on completion tokens, computed by rlkernels."""
 
-import importlib
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+
+import rlkernels
 
 
 def statistics(
@@ -15,17 +16,16 @@ def statistics(
     bounds: tuple[float, float],
     advantages: NDArray[np.float64] | None,
 ) -> Mapping[str, float]:
-    """Moments, tails and shares of r = exp(policy - behaviour), per token and with the prefix `seq_sum_` per completion.
+    """Return moments, tails and shares of r = exp(policy - behaviour), per token, and with prefix `seq_sum_` per completion.
 
-    Log-probs are (R, T) in nats, read where `mask` (R, T) is true; `bounds` are the clip's widths (epsilon_low, epsilon_high),
-    and the sign of `advantages` (R,) decides what a clip stops: without them nothing is said of that.
+    Log-probs are (R, T) in nats, read where `mask` (R, T) is true. `bounds` are the clip's widths (epsilon_low, epsilon_high). The
+    sign of `advantages` (R,) decides what is clipped; if they are None, the clipped shares are left out.
 
     Raises:
         ValueError: the mask holds no token.
 
     Source: ESS: Kong (1992); k3: Schulman (2020), with D = policy - behaviour.
     """
-    rlkernels = importlib.import_module("rlkernels")  # compiled; sampling and scoring do without it
     found: Mapping[str, float] = rlkernels.ratio_statistics(
         policy,
         np.ascontiguousarray(behaviour),

@@ -2,7 +2,7 @@ r"""Best-of-N, distilled: sample n completions, keep the best, and train on it b
 
     loss = 1/P sum_p (1/n_w) sum_t -policy_t of the prompt's winner w
 
-The winner has the highest score that is not NaN, and the lowest index of several; without any score it is an error.
+The winner has the highest score that is not NaN; of equal scores the lowest index wins. A group without a score is an error.
 """
 
 import mlx.core as mx
@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic.dataclasses import dataclass
 
-from reference.trainer.algorithms import options, pairs, ratio
-from reference.trainer.algorithms.protocol import Loss, Rewards, Scored, Whole
+from reference.trainer import double
+from reference.trainer.algorithms import options, ratio
+from reference.trainer.algorithms.protocol import Loss, MicroBatch, Rewards, StepTotals
 
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
 class Settings:
-    """There is nothing to choose."""
+    """No settings."""
 
 
 class BestOfN:
@@ -32,35 +33,35 @@ class BestOfN:
         self.settings = settings
 
     def advantages(self, rewards: Rewards, *, old_kl: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
-        """1 for the winner of each group and 0 elsewhere, (R,)."""
+        """Return 1 for the winner of each group and 0 for the others, (R,)."""
         del old_kl
         found = np.zeros(len(rewards.values), np.float32)
         found[winners(rewards.total(), rewards.group_size)] = 1.0
         return found
 
     def keep(self, rewards: Rewards) -> NDArray[np.bool_]:
-        """Every group (P,) has a winner."""
+        """Train on every group (P,): each has a winner."""
         return np.ones(len(rewards.values) // rewards.group_size, np.bool_)
 
-    def loss(self, part: Scored, whole: Whole) -> Loss:
-        """The part's share of the mean over prompts of their winner's mean negative log-prob."""
-        policy = ratio.select(trained(part), part.policy)
-        counts = mx.maximum(part.mask.sum(axis=1, keepdims=True).astype(mx.float32), 1.0)
-        value = pairs.total(-policy / counts) / len(whole.group_tokens)
+    def loss(self, batch: MicroBatch, totals: StepTotals) -> Loss:
+        """Return the micro-batch's share of the winners' mean negative log-prob, averaged over prompts."""
+        policy = ratio.select(trained(batch), batch.policy)
+        counts = mx.maximum(batch.mask.sum(axis=1, keepdims=True).astype(mx.float32), 1.0)
+        value = double.total(-policy / counts) / len(totals.group_tokens)
         nothing = mx.zeros(())
         return Loss(value, value, nothing, nothing)
 
 
-def trained(part: Scored) -> mx.array:
-    """Which tokens (B, T) are learned: those of winners, whose advantage is above 0."""
-    return part.mask & (part.advantages.reshape(-1, 1) > 0)
+def trained(batch: MicroBatch) -> mx.array:
+    """Return which tokens (B, T) train: those of winners, whose advantage is above 0."""
+    return batch.mask & (batch.advantages.reshape(-1, 1) > 0)
 
 
 def winners(scores: NDArray[np.float64], group_size: int) -> NDArray[np.int64]:
-    """The row of each group's best completion (P,).
+    """Return the row of each group's best completion (P,).
 
     Raises:
-        ValueError: a group without a score, or a size that does not divide the scores.
+        ValueError: a group has no score, or `group_size` does not divide the number of scores.
     """
     if group_size < 1 or not scores.size or scores.size % group_size:
         raise ValueError(f"scores have {scores.size} elements, must be a positive multiple of group_size {group_size}")

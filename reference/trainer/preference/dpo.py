@@ -5,8 +5,8 @@ r"""DPO: Direct Preference Optimization (Rafailov et al. 2023, arXiv 2305.18290,
     hinge:   max(0, 1 - Delta)                                 (SLiC-HF, arXiv 2305.10425)
     ipo:     (x - 1 / (2 beta))^2                              (IPO, arXiv 2310.12036, eq. 17)
 
-The loss is the mean over pairs. IPO's x is summed over tokens, or averaged over each completion's. Reference-free: the
-reference counts as uniform, and its pass is left out.
+The loss is the mean over pairs. IPO's x is the sum or the mean over each completion's tokens. Reference-free means a uniform
+reference: its pass is left out.
 """
 
 from typing import Annotated, Literal
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from reference.trainer.algorithms import options, pairs
+from reference.trainer import double
+from reference.trainer.algorithms import options
 from reference.trainer.algorithms.options import Positive
-from reference.trainer.algorithms.protocol import Loss, Rewards, Scored, Whole
+from reference.trainer.algorithms.protocol import Loss, MicroBatch, Rewards, StepTotals
 from reference.trainer.preference import margins
 
 
@@ -29,8 +30,8 @@ class Settings:
 
     Attributes:
         loss: "sigmoid", "hinge" or "ipo".
-        beta: how strongly the policy is held to the reference.
-        label_smoothing: s, the share of labels that are taken to be wrong; "sigmoid" only, below 0.5.
+        beta: the factor of the margin; a larger one keeps the policy closer to the reference.
+        label_smoothing: s, the assumed share of wrong labels, below 0.5; "sigmoid" only.
         ipo_lengths: "sum" (TRL's Online DPO) or "mean" (TRL's DPO) over a completion's tokens; "ipo" only.
         reference_free: leave the reference out.
     """
@@ -42,7 +43,7 @@ class Settings:
     reference_free: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse constants that the loss does not read."""
+        """Refuse settings that the loss does not read."""
         if self.label_smoothing > 0 and self.loss != "sigmoid":
             raise ValueError(f"label_smoothing is {self.label_smoothing}, must be 0 for loss {self.loss!r}")
         if self.ipo_lengths == "mean" and self.loss != "ipo":
@@ -50,13 +51,13 @@ class Settings:
 
 
 class Dpo:
-    """An `Algorithm` over pairs of rows; see `protocol` for how they stand."""
+    """An `Algorithm` over pairs of rows; `protocol` describes their order."""
 
     name = "dpo"
     needs_entropy = False
     needs_sampling = False
     pairs = True
-    """Whether advantages are preferences within pairs of rows, told to the metrics."""
+    """Whether advantages are preferences within pairs of rows, for the metrics."""
 
     def __init__(self, settings: Settings) -> None:
         """Keep the settings."""
@@ -64,13 +65,13 @@ class Dpo:
 
     @property
     def needs_reference(self) -> bool:
-        """Whether `Scored.reference` is read."""
+        """Whether `MicroBatch.reference` is read."""
         return not self.settings.reference_free
 
     def advantages(self, rewards: Rewards, *, old_kl: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
-        """Which of two completions is chosen (R,): the one of the higher reward, the first of equal ones.
+        """Return +1 for the chosen and -1 for the rejected completion (R,): the higher reward is chosen, the first of equal ones.
 
-        Offline pairs have no rewards: they come chosen first, and `margins.offline` says so.
+        The rewards of offline pairs are 1 and 0, chosen first.
         """
         del old_kl
         if rewards.group_size != 2:
@@ -78,23 +79,23 @@ class Dpo:
         return margins.prefer(rewards.total())
 
     def keep(self, rewards: Rewards) -> NDArray[np.bool_]:
-        """The pairs (P,) that have a preference: both completions are scored."""
+        """Keep the pairs (P,) that have a preference: both completions are scored."""
         return np.asarray(~np.isnan(rewards.total()).reshape(-1, 2).any(axis=1))
 
-    def loss(self, part: Scored, whole: Whole) -> Loss:
-        """The part's share of the mean over the step's pairs; pairs without a preference add 0 and count."""
+    def loss(self, batch: MicroBatch, totals: StepTotals) -> Loss:
+        """Return the micro-batch's share of the mean over the step's pairs; pairs without a preference add 0 and are counted."""
         s = self.settings
-        signs = margins.signs_of(part)
-        of_rows = margins.log_ratios(part, reference_free=s.reference_free, average=s.ipo_lengths == "mean")
+        signs = margins.signs_of(batch)
+        of_rows = margins.log_ratios(batch, reference_free=s.reference_free, average=s.ipo_lengths == "mean")
         values = of_margin(margins.margin(of_rows, signs), s)
         known = signs[:, :1] != 0
-        value = pairs.total(mx.where(known, values, 0.0)) / (whole.rows // 2)
+        value = double.total(mx.where(known, values, 0.0)) / (totals.rows // 2)
         nothing = mx.zeros(())
         return Loss(value, value, nothing, nothing)
 
 
-def of_margin(x: pairs.Pair, settings: Settings) -> mx.array:
-    """The loss of each pair (P, 1) from the difference of its log-ratios."""
+def of_margin(x: double.Double, settings: Settings) -> mx.array:
+    """Return the loss of each pair (P, 1) from its margin x."""
     if settings.loss == "ipo":
         return (x.high - 1.0 / (2.0 * settings.beta) + x.low) ** 2
     delta = settings.beta * x.high + settings.beta * x.low

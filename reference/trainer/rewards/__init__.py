@@ -1,1 +1,1 @@
-"""Rewards of completions: built-in functions, one's own, and their weighted sum."""
+"""Rewards of completions: built-in functions, the user's own, and their weighted sum."""

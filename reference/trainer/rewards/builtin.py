@@ -1,18 +1,19 @@
-"""The built-in reward functions, each made from its settings; all are linear in the length of the text, or limited in time."""
+"""The built-in reward functions; their time is linear in the length of the text, or limited."""
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
+
+import regex as timed_regex  # type: ignore[import-untyped]  # unlike the standard library's, its searches take a time limit
 
 from reference.trainer.rewards import numbers
 from reference.trainer.rewards.samples import Reward, Sample
 
 
 def accuracy() -> Reward:
-    """1.0 where the completion's final answer equals the expected one exactly, else 0.0.
+    """Score 1.0 if the completion's final answer equals the expected number exactly, else 0.0.
 
     Raises:
-        ValueError: a sample has no expected answer that is one number.
+        ValueError: the expected answer of a sample is not one number.
     """
 
     def score(samples: Sequence[Sample]) -> list[float]:
@@ -31,7 +32,7 @@ def _right(sample: Sample) -> float:
 
 
 def format_(tags: Sequence[str]) -> Reward:
-    """1.0 where `<tag>` and `</tag>` of every tag stand once each and in order, else 0.0."""
+    """Score 1.0 if `<tag>` and `</tag>` of every tag occur once each and in order, else 0.0."""
     marks = [mark for tag in tags for mark in (f"<{tag}>", f"</{tag}>")]
 
     def score(samples: Sequence[Sample]) -> list[float]:
@@ -47,9 +48,9 @@ def _in_order(text: str, marks: Sequence[str]) -> bool:
 
 
 def length(max_tokens: int, margin_tokens: int) -> Reward:
-    """The over-long penalty of DAPO (Yu et al. 2025, arXiv 2503.14476, eq. 13) of completions in tokens.
+    """Score DAPO's over-long penalty (Yu et al. 2025, arXiv 2503.14476, eq. 13) of a completion of n tokens.
 
-    0 up to `max_tokens - margin_tokens`, then (max - margin - n) / margin, and -1 beyond `max_tokens`.
+    It is 0 up to `max_tokens - margin_tokens`, then (max - margin - n) / margin, and -1 beyond `max_tokens`.
     """
     if not 1 <= margin_tokens <= max_tokens:
         raise ValueError(f"margin_tokens is {margin_tokens}, must be in 1..max_tokens = {max_tokens}")
@@ -62,9 +63,9 @@ def length(max_tokens: int, margin_tokens: int) -> Reward:
 
 
 def diversity(words: int) -> Reward:
-    """1 - the mean Jaccard overlap of a completion's n-grams of `words` words with those of each other in its group.
+    """Score 1 - the mean Jaccard overlap of a completion's n-grams of `words` words with the others in its group.
 
-    A completion that is alone in its group scores 1; two without any n-gram overlap wholly.
+    A completion that is alone in its group scores 1. Two completions without any n-gram have overlap 1.
     """
 
     def score(samples: Sequence[Sample]) -> list[float]:
@@ -91,16 +92,15 @@ def _apart(grams: Sequence[frozenset[Any]], n: int, group: Sequence[int]) -> flo
 
 
 def regex(pattern: str, limit_seconds: float) -> Reward:
-    """1.0 where the pattern is found, else 0.0; each search has a time limit, as backtracking may take for ever.
+    """Score 1.0 if the pattern is found, else 0.0; each search has a time limit, because backtracking may take for ever.
 
     Raises:
         ValueError: the pattern is no regular expression.
         TimeoutError: a search took longer.
     """
-    engine = importlib.import_module("regex")  # has a time limit, which the standard library's has not
     try:
-        compiled = engine.compile(pattern)
-    except engine.error as error:
+        compiled = timed_regex.compile(pattern)
+    except timed_regex.error as error:
         raise ValueError(f"pattern {pattern!r} is no regular expression ({error})") from None
 
     def score(samples: Sequence[Sample]) -> list[float]:

@@ -1,4 +1,4 @@
-"""All functions on all samples: one column each, checked, with the blame where it belongs."""
+"""Apply all reward functions to all samples, and check the results; errors name the function and the sample."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,7 @@ class RewardError(TrainerError):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A reward function with its name, its weight, whether it may leave a sample unscored, and its kind in the configuration."""
+    """A reward function with its name and weight; `unscored` permits NaN, `kind` is its name in the configuration."""
 
     name: str
     weight: float
@@ -40,18 +40,18 @@ MAKERS: dict[str, Callable[[Any], Reward]] = {
 
 
 def functions(settings: Sequence[Any]) -> list[Function]:
-    """The functions of the section [rewards]; two of the same kind get numbers.
+    """Create the functions of the section [rewards]; functions of the same name are numbered.
 
     Raises:
-        ValueError: a pattern, a length or a function of one's own is wrong.
+        ValueError: a pattern, a length or a user's function is wrong.
     """
-    made: list[Function] = []
+    found: list[Function] = []
     for one in settings:
         name = one.function.rpartition(":")[2] if one.name == "user" else one.name
-        same = sum(other.name.partition("#")[0] == name for other in made)
+        same = sum(other.name.partition("#")[0] == name for other in found)
         label = f"{name}#{same + 1}" if same else name
-        made.append(Function(label, one.weight, MAKERS[one.name](one), getattr(one, "unscored", False), one.name))
-    return made
+        found.append(Function(label, one.weight, MAKERS[one.name](one), getattr(one, "unscored", False), one.name))
+    return found
 
 
 def _describe(sample: Sample) -> str:
@@ -59,7 +59,7 @@ def _describe(sample: Sample) -> str:
 
 
 def _culprit(function: Function, samples: Sequence[Sample]) -> Sample | None:
-    """The first sample on which the function fails by itself; None if it fails on all together only."""
+    """Return the first sample on which the function fails alone; None if it fails only on all samples together."""
     for sample in samples:
         try:
             function.score([sample])
@@ -69,10 +69,10 @@ def _culprit(function: Function, samples: Sequence[Sample]) -> Sample | None:
 
 
 def column(function: Function, samples: Sequence[Sample]) -> NDArray[np.float64]:
-    """What one function says of the samples, (R,), NaN for "not scored".
+    """Return one function's rewards of the samples, (R,), NaN for "not scored".
 
     Raises:
-        RewardError: it raised, gave another number of values, a value that is no number, an infinity, or NaN undeclared.
+        RewardError: it raised, or returned another number of values, no numbers, an infinity, or NaN without `unscored`.
     """
     try:
         given = function.score(samples)
@@ -102,7 +102,7 @@ def _number(function: Function, value: Any, sample: Sample) -> float:
 
 
 def score(functions: Sequence[Function], samples: Sequence[Sample], group_size: int) -> protocol.Rewards:
-    """Every function's column, the weights, and which column is the accuracy."""
+    """Return every function's column, the weights, and which column is the accuracy."""
     values = np.stack([column(function, samples) for function in functions], axis=1)
     accuracy = [n for n, function in enumerate(functions) if function.kind == "accuracy"]
     return protocol.Rewards(

@@ -1,21 +1,21 @@
-"""Numbers in text, found in one pass from left to right without backtracking: the time is linear in the text."""
+"""Find numbers in text in linear time: one pass from left to right, without backtracking."""
 
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
 MARKS: Final = ("####", "\\boxed{")
-"""What announces the final answer, in GSM8K (Cobbe et al. 2021) and in LaTeX; after the last of them the first number counts."""
+"""Marks before the final answer, in GSM8K (Cobbe et al. 2021) and in LaTeX; the first number after the last mark counts."""
 EXPECTED: Final = "a number, a text that is one ('1,000', '-2.5') or a text with one after #### or in \\boxed{}"
-"""What an expected answer must be, for messages."""
+"""The accepted forms of an expected answer, for messages."""
 LONGEST: Final = 100
-"""Digits; Python's conversion of longer ones takes more than linear time, and no answer has as many."""
+"""The most characters of a number: Python's conversion takes more than linear time, and no answer has as many."""
 
 _DIGITS: Final = frozenset("0123456789")
 
 
 def _end_of_number(text: str, start: int) -> int:
-    """Where the number ends that starts with the digit at `start`: digits, thousands separators, one decimal point."""
+    """Return the end of the number that starts at `start`: digits, thousands separators, one decimal point."""
     at = start
     while at < len(text) and text[at] in _DIGITS:
         at += 1
@@ -33,7 +33,7 @@ def _three_digits(text: str, at: int) -> bool:
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """Where the numbers of a text stand. A minus belongs to a number unless a digit, letter or closing bracket stands before it."""
+    """Return the spans of all numbers; a minus belongs to a number unless a digit, letter or closing bracket precedes it."""
     found: list[tuple[int, int]] = []
     at = 0
     while at < len(text):
@@ -50,18 +50,18 @@ def spans(text: str) -> list[tuple[int, int]]:
 
 
 def value(text: str) -> Fraction | None:
-    """The exact value of a number's text; None if it has more than `LONGEST` characters."""
+    """Return the exact value of a number's text; None if it has more than `LONGEST` characters."""
     plain = text.replace(",", "").replace("\u2212", "-")
     return None if len(plain) > LONGEST else Fraction(plain)
 
 
 def _marked(text: str) -> int:
-    """Where the last mark of a text ends; -1 if it has none."""
+    """Return the end of the last mark in a text; -1 if it has none."""
     return max(text.rfind(mark) + len(mark) if mark in text else -1 for mark in MARKS)
 
 
 def answer(text: str) -> Fraction | None:
-    """The final answer of a text: the first number after its last mark, else its last number; None if there is none."""
+    """Return the final answer of a text: the first number after its last mark, else its last number, else None."""
     marked = _marked(text)
     if marked >= 0:
         found = spans(text[marked:])
@@ -72,10 +72,10 @@ def answer(text: str) -> Fraction | None:
 
 
 def alone(text: str) -> Fraction | None:
-    """The one number that a text is, or that stands after its last mark, up to a closing brace; None if anything stands beside it.
+    """Return the number that is all of a text, or all after its last mark up to a closing brace; None if there is anything else.
 
-    A completion is read as well as can be (`answer`). An expected answer must leave no doubt: of "3/4" or "1e3" one of the two
-    numbers would be a wrong one, and nobody would see it.
+    Expected answers must be unambiguous, unlike completions (`answer`): in "3/4" or "1e3" one of the two numbers would be taken
+    without notice.
     """
     marked = _marked(text)
     shown = (text if marked < 0 else text[marked:].partition("}")[0]).strip()
@@ -83,7 +83,7 @@ def alone(text: str) -> Fraction | None:
 
 
 def exact(wanted: object) -> Fraction | None:
-    """An expected answer as an exact number: of a number itself, or of a text that `alone` reads; None for anything else."""
+    """Return an expected answer, a number or a text that `alone` accepts, as an exact number; None for anything else."""
     if isinstance(wanted, bool) or wanted is None:
         return None
     if isinstance(wanted, int):

@@ -1,4 +1,4 @@
-"""What a reward function sees of a completion."""
+"""The input and the type of reward functions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from reference.trainer.data.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One completion: text without the end token, tokens with it, and where it belongs.
+    """A completion with its prompt and row; `completion` is without the end token, `tokens` counts it.
 
-    `group` numbers the prompts of the step; the samples of a group stand together.
+    `group` numbers the prompts of the step; the samples of a group are consecutive.
     """
 
     prompt: str
@@ -23,4 +23,4 @@ class Sample:
 
 
 Reward = Callable[[Sequence[Sample]], Sequence[float | None]]
-"""One number for each sample, in their order; None or NaN is "not scored"."""
+"""A function of samples to one number each, in the same order; None or NaN means "not scored"."""

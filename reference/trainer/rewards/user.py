@@ -1,4 +1,4 @@
-"""One's own reward function, by import path or file."""
+"""Load the user's own reward function from an import path or a file."""
 
 import importlib
 import importlib.util
@@ -13,10 +13,10 @@ from reference.trainer.rewards.samples import Reward, Sample
 
 
 def load(where: str) -> Callable[..., Any]:
-    """The function "package.module:name" or "./file.py:name".
+    """Load the function "package.module:name" or "./file.py:name".
 
     Raises:
-        ValueError: the form is wrong, or there is no such module, file or function; the cause is in the message.
+        ValueError: the form is wrong, or there is no such module, file or function; the message has the cause.
     """
     module_name, colon, name = where.rpartition(":")
     if not colon or not module_name or not name:
@@ -50,10 +50,9 @@ def _file(path: Path) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A function called as TRL calls it: keywords `prompts`, `completions` and a list for every column of the data.
+    """A function that is called like TRL's: keywords `prompts`, `completions`, and a list for every column of the data.
 
-    `accepted` are the keywords that it has, None if it takes any; the others are not passed. `needed` are the columns without
-    which it cannot be called.
+    Only the keywords in `accepted` are passed (all if it is None). `needed` are the columns that have no default.
     """
 
     function: Callable[..., Any]
@@ -61,7 +60,7 @@ class Own:
     needed: frozenset[str]
 
     def __call__(self, samples: Sequence[Sample]) -> Sequence[float | None]:
-        """The function's numbers of the samples, as it gives them."""
+        """Return what the function gives for the samples."""
         columns = {str(key) for sample in samples for key in sample.row}
         values: dict[str, list[Any]] = {key: [sample.row.get(key) for sample in samples] for key in sorted(columns)}
         values |= {"prompts": [s.prompt for s in samples], "completions": [s.completion for s in samples]}
@@ -72,10 +71,10 @@ class Own:
 
 
 def reward(where: str) -> Reward:
-    """One's own function, with what it takes.
+    """Load a function and find out which keywords it takes.
 
     Raises:
-        ValueError: it cannot be loaded (`load`), or takes no keyword `completions`.
+        ValueError: it cannot be loaded (`load`), or does not take `completions`.
     """
     function = load(where)
     try:

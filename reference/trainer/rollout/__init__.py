@@ -1,4 +1,4 @@
-"""Paths from prompts to tokens: the slow one that defines the answer, and the fast ones that must agree with it."""
+"""Rollout paths from prompts to tokens: `naive` defines the result, and the faster paths must agree with it."""
 
 from reference.trainer.rollout.dispatch import PATHS, run
 

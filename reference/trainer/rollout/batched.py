@@ -1,4 +1,4 @@
-"""All rows together: ragged prompts in one batch, one step for all rows, ended rows compacted away."""
+"""Roll out all rows in one batch: ragged prompts, one decode step for all rows, ended rows are removed."""
 
 from typing import Any
 
@@ -10,36 +10,34 @@ from reference.trainer.rollout import caches, decode, rows, table
 
 
 def _prefill(model: Any, prompts: list[NDArray[np.int32]]) -> caches.Prefilled:
-    """One batch of all prompts: left-padded where the model's family is shown to bear it, else alone and merged."""
+    """Prefill all prompts: left-padded in one batch if the family is tested for that, else one by one and merged."""
     if len(prompts) > 1 and caches.family(model) in caches.LEFT_PADDED:
         return caches.together(model, prompts)
     return caches.merged(model, prompts)
 
 
 def _repeated(steps: decode.Steps, last: mx.array, source: NDArray[np.int64]) -> mx.array:
-    """Give each row its prompt's cache and first logits."""
+    """Repeat each prompt's cache and first logits for its rows."""
     steps.keep(source)
     return last[mx.array(source.astype(np.int32))]
 
 
 def why_not(model: Any) -> str:
-    """Why this model's rows cannot be batched, "" if they can."""
+    """Return why this model's rows cannot be batched, "" if they can."""
     loose = caches.unmergeable(model)
     return f"mlx-lm cannot merge {', '.join(loose)}" if loose else ""
 
 
 def rollout(model: Any, request: table.Request) -> table.Rollout:
-    """The tokens of every requested row; each prompt is prefilled once and its cache repeated for its samples."""
+    """Roll out every requested row; each prompt is prefilled once, and its cache is repeated for its samples."""
     result = table.Rollout.empty(request, "batched")
     if not len(request.rows):
         return result
     if request.kv_bits is not None:
         raise NotImplementedError("kv_bits in a ragged batch; mlx-lm cannot merge quantised caches: use path 'prefix'")
-    numbers = request.rows[:, 0] * request.samples + request.rows[:, 1]
-    pairs = rows.prompt_of_row(numbers, len(request.prompts), request.samples)
-    used, source = np.unique(pairs[:, 0], return_inverse=True)
+    used, source = np.unique(rows.prompts_of(request), return_inverse=True)
     prefilled = _prefill(model, [request.prompts[i] for i in used])
     steps = decode.Cached(model, prefilled)
     last = _repeated(steps, prefilled.last, source)
-    decode.decode(steps, last, request, result, np.arange(len(pairs)))
+    decode.decode(steps, last, request, result, np.arange(len(source)))
     return result

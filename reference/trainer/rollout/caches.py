@@ -1,6 +1,6 @@
-"""mlx-lm's caches for rows that come and go: how prompts get in, and how rows are kept, repeated and dropped.
+"""Fill mlx-lm's caches with prompts, and keep, repeat or drop rows in them.
 
-Which rows a cache holds is decided on the host: mlx-lm's `BatchKVCache.filter` asks the device once for every layer.
+Rows are selected by positions from the host: mlx-lm's `BatchKVCache.filter` waits for the device once per layer.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 LEFT_PADDED: Final = frozenset(("qwen3", "llama", "qwen3_moe", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_text"))
-"""Model types whose ragged prompts may be left-padded into one batch: each shown right by tests/reference/trainer/test_rollout_families.py.
+"""Model types whose ragged prompts may be left-padded into one batch, each tested in tests/reference/trainer/test_rollout_families.py.
 
-Others are prefilled one by one and merged, which is right for every model that mlx-lm can merge: `jamba`, `olmo_hybrid`
-and `mamba` are wrong when padded, under mlx-lm's own batching too.
+Other models are prefilled one by one and merged, which is correct wherever mlx-lm can merge caches. `jamba`, `olmo_hybrid` and `mamba`
+give wrong results when padded, in mlx-lm's own batching too.
 """
 WHOLE_LOGITS: Final = 1 << 22
-"""Logits of a prefill, in elements (16 MB), above which only the last position's are computed, by a second call."""
+"""Elements of a prefill's logits (16 MB) above which a second call computes those of the last position only."""
 
 
 class Prefilled(NamedTuple):
@@ -33,7 +33,7 @@ class Prefilled(NamedTuple):
 
 
 def kinds(model: Any) -> set[str]:
-    """The names of the cache classes that the model makes for itself, those inside a `CacheList` included."""
+    """Return the names of the model's own cache classes, including those inside a `CacheList`."""
     return {name for layer in mlx_caches.make_prompt_cache(model) for name in _names(layer)}
 
 
@@ -44,19 +44,19 @@ def _names(layer: Any) -> list[str]:
 
 
 def unmergeable(model: Any) -> list[str]:
-    """The names of the model's cache classes that mlx-lm cannot merge into a batch."""
+    """Return the names of the model's cache classes that mlx-lm cannot merge into a batch."""
     return sorted(name for name in kinds(model) if not hasattr(getattr(mlx_caches, name, None), "merge"))
 
 
 def family(model: Any) -> str:
-    """The model type that decides how prompts are batched, "" if the model names none."""
+    """Return the model type, which decides how prompts are batched, "" if the model has none."""
     return str(getattr(model, "model_type", ""))
 
 
 def feed(model: Any, ids: mx.array, cache: list[Any]) -> mx.array:
-    """The logits (P, V) after the last column of ids (P, L), all of which the cache has seen then."""
+    """Feed ids (P, L) into the cache and return the logits (P, V) after the last column."""
     if ids.shape[1] > 1 and ids.size * _vocabulary(model) > WHOLE_LOGITS:
-        model(ids[:, :-1], cache=cache)  # never evaluated but for the cache: no position but the last meets the head
+        model(ids[:, :-1], cache=cache)  # only its cache is evaluated, so the head runs for the last position only
         ids = ids[:, -1:]
     return model(ids, cache=cache)[:, -1, :]
 
@@ -66,7 +66,7 @@ def _vocabulary(model: Any) -> int:
 
 
 def together(model: Any, prompts: Sequence[NDArray[np.int32]]) -> Prefilled:
-    """Left-padded prompts in one forward pass; for model types in `LEFT_PADDED` only."""
+    """Prefill left-padded prompts in one forward pass; only for model types in `LEFT_PADDED`."""
     longest = max(len(prompt) for prompt in prompts)
     padding = np.array([longest - len(prompt) for prompt in prompts], np.int64)
     cache = [_padded(layer, padding.tolist()) for layer in mlx_caches.make_prompt_cache(model)]
@@ -80,7 +80,7 @@ def together(model: Any, prompts: Sequence[NDArray[np.int32]]) -> Prefilled:
 
 
 def _end_of_padding(layer: Any) -> None:
-    """Tell recurrent state that no column to come is padding, so that steps need no mask."""
+    """Mark the end of padding in recurrent state, so that decode steps need no mask."""
     if isinstance(layer, mlx_caches.CacheList):
         for part in layer.caches:
             _end_of_padding(part)
@@ -89,10 +89,10 @@ def _end_of_padding(layer: Any) -> None:
 
 
 def _padded(layer: Any, padding: list[int]) -> Any:
-    """The batched form of a model's own empty cache, expecting left-padded rows.
+    """Return the batched form of a model's own empty cache for left-padded rows.
 
     Raises:
-        NotImplementedError: a kind of cache that has no such form.
+        NotImplementedError: the cache class has no such form.
     """
     if isinstance(layer, mlx_caches.CacheList):
         return mlx_caches.CacheList(*(_padded(part, padding) for part in layer.caches))
@@ -106,17 +106,17 @@ def _padded(layer: Any, padding: list[int]) -> Any:
 
 
 def alone(model: Any, prompt: NDArray[np.int32]) -> Prefilled:
-    """One prompt by the model's own caches; right for every model."""
+    """Prefill one prompt with the model's own caches; correct for every model."""
     cache = mlx_caches.make_prompt_cache(model)
     last = feed(model, mx.array(prompt[None, :]), cache)
     return Prefilled(cache, last, np.zeros(1, np.int64))
 
 
 def merged(model: Any, prompts: Sequence[NDArray[np.int32]]) -> Prefilled:
-    """Each prompt prefilled alone, then all merged into one batch.
+    """Prefill each prompt alone, then merge all into one batch.
 
     Raises:
-        NotImplementedError: a kind of cache that mlx-lm cannot merge.
+        NotImplementedError: mlx-lm cannot merge the model's caches.
     """
     if loose := unmergeable(model):
         raise NotImplementedError(f"a batch of rows with {', '.join(loose)}, which mlx-lm cannot merge")
@@ -128,16 +128,16 @@ def merged(model: Any, prompts: Sequence[NDArray[np.int32]]) -> Prefilled:
 
 
 def select(layer: Any, positions: mx.array, cut: int = 0) -> None:
-    """Keep these rows of a layer's cache, repeated where a position is, and drop `cut` columns that are padding in all."""
+    """Select rows of a layer's cache by position (repetitions allowed), and drop `cut` columns that are padding in all rows."""
     if isinstance(layer, mlx_caches.CacheList):
         for part in layer.caches:
             select(part, positions, cut)
     elif isinstance(layer, mlx_caches.ArraysCache | mlx_caches.BatchRotatingKVCache):
-        layer.filter(positions)  # neither asks the device
+        layer.filter(positions)  # neither waits for the device
     elif isinstance(layer, mlx_caches.BatchKVCache):
         layer.keys, layer.values = (x[positions, :, cut:, :] for x in (layer.keys, layer.values))
         layer.offset = layer.offset[positions]
         layer.left_padding = layer.left_padding[positions] - cut
-        layer._idx -= cut  # noqa: SLF001 - what its own `filter` does, without the question to the device
-    else:  # one prompt's own cache, which knows nothing of rows: only its arrays have them
+        layer._idx -= cut  # noqa: SLF001 - as its own `filter` does, without waiting for the device
+    else:  # one prompt's own cache, which has no row operations: only its arrays have rows
         layer.keys, layer.values = tree_map(lambda x: x[positions], (layer.keys, layer.values))

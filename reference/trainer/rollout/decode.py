@@ -1,4 +1,4 @@
-"""The loop of every cached path: one evaluation a step, the next step dispatched before the last one is written down."""
+"""The decode loop of the cached paths: one evaluation per step; the next step starts before the last one is recorded."""
 
 from typing import Any, Final, Protocol
 
@@ -11,27 +11,27 @@ from reference.trainer.rollout import caches, rows, sampler, table
 Ints = NDArray[np.int64]
 
 SPARSE: Final = 0.75
-"""Rows are compacted when at most this share of the batch lives: moving the caches costs more than a few idle rows."""
+"""Ended rows are removed when at most this share of the batch is live: moving the caches costs more than a few idle rows."""
 
 
 class Steps(Protocol):
-    """A batch of rows that a model steps through, one token for each row at a time."""
+    """A batch of rows that a model decodes, one token per row and step."""
 
     def step(self, tokens: NDArray[np.int32]) -> mx.array:
-        """The logits (B, V) after one more token (B,) of each row, not evaluated yet."""
+        """Return the logits (B, V) after one more token (B,) of each row, not evaluated yet."""
 
     def ahead(self) -> None:
-        """Build what can be built of the next step before its tokens are known."""
+        """Prepare the next step as far as possible before its tokens are known."""
 
     def keep(self, positions: Ints) -> None:
-        """Go on with these rows, repeated where a position is."""
+        """Continue with the rows at these positions; repetitions are allowed."""
 
     def width(self, live: int) -> int:
-        """How many rows a batch has that is to hold `live` of them; any more repeat one and are thrown away."""
+        """Return the size of a batch for `live` rows; the surplus rows repeat one of them and are ignored."""
 
 
 class Cached:
-    """Steps through a model's forward over mlx-lm's caches."""
+    """Steps of a model over mlx-lm's caches."""
 
     def __init__(self, model: Any, prefilled: caches.Prefilled) -> None:
         """Start after a prefill."""
@@ -40,14 +40,14 @@ class Cached:
         self.padding = prefilled.padding
 
     def step(self, tokens: NDArray[np.int32]) -> mx.array:
-        """The logits (B, V) after one more token of each row."""
+        """Return the logits (B, V) after one more token of each row."""
         return self.model(mx.array(tokens[:, None]), cache=self.cache)[:, -1, :]
 
     def ahead(self) -> None:
-        """Build nothing: mlx-lm's caches move on while a graph is built, so it could not be dropped again."""
+        """Do nothing: building a graph advances mlx-lm's caches, so it could not be discarded."""
 
     def keep(self, positions: Ints) -> None:
-        """Go on with these rows; columns that are padding in all of them go too."""
+        """Continue with these rows, and drop columns that are padding in all of them."""
         padding = self.padding[positions]
         cut = int(padding.min())
         chosen = mx.array(positions.astype(np.int32))
@@ -56,16 +56,16 @@ class Cached:
         self.padding = padding - cut
 
     def width(self, live: int) -> int:
-        """Exactly the rows that live."""
+        """Return the number of live rows."""
         return live
 
 
 def decode(steps: Steps, last: mx.array, request: table.Request, result: table.Rollout, chosen: Ints) -> None:
     """Draw all tokens of the `chosen` rows (N,) of the table, whose first logits are `last` (N, V).
 
-    The batch holds the rows `chosen[place]`; those that have ended stay in it, idle, until it is sparse.
+    The batch holds the rows `chosen[place]`. Ended rows stay in it, idle, until few rows are live (`SPARSE`).
     """
-    mx.async_eval(last)  # type: ignore[no-untyped-call]  # MLX's stub; the prefill runs while the draws are made
+    mx.async_eval(last)  # type: ignore[no-untyped-call]  # MLX's stub; the prefill runs while the uniforms are computed
     steps.ahead()
     draws = sampler.Sampler(request, result.rows[chosen])
     most = request.most()[chosen]

@@ -1,4 +1,4 @@
-"""The one door to all paths: the fastest that this model can take here, or the one that is named."""
+"""Choose a rollout path: the fastest that supports the model on this machine, or the one named."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -14,17 +14,17 @@ PATHS: Final[Mapping[str, Any]] = {
     "batched": batched,
     "compiled": compiled,
 }
-"""Modules with `rollout(model, request)`; all give the same tokens, and `naive` defines which."""
+"""Modules with `rollout(model, request)`; all give the same tokens, defined by `naive`."""
 
 
 def run(model: Any, request: table.Request, path: str = "auto") -> table.Rollout:
-    """Roll out by the named path; `auto` takes the fastest that this model can take.
+    """Roll out by the named path; `auto` takes the fastest that supports the model.
 
-    The table's `path` says which one ran, its `reason` why not a faster one.
+    The result's `path` is the path that ran, its `reason` why no faster one did.
 
     Raises:
-        ValueError: a path that is not there.
-        NotImplementedError: a model, or `kv_bits`, that the named path does not have.
+        ValueError: the path is unknown.
+        NotImplementedError: the named path does not support the model or `kv_bits`.
     """
     if path == "auto":
         return _fastest(model, request)

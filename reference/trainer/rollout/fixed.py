@@ -1,8 +1,8 @@
-"""One decode step over key-value buffers of a fixed size, compiled by MLX once for each shape.
+"""A decode step over key-value buffers of fixed size, compiled by MLX once per shape.
 
-Every array that a step reads is an argument or a weight of the model, and the compiled function is told of the weights
-(`inputs=[model.state]`), so an optimizer's update reaches the next step. What is not an array - which modules there are, a
-LoRA scale, dropout on or off - is baked in by MLX, so a change there means another compiled function: see `signature`.
+Every array that a step reads is an argument or a weight of the model. The weights are inputs of the compiled function
+(`inputs=[model.state]`), so an optimizer's update takes effect in the next step. MLX bakes in everything that is not an array, such as
+the modules, a LoRA scale, or dropout on or off; after such a change the step is compiled again (`signature`).
 """
 
 from collections.abc import Callable
@@ -16,25 +16,25 @@ Step = Callable[[mx.array, mx.array, mx.array, Arrays, Arrays], tuple[mx.array, 
 
 
 class FixedKVCache:
-    """One layer's keys and values (B, H, C, D) in buffers whose size does not change; rows are left-padded.
+    """One layer's keys and values (B, H, C, D) in buffers of fixed size; rows are left-padded.
 
-    Position p of the buffers is the next to be written, for all rows; row b's text starts at `padding[b]`.
+    All rows write the next column at `position`; row b's text starts at column `padding[b]`.
     """
 
     def __init__(self, keys: mx.array, values: mx.array, position: mx.array, padding: mx.array) -> None:
         """Take buffers, the next position (1,) and the padding (B,)."""
         self.keys, self.values = keys, values
         self.position, self.padding = position, padding
-        self.offset = position - padding  # each row's own position, for the rotary embedding
+        self.offset = position - padding  # the position within each row, for the rotary embedding
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Write one column and return the whole buffers; the mask hides what is not written yet."""
+        """Write one column and return the whole buffers; the mask hides columns that are not written yet."""
         self.keys = mx.slice_update(self.keys, keys, self.position, axes=(2,))
         self.values = mx.slice_update(self.values, values, self.position, axes=(2,))
         return self.keys, self.values
 
     def make_mask(self, columns: int, **_: Any) -> mx.array:
-        """The columns (B, 1, 1, C) that each row may look at.
+        """Return the columns (B, 1, 1, C) that each row attends to.
 
         Raises:
             ValueError: more than one column at once.
@@ -45,13 +45,13 @@ class FixedKVCache:
 
 
 def visible(columns: int, position: mx.array, padding: mx.array) -> mx.array:
-    """True (B, C) from a row's first token, at `padding` (B,), to the one being written, at `position` (1,)."""
+    """Return (B, C), true from a row's first token at `padding` (B,) to the one being written at `position` (1,)."""
     at = mx.arange(columns)
     return (at >= padding[:, None]) & (at <= position)
 
 
 def step_of(model: Any) -> Step:
-    """The step as a function of tokens (B, 1), position (1,), padding (B,) and every layer's buffers."""
+    """Return the step as a function of tokens (B, 1), position (1,), padding (B,) and every layer's buffers."""
 
     def step(
         tokens: mx.array, position: mx.array, padding: mx.array, keys: Arrays, values: Arrays
@@ -64,7 +64,7 @@ def step_of(model: Any) -> Step:
 
 
 def compile_step(model: Any) -> Step:
-    """The compiled step, which reads the model's weights anew at every call."""
+    """Compile the step; it reads the model's weights at every call."""
     compiled: Step = mx.compile(step_of(model), inputs=[model.state])
     return compiled
 
@@ -73,7 +73,7 @@ Signature = tuple[Any, ...]
 
 
 def signature(model: Any) -> Signature:
-    """What MLX bakes into a compiled step: each module, by identity, and its numbers, switches and names."""
+    """Return what MLX bakes into a compiled step: the identity of each module, and its numbers, flags and strings."""
     return tuple(
         (name, id(module), tuple((k, v) for k, v in vars(module).items() if isinstance(v, bool | int | float | str)))
         for name, module in model.named_modules()
@@ -82,7 +82,7 @@ def signature(model: Any) -> Signature:
 
 @dataclass(slots=True)
 class _Kept:
-    """The last model's compiled step; `modules` holds what `signature` names by identity, so that no id is used twice."""
+    """The last model's compiled step; holding its modules ensures that no id in `signature` is reused."""
 
     signature: Signature
     modules: list[Any]
@@ -93,7 +93,7 @@ _KEPT: list[_Kept] = []
 
 
 def compiled_step(model: Any) -> Step:
-    """The model's compiled step, made again only if its structure has changed; one is kept, for the last model."""
+    """Return the model's compiled step; only the last one is kept, and it is compiled again if the signature changed."""
     now = signature(model)
     if not (_KEPT and _KEPT[0].signature == now):
         _KEPT[:] = [_Kept(now, [module for _, module in model.named_modules()], compile_step(model))]

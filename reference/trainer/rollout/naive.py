@@ -1,7 +1,7 @@
-"""The rollout that defines the answer: a full forward of prompt and completion for every token, without a cache.
+"""The rollout that defines the result: a full forward pass over prompt and completion for every token, without a cache.
 
-Texts of the same length are in lockstep and stacked without padding; a row that has ended drops out. This file keeps its own
-books on purpose and shares none with the batched path, so that a mistake there cannot hide here.
+Texts of the same length are stacked without padding; ended rows are removed. The bookkeeping is not shared with the batched path, so
+that a mistake there shows as a difference.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from reference.trainer import sampling
 from reference.trainer.rollout import table
 
 STACK: Final = 256
-"""Texts of one forward pass; more gain nothing on a CPU and cost memory."""
+"""The most texts of one forward pass; more are not faster on a CPU and cost memory."""
 
 
 def rollout(model: Any, request: table.Request) -> table.Rollout:
-    """The tokens of every requested row."""
+    """Roll out every requested row."""
     if request.kv_bits is not None:
         raise NotImplementedError(f"kv_bits {request.kv_bits} without a cache; path 'naive' has none")
     result = table.Rollout.empty(request, "naive")
@@ -29,7 +29,7 @@ def rollout(model: Any, request: table.Request) -> table.Rollout:
 
 
 def _lockstep(request: table.Request) -> Iterator[list[int]]:
-    """Rows whose prompts have the same length, at most `STACK` at a time."""
+    """Yield rows whose prompts have the same length, at most `STACK` at a time."""
     lengths = [len(request.prompts[i]) for i, _ in request.rows]
     for length in sorted(set(lengths)):
         same = [row for row, other in enumerate(lengths) if other == length]

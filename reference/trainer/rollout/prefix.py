@@ -1,6 +1,6 @@
-"""A group at a time: its prompt is prefilled once and alone, and the cache repeated for its samples.
+"""Roll out one group at a time: its prompt is prefilled once, and the cache is repeated for its samples.
 
-No row is padded, so this is right for every model, and mlx-lm's quantised caches can be used as they are.
+No row is padded, so this is correct for every model, and mlx-lm's quantised caches can be used unchanged.
 """
 
 from typing import Any
@@ -12,15 +12,14 @@ from reference.trainer.rollout import caches, decode, quantised, rows, table
 
 
 def _prefill(model: Any, prompt: NDArray[np.int32]) -> caches.Prefilled:
-    """The prompt's cache, made with the weights that the model has now; never kept for another rollout."""
+    """Prefill the prompt with the model's current weights; the cache is never reused in another rollout."""
     return caches.alone(model, prompt)
 
 
 def rollout(model: Any, request: table.Request) -> table.Rollout:
-    """The tokens of every requested row."""
+    """Roll out every requested row."""
     result = table.Rollout.empty(request, "prefix")
-    numbers = request.rows[:, 0] * request.samples + request.rows[:, 1]
-    prompt_of = rows.prompt_of_row(numbers, len(request.prompts), request.samples)[:, 0]
+    prompt_of = rows.prompts_of(request)
     for prompt in np.unique(prompt_of):
         group = np.flatnonzero(prompt_of == prompt)
         prefilled = quantised.stored(_prefill(model, request.prompts[prompt]), request.kv_bits)

@@ -1,4 +1,4 @@
-"""Key-value caches in 8 or 4 bits, for sampling only: anything in a loss, a KL or a ratio comes from a full forward."""
+"""Key-value caches in 8 or 4 bits, for sampling only: losses, KLs and ratios always use a full forward pass."""
 
 from typing import Any, Final
 
@@ -9,18 +9,18 @@ from reference.trainer.rollout.caches import Prefilled
 
 BITS: Final = (None, 8, 4)
 GROUPS: Final = (64, 32)
-"""Columns of a head that share a scale, the largest that divides the head; mlx-lm's own default is 64."""
+"""Columns of a head that share a scale: the first of these that divides the head; mlx-lm's default is 64."""
 
 
 def stored(prefilled: Prefilled, bits: int | None) -> Prefilled:
-    """The same prefill with its keys and values in so many bits; None leaves them as they are.
+    """Quantise keys and values of a prefill to 8 or 4 bits; with None return it unchanged.
 
-    Recurrent state is not quantised: it is small, and its error would add up. A sliding window's rotating cache is left as it is
-    too, for it never grows beyond its window and mlx-lm has no quantised one.
+    Recurrent state is not quantised: it is small, and its error would accumulate. The rotating cache of a sliding window is not
+    quantised either: it does not grow, and mlx-lm has no quantised form of it.
 
     Raises:
-        NotImplementedError: no cache, or a kind of cache, that mlx-lm can quantise.
-        TrainerError: a head that no group size divides.
+        NotImplementedError: mlx-lm cannot quantise the model's caches.
+        TrainerError: no group size divides a head.
     """
     if bits is None:
         return prefilled

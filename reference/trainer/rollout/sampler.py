@@ -1,7 +1,7 @@
-"""The fast rollouts' sampler: `rlkernels` on the CPU side, for every row of a step at once.
+"""The sampler of the fast rollouts: `rlkernels` on the CPU, for all rows of a step at once.
 
-It follows the definition in `reference.trainer.sampling` and shares no code with it. Draws are keyed by prompt, sample
-and step, so they depend neither on the batch nor on its order.
+It implements the definition in `reference.trainer.sampling` without sharing code with it. Draws are keyed by prompt, sample and
+step, so they do not depend on the batch or its order.
 """
 
 from typing import Any, Final
@@ -22,15 +22,15 @@ NO_TOKEN: Final = -1
 
 
 def host(logits: mx.array) -> NDArray[np.float32]:
-    """Logits (B, V) of a step, read where they lie; this is the step's one evaluation.
+    """Return the logits (B, V) of a step as a NumPy view; this is the only evaluation of the step.
 
-    Anything but float32 is converted first: NumPy has no bfloat16, and every token's log-prob is defined on float32.
+    Other types are converted to float32 first: NumPy has no bfloat16, and log-probs are defined on float32.
     """
     return np.array(logits.astype(mx.float32), copy=False)
 
 
 def keywords(settings: sampling.Settings) -> dict[str, Any]:
-    """The settings as `rlkernels` takes them."""
+    """Return the settings as keywords of `rlkernels`."""
     return {
         "order": settings.order,
         "temperature": settings.temperature,
@@ -44,15 +44,15 @@ def keywords(settings: sampling.Settings) -> dict[str, Any]:
 
 
 def logprobs(logits: NDArray[np.float32], tokens: Tokens, temperature: float) -> Floats:
-    """`x[id]/tau - logsumexp(x/tau)` (R,) of tokens (R,) under logits (R, V), before any penalty or filter."""
+    """Return `x[id]/tau - logsumexp(x/tau)` (R,) of tokens (R,) under logits (R, V), before any penalty or filter."""
     return np.asarray(rlkernels.selective_log_softmax(logits, tokens, temperature=temperature), np.float64)
 
 
 class Sampler:
-    """The draws of one rollout: uniforms and coins of the whole table, made at once, and what each row has said so far."""
+    """The draws of one rollout: uniforms and coins of the whole table, and the tokens of each row so far."""
 
     def __init__(self, request: table.Request, pairs: Ints) -> None:
-        """Make every random number of the rows `pairs` (R, 2) of (prompt, sample)."""
+        """Compute every random number of the rows `pairs` (R, 2) of (prompt, sample)."""
         keys = rows.draw_index(pairs, np.arange(len(pairs)))
         counter = (request.seed, request.round, keys[:, :1], keys[:, 1:], np.arange(request.max_tokens)[None, :])
         self.settings = request.settings
@@ -67,7 +67,7 @@ class Sampler:
         self._keywords = keywords(self.settings)
 
     def draw(self, logits: NDArray[np.float32], chosen: Ints, step: int) -> tuple[Tokens, Floats]:
-        """Tokens and behaviour log-probs of the `chosen` rows (N,) at `step`, from their logits (N, V)."""
+        """Draw tokens, with their behaviour log-probs, for the `chosen` rows (N,) at `step` from their logits (N, V)."""
         tokens, behaviour = rlkernels.sample_tokens(
             logits,
             self.uniforms[chosen, step],
@@ -80,21 +80,21 @@ class Sampler:
         return np.asarray(tokens, np.int32), np.asarray(behaviour)
 
     def score(self, logits: NDArray[np.float32], tokens: Tokens, behaviour: Floats) -> sampling.Drawn:
-        """The three log-probs of drawn tokens; whatever equals another by definition is not computed again."""
+        """Return the three log-probs of drawn tokens; those that are equal by definition are computed once."""
         tau = self.settings.temperature
         plain = self.settings.plain
         model = behaviour if plain and tau == 1 else logprobs(logits, tokens, 1.0)
         if tau == 0:
-            tempered = np.zeros(len(tokens))
+            temperature_scaled = np.zeros(len(tokens))
         elif plain:
-            tempered = behaviour
+            temperature_scaled = behaviour
         else:
-            tempered = model if tau == 1 else logprobs(logits, tokens, tau)
-        return sampling.Drawn(tokens, model, tempered, behaviour)
+            temperature_scaled = model if tau == 1 else logprobs(logits, tokens, tau)
+        return sampling.Drawn(tokens, model, temperature_scaled, behaviour)
 
 
 def _histories(request: table.Request, pairs: Ints) -> Ints:
-    """Each row's prompt, right-aligned, then room for its completion; -1 where there is no token."""
+    """Return each row's prompt, right-aligned, followed by room for its completion; -1 means no token."""
     longest = max((len(request.prompts[i]) for i in pairs[:, 0]), default=0)
     result = np.full((len(pairs), longest + request.max_tokens), NO_TOKEN, np.int64)
     for row, i in enumerate(pairs[:, 0]):

@@ -1,4 +1,4 @@
-"""What a rollout is asked for and what it returns, the same for every path."""
+"""The request and the result of a rollout, the same for every path."""
 
 from dataclasses import dataclass, field
 
@@ -12,8 +12,9 @@ from reference.trainer import sampling
 class Request:
     """Rows of (prompt index, sample index) (R, 2) over encoded prompts, and how to draw their tokens.
 
-    `samples` is above every sample index, and more than a group has where a prompt stands in the rollout twice.
-    `limits` (R,) are the most tokens of each row, none above `max_tokens`; None: that for all. `kv_bits` stores keys and values of the paths `cached` and `prefix` in 8 or 4 bits; None keeps the model's own type.
+    `samples` is larger than every sample index; if a prompt occurs twice in the rollout, it is larger than the group size. `limits`
+    (R,) are the most tokens of each row, at most `max_tokens`; None means `max_tokens` for all. `kv_bits` stores keys and values of the
+    paths `cached` and `prefix` in 8 or 4 bits; None keeps the model's own type.
     """
 
     prompts: list[NDArray[np.int32]]
@@ -29,7 +30,7 @@ class Request:
     limits: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse rows outside the table, empty prompts and other bits."""
+        """Refuse rows outside the table, empty prompts and other values of `kv_bits`."""
         if self.kv_bits not in {None, 8, 4}:
             raise ValueError(f"kv_bits is {self.kv_bits}, must be 8, 4 or None")
         if self.max_tokens < 1 or self.samples < 1:
@@ -48,15 +49,15 @@ class Request:
             raise ValueError(f"prompts {empty} have no tokens, every prompt must have one")
 
     def most(self) -> NDArray[np.int64]:
-        """The most tokens of each row (R,)."""
+        """Return the most tokens of each row (R,)."""
         return np.full(len(self.rows), self.max_tokens) if self.limits is None else self.limits
 
 
 @dataclass(slots=True)
 class Rollout:
-    """The table of a rollout: tokens (R, T) with -1 past the end, and what was recorded of every draw.
+    """The result of a rollout: tokens (R, T) with -1 past the end, and the records of every draw.
 
-    `path` is the path that ran, `reason` why it was not the one asked for, or "" if it was.
+    `path` is the path that ran; `reason` says why it is not the requested one, "" if it is.
     """
 
     rows: NDArray[np.int64]
@@ -65,7 +66,7 @@ class Rollout:
     ended: NDArray[np.bool_]
     uniforms: NDArray[np.float64]
     model: NDArray[np.float64]
-    tempered: NDArray[np.float64]
+    temperature_scaled: NDArray[np.float64]
     behaviour: NDArray[np.float64]
     logits: NDArray[np.float32] | None = field(default=None)
     path: str = ""
@@ -73,9 +74,9 @@ class Rollout:
 
     @classmethod
     def empty(cls, request: Request, path: str) -> "Rollout":
-        """A table without any token, to be filled by a path."""
+        """Return a table without tokens, to be filled by a path."""
         count, width = len(request.rows), request.max_tokens
-        uniforms, model, tempered, behaviour = (np.zeros((count, width)) for _ in range(4))
+        uniforms, model, temperature_scaled, behaviour = (np.zeros((count, width)) for _ in range(4))
         return cls(
             rows=request.rows,
             tokens=np.full((count, width), -1, np.int32),
@@ -83,7 +84,7 @@ class Rollout:
             ended=np.zeros(count, np.bool_),
             uniforms=uniforms,
             model=model,
-            tempered=tempered,
+            temperature_scaled=temperature_scaled,
             behaviour=behaviour,
             path=path,
         )
@@ -98,11 +99,11 @@ class Rollout:
         *,
         keep: bool,
     ) -> None:
-        """Write down what was drawn at `step` for these rows; `keep` the logits too."""
+        """Record what was drawn at `step` for these rows, with `keep` the logits too."""
         self.tokens[rows, step] = drawn.tokens
         self.uniforms[rows, step] = u
         self.model[rows, step] = drawn.model
-        self.tempered[rows, step] = drawn.tempered
+        self.temperature_scaled[rows, step] = drawn.temperature_scaled
         self.behaviour[rows, step] = drawn.behaviour
         if keep:
             if self.logits is None:

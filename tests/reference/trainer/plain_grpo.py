@@ -31,7 +31,7 @@ class PlainGrpo:
         total = rewards.total().reshape(-1, rewards.group_size)
         return np.ptp(total, axis=1) > 0 if self.keep_varied else np.ones(len(total), np.bool_)
 
-    def loss(self, part: protocol.Scored, whole: protocol.Whole) -> protocol.Loss:
+    def loss(self, part: protocol.MicroBatch, whole: protocol.StepTotals) -> protocol.Loss:
         old = mx.stop_gradient(part.policy) if part.old is None else part.old
         ratio = mx.exp(mx.where(part.mask, part.policy - old, 0.0))
         gain = part.advantages[:, None]

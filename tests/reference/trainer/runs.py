@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reference.trainer.algorithms import protocol
+from reference.trainer.config import algorithm as algorithms
 from reference.trainer.config import read
 from reference.trainer.loop import run
 from reference.trainer.metrics import callbacks
@@ -54,7 +55,7 @@ def train(
     told: list[callbacks.Callback] | None = None,
 ) -> run.Summary:
     """Train it here and now."""
-    return run.train(chosen, algorithm or read.algorithm(chosen), resume=resume, callbacks=told or [])
+    return run.train(chosen, algorithm or algorithms.create(chosen), resume=resume, callbacks=told or [])
 
 
 def lines(folder: Path, name: str = "metrics") -> list[dict[str, Any]]:

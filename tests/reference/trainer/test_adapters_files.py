@@ -80,7 +80,7 @@ def test_a_save_that_fails_keeps_the_old_files(tmp_path: Path, monkeypatch: pyte
     before = {name: (tmp_path / name).read_bytes() for name in (files.CONFIG, files.WEIGHTS)}
     lora.detach(model)
     lora.attach(model, {"rank": 1})
-    monkeypatch.setattr("reference.trainer.adapters.files._flush", lambda _: 1 / 0)
+    monkeypatch.setattr("reference.trainer.storage.sync", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         files.save(model, tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in before} == before

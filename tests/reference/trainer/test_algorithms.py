@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from gates.subjects.mlx_trainer import loss as subject
 from reference.oracle import advantages as oracle_advantages
 from reference.oracle import losses
-from reference.trainer.algorithms import corrections, dapo, entropy, kl, pairs, protocol, registry
+from reference.trainer import double
+from reference.trainer.algorithms import corrections, dapo, entropy, kl, protocol, registry
 
 TRAINER = Path(__file__).resolve().parents[3] / "reference" / "trainer"
 CONCRETE = {name.replace("-", "_") for name in registry.ALGORITHMS} | {"preference"}
@@ -38,15 +39,15 @@ def loss_of(name: str, policy: list[list[float]], advantages: list[float], **res
     shape = np.shape(policy)
     mask = np.array(rest.pop("mask", np.ones(shape)), bool)
     groups = np.arange(shape[0]) // rest.pop("group_size", shape[0])
-    whole = protocol.whole_step(mask.sum(axis=1), groups, parts=1, max_length=rest.pop("max_length", shape[1]))
+    whole = protocol.step_totals(mask.sum(axis=1), groups, micro_batches=1, max_length=rest.pop("max_length", shape[1]))
     given = {key: mx.array(np.array(value, np.float32)) for key, value in rest.items()}
     gains = mx.array(np.array(advantages, np.float32))
 
     def loss(x: mx.array) -> mx.array:
-        return algorithm.loss(protocol.Scored(x, mx.array(mask), gains, groups, **given), whole).value
+        return algorithm.loss(protocol.MicroBatch(x, mx.array(mask), gains, groups, **given), whole).value
 
     x = mx.array(np.array(policy, np.float32))
-    parts = algorithm.loss(protocol.Scored(x, mx.array(mask), gains, groups, **given), whole)
+    parts = algorithm.loss(protocol.MicroBatch(x, mx.array(mask), gains, groups, **given), whole)
     return parts, np.array(mx.grad(loss)(x))
 
 
@@ -220,9 +221,9 @@ class TestByHand:
         """With several parts the threshold must be given, and the message says by what."""
         algorithm = registry.create("grpo", {"entropy_share": 0.5})
         x = mx.zeros((1, 2))
-        scored = protocol.Scored(x, x == 0, mx.ones(1), np.zeros(1, np.int64), entropy=x)
-        whole = protocol.Whole(2, 4, np.array([4]), parts=2, max_length=2)
-        with pytest.raises(ValueError, match=r"2 parts and Whole\.entropy_threshold"):
+        scored = protocol.MicroBatch(x, x == 0, mx.ones(1), np.zeros(1, np.int64), entropy=x)
+        whole = protocol.StepTotals(2, 4, np.array([4]), micro_batches=2, max_length=2)
+        with pytest.raises(ValueError, match=r"2 micro-batches and StepTotals\.entropy_threshold"):
             algorithm.loss(scored, whole)
 
     def test_the_bonus_is_over_the_steps_tokens(self) -> None:
@@ -234,11 +235,11 @@ class TestByHand:
         algorithm = registry.create("grpo", {"entropy_share": 0.4, "entropy_bonus": 1.0})
         total = 0.0
         for row in range(2):
-            whole = protocol.Whole(
+            whole = protocol.StepTotals(
                 2, 5, np.array([5]), 2, 3, entropy_threshold=found.least, entropy_tokens=found.tokens
             )
             x = mx.zeros((1, 3))
-            part = protocol.Scored(
+            part = protocol.MicroBatch(
                 x,
                 mx.array(mask[row : row + 1]),
                 mx.zeros(1),
@@ -293,7 +294,7 @@ class TestByHand:
 
     def test_the_window_of_trl_must_be_given(self) -> None:
         """The denominator of TRL's dapo is not in the step itself."""
-        with pytest.raises(ValueError, match=r"Whole\.window_tokens is None"):
+        with pytest.raises(ValueError, match=r"StepTotals\.window_tokens is None"):
             loss_of("dapo", [[-1.0]], [1], settings={"aggregation": "trl"})
 
     def test_one_ratio_a_row_takes_one_advantage_a_row(self) -> None:
@@ -354,18 +355,18 @@ class TestPairs:
     def test_a_sum_is_right_to_the_last_bit(self, values: list[float]) -> None:
         """The high part is within an ulp of the exact sum, and both parts together far below one."""
         row = mx.array(np.array([values], np.float32))
-        high, low = pairs.row_sum(pairs.Pair(row, mx.zeros_like(row)))
+        high, low = double.row_sum(double.Double(row, mx.zeros_like(row)))
         exact = math.fsum(values)
         size = sum(map(abs, values))
         assert abs(float(high) + float(low) - exact) <= 2.0**-40 * size + 1e-40
-        assert float(pairs.total(row)) == pytest.approx(exact, rel=2.0**-23, abs=2.0**-40 * size + 1e-40)
+        assert float(double.total(row)) == pytest.approx(exact, rel=2.0**-23, abs=2.0**-40 * size + 1e-40)
 
     @settings(max_examples=40, deadline=None)
     @given(st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=70))
     def test_a_mean_keeps_the_rounding_of_its_division(self, values: list[float]) -> None:
         """High and low of a mean add up to it far below a rounding."""
         row = mx.array(np.array([values], np.float32))
-        high, low = pairs.row_mean(pairs.Pair(row, mx.zeros_like(row)), mx.array([[float(len(values))]]))
+        high, low = double.row_mean(double.Double(row, mx.zeros_like(row)), mx.array([[float(len(values))]]))
         bound = 2.0**-38 * sum(map(abs, values)) / len(values) + 1e-38
         assert abs(float(high) + float(low) - math.fsum(values) / len(values)) <= bound
 
@@ -373,8 +374,8 @@ class TestPairs:
         """Each summand moves the sum by 1, the mean by 1/n."""
         row, count = mx.array([[1.0, 1e-8, 3.0]]), mx.array([[3.0]])
         zero = mx.zeros_like(row)
-        assert mx.grad(lambda x: pairs.row_sum(pairs.Pair(x, zero)).high.sum())(row).tolist() == [[1, 1, 1]]
-        slope = mx.grad(lambda x: pairs.row_mean(pairs.Pair(x, zero), count).high.sum())(row)
+        assert mx.grad(lambda x: double.row_sum(double.Double(x, zero)).high.sum())(row).tolist() == [[1, 1, 1]]
+        slope = mx.grad(lambda x: double.row_mean(double.Double(x, zero), count).high.sum())(row)
         assert np.array(slope) == pytest.approx(np.full((1, 3), 1 / 3))
 
     def test_the_kl_in_the_reward_is_the_summed_difference(self) -> None:

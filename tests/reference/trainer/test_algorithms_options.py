@@ -64,12 +64,12 @@ def outcome(name: str, settings: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
     gains = algorithm.advantages(rewards, old_kl=penalty)
     found = entropy.threshold(heights, MASK, settings.get("entropy_share", 1.0))
     groups = np.arange(ROWS) // size
-    counts = protocol.whole_step(MASK.sum(axis=1), groups, parts=1, max_length=9)
-    whole = protocol.Whole(*(getattr(counts, f.name) for f in fields(counts)[:5]), 30.0, found.least, found.tokens)
+    counts = protocol.step_totals(MASK.sum(axis=1), groups, micro_batches=1, max_length=9)
+    whole = protocol.StepTotals(*(getattr(counts, f.name) for f in fields(counts)[:5]), 30.0, found.least, found.tokens)
 
     def loss(x: mx.array, h: mx.array) -> mx.array:
         others = (mx.array(y) for y in (old, reference, sampling))
-        return algorithm.loss(protocol.Scored(x, mx.array(MASK), mx.array(gains), groups, *others, h), whole).value
+        return algorithm.loss(protocol.MicroBatch(x, mx.array(MASK), mx.array(gains), groups, *others, h), whole).value
 
     value, slopes = mx.value_and_grad(loss, argnums=(0, 1))(mx.array(policy), mx.array(heights))
     return [gains, algorithm.keep(rewards), np.array(value), *(np.array(x) for x in slopes)]

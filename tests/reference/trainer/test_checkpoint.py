@@ -17,10 +17,9 @@ import runs
 
 from reference.trainer import lora
 from reference.trainer import model as models
-from reference.trainer.checkpoint import folders, layout, state
+from reference.trainer.checkpoint import folders, jsonl, layout, state
 from reference.trainer.config import write
 from reference.trainer.loop import run as loop_run
-from reference.trainer.metrics import lines
 
 KILLS = int(os.environ.get("KILLS", "10"))
 
@@ -29,7 +28,7 @@ class StopError(Exception):
     """Ends a run in the middle."""
 
 
-class StopAfter(loop_run.telling.Callback):
+class StopAfter(loop_run.sinks.Callback):
     """Raises after a step, before its checkpoint."""
 
     def __init__(self, step: int) -> None:
@@ -57,7 +56,7 @@ def test_resuming_gives_the_same_bytes(tmp_path: Path, whole: dict[str, str], st
             runs.train(config, resume=True, told=[StopAfter(step)])
     summary = runs.train(config, resume=True)
     assert runs.digests(tmp_path / "run") == whole
-    assert summary.complaints == []
+    assert summary.warnings == []
 
 
 def test_resuming_with_everything_else_restored_matters(tmp_path: Path, whole: dict[str, str]) -> None:
@@ -122,8 +121,8 @@ def test_a_torn_checkpoint_is_not_loaded(tmp_path: Path, whole: dict[str, str], 
     content = (newest / name).read_bytes()
     (newest / name).write_bytes(content[: len(content) // 2])
     summary = runs.train(config, resume=True)
-    assert len(summary.complaints) == 1
-    assert "step-00000004 is not whole" in summary.complaints[0]
+    assert len(summary.warnings) == 1
+    assert "step-00000004 is not whole" in summary.warnings[0]
     assert runs.digests(tmp_path / "run") == whole
 
 
@@ -172,7 +171,7 @@ def test_a_torn_checkpoint_is_not_kept_for_a_whole_one(
     path, _, complaints = folders.newest(tmp_path / "run" / "checkpoints")
     assert path is not None
     assert (path.name, complaints) == ("step-00000004", [])
-    assert runs.train(config, resume=True).complaints == []
+    assert runs.train(config, resume=True).warnings == []
     assert runs.digests(tmp_path / "run") == whole
 
 
@@ -223,14 +222,14 @@ def test_a_file_that_lost_lines_is_an_error(tmp_path: Path) -> None:
 def test_a_torn_last_line_is_cut(tmp_path: Path) -> None:
     """Whatever stands beyond the recorded length goes; readers leave a torn line out."""
     path = tmp_path / "x.jsonl"
-    file = lines.Lines(path)
+    file = jsonl.Lines(path)
     file.write({"step": 1, "loss": float("nan")})
     length = file.length()
     file.write({"step": 2})
     file.close()
     path.write_bytes(path.read_bytes()[:-3])
-    assert lines.read(path) == [{"step": 1, "loss": "nan"}]
-    lines.cut(path, length)
+    assert jsonl.read(path) == [{"step": 1, "loss": "nan"}]
+    jsonl.cut(path, length)
     assert path.stat().st_size == length
 
 

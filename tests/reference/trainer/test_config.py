@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reference.trainer.config import inert, read, write
+from reference.trainer.config import algorithm, read, unused, write
 from reference.trainer.config.errors import ConfigurationError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -92,7 +92,7 @@ def test_a_key_is_inert_only_beside_others() -> None:
     read.validate({"optimizer": {"name": "adamw", "weight_decay": 0.1, "momentum": 0.0}})
     read.validate({"optimizer": {"schedule": "linear", "final_share": 0.1}, "data": {"shuffle": False, "seed": 0}})
     dapo = {"name": "dapo", "settings": {"dynamic_sampling": "accuracy"}, "max_resamples": 2}
-    assert read.algorithm(read.validate({"algorithm": dapo})).name == "dapo"
+    assert algorithm.create(read.validate({"algorithm": dapo})).name == "dapo"
 
 
 def test_all_mistakes_are_told_at_once() -> None:
@@ -164,7 +164,7 @@ PAIR = {"algorithm": {"name": "online_dpo", "max_resamples": 2}, "rollout": {"sa
 )
 def test_algorithms_that_only_seem_to_do_nothing(raw: dict[str, Any]) -> None:
     """Online DPO drops pairs that nothing scored, so that others may be drawn; the best of one is that one."""
-    assert read.algorithm(read.validate(raw)).name == raw["algorithm"]["name"]
+    assert algorithm.create(read.validate(raw)).name == raw["algorithm"]["name"]
 
 
 def test_no_limit_of_the_gradient_can_be_written() -> None:
@@ -204,7 +204,7 @@ def test_no_limit_of_the_gradient_can_be_written() -> None:
 def test_algorithms_are_tried_on_the_shape_of_the_rewards(raw: dict[str, Any], words: str) -> None:
     """A group size or a reward function that the algorithm cannot do with is told before a model loads."""
     with pytest.raises(ConfigurationError, match=words):
-        read.algorithm(read.validate(raw))
+        algorithm.create(read.validate(raw))
 
 
 @pytest.mark.parametrize("correction", ["tis", "mis"])
@@ -224,10 +224,10 @@ def test_a_correction_is_against_log_probs_that_are_recorded(
     correction: str, drawn: float, scored: float | None, against: str, right: bool
 ) -> None:
     """The sampler's unfiltered log-probs are there at 1 and at its own temperature; those of its draws at no other."""
-    algorithm = {"settings": {"correction": correction}, "scoring_temperature": scored, "sampling_logprobs": against}
-    raw = {"rollout": {"temperature": drawn}, "algorithm": algorithm}
+    section = {"settings": {"correction": correction}, "scoring_temperature": scored, "sampling_logprobs": against}
+    raw = {"rollout": {"temperature": drawn}, "algorithm": section}
     if right:
-        assert read.algorithm(read.validate(raw)).needs_sampling
+        assert algorithm.create(read.validate(raw)).needs_sampling
         return
     with pytest.raises(ConfigurationError) as error:
         read.validate(raw)
@@ -286,24 +286,24 @@ class TestLookingAtARun:
     )
     @pytest.mark.parametrize("verb", ["evaluate", "generate"])
     def test_it_takes_what_training_refuses(
-        self, tmp_path: Path, verb: inert.Verb, text: str, asked: list[str], words: str
+        self, tmp_path: Path, verb: unused.Verb, text: str, asked: list[str], words: str
     ) -> None:
         """The documented greedy evaluation of any run among them."""
         path = tmp_path / "run.toml"
         path.write_text(text)
-        assert read.algorithm(read.read(path, asked, verb), verb).name
+        assert algorithm.create(read.read(path, asked, verb), verb).name
         with pytest.raises(ConfigurationError) as error:
-            read.algorithm(read.read(path, asked))
+            algorithm.create(read.read(path, asked))
         assert words in str(error.value)
 
     @pytest.mark.parametrize("verb", ["evaluate", "generate"])
-    def test_it_refuses_what_no_command_can_do(self, tmp_path: Path, verb: inert.Verb) -> None:
+    def test_it_refuses_what_no_command_can_do(self, tmp_path: Path, verb: unused.Verb) -> None:
         """An algorithm, or a setting, that there is not; draws with caches that the path has not."""
         path = tmp_path / "run.toml"
         path.write_text("")
         for setting in ("algorithm.name=grop", "algorithm.settings.epsilon=0.1"):
             with pytest.raises(ConfigurationError, match="did you mean"):
-                read.algorithm(read.read(path, [setting], verb), verb)
+                algorithm.create(read.read(path, [setting], verb), verb)
         with pytest.raises(ConfigurationError, match="no quantised caches"):
             read.read(path, ["rollout.kv_bits=8", "rollout.path=batched"], verb)
 
@@ -332,7 +332,7 @@ class TestLookingAtARun:
 def test_algorithms_are_checked_before_a_model_loads(section: dict[str, Any], words: str) -> None:
     """The registry's own sentence, under the section's name."""
     with pytest.raises(ConfigurationError, match=words) as error:
-        read.algorithm(read.validate({"algorithm": section}))
+        algorithm.create(read.validate({"algorithm": section}))
     assert str(error.value).startswith("[algorithm]")
 
 
@@ -340,7 +340,7 @@ def test_algorithms_are_checked_before_a_model_loads(section: dict[str, Any], wo
 def test_examples_are_valid_and_survive_writing(path: Path) -> None:
     """Each example is a whole configuration with a known algorithm; written out in full and read again it is the same."""
     config = read.read(path)
-    assert read.algorithm(config).name == config.algorithm.name
+    assert algorithm.create(config).name == config.algorithm.name
     again = read.validate(tomllib.loads(write.toml(config.model_dump(mode="json"))))
     assert again == config
 

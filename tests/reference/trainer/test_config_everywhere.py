@@ -12,7 +12,7 @@ import runs
 import test_config_keys
 
 from reference.trainer.algorithms import registry
-from reference.trainer.config import inert, read
+from reference.trainer.config import algorithm, read, unused
 from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.data.rows import DataError
 
@@ -93,8 +93,8 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> Look:
         if name not in made:
             there = folder / str(len(made)) / "run"
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(inert, "sentences", lambda *_: [])
-                patch.setattr(inert, "settings", lambda *_: [])
+                patch.setattr(unused, "sentences", lambda *_: [])
+                patch.setattr(unused, "settings", lambda *_: [])
                 try:
                     runs.train(read.validate(_tables(there, changed)))
                 except DataError as error:  # a completion of the data that has too many tokens
@@ -119,7 +119,7 @@ def _tables(there: Path, changed: Tables) -> Tables:
 def _judged(tables: Tables) -> str:
     """What is said of a configuration: "" if nothing, otherwise the whole message."""
     try:
-        read.algorithm(read.validate(tables))
+        algorithm.create(read.validate(tables))
     except ConfigurationError as error:
         return str(error)
     return ""

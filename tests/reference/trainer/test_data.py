@@ -10,18 +10,12 @@ import pytest
 
 from reference import tiny
 from reference.trainer import model as models
+from reference.trainer.config import sections
 from reference.trainer.data import order, prompts, rows
 from reference.trainer.data.rows import DataError
 
 ROWS = [{"prompt": "1+1=", "answer": 2}, {"prompt": "zwölf – 2", "answer": "10"}, {"prompt": "3+4=", "answer": 7}]
-FOLDED: dict[str, Any] = {
-    "prompt_column": "prompt",
-    "answer_column": "answer",
-    "chat": False,
-    "system": "",
-    "max_tokens": 64,
-    "too_long": "error",
-}
+DATA = sections.Data(max_prompt_tokens=64)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +122,7 @@ class TestPrompts:
     def test_indices_are_places_in_the_source(self, tokenizer: Any) -> None:
         """A prompt that is dropped leaves the indices of the others, which draws are keyed by, as they were."""
         source = [ROWS[0], {"prompt": "x" * 400, "answer": 1}, ROWS[2]]
-        made = prompts.make(source, tokenizer, **{**FOLDED, "too_long": "drop"})
+        made = prompts.make(source, tokenizer, DATA.model_copy(update={"too_long": "drop"}))
         assert [prompt.index for prompt in made] == [0, 2]
         assert [prompt.answer for prompt in made] == [2, 7]
 
@@ -136,7 +130,7 @@ class TestPrompts:
         """Any columns may hold prompt and answer."""
         source = [{"question": "1+1=", "solution": 2}]
         columns = {"prompt_column": "question", "answer_column": "solution"}
-        (made,) = prompts.make(source, tokenizer, **FOLDED | columns)
+        (made,) = prompts.make(source, tokenizer, DATA.model_copy(update=columns))
         assert (made.text, made.answer) == ("1+1=", 2)
 
     def test_the_template_wraps_the_prompt(self, tokenizer: Any) -> None:
@@ -158,12 +152,12 @@ class TestPrompts:
                 return [len(messages), int(enable_thinking)]
 
         row = [{"prompt": "Hi"}]
-        given = {**FOLDED, "chat": True}
-        (thinking,) = prompts.make(row, Fast(), **given)
-        (fast,) = prompts.make(row, Fast(), **given, options={"enable_thinking": False})
+        chat = DATA.model_copy(update={"chat": True})
+        (thinking,) = prompts.make(row, Fast(), chat)
+        (fast,) = prompts.make(row, Fast(), chat.model_copy(update={"chat_options": {"enable_thinking": False}}))
         assert (thinking.ids.tolist(), fast.ids.tolist()) == ([1, 1], [1, 0])
         with pytest.raises(DataError, match="knows no 'enable_thinkin_'"):
-            prompts.make(row, Fast(), **given, options={"enable_thinkin_": False})
+            prompts.make(row, Fast(), chat.model_copy(update={"chat_options": {"enable_thinkin_": False}}))
 
     @pytest.mark.parametrize(
         ("row", "words"),
@@ -179,7 +173,7 @@ class TestPrompts:
     def test_a_wrong_row_is_named(self, tokenizer: Any, row: dict[str, Any], words: str) -> None:
         """By its number."""
         with pytest.raises(DataError, match=words):
-            prompts.make([ROWS[0], row], tokenizer, **FOLDED)
+            prompts.make([ROWS[0], row], tokenizer, DATA)
 
     def test_a_tokenizer_without_template_is_an_error(self) -> None:
         """It says what to do."""
@@ -211,7 +205,7 @@ class TestOrder:
 
     def test_validation_is_apart(self, tokenizer: Any) -> None:
         """No prompt in both, none lost, both in the order of the source; all of them for validation is an error."""
-        made = prompts.make(rows.read("sums", None, count=20), tokenizer, **FOLDED)
+        made = prompts.make(rows.read("sums", None, count=20), tokenizer, DATA)
         split = order.split(made, 5, 1)
         train, apart = ([p.index for p in part] for part in (split.train, split.validation))
         assert sorted(train + apart) == list(range(20))

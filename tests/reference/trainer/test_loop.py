@@ -112,7 +112,7 @@ def test_a_run_says_what_it_does(tmp_path: Path) -> None:
 def test_callbacks_are_told_besides_the_configured_sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One's own callback takes nothing away from [output]."""
     sink = Watching()
-    monkeypatch.setattr(loop_run.telling, "chosen", lambda *_: [sink])
+    monkeypatch.setattr(loop_run.sinks, "configured", lambda *_: [sink])
     own = Watching()
     runs.train(runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0}), told=[own])
     assert sink.told == own.told != []
@@ -267,8 +267,8 @@ def test_the_tokens_of_trls_window_are_shared_out(tmp_path: Path) -> None:
     generation = run.engine.generate(run._places, 0)
     steps = micro_batches.cut(generation, 2, 3, 6)
     run.close()
-    assert [step.whole.window_tokens for step in steps] == [generation.lengths.sum() / 2] * 2
-    assert steps[0].whole.tokens == generation.lengths[:8].sum()
+    assert [step.totals.window_tokens for step in steps] == [generation.lengths.sum() / 2] * 2
+    assert steps[0].totals.tokens == generation.lengths[:8].sum()
 
 
 def test_off_policy_updates_move_the_ratio(tmp_path: Path) -> None:
@@ -322,10 +322,10 @@ def test_cutting_keeps_groups_together(tmp_path: Path) -> None:
     generation = run.engine.generate(run._places, 0)
     steps = micro_batches.cut(generation, 2, 5, 6)
     run.close()
-    assert [[len(part.rows) for part in step.parts] for step in steps] == [[5, 5, 2], [5, 3]]
-    assert np.concatenate([part.rows for step in steps for part in step.parts]).tolist() == list(range(20))
-    assert [part.groups.tolist() for part in steps[1].parts] == [[0, 0, 0, 0, 1], [1, 1, 1]]
-    assert steps[1].whole.group_tokens.sum() == steps[1].whole.tokens == generation.lengths[12:].sum()
+    assert [[len(part.rows) for part in step.micro_batches] for step in steps] == [[5, 5, 2], [5, 3]]
+    assert np.concatenate([part.rows for step in steps for part in step.micro_batches]).tolist() == list(range(20))
+    assert [part.groups.tolist() for part in steps[1].micro_batches] == [[0, 0, 0, 0, 1], [1, 1, 1]]
+    assert steps[1].totals.group_tokens.sum() == steps[1].totals.tokens == generation.lengths[12:].sum()
 
 
 def test_a_model_is_left_as_it_was(tmp_path: Path) -> None:

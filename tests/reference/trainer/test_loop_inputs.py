@@ -11,7 +11,7 @@ import runs
 
 from reference.trainer.config.errors import TrainerError
 from reference.trainer.loop import inputs as loop_inputs
-from reference.trainer.loop import run
+from reference.trainer.loop import prepare
 
 ROWS = [{"question": f"{n}+1=", "answer": str(n + 1), "note": "x"} for n in range(4)]
 OWN = """
@@ -27,7 +27,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(config: Any) -> Any:
         raise AssertionError(f"the model {config.model} was loaded")
 
-    monkeypatch.setattr(run, "load", load)
+    monkeypatch.setattr(prepare, "load", load)
 
 
 def _config(folder: Path, rows: list[dict[str, Any]] = ROWS, **changed: Mapping[str, Any]) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import runs
 
-from reference.trainer.config import read
+from reference.trainer.config import algorithm, read
 from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.data.rows import DataError
 from reference.trainer.loop import run as loop_run
@@ -58,7 +58,7 @@ def test_pairs_stand_as_the_data_says(tmp_path: Path) -> None:
         data={"validation_rows": 0, "shuffle": False},
         loop={"evaluate_every_steps": 0, "prompts_per_step": 2},
     )
-    run = loop_run.Run(config, read.algorithm(config), resume=False)
+    run = loop_run.Run(config, algorithm.create(config), resume=False)
     made = run.engine.generate(run._places, 0)
     learned = run.engine.learn(made, 1, 1e-3)
     run.close()
@@ -86,7 +86,7 @@ def test_a_pair_that_is_too_long_is_told(tmp_path: Path) -> None:
 def test_a_pair_that_is_too_long_is_dropped(tmp_path: Path) -> None:
     """Where that is asked for; the other rows keep their numbers, and validation is chosen among what is left."""
     config = _pairs(tmp_path / "run", LONG, data={"validation_rows": 1, "too_long": "drop"})
-    run = loop_run.Run(config, read.algorithm(config), resume=False)
+    run = loop_run.Run(config, algorithm.create(config), resume=False)
     run.close()
     assert run.validation is not None
     assert sorted(p.index for source in (run.source, run.validation) for p in source.prompts) == [0, 2]
@@ -95,7 +95,7 @@ def test_a_pair_that_is_too_long_is_dropped(tmp_path: Path) -> None:
 def test_a_model_with_two_end_tokens(tmp_path: Path) -> None:
     """Given completions end with the tokenizer's own, though sampling would stop at a lower id too."""
     config = _pairs(tmp_path / "run", data={"validation_rows": 0}, loop={"evaluate_every_steps": 0})
-    run = loop_run.Run(config, read.algorithm(config), resume=False)
+    run = loop_run.Run(config, algorithm.create(config), resume=False)
     own = int(run.tokenizer.eos_token_id)
     assert own > 0
     source = dataclasses.replace(run.source, eos_ids=(own - 1, own))

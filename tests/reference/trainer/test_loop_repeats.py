@@ -9,7 +9,7 @@ import runs
 
 from reference.trainer import rollout as rollouts
 from reference.trainer import sampling
-from reference.trainer.config import read, sections
+from reference.trainer.config import algorithm, read, sections
 from reference.trainer.data.prompts import Prompt
 from reference.trainer.engine import rollout as engine_rollout
 from reference.trainer.loop import run as loop_run
@@ -55,7 +55,7 @@ def _config(folder: Path, **rollout: Any) -> read.Config:
 def test_no_two_completions_share_their_draws(tmp_path: Path, path: str) -> None:
     """On every path the uniforms are those of the keys, all rows differ, and so do the groups of the prompt that repeats."""
     config = _config(tmp_path / "run", path=path)
-    run = loop_run.Run(config, read.algorithm(config), resume=False)
+    run = loop_run.Run(config, algorithm.create(config), resume=False)
     places = run._places(0, 4)
     source = run.source
     asked = engine_rollout.request(source.prompts, places, config.rollout, source.eos_ids, 0)

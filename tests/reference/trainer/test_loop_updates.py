@@ -14,9 +14,8 @@ from plain_grpo import PlainGrpo
 
 from reference.trainer.algorithms import protocol
 from reference.trainer.config import sections
-from reference.trainer.engine import guard
-from reference.trainer.loop import optimizer
-from reference.trainer.loop import passes as loop
+from reference.trainer.engine import guard, optimizer
+from reference.trainer.engine import passes as loop
 
 
 class TestGuard:
@@ -25,7 +24,7 @@ class TestGuard:
     class Spoilt(PlainGrpo):
         """The loss of the third row is NaN."""
 
-        def loss(self, part: protocol.Scored, whole: protocol.Whole) -> protocol.Loss:
+        def loss(self, part: protocol.MicroBatch, whole: protocol.StepTotals) -> protocol.Loss:
             right = super().loss(part, whole)
             marked = mx.array((part.advantages == self.bad).any())
             value = mx.where(marked, mx.array(float("nan")), right.value)
@@ -51,7 +50,7 @@ class TestGuard:
     class Steep(PlainGrpo):
         """The loss is finite and its gradient is not: a square root at 0."""
 
-        def loss(self, part: protocol.Scored, whole: protocol.Whole) -> protocol.Loss:
+        def loss(self, part: protocol.MicroBatch, whole: protocol.StepTotals) -> protocol.Loss:
             right = super().loss(part, whole)
             value = right.value + mx.sqrt(0 * (part.policy**2).sum())
             return protocol.Loss(value, right.policy, right.kl, right.entropy)

@@ -16,10 +16,10 @@ from reference.trainer.algorithms import protocol, registry
 from reference.trainer.config import sections
 from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.data.prompts import Prompt
+from reference.trainer.engine.clock import Clock
 from reference.trainer.engine.rollout import Generation
 from reference.trainer.engine.step import Learned, Update
 from reference.trainer.metrics import callbacks, numbers, progress
-from reference.trainer.metrics.clock import Clock
 from reference.trainer.rewards.samples import Sample
 
 NAN = float("nan")
@@ -37,7 +37,7 @@ def _generation(values: list[list[float]], lengths: list[int], ended: list[bool]
         lengths=np.array(lengths),
         ended=np.array(ended),
         model=tempered,
-        tempered=tempered,
+        temperature_scaled=tempered,
         behaviour=tempered,
         rounds=3,
         taken=6,
@@ -103,7 +103,7 @@ def test_ratios_are_the_oracles() -> None:
     assert found["ratio_outside_high"] == pytest.approx(float((np.exp(d) > 1.3).mean()))
     gains = np.repeat([1, -1, 1, -1], [3, 1, 2, 3])
     assert found["ratio_clipped_high"] == pytest.approx(float(((np.exp(d) > 1.3) & (gains > 0)).mean()))
-    assert found["entropy_sampled"] == pytest.approx(-float(GENERATION.tempered[mask].mean()))
+    assert found["entropy_sampled"] == pytest.approx(-float(GENERATION.temperature_scaled[mask].mean()))
     assert oracle.__name__.endswith("ratio")
 
 
@@ -280,7 +280,7 @@ class TestSinks:
         """Before anything is trained."""
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(ConfigurationError, match=remedy):
-            callbacks.chosen(sections.Output.model_validate({"folder": str(tmp_path), key: True}), {})
+            callbacks.configured(sections.Output.model_validate({"folder": str(tmp_path), key: True}), {})
 
     def test_wandb_is_offline(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """The run is started in offline mode in the run's folder, and gets every number (by a stand-in for the library)."""
@@ -299,8 +299,8 @@ class TestSinks:
 
         monkeypatch.setitem(sys.modules, "wandb", Fake())
         output = sections.Output.model_validate({"folder": str(tmp_path), "wandb": True, "console": False})
-        (sink,) = callbacks.chosen(output, {"a": 1})
-        with callbacks.telling([sink], 0, 1):
+        (sink,) = callbacks.configured(output, {"a": 1})
+        with callbacks.started([sink], 0, 1):
             sink.step(1, {"loss": 2.0}, {"seconds": 3.0})
             sink.evaluation(1, {"reward_mean": 0.5})
         assert calls[0][1]["mode"] == "offline"
@@ -323,7 +323,7 @@ class TestSinks:
         """Without a terminal: the first step, the last, and one every ten seconds; on stderr, and printable ASCII throughout."""
         now = iter([100.0, 102.0, 111.9, 112.0, 121.9, 123.0, 124.0])
         sink = callbacks.Console(clock=lambda: next(now))
-        with callbacks.telling([sink], 4, 10):
+        with callbacks.started([sink], 4, 10):
             for step in range(5, 11):
                 sink.step(step, {"loss": 0.01234567, "reward_mean": 0.5}, {"tokens_per_second": 1234.4})
                 sink.completions(step, [{"prompt": "a", "completion": "\x1b[31mb", "reward": 1.0}])
@@ -356,7 +356,7 @@ class TestSinks:
 
         sink = callbacks.Console()
         monkeypatch.setattr(sys, "stderr", Gone())
-        with callbacks.telling([sink], 0, 1):
+        with callbacks.started([sink], 0, 1):
             sink.step(1, {"loss": 1.0}, {})
 
     def test_the_console_shows_completions_as_they_are(
@@ -366,7 +366,7 @@ class TestSinks:
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("TERM", "xterm")
         sink = callbacks.Console()
-        with callbacks.telling([sink], 0, 1):
+        with callbacks.started([sink], 0, 1):
             sink.step(1, {"loss": 1.0}, {})
             sink.completions(1, [{"prompt": "a", "completion": "[red]b", "reward": 1.0}])
         assert "[red]b" in capsys.readouterr().err
@@ -379,7 +379,7 @@ class TestSinks:
             monkeypatch.setenv(name, value)
         sink = callbacks.Console()
         numbers_ = {"reward_mean": -0.7875, "loss": -5.588e-09, "gradient_norm": 12.345, "length_mean": 123.4}
-        with callbacks.telling([sink], 0, 1000):
+        with callbacks.started([sink], 0, 1000):
             sink.step(200, numbers_, {"tokens_per_second": 1234.5})
         shown = capsys.readouterr().err
         assert " 200/1000" in shown
@@ -393,6 +393,6 @@ class TestSinks:
             def end(self) -> None:
                 ended.append(1)
 
-        with pytest.raises(KeyError), callbacks.telling([Ending(), Ending()], 0, 1):
+        with pytest.raises(KeyError), callbacks.started([Ending(), Ending()], 0, 1):
             raise KeyError
         assert ended == [1, 1]

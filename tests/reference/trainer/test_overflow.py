@@ -6,7 +6,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from reference.trainer.algorithms import gmpo, pairs, ratio
+from reference.trainer import double
+from reference.trainer.algorithms import gmpo, ratio
 
 
 @pytest.mark.parametrize(("gain", "want"), [(-1.0, [math.inf, 0.0]), (0.0, [0.0, 0.0])], ids=["loss", "zero"])
@@ -15,7 +16,7 @@ def test_what_gmpo_holds_has_no_gradient_in_an_infinite_row(gain: float, want: l
     gains = mx.array([[gain]])
 
     def loss(log_ratio: mx.array) -> mx.array:
-        held = gmpo.hold(pairs.Pair(log_ratio, mx.zeros((1, 2))), gains, 0.4, 0.4)
+        held = gmpo.hold(double.Double(log_ratio, mx.zeros((1, 2))), gains, 0.4, 0.4)
         return mx.sum(-mx.exp(mx.mean(held.high, axis=1, keepdims=True)) * gains)
 
     assert mx.grad(loss)(mx.array([[1000.0, -0.7]])).tolist() == [want]

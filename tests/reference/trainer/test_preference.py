@@ -29,13 +29,13 @@ def run(name: str, policy: Any, advantages: Any, *, split: int = 0, reference: A
     base = None if reference is None else mx.array(np.array(reference, np.float32)[:, None])
     groups = np.arange(len(policy)) // 2
     parts = -(-len(policy) // split) if split else 1
-    whole = protocol.whole_step(np.ones(len(policy), np.int64), groups, parts=parts, max_length=1)
+    whole = protocol.step_totals(np.ones(len(policy), np.int64), groups, micro_batches=parts, max_length=1)
 
     def loss(x: mx.array) -> mx.array:
         total = mx.zeros(())
         for start in range(0, len(policy), split or len(policy)):
             rows = slice(start, start + (split or len(policy)))
-            part = protocol.Scored(
+            part = protocol.MicroBatch(
                 x[rows],
                 mx.ones(x[rows].shape) > 0,
                 mx.array(np.array(advantages, np.float32)[rows]),

@@ -111,7 +111,7 @@ class TestDraw:
         # squared and renormalised: 16, 4, 1, 1 over 22; among the first two: 16/20 and 4/20; u = 0.9 draws token 1.
         drawn = sampling.sample(_logits([0.5, 0.25, 0.125, 0.125]), np.array([0.9]), sampling.Settings(0.5, top_k=2))
         assert drawn.tokens.tolist() == [1]
-        for found, expected in ((drawn.model, 1 / 4), (drawn.tempered, 4 / 22), (drawn.behaviour, 1 / 5)):
+        for found, expected in ((drawn.model, 1 / 4), (drawn.temperature_scaled, 4 / 22), (drawn.behaviour, 1 / 5)):
             assert found[0] == pytest.approx(np.log(expected), abs=1e-6)
 
     @pytest.mark.parametrize("bad", [{"temperature": -1.0}, {"top_p": 0.0}, {"top_k": -1}, {"min_p": 1.5}], ids=str)

@@ -38,7 +38,7 @@ def lowest(original: Fn) -> Fn:
 def quantile_of_part(original: Fn) -> Fn:
     """Forget what is known of the step."""
     return lambda part, whole, share: original(
-        part, replace(whole, entropy_threshold=None, entropy_tokens=None, parts=1), share
+        part, replace(whole, entropy_threshold=None, entropy_tokens=None, micro_batches=1), share
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from reference.trainer.algorithms.pairs import Pair
+from reference.trainer.double import Double
 
 Fn = Callable[..., Any]
 
@@ -53,6 +53,6 @@ def held_by_where(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the
     def hold(log_ratio: Any, gains: Any, epsilon_low: float, epsilon_high: float) -> Any:
         outside = mx.where(gains > 0, log_ratio.high > epsilon_high, log_ratio.high < -epsilon_low)
         bound = mx.where(gains > 0, epsilon_high, -epsilon_low)
-        return Pair(mx.where(outside, bound, log_ratio.high), mx.where(outside, 0.0, log_ratio.low))
+        return Double(mx.where(outside, bound, log_ratio.high), mx.where(outside, 0.0, log_ratio.low))
 
     return hold

@@ -37,7 +37,7 @@ in_trainer(
 )
 in_trainer(
     "rollout.untempered-draw",
-    "sampling:temper",
+    "sampling:scale_by_temperature",
     "rollout.patches:untempered",
     mistake="tokens are drawn at temperature 1 whatever was asked for",
     arises="a temperature that only the recorded log-probs see",

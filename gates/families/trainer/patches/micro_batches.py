@@ -21,11 +21,11 @@ def denominators_of_parts(original: Fn) -> Fn:
             rows=len(tokens),
             tokens=int(tokens.sum()),
             group_tokens=np.bincount(part.groups, weights=tokens).astype(np.int64)[np.unique(part.groups)],
-            parts=1,
+            micro_batches=1,
             window_tokens=float(tokens.sum()),
         )
         local = replace(part, groups=np.unique(part.groups, return_inverse=True)[1])
-        return original(aggregation, local, own, counts) / whole.parts
+        return original(aggregation, local, own, counts) / whole.micro_batches
 
     return mistaken
 

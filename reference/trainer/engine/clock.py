@@ -1,4 +1,4 @@
-"""Seconds of the phases of a step."""
+"""Wall-clock time of the phases of a step."""
 
 import contextlib
 import time
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 
 class Clock:
-    """Adds up the wall-clock seconds of named phases."""
+    """Add up the wall-clock seconds of named phases."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
 
     @contextlib.contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Count the time inside the block towards a phase."""
+        """Add the time inside the block to a phase."""
         start = time.perf_counter()
         try:
             yield
@@ -21,6 +21,6 @@ class Clock:
             self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - start
 
     def read(self) -> dict[str, float]:
-        """The seconds of each phase since the last reading."""
+        """Return the seconds of each phase since the last reading."""
         seconds, self._seconds = self._seconds, {}
         return seconds

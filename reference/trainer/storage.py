@@ -1,4 +1,4 @@
-"""Files that people rely on: they appear whole or not at all, and numbers in them are never invalid JSON."""
+"""Write files atomically, and write JSON that every reader accepts."""
 
 import json
 import math
@@ -10,12 +10,12 @@ from typing import Any
 
 
 def number(value: float) -> float | str:
-    """A float as JSON can hold it: "nan", "inf" and "-inf" are strings."""
+    """Return a float for JSON: "nan", "inf" and "-inf" become strings."""
     return value if math.isfinite(value) else str(value)
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it, non-finite numbers as strings; what is neither a table nor a list nor a float stays."""
+    """Return a value for JSON: non-finite numbers become strings, mappings and sequences become plain ones."""
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -24,17 +24,17 @@ def plain(value: Any) -> Any:
 
 
 def encoded(content: Any, *, indent: int | None = None) -> bytes:
-    r"""Any data as JSON in UTF-8 that every reader reads.
+    r"""Encode any data as JSON in UTF-8.
 
-    Data sets hold what JSON cannot: a Decimal, a date or bytes is the text that Python shows of it. Half of a surrogate pair,
-    which UTF-8 cannot hold and strict readers refuse as an escape too, is the six characters `\ud800` themselves.
+    Values that JSON does not have, such as a Decimal, a date or bytes, become their Python `repr`. Half of a surrogate pair, which
+    UTF-8 cannot hold and strict readers refuse even as an escape, becomes the six characters `\ud800`.
     """
     text = json.dumps(plain(content), indent=indent, allow_nan=False, ensure_ascii=False, default=repr)
     return re.sub("[\ud800-\udfff]", lambda half: f"\\\\u{ord(half[0]):04x}", text).encode()
 
 
 def sync(path: Path) -> None:
-    """Make a file or the names in a folder survive a power cut."""
+    """Flush a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -42,8 +42,19 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def text_at(path: Path, *keys: str) -> str | None:
+    """Return the value at these keys of a JSON file as text, None if the file or a key is missing."""
+    try:
+        found = json.loads(path.read_bytes())
+        for key in keys:
+            found = found[key]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(found)
+
+
 def write(path: Path, content: bytes) -> None:
-    """Write a file as `.part`, sync it, and give it its name."""
+    """Write a file atomically: write and sync `.part`, then rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     with part.open("wb") as file:

@@ -11,7 +11,7 @@ from reference.trainer.config import sections
 
 
 def make(settings: sections.Optimizer) -> Any:
-    """The optimizer; its learning rate is set at every step. Adam's moments are bias-corrected (Kingma and Ba 2015, alg. 1)."""
+    """Return the optimizer; the engine sets its learning rate in every step. Adam is bias-corrected (Kingma and Ba 2015, alg. 1)."""
     rate, decay = settings.learning_rate, settings.weight_decay
     if settings.name == "adam":
         return optimizers.Adam(rate, list(settings.betas), settings.epsilon, bias_correction=True)
@@ -23,7 +23,7 @@ def make(settings: sections.Optimizer) -> Any:
 
 
 def learning_rate(settings: sections.Optimizer, step: int, steps: int) -> float:
-    """The learning rate of step 0, 1, …: linear warm-up from rate / warmup_steps, then the schedule down to its final share."""
+    """Return the learning rate of step 0, 1, …: linear warm-up from rate / warmup_steps, then the schedule to its final share."""
     if step < settings.warmup_steps:
         return settings.learning_rate * (step + 1) / settings.warmup_steps
     if settings.schedule == "constant":
@@ -33,13 +33,8 @@ def learning_rate(settings: sections.Optimizer, step: int, steps: int) -> float:
     return settings.learning_rate * (settings.final_share + (1 - settings.final_share) * max(left, 0.0))
 
 
-def set_learning_rate(optimizer: Any, rate: float) -> None:
-    """Set it before an update."""
-    optimizer.learning_rate = rate
-
-
 def clipped(gradient: Any, norm: float, limit: float | Literal["off"]) -> Any:
-    """The gradient scaled down so that its global norm is at most `limit`; left as it is below that (Pascanu et al. 2013)."""
+    """Scale the gradient down so that its global norm is at most `limit` (Pascanu et al. 2013); leave a smaller one unchanged."""
     if limit == "off" or norm <= limit:
         return gradient
     scale = mx.array(limit / norm, mx.float32)

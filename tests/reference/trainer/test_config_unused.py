@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import runs
 
-from reference.trainer.config import inert, read, sections
+from reference.trainer.config import algorithm, read, sections, unused
 from reference.trainer.config.errors import ConfigurationError
-from reference.trainer.loop import evaluate_run, generate
+from reference.trainer.loop import evaluate, generate
 
 Tables = Mapping[str, Mapping[str, Any]]
 LOOP = {"steps": 2, "prompts_per_step": 2, "evaluate_every_steps": 2}
@@ -188,8 +188,8 @@ def end(tables: Make) -> Callable[[Tables], dict[str, str]]:
 @pytest.fixture
 def lenient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is refused for being read by nothing."""
-    monkeypatch.setattr(inert, "sentences", lambda *_: [])
-    monkeypatch.setattr(inert, "settings", lambda *_: [])
+    monkeypatch.setattr(unused, "sentences", lambda *_: [])
+    monkeypatch.setattr(unused, "settings", lambda *_: [])
     yield
     monkeypatch.undo()
 
@@ -197,7 +197,7 @@ def lenient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _refused(raw: dict[str, Any]) -> str:
     """What is said of a configuration that is refused, and "" of another."""
     try:
-        read.algorithm(read.validate(raw))
+        algorithm.create(read.validate(raw))
     except ConfigurationError as error:
         return str(error)
     return ""
@@ -284,7 +284,7 @@ def test_they_do_nothing(end: Callable[[Tables], dict[str, str]], name: str, bot
 def test_what_other_amounts_would_bring_back_is_told(tables: Make, changed: Tables, words: str) -> None:
     """It is no slip: a short run of a long one's configuration is accepted, and not in silence."""
     config = read.validate(tables(changed))
-    (said,) = inert.told(config, read.algorithm(config).settings)
+    (said,) = unused.notes(config, algorithm.create(config).settings)
     assert words in said
 
 
@@ -305,7 +305,7 @@ def test_what_other_amounts_would_bring_back_is_told(tables: Make, changed: Tabl
 def test_what_acts_is_not_told(tables: Make, changed: Tables) -> None:
     """One token or one update more."""
     config = read.validate(tables(changed))
-    assert inert.told(config, read.algorithm(config).settings) == []
+    assert unused.notes(config, algorithm.create(config).settings) == []
 
 
 def test_looking_at_a_run_takes_its_file_as_it_is(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_looking_at_a_run_takes_its_file_as_it_is(tmp_path: Path) -> None:
         read.read(path, greedy)
     for verb in ("evaluate", "generate"):
         config = read.read(path, greedy, verb)
-        said = inert.told(config, None, read.reader(verb, greedy))
+        said = unused.notes(config, None, read.reader(verb, greedy))
         assert [line.partition(" ")[0] for line in said] == ["rollout.top_p", "rollout.seed"]
         with pytest.raises(ConfigurationError) as error:
             read.read(path, [*greedy, "rollout.seed=8"], verb)
@@ -344,19 +344,19 @@ def test_generate_draws_where_training_does_not(tmp_path: Path) -> None:
         ("generate", ["algorithm.name", "data.seed", "loop.prompts_per_step", "loop.steps", "optimizer.learning_rate"]),
     ],
 )
-def test_what_only_training_reads_is_told(tmp_path: Path, verb: inert.Verb, unread: list[str]) -> None:
+def test_what_only_training_reads_is_told(tmp_path: Path, verb: unused.Verb, unread: list[str]) -> None:
     """The settings that a run was started with may be repeated, to look at that run; none of them is taken in silence."""
     path = tmp_path / "run.toml"
     path.write_text("")
     keys = ["optimizer.learning_rate", "loop.steps", "loop.prompts_per_step", "data.seed", "rollout.max_tokens"]
     asked = ["algorithm.name=dapo", "output.folder=x", *(f"{key}=1" for key in keys)]
     config = read.read(path, asked, verb)
-    said = inert.told(config, None, read.reader(verb, asked))
+    said = unused.notes(config, None, read.reader(verb, asked))
     assert said == [f"{key} is set and `gates {verb}` does not read it" for key in unread]
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "generate"])
-def test_what_is_said_to_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: inert.Verb) -> None:
+def test_what_is_said_to_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: unused.Verb) -> None:
     """Every field that the command looks at is of `READ`, and each of `READ` is looked at, of samples or of pairs."""
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text(json.dumps({"prompt": "1+1=", "chosen": "2", "rejected": "3"}) + "\n")
@@ -367,22 +367,22 @@ def test_what_is_said_to_be_read_is_read(tmp_path: Path, monkeypatch: pytest.Mon
         own = {"data": {**PAIRS["data"], "path": str(pairs), "count": None, "validation_rows": 0}}
         situations.append({**PAIRS, **own, "loop": {"evaluate_every_steps": 0}})
     configs = [runs.config(tmp_path / str(number), **tables) for number, tables in enumerate(situations)]
-    names = {field.annotation: name for name, field in read.Config.model_fields.items()}
+    names = {id(getattr(config, name)): name for config in configs for name in read.Config.model_fields}
     looked: set[str] = set()
     plain = sections.Section.__getattribute__
 
     def spy(self: Any, name: str) -> Any:
-        if type(self) in names and name in type(self).model_fields:
-            looked.add(f"{names[type(self)]}.{name}")
+        if id(self) in names and name in type(self).model_fields:
+            looked.add(f"{names[id(self)]}.{name}")
         return plain(self, name)
 
     monkeypatch.setattr(sections.Section, "__getattribute__", spy)
     for config in configs:
         if verb == "evaluate":
-            evaluate_run.run(config, None, base=True)
-            evaluate_run.run(config, None, base=False)
+            evaluate.run(config, None, base=True)
+            evaluate.run(config, None, base=False)
         else:
             generate.run(config, ["1+1="], None, base=False)
-    told = inert.READ[verb]
+    told = unused.READ[verb]
     assert {key for key in looked if not any(key == one or key.startswith(f"{one}.") for one in told)} == set()
     assert {one for one in told if not any(key == one or key.startswith(f"{one}.") for key in looked)} == set()

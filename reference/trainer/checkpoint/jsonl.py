@@ -1,4 +1,4 @@
-"""Append-only files of JSON lines that survive a kill at any byte: what stands beyond a checkpoint is cut on resume."""
+"""Append-only files of JSON lines that survive a kill at any byte: on resume they are cut to the checkpoint's length."""
 
 import json
 import os
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reference.trainer.checkpoint import storage
+from reference.trainer import storage
 from reference.trainer.checkpoint.layout import CheckpointError
 
 
 class Lines:
-    """One file; each line is one write."""
+    """An append-only file; each line is one write."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -23,7 +23,7 @@ class Lines:
         os.write(self._handle, storage.encoded(content) + b"\n")
 
     def length(self) -> int:
-        """The length in bytes, after everything written is on the disk."""
+        """Flush the file to the disk and return its length in bytes."""
         os.fsync(self._handle)
         return os.fstat(self._handle).st_size
 
@@ -33,10 +33,10 @@ class Lines:
 
 
 def cut(path: Path, length: int) -> None:
-    """Cut a file to the length that a checkpoint recorded: later lines belong to steps that will be made again.
+    """Cut a file to the length that a checkpoint recorded: the steps of later lines will be repeated.
 
     Raises:
-        CheckpointError: the file is shorter, so lines are missing that the checkpoint relies on.
+        CheckpointError: the file is shorter, so lines are missing.
     """
     found = path.stat().st_size if path.exists() else 0
     if found < length:
@@ -48,7 +48,7 @@ def cut(path: Path, length: int) -> None:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file; a torn last one is left out."""
+    """Read the complete lines of a file; a torn last line is left out."""
     if not path.exists():
         return []
     whole, _, _ = path.read_bytes().rpartition(b"\n")

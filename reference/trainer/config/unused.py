@@ -1,21 +1,18 @@
-"""Keys that are set and could have no effect beside the others: refused, so that no run's configuration says what it did not do.
+"""Find keys that are set but unused under the rest of the configuration; they are refused, so that a configuration is honest.
 
-"Set" means to another value than the default: a configuration that is written out in full says no more than a short one.
-`data.seed` is set once and for all and never refused. Nor is anything that another length would bring back (a schedule in a run
-of two steps, a penalty of lengths that no completion reaches), or the width of a clip where each rollout gets one update: those
-`told` says, and the run goes on.
+"Set" means set to another value than the default, so that a configuration written out in full is accepted too. Some unused keys are
+not refused but only noted (`notes`): `data.seed`, keys that another length would bring into use (a schedule in a run of two steps, a
+penalty for lengths that no completion reaches), and the clip's width if each rollout gets one update.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from reference.trainer.config import inert_rules, inert_settings
+from reference.trainer.config import unused_sections, unused_settings
 
 Verb = Literal["train", "evaluate", "generate"]
-READ: Final[
-    Mapping[str, tuple[str, ...]]
-] = {  # sections, or keys of them, that a command beside `gates trainer train` reads
+READ: Final[Mapping[str, tuple[str, ...]]] = {
     "evaluate": (
         "model",
         "data",
@@ -36,25 +33,26 @@ READ: Final[
         "output.folder",
     ),
 }
+"""Sections and keys that the commands other than `train` read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Who reads a configuration: `train`, or a command that looks at what a run has made.
+    """The command that reads a configuration, and the keys that were overridden on its command line.
 
-    For the latter [rollout] and [algorithm] may hold keys that only training reads; refused are those of `asked`, the keys of
-    the command line.
+    Commands that examine a finished run accept keys in [rollout] and [algorithm] that only training uses, unless they were
+    overridden.
     """
 
     verb: Verb = "train"
-    asked: Collection[str] = ()
+    overridden: Collection[str] = ()
 
-    def judges(self, key: str) -> bool:
-        """Whether the key is refused where nothing reads it."""
+    def refuses(self, key: str) -> bool:
+        """Return whether the key is refused if it is unused."""
         return (
             self.verb == "train"
             or not key.startswith(("rollout.", "algorithm."))
-            or any(key == one or key.startswith(f"{one}.") for one in self.asked)
+            or any(key == one or key.startswith(f"{one}.") for one in self.overridden)
         )
 
 
@@ -62,45 +60,45 @@ TRAIN: Final = Use()
 
 
 def sentences(config: Any, use: Use = TRAIN) -> list[str]:
-    """One sentence for each key that is not read under the rest of the configuration."""
-    return [said for key, said in _unread(config, use) if use.judges(key)]
+    """Return one sentence for each unused key that is refused."""
+    return [sentence for key, sentence in _unused(config, use) if use.refuses(key)]
 
 
 def settings(chosen: Any, config: Any) -> list[str]:
-    """The same of an algorithm's settings, a dataclass with defaults."""
+    """Return one sentence for each unused setting of the algorithm; `chosen` is a dataclass with defaults."""
     usual = type(chosen)()
-    said: dict[str, str] = {}
-    for rule in inert_settings.RULES:
+    found: dict[str, str] = {}
+    for rule in unused_settings.RULES:
         value = getattr(chosen, rule.name, None)
-        if value != getattr(usual, rule.name, None) and not rule.read(chosen, config):
-            said.setdefault(rule.name, _sentence(f"settings.{rule.name}", value, rule.remedy))
-    return list(said.values())
+        if value != getattr(usual, rule.name, None) and not rule.used(chosen, config):
+            found.setdefault(rule.name, _sentence(f"settings.{rule.name}", value, rule.remedy))
+    return list(found.values())
 
 
-def told(config: Any, chosen: Any, use: Use = TRAIN) -> list[str]:
-    """What is not refused and has no effect either; `chosen` are the algorithm's settings."""
+def notes(config: Any, chosen: Any, use: Use = TRAIN) -> list[str]:
+    """Return one sentence for each unused key that is not refused; `chosen` are the algorithm's settings."""
     if use.verb != "train":
-        return [said for key, said in _unread(config, use) if not use.judges(key)] + list(_of_training(use))
-    return list(_idle(config, chosen))
+        return [sentence for key, sentence in _unused(config, use) if not use.refuses(key)] + list(_not_read(use))
+    return list(_without_effect(config, chosen))
 
 
-def _of_training(use: Use) -> Iterator[str]:
-    """Keys of the command line that say nothing to this command: told and not refused, for they may name the run it looks at."""
-    for key in sorted(use.asked):
+def _not_read(use: Use) -> Iterator[str]:
+    """Yield a sentence for each overridden key that the command does not read; it may describe the run to examine."""
+    for key in sorted(use.overridden):
         if not any(key == one or key.startswith(f"{one}.") for one in READ[use.verb]):
-            yield f"{key} is set and `gates {use.verb}` does not read it"
+            yield f"{key} is set and `gates trainer {use.verb}` does not read it"
 
 
-def _unread(config: Any, use: Use) -> Iterator[tuple[str, str]]:
-    """Each key that is not read, once, with its sentence."""
-    pairs = () if use.verb == "generate" else inert_rules.PAIRS
+def _unused(config: Any, use: Use) -> Iterator[tuple[str, str]]:
+    """Yield each unused key once, with its sentence."""
+    pairs = () if use.verb == "generate" else unused_sections.PAIRS
     found: set[str] = set()
-    for rule in (*inert_rules.RULES, *pairs, *inert_rules.DRAWS):
+    for rule in (*unused_sections.RULES, *pairs, *unused_sections.DRAWS):
         section_name, name = rule.key.split(".")
         section = getattr(config, section_name)
         value = getattr(section, name)
         usual = type(section).model_fields[name].get_default(call_default_factory=True)
-        if rule.key not in found and value != usual and not rule.read(config):
+        if rule.key not in found and value != usual and not rule.used(config):
             found.add(rule.key)
             yield rule.key, _sentence(rule.key, value, rule.remedy)
 
@@ -110,8 +108,8 @@ def _sentence(key: str, value: Any, remedy: str) -> str:
     return f"{key} is {shown} and nothing reads it; remove it, or {remedy}"
 
 
-def _idle(config: Any, chosen: Any) -> Iterator[str]:
-    """What other lengths, or more updates of a rollout, would bring back."""
+def _without_effect(config: Any, chosen: Any) -> Iterator[str]:
+    """Yield a sentence for each key that only takes effect with other lengths, or with more updates of a rollout."""
     data, optimizer, loop = config.data, config.optimizer, config.loop
     if data.seed and not data.shuffle and not data.validation_rows:
         yield f"data.seed is {data.seed} and nothing is shuffled or set apart by it"
@@ -137,7 +135,7 @@ def _idle(config: Any, chosen: Any) -> Iterator[str]:
 
 
 def _clips(config: Any, chosen: Any) -> Iterator[str]:
-    """The widths of a clip where every ratio is 1: one update of each rollout, against the policy that made it."""
+    """Yield a sentence for each set width of a clip if every ratio is 1: one update of each rollout, on-policy."""
     if config.loop.iterations * config.loop.minibatches > 1 or config.algorithm.old_logprobs == "stored":
         return
     usual = type(chosen)()

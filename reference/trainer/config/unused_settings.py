@@ -1,40 +1,40 @@
-"""When a setting of an algorithm is read, and what to do where it is not; `inert` says it."""
+"""Rules for the settings of an algorithm: when a setting is used, and what to change otherwise."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from reference.trainer.config import inert_rules
+from reference.trainer.config import unused_sections
 
 
 class Rule(NamedTuple):
-    """A setting's name, when it is read beside the algorithm's others and the configuration, and what to do for it to be."""
+    """A setting, the condition on the other settings and the configuration under which it is used, and how to meet it."""
 
     name: str
-    read: Callable[[Any, Any], bool]
+    used: Callable[[Any, Any], bool]
     remedy: str
 
 
 def _with(reader: str) -> Callable[[Any, Any], bool]:
-    """Another setting is on: neither 0 nor none."""
+    """Return a condition: another setting is neither 0 nor None."""
     return lambda settings, _: bool(getattr(settings, reader))
 
 
 def _by_group(settings: Any, _: Any) -> bool:
-    """Whether the rewards are summed before they are normalised; the other way has no scale, baseline and mode to choose."""
+    """Return whether the rewards are summed before they are normalised; only then are scale, baseline and mode used."""
     return bool(settings.advantage == "group")
 
 
 def _divided(settings: Any, _: Any) -> bool:
-    """Whether a standard deviation divides anything."""
+    """Return whether advantages are divided by a standard deviation."""
     return settings.advantage != "group" or settings.advantage_scale != "none"
 
 
 def _sampled(_: Any, config: Any) -> bool:
-    return inert_rules.sampled(config)
+    return unused_sections.sampled(config)
 
 
 def _corrects(_: Any, config: Any) -> bool:
-    """Whether the old log-probs are others than the sampler's that they are corrected against."""
+    """Return whether the old log-probs differ from the sampler's log-probs of the correction."""
     algorithm = config.algorithm
     return algorithm.old_logprobs == "recompute" or algorithm.sampling_logprobs == "behaviour"
 
@@ -48,7 +48,7 @@ RULES: Final = (
     Rule("correction_level", _with("correction"), "set settings.correction"),
     Rule("correction_low", _with("correction"), "set settings.correction"),
     Rule("correction_high", _with("correction"), "set settings.correction"),
-    Rule("correction", _sampled, inert_rules.ROLLOUTS),
+    Rule("correction", _sampled, unused_sections.ROLLOUTS),
     Rule(
         "correction",
         _corrects,

@@ -1,9 +1,8 @@
-"""The seams of a training step: advantages, the two constant passes, the gradient; and one whole step for the gates.
+"""The passes of a training step: old and reference log-probs (constants) and the gradient; and `step`, one whole step in one call.
 
-The engine (`reference.trainer.engine.step`) calls these functions through this module, so that what a gate breaks here breaks there.
+The engine calls these functions through this module, and so does `step`: a mutation applied here reaches both.
 """
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +13,14 @@ from mlx import nn, optimizers
 from mlx.utils import tree_flatten
 from numpy.typing import NDArray
 
+import rlkernels
 from reference.trainer import double, logprobs, lora
 from reference.trainer.algorithms import kl, protocol, ratio
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one step did; means are over completion tokens, of the policy before the update."""
+    """The numbers of one step; means are over completion tokens, with the policy before the update."""
 
     loss: float
     gradient_norm: float
@@ -29,13 +29,12 @@ class Report:
 
 
 def group_advantages(rewards: NDArray[np.float64], group_size: int) -> NDArray[np.float32]:
-    """The group z-scores of `rlkernels.group_advantages` (ddof 1, + 1e-4) as float32."""
-    rlkernels = importlib.import_module("rlkernels")  # compiled; sampling and scoring do without it
+    """Return the group z-scores of `rlkernels.group_advantages` (ddof 1, + 1e-4) as float32."""
     return np.asarray(rlkernels.group_advantages(np.asarray(rewards, np.float64), group_size)).astype(np.float32)
 
 
 def old_logprobs(model: Any, batch: logprobs.Batch, temperature: float, *, head_rows: int | None = None) -> mx.array:
-    """The behaviour policy's log-probs (B, T) by a full forward of the model as it is, a constant."""
+    """Return the log-probs (B, T) of the current model by a full forward pass, as a constant."""
     values, _ = logprobs.of_model(model, batch, temperature, head_rows=head_rows)
     mx.eval(values)
     return mx.stop_gradient(values)
@@ -44,7 +43,7 @@ def old_logprobs(model: Any, batch: logprobs.Batch, temperature: float, *, head_
 def reference_logprobs(
     model: Any, batch: logprobs.Batch, temperature: float, *, head_rows: int | None = None
 ) -> mx.array:
-    """The reference policy's log-probs (B, T): the same model with its adapters off, a constant."""
+    """Return the log-probs (B, T) of the reference policy, the model with its adapters off, as a constant."""
     with lora.adapters_off(model):
         values, _ = logprobs.of_model(model, batch, temperature, head_rows=head_rows)
         mx.eval(values)
@@ -52,13 +51,13 @@ def reference_logprobs(
 
 
 def loss_and_grad(model: Any, loss: Callable[[], mx.array]) -> tuple[mx.array, Any]:
-    """The loss and its gradient in the model's trainable parameters; the forward pass runs inside."""
+    """Return the loss and its gradient in the model's trainable parameters; the forward pass must run inside `loss`."""
     value, gradient = nn.value_and_grad(model, loss)()
     return value, gradient
 
 
 def global_norm(gradient: Any) -> float:
-    """The Euclidean norm of all of a gradient's values together, the squares summed in float32 per array, then in float64."""
+    """Return the Euclidean norm of all values of a gradient; squares are summed in float32 per array, then in float64."""
     return float(np.sqrt(sum(float((g.astype(mx.float32) ** 2).sum()) for _, g in tree_flatten(gradient))))
 
 
@@ -70,17 +69,17 @@ def step(
     temperature: float,
     algorithm: protocol.Algorithm,
 ) -> Report:
-    """Update the adapters once by an algorithm's loss on a batch that the model itself has just sampled, in one part."""
+    """Update the adapters once by an algorithm's loss on a batch that the model has just sampled, in one micro-batch."""
     lora.freeze(model)
     old = old_logprobs(model, batch, temperature)
     reference = reference_logprobs(model, batch, temperature)
     groups = np.arange(len(batch.lengths))
-    whole = protocol.whole_step(batch.lengths, groups, parts=1, max_length=batch.width)
+    totals = protocol.step_totals(batch.lengths, groups, micro_batches=1, max_length=batch.width)
 
     def loss() -> mx.array:
         policy, mask = logprobs.of_model(model, batch, temperature)
         base = reference if algorithm.needs_reference else None
-        return algorithm.loss(protocol.Scored(policy, mask, mx.array(advantages), groups, old, base), whole).value
+        return algorithm.loss(protocol.MicroBatch(policy, mask, mx.array(advantages), groups, old, base), totals).value
 
     policy, mask = logprobs.of_model(model, batch, temperature)
     tokens = max(int(mask.sum()), 1)

@@ -1,14 +1,14 @@
-"""When a key of the sections is read, and what to do where it is not; `inert` says it."""
+"""Rules for keys of the sections: when a key is used, and what to change otherwise."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 
 class Rule(NamedTuple):
-    """A key "section.name", when it is read, and what to do for it to be."""
+    """A key "section.name", the condition under which it is used, and how to meet that condition."""
 
     key: str
-    read: Callable[[Any], bool]
+    used: Callable[[Any], bool]
     remedy: str
 
 
@@ -21,22 +21,22 @@ def _kind(name: str) -> Callable[[Any], bool]:
 
 
 def _fresh(config: Any) -> bool:
-    """Whether the adapters start from random numbers: saved ones replace them all."""
+    """Return whether the adapters start from random values; saved adapters replace all of them."""
     return config.model.adapter_path is None
 
 
 def sampled(config: Any) -> bool:
-    """Whether training and evaluation draw completions; pairs that come with the data are neither sampled nor rewarded."""
+    """Return whether completions are sampled; pairs that come with the data are neither sampled nor rewarded."""
     return not config.data.offline
 
 
 def _warm(config: Any) -> bool:
-    """Whether tokens are drawn; at temperature 0 the likeliest one is taken, which no filter but the penalty can change."""
+    """Return whether tokens are drawn at random; at temperature 0 only the repetition penalty can change the token."""
     return bool(config.rollout.temperature > 0)
 
 
 def filtered(rollout: Any) -> bool:
-    """Whether tokens are drawn from another distribution than the tempered model's."""
+    """Return whether a filter or the repetition penalty changes the distribution that tokens are drawn from."""
     return bool(
         rollout.top_p < 1
         or rollout.top_k > 0
@@ -47,10 +47,10 @@ def filtered(rollout: Any) -> bool:
 
 
 def _ordered(config: Any) -> bool:
-    """Whether the order of the filters can matter: what it moves is the temperature, and top-k, against the others.
+    """Return whether the order of the filters can matter; the two orders differ in the place of the temperature and of top-k.
 
-    Top-k keeps the same tokens at every temperature. Against min-p it may come first or last: both keep a set of heaviest
-    tokens and neither asks for the mass, as top-p and XTC do.
+    Top-k keeps the same tokens at every temperature. Its order relative to min-p does not matter either: both keep the most probable
+    tokens, and neither depends on the remaining mass, as top-p and XTC do.
     """
     rollout = config.rollout
     by_mass = rollout.top_p < 1 or rollout.xtc_probability > 0
@@ -58,7 +58,7 @@ def _ordered(config: Any) -> bool:
 
 
 def _behaves_otherwise(config: Any) -> bool:
-    """Whether the log-probs of the draws differ from the sampler's unfiltered ones at the temperature of the loss."""
+    """Return whether the log-probs of the draws differ from the unfiltered ones at the scoring temperature."""
     return filtered(config.rollout) or config.rollout.temperature != config.scoring_temperature()
 
 
@@ -105,7 +105,7 @@ RULES: Final = (
     ),
     Rule("output.wandb_project", lambda config: config.output.wandb, "set output.wandb = true"),
 )
-"""What training reads; the other commands take a configuration that a run could have."""
+"""Rules for keys that training uses; the other commands accept any configuration of a run."""
 
 PAIRS: Final = (
     *(
@@ -126,7 +126,7 @@ PAIRS: Final = (
         "set it above 0: the given completions are scored at 1 where it is 0",
     ),
 )
-"""Keys of [rollout] that nothing reads where pairs come with the data; `gates trainer generate` draws completions all the same."""
+"""Rules for keys of [rollout] that are unused if pairs come with the data; `gates trainer generate` samples all the same."""
 
 DRAWS: Final = (
     *(
@@ -141,4 +141,4 @@ DRAWS: Final = (
     ),
     Rule("rollout.order", _ordered, "set two filters whose order matters, such as rollout.top_k and rollout.top_p"),
 )
-"""Keys of [rollout] that cannot change a draw beside the others."""
+"""Rules for keys of [rollout] that can be without effect beside the other keys of [rollout]."""
