@@ -12,6 +12,7 @@ from gates.families import arrays as cases
 from gates.families.isa.op import KERNEL_BITS
 from gates.model import Array, Bound, Case, Evidence, Trial
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS
 from reference.oracle import logprobs
 
 Inputs = dict[str, Any]
@@ -24,20 +25,16 @@ VOCABULARY = 20_011  # a prime
 LONG = 40_009  # a prime; such rows are cut into segments where there are few of them
 TRL: Inputs = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
 CLIP: Inputs = {"epsilon_low": 0.1875, "epsilon_high": 0.25}
-UNCLIPPED: Inputs = {"epsilon_low": None, "epsilon_high": None}
-LOSSES: dict[str, Inputs] = {  # what each algorithm needs beside the clip
-    "grpo": {"kl_ratio": "token"},
-    "dapo": {"dapo_denominator": "global"},
-    "bnpo-trl": {"micro_batches": [50, 101]},
-    "dr_grpo": {"max_length": 2048},
-    "gspo": {"kl_ratio": "sequence"},
-    "gspo-token": {},
-    "rloo": {**UNCLIPPED, "beta": 0.0},
-    "cispo": {"epsilon_low": None, "dapo_denominator": "global", "cispo_bound": "relative"},
-    "sapo": {**UNCLIPPED, "sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.0625},
-    "gmpo": {},
-    "luspo": {},
+CONSTANTS: Inputs = {  # each exact in binary
+    **CLIP,
+    "micro_batches": [50, 101],
+    "max_length": 2048,
+    "dapo_denominator": "global",
+    "cispo_bound": "relative",
+    "sapo_temperature_positive": 1.0,
+    "sapo_temperature_negative": 1.0625,
 }
+KL_RATIOS = {"grpo": "token", "gspo": "sequence"}  # of the others: none
 FILTERS: Inputs = {
     "order": "hf",
     "temperature": 0.75,
@@ -94,10 +91,16 @@ def _statistics(rng: np.random.Generator, dtype: str) -> Inputs:
     return {**pairs, **CLIP, "advantages": rng.normal(0.0, 1.0, ROWS).astype(dtype), "lengths": None}
 
 
-def _loss(rng: np.random.Generator, dtype: str, algorithm: str, **changes: Any) -> Inputs:
-    pairs = _pairs(rng, dtype, "policy", "old", "reference")
+def _loss(rng: np.random.Generator, dtype: str, algorithm: str) -> Inputs:
+    pairs, one = _pairs(rng, dtype, "policy", "old", "reference"), ALGORITHMS[algorithm]
     gains = rng.normal(0.0, 1.0, ROWS).astype(dtype)
-    return {**pairs, "advantages": gains, "lengths": None, "algorithm": algorithm, **CLIP, "beta": 0.0625, **changes}
+    return {
+        **{**pairs, "advantages": gains, "lengths": None, "algorithm": algorithm},
+        **dict.fromkeys(CLIP),
+        **{"beta": 0.0625 if one.kl else 0.0},
+        **{name: CONSTANTS[name] for name in one.constants},
+        **({"kl_ratio": KL_RATIOS[algorithm]} if algorithm in KL_RATIOS else {}),
+    }
 
 
 def _logits(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) -> Inputs:
@@ -145,9 +148,7 @@ KERNELS: dict[str, tuple[str, str, Make]] = {
     "weights-tis": ("importance_weights", "old", partial(_weights, correction="tis", level="token")),
     "weights-mis": ("importance_weights", "old", partial(_weights, correction="mis", level="token")),
     "statistics": ("ratio_statistics", "policy", _statistics),
-    **{
-        f"loss-{name}": ("policy_loss", "policy", partial(_loss, algorithm=name, **own)) for name, own in LOSSES.items()
-    },
+    **{f"loss-{name}": ("policy_loss", "policy", partial(_loss, algorithm=name)) for name in ALGORITHMS},
     **{
         f"log-softmax{path}{way}": (f"selective_log_softmax{op}", "logits", partial(make, rows=rows, vocabulary=size))
         for way, op, make in (("", "", _forward), ("-backward", "_backward", _backward))

@@ -13,6 +13,7 @@ from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS
 from reference.oracle import ratio
 from reference.oracle.losses import PolicyLoss
 
@@ -44,7 +45,7 @@ def _check(t: Trial) -> Iterator[Evidence]:
     width = int(np.bincount(cases.rows_of(inputs)[valid]).max())
     t.facts["roundings"] = 4.0 + float(distance.max()) + width
     yield from _signals(t, wanted, distance)
-    if inputs["algorithm"] in cases.CLIPPED and inputs["old"] is not None and distance.max() > FAR:
+    if inputs["epsilon_low"] is not None and inputs["old"] is not None and distance.max() > FAR:
         yield t.precondition("tokens or rows that the clip stops", _stopped(inputs), ">=", 1)
     got = t.got(POLICY_LOSS, **inputs)
     unit = 2 * UNIT[str(inputs["policy"].dtype)]
@@ -86,10 +87,11 @@ def _stopped(inputs: Mapping[str, Any]) -> int:
     """Count the ratios (of tokens, or of their sequence) that leave the clip range in the direction that A rewards."""
     pair = {name: inputs[name] for name in ("policy", "old", "mask", "lengths")}
     gain, valid = cases.of_elements(inputs, inputs["advantages"]), cases.valid(inputs)
-    level = "seq_mean" if inputs["algorithm"] in cases.MEAN_RATIO else "token"
+    one = ALGORITHMS[inputs["algorithm"]]
+    level = "seq_mean" if one.mean_ratio else "token"
     r = cases.of_elements(inputs, ratio.importance_ratio(**pair, level=level))
     high, low = 1.0 + inputs["epsilon_high"], 1.0 - inputs["epsilon_low"]
-    if inputs["algorithm"] == "gmpo":
+    if one.clip == "log-ratio":
         high, low = np.exp(inputs["epsilon_high"]), np.exp(-inputs["epsilon_low"])
     return int(np.sum(valid & (((gain > 0) & (r > high)) | ((gain < 0) & (r < low)))))
 
@@ -99,11 +101,11 @@ def _largest(values: Array) -> float:
 
 
 def _register(algorithm: str) -> Callable[[Trial], Iterator[Evidence]]:
-    formula, _ = cases.ALGORITHMS[algorithm]
+    one = ALGORITHMS[algorithm]
     return gate(
-        f"loss.{algorithm.replace('_', '-')}.matches-definition",
+        one.gate,
         name=f"policy_loss[{algorithm}]",
-        question=f"Are {algorithm}'s loss and ∂loss/∂policy those of {formula}?",
+        question=f"Are {algorithm}'s loss and ∂loss/∂policy those of {one.loss}, {one.source}?",
         why="A wrong denominator, a dead clip or a detached ratio changes the objective and leaves a plausible curve.",
         ops=(POLICY_LOSS,),
         cases=tuple(cases.cases_of(algorithm)),
@@ -112,7 +114,7 @@ def _register(algorithm: str) -> Callable[[Trial], Iterator[Evidence]]:
     )(_check)
 
 
-for _algorithm in cases.ALGORITHMS:
+for _algorithm in ALGORITHMS:
     _register(_algorithm)
 
 
@@ -144,7 +146,7 @@ def _poison_case(algorithm: str, value: float, *, quick: bool = False) -> Case:
     def make(rng: np.random.Generator) -> dict[str, Any]:
         return {**clean.make(rng), "poison": value}
 
-    beta = 0.0 if algorithm == "rloo" else 0.04
+    beta = 0.04 if ALGORITHMS[algorithm].kl else 0.0
     clean = cases.case(algorithm, f"{algorithm}-{value}", beta=beta, quick=quick)
     return replace(clean, make=make)
 
@@ -157,7 +159,7 @@ def _poison_case(algorithm: str, value: float, *, quick: bool = False) -> Case:
     ops=(POLICY_LOSS,),
     cases=tuple(
         _poison_case(algorithm, value, quick=algorithm == "grpo")
-        for algorithm in cases.ALGORITHMS
+        for algorithm in ALGORITHMS
         for value in (float("nan"), float("-inf"), -1e4)
     ),
     bounds={

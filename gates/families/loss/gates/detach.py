@@ -16,22 +16,23 @@ from gates.families.loss.op import LOSS_CONSTANTS, LOSS_FROM_LOGITS, POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS
 from reference.oracle import logprobs
 
 
 def _on_policy(rng: np.random.Generator, algorithm: str, beta: float) -> Mapping[str, Any]:
     """Give old as None, and as the policy's own numbers: a constant of the same value; broken, as another policy's."""
     changes = {"beta": beta} if beta else {}
-    data: dict[str, Any] = {"by_token": True} if algorithm == "gspo-token" else {}
-    given = loss_cases.make(rng, algorithm, {"spread": 0.1, **data}, changes)
+    by_token = loss_cases.batch_for(algorithm).get("by_token", False)
+    given = loss_cases.make(rng, algorithm, {"spread": 0.1, "by_token": by_token}, changes)
     left, right = {**given, "old": None}, {**given, "old": given["policy"].copy()}
     return {"left": left, "right": right, "broken": {"right": {"old": given["old"]}}}
 
 
 def _cases() -> Iterator[Case]:
-    for algorithm in loss_cases.ALGORITHMS:
+    for algorithm, one in ALGORITHMS.items():
         for beta in (0.0, 0.3):
-            if beta and algorithm == "rloo":
+            if beta and not one.kl:
                 continue
             name = f"{algorithm}-{'kl' if beta else 'plain'}"
             changes: dict[str, Any] = {"beta": beta} if beta else {}

@@ -14,6 +14,7 @@ from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial, precondition
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS
 from reference.oracle.losses import PolicyLoss
 
 WIDER = 5  # columns of padding that are added
@@ -21,18 +22,13 @@ SPLIT = (5, 3)  # rows of the two calls; of 24 rows (15, 9)
 EVEN = [0.5, 0.5]  # shares that are wrong
 PLAIN: dict[str, Any] = {}
 KL: dict[str, Any] = {"beta": 0.3}
-BY_TOKENS = ("dapo", "cispo")  # whose share of a step is their tokens; elsewhere it is their rows
 FILLED = {"policy": -0.5, "old": -0.6, "reference": -0.7, "advantages": 1.0}  # what the added columns hold as tokens
 
 
 def _data(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    data: dict[str, Any] = {"empty_row": True}
-    if algorithm == "rloo":
+    data: dict[str, Any] = {"empty_row": True, **cases.batch_for(algorithm)}
+    if ALGORITHMS[algorithm].level == "seq_sum":
         data["spread"] = 0.1
-    if algorithm in cases.MEAN_RATIO:
-        data["rows"] = 24
-    if algorithm == "gspo-token":
-        data["by_token"] = True
     return cases.make(rng, algorithm, data, changes)
 
 
@@ -50,7 +46,7 @@ def _permuted(rng: np.random.Generator, algorithm: str, changes: Mapping[str, An
     left = _data(rng, algorithm, changes)
     rows, width = left["mask"].shape
     order = rng.permutation(rows)
-    if algorithm == "bnpo-trl":  # a micro-batch keeps its rows
+    if "micro_batches" in ALGORITHMS[algorithm].constants:  # a micro-batch keeps its rows
         order = np.concatenate([4 + rng.permutation(4), rng.permutation(4)])
     columns = np.stack([rng.permutation(width) for _ in range(rows)])
     right = _of_rows(left, order)
@@ -69,7 +65,7 @@ def _copied(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]
     left = _data(rng, algorithm, changes)
     rows = len(left["mask"])
     right = _of_rows(left, np.tile(np.arange(rows), 2))
-    if algorithm == "bnpo-trl":
+    if "micro_batches" in ALGORITHMS[algorithm].constants:
         right["micro_batches"] = [4, 4, 4, 4]
     dearer = right["advantages"].copy()
     dearer[rows:] *= 2.0
@@ -96,12 +92,10 @@ def _wider(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any])
     return {"left": left, "right": right, "take": place, "broken": {"right": filled}}
 
 
-def _cases(make: Callable[..., Mapping[str, Any]], *, without: tuple[str, ...] = ()) -> Iterator[Case]:
-    for algorithm in cases.ALGORITHMS:
-        if algorithm in without:
-            continue
+def _cases(make: Callable[..., Mapping[str, Any]]) -> Iterator[Case]:
+    for algorithm, one in ALGORITHMS.items():
         for name, changes in (("plain", PLAIN), ("kl", KL)):
-            if name == "kl" and algorithm == "rloo":
+            if name == "kl" and not one.kl:
                 continue
             whole = cases.case(algorithm, f"{algorithm}-{name}", **changes)
             of_algorithm = partial(make, algorithm=algorithm, changes=changes)
@@ -165,10 +159,10 @@ def wider_padding_does_not_matter(t: Trial) -> Iterator[Evidence]:
 
 
 def _split_cases() -> Iterator[Case]:
-    for algorithm in cases.ALGORITHMS:
-        if algorithm == "bnpo-trl":
+    for algorithm, one in ALGORITHMS.items():
+        if one.aggregation == "micro-batch":
             continue  # by definition its value depends on the split
-        changes = PLAIN if algorithm == "rloo" else KL
+        changes = KL if one.kl else PLAIN
         whole = cases.case(algorithm, algorithm, **changes)
         of_algorithm = partial(_data, algorithm=algorithm, changes=changes)
         yield Case(algorithm, of_algorithm, quick=True, conventions=whole.conventions)
@@ -202,7 +196,7 @@ class _Split:
 def _split(inputs: Mapping[str, Any], want: Callable[..., Any]) -> _Split:
     rows = len(inputs["mask"])
     parts = [_of_rows(inputs, some) for some in np.split(np.arange(rows), [rows * SPLIT[0] // sum(SPLIT)])]
-    by_tokens = inputs["algorithm"] in BY_TOKENS
+    by_tokens = ALGORITHMS[inputs["algorithm"]].aggregation == "global"  # elsewhere the share of a part is its rows
     sizes = [float(part["mask"].sum()) if by_tokens else float(len(part["mask"])) for part in parts]
     whole, *of_parts = (want(POLICY_LOSS, **cases.rounded(x)) for x in (inputs, *parts))
     return _Split(inputs, parts, [size / sum(sizes) for size in sizes], whole, of_parts)

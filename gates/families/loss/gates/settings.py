@@ -15,35 +15,40 @@ from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial, precondition
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS, taking
 
 Changes = Mapping[str, Any]
 SPREAD = 0.6  # deviation of log-ratios: with it every bound of every case stops some token
+WITH_KL = tuple(name for name, one in ALGORITHMS.items() if one.kl)
+TWO_SIDED = tuple(name for name, one in ALGORITHMS.items() if one.two_sided)
 SETTINGS: dict[str, tuple[tuple[str, ...], Changes, Changes]] = {  # whose, from, to
-    "epsilon-low": (cases.CLIPPED, {}, {"epsilon_low": 0.1}),
-    "epsilon-high": ((*cases.CLIPPED, "cispo"), {}, {"epsilon_high": 0.1}),
-    "delta": (cases.TWO_SIDED, {}, {"delta": 1.35}),
-    "beta": (tuple(x for x in cases.ALGORITHMS if x != "rloo"), {"beta": 0.1}, {"beta": 0.2}),
-    "kl-estimator": (tuple(x for x in cases.ALGORITHMS if x != "rloo"), {"beta": 0.1}, {"kl_estimator": "k2"}),
-    "kl-ratio": (tuple(x for x in cases.ALGORITHMS if x != "rloo"), {"beta": 0.1}, {"kl_ratio": "token"}),
-    "max-length": (("dr_grpo",), {}, {"max_length": 40}),
-    "micro-batches": (("bnpo-trl",), {}, {"micro_batches": [3, 5]}),
-    "denominator": (("dapo", "cispo"), {}, {"dapo_denominator": "group", "group_size": 4}),
-    "group-size": (("dapo", "cispo"), {"dapo_denominator": "group", "group_size": 4}, {"group_size": 2}),
-    "tokens": (("dapo", "cispo"), {"dapo_denominator": "trl", "tokens_in_step": 100.0}, {"tokens_in_step": 150.0}),
-    "bound": (("cispo",), {"epsilon_high": 0.8}, {"cispo_bound": "absolute"}),
-    "temperature-positive": (("sapo",), {}, {"sapo_temperature_positive": 2.0}),
-    "temperature-negative": (("sapo",), {}, {"sapo_temperature_negative": 2.0}),
+    "epsilon-low": (taking("epsilon_low"), {}, {"epsilon_low": 0.1}),
+    "epsilon-high": (taking("epsilon_high"), {}, {"epsilon_high": 0.1}),
+    "delta": (TWO_SIDED, {}, {"delta": 1.35}),
+    "beta": (WITH_KL, {"beta": 0.1}, {"beta": 0.2}),
+    "kl-estimator": (WITH_KL, {"beta": 0.1}, {"kl_estimator": "k2"}),
+    "kl-ratio": (WITH_KL, {"beta": 0.1}, {"kl_ratio": "token"}),
+    "max-length": (taking("max_length"), {}, {"max_length": 40}),
+    "micro-batches": (taking("micro_batches"), {}, {"micro_batches": [3, 5]}),
+    "denominator": (taking("dapo_denominator"), {}, {"dapo_denominator": "group", "group_size": 4}),
+    "group-size": (taking("dapo_denominator"), {"dapo_denominator": "group", "group_size": 4}, {"group_size": 2}),
+    "tokens": (
+        taking("dapo_denominator"),
+        {"dapo_denominator": "trl", "tokens_in_step": 100.0},
+        {"tokens_in_step": 150.0},
+    ),
+    "bound": (taking("cispo_bound"), {"epsilon_high": 0.8}, {"cispo_bound": "absolute"}),
+    "temperature-positive": (taking("sapo_temperature_positive"), {}, {"sapo_temperature_positive": 2.0}),
+    "temperature-negative": (taking("sapo_temperature_negative"), {}, {"sapo_temperature_negative": 2.0}),
 }
 SHARE = 0.5  # of the definition's own change; the other half is far more than any rounding, as the signal says
 LEAST = 1e3  # units of rounding that the definition's own change must have
 
 
 def _make(rng: np.random.Generator, algorithm: str, before: Changes, after: Changes) -> dict[str, Any]:
-    data: dict[str, Any] = {"spread": SPREAD}
-    if algorithm in cases.MEAN_RATIO:
-        data |= {"rows": 24, "by_token": algorithm == "gspo-token"}
+    data: dict[str, Any] = {"spread": SPREAD, **cases.batch_for(algorithm)}
     given = cases.make(rng, algorithm, data, before)
-    if algorithm in cases.MEAN_RATIO:  # its bounds are nearer to 1
+    if ALGORITHMS[algorithm].mean_ratio:  # its bounds are nearer to 1
         own = {"epsilon_low": 0.2, "epsilon_high": 0.2, "delta": 1.06}
         after = {name: own.get(name, value) for name, value in after.items()}
     return {"before": given, "after": {**given, **after}}
@@ -153,9 +158,9 @@ def _extreme(
 def _extreme_cases() -> Iterator[Case]:
     kinds: dict[str, Changes] = {"plain": {}, "kl": {"beta": 0.3}, "two-sided": {"delta": 1.5}}
     for algorithm, dtype, sign, (far, size), (kind, changes) in product(
-        cases.ALGORITHMS, ("float32", "float64"), (1.0, -1.0, 0.0), FAR.items(), kinds.items()
+        ALGORITHMS, ("float32", "float64"), (1.0, -1.0, 0.0), FAR.items(), kinds.items()
     ):
-        if (kind == "kl" and algorithm == "rloo") or (kind == "two-sided" and algorithm not in cases.TWO_SIDED):
+        if (kind == "kl" and algorithm not in WITH_KL) or (kind == "two-sided" and algorithm not in TWO_SIDED):
             continue
         if kind != "plain" and (far == "beyond-float32" or not sign):
             continue
