@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 VERSIONS = {"numpy": np.__version__}
-CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {"filtered_logprobs": {"ties": ("lower-id",)}}
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "filtered_logprobs": {"ties": ("lower-id",)},
+    "policy_loss": {"algorithm": tuple(loss.SURROGATES)},
+}
 
 
 def _widen(name: str, value: Array, shape: tuple[int, ...] | None = None) -> Array:
