@@ -95,7 +95,10 @@ def _loss(rng: np.random.Generator, dtype: str, algorithm: str) -> Inputs:
     pairs, one = _pairs(rng, dtype, "policy", "old", "reference"), ALGORITHMS[algorithm]
     gains = rng.normal(0.0, 1.0, ROWS).astype(dtype)
     return {
-        **pairs, "advantages": gains, "lengths": None, "algorithm": algorithm,
+        **pairs,
+        "advantages": gains,
+        "lengths": None,
+        "algorithm": algorithm,
         **dict.fromkeys(CLIP),
         "beta": 0.0625 if one.kl else 0.0,
         **{name: CONSTANTS[name] for name in one.constants},

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def untempered(original: Fn) -> Fn:
+@mutation
+def untempered(original: Fn, row: Any, temperature: Any) -> Any:
     """Score at temperature 1 whatever the temperature is."""
-    return lambda row, temperature: original(row, temperature) * temperature
+    return original(row, temperature) * temperature
 
 
 def mean_offset(original: Fn) -> Fn:
@@ -44,15 +44,12 @@ def half_sum(original: Fn) -> Fn:
     return lambda shifted: float(np.log(np.exp(shifted).astype(np.float16).astype(np.float64).sum()))
 
 
-def untempered_entropy(original: Fn) -> Fn:
+@mutation
+def untempered_entropy(original: Fn, row: Any, shifted: Any, log_sum: float) -> Any:
     """Take the entropy of the distribution at temperature 1, beside log-probs at another."""
-
-    def mistaken(row: Any, shifted: Any, log_sum: float) -> Any:
-        del shifted, log_sum
-        plain = row - row.max()
-        return original(row, plain, float(np.log(np.exp(plain).sum())))
-
-    return mistaken
+    del shifted, log_sum
+    plain = row - row.max()
+    return original(row, plain, float(np.log(np.exp(plain).sum())))
 
 
 def nan_entropy(original: Fn) -> Fn:
@@ -68,34 +65,35 @@ def nan_entropy(original: Fn) -> Fn:
     return mistaken
 
 
-def bits(original: Fn) -> Fn:
+@mutation
+def bits(original: Fn, *arguments: Any) -> Any:
     """Give the entropy in bits."""
-    return lambda *arguments: original(*arguments) / np.log(2.0)
+    return original(*arguments) / np.log(2.0)
 
 
-def temperature_forgotten(original: Fn) -> Fn:
+@mutation
+def temperature_forgotten(original: Fn, logits: Any, *rest: Any, **options: Any) -> Any:
     """Leave out the 1/τ of the chain rule."""
-
-    def mistaken(logits: Any, *rest: Any, **options: Any) -> Any:
-        gradient = original(logits, *rest, **options).astype(np.float64) * options["temperature"]
-        return gradient.astype(logits.dtype)
-
-    return mistaken
+    gradient = original(logits, *rest, **options).astype(np.float64) * options["temperature"]
+    return gradient.astype(logits.dtype)
 
 
-def wrong_sign(original: Fn) -> Fn:
+@mutation
+def wrong_sign(original: Fn, probabilities: Any, token: Any, upstream: Any) -> Any:
     """Return g (p - onehot): the gradient of the loss -lp."""
-    return lambda probabilities, token, upstream: original(probabilities, token, -upstream)
+    return original(probabilities, token, -upstream)
 
 
-def no_softmax(original: Fn) -> Fn:
+@mutation
+def no_softmax(original: Fn, probabilities: Any, token: Any, upstream: Any) -> Any:
     """Return g onehot: the normaliser is taken for a constant."""
-    return lambda probabilities, token, upstream: original(0.0 * probabilities, token, upstream)
+    return original(0.0 * probabilities, token, upstream)
 
 
-def entropy_ignored(original: Fn) -> Fn:
+@mutation
+def entropy_ignored(original: Fn, logprobs: Any, upstream: Any) -> Any:
     """Send nothing back through the entropy."""
-    return lambda logprobs, upstream: original(logprobs, 0.0 * upstream)
+    return original(logprobs, 0.0 * upstream)
 
 
 def entropy_without_mean(original: Fn) -> Fn:
@@ -109,17 +107,14 @@ def entropy_without_mean(original: Fn) -> Fn:
     return mistaken
 
 
-def divided_afterwards(original: Fn) -> Fn:
+@mutation
+def divided_afterwards(original: Fn, logits: Any, ids: Any, *, temperature: float = 1.0, entropy: bool = False) -> Any:
     """Score at temperature 1 and divide what comes out."""
-
-    def mistaken(logits: Any, ids: Any, *, temperature: float = 1.0, entropy: bool = False) -> Any:
-        if entropy:
-            found, uncertainty = original(logits, ids, temperature=temperature, entropy=True)
-            return original(logits, ids) / found.dtype.type(temperature), uncertainty
-        found = original(logits, ids)
-        return found / found.dtype.type(temperature)
-
-    return mistaken
+    if entropy:
+        found, uncertainty = original(logits, ids, temperature=temperature, entropy=True)
+        return original(logits, ids) / found.dtype.type(temperature), uncertainty
+    found = original(logits, ids)
+    return found / found.dtype.type(temperature)
 
 
 def time_first(original: Fn) -> Fn:

@@ -7,37 +7,28 @@ from typing import Any
 
 import numpy as np
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def multiply_by_mask(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def multiply_by_mask(_original: Fn, values: Any, mask: Any) -> Any:
     """Mask by multiplication: NaN · 0 is NaN."""
-
-    def mistaken(values: Any, mask: Any) -> Any:
-        with np.errstate(invalid="ignore"):
-            return values * mask
-
-    return mistaken
+    with np.errstate(invalid="ignore"):
+        return values * mask
 
 
-def padded_length(original: Fn) -> Fn:
+@mutation
+def padded_length(original: Fn, mask: Any, max_length: int) -> Any:
     """Divide Dr. GRPO by the longest completion of the batch instead of the configured L_max."""
-
-    def mistaken(mask: Any, max_length: int) -> Any:
-        del max_length
-        return original(mask, mask.shape[1])
-
-    return mistaken
+    del max_length
+    return original(mask, mask.shape[1])
 
 
-def constant_ratio(original: Fn) -> Fn:
+@mutation
+def constant_ratio(original: Fn, policy: Any, old: Any, *rest: Any) -> Any:
     """Recompute `old` from the policy of this very step, so that every ratio is 1."""
-
-    def mistaken(policy: Any, old: Any, *rest: Any) -> Any:
-        del old
-        return original(policy, policy, *rest)
-
-    return mistaken
+    del old
+    return original(policy, policy, *rest)
 
 
 def as_algorithm(name: str) -> Callable[[Fn], Fn]:
@@ -55,19 +46,13 @@ def as_algorithm(name: str) -> Callable[[Fn], Fn]:
 per_row_mean = as_algorithm("grpo")
 
 
-def one_micro_batch(original: Fn) -> Fn:
+@mutation
+def one_micro_batch(original: Fn, **inputs: Any) -> Any:
     """Average over the whole batch where TRL's bnpo averages each micro-batch."""
-
-    def mistaken(**inputs: Any) -> Any:
-        return original(**{**inputs, "micro_batches": [inputs["policy"].shape[0]]})
-
-    return mistaken
+    return original(**{**inputs, "micro_batches": [inputs["policy"].shape[0]]})
 
 
-def inert_clip(original: Fn) -> Fn:
+@mutation
+def inert_clip(original: Fn, **inputs: Any) -> Any:
     """Clip with bounds that never act."""
-
-    def mistaken(**inputs: Any) -> Any:
-        return original(**{**inputs, "epsilon_low": 0.99, "epsilon_high": 1e6})
-
-    return mistaken
+    return original(**{**inputs, "epsilon_low": 0.99, "epsilon_high": 1e6})
