@@ -1,4 +1,4 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of group advantages and of rewards that are normalised before they are summed; loaded in workers only."""
 
 from __future__ import annotations
 
@@ -36,14 +36,11 @@ def clipped(original: Fn, rewards: Any, *rest: Any, **choice: Any) -> Any:
     return original(np.clip(rewards, -10, 10), *rest, **choice)
 
 
-def swap_group_and_batch(original: Fn) -> Fn:
+@mutation
+def swap_group_and_batch(original: Fn, rewards: Any, scale: str, *rest: Any) -> Any:
     """Take the batch's deviation where the group's is asked for, and the other way round."""
     other = {"group": "batch", "batch": "group"}
-
-    def mistaken(rewards: Any, scale: str, *rest: Any) -> Any:
-        return original(rewards, other.get(scale, scale), *rest)
-
-    return mistaken
+    return original(rewards, other.get(scale, scale), *rest)
 
 
 @mutation
@@ -117,14 +114,11 @@ def regrouped_by_stride(original: Fn, rewards: Any, group_size: int, **choice: A
     return found
 
 
-def swapped_stages(original: Fn) -> Fn:
+@mutation
+def swapped_stages(original: Fn, **inputs: Any) -> Any:
     """Use the batch's ddof and ε in the groups, and the groups' over the batch."""
     other = {"group_ddof": "batch_ddof", "batch_ddof": "group_ddof", "group_eps": "batch_eps", "batch_eps": "group_eps"}
-
-    def mistaken(**inputs: Any) -> Any:
-        return original(**{other.get(name, name): value for name, value in inputs.items()})
-
-    return mistaken
+    return original(**{other.get(name, name): value for name, value in inputs.items()})
 
 
 @mutation
@@ -133,16 +127,16 @@ def swapped_ddof(original: Fn, *, group_ddof: int, batch_ddof: int, **rest: Any)
     return original(group_ddof=batch_ddof, batch_ddof=group_ddof, **rest)
 
 
-def sum_first(original: Fn) -> Fn:
+@mutation
+def sum_first(_original: Fn, stacked: Any, *_: Any) -> Any:
     """Sum the raw rewards: no function is normalised in its group."""
-    del original
-    return lambda stacked, *_: np.nan_to_num(stacked)
+    return np.nan_to_num(stacked)
 
 
-def no_second_stage(original: Fn) -> Fn:
+@mutation
+def no_second_stage(_original: Fn, total: Any, *_: Any) -> Any:
     """Return the weighted sum as it is."""
-    del original
-    return lambda total, *_: np.nan_to_num(total)
+    return np.nan_to_num(total)
 
 
 @mutation
@@ -163,12 +157,8 @@ def equal_weights(original: Fn, scores: Any, weights: Any) -> Any:
     return original(scores, np.ones_like(weights))
 
 
-def largest_unit(original: Fn) -> Fn:
+@mutation
+def largest_unit(_original: Fn, stacked: Any, ddof: int, eps: float) -> Any:
     """Divide every function by the largest deviation of all: their own units stay."""
-    del original
-
-    def mistaken(stacked: Any, ddof: int, eps: float) -> Any:
-        centred = stacked - np.nanmean(stacked, axis=-1, keepdims=True)
-        return np.nan_to_num(centred / (np.nanmax(np.nanstd(stacked, axis=-1, ddof=ddof)) + eps))
-
-    return mistaken
+    centred = stacked - np.nanmean(stacked, axis=-1, keepdims=True)
+    return np.nan_to_num(centred / (np.nanmax(np.nanstd(stacked, axis=-1, ddof=ddof)) + eps))

@@ -1,4 +1,4 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the estimators of the KL; loaded in workers only."""
 
 from __future__ import annotations
 
@@ -15,27 +15,19 @@ def reversed_arguments(original: Fn, policy: Any, reference: Any) -> Any:
     return original(reference, policy)
 
 
-def unweighted(original: Fn) -> Fn:
+@mutation
+def unweighted(_original: Fn, policy: Any, reference: Any) -> Any:
     """Average log p - log q over the vocabulary instead of under p."""
-    del original
-
-    def mistaken(policy: Any, reference: Any) -> Any:
-        possible = policy > -np.inf
-        return float(np.mean(policy[possible] - reference[possible]))
-
-    return mistaken
+    possible = policy > -np.inf
+    return float(np.mean(policy[possible] - reference[possible]))
 
 
-def float32_divergence(original: Fn) -> Fn:
+@mutation
+def float32_divergence(_original: Fn, policy: Any, reference: Any) -> Any:
     """Add up the terms one after the other in float32."""
-    del original
-
-    def mistaken(policy: Any, reference: Any) -> Any:
-        possible = policy > -np.inf
-        ours, theirs = policy[possible], reference[possible]
-        return float(np.add.accumulate((np.exp(ours) * (ours - theirs)).astype(np.float32))[-1])
-
-    return mistaken
+    possible = policy > -np.inf
+    ours, theirs = policy[possible], reference[possible]
+    return float(np.add.accumulate((np.exp(ours) * (ours - theirs)).astype(np.float32))[-1])
 
 
 @mutation
@@ -62,15 +54,12 @@ def without_half(original: Fn, *arguments: Any, **rest: Any) -> Any:
     return 2 * original(*arguments, **rest)
 
 
-def swapped_levels(original: Fn) -> Fn:
+@mutation
+def swapped_levels(original: Fn, *arguments: Any) -> Any:
     """Weight a token's estimate by its sequence's ratio, and the other way round."""
     other = {"token": "sequence", "sequence": "token"}
-
-    def mistaken(*arguments: Any) -> Any:
-        *rest, level = arguments
-        return original(*rest, other[level])
-
-    return mistaken
+    *rest, level = arguments
+    return original(*rest, other[level])
 
 
 @mutation

@@ -199,25 +199,24 @@ def cases_of(algorithm: str) -> Iterator[Case]:
         yield this("temperatures", sapo_temperature_positive=0.5, sapo_temperature_negative=2.0, quick=True)
 
 
+PRECISE: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (  # name, what the batch is, what the loss is asked
+    ("near", {}, {}),
+    ("far", {"spread": 20.0}, {}),  # at |D| = 32 the rounding of D alone is 8 units
+    ("kl", {}, {"beta": 0.3, "kl_ratio": "token"}),
+    ("k2-far", {"spread": 2.0}, {"beta": 0.3, "kl_ratio": "sequence", "kl_estimator": "k2"}),
+)
+
+
 def precise_cases() -> Iterator[Case]:
     """Yield the cases in which every element is held to the bound of kernels, for small and for huge ratios."""
-    for algorithm, dtype, (name, data, changes) in product(
-        ALGORITHMS,
-        ("float32", "float64"),
-        (
-            ("near", {}, {}),
-            ("far", {"spread": 20.0}, {}),  # at |D| = 32 the rounding of D alone is 8 units
-            ("kl", {}, {"beta": 0.3, "kl_ratio": "token"}),
-            ("k2-far", {"spread": 2.0}, {"beta": 0.3, "kl_ratio": "sequence", "kl_estimator": "k2"}),
-        ),
-    ):
-        if changes and not ALGORITHMS[algorithm].kl:
+    for one, dtype, (name, data, changes) in product(ALGORITHMS.values(), ("float32", "float64"), PRECISE):
+        if changes and not one.kl:
             continue
-        product_of_ratios = ALGORITHMS[algorithm].level == "seq_sum"
-        spread = {"spread": 1.0} if product_of_ratios and data else data  # a product of 48 ratios must fit float32
+        # A product of 48 ratios must fit float32.
+        spread = {"spread": 1.0} if one.level == "seq_sum" and data else data
         yield case(
-            algorithm,
-            f"{algorithm}-{name}-{dtype}",
+            one.name,
+            f"{one.name}-{name}-{dtype}",
             data={"width": 48, "dtype": dtype, **spread},
             arithmetic="float64",
             quick=name in {"far", "kl"},

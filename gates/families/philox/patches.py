@@ -1,4 +1,4 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the random generator; loaded in workers only."""
 
 from __future__ import annotations
 
@@ -55,12 +55,7 @@ def one_word(original: Fn, pair: Any) -> Any:
     return original(np.stack([pair[..., 0], 0 * pair[..., 1]], axis=-1))
 
 
-def coin_of_the_uniform(original: Fn) -> Fn:
+@mutation
+def coin_of_the_uniform(_original: Fn, **inputs: Any) -> Any:
     """Take the coin from the words of the uniform, so that XTC acts on the smallest draws."""
-    del original
-
-    def mistaken(**inputs: Any) -> Any:
-
-        return sampling.uniforms(**inputs)
-
-    return mistaken
+    return sampling.uniforms(**inputs)

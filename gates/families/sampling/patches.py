@@ -1,4 +1,4 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of filters and draws; loaded in workers only."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from gates.families.patching import Fn, mutation
 from gates.subjects.numpy_baseline import sampling
 
 
-def other_order(original: Fn) -> Fn:
+@mutation
+def other_order(original: Fn, order: Any, temperature: Any) -> Any:
     """Run the filters in the other library's order."""
     other = {"hf": "mlx-lm", "mlx-lm": "hf"}
-    return lambda order, temperature: original(other[order], temperature)
+    return original(other[order], temperature)
 
 
 @mutation
@@ -43,28 +44,28 @@ def all_tied(original: Fn, values: Any, limit: Any) -> Any:
     return int(np.count_nonzero(values >= values[length - 1]))
 
 
-def absolute_floor(original: Fn) -> Fn:
+@mutation
+def absolute_floor(_original: Fn, probabilities: Any, min_p: Any) -> Any:
     """Compare probabilities with min_p itself, not with its share of the largest."""
-    del original
-    return lambda probabilities, min_p: max(1, int(np.count_nonzero(probabilities >= min_p)))
+    return max(1, int(np.count_nonzero(probabilities >= min_p)))
 
 
-def above_the_bound(original: Fn) -> Fn:
+@mutation
+def above_the_bound(_original: Fn, probabilities: Any, min_p: Any) -> Any:
     """Remove the token whose probability is the bound itself."""
-    del original
-    return lambda probabilities, min_p: int(np.count_nonzero(probabilities > min_p * probabilities[0]))
+    return int(np.count_nonzero(probabilities > min_p * probabilities[0]))
 
 
-def all_above(original: Fn) -> Fn:
+@mutation
+def all_above(_original: Fn, probabilities: Any, threshold: Any) -> Any:
     """Remove every token above the threshold, the least likely of them too, as long as one is left."""
-    del original
-    return lambda probabilities, threshold: min(int(np.sum(probabilities > threshold)), probabilities.size - 1)
+    return min(int(np.sum(probabilities > threshold)), probabilities.size - 1)
 
 
-def nothing_above(original: Fn) -> Fn:
+@mutation
+def nothing_above(_original: Fn, *_: Any) -> Any:
     """Remove nothing."""
-    del original
-    return lambda *_: 0
+    return 0
 
 
 @mutation
@@ -99,16 +100,12 @@ def least_of_the_batch(original: Fn, *arguments: Any, **options: Any) -> Any:
         return original(*arguments, **options)
 
 
-def divide_always(original: Fn) -> Fn:
+@mutation
+def divide_always(_original: Fn, row: Any, history: Any, penalty: float) -> Any:
     """Divide negative logits too, which makes earlier tokens likelier."""
-    del original
-
-    def mistaken(row: Any, history: Any, penalty: float) -> Any:
-        result = row.copy()
-        result[np.unique(history[history >= 0])] /= penalty
-        return result
-
-    return mistaken
+    result = row.copy()
+    result[np.unique(history[history >= 0])] /= penalty
+    return result
 
 
 @mutation
@@ -123,26 +120,18 @@ def penalty_twice(original: Fn, row: Any, history: Any, penalty: Any) -> Any:
     return original(original(row, history, penalty), history, penalty)
 
 
-def reaches(original: Fn) -> Fn:
+@mutation
+def reaches(_original: Fn, probabilities: Any, u: float) -> Any:
     """Take the least k with C_k >= u C_V: u = 0 picks token 0, filtered or not."""
-    del original
-
-    def mistaken(probabilities: Any, u: float) -> Any:
-        sums = np.add.accumulate(probabilities)
-        return int(np.searchsorted(sums, u * sums[-1], side="left"))
-
-    return mistaken
+    sums = np.add.accumulate(probabilities)
+    return int(np.searchsorted(sums, u * sums[-1], side="left"))
 
 
-def float32_running_sum(original: Fn) -> Fn:
+@mutation
+def float32_running_sum(_original: Fn, probabilities: Any, u: float) -> Any:
     """Sum the probabilities in float32 and compare with u itself, as if they ended at 1."""
-    del original
-
-    def mistaken(probabilities: Any, u: float) -> Any:
-        sums = np.add.accumulate(probabilities.astype(np.float32))
-        return min(int(np.searchsorted(sums, np.float32(u), side="right")), probabilities.size - 1)
-
-    return mistaken
+    sums = np.add.accumulate(probabilities.astype(np.float32))
+    return min(int(np.searchsorted(sums, np.float32(u), side="right")), probabilities.size - 1)
 
 
 @mutation

@@ -1,4 +1,4 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the NumPy baseline's policy losses; loaded in workers only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,42 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.patching import Fn, mutation
+from gates.families.patching import Fn, mutation, with_keywords
+
+
+@mutation
+def multiply_by_mask(_original: Fn, values: Any, mask: Any) -> Any:
+    """Mask by multiplication: NaN · 0 is NaN."""
+    with np.errstate(invalid="ignore"):
+        return values * mask
+
+
+@mutation
+def padded_length(original: Fn, mask: Any, max_length: int) -> Any:
+    """Divide Dr. GRPO by the longest completion of the batch instead of the configured L_max."""
+    del max_length
+    return original(mask, mask.shape[1])
+
+
+@mutation
+def constant_ratio(original: Fn, policy: Any, old: Any, *rest: Any) -> Any:
+    """Recompute `old` from the policy of this very step, so that every ratio is 1."""
+    del old
+    return original(policy, policy, *rest)
+
+
+@mutation
+def one_micro_batch(original: Fn, **inputs: Any) -> Any:
+    """Average over the whole batch where TRL's bnpo averages each micro-batch."""
+    return original(**{**inputs, "micro_batches": [inputs["policy"].shape[0]]})
+
+
+per_row_mean = with_keywords(algorithm="grpo")  # average each row, then the rows
+inert_clip = with_keywords(epsilon_low=0.99, epsilon_high=1e6)  # clip with bounds that never act
+delta_forgotten = with_keywords(delta=None)  # leave the second bound out
+token_ratio_for_sequence = with_keywords(algorithm="grpo")  # weigh every token with its own ratio
+luspo_as_gspo = with_keywords(algorithm="gspo")  # average rows without their length
+weights_forgotten = with_keywords(weights=None)  # leave the weights out
 
 
 def _swapped(inputs: dict[str, Any], first: str, second: str) -> dict[str, Any]:
@@ -43,12 +78,6 @@ def sides_swapped(original: Fn, **inputs: Any) -> Any:
 
 
 @mutation
-def delta_forgotten(original: Fn, **inputs: Any) -> Any:
-    """Leave the second bound out."""
-    return original(**{**inputs, "delta": None})
-
-
-@mutation
 def delta_for_gains(original: Fn, ratio: Any, gain: Any, low: float, high: float, cap: float) -> Any:
     """Take δ for the upper bound of every sign."""
     return original(ratio, gain, low, cap if np.isfinite(cap) else high, cap)
@@ -72,12 +101,6 @@ def row_advantage(original: Fn, **inputs: Any) -> Any:
             advantages.dtype
         )
     return original(**inputs)
-
-
-@mutation
-def token_ratio_for_sequence(original: Fn, **inputs: Any) -> Any:
-    """Weigh every token with its own ratio."""
-    return original(**{**inputs, "algorithm": "grpo"})
 
 
 @mutation
@@ -136,12 +159,6 @@ def both_sides(_original: Fn, moved: Any, gain: Any, low: float, high: float) ->
 
 
 @mutation
-def luspo_as_gspo(original: Fn, **inputs: Any) -> Any:
-    """Average rows without their length."""
-    return original(**{**inputs, "algorithm": "gspo"})
-
-
-@mutation
 def mean_kl(original: Fn, step: Any, *rest: Any) -> Any:
     """Average a row's KL over its tokens."""
     return tuple(part / np.maximum(step.tokens, 1) for part in original(step, *rest))
@@ -189,12 +206,6 @@ def weights_on_kl(original: Fn, **inputs: Any) -> Any:
     kl = [a - b for a, b in zip(original(**bare), original(**{**bare, "beta": 0.0}), strict=True)]
     spread = weights if weights.ndim == 2 else weights[:, None]
     return alone[0] + kl[0] * float(np.mean(weights)), alone[1] + (kl[1] * spread).astype(alone[1].dtype)
-
-
-@mutation
-def weights_forgotten(original: Fn, **inputs: Any) -> Any:
-    """Leave the weights out."""
-    return original(**{**inputs, "weights": None})
 
 
 @mutation

@@ -1,4 +1,4 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the ways in which rows of a loss stay apart; loaded in workers only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of a training step; loaded in workers only."""
 
 from __future__ import annotations
 
