@@ -30,7 +30,7 @@ def functions(module: str) -> frozenset[str]:
         return frozenset()
     names: set[str] = set()
     for node in ast.parse(file.read_text()).body:
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Assign):
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
@@ -71,6 +71,13 @@ class TestMutants:
         """Module and function are in the tree."""
         module, _, function = mutant.patch.partition(":")
         assert function in functions(module), f"edit {module.replace('.', '/')}.py: {mutant.name} wants {function!r}"
+
+    @pytest.mark.parametrize("mutant", load().mutants.values(), ids=lambda mutant: mutant.name)
+    def test_a_mutant_s_target_exists(self, mutant: Mutant) -> None:
+        """The function that it replaces, or the class that has it, is in the host's tree."""
+        module, _, function = mutant.target.partition(":")
+        named = function.partition(".")[0]
+        assert named in functions(module), f"edit {module.replace('.', '/')}.py or the target of {mutant.name}"
 
     def test_every_patch_is_a_mutant_s(self) -> None:
         """A public function of a file of patches that no mutant and no other patch names is dead."""

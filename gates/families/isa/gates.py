@@ -73,8 +73,8 @@ def _token_kl(rng: np.random.Generator, dtype: str, estimator: str, reduction: s
 
 
 def _full_kl(rng: np.random.Generator, dtype: str) -> Inputs:
-    ours, theirs = logprobs.log_softmax(rng.normal(0.0, 3.0, (2, 7, VOCABULARY)), temperature=1.0).astype(dtype)
-    return {"policy_logprobs": ours, "reference_logprobs": theirs}
+    left, right = logprobs.log_softmax(rng.normal(0.0, 3.0, (2, 7, VOCABULARY)), temperature=1.0).astype(dtype)
+    return {"policy_logprobs": left, "reference_logprobs": right}
 
 
 def _ratio(rng: np.random.Generator, dtype: str, level: str) -> Inputs:
@@ -93,10 +93,10 @@ def _statistics(rng: np.random.Generator, dtype: str) -> Inputs:
 
 def _loss(rng: np.random.Generator, dtype: str, algorithm: str) -> Inputs:
     pairs, one = _pairs(rng, dtype, "policy", "old", "reference"), ALGORITHMS[algorithm]
-    gains = rng.normal(0.0, 1.0, ROWS).astype(dtype)
+    advantages = rng.normal(0.0, 1.0, ROWS).astype(dtype)
     return {
         **pairs,
-        "advantages": gains,
+        "advantages": advantages,
         "lengths": None,
         "algorithm": algorithm,
         **dict.fromkeys(CLIP),

@@ -26,8 +26,8 @@ def unweighted(_original: Fn, policy: Any, reference: Any) -> Any:
 def float32_divergence(_original: Fn, policy: Any, reference: Any) -> Any:
     """Add up the terms one after the other in float32."""
     possible = policy > -np.inf
-    ours, theirs = policy[possible], reference[possible]
-    return float(np.add.accumulate((np.exp(ours) * (ours - theirs)).astype(np.float32))[-1])
+    left, right = policy[possible], reference[possible]
+    return float(np.add.accumulate((np.exp(left) * (left - right)).astype(np.float32))[-1])
 
 
 @mutation

@@ -97,7 +97,7 @@ def _inputs(t: Trial) -> tuple[str, str, dict[str, Any], dict[str, str] | None]:
     return kind, dtype, inputs, {"logits": "bfloat16"} if dtype == "bfloat16" else None
 
 
-def _signals(t: Trial, kind: str, inputs: dict[str, Any]) -> Iterator[Evidence]:
+def _preconditions(t: Trial, kind: str, inputs: dict[str, Any]) -> Iterator[Evidence]:
     logits = inputs["logits"].astype(np.float64)
     yield t.precondition("rows", inputs["ids"].size, ">=", 3)
     yield t.precondition(
@@ -130,7 +130,7 @@ def _dtype(t: Trial, results: tuple[Array, ...], dtype: str) -> Evidence:
 def selective_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare with the float64 definition on the logits as they were rounded to their dtype."""
     kind, dtype, inputs, layout = _inputs(t)
-    yield from _signals(t, kind, inputs)
+    yield from _preconditions(t, kind, inputs)
     result = "float64" if dtype == "float64" else "float32"
     wanted = t.want(SELECTIVE_LOG_SOFTMAX, **inputs)
     scale = 2 * UNIT[result] * oracle.logprob_scale(**inputs)
@@ -160,7 +160,7 @@ def selective_matches_definition(t: Trial) -> Iterator[Evidence]:
 def entropy_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare the entropy with the definition; the log-probs beside it must be right as well."""
     kind, dtype, inputs, layout = _inputs(t)
-    yield from _signals(t, kind, inputs)
+    yield from _preconditions(t, kind, inputs)
     result = "float64" if dtype == "float64" else "float32"
     wanted = t.want(WITH_ENTROPY, logits=inputs["logits"], temperature=inputs["temperature"])
     got = t.got(WITH_ENTROPY, layout=layout, **inputs, entropy=True)
@@ -201,7 +201,7 @@ def _backward_cases() -> Iterator[Case]:
 def backward_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare every element of the gradient, in units of its conditioning and of the least subnormal."""
     kind, dtype, inputs, layout = _inputs(t)
-    yield from _signals(t, kind, inputs)
+    yield from _preconditions(t, kind, inputs)
     wanted = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **inputs)
     yield t.precondition("largest |gradient|", np.max(np.abs(wanted)), ">=", 0.05)
     if inputs["grad_entropy"] is not None and kind not in {"equal", "peaked"}:  # there dH/dx is 0

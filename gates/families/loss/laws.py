@@ -74,7 +74,7 @@ def hold(t: Trial) -> Iterator[Evidence]:
     law, broken = law_of(t.inputs), law_of(t.inputs, "broken")
     sides, wrong = _wanted(law, t.want), _wanted(broken, t.want)
     t.facts["roundings"] = _roundings(law, broken)
-    yield from _signals(law, broken, sides, wrong)
+    yield from _preconditions(law, broken, sides, wrong)
     got = _measured(t, law, sides)
     yield t.number(NOT_FINITE, not_finite(*got.losses, *got.gradients), "<=")
     if law.with_loss:
@@ -94,7 +94,7 @@ def _roundings(law: Law, broken: Law) -> float:
     return max(roundings(x) for side in (law, broken) for x in (side.left, side.right))
 
 
-def _signals(law: Law, broken: Law, sides: list[PolicyLoss], wrong: list[PolicyLoss]) -> Iterator[Evidence]:
+def _preconditions(law: Law, broken: Law, sides: list[PolicyLoss], wrong: list[PolicyLoss]) -> Iterator[Evidence]:
     exact, off = _of_oracle(law, sides), _of_oracle(broken, wrong)
     yield precondition("largest |∂loss/∂policy| of the definition", np.abs(sides[0].gradient).max(), ">", 1e-3)
     near = max(float(side.near_branch.mean()) for side in sides)

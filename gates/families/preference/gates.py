@@ -125,11 +125,11 @@ def _rounded(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def _check(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
     wanted = t.want(PREFERENCE_LOSS, **_rounded(inputs))
-    yield from _signals(t, inputs, wanted)
+    yield from _preconditions(t, inputs, wanted)
     yield from _compare(t, t.got(PREFERENCE_LOSS, **inputs), wanted, inputs)
 
 
-def _signals(t: Trial, inputs: Mapping[str, Any], wanted: Any) -> Iterator[Evidence]:
+def _preconditions(t: Trial, inputs: Mapping[str, Any], wanted: Any) -> Iterator[Evidence]:
     unit = 2 * UNIT[str(inputs["policy"].dtype)] * wanted.loss_scale
     order = np.arange(len(inputs["policy"])).reshape(-1, 2)[:, ::-1].reshape(-1)
     swapped = {name: None if inputs[name] is None else inputs[name][order] for name in ("policy", "reference", "mask")}

@@ -122,10 +122,10 @@ def second_moment(original: Fn, high: Any, low: Any) -> Any:
 
 
 @mutation
-def outside_for_clipped(original: Fn, ratio: Any, lower: float, upper: float, gains: Any) -> Any:
+def outside_for_clipped(original: Fn, ratio: Any, lower: float, upper: float, advantages: Any) -> Any:
     """Count every ratio outside the range as clipped."""
-    found = original(ratio, lower, upper, gains)
-    if gains is None:
+    found = original(ratio, lower, upper, advantages)
+    if advantages is None:
         return found
     return {
         **found,
@@ -134,9 +134,9 @@ def outside_for_clipped(original: Fn, ratio: Any, lower: float, upper: float, ga
 
 
 @mutation
-def clipped_signs_swapped(original: Fn, ratio: Any, lower: Any, upper: Any, gains: Any) -> Any:
+def clipped_signs_swapped(original: Fn, ratio: Any, lower: Any, upper: Any, advantages: Any) -> Any:
     """Count the sides that a clip leaves alone."""
-    return original(ratio, lower, upper, None if gains is None else -gains)
+    return original(ratio, lower, upper, None if advantages is None else -advantages)
 
 
 @mutation

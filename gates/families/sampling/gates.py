@@ -116,7 +116,7 @@ def filters_keep_the_right_tokens(t: Trial) -> Iterator[Evidence]:
     """Compare the kept sets exactly and the renormalised log-probs in units of their rounding, on tie-free rows."""
     inputs = dict(t.inputs)
     wanted = t.want(FILTERED_LOGPROBS, **inputs)
-    yield from _signals(t, inputs, wanted)
+    yield from _preconditions(t, inputs, wanted)
     scale = 2 * FLOAT64_U * _scale(inputs, wanted)
     got = t.got(FILTERED_LOGPROBS, **inputs)["logprobs"]
     yield from _compare(t, got, wanted, scale, "")
@@ -132,7 +132,7 @@ def _compare(t: Trial, got: Array, wanted: Array, scale: Array, where: str) -> I
         yield t.within("log-prob error in 2u·S (float64)", got[kept], wanted[kept], scale=scale[kept], where=where)
 
 
-def _signals(t: Trial, inputs: dict[str, Any], wanted: Array) -> Iterator[Evidence]:
+def _preconditions(t: Trial, inputs: dict[str, Any], wanted: Array) -> Iterator[Evidence]:
     kept = wanted > -np.inf
     unique = min(np.unique(row).size for row in inputs["logits"])
     yield t.precondition("distinct logits in a row", unique, ">=", inputs["logits"].shape[1])

@@ -65,7 +65,7 @@ def best_of_n(*, scores: Array, group_size: int) -> dict[str, Any]:
 def winner_loss(*, policy: Array, mask: Array, scores: Array, group_size: int, parts: Sequence[int]) -> dict[str, Any]:
     """Best-of-N's loss of a step in parts, and its gradient."""
     objective = registry.create("best_of_n", {})
-    gains = objective.advantages(_of(scores, group_size))
+    advantages = objective.advantages(_of(scores, group_size))
     marks = np.ascontiguousarray(mask, np.bool_)
     groups = np.arange(len(marks)) // group_size
     whole = protocol.whole_step(marks.sum(axis=1), groups, parts=len(parts), max_length=marks.shape[1])
@@ -74,7 +74,7 @@ def winner_loss(*, policy: Array, mask: Array, scores: Array, group_size: int, p
         part = partial(
             protocol.Scored,
             mask=mx.array(marks[start:end]),
-            advantages=mx.array(gains[start:end]),
+            advantages=mx.array(advantages[start:end]),
             groups=groups[start:end],
         )
 

@@ -151,14 +151,14 @@ def token_kl(
     _one_of("kl_ratio", kl_ratio, ("none", "token", "sequence"))
     _one_of("estimator", estimator, ("k1", "k2", "k3"))
     _one_of("reduction", reduction, ("none", "sum", "mean"))
-    ours = _widen("policy", policy)
-    theirs = _widen("reference", reference, ours.shape)
-    if ours.ndim not in (1, 2):
-        raise ValueError(f"`policy` has shape {ours.shape}, must be (B, T), or (N,) with lengths")
-    if ours.ndim == 1 and lengths is None and (reduction != "none" or kl_ratio == "sequence"):
+    left = _widen("policy", policy)
+    right = _widen("reference", reference, left.shape)
+    if left.ndim not in (1, 2):
+        raise ValueError(f"`policy` has shape {left.shape}, must be (B, T), or (N,) with lengths")
+    if left.ndim == 1 and lengths is None and (reduction != "none" or kl_ratio == "sequence"):
         raise ValueError("`lengths` is None, must say where the sequences of a 1-D array end")
-    valid, starts = _valid_slots(ours.shape, mask, lengths)
-    high, low = common.difference(common.select(theirs, valid), common.select(ours, valid))
+    valid, starts = _valid_slots(left.shape, mask, lengths)
+    high, low = common.difference(common.select(right, valid), common.select(left, valid))
     with np.errstate(over="ignore", invalid="ignore"):
         if estimator == "k1":
             terms = 0.0 - high
@@ -168,13 +168,13 @@ def token_kl(
             value = common.k3(high)
             terms = value + np.where(np.isfinite(value), np.expm1(high), 0.0) * low
         if old is not None and kl_ratio != "none":
-            behaviour = _widen("old", old, ours.shape)
+            behaviour = _widen("old", old, left.shape)
             terms = terms * kl_weights(
-                common.select(ours, valid), common.select(behaviour, valid), valid, starts, kl_ratio
+                common.select(left, valid), common.select(behaviour, valid), valid, starts, kl_ratio
             )
         if reduction == "none":
             return _narrow(terms, policy)
-        rows, marks = (terms, valid) if ours.ndim == 2 else (np.split(t, starts[1:-1]) for t in (terms, valid))
+        rows, marks = (terms, valid) if left.ndim == 2 else (np.split(t, starts[1:-1]) for t in (terms, valid))
         sums, counts = np.array([row.sum() for row in rows]), np.array([row.sum() for row in marks])
     return _narrow(sums / np.maximum(counts, 1) if reduction == "mean" else sums, policy)
 

@@ -175,19 +175,19 @@ def laws_hold(t: Trial) -> Iterator[Evidence]:
     yield t.precondition(
         "largest change of a reward, or changes of conventions", moved, ">", 0.1, "the calls must differ"
     )
-    ours = np.asarray(t.got(GROUP_ADVANTAGES, **left)["advantages"], np.float64)
-    theirs = np.asarray(t.got(GROUP_ADVANTAGES, **right)["advantages"], np.float64)
-    yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(ours)) + np.sum(~np.isfinite(theirs))), "<=")
-    yield t.within(f"distance of the two sides in 2u·S ({dtype})", factor * theirs[take], ours, scale=scale)
+    first = np.asarray(t.got(GROUP_ADVANTAGES, **left)["advantages"], np.float64)
+    second = np.asarray(t.got(GROUP_ADVANTAGES, **right)["advantages"], np.float64)
+    yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(first)) + np.sum(~np.isfinite(second))), "<=")
+    yield t.within(f"distance of the two sides in 2u·S ({dtype})", factor * second[take], first, scale=scale)
     size = left["group_size"]
-    sums = np.abs(ours.reshape(-1, size).sum(axis=1))
+    sums = np.abs(first.reshape(-1, size).sum(axis=1))
     units = unit * oracle.advantage_scale(**left).reshape(-1, size).sum(axis=1)
     yield t.number(f"largest |ΣA| of a group in 2u·ΣS ({dtype})", float(np.max(sums / units)), "<=")
     bumped = left["rewards"].copy()
     first = bumped[:size]
     bumped[0] = first.min() - 1 if bumped[0] == first.max() else first.max() + 1
     changed = t.got(GROUP_ADVANTAGES, **{**left, "rewards": bumped})["advantages"].astype(np.float64)
-    step = float(np.abs(changed[:size] - ours[:size]).max())
+    step = float(np.abs(changed[:size] - first[:size]).max())
     yield t.negative_control(
         "change of a group's advantages by one of its rewards", step, ">=", 0.05, "constants obey every law"
     )
@@ -231,11 +231,11 @@ def ignores_units(t: Trial) -> Iterator[Evidence]:
     yield t.precondition("distance of z-scores of the plain sums", np.abs(scores[0] - scores[1]).max(), ">=", 0.1)
     unit = 2 * UNIT[dtype]
     scale = unit * (oracle.normalise_then_sum_scale(**left) + oracle.normalise_then_sum_scale(**right))
-    ours, theirs = (t.got(NORMALISE_THEN_SUM, **side)["advantages"] for side in (left, right))
-    yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(ours)) + np.sum(~np.isfinite(theirs))), "<=")
-    yield t.within(f"distance of the two sides in 2u·S ({dtype})", theirs, ours, scale=scale)
+    first, second = (t.got(NORMALISE_THEN_SUM, **side)["advantages"] for side in (left, right))
+    yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(first)) + np.sum(~np.isfinite(second))), "<=")
+    yield t.within(f"distance of the two sides in 2u·S ({dtype})", second, first, scale=scale)
     turned = t.got(NORMALISE_THEN_SUM, **{**left, "weights": left["weights"][::-1].copy()})["advantages"]
-    step = float(np.abs(turned.astype(np.float64) - ours).max())
+    step = float(np.abs(turned.astype(np.float64) - first).max())
     yield t.negative_control("change of an advantage by other weights", step, ">=", 0.05, "constants obey every law")
 
 

@@ -44,7 +44,7 @@ def _check(t: Trial) -> Iterator[Evidence]:
     distance = _distances(inputs)
     width = int(np.bincount(cases.rows_of(inputs)[valid]).max())
     t.facts["roundings"] = 4.0 + float(distance.max()) + width
-    yield from _signals(t, wanted, distance)
+    yield from _preconditions(t, wanted, distance)
     if inputs["epsilon_low"] is not None and inputs["old"] is not None and distance.max() > FAR:
         yield t.precondition("tokens or rows that the clip stops", _stopped(inputs), ">=", 1)
     got = t.got(POLICY_LOSS, **inputs)
@@ -58,7 +58,7 @@ def _check(t: Trial) -> Iterator[Evidence]:
         yield t.number("largest |gradient| in masked slots", _largest(outside), "<=")
 
 
-def _signals(t: Trial, wanted: PolicyLoss, distance: Array) -> Iterator[Evidence]:
+def _preconditions(t: Trial, wanted: PolicyLoss, distance: Array) -> Iterator[Evidence]:
     valid = cases.valid(t.inputs)
     yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
     if t.inputs["old"] is not None:
@@ -86,14 +86,14 @@ def _distances(inputs: Mapping[str, Any]) -> Array:
 def _stopped(inputs: Mapping[str, Any]) -> int:
     """Count the ratios (of tokens, or of their sequence) that leave the clip range in the direction that A rewards."""
     pair = {name: inputs[name] for name in ("policy", "old", "mask", "lengths")}
-    gain, valid = cases.of_elements(inputs, inputs["advantages"]), cases.valid(inputs)
+    advantage, valid = cases.of_elements(inputs, inputs["advantages"]), cases.valid(inputs)
     one = ALGORITHMS[inputs["algorithm"]]
     level = "seq_mean" if one.mean_ratio else "token"
     r = cases.of_elements(inputs, ratio.importance_ratio(**pair, level=level))
     high, low = 1.0 + inputs["epsilon_high"], 1.0 - inputs["epsilon_low"]
     if one.clip == "log-ratio":
         high, low = np.exp(inputs["epsilon_high"]), np.exp(-inputs["epsilon_low"])
-    return int(np.sum(valid & (((gain > 0) & (r > high)) | ((gain < 0) & (r < low)))))
+    return int(np.sum(valid & (((advantage > 0) & (r > high)) | ((advantage < 0) & (r < low)))))
 
 
 def _largest(values: Array) -> float:
@@ -132,7 +132,7 @@ def full_precision(t: Trial) -> Iterator[Evidence]:
     """Hold a subject that computes wider than its data to the bound of kernels, element by element."""
     inputs = dict(t.inputs)
     wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
-    yield from _signals(t, wanted, _distances(inputs))
+    yield from _preconditions(t, wanted, _distances(inputs))
     got = t.got(POLICY_LOSS, **inputs)
     dtype = inputs["policy"].dtype
     unit, loss, gradient = 2 * UNIT[str(dtype)], *_on_a_branch(wanted, got)

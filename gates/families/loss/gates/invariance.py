@@ -186,7 +186,7 @@ class _Split:
     def scale(self) -> float:
         return self.unit * float(self.wanted.gradient_scale.max())
 
-    def signals(self) -> Iterator[Evidence]:
+    def preconditions(self) -> Iterator[Evidence]:
         far = _joined([x.gradient for x in self.of_parts], EVEN) - self.wanted.gradient
         yield precondition("largest |∂loss/∂policy| of the definition", np.abs(self.wanted.gradient).max(), ">", 1e-3)
         yield precondition("distance of parts weighed alike in 2u·S", float(np.abs(far).max()) / self.scale, ">=", 1e4)
@@ -223,7 +223,7 @@ def splits_add_up(t: Trial) -> Iterator[Evidence]:
     """Call with all rows and with two uneven parts; weighed alike, the parts must not add up."""
     split = _split(t.inputs, t.want)
     t.facts["limit"] = 2.0 * laws.roundings(t.inputs)
-    yield from split.signals()
+    yield from split.preconditions()
     one, some = t.got(POLICY_LOSS, **t.inputs), [t.got(POLICY_LOSS, **part) for part in split.parts]
     numbers = [x[name] for x in (one, *some) for name in ("loss", "gradient")]
     yield t.number(laws.NOT_FINITE, laws.not_finite(*numbers), "<=")

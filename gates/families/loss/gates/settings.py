@@ -62,7 +62,7 @@ class _Change:
     unit: float
     roundings: float
 
-    def signals(self) -> Iterator[Evidence]:
+    def preconditions(self) -> Iterator[Evidence]:
         yield precondition("the definition's change of the gradient in 2u·S", self.exact / self.unit, ">=", LEAST)
         share = 2 * self.roundings * self.unit / max(self.exact, self.unit)
         yield precondition("its share that rounding could explain", share, "<=", 0.25)
@@ -107,7 +107,7 @@ def settings_act(t: Trial) -> Iterator[Evidence]:
     """Call with the one setting, with the other, and with the first again: the gradient must move, and move back."""
     before, after = t.inputs["before"], t.inputs["after"]
     wanted = _change(t.inputs, t.want)
-    yield from wanted.signals()
+    yield from wanted.preconditions()
     got, other, again = (t.got(POLICY_LOSS, **side)["gradient"] for side in (before, after, before))
     change = float(np.abs(got.astype(np.float64) - other).max())
     yield t.number(

@@ -78,9 +78,9 @@ def sides_swapped(original: Fn, **inputs: Any) -> Any:
 
 
 @mutation
-def delta_for_gains(original: Fn, ratio: Any, gain: Any, low: float, high: float, cap: float) -> Any:
+def delta_for_gains(original: Fn, ratio: Any, advantage: Any, low: float, high: float, cap: float) -> Any:
     """Take δ for the upper bound of every sign."""
-    return original(ratio, gain, low, cap if np.isfinite(cap) else high, cap)
+    return original(ratio, advantage, low, cap if np.isfinite(cap) else high, cap)
 
 
 @mutation
@@ -145,15 +145,15 @@ def gate_of_log_ratio(original: Fn, ratio: Any, excess: Any, temperature: Any) -
 
 
 @mutation
-def linear_clip(original: Fn, moved: Any, gain: Any, low: Any, high: Any) -> Any:
+def linear_clip(original: Fn, moved: Any, advantage: Any, low: Any, high: Any) -> Any:
     """Clip the ratio at 1 ± ε."""
-    return original(moved, gain, -np.log1p(-low), np.log1p(high))
+    return original(moved, advantage, -np.log1p(-low), np.log1p(high))
 
 
 @mutation
-def both_sides(_original: Fn, moved: Any, gain: Any, low: float, high: float) -> Any:
+def both_sides(_original: Fn, moved: Any, advantage: Any, low: float, high: float) -> Any:
     """Clip both sides whatever the sign."""
-    del gain
+    del advantage
     q = np.clip(moved, -low, high)
     return q, q == moved
 
@@ -248,16 +248,16 @@ def negated_term(original: Fn, *inputs: Any) -> Any:
 
 
 @mutation
-def floor_at_epsilon(original: Fn, ratio: Any, gain: Any, low: Any, high: Any, cap: Any) -> Any:
+def floor_at_epsilon(original: Fn, ratio: Any, advantage: Any, low: Any, high: Any, cap: Any) -> Any:
     """Hold the ratio above ε instead of 1 − ε."""
-    return original(ratio, gain, 1.0 - low, high, cap)
+    return original(ratio, advantage, 1.0 - low, high, cap)
 
 
 @mutation
-def gain_times_infinity(_original: Fn, ratio: Any, gain: Any) -> Any:
-    """Multiply the ratio by the gain, whatever they are."""
+def gain_times_infinity(_original: Fn, ratio: Any, advantage: Any) -> Any:
+    """Multiply the ratio by the advantage, whatever they are."""
     with np.errstate(invalid="ignore"):
-        return ratio * gain
+        return ratio * advantage
 
 
 @mutation

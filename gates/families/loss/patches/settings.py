@@ -46,8 +46,8 @@ def where_multiplies(_original: Fn, mask: Any, values: Any) -> Any:
 
 
 @mutation
-def held_by_where(_original: Fn, log_ratio: Any, gains: Any, epsilon_low: float, epsilon_high: float) -> Any:
+def held_by_where(_original: Fn, log_ratio: Any, advantages: Any, epsilon_low: float, epsilon_high: float) -> Any:
     """Hold with MLX's own `where`."""
-    outside = mx.where(gains > 0, log_ratio.high > epsilon_high, log_ratio.high < -epsilon_low)
-    bound = mx.where(gains > 0, epsilon_high, -epsilon_low)
+    outside = mx.where(advantages > 0, log_ratio.high > epsilon_high, log_ratio.high < -epsilon_low)
+    bound = mx.where(advantages > 0, epsilon_high, -epsilon_low)
     return Pair(mx.where(outside, bound, log_ratio.high), mx.where(outside, 0.0, log_ratio.low))

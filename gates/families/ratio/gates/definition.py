@@ -108,8 +108,8 @@ def ratio_matches_definition(t: Trial) -> Iterator[Evidence]:
         yield t.within(f"ratio error in 2u·S ({dtype})", other["ratio"], wanted, scale=scale, where=where)
 
 
-def _moved(ours: Array, theirs: Array) -> Array:
-    difference = np.abs(ours.astype(np.float64) - theirs)
+def _moved(left: Array, right: Array) -> Array:
+    difference = np.abs(left.astype(np.float64) - right)
     return difference[np.isfinite(difference)]
 
 

@@ -104,7 +104,7 @@ def _equal(t: Trial, path: str) -> Iterator[Evidence]:
         round_ += 1
         if found.unexplained and round_ > 1:
             break  # one round of each kind has been compared, and more would not unsay it
-    yield from _signals(t, found, 1 if found.unexplained else wanted)
+    yield from _preconditions(t, found, 1 if found.unexplained else wanted)
     yield from claims(t, found)
 
 
@@ -186,7 +186,7 @@ def _prompts(t: Trial, round_: int) -> dict[str, Any]:
     return {"prompts": runs.prompts(seed, count)}
 
 
-def _signals(t: Trial, found: Comparison, draws: int) -> Iterator[Evidence]:
+def _preconditions(t: Trial, found: Comparison, draws: int) -> Iterator[Evidence]:
     yield t.precondition("compared draws", found.draws, ">=", draws)
     yield t.precondition("different prompt lengths", len(found.prompt_lengths), ">=", 3)
     yield t.precondition("rows that end early", found.early, ">=", 4)
