@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,12 @@ def ragged_mask(rng: Rng, rows: int, width: int, *, empty_row: bool = False) -> 
     if empty_row:
         lengths[rows // 2] = 0
     return np.arange(width) < lengths[:, None]
+
+
+def rounded(inputs: Mapping[str, Any], scalars: Collection[str]) -> dict[str, Any]:
+    """Return the inputs with these scalars rounded to the dtype of the policy, as a kernel rounds them."""
+    dtype = inputs["policy"].dtype.type
+    return {k: float(dtype(v)) if k in scalars and v is not None else v for k, v in inputs.items()}
 
 
 def loss_inputs(  # noqa: PLR0913  a case names what it needs of a batch

@@ -125,8 +125,7 @@ def of_elements(inputs: Mapping[str, Any], value: Array) -> Array:
 
 def rounded(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs with the scalars that a kernel rounds to the data's dtype, rounded."""
-    dtype = inputs["policy"].dtype.type
-    return {k: float(dtype(v)) if k in SCALARS and v is not None else v for k, v in inputs.items()}
+    return arrays.rounded(inputs, SCALARS)
 
 
 def case(

@@ -111,6 +111,12 @@ def not_finite(*values: Any) -> int:
     return sum(int(np.sum(~np.isfinite(np.asarray(x, np.float64)))) for x in values)
 
 
+def same(left: Any, right: Any) -> Array:
+    """Return where two results are equal and finite."""
+    x, y = np.asarray(left), np.asarray(right)
+    return np.asarray((x == y) & np.isfinite(y))
+
+
 def roundings(inputs: Mapping[str, Any]) -> float:
     """Return k of the losses' own gates: roundings of a term, of D inside exp, and of a row's summands."""
     valid = cases.valid(inputs)

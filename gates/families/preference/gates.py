@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gates.families import arrays
 from gates.families.preference.op import BEST_OF_N, KTO_LOSS, PREFER, PREFERENCE_LOSS, WINNER_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
@@ -118,8 +119,7 @@ def _without_tokens(rng: np.random.Generator, loss: str, constants: Mapping[str,
 
 
 def _rounded(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    dtype = inputs["policy"].dtype.type
-    return {k: float(dtype(v)) if k in SCALARS and v is not None else v for k, v in inputs.items()}
+    return arrays.rounded(inputs, SCALARS)
 
 
 def _check(t: Trial) -> Iterator[Evidence]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.loss import cases
+from gates.families.loss import cases, laws
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
@@ -179,7 +179,9 @@ def padding_is_inert(t: Trial) -> Iterator[Evidence]:
         if inputs[name] is not None and inputs[name].shape == mask.shape
     }
     got = t.got(POLICY_LOSS, **{**inputs, **poisoned})
-    differing = int(not _same(clean["loss"], got["loss"])) + int(np.sum(~_same(clean["gradient"], got["gradient"])))
+    differing = int(not laws.same(clean["loss"], got["loss"])) + int(
+        np.sum(~laws.same(clean["gradient"], got["gradient"]))
+    )
     where = f"{poison} in masked slots, loss {float(got['loss']):.6g} instead of {float(clean['loss']):.6g}"
     yield t.number("elements of loss and gradient that change", differing, "<=", where=where)
     yield t.number("largest |gradient| in masked slots", _largest(np.abs(got["gradient"][~mask])), "<=")
@@ -194,8 +196,3 @@ def padding_is_inert(t: Trial) -> Iterator[Evidence]:
         1e-5,
         "a hundred roundings of float32",
     )
-
-
-def _same(a: Any, b: Any) -> Array:
-    x, y = np.asarray(a), np.asarray(b)
-    return np.asarray((x == y) & np.isfinite(y))

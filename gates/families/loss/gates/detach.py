@@ -14,7 +14,7 @@ from gates.families.loss import laws
 from gates.families.loss.gates import gradient
 from gates.families.loss.op import LOSS_CONSTANTS, LOSS_FROM_LOGITS, POLICY_LOSS
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.algorithms import ALGORITHMS
 from reference.oracle import logprobs
@@ -160,7 +160,9 @@ def prompt_does_not_matter(t: Trial) -> Iterator[Evidence]:
     yield t.precondition("positions that score no completion token", int(silent.sum()), ">=", 8)
     other = np.where(silent[..., None], np.float32(3.0) - x["logits"][:, :, ::-1], x["logits"]).astype(np.float32)
     clean, moved = t.got(LOSS_FROM_LOGITS, **x), t.got(LOSS_FROM_LOGITS, **{**x, "logits": other})
-    changed = int(not _same(clean["loss"], moved["loss"])) + int(np.sum(~_same(clean["gradient"], moved["gradient"])))
+    changed = int(not laws.same(clean["loss"], moved["loss"])) + int(
+        np.sum(~laws.same(clean["gradient"], moved["gradient"]))
+    )
     where = f"loss {float(moved['loss']):.6g} instead of {float(clean['loss']):.6g}"
     yield t.number("elements of loss and gradient that change", changed, "<=", where=where)
     rows, last = np.arange(len(x["ids"])), np.asarray(x["prompt_lengths"]) - 1  # their logits score the first tokens
@@ -173,8 +175,3 @@ def prompt_does_not_matter(t: Trial) -> Iterator[Evidence]:
     yield t.negative_control(
         "change of the gradient by the last prompt position in u", step, ">=", 1e3, "it scores a token"
     )
-
-
-def _same(a: Any, b: Any) -> Array:
-    x, y = np.asarray(a), np.asarray(b)
-    return np.asarray((x == y) & np.isfinite(y))
