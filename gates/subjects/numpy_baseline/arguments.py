@@ -44,7 +44,8 @@ def whole(name: str, value: Array | Sequence[int], least: int, below: int) -> Ar
         raise ValueError(f"`{name}` has dtype {array.dtype}, must be an integer type")
     outside = (array < least) | (array >= below)
     if np.any(outside):
-        raise ValueError(f"`{name}` is {array[outside].flat[0]}, must be in [{least}, {below})")
+        index = int(np.flatnonzero(outside)[0])
+        raise ValueError(f"`{name}` is {array.flat[index]} at index {index}, must be in [{least}, {below})")
     return array.astype(np.int64)
 
 

@@ -44,7 +44,7 @@ from gates.subjects.numpy_baseline import subject as whole
 
 def group_advantages(rewards, **inputs):
     {}
-    return {{"advantages": whole.group_advantages(rewards, **inputs)}}
+    return {{"advantages": whole.advantages.group_advantages(rewards, **inputs)}}
 
 OPS = {{"group_advantages": group_advantages}}
 """

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.subjects.numpy_baseline import rewards as subject
+from gates.subjects.numpy_baseline import advantages as subject
 
 NAN = math.nan
 PLAIN: dict[str, Any] = {"group_ddof": 0, "group_eps": 0.0, "batch_ddof": 0, "batch_eps": 0.0}
