@@ -17,12 +17,15 @@ from reference.oracle import logprobs
 
 Inputs = dict[str, Any]
 Make = Callable[[np.random.Generator, str], Inputs]
-# No multiple of any lane count, chunk or thread count, and more than what our kernels want before they wake a thread:
-# tests/gates/families/test_checks_kernels.py reads that from their source.
+# Not a multiple of any number of lanes, chunks or threads, and above the sizes from which the kernels use several threads.
+# tests/gates/families/test_checks_kernels.py reads those sizes from their source.
 ROWS, WIDTH = 151, 1003
-GROUPS, TIMES = 4099, 8  # groups of 8 rewards, so many times over: to draw them all costs more than to judge them
+GROUPS, TIMES = (
+    4099,
+    8,
+)  # GROUPS groups of 8 rewards, repeated TIMES times, since drawing them all takes longer than judging them
 VOCABULARY = 20_011  # a prime
-LONG = 40_009  # a prime; such rows are cut into segments where there are few of them
+LONG = 40_009  # a prime; the kernels cut such rows into segments where there are few rows
 TRL: Inputs = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
 CLIP: Inputs = {"epsilon_low": 0.1875, "epsilon_high": 0.25}
 CONSTANTS: Inputs = {  # each exact in binary

@@ -1,4 +1,4 @@
-"""Mistakes in the KL estimators."""
+"""Mutations of the KL estimators."""
 
 from gates.families.hosts import in_numpy
 

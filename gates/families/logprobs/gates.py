@@ -20,7 +20,7 @@ BATCH = (3, 4)  # completions and tokens of a (B, T, V) batch: as they come out 
 TEMPERATURES = {"cold": 0.25, "hot": 1.5}  # exact in every dtype
 TINY = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 0.0}  # the least number above 0
 
-HALF_K = 4.0  # the k of half types: the share of a rounding to them stands in the scale, divided by it
+HALF_K = 4.0  # k of half types; the scale holds one rounding to them, divided by k
 ROUNDING = "k·2u·S, u that of the result's dtype"
 WIDTH = "k = 4: float32 and narrower data in float64, or in float32 summed in pairs or compensated"
 BOUNDS = {
@@ -62,7 +62,7 @@ def _logits(rng: np.random.Generator, kind: str, rows: int, size: int, *, half: 
     if kind == "equal":
         logits = np.repeat(rng.normal(0.0, 3.0, (rows, 1)), size, axis=1)
     if kind == "offset":
-        far = 128.0 if half else 1e4  # farther off, half types round all logits to a few values
+        far = 128.0 if half else 1e4  # with a larger offset half types round all logits to a few values
         logits += np.where(np.arange(rows) % 2 == 0, far, -far)[:, None]
     return logits
 

@@ -1,4 +1,4 @@
-"""Mistakes in log-probs, entropies and their gradients."""
+"""Mutations of log-probs, entropies and their gradients."""
 
 from gates.families.hosts import in_numpy
 

@@ -34,7 +34,7 @@ WHOLE: dict[str, Any] = {
 }
 SCALARS = ("epsilon_low", "epsilon_high", "delta", "beta", "sapo_temperature_positive", "sapo_temperature_negative")
 LAYOUTS = ("mask", "all", "lengths", "flat")
-BEYOND = 3  # columns behind the longest row: nobody may take the longest row for the width
+BEYOND = 3  # columns behind the longest row, so that it is not the width
 
 
 def batch_for(algorithm: str) -> dict[str, Any]:

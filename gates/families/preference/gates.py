@@ -71,7 +71,7 @@ def _rows(rng: np.random.Generator, rows: int, spread: float, dtype: str) -> dic
     """
     lengths = rng.integers(2, WIDTH - PROMPT, rows)
     starts = rng.integers(1, PROMPT, rows)
-    starts[0] = 0  # at the ends of the array too: what drops its first or its last column is seen by no other row
+    starts[0] = 0  # rows at both ends of the array, the only ones that show a lost first or last column
     lengths[-1] = WIDTH - starts[-1]
     lengths[1] = 1
     places = np.arange(WIDTH)
@@ -245,7 +245,7 @@ def reference_free(t: Trial) -> Iterator[Evidence]:
     unit = 2 * UNIT["float32"] * wanted.loss_scale
     yield t.within("loss error in 2u·S (float32)", free["loss"], wanted.loss, scale=unit)
     held = t.got(PREFERENCE_LOSS, **inputs)
-    # of all elements, for one loss alone may come back to what it was: the gradients are 5e3 units apart or more
+    # The loss alone may come back to its first value; the gradients are 5e3 units apart or more.
     moved = np.abs([*np.ravel(held["gradient"] - free["gradient"]), held["loss"] - free["loss"]]).max() / unit
     yield t.negative_control(
         "change of loss or gradient by the reference in 2u·S", moved, ">", 1e2, "a reference must count"

@@ -16,10 +16,10 @@ MAX_TOKENS = 8
 ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
 NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
 OTHER_SEED = 7_919  # added to seeds of the calibration, so that it never sees the draws that are judged
-TRIES = 3  # of other prompts, where the noise of one draw is so far in the tail that nothing could be told apart
+TRIES = 3  # draws of other prompts, where the noise of one is too large to tell anything apart
 ROUTED = 1e-5  # probability; float32 moves the gap between a chosen and another expert by 2e-6 at most
 SMALLEST_EFFECT = 0.05  # nats: the adapter change that the ratio gate uses as its control
-ENDING_SHARE = 0.6  # of the rows of the naive run without EOS that the chosen ids should end
+ENDING_SHARE = 0.6  # the share of the rows of a naive run without EOS that the chosen ids should end
 
 
 def model(bits: int = 32, family: str = "qwen3") -> Recipe:

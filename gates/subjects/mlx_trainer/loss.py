@@ -1,4 +1,4 @@
-"""The reference trainer's losses as ops: log-probs or logits in, a loss and its gradient out, by MLX's value_and_grad.
+"""The MLX trainer's losses as ops: log-probs or logits in, a loss and its gradient out, by MLX's value_and_grad.
 
 A step is split where the op says so; the parts' losses and gradients are added, as the trainer's accumulation adds them.
 """

@@ -1,4 +1,4 @@
-"""The reference trainer's preference algorithms as ops: a loss of pairs, and who is chosen by scores."""
+"""The MLX trainer's preference algorithms as ops: a loss of pairs, and who is chosen by scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference trainer's whole run, from configuration to adapters, as `gates train` makes it."""
+"""The MLX trainer's whole run, from configuration to adapters, as `gates train` makes it."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What the reference trainer's losses are made of, as ops: ratios and their statistics, weights, divergences, advantages, DAPO's filter."""
+"""What the MLX trainer's losses are made of, as ops: ratios and their statistics, weights, divergences, advantages, DAPO's filter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The NumPy subject's sums over a vocabulary: log-probs and entropy of tokens, the way back, and the full divergence."""
+"""The NumPy baseline's sums over a vocabulary: log-probs and entropy of tokens, the way back, and the full divergence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The NumPy subject's policy losses, each with its gradient in the policy's log-probs."""
+"""The NumPy baseline's policy losses, each with its gradient in the policy's log-probs."""
 
 from __future__ import annotations
 

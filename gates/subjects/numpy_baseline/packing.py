@@ -1,4 +1,4 @@
-"""The NumPy subject's packing: first-fit- and best-fit-decreasing bins, and how full they are."""
+"""The NumPy baseline's packing: first-fit- and best-fit-decreasing bins, and how full they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The NumPy subject's importance ratios, off-policy corrections and their statistics."""
+"""The NumPy baseline's importance ratios, off-policy corrections and their statistics."""
 
 from __future__ import annotations
 

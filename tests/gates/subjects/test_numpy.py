@@ -1,4 +1,4 @@
-"""The NumPy subject against numbers worked by hand, finite differences and invariants; the oracle is not asked."""
+"""The NumPy baseline against numbers worked by hand, finite differences and invariants; the oracle is not asked."""
 
 import math
 from typing import Any

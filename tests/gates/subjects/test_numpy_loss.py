@@ -1,4 +1,4 @@
-"""The NumPy subject's policy losses, on numbers worked out by hand and by differences."""
+"""The NumPy baseline's policy losses, on numbers worked out by hand and by differences."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""The NumPy subject's advantage over several reward functions, on numbers worked by hand."""
+"""The NumPy baseline's advantage over several reward functions, on numbers worked by hand."""
 
 import math
 from typing import Any

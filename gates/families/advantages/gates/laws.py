@@ -90,7 +90,7 @@ def _reordered(left: Inputs, rng: np.random.Generator) -> Inputs:
 
 
 def _without_itself(left: Inputs, rng: np.random.Generator) -> Inputs:
-    """Leave-one-out is the mean baseline times G / (G − 1), whatever divides."""
+    """Leave-one-out is the mean baseline times G / (G − 1), whatever the divisor is."""
     del rng
     size = left["group_size"]
     return {"right": {**left, "baseline": "leave-one-out"}, "factor": (size - 1.0) / size}
@@ -160,7 +160,7 @@ def _is_first(inputs: Mapping[str, Any]) -> bool:
     probes=(Probe("group_advantages", ("advantages",), _is_first),),
 )
 def laws_hold(t: Trial) -> Iterator[Evidence]:
-    """Compare the two calls, and the sums of groups with 0; another group's rewards must still matter where they belong."""
+    """Compare the two calls, and the sums of groups with 0; a changed reward must still change its own group."""
     x = t.inputs
     left, right, factor = dict(x["left"]), dict(x["right"]), x.get("factor", 1.0)
     dtype = str(left["rewards"].dtype)

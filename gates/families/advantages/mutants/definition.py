@@ -1,4 +1,4 @@
-"""Mistakes in group advantages."""
+"""Mutations of group advantages."""
 
 from gates.families.hosts import in_numpy, in_trainer
 

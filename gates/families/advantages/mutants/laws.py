@@ -1,4 +1,4 @@
-"""Mistakes that break a law of advantages."""
+"""Mutations that break a law of advantages."""
 
 from gates.families.hosts import in_numpy
 

@@ -187,7 +187,7 @@ def padding_is_inert(t: Trial) -> Iterator[Evidence]:
     yield t.number("largest |gradient| in masked slots", _largest(np.abs(got["gradient"][~mask])), "<=")
     counted = inputs["policy"] - np.float32(0.25) * mask
     moved = t.got(POLICY_LOSS, **{**inputs, "policy": counted})
-    # of all elements: one loss alone moves by less than 1e-5 at one seed in a thousand, for its terms have both signs
+    # The loss alone moves by less than 1e-5 at one seed in a thousand, because its terms have both signs.
     change = np.abs([*np.ravel(moved["gradient"] - clean["gradient"]), moved["loss"] - clean["loss"]]).max()
     yield t.negative_control(
         "largest change of loss and gradient when counted slots move",

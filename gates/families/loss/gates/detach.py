@@ -71,7 +71,7 @@ HELD: dict[str, dict[str, Any]] = {
 }
 
 
-WITHOUT: dict[str, Any] = {  # what a case does not name
+WITHOUT: dict[str, Any] = {  # defaults of a case
     "beta": 0.3,
     "kl_estimator": "k3",
     "kl_ratio": "none",
@@ -132,7 +132,7 @@ def constants_get_no_gradient(t: Trial) -> Iterator[Evidence]:
 
 
 def _poisoned(rng: np.random.Generator, temperature: float, beta: float) -> dict[str, Any]:
-    return gradient._make(rng, temperature, beta)  # the logits of the gate that knows which ones count
+    return gradient._make(rng, temperature, beta)  # the inputs of loss.prompt-gets-no-gradient
 
 
 @gate(
@@ -167,7 +167,7 @@ def prompt_does_not_matter(t: Trial) -> Iterator[Evidence]:
     yield t.number("elements of loss and gradient that change", changed, "<=", where=where)
     rows, last = np.arange(len(x["ids"])), np.asarray(x["prompt_lengths"]) - 1  # their logits score the first tokens
     pulled = np.abs(np.asarray(clean["gradient"]))[rows, last].max(axis=-1)
-    row = int(np.argmax(pulled))  # any that is not clipped
+    row = int(np.argmax(pulled))  # one that is not clipped
     counted = x["logits"].copy()
     counted[row, last[row]] = counted[row, last[row], ::-1]
     found = t.got(LOSS_FROM_LOGITS, **{**x, "logits": counted})

@@ -1,4 +1,4 @@
-"""Do a loss's rows stay what they are in another order, beside copies, under wider padding, and in several calls?"""
+"""Does a loss depend on nothing but its rows: not on their order, on copies, on padding, or on how a step is split?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reference.oracle.losses import PolicyLoss
 
 WIDER = 5  # columns of padding that are added
 SPLIT = (5, 3)  # rows of the two calls; of 24 rows (15, 9)
-EVEN = [0.5, 0.5]  # shares that are wrong
+EVEN = [0.5, 0.5]  # wrong shares for the negative control
 PLAIN: dict[str, Any] = {}
 KL: dict[str, Any] = {"beta": 0.3}
 FILLED = {"policy": -0.5, "old": -0.6, "reference": -0.7, "advantages": 1.0}  # what the added columns hold as tokens
@@ -61,7 +61,7 @@ def _permuted(rng: np.random.Generator, algorithm: str, changes: Mapping[str, An
 
 
 def _copied(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give every row twice: the loss is the same, and each copy has half its gradient; broken, the copy is worth more."""
+    """Give every row twice: the loss is the same, and each copy has half its gradient; broken, the copies have twice the advantage."""
     left = _data(rng, algorithm, changes)
     rows = len(left["mask"])
     right = _of_rows(left, np.tile(np.arange(rows), 2))
@@ -139,7 +139,7 @@ def order_does_not_matter(t: Trial) -> Iterator[Evidence]:
     probes=_probe(lambda inputs: len(inputs["mask"]) in {16, 48}),
 )
 def copies_do_not_matter(t: Trial) -> Iterator[Evidence]:
-    """Compare the step with the doubled one; with dearer copies they must differ."""
+    """Compare the step with the doubled one; with larger advantages in the copies they must differ."""
     yield from laws.hold(t)
 
 

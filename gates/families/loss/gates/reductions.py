@@ -18,9 +18,7 @@ from reference.algorithms import ALGORITHMS, taking
 Inputs = dict[str, Any]
 Make = Callable[[np.random.Generator], Mapping[str, Any]]
 LIKE_TOKENS: dict[str, Any] = {"epsilon_low": 0.2, "epsilon_high": 0.2}
-MARK = {
-    "beta": -0.0
-}  # what 0 is: it tells the second call from the first, for the probe only, and no convention changes
+MARK = {"beta": -0.0}  # equal to 0: it marks the second call for the probe and changes no convention
 OPEN: dict[str, Any] = {"epsilon_low": 0.999, "epsilon_high": 1e6}  # a clip that no ratio of a case reaches
 
 
@@ -106,7 +104,7 @@ def _weights_of_one(rng: np.random.Generator, algorithm: str) -> Mapping[str, An
 
 
 def _same_slope(rng: np.random.Generator, algorithm: str, other: str) -> Mapping[str, Any]:
-    """Stand on-policy, where every ratio is 1 and losses of other values have one slope; broken, off it."""
+    """Return an on-policy step: every ratio is 1, and losses that differ in value have one slope; broken, it is off-policy."""
     given = _data(rng, algorithm, {})
     left = {**given, "old": None}
     off = {"old": given["old"]}
@@ -165,5 +163,5 @@ def _cases() -> Iterator[Case]:
     probes=(Probe("policy_loss", ("loss", "gradient"), lambda inputs: math.copysign(1.0, inputs["beta"]) < 0),),
 )
 def reductions_hold(t: Trial) -> Iterator[Evidence]:
-    """Compare loss and gradient of both sides with each other, and see them part where the condition is dropped."""
+    """Compare loss and gradient of both sides with each other, and check that they differ where the condition is dropped."""
     yield from laws.hold(t)

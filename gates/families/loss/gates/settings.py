@@ -1,4 +1,4 @@
-"""Does every setting of a loss act, and does a loss stay a number, or become the infinity of its definition, at its ends?"""
+"""Does every setting of a loss act, and are losses of extreme ratios finite or infinite as their definition is?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Changes = Mapping[str, Any]
 SPREAD = 0.6  # deviation of log-ratios: with it every bound of every case stops some token
 WITH_KL = tuple(name for name, one in ALGORITHMS.items() if one.kl)
 TWO_SIDED = tuple(name for name, one in ALGORITHMS.items() if one.two_sided)
-SETTINGS: dict[str, tuple[tuple[str, ...], Changes, Changes]] = {  # whose, from, to
+SETTINGS: dict[str, tuple[tuple[str, ...], Changes, Changes]] = {  # algorithms, setting before, setting after
     "epsilon-low": (taking("epsilon_low"), {}, {"epsilon_low": 0.1}),
     "epsilon-high": (taking("epsilon_high"), {}, {"epsilon_high": 0.1}),
     "delta": (TWO_SIDED, {}, {"delta": 1.35}),
@@ -41,14 +41,14 @@ SETTINGS: dict[str, tuple[tuple[str, ...], Changes, Changes]] = {  # whose, from
     "temperature-positive": (taking("sapo_temperature_positive"), {}, {"sapo_temperature_positive": 2.0}),
     "temperature-negative": (taking("sapo_temperature_negative"), {}, {"sapo_temperature_negative": 2.0}),
 }
-SHARE = 0.5  # of the definition's own change; the other half is far more than any rounding, as the signal says
+SHARE = 0.5  # of the definition's own change; the precondition makes the other half far larger than any rounding
 LEAST = 1e3  # units of rounding that the definition's own change must have
 
 
 def _make(rng: np.random.Generator, algorithm: str, before: Changes, after: Changes) -> dict[str, Any]:
     data: dict[str, Any] = {"spread": SPREAD, **cases.batch_for(algorithm)}
     given = cases.make(rng, algorithm, data, before)
-    if ALGORITHMS[algorithm].mean_ratio:  # its bounds are nearer to 1
+    if ALGORITHMS[algorithm].mean_ratio:  # bounds of mean ratios are nearer to 1
         own = {"epsilon_low": 0.2, "epsilon_high": 0.2, "delta": 1.06}
         after = {name: own.get(name, value) for name, value in after.items()}
     return {"before": given, "after": {**given, **after}}
@@ -119,7 +119,7 @@ def settings_act(t: Trial) -> Iterator[Evidence]:
 
 FAR = {"beyond-float32": 95.0, "beyond-float64": 1000.0}  # nats: exp of them overflows
 WHICH = "overflow and its sign are those of the definition, rounded to the data's dtype; either is right of an element whose ratio that dtype does not hold"
-HELD = 0.7  # nats: no clip leaves such a log-ratio its gradient, where the advantage has its sign
+HELD = 0.7  # nats: beyond every clip, so no gradient is left where the advantage has the same sign
 SMALLEST = 0.3  # what a ratio is multiplied by: |advantage| of the rows with an extreme one, 0.5 or more, or beta
 EXTREME = {
     "NaN among loss and gradient": Bound("exact", "an overflowing exp gives +inf, never NaN", 0.0),
@@ -204,7 +204,7 @@ def extreme_ratios_stay_numbers(t: Trial) -> Iterator[Evidence]:
     shares = valid.shape[0] * max(valid.shape[1], int(inputs.get("max_length") or 0)) / SMALLEST  # the largest divisor
     early = (
         np.isinf(gradient) & np.isfinite(exact) & (np.abs(wanted.gradient) > limit / shares)
-    )  # in dtype: its ratio is
+    )  # infinite in this dtype, as its ratio is
     otherwise = (np.isfinite(exact) != np.isfinite(gradient)) & ~early
     otherwise |= (np.isinf(exact) | early) & (np.sign(exact) != np.sign(gradient))
     too_large = abs(wanted.loss) > limit  # of float32 data it may have been added up in float64

@@ -1,4 +1,4 @@
-"""Mistakes in policy losses. Those of the losses that came after DAPO are in `loss_variants`."""
+"""Mutations of policy losses; those of the losses after DAPO are in `variants`."""
 
 from gates.families.hosts import in_numpy, in_trainer
 from gates.families.loss.mutants import variants  # noqa: F401  importing registers them

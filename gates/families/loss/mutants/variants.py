@@ -1,4 +1,4 @@
-"""Mistakes in the policy losses that came after DAPO: GSPO, CISPO, SAPO, GMPO, LUSPO."""
+"""Mutations of the policy losses that came after DAPO: GSPO, CISPO, SAPO, GMPO, LUSPO."""
 
 from gates.families.hosts import in_numpy
 

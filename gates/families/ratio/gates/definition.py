@@ -47,7 +47,7 @@ def _pair(
         mask &= rng.random(mask.shape) < 0.6
         mask[4, ::2] = True
     first = -rng.gamma(1.5, 0.8, mask.shape)
-    along = np.roll(np.linspace(-drift, drift, rows), rows // 2)  # at the ends the weights that no bound stops
+    along = np.roll(np.linspace(-drift, drift, rows), rows // 2)  # at both ends the weights that no bound stops
     along /= np.maximum(mask.sum(axis=1), 1)
     second = first - rng.normal(0.0, spread, mask.shape) - along[:, None]
     pair = [x.astype(dtype) for x in (first, second)]
@@ -57,7 +57,7 @@ def _pair(
         return {"pair": pair, "mask": None, "lengths": None}
     poisoned = [np.where(mask, x, np.nan).astype(dtype) for x in pair]
     by_length = form in {"prefix", "wider"}
-    if form == "wider":  # a column behind the longest row: nobody may take the longest row for the width
+    if form == "wider":  # a column behind the longest row, so that it is not the width
         poisoned = [np.pad(x, ((0, 0), (0, 1)), constant_values=np.nan) for x in poisoned]
     return {
         "pair": poisoned,

@@ -41,7 +41,7 @@ CASES = (
 
 
 def _scored(t: Trial) -> Iterator[Evidence]:
-    """Yield the signals, and keep the batch and the logits that drew its tokens in the trial's facts."""
+    """Yield the preconditions, and keep the batch and the logits that drew its tokens in the trial's facts."""
     yield from runs.calibrate(t, t.inputs["adapter"])
     run = runs.rollout(t, "naive", adapter=t.inputs["adapter"], eos_ids=runs.choose_eos(t, t.inputs["adapter"]))
     inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]

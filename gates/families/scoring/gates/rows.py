@@ -27,7 +27,7 @@ from gates.registry import gate
         *(
             Case(family, partial(runs.worded_inputs, family=family), quick=family == "qwen3_5", limit_s=120)
             for family in paths.FAMILIES
-            if family != "qwen3_moe"  # another batch may choose other experts, rightly
+            if family != "qwen3_moe"  # in another batch it may rightly choose other experts
         ),
     ),
     bounds={
@@ -62,7 +62,7 @@ def rows_do_not_see_each_other(t: Trial) -> Iterator[Evidence]:
     for row in range(0, len(lengths), 5):
         quantity = "|Δ log-prob| of a row alone and in the batch"
         yield t.within(quantity, score([row], [prompts[row]])[0], whole[row], where=f"row {row}")
-    longest = int(np.argmax(lengths))  # what a prompt changes may not show in a token or two
+    longest = int(np.argmax(lengths))  # the effect of a prompt may not show in a token or two
     foreign = next(p for p in prompts if len(p) != len(prompts[longest]))
     moved = float(np.abs(score([longest], [foreign])[0] - whole[longest]).max())
     yield t.negative_control(
