@@ -26,11 +26,13 @@ def _algorithms() -> tuple[str, ...]:
     def has(name: str) -> bool:
         try:
             policy_loss(policy=nothing, advantages=nothing[0], algorithm=name, **ALGORITHMS[name].constants)
+        except TypeError:  # it does not know a constant of this algorithm
+            return False
         except ValueError as error:
             return not str(error).startswith("`algorithm` is ")
         return True
 
-    return tuple(name for name in ALGORITHMS if has(name))
+    return tuple(name for name in ALGORITHMS if has(name)) if hasattr(rlkernels, "policy_loss") else ()
 
 
 def _versions() -> dict[str, str]:
@@ -117,9 +119,12 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "filtered_logprobs": {"ties": ("lower-id",)},
     "policy_loss": {"algorithm": _algorithms()},
 }
-OPS: dict[str, Operation] = {
-    **{name: _operation(name, kernel.outputs) for name, kernel in KERNELS.items()},
-    "group_advantages": group_advantages,
-    "policy_loss": policy_loss,
+OWN = {"group_advantages": group_advantages, "policy_loss": policy_loss}
+OPS: dict[str, Operation] = {  # a build without one of the kernels is unsupported there
+    **{
+        name: OWN.get(name) or _operation(name, kernel.outputs)
+        for name, kernel in KERNELS.items()
+        if hasattr(rlkernels, name)
+    },
     "kernel_bits": kernel_bits,
 }

@@ -22,6 +22,12 @@ def policy_loss(*args, algorithm, **keywords):
 rlkernels.policy_loss = policy_loss
 from gates.subjects.rlkernels import CONVENTIONS, OPS, VERSIONS
 """
+WITHOUT_A_KERNEL = """
+import rlkernels
+
+del rlkernels.full_kl
+from gates.subjects.rlkernels import CONVENTIONS, OPS, VERSIONS
+"""
 UNDECLARED = """
 from gates.subjects.numpy_baseline.subject import OPS, loss
 
@@ -48,6 +54,11 @@ def test_a_build_that_lacks_an_algorithm_is_unsupported_there(tmp_path: Path, ga
     found = statuses(tmp_path, OLDER_BUILD, gate)
     assert set(found[True]) == {"unsupported"}
     assert set(found[False]) <= {"pass"}
+
+
+def test_a_build_that_lacks_a_kernel_is_unsupported_there(tmp_path: Path) -> None:
+    """Its op is not defined by that build."""
+    assert set(statuses(tmp_path, WITHOUT_A_KERNEL, "kl.full.matches-definition")[False]) == {"unsupported"}
 
 
 def test_a_declared_choice_of_algorithms_is_believed(tmp_path: Path) -> None:
