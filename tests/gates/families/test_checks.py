@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from gates.model import Subject, Verdict
-from gates.registry import load
-from gates.run.runner import Options, plan, run
+from broken import verdicts
 
 BROKEN_ROLLOUT = """
 import numpy as np
@@ -31,12 +28,6 @@ def completion_logprobs(**inputs):
 
 OPS = {**whole.OPS, "completion_logprobs": completion_logprobs}
 """
-
-
-def verdicts(folder: Path, code: str, gate: str) -> list[Verdict]:
-    (folder / "broken.py").write_text(code)
-    subject = Subject("broken", folder / "broken.py", "subject_broken")
-    return [judged.verdict for judged in run(plan([load().gates[gate]], [subject], quick=True), Options(quick=True))]
 
 
 LAYOUTS = """

@@ -6,10 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from gates.model import Subject
-from gates.registry import load
-from gates.run.runner import Options, plan, run
+from broken import verdicts
 
 OLDER_BUILD = """
 import rlkernels
@@ -38,13 +35,9 @@ DECLARED = UNDECLARED + 'CONVENTIONS = {"policy_loss": {"algorithm": tuple(loss.
 
 def statuses(folder: Path, code: str, gate: str) -> dict[bool, Counter[str]]:
     """Return how many verdicts of each status there are, in the cases with LUSPO in their name and in the others."""
-    file = folder / "older.py"
-    file.write_text(code)
-    gates = [load().gates[gate]]
-    cases = plan(gates, [Subject("older", file, "subject_older")], quick=True)
     found: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
-    for judged in run(cases, Options(quick=True)):
-        found["luspo" in judged.verdict.gate + judged.verdict.case][judged.verdict.status] += 1
+    for verdict in verdicts(folder, code, gate):
+        found["luspo" in verdict.gate + verdict.case][verdict.status] += 1
     return found
 
 
