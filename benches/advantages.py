@@ -15,14 +15,16 @@ CONVENTION = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "base
 def prepared(shape, name):
     """The call to be timed, verified against the oracle."""
     rewards, group_size = inputs.rewards(shape)
-    function = candidates.load(name).group_advantages
+    function = candidates.function(name, "group_advantages")
 
     def call():
-        return function(rewards, group_size, **CONVENTION)
+        return function(rewards=rewards, group_size=group_size, **CONVENTION)
 
     want = oracle.group_advantages(rewards, group_size, **CONVENTION)
     scale = oracle.advantage_scale(rewards, group_size, **CONVENTION)
-    candidates.verify(call(), want, 8 * 2 * 2.0**-53 * scale + 8 * np.spacing(np.abs(want)))
+    candidates.verify(
+        *candidates.results(call(), "advantages"), want, 8 * 2 * 2.0**-53 * scale + 8 * np.spacing(np.abs(want))
+    )
     return call
 
 

@@ -13,13 +13,13 @@ CONVENTION = {"estimator": "k3", "mask": None, "lengths": None, "reduction": "no
 def prepared(shape, name):
     """The call to be timed, verified against the oracle."""
     policy, reference = inputs.log_probabilities(shape)
-    function = candidates.load(name).token_kl
+    function = candidates.function(name, "token_kl")
 
     def call():
-        return function(policy, reference, **CONVENTION)
+        return function(policy=policy, reference=reference, **CONVENTION)
 
     want = oracle.token_kl(policy, reference, **CONVENTION)
-    candidates.verify(call(), want, 4 * 2 * 2.0**-24 * abs(want))
+    candidates.verify(*candidates.results(call(), "kl"), want, 4 * 2 * 2.0**-24 * abs(want))
     return call
 
 

@@ -1,7 +1,11 @@
-"""Seeded inputs, by name. NumPy only; a case keeps its numbers for ever, so change names when the numbers change."""
+"""Make seeded inputs that several families use, with NumPy alone.
+
+Recorded verdicts name the case and the seed: a case whose numbers change needs another name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +16,7 @@ Rng = np.random.Generator
 
 
 def rewards(rng: Rng, groups: int, size: int, dtype: str) -> Array:
-    """Return prompt-major rewards (groups · size,) of the kinds that trainers meet, no group constant.
+    """Return prompt-major rewards (groups · size,) of the types that trainers meet; no group is constant.
 
     In turn: 0/1 scores, a uniform score, scores around 1000 that differ by hundredths, and scores that differ by 1e-3.
     """
@@ -36,7 +40,7 @@ def logprob_pairs(rng: Rng, shape: tuple[int, ...], dtype: str, low: float, high
     Both are at most 0 and of the size of d, so that d survives the rounding to the dtype.
     """
     size = 10.0 ** rng.uniform(np.log10(low), np.log10(high), shape)
-    size.flat[:2] = low, high  # the ends of the range are always there
+    size.flat[:2] = low, high  # both ends of the range are always drawn
     nearer = -size * rng.uniform(0.05, 0.5, shape)
     farther = nearer - size
     rising = rng.random(shape) < 0.5  # half the pairs have d > 0
@@ -47,10 +51,16 @@ def logprob_pairs(rng: Rng, shape: tuple[int, ...], dtype: str, low: float, high
 def ragged_mask(rng: Rng, rows: int, width: int, *, empty_row: bool = False) -> Array:
     """Return a (rows, width) mask of valid prefixes; the last row alone is as long as the mask is wide."""
     lengths = rng.integers(max(1, width // 4), width, rows)
-    lengths[-1] = width  # a completion that the limit cut: what drops the last column is seen by no other row
+    lengths[-1] = width  # a completion cut by the limit: only it shows a lost last column
     if empty_row:
         lengths[rows // 2] = 0
     return np.arange(width) < lengths[:, None]
+
+
+def rounded(inputs: Mapping[str, Any], scalars: Collection[str]) -> dict[str, Any]:
+    """Return the inputs with these scalars rounded to the dtype of the policy, as a kernel rounds them."""
+    dtype = inputs["policy"].dtype.type
+    return {k: float(dtype(v)) if k in scalars and v is not None else v for k, v in inputs.items()}
 
 
 def loss_inputs(  # noqa: PLR0913  a case names what it needs of a batch

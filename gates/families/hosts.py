@@ -1,4 +1,4 @@
-"""Register mutations of the two subjects that host most of them: the NumPy baseline and the MLX trainer."""
+"""Register mutations of the subjects that host them: the NumPy baseline, the MLX trainer and rlkernels."""
 
 from __future__ import annotations
 

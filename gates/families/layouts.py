@@ -1,4 +1,7 @@
-"""The same numbers in other memory layouts: a clear error is allowed there, other numbers and crashes are not."""
+"""Call an op with the same numbers in other memory layouts.
+
+A subject may refuse a layout with a clear error. Other numbers and crashes are failures.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ LAYOUTS = ("strided", "read-only", "big-endian")
 def values(
     t: Trial, op: Op, inputs: Mapping[str, Any], arrays: tuple[str, ...]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each layout that the subject takes, and what it returns for these arrays in that layout."""
+    """Yield each layout that the subject accepts, with what it returns for these arrays in that layout."""
     for layout in LAYOUTS:
         chosen = dict.fromkeys(arrays, layout)
         if t.call(op, layout=chosen, **inputs).kind in {"raised", "unsupported"}:

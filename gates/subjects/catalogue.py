@@ -14,25 +14,9 @@ from gates.model import ConfigurationError, Subject
 from gates.registry import Registry
 from gates.results import machine
 from gates.subjects.peers import environments
+from reference import kernels
 
-KERNELS = (
-    "group_advantages",
-    "normalise_then_sum",
-    "token_kl",
-    "full_kl",
-    "selective_log_softmax",
-    "selective_log_softmax_backward",
-    "filtered_logprobs",
-    "sample_tokens",
-    "philox4x32_10",
-    "uniforms",
-    "xtc_coins",
-    "pack_sequences",
-    "importance_ratio",
-    "importance_weights",
-    "ratio_statistics",
-    "policy_loss",
-)
+KERNELS = tuple(kernels.KERNELS)
 PREFERENCE = ("preference_loss", "prefer", "best_of_n")
 MODEL = (  # in which matrices are multiplied
     "rollout",

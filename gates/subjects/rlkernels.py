@@ -8,14 +8,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import rlkernels
+from reference.algorithms import ALGORITHMS
+from reference.kernels import KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     Operation = Callable[..., dict[str, Any]]
 
-CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {"filtered_logprobs": {"ties": ("lower-id",)}}
 THREADS = (1, 2, 3)
+
+
+def _algorithms() -> tuple[str, ...]:
+    """Return the policy losses that this build has: it refuses the name of any other."""
+    nothing = np.zeros((1, 1), np.float32)
+
+    def has(name: str) -> bool:
+        try:
+            policy_loss(policy=nothing, advantages=nothing[0], algorithm=name, **ALGORITHMS[name].constants)
+        except TypeError:  # it does not know a constant of this algorithm
+            return False
+        except ValueError as error:
+            return not str(error).startswith("`algorithm` is ")
+        return True
+
+    return tuple(name for name in ALGORITHMS if has(name)) if hasattr(rlkernels, "policy_loss") else ()
 
 
 def _versions() -> dict[str, str]:
@@ -47,42 +64,24 @@ def _forced(isa: str) -> dict[str, str]:
     return {"rlkernels forced to": isa}
 
 
-def group_advantages(**inputs: Any) -> dict[str, Any]:
-    """Advantages of prompt-major rewards. A convention that a case leaves open (None) is left to the default."""
-    return {"advantages": rlkernels.group_advantages(**{k: v for k, v in inputs.items() if v is not None})}
-
-
-def token_kl(**inputs: Any) -> dict[str, Any]:
-    """Sampled KL per token, or per sequence."""
-    return {"kl": rlkernels.token_kl(**inputs)}
-
-
-def pack_sequences(**inputs: Any) -> dict[str, Any]:
-    """Bins, and how full they are."""
-    return dict(zip(("indices", "offsets", "efficiency"), rlkernels.pack_sequences(**inputs), strict=True))
-
-
-def selective_log_softmax(**inputs: Any) -> dict[str, Any]:
-    """Log-probs of tokens, and the entropy where it is asked for."""
-    names = ("logprobs", "entropy") if inputs["entropy"] else ("logprobs",)
-    return _plain("selective_log_softmax", *names)(**inputs)
-
-
 def policy_loss(**inputs: Any) -> dict[str, Any]:
     """Loss and gradient. What an algorithm does not read (None) is left to the default."""
     found = rlkernels.policy_loss(**{name: value for name, value in inputs.items() if value is not None})
     return {"loss": found.loss, "gradient": found.gradient}
 
 
-def ratio_statistics(**inputs: Any) -> dict[str, Any]:
-    """Every statistic under its own name."""
-    return dict(rlkernels.ratio_statistics(**inputs))
+def group_advantages(**inputs: Any) -> dict[str, Any]:
+    """Advantages of prompt-major rewards. A convention that a case leaves open (None) is left to the default."""
+    return {"advantages": rlkernels.group_advantages(**{k: v for k, v in inputs.items() if v is not None})}
 
 
 def kernel_bits(*, kernel: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """All outputs of a kernel as bytes, one row for each instruction set of this machine with 1, 2 and 3 threads."""
     if kernel not in OPS:
         raise NotImplementedError(f"{kernel} is not defined by rlkernels")
+    for name, choices in CONVENTIONS.get(kernel, {}).items():
+        if name in inputs and inputs[name] not in choices:
+            raise NotImplementedError(f"{kernel} of rlkernels has {name} {', '.join(choices)}, not {inputs[name]!r}")
     isas = rlkernels.available_isas()
     if len(isas) < 2:
         raise NotImplementedError(f"this machine offers one instruction set only, {isas[0]}")
@@ -103,33 +102,29 @@ def variant_bytes(operation: Operation, inputs: Mapping[str, Any], isa: str, thr
     return np.frombuffer(b"".join(parts), np.uint8)
 
 
-def _plain(function: str, *outputs: str) -> Operation:
-    """Return the op whose keywords are the function's, and whose results have these names."""
+def _operation(name: str, outputs: tuple[str, ...]) -> Operation:
+    """Return the op whose keywords are those of the function of the same name, and whose results are `outputs`."""
 
     def operation(**inputs: Any) -> dict[str, Any]:
-        found = getattr(rlkernels, function)(**inputs)
-        return dict(zip(outputs, found if len(outputs) > 1 else (found,), strict=True))
+        found = getattr(rlkernels, name)(**inputs)
+        if isinstance(found, dict):
+            return found
+        return dict(zip(outputs, found if isinstance(found, tuple) else (found,), strict=False))
 
     return operation
 
 
 VERSIONS = _versions()
-OPS: dict[str, Operation] = {
-    "group_advantages": group_advantages,
-    "normalise_then_sum": _plain("normalise_then_sum", "advantages"),
-    "token_kl": token_kl,
-    "full_kl": _plain("full_kl", "kl"),
-    "selective_log_softmax": selective_log_softmax,
-    "selective_log_softmax_backward": _plain("selective_log_softmax_backward", "gradient"),
-    "filtered_logprobs": _plain("filtered_logprobs", "logprobs"),
-    "sample_tokens": _plain("sample_tokens", "tokens", "logprobs"),
-    "philox4x32_10": _plain("philox4x32_10", "words"),
-    "uniforms": _plain("uniforms", "uniforms"),
-    "xtc_coins": _plain("xtc_coins", "uniforms"),
-    "pack_sequences": pack_sequences,
-    "importance_ratio": _plain("importance_ratio", "ratio"),
-    "importance_weights": _plain("importance_weights", "weights"),
-    "ratio_statistics": ratio_statistics,
-    "policy_loss": policy_loss,
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "filtered_logprobs": {"ties": ("lower-id",)},
+    "policy_loss": {"algorithm": _algorithms()},
 }
-OPS["kernel_bits"] = kernel_bits
+OWN = {"group_advantages": group_advantages, "policy_loss": policy_loss}
+OPS: dict[str, Operation] = {  # a build without one of the kernels is unsupported there
+    **{
+        name: OWN.get(name) or _operation(name, kernel.outputs)
+        for name, kernel in KERNELS.items()
+        if hasattr(rlkernels, name)
+    },
+    "kernel_bits": kernel_bits,
+}

@@ -1,4 +1,4 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of group advantages and of rewards that are normalised before they are summed; loaded in workers only."""
 
 from __future__ import annotations
 
@@ -7,78 +7,60 @@ from typing import Any
 
 import numpy as np
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def baseline_at_least_zero(original: Fn) -> Fn:
+@mutation
+def baseline_at_least_zero(original: Fn, rewards: Any, group_size: int, **choice: Any) -> Any:
     """Leave rewards below 0 without a baseline."""
-
-    def mistaken(rewards: Any, group_size: int, **choice: Any) -> Any:
-        right = original(rewards, group_size, **choice)
-        groups = rewards.reshape(-1, group_size)
-        low = np.minimum(groups.mean(axis=1, keepdims=True), 0) * np.ones_like(groups)
-        return (right + low.reshape(-1)).astype(rewards.dtype)
-
-    return mistaken
+    right = original(rewards, group_size, **choice)
+    groups = rewards.reshape(-1, group_size)
+    low = np.minimum(groups.mean(axis=1, keepdims=True), 0) * np.ones_like(groups)
+    return (right + low.reshape(-1)).astype(rewards.dtype)
 
 
-def divided_by_all(original: Fn) -> Fn:
+@mutation
+def divided_by_all(original: Fn, rewards: Any, group_size: int, **choice: Any) -> Any:
     """Divide the sum of the others by G."""
-
-    def mistaken(rewards: Any, group_size: int, **choice: Any) -> Any:
-        right = original(rewards, group_size, **choice)
-        if choice.get("baseline") != "leave-one-out" or choice.get("scale") != "none":
-            return right
-        groups = rewards.reshape(-1, group_size)
-        others = (groups.sum(axis=1, keepdims=True) - groups) / rewards.dtype.type(group_size)
-        return (groups - others).reshape(-1).astype(rewards.dtype)
-
-    return mistaken
+    right = original(rewards, group_size, **choice)
+    if choice.get("baseline") != "leave-one-out" or choice.get("scale") != "none":
+        return right
+    groups = rewards.reshape(-1, group_size)
+    others = (groups.sum(axis=1, keepdims=True) - groups) / rewards.dtype.type(group_size)
+    return (groups - others).reshape(-1).astype(rewards.dtype)
 
 
-def clipped(original: Fn) -> Fn:
+@mutation
+def clipped(original: Fn, rewards: Any, *rest: Any, **choice: Any) -> Any:
     """Clip rewards to [-10, 10]."""
-
-    def mistaken(rewards: Any, *rest: Any, **choice: Any) -> Any:
-        return original(np.clip(rewards, -10, 10), *rest, **choice)
-
-    return mistaken
+    return original(np.clip(rewards, -10, 10), *rest, **choice)
 
 
-def swap_group_and_batch(original: Fn) -> Fn:
+@mutation
+def swap_group_and_batch(original: Fn, rewards: Any, scale: str, *rest: Any) -> Any:
     """Take the batch's deviation where the group's is asked for, and the other way round."""
     other = {"group": "batch", "batch": "group"}
-
-    def mistaken(rewards: Any, scale: str, *rest: Any) -> Any:
-        return original(rewards, other.get(scale, scale), *rest)
-
-    return mistaken
+    return original(rewards, other.get(scale, scale), *rest)
 
 
-def naive_mean(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def naive_mean(_original: Fn, rewards: Any, group_size: int, **choice: Any) -> Any:
     """Compute advantages as most code does: float mean and deviation of the dtype, no rule for constant groups."""
-
-    def mistaken(rewards: Any, group_size: int, **choice: Any) -> Any:
-        groups = rewards.reshape(-1, group_size)
-        mean = np.add.accumulate(groups, axis=1)[:, -1:] / rewards.dtype.type(group_size)
-        if choice["baseline"] == "leave-one-out":
-            mean = (mean * group_size - groups) / rewards.dtype.type(group_size - 1)
-        divisor: Any = 1.0
-        if choice["scale"] == "group":
-            spread = np.sqrt(((groups - mean) ** 2).sum(axis=1, keepdims=True) / max(1, group_size - choice["ddof"]))
-            divisor = np.maximum(spread + choice["eps"], np.finfo(rewards.dtype).tiny)
-        return ((groups - mean) / divisor).reshape(-1).astype(rewards.dtype)
-
-    return mistaken
+    groups = rewards.reshape(-1, group_size)
+    mean = np.add.accumulate(groups, axis=1)[:, -1:] / rewards.dtype.type(group_size)
+    if choice["baseline"] == "leave-one-out":
+        mean = (mean * group_size - groups) / rewards.dtype.type(group_size - 1)
+    divisor: Any = 1.0
+    if choice["scale"] == "group":
+        spread = np.sqrt(((groups - mean) ** 2).sum(axis=1, keepdims=True) / max(1, group_size - choice["ddof"]))
+        divisor = np.maximum(spread + choice["eps"], np.finfo(rewards.dtype).tiny)
+    return ((groups - mean) / divisor).reshape(-1).astype(rewards.dtype)
 
 
-def unscored_is_zero(original: Fn) -> Fn:
+@mutation
+def unscored_is_zero(original: Fn, rewards: Any, *rest: Any, **choice: Any) -> Any:
     """Count a reward function that could not score as a score of 0."""
-
-    def mistaken(rewards: Any, *rest: Any, **choice: Any) -> Any:
-        return original(np.nan_to_num(rewards, nan=0.0), *rest, **choice)
-
-    return mistaken
+    return original(np.nan_to_num(rewards, nan=0.0), *rest, **choice)
 
 
 def clip_ddof(ddof: int) -> Callable[[Fn], Fn]:
@@ -98,109 +80,85 @@ always_ddof_0 = clip_ddof(0)
 always_ddof_1 = clip_ddof(1)
 
 
-def always_add(original: Fn) -> Fn:
+@mutation
+def always_add(original: Fn, rewards: Any, scale: str, ddof: Any, eps: Any, mode: Any) -> Any:
     """Add ε to the deviation in every mode."""
-
-    def mistaken(rewards: Any, scale: str, ddof: Any, eps: Any, mode: Any) -> Any:
-        return original(rewards, scale, ddof, eps, mode and "add")
-
-    return mistaken
+    return original(rewards, scale, ddof, eps, mode and "add")
 
 
-def always_scaled(original: Fn) -> Fn:
+@mutation
+def always_scaled(original: Fn, rewards: Any, scale: str, ddof: Any, eps: Any, mode: Any) -> Any:
     """Divide by the deviation of the group although nothing should divide."""
-
-    def mistaken(rewards: Any, scale: str, ddof: Any, eps: Any, mode: Any) -> Any:
-        return (
-            original(rewards, "group", 1, 1e-4, "add") if scale == "none" else original(rewards, scale, ddof, eps, mode)
-        )
-
-    return mistaken
+    return original(rewards, "group", 1, 1e-4, "add") if scale == "none" else original(rewards, scale, ddof, eps, mode)
 
 
-def other_baseline(original: Fn) -> Fn:
+@mutation
+def other_baseline(original: Fn, *arguments: Any, **choice: Any) -> Any:
     """Take the mean of all where that of the others was asked for."""
-
-    def mistaken(*arguments: Any, **choice: Any) -> Any:
-        return original(*arguments, **{**choice, "baseline": "mean"})
-
-    return mistaken
+    return original(*arguments, **{**choice, "baseline": "mean"})
 
 
-def float32_sums(original: Fn) -> Fn:
+@mutation
+def float32_sums(original: Fn, rewards: Any, *rest: Any, **choice: Any) -> Any:
     """Take means of float64 rewards in float32."""
-
-    def mistaken(rewards: Any, *rest: Any, **choice: Any) -> Any:
-        return original(rewards.astype(np.float32), *rest, **choice).astype(rewards.dtype)
-
-    return mistaken
+    return original(rewards.astype(np.float32), *rest, **choice).astype(rewards.dtype)
 
 
-def regrouped_by_stride(original: Fn) -> Fn:
+@mutation
+def regrouped_by_stride(original: Fn, rewards: Any, group_size: int, **choice: Any) -> Any:
     """Drop the rows that were not scored, and cut what is left into groups of the configured size."""
-
-    def mistaken(rewards: Any, group_size: int, **choice: Any) -> Any:
-        kept = ~np.isnan(rewards)
-        found = np.zeros_like(rewards)
-        missing = np.full(int((~kept).sum()), np.nan, rewards.dtype)
-        found[kept] = original(np.concatenate([rewards[kept], missing]), group_size, **choice)[: int(kept.sum())]
-        return found
-
-    return mistaken
+    kept = ~np.isnan(rewards)
+    found = np.zeros_like(rewards)
+    missing = np.full(int((~kept).sum()), np.nan, rewards.dtype)
+    found[kept] = original(np.concatenate([rewards[kept], missing]), group_size, **choice)[: int(kept.sum())]
+    return found
 
 
-def swapped_stages(original: Fn) -> Fn:
+@mutation
+def swapped_stages(original: Fn, **inputs: Any) -> Any:
     """Use the batch's ddof and ε in the groups, and the groups' over the batch."""
     other = {"group_ddof": "batch_ddof", "batch_ddof": "group_ddof", "group_eps": "batch_eps", "batch_eps": "group_eps"}
-
-    def mistaken(**inputs: Any) -> Any:
-        return original(**{other.get(name, name): value for name, value in inputs.items()})
-
-    return mistaken
+    return original(**{other.get(name, name): value for name, value in inputs.items()})
 
 
-def swapped_ddof(original: Fn) -> Fn:
+@mutation
+def swapped_ddof(original: Fn, *, group_ddof: int, batch_ddof: int, **rest: Any) -> Any:
     """Use the batch's ddof in the groups, and the groups' over the batch."""
-
-    def mistaken(*, group_ddof: int, batch_ddof: int, **rest: Any) -> Any:
-        return original(group_ddof=batch_ddof, batch_ddof=group_ddof, **rest)
-
-    return mistaken
+    return original(group_ddof=batch_ddof, batch_ddof=group_ddof, **rest)
 
 
-def sum_first(original: Fn) -> Fn:
+@mutation
+def sum_first(_original: Fn, stacked: Any, *_: Any) -> Any:
     """Sum the raw rewards: no function is normalised in its group."""
-    del original
-    return lambda stacked, *_: np.nan_to_num(stacked)
+    return np.nan_to_num(stacked)
 
 
-def no_second_stage(original: Fn) -> Fn:
+@mutation
+def no_second_stage(_original: Fn, total: Any, *_: Any) -> Any:
     """Return the weighted sum as it is."""
-    del original
-    return lambda total, *_: np.nan_to_num(total)
+    return np.nan_to_num(total)
 
 
-def nan_counts_zero(original: Fn) -> Fn:
+@mutation
+def nan_counts_zero(original: Fn, stacked: Any, ddof: Any, eps: Any) -> Any:
     """Count what could not be scored as a reward of 0, in the group's mean and deviation too."""
-    return lambda stacked, ddof, eps: original(np.nan_to_num(stacked), ddof, eps)
+    return original(np.nan_to_num(stacked), ddof, eps)
 
 
-def nobody_scored_counts(original: Fn) -> Fn:
+@mutation
+def nobody_scored_counts(original: Fn, total: Any, ddof: Any, eps: Any) -> Any:
     """Count a row that no function could score as a sum of 0, in the batch's mean and deviation too."""
-    return lambda total, ddof, eps: original(np.nan_to_num(total), ddof, eps)
+    return original(np.nan_to_num(total), ddof, eps)
 
 
-def equal_weights(original: Fn) -> Fn:
+@mutation
+def equal_weights(original: Fn, scores: Any, weights: Any) -> Any:
     """Weight every reward function alike."""
-    return lambda scores, weights: original(scores, np.ones_like(weights))
+    return original(scores, np.ones_like(weights))
 
 
-def largest_unit(original: Fn) -> Fn:
+@mutation
+def largest_unit(_original: Fn, stacked: Any, ddof: int, eps: float) -> Any:
     """Divide every function by the largest deviation of all: their own units stay."""
-    del original
-
-    def mistaken(stacked: Any, ddof: int, eps: float) -> Any:
-        centred = stacked - np.nanmean(stacked, axis=-1, keepdims=True)
-        return np.nan_to_num(centred / (np.nanmax(np.nanstd(stacked, axis=-1, ddof=ddof)) + eps))
-
-    return mistaken
+    centred = stacked - np.nanmean(stacked, axis=-1, keepdims=True)
+    return np.nan_to_num(centred / (np.nanmax(np.nanstd(stacked, axis=-1, ddof=ddof)) + eps))

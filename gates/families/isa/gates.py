@@ -12,32 +12,32 @@ from gates.families import arrays as cases
 from gates.families.isa.op import KERNEL_BITS
 from gates.model import Array, Bound, Case, Evidence, Trial
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS
 from reference.oracle import logprobs
 
 Inputs = dict[str, Any]
 Make = Callable[[np.random.Generator, str], Inputs]
-# No multiple of any lane count, chunk or thread count, and more than what our kernels want before they wake a thread:
-# tests/gates/families/test_checks_kernels.py reads that from their source.
+# Not a multiple of any number of lanes, chunks or threads, and above the sizes from which the kernels use several threads.
+# tests/gates/families/test_checks_kernels.py reads those sizes from their source.
 ROWS, WIDTH = 151, 1003
-GROUPS, TIMES = 4099, 8  # groups of 8 rewards, so many times over: to draw them all costs more than to judge them
+GROUPS, TIMES = (
+    4099,
+    8,
+)  # GROUPS groups of 8 rewards, repeated TIMES times, since drawing them all takes longer than judging them
 VOCABULARY = 20_011  # a prime
-LONG = 40_009  # a prime; such rows are cut into segments where there are few of them
+LONG = 40_009  # a prime; the kernels cut such rows into segments where there are few rows
 TRL: Inputs = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
 CLIP: Inputs = {"epsilon_low": 0.1875, "epsilon_high": 0.25}
-UNCLIPPED: Inputs = {"epsilon_low": None, "epsilon_high": None}
-LOSSES: dict[str, Inputs] = {  # what each algorithm needs beside the clip
-    "grpo": {"kl_ratio": "token"},
-    "dapo": {"dapo_denominator": "global"},
-    "bnpo-trl": {"micro_batches": [50, 101]},
-    "dr_grpo": {"max_length": 2048},
-    "gspo": {"kl_ratio": "sequence"},
-    "gspo-token": {},
-    "rloo": {**UNCLIPPED, "beta": 0.0},
-    "cispo": {"epsilon_low": None, "dapo_denominator": "global", "cispo_bound": "relative"},
-    "sapo": {**UNCLIPPED, "sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.0625},
-    "gmpo": {},
-    "luspo": {},
+CONSTANTS: Inputs = {  # each exact in binary
+    **CLIP,
+    "micro_batches": [50, 101],
+    "max_length": 2048,
+    "dapo_denominator": "global",
+    "cispo_bound": "relative",
+    "sapo_temperature_positive": 1.0,
+    "sapo_temperature_negative": 1.0625,
 }
+KL_RATIOS = {"grpo": "token", "gspo": "sequence"}  # of the others: none
 FILTERS: Inputs = {
     "order": "hf",
     "temperature": 0.75,
@@ -76,8 +76,8 @@ def _token_kl(rng: np.random.Generator, dtype: str, estimator: str, reduction: s
 
 
 def _full_kl(rng: np.random.Generator, dtype: str) -> Inputs:
-    ours, theirs = logprobs.log_softmax(rng.normal(0.0, 3.0, (2, 7, VOCABULARY)), temperature=1.0).astype(dtype)
-    return {"policy_logprobs": ours, "reference_logprobs": theirs}
+    left, right = logprobs.log_softmax(rng.normal(0.0, 3.0, (2, 7, VOCABULARY)), temperature=1.0).astype(dtype)
+    return {"policy_logprobs": left, "reference_logprobs": right}
 
 
 def _ratio(rng: np.random.Generator, dtype: str, level: str) -> Inputs:
@@ -94,10 +94,19 @@ def _statistics(rng: np.random.Generator, dtype: str) -> Inputs:
     return {**pairs, **CLIP, "advantages": rng.normal(0.0, 1.0, ROWS).astype(dtype), "lengths": None}
 
 
-def _loss(rng: np.random.Generator, dtype: str, algorithm: str, **changes: Any) -> Inputs:
-    pairs = _pairs(rng, dtype, "policy", "old", "reference")
-    gains = rng.normal(0.0, 1.0, ROWS).astype(dtype)
-    return {**pairs, "advantages": gains, "lengths": None, "algorithm": algorithm, **CLIP, "beta": 0.0625, **changes}
+def _loss(rng: np.random.Generator, dtype: str, algorithm: str) -> Inputs:
+    pairs, one = _pairs(rng, dtype, "policy", "old", "reference"), ALGORITHMS[algorithm]
+    advantages = rng.normal(0.0, 1.0, ROWS).astype(dtype)
+    return {
+        **pairs,
+        "advantages": advantages,
+        "lengths": None,
+        "algorithm": algorithm,
+        **dict.fromkeys(CLIP),
+        "beta": 0.0625 if one.kl else 0.0,
+        **{name: CONSTANTS[name] for name in one.constants},
+        **({"kl_ratio": KL_RATIOS[algorithm]} if algorithm in KL_RATIOS else {}),
+    }
 
 
 def _logits(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) -> Inputs:
@@ -145,9 +154,7 @@ KERNELS: dict[str, tuple[str, str, Make]] = {
     "weights-tis": ("importance_weights", "old", partial(_weights, correction="tis", level="token")),
     "weights-mis": ("importance_weights", "old", partial(_weights, correction="mis", level="token")),
     "statistics": ("ratio_statistics", "policy", _statistics),
-    **{
-        f"loss-{name}": ("policy_loss", "policy", partial(_loss, algorithm=name, **own)) for name, own in LOSSES.items()
-    },
+    **{f"loss-{name}": ("policy_loss", "policy", partial(_loss, algorithm=name)) for name in ALGORITHMS},
     **{
         f"log-softmax{path}{way}": (f"selective_log_softmax{op}", "logits", partial(make, rows=rows, vocabulary=size))
         for way, op, make in (("", "", _forward), ("-backward", "_backward", _backward))

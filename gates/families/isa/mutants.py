@@ -1,4 +1,4 @@
-"""Mistakes in one of several variants of a kernel."""
+"""Mutations of one of the variants of a kernel."""
 
 from gates.families.hosts import in_kernels
 

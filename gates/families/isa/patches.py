@@ -1,30 +1,23 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the comparison of instruction sets and threads; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def last_bit_of_one_lane(original: Fn) -> Fn:
+@mutation
+def last_bit_of_one_lane(original: Fn, operation: Any, inputs: Any, isa: str, threads: int) -> Any:
     """Flip the last bit of one byte in every variant that is not scalar."""
-
-    def mistaken(operation: Any, inputs: Any, isa: str, threads: int) -> Any:
-        found = original(operation, inputs, isa, threads).copy()
-        found[(found.size // 2) & ~7] ^= isa != "scalar"  # the low byte of an element of 4 or 8 bytes
-        return found
-
-    return mistaken
+    found = original(operation, inputs, isa, threads).copy()
+    found[(found.size // 2) & ~7] ^= isa != "scalar"  # the low byte of an element of 4 or 8 bytes
+    return found
 
 
-def last_bit_with_threads(original: Fn) -> Fn:
+@mutation
+def last_bit_with_threads(original: Fn, operation: Any, inputs: Any, isa: str, threads: int) -> Any:
     """Flip the last bit of one byte where more than two threads work."""
-
-    def mistaken(operation: Any, inputs: Any, isa: str, threads: int) -> Any:
-        found = original(operation, inputs, isa, threads).copy()
-        found[0] ^= threads > 2
-        return found
-
-    return mistaken
+    found = original(operation, inputs, isa, threads).copy()
+    found[0] ^= threads > 2
+    return found

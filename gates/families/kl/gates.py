@@ -159,8 +159,8 @@ def _full_make(rng: np.random.Generator, kind: str, dtype: str, size: int) -> di
         others[1, 1] = -np.inf  # here it may not: +inf
     if kind == "batch":  # (B, T, V), as it comes out of a model
         logits, others = logits.reshape(2, 3, size), others.reshape(2, 3, size)
-    ours, theirs = (logprobs.log_softmax(x, temperature=1.0) for x in (logits, others))
-    return {"policy_logprobs": ours.astype(dtype), "reference_logprobs": theirs.astype(dtype)}
+    left, right = (logprobs.log_softmax(x, temperature=1.0) for x in (logits, others))
+    return {"policy_logprobs": left.astype(dtype), "reference_logprobs": right.astype(dtype)}
 
 
 def _full_cases() -> Iterator[Case]:
@@ -188,8 +188,8 @@ def full_matches_definition(t: Trial) -> Iterator[Evidence]:
     dtype = str(inputs["policy_logprobs"].dtype)
     wanted = t.want(FULL_KL, **inputs)
     possible = inputs["policy_logprobs"] > -np.inf
-    ours, theirs = (np.where(possible, x, -np.inf) for x in inputs.values())
-    other = t.want(FULL_KL, policy_logprobs=theirs, reference_logprobs=ours)
+    left, right = (np.where(possible, x, -np.inf) for x in inputs.values())
+    other = t.want(FULL_KL, policy_logprobs=right, reference_logprobs=left)
     finite = np.isfinite(wanted) & np.isfinite(other)
     moved = np.max(np.abs(other - wanted)[finite] / np.abs(wanted)[finite])
     yield t.precondition("rows with a finite divergence", int(finite.sum()), ">=", 2)

@@ -1,10 +1,10 @@
-"""Mistakes in the KL estimators."""
+"""Mutations of the KL estimators."""
 
 from gates.families.hosts import in_numpy
 
 in_numpy(
     "kl.k1-swapped",
-    "subject:token_kl",
+    "kl:token_kl",
     "kl.patches:swapped_arguments",
     mistake="policy and reference are swapped in the call: the sign of k1 turns",
     arises="argument order (policy, reference) against (reference, policy) between libraries",
@@ -14,7 +14,7 @@ in_numpy(
 )
 in_numpy(
     "kl.k2-without-half",
-    "subject:token_kl",
+    "kl:token_kl",
     "kl.patches:without_half",
     mistake="k2 is d² instead of d²/2",
     arises="log-ratio squared, without Schulman's half",
@@ -50,7 +50,7 @@ in_numpy(
 )
 in_numpy(
     "kl.ratio-level-swapped",
-    "subject:kl_weights",
+    "kl:kl_weights",
     "kl.patches:swapped_levels",
     mistake="a token's estimate is weighted by its sequence's ratio, a sequence's by the token's",
     arises="a default that follows the loss's level in one of two places",
@@ -60,7 +60,7 @@ in_numpy(
 )
 in_numpy(
     "kl.ratio-inverted",
-    "subject:kl_weights",
+    "kl:kl_weights",
     "kl.patches:inverted_ratio",
     mistake="the weight is exp(old − policy)",
     arises="argument order (policy, old) against (old, policy)",
@@ -72,7 +72,7 @@ in_numpy(
 )
 in_numpy(
     "kl.ratio-ignored",
-    "subject:kl_weights",
+    "kl:kl_weights",
     "kl.patches:no_ratio",
     mistake="the estimate is that of on-policy tokens whatever `old` says",
     arises="kl_ratio that reaches nothing",
@@ -82,7 +82,7 @@ in_numpy(
 )
 in_numpy(
     "kl.ratio-mean-over-padding",
-    "subject:kl_weights",
+    "kl:kl_weights",
     "kl.patches:padded_mean",
     mistake="the mean of a sequence's log ratio divides by the padded width",
     arises="mean over the axis instead of over the mask",

@@ -1,100 +1,80 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the estimators of the KL; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def reversed_arguments(original: Fn) -> Fn:
+@mutation
+def reversed_arguments(original: Fn, policy: Any, reference: Any) -> Any:
     """Sum q (log q - log p)."""
-    return lambda policy, reference: original(reference, policy)
+    return original(reference, policy)
 
 
-def unweighted(original: Fn) -> Fn:
+@mutation
+def unweighted(_original: Fn, policy: Any, reference: Any) -> Any:
     """Average log p - log q over the vocabulary instead of under p."""
-    del original
-
-    def mistaken(policy: Any, reference: Any) -> Any:
-        possible = policy > -np.inf
-        return float(np.mean(policy[possible] - reference[possible]))
-
-    return mistaken
+    possible = policy > -np.inf
+    return float(np.mean(policy[possible] - reference[possible]))
 
 
-def float32_divergence(original: Fn) -> Fn:
+@mutation
+def float32_divergence(_original: Fn, policy: Any, reference: Any) -> Any:
     """Add up the terms one after the other in float32."""
-    del original
-
-    def mistaken(policy: Any, reference: Any) -> Any:
-        possible = policy > -np.inf
-        ours, theirs = policy[possible], reference[possible]
-        return float(np.add.accumulate((np.exp(ours) * (ours - theirs)).astype(np.float32))[-1])
-
-    return mistaken
+    possible = policy > -np.inf
+    left, right = policy[possible], reference[possible]
+    return float(np.add.accumulate((np.exp(left) * (left - right)).astype(np.float32))[-1])
 
 
-def expm1_minus_d(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def expm1_minus_d(_original: Fn, d: Any) -> Any:
     """Compute k3 as expm1(d) − d, which cancels for small d."""
-    return lambda d: np.expm1(d) - d
+    return np.expm1(d) - d
 
 
-def inverted(original: Fn) -> Fn:
+@mutation
+def inverted(original: Fn, d: Any) -> Any:
     """Swap policy and reference in an estimator."""
-    return lambda d: original(-d)
+    return original(-d)
 
 
-def swapped_arguments(original: Fn) -> Fn:
+@mutation
+def swapped_arguments(original: Fn, policy: Any, reference: Any, **rest: Any) -> Any:
     """Swap policy and reference in the call."""
-
-    def mistaken(policy: Any, reference: Any, **rest: Any) -> Any:
-        return original(reference, policy, **rest)
-
-    return mistaken
+    return original(reference, policy, **rest)
 
 
-def without_half(original: Fn) -> Fn:
+@mutation
+def without_half(original: Fn, *arguments: Any, **rest: Any) -> Any:
     """Forget the half of k2."""
-
-    def mistaken(*arguments: Any, **rest: Any) -> Any:
-        return 2 * original(*arguments, **rest)
-
-    return mistaken
+    return 2 * original(*arguments, **rest)
 
 
-def swapped_levels(original: Fn) -> Fn:
+@mutation
+def swapped_levels(original: Fn, *arguments: Any) -> Any:
     """Weight a token's estimate by its sequence's ratio, and the other way round."""
     other = {"token": "sequence", "sequence": "token"}
-
-    def mistaken(*arguments: Any) -> Any:
-        *rest, level = arguments
-        return original(*rest, other[level])
-
-    return mistaken
+    *rest, level = arguments
+    return original(*rest, other[level])
 
 
-def inverted_ratio(original: Fn) -> Fn:
+@mutation
+def inverted_ratio(original: Fn, policy: Any, old: Any, *rest: Any) -> Any:
     """Weight by exp(old - policy)."""
-
-    def mistaken(policy: Any, old: Any, *rest: Any) -> Any:
-        return original(old, policy, *rest)
-
-    return mistaken
+    return original(old, policy, *rest)
 
 
-def no_ratio(original: Fn) -> Fn:
+@mutation
+def no_ratio(original: Fn, *arguments: Any) -> Any:
     """Weight by 1 whatever was asked for."""
-    return lambda *arguments: np.ones_like(original(*arguments))
+    return np.ones_like(original(*arguments))
 
 
-def padded_mean(original: Fn) -> Fn:
+@mutation
+def padded_mean(original: Fn, policy: Any, old: Any, valid: Any, *rest: Any) -> Any:
     """Divide the log ratio of a sequence by the width of the batch, its padding included."""
-
-    def mistaken(policy: Any, old: Any, valid: Any, *rest: Any) -> Any:
-        return original(policy, old, np.ones_like(valid), *rest)
-
-    return mistaken
+    return original(policy, old, np.ones_like(valid), *rest)

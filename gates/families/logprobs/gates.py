@@ -20,7 +20,7 @@ BATCH = (3, 4)  # completions and tokens of a (B, T, V) batch: as they come out 
 TEMPERATURES = {"cold": 0.25, "hot": 1.5}  # exact in every dtype
 TINY = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 0.0}  # the least number above 0
 
-HALF_K = 4.0  # the k of half types: the share of a rounding to them stands in the scale, divided by it
+HALF_K = 4.0  # k of half types; the scale holds one rounding to them, divided by k
 ROUNDING = "k·2u·S, u that of the result's dtype"
 WIDTH = "k = 4: float32 and narrower data in float64, or in float32 summed in pairs or compensated"
 BOUNDS = {
@@ -62,7 +62,7 @@ def _logits(rng: np.random.Generator, kind: str, rows: int, size: int, *, half: 
     if kind == "equal":
         logits = np.repeat(rng.normal(0.0, 3.0, (rows, 1)), size, axis=1)
     if kind == "offset":
-        far = 128.0 if half else 1e4  # farther off, half types round all logits to a few values
+        far = 128.0 if half else 1e4  # with a larger offset half types round all logits to a few values
         logits += np.where(np.arange(rows) % 2 == 0, far, -far)[:, None]
     return logits
 
@@ -97,7 +97,7 @@ def _inputs(t: Trial) -> tuple[str, str, dict[str, Any], dict[str, str] | None]:
     return kind, dtype, inputs, {"logits": "bfloat16"} if dtype == "bfloat16" else None
 
 
-def _signals(t: Trial, kind: str, inputs: dict[str, Any]) -> Iterator[Evidence]:
+def _preconditions(t: Trial, kind: str, inputs: dict[str, Any]) -> Iterator[Evidence]:
     logits = inputs["logits"].astype(np.float64)
     yield t.precondition("rows", inputs["ids"].size, ">=", 3)
     yield t.precondition(
@@ -130,7 +130,7 @@ def _dtype(t: Trial, results: tuple[Array, ...], dtype: str) -> Evidence:
 def selective_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare with the float64 definition on the logits as they were rounded to their dtype."""
     kind, dtype, inputs, layout = _inputs(t)
-    yield from _signals(t, kind, inputs)
+    yield from _preconditions(t, kind, inputs)
     result = "float64" if dtype == "float64" else "float32"
     wanted = t.want(SELECTIVE_LOG_SOFTMAX, **inputs)
     scale = 2 * UNIT[result] * oracle.logprob_scale(**inputs)
@@ -160,7 +160,7 @@ def selective_matches_definition(t: Trial) -> Iterator[Evidence]:
 def entropy_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare the entropy with the definition; the log-probs beside it must be right as well."""
     kind, dtype, inputs, layout = _inputs(t)
-    yield from _signals(t, kind, inputs)
+    yield from _preconditions(t, kind, inputs)
     result = "float64" if dtype == "float64" else "float32"
     wanted = t.want(WITH_ENTROPY, logits=inputs["logits"], temperature=inputs["temperature"])
     got = t.got(WITH_ENTROPY, layout=layout, **inputs, entropy=True)
@@ -201,7 +201,7 @@ def _backward_cases() -> Iterator[Case]:
 def backward_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare every element of the gradient, in units of its conditioning and of the least subnormal."""
     kind, dtype, inputs, layout = _inputs(t)
-    yield from _signals(t, kind, inputs)
+    yield from _preconditions(t, kind, inputs)
     wanted = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **inputs)
     yield t.precondition("largest |gradient|", np.max(np.abs(wanted)), ">=", 0.05)
     if inputs["grad_entropy"] is not None and kind not in {"equal", "peaked"}:  # there dH/dx is 0

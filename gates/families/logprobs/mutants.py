@@ -1,10 +1,10 @@
-"""Mistakes in log-probs, entropies and their gradients."""
+"""Mutations of log-probs, entropies and their gradients."""
 
 from gates.families.hosts import in_numpy
 
 in_numpy(
     "logprobs.temperature-forgotten",
-    "logprobs:tempered",
+    "logprobs:temperature_scaled",
     "logprobs.patches:untempered",
     mistake="the logits are not divided by the temperature",
     arises="scoring at τ = 1 what was sampled at another τ, without saying so",

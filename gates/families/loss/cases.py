@@ -11,10 +11,11 @@ import numpy as np
 
 from gates.families import arrays
 from gates.model import Array, Case
+from reference.algorithms import ALGORITHMS
 
 BASE: dict[str, Any] = {
-    "epsilon_low": 0.2,
-    "epsilon_high": 0.2,
+    "epsilon_low": None,
+    "epsilon_high": None,
     "delta": None,
     "beta": 0.0,
     "kl_ratio": "none",
@@ -32,42 +33,25 @@ WHOLE: dict[str, Any] = {
     "sapo_temperature_negative": None,
 }
 SCALARS = ("epsilon_low", "epsilon_high", "delta", "beta", "sapo_temperature_positive", "sapo_temperature_negative")
-UNBOUNDED: dict[str, Any] = {"epsilon_low": None, "epsilon_high": None}
-BY_SEQUENCE: dict[str, Any] = {"epsilon_low": 0.03, "epsilon_high": 0.04}
-ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "grpo": ("mean_i(Σ_t m·l / n_i), arXiv 2402.03300 eq. 3", {}),
-    "dapo": (
-        "Σ m·l / Σ m with ε_low 0.2, ε_high 0.28, arXiv 2503.14476 eq. 8",
-        {"epsilon_high": 0.28, "dapo_denominator": "global"},
-    ),
-    "bnpo-trl": ("mean over micro-batches of Σ m·l / Σ m, TRL's loss_type bnpo", {"micro_batches": [4, 4]}),
-    "dr_grpo": ("Σ m·l / (B · L_max), L_max the configured constant, arXiv 2503.20783", {"max_length": 32}),
-    "gspo": ("mean_i l_i with r_i = exp(Σ m·D / n_i), arXiv 2507.18071 eq. 5", BY_SEQUENCE),
-    "gspo-token": (
-        "mean_i(Σ_t m·l / n_i), r = stop(r_i)·exp(lp − stop(lp)), A per token, 2507.18071 eq. 13",
-        BY_SEQUENCE,
-    ),
-    "rloo": ("−mean_i r_i·A_i with r_i = exp(Σ m·D), arXiv 2402.14740", UNBOUNDED),
-    "cispo": (
-        "−Σ m·stop(min(r, c))·A·lp / Σ m, c = 1 + ε_high or ε_high itself, arXiv 2506.13585 eq. 4",
-        {"epsilon_low": None, "epsilon_high": 0.28, "cispo_bound": "relative", "dapo_denominator": "global"},
-    ),
-    "sapo": (
-        "−mean_i(Σ_t m·(4/τ)·σ(τ(r − 1))·A / n_i), τ by the sign of A, arXiv 2511.20347",
-        {**UNBOUNDED, "sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.05},
-    ),
-    "gmpo": (
-        "−mean_i exp(mean_t q)·A, q = min(D, ε_high) or max(D, −ε_low) by the sign of A, arXiv 2507.20673 eq. 4",
-        {"epsilon_low": 0.2, "epsilon_high": 0.3},
-    ),
-    "luspo": ("mean_i n_i·l_i with GSPO's ratio, the KL summed over tokens, arXiv 2602.05261", BY_SEQUENCE),
-}
-BY_ROW = ("gspo", "rloo", "gmpo", "luspo")  # one advantage and one off-policy weight for a whole row
-MEAN_RATIO = ("gspo", "gspo-token", "luspo")
-CLIPPED = ("grpo", "dapo", "bnpo-trl", "dr_grpo", *MEAN_RATIO, "gmpo")
-TWO_SIDED = tuple(name for name in CLIPPED if name != "gmpo")  # those that know δ
 LAYOUTS = ("mask", "all", "lengths", "flat")
-BEYOND = 3  # columns behind the longest row: nobody may take the longest row for the width
+BEYOND = 3  # columns behind the longest row, so that it is not the width
+
+
+def batch_for(algorithm: str) -> dict[str, Any]:
+    """Return what the batch of an algorithm needs beyond the usual.
+
+    A clip of mean ratios stops whole rows, so there are rows enough. With one advantage for a row GSPO-token would be
+    GSPO, so its advantages are the tokens'.
+    """
+    one = ALGORITHMS[algorithm]
+    if not one.mean_ratio:
+        return {}
+    return {"rows": 24} if one.by_row else {"rows": 24, "by_token": True}
+
+
+def tight_delta(algorithm: str, usual: float = 1.5) -> float:
+    """Return a δ that stops some ratio of a batch."""
+    return 1.06 if ALGORITHMS[algorithm].mean_ratio else usual
 
 
 def make(
@@ -85,7 +69,7 @@ def make(
     given and for what, `beyond` how many columns lie behind the longest row (with `rows` of "lengths").
     """
     inputs = arrays.loss_inputs(rng, **data)
-    choice = {**WHOLE, **ALGORITHMS[algorithm][1], **changes}
+    choice = {**WHOLE, **ALGORITHMS[algorithm].constants, **changes}
     inputs["reference"] = inputs["reference"] if choice["beta"] else None
     if changes.get("old", "given") is None:
         inputs["old"] = None
@@ -141,8 +125,7 @@ def of_elements(inputs: Mapping[str, Any], value: Array) -> Array:
 
 def rounded(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs with the scalars that a kernel rounds to the data's dtype, rounded."""
-    dtype = inputs["policy"].dtype.type
-    return {k: float(dtype(v)) if k in SCALARS and v is not None else v for k, v in inputs.items()}
+    return arrays.rounded(inputs, SCALARS)
 
 
 def case(
@@ -158,12 +141,8 @@ def case(
     **changes: Any,
 ) -> Case:
     """Return one case of one algorithm, with the conventions that a subject may not have."""
-    chosen: dict[str, Any] = dict(data or {})
-    if algorithm in MEAN_RATIO:
-        chosen = {"rows": 24, **chosen}  # a clip of whole rows needs rows enough to act on some
-    if algorithm == "gspo-token":
-        chosen = {"by_token": True, **chosen}  # with one advantage a row it is GSPO
-    choice = {**WHOLE, **ALGORITHMS[algorithm][1], **changes}
+    chosen: dict[str, Any] = {**batch_for(algorithm), **(data or {})}
+    choice = {**WHOLE, **ALGORITHMS[algorithm].constants, **changes}
     conventions = {
         "algorithm": algorithm,
         "dtype": chosen.get("dtype", "float32"),
@@ -180,7 +159,7 @@ def case(
 
 def cases_of(algorithm: str) -> Iterator[Case]:
     """Yield the cases in which an algorithm's loss and gradient are compared with their definition."""
-    this = partial(case, algorithm)
+    this, one = partial(case, algorithm), ALGORITHMS[algorithm]
     yield this("ragged", quick=True)
     yield this("small-ratios", data={"spread": 0.02})
     yield this("equal-lengths", data={"equal_lengths": True})
@@ -193,15 +172,15 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     yield this("flat", rows="flat", data={"empty_row": True}, quick=True)
     yield this("float64", data={"dtype": "float64"})
     yield this("row-weights", weights="row", quick=True)
-    if algorithm not in BY_ROW:
+    if not one.by_row:
         yield this("token-weights", weights="token", quick=True)
         yield this("token-advantages", data={"by_token": True}, quick=True)
         yield this("token-advantages-flat", data={"by_token": True}, rows="flat", weights="token")
-    if algorithm == "gspo-token":
+    if batch_for(algorithm).get("by_token"):
         yield this("row-advantages", data={"by_token": False})
-    if algorithm in TWO_SIDED:
-        yield this("two-sided-clip", delta=1.06 if algorithm in MEAN_RATIO else 1.5, quick=algorithm == "grpo")
-    if algorithm != "rloo":
+    if one.two_sided:
+        yield this("two-sided-clip", delta=tight_delta(algorithm), quick=algorithm == "grpo")
+    if one.kl:
         yield this("kl", beta=0.04, quick=True)
         yield from (this(f"kl-times-{level}-ratio", beta=0.04, kl_ratio=level) for level in ("token", "sequence"))
         yield from (
@@ -209,34 +188,34 @@ def cases_of(algorithm: str) -> Iterator[Case]:
             for estimator, level in product(("k1", "k2"), ("none", "token", "sequence"))
         )
         yield this("kl-and-weights", beta=0.3, weights="row", quick=True)
-    if algorithm in {"dapo", "cispo"}:
+    if "dapo_denominator" in one.constants:
         yield this("by-prompt", dapo_denominator="group", group_size=4, quick=True)
         yield this("window", dapo_denominator="trl", tokens_in_step=171.5, quick=True)
-    if algorithm == "cispo":
+    if "cispo_bound" in one.constants:
         yield this("absolute-bound", cispo_bound="absolute", epsilon_high=0.8, quick=True)
         yield this("throttled", cispo_bound="absolute", epsilon_high=0.2, old=None)
-    if algorithm == "sapo":
+    if "sapo_temperature_positive" in one.constants:
         yield this("temperatures", sapo_temperature_positive=0.5, sapo_temperature_negative=2.0, quick=True)
+
+
+PRECISE: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (  # name, what the batch is, what the loss is asked
+    ("near", {}, {}),
+    ("far", {"spread": 20.0}, {}),  # at |D| = 32 the rounding of D alone is 8 units
+    ("kl", {}, {"beta": 0.3, "kl_ratio": "token"}),
+    ("k2-far", {"spread": 2.0}, {"beta": 0.3, "kl_ratio": "sequence", "kl_estimator": "k2"}),
+)
 
 
 def precise_cases() -> Iterator[Case]:
     """Yield the cases in which every element is held to the bound of kernels, for small and for huge ratios."""
-    for algorithm, dtype, (name, data, changes) in product(
-        ALGORITHMS,
-        ("float32", "float64"),
-        (
-            ("near", {}, {}),
-            ("far", {"spread": 20.0}, {}),  # at |D| = 32 the rounding of D alone is 8 units
-            ("kl", {}, {"beta": 0.3, "kl_ratio": "token"}),
-            ("k2-far", {"spread": 2.0}, {"beta": 0.3, "kl_ratio": "sequence", "kl_estimator": "k2"}),
-        ),
-    ):
-        if algorithm == "rloo" and changes:
+    for one, dtype, (name, data, changes) in product(ALGORITHMS.values(), ("float32", "float64"), PRECISE):
+        if changes and not one.kl:
             continue
-        spread = {"spread": 1.0} if algorithm == "rloo" and data else data  # a product of 48 ratios must fit float32
+        # A product of 48 ratios must fit float32.
+        spread = {"spread": 1.0} if one.level == "seq_sum" and data else data
         yield case(
-            algorithm,
-            f"{algorithm}-{name}-{dtype}",
+            one.name,
+            f"{one.name}-{name}-{dtype}",
             data={"width": 48, "dtype": dtype, **spread},
             arithmetic="float64",
             quick=name in {"far", "kl"},

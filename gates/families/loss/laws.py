@@ -1,4 +1,4 @@
-"""Two calls of policy_loss that must agree by the definition, and two that must not: how far apart they are."""
+"""Compare two calls of policy_loss that agree by definition, and two that differ because a condition of the law is broken."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ APART = 100.0  # times the limit: how far apart the definition itself must be wh
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """Inputs of two calls, and how the second's results become the first's.
+    """Inputs of two calls, and how the second call's results map to the first's.
 
     `take` holds for each element of the first's gradient the flat place in the second's, which is multiplied by `factor`.
     """
@@ -70,11 +70,11 @@ def law_of(inputs: Mapping[str, Any], broken: str = "") -> Law:
 
 
 def hold(t: Trial) -> Iterator[Evidence]:
-    """Yield signals from the oracle, the law's claims, and the control that a broken pair is told apart."""
+    """Yield preconditions from the oracle, the law's claims, and the negative control that a broken pair differs."""
     law, broken = law_of(t.inputs), law_of(t.inputs, "broken")
     sides, wrong = _wanted(law, t.want), _wanted(broken, t.want)
     t.facts["roundings"] = _roundings(law, broken)
-    yield from _signals(law, broken, sides, wrong)
+    yield from _preconditions(law, broken, sides, wrong)
     got = _measured(t, law, sides)
     yield t.number(NOT_FINITE, not_finite(*got.losses, *got.gradients), "<=")
     if law.with_loss:
@@ -94,7 +94,7 @@ def _roundings(law: Law, broken: Law) -> float:
     return max(roundings(x) for side in (law, broken) for x in (side.left, side.right))
 
 
-def _signals(law: Law, broken: Law, sides: list[PolicyLoss], wrong: list[PolicyLoss]) -> Iterator[Evidence]:
+def _preconditions(law: Law, broken: Law, sides: list[PolicyLoss], wrong: list[PolicyLoss]) -> Iterator[Evidence]:
     exact, off = _of_oracle(law, sides), _of_oracle(broken, wrong)
     yield precondition("largest |∂loss/∂policy| of the definition", np.abs(sides[0].gradient).max(), ">", 1e-3)
     near = max(float(side.near_branch.mean()) for side in sides)
@@ -111,8 +111,14 @@ def not_finite(*values: Any) -> int:
     return sum(int(np.sum(~np.isfinite(np.asarray(x, np.float64)))) for x in values)
 
 
+def same(left: Any, right: Any) -> Array:
+    """Return where two results are equal and finite."""
+    x, y = np.asarray(left), np.asarray(right)
+    return np.asarray((x == y) & np.isfinite(y))
+
+
 def roundings(inputs: Mapping[str, Any]) -> float:
-    """Return k of the losses' own gates: roundings of a term, of D inside exp, and of a row's summands."""
+    """Return k of the definition gates: roundings of a term, of D inside exp, and of a row's summands."""
     valid = cases.valid(inputs)
     others = [inputs[name] for name in ("old", "reference") if inputs[name] is not None]
     far = [float(np.abs(inputs["policy"].astype(np.float64) - x)[valid].max()) for x in others]

@@ -5,26 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gates.model import Op, Output
+from reference.algorithms import ALGORITHMS, listed, taking, without
 from reference.oracle import dynamic_sampling, losses
 
+BY_TOKEN = tuple(one.name for one in ALGORITHMS.values() if not one.by_row)
+PAPERS = tuple(dict.fromkeys(one.paper for one in ALGORITHMS.values()))
 LOSS_INPUTS = {
     "old": "behaviour log-probs like those of the policy, or None: on-policy, ratio 1 with its gradient alive",
     "reference": "log-probs like those of the policy, or None where beta is 0",
-    "advantages": "(B,), or of the shape of the log-probs for grpo, dapo, bnpo-trl, dr_grpo, gspo-token, cispo, sapo",
-    "algorithm": '"grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "gspo-token", "rloo", "cispo", "sapo", "gmpo", "luspo"',
-    "epsilon_low": "lower clip width, 1 − ε_low (gmpo: −ε_low in log space); None for rloo, cispo and sapo",
-    "epsilon_high": "upper clip width, 1 + ε_high (gmpo: ε_high in log space; cispo: its cap); None for rloo and sapo",
+    "advantages": f"(B,), or of the shape of the log-probs for {', '.join(BY_TOKEN)}",
+    "algorithm": ", ".join(f'"{name}"' for name in ALGORITHMS),
+    "epsilon_low": f"lower clip width, 1 − ε_low (gmpo: −ε_low in log space); None for {listed(without('epsilon_low'))}",
+    "epsilon_high": "upper clip width, 1 + ε_high (gmpo: ε_high in log space; cispo: its cap); None for "
+    f"{listed(without('epsilon_high'))}",
     "delta": "two-sided bound on the ratio, above 1 + ε_high, or None",
-    "beta": "weight of the KL to the reference, at least 0; 0 for rloo",
+    "beta": f"weight of the KL to the reference, at least 0; 0 for {listed(x.name for x in ALGORITHMS.values() if not x.kl)}",
     "kl_ratio": 'what multiplies the KL: "none", "token" or "sequence"',
-    "max_length": "L_max of dr_grpo, else None",
-    "micro_batches": "rows of each micro-batch of bnpo-trl, else None",
-    "dapo_denominator": '"global", "group" or "trl" for dapo and cispo, else None',
+    "max_length": f"L_max of {listed(taking('max_length'))}, else None",
+    "micro_batches": f"rows of each micro-batch of {listed(taking('micro_batches'))}, else None",
+    "dapo_denominator": f'"global", "group" or "trl" for {listed(taking("dapo_denominator"))}, else None',
 }
 MORE_LOSS_INPUTS = {  # what the loss of log-probs has beyond the trainer's own way from logits
     "lengths": "(B,) int64 valid prefixes instead of a mask, or the rows' lengths of flat (N,) arrays; or None",
     "kl_estimator": '"k1", "k2" or "k3" of reference − policy',
-    "group_size": "rows of a prompt, for the group denominator of dapo and cispo, else None",
+    "group_size": f"rows of a prompt, for the group denominator of {listed(taking('dapo_denominator'))}, else None",
     "tokens_in_step": "tokens of the generation batch times this window's share, for the trl denominator, else None",
     "weights": "(B,) or, where advantages may be, per token: off-policy weights, constants; or None",
     "cispo_bound": '"relative" (c = 1 + ε_high) or "absolute" (c = ε_high) for cispo, else None',
@@ -40,8 +44,9 @@ POLICY_LOSS = Op(
         **LOSS_INPUTS,
         **MORE_LOSS_INPUTS,
     },
-    source="GRPO arXiv 2402.03300 · DAPO 2503.14476 · Dr. GRPO 2503.20783 · GSPO and GSPO-token 2507.18071 · RLOO "
-    "2402.14740 · CISPO 2506.13585 · SAPO 2511.20347 · GMPO 2507.20673 · LUSPO 2602.05261",
+    source=" · ".join(
+        f"{listed(x.title for x in ALGORITHMS.values() if x.paper == paper)} {paper}" for paper in PAPERS
+    ),
     formula="l = −min(min(r, δ)·A, clip(r, 1−ε_low, 1+ε_high)·A) + β·KL, aggregated as the algorithm says",
     oracle=losses.policy_loss,
 )

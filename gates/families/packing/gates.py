@@ -17,8 +17,8 @@ from reference.oracle import packing as oracle
 FFD, BFD = oracle.STRATEGIES
 
 KINDS = ("geometric", "ties", "full-bins", "one")
-MANY = 1000  # sequences: so many are of the kind where the two strategies part
-SHORT = {FFD: "", BFD: "-best-fit"}  # first fit came first, and its cases keep their names
+MANY = 1000  # sequences, enough for the two strategies to give different bins
+SHORT = {FFD: "", BFD: "-best-fit"}  # first fit was the first strategy, and its cases keep their names
 
 
 def _make(rng: np.random.Generator, kind: str, strategy: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def bins_hold_every_sequence_once(t: Trial) -> Iterator[Evidence]:
     indices, offsets = got["indices"], got["offsets"]
     yield t.number("sequences lost or repeated", _lost(indices, offsets, lengths.size), "<=")
     if offsets.size < 2 or not _is_partition(indices, offsets, lengths.size):
-        return  # sums over broken bins would say nothing more
+        return  # sums over broken bins add no information
     fills = np.add.reduceat(np.append(lengths[indices], 0), offsets[:-1])
     yield t.number("tokens above max_length in the fullest bin", max(0, int(fills.max()) - limit), "<=")
     again = t.got(PACK_SEQUENCES, **t.inputs)

@@ -1,4 +1,4 @@
-"""Mistakes in packing."""
+"""Mutations of packing."""
 
 from gates.families.hosts import in_numpy
 

@@ -1,33 +1,26 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of packing; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 import numpy as np
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def overflowing_bins(original: Fn) -> Fn:
+@mutation
+def overflowing_bins(original: Fn, lengths: Any, max_length: int, **rest: Any) -> Any:
     """Allow one token too many in a bin."""
-
-    def mistaken(lengths: Any, max_length: int, **rest: Any) -> Any:
-        return original(np.maximum(lengths - 1, 0), max_length, **rest)
-
-    return mistaken
+    return original(np.maximum(lengths - 1, 0), max_length, **rest)
 
 
-def lose_the_last(original: Fn) -> Fn:
+@mutation
+def lose_the_last(original: Fn, *arguments: Any, **rest: Any) -> Any:
     """Forget the last sequence of the last bin."""
-
-    def mistaken(*arguments: Any, **rest: Any) -> Any:
-        indices, offsets, efficiency = original(*arguments, **rest)
-        return indices[:-1], np.minimum(offsets, indices.size - 1), efficiency
-
-    return mistaken
+    indices, offsets, efficiency = original(*arguments, **rest)
+    return indices[:-1], np.minimum(offsets, indices.size - 1), efficiency
 
 
 def unstable_ties(original: Fn) -> Fn:
@@ -42,48 +35,45 @@ def unstable_ties(original: Fn) -> Fn:
     return mistaken
 
 
-def first_fit_always(original: Fn) -> Fn:
+@mutation
+def first_fit_always(original: Fn, *arguments: Any, **rest: Any) -> Any:
     """Ignore the strategy."""
-
-    def mistaken(*arguments: Any, **rest: Any) -> Any:
-        return original(*arguments, **{**rest, "strategy": "first-fit-decreasing"})
-
-    return mistaken
+    return original(*arguments, **{**rest, "strategy": "first-fit-decreasing"})
 
 
-def emptiest_bin(original: Fn) -> Fn:
+@mutation
+def emptiest_bin(original: Fn, lengths: Any, max_length: int, *, strategy: str, over_long: str) -> Any:
     """Put each sequence into the bin with the most room, where best fit was asked for."""
-
-    def mistaken(lengths: Any, max_length: int, *, strategy: str, over_long: str) -> Any:
-        if strategy != "best-fit-decreasing":
-            return original(lengths, max_length, strategy=strategy, over_long=over_long)
-        sizes = np.minimum(lengths, max_length)
-        bins: list[list[int]] = []
-        fills: list[int] = []
-        for index in np.argsort(-sizes, kind="stable").tolist():
-            at = int(np.argmin(fills)) if fills else 0
-            if not fills or fills[at] + sizes[index] > max_length:
-                at = len(bins)
-                bins.append([])
-                fills.append(0)
-            bins[at].append(index)
-            fills[at] += int(sizes[index])
-        indices = np.array([index for content in bins for index in content], np.int64)
-        return indices, np.cumsum([0, *map(len, bins)]), sum(fills) / max(1, len(bins) * max_length)
-
-    return mistaken
+    if strategy != "best-fit-decreasing":
+        return original(lengths, max_length, strategy=strategy, over_long=over_long)
+    sizes = np.minimum(lengths, max_length)
+    bins: list[list[int]] = []
+    fills: list[int] = []
+    for index in np.argsort(-sizes, kind="stable").tolist():
+        at = int(np.argmin(fills)) if fills else 0
+        if not fills or fills[at] + sizes[index] > max_length:
+            at = len(bins)
+            bins.append([])
+            fills.append(0)
+        bins[at].append(index)
+        fills[at] += int(sizes[index])
+    indices = np.array([index for content in bins for index in content], np.int64)
+    return indices, np.cumsum([0, *map(len, bins)]), sum(fills) / max(1, len(bins) * max_length)
 
 
-def truncate_always(original: Fn) -> Fn:
+@mutation
+def truncate_always(original: Fn, sizes: Any, max_length: Any, over_long: Any) -> Any:
     """Cut what is too long although an error was asked for."""
-    return lambda sizes, max_length, over_long: original(sizes, max_length, over_long and "truncate")
+    return original(sizes, max_length, over_long and "truncate")
 
 
-def before_truncation(original: Fn) -> Fn:
+@mutation
+def before_truncation(original: Fn, given: Any, packed: Any, *rest: Any) -> Any:
     """Count the tokens that were cut off."""
-    return lambda given, packed, *rest: original(given, given if packed.size else packed, *rest)
+    return original(given, given if packed.size else packed, *rest)
 
 
-def per_sequence(original: Fn) -> Fn:
+@mutation
+def per_sequence(original: Fn, given: Any, packed: Any, bins: Any, max_length: Any) -> Any:
     """Divide by the room of as many bins as there are sequences."""
-    return lambda given, packed, bins, max_length: original(given, packed, packed.size or bins, max_length)
+    return original(given, packed, packed.size or bins, max_length)

@@ -1,4 +1,4 @@
-"""Mistakes in the random numbers of draws."""
+"""Mutations of the random numbers of draws."""
 
 from gates.families.hosts import in_numpy
 

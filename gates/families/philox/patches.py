@@ -1,73 +1,61 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the random generator; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from gates.families.patching import Fn, mutation
 from gates.subjects.numpy_baseline import sampling
 
-Fn = Callable[..., Any]
 
-
-def seven_rounds(original: Fn) -> Fn:
+@mutation
+def seven_rounds(original: Fn, state: Any, key: Any, count: Any) -> Any:
     """Stop after seven rounds, the fewest that pass BigCrush."""
-    return lambda state, key, count: original(state, key, count - 3)
+    return original(state, key, count - 3)
 
 
-def words_swapped(original: Fn) -> Fn:
+@mutation
+def words_swapped(original: Fn, *arguments: Any) -> Any:
     """Return the two halves of the state in the other order."""
-
-    def mistaken(*arguments: Any) -> Any:
-        first, second, third, fourth = original(*arguments)
-        return [third, fourth, first, second]
-
-    return mistaken
+    first, second, third, fourth = original(*arguments)
+    return [third, fourth, first, second]
 
 
-def key_not_bumped(original: Fn) -> Fn:
+@mutation
+def key_not_bumped(original: Fn, state: Any, key: Any, count: int) -> Any:
     """Use the same key in every round."""
-
-    def mistaken(state: Any, key: Any, count: int) -> Any:
-        for _ in range(count):
-            state = original(state, key, 1)
-        return state
-
-    return mistaken
+    for _ in range(count):
+        state = original(state, key, 1)
+    return state
 
 
-def fields_permuted(original: Fn) -> Fn:
+@mutation
+def fields_permuted(original: Fn, seed: Any, round_: Any, prompt: Any, sample: Any, token: Any) -> Any:
     """Put prompt and sample into each other's place of the counter."""
-    return lambda seed, round_, prompt, sample, token: original(seed, round_, sample, prompt, token)
+    return original(seed, round_, sample, prompt, token)
 
 
-def round_forgotten(original: Fn) -> Fn:
+@mutation
+def round_forgotten(original: Fn, seed: Any, round_: Any, *rest: Any) -> Any:
     """Draw the same numbers in every round."""
-    return lambda seed, round_, *rest: original(seed, 0 * np.asarray(round_), *rest)
+    return original(seed, 0 * np.asarray(round_), *rest)
 
 
-def seed_halves_swapped(original: Fn) -> Fn:
+@mutation
+def seed_halves_swapped(original: Fn, seed: Any, *rest: Any) -> Any:
     """Put the high word of the seed first."""
-    return lambda seed, *rest: original((seed >> 32) | ((seed & 0xFFFFFFFF) << 32), *rest)
+    return original((seed >> 32) | ((seed & 0xFFFFFFFF) << 32), *rest)
 
 
-def one_word(original: Fn) -> Fn:
+@mutation
+def one_word(original: Fn, pair: Any) -> Any:
     """Use 32 bits instead of 53."""
-
-    def mistaken(pair: Any) -> Any:
-        return original(np.stack([pair[..., 0], 0 * pair[..., 1]], axis=-1))
-
-    return mistaken
+    return original(np.stack([pair[..., 0], 0 * pair[..., 1]], axis=-1))
 
 
-def coin_of_the_uniform(original: Fn) -> Fn:
+@mutation
+def coin_of_the_uniform(_original: Fn, **inputs: Any) -> Any:
     """Take the coin from the words of the uniform, so that XTC acts on the smallest draws."""
-    del original
-
-    def mistaken(**inputs: Any) -> Any:
-
-        return sampling.uniforms(**inputs)
-
-    return mistaken
+    return sampling.uniforms(**inputs)

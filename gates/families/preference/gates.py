@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gates.families import arrays
 from gates.families.preference.op import BEST_OF_N, KTO_LOSS, PREFER, PREFERENCE_LOSS, WINNER_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, SubjectFaultError, Trial
@@ -69,7 +70,7 @@ def _rows(rng: np.random.Generator, rows: int, spread: float, dtype: str) -> dic
     """
     lengths = rng.integers(2, WIDTH - PROMPT, rows)
     starts = rng.integers(1, PROMPT, rows)
-    starts[0] = 0  # at the ends of the array too: what drops its first or its last column is seen by no other row
+    starts[0] = 0  # rows at both ends of the array, the only ones that show a lost first or last column
     lengths[-1] = WIDTH - starts[-1]
     lengths[1] = 1
     places = np.arange(WIDTH)
@@ -117,18 +118,17 @@ def _without_tokens(rng: np.random.Generator, loss: str, constants: Mapping[str,
 
 
 def _rounded(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    dtype = inputs["policy"].dtype.type
-    return {k: float(dtype(v)) if k in SCALARS and v is not None else v for k, v in inputs.items()}
+    return arrays.rounded(inputs, SCALARS)
 
 
 def _check(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
     wanted = t.want(PREFERENCE_LOSS, **_rounded(inputs))
-    yield from _signals(t, inputs, wanted)
+    yield from _preconditions(t, inputs, wanted)
     yield from _compare(t, t.got(PREFERENCE_LOSS, **inputs), wanted, inputs)
 
 
-def _signals(t: Trial, inputs: Mapping[str, Any], wanted: Any) -> Iterator[Evidence]:
+def _preconditions(t: Trial, inputs: Mapping[str, Any], wanted: Any) -> Iterator[Evidence]:
     unit = 2 * UNIT[str(inputs["policy"].dtype)] * wanted.loss_scale
     order = np.arange(len(inputs["policy"])).reshape(-1, 2)[:, ::-1].reshape(-1)
     swapped = {name: None if inputs[name] is None else inputs[name][order] for name in ("policy", "reference", "mask")}
@@ -244,7 +244,7 @@ def reference_free(t: Trial) -> Iterator[Evidence]:
     unit = 2 * UNIT["float32"] * wanted.loss_scale
     yield t.within("loss error in 2u·S (float32)", free["loss"], wanted.loss, scale=unit)
     held = t.got(PREFERENCE_LOSS, **inputs)
-    # of all elements, for one loss alone may come back to what it was: the gradients are 5e3 units apart or more
+    # The loss alone may come back to its first value; the gradients are 5e3 units apart or more.
     moved = np.abs([*np.ravel(held["gradient"] - free["gradient"]), held["loss"] - free["loss"]]).max() / unit
     yield t.negative_control(
         "change of loss or gradient by the reference in 2u·S", moved, ">", 1e2, "a reference must count"

@@ -1,4 +1,4 @@
-"""Mistakes in preference losses and in who is chosen."""
+"""Mutations of preference losses and of who is chosen."""
 
 from gates.families.hosts import in_numpy, in_trainer
 

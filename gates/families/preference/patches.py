@@ -1,115 +1,125 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the NumPy baseline's preference losses; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def swapped_sides(original: Fn) -> Fn:
+@mutation
+def swapped_sides(original: Fn, rows: Any) -> Any:
     """Take the second of a pair for the chosen one."""
-    return lambda rows: original(rows)[::-1]
+    return original(rows)[::-1]
 
 
-def without_smoothing(original: Fn) -> Fn:
+@mutation
+def without_smoothing(original: Fn, x: Any, beta: Any, smoothing: Any) -> Any:
     """Take every label at its word."""
-    return lambda x, beta, smoothing: original(x, beta, smoothing * 0.0)
+    return original(x, beta, smoothing * 0.0)
 
 
-def mean_for_sum(original: Fn) -> Fn:
+@mutation
+def mean_for_sum(original: Fn, high: Any, *low: Any) -> Any:
     """Divide a sum by its terms."""
-    return lambda high, *low: original(high, *low) / np.maximum(np.count_nonzero(high, axis=1), 1)
+    return original(high, *low) / np.maximum(np.count_nonzero(high, axis=1), 1)
 
 
-def beta_outside(original: Fn) -> Fn:
+@mutation
+def beta_outside(original: Fn, x: Any, beta: float, smoothing: float) -> Any:
     """Multiply the loss by β, not the margin."""
-
-    def mistaken(x: Any, beta: float, smoothing: float) -> Any:
-        value, slope = original(x, 1.0, smoothing)
-        return beta * value, beta * slope
-
-    return mistaken
+    value, slope = original(x, 1.0, smoothing)
+    return beta * value, beta * slope
 
 
-def prompt_counts(original: Fn) -> Fn:
+@mutation
+def prompt_counts(original: Fn, mask: Any) -> Any:
     """Count everything up to the last completion token."""
-    return lambda mask: np.flip(np.maximum.accumulate(np.flip(original(mask), axis=1), axis=1), axis=1)
+    return np.flip(np.maximum.accumulate(np.flip(original(mask), axis=1), axis=1), axis=1)
 
 
-def without_last_column(original: Fn) -> Fn:
+@mutation
+def without_last_column(original: Fn, mask: Any) -> Any:
     """Count nothing in the last column."""
-    return lambda mask: original(mask) & (np.arange(mask.shape[1]) < mask.shape[1] - 1)
+    return original(mask) & (np.arange(mask.shape[1]) < mask.shape[1] - 1)
 
 
-def without_first_column(original: Fn) -> Fn:
+@mutation
+def without_first_column(original: Fn, mask: Any) -> Any:
     """Count nothing in the first column."""
-    return lambda mask: original(mask) & (np.arange(mask.shape[1]) > 0)
+    return original(mask) & (np.arange(mask.shape[1]) > 0)
 
 
-def own_reference(original: Fn) -> Fn:
+@mutation
+def own_reference(original: Fn, policy: Any, reference: Any, valid: Any) -> Any:
     """Compare the policy with itself where there is no reference."""
-    return lambda policy, reference, valid: policy if reference is None else original(policy, reference, valid)
+    return policy if reference is None else original(policy, reference, valid)
 
 
-def doubled_target(original: Fn) -> Fn:
+@mutation
+def doubled_target(original: Fn, beta: Any) -> Any:
     """Aim twice as far."""
-    return lambda beta: 2.0 * original(beta)
+    return 2.0 * original(beta)
 
 
-def not_averaged(original: Fn) -> Fn:
+@mutation
+def not_averaged(original: Fn, sums: Any, tokens: Any) -> Any:
     """Leave a sum a sum."""
-    return lambda sums, tokens: original(sums, np.ones_like(tokens))
+    return original(sums, np.ones_like(tokens))
 
 
-def negated_ratios(original: Fn) -> Fn:
+@mutation
+def negated_ratios(original: Fn, ratios: Any) -> Any:
     """Measure by how much the policy is ahead."""
-    return lambda ratios: original(-ratios)
+    return original(-ratios)
 
 
-def scaled_margin(original: Fn) -> Fn:
+@mutation
+def scaled_margin(original: Fn, z: Any, constants: Any) -> Any:
     """Scale γ by β."""
-    return lambda z, constants: original(z, {**constants, "margin": constants["margin"] * constants["beta"]})
+    return original(z, {**constants, "margin": constants["margin"] * constants["beta"]})
 
 
-def log_probabilities(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def log_probabilities(_original: Fn, mean: Any) -> Any:
     """Leave the odds' denominator out."""
-    return lambda mean: (mean, np.ones_like(mean))
+    return (mean, np.ones_like(mean))
 
 
-def row_mean_likelihood(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def row_mean_likelihood(_original: Fn, pairs: Any, weight: Any) -> Any:
     """Average each completion, then the pairs."""
-    return lambda pairs, weight: (-weight * pairs.means[:, 0], -weight / np.maximum(pairs.tokens[:, 0], 1))
+    return (-weight * pairs.means[:, 0], -weight / np.maximum(pairs.tokens[:, 0], 1))
 
 
-def unclamped_anchor(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def unclamped_anchor(_original: Fn, mismatched: Any) -> Any:
     """Let z0 fall below 0."""
-    return lambda mismatched: float(np.mean(mismatched))
+    return float(np.mean(mismatched))
 
 
-def second_on_ties(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def second_on_ties(_original: Fn, first: Any, second: Any) -> Any:
     """Prefer the first only where it is better."""
-    return lambda first, second: first > second
+    return first > second
 
 
-def nan_wins(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def nan_wins(_original: Fn, groups: Any) -> Any:
     """Take argmax's word for a NaN."""
-    return lambda groups: np.argmax(groups, axis=1)
+    return np.argmax(groups, axis=1)
 
 
-def last_of_equals(original: Fn) -> Fn:
+@mutation
+def last_of_equals(original: Fn, groups: Any) -> Any:
     """Search from the end."""
-    return lambda groups: groups.shape[1] - 1 - original(groups[:, ::-1])
+    return groups.shape[1] - 1 - original(groups[:, ::-1])
 
 
-def mean_of_nothing(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def mean_of_nothing(_original: Fn, sums: Any, tokens: Any) -> Any:
     """Divide by the tokens, also where there are none."""
-
-    def mistaken(sums: Any, tokens: Any) -> Any:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return sums / tokens
-
-    return mistaken
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return sums / tokens

@@ -1,55 +1,53 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the trainer's preference losses; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def negated(original: Fn) -> Fn:
+@mutation
+def negated(original: Fn, part: Any) -> Any:
     """Read +1 as rejected."""
-    return lambda part: -original(part)
+    return -original(part)
 
 
-def without_smoothing(original: Fn) -> Fn:
+@mutation
+def without_smoothing(original: Fn, x: Any, settings: Any) -> Any:
     """Take every label at its word."""
-    return lambda x, settings: original(x, replace(settings, label_smoothing=0.0))
+    return original(x, replace(settings, label_smoothing=0.0))
 
 
-def averaged(original: Fn) -> Fn:
+@mutation
+def averaged(original: Fn, part: Any, *, reference_free: Any, average: Any) -> Any:
     """Divide by the tokens always, except where it is asked for."""
-    return lambda part, *, reference_free, average: original(part, reference_free=reference_free, average=not average)
+    return original(part, reference_free=reference_free, average=not average)
 
 
-def always_free(original: Fn) -> Fn:
+@mutation
+def always_free(original: Fn, part: Any, **asked: Any) -> Any:
     """Never subtract the reference."""
-    return lambda part, **asked: original(part, **{**asked, "reference_free": True})
+    return original(part, **{**asked, "reference_free": True})
 
 
-def second_on_ties(original: Fn) -> Fn:
+@mutation
+def second_on_ties(original: Fn, scores: Any) -> Any:
     """Ask with the two completions exchanged, and exchange the answer."""
-
-    def mistaken(scores: Any) -> Any:
-        return original(scores.reshape(-1, 2)[:, ::-1].reshape(-1)).reshape(-1, 2)[:, ::-1].reshape(-1)
-
-    return mistaken
+    return original(scores.reshape(-1, 2)[:, ::-1].reshape(-1)).reshape(-1, 2)[:, ::-1].reshape(-1)
 
 
-def nan_wins(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def nan_wins(_original: Fn, scores: Any, group_size: int) -> Any:
     """Take argmax's word for a NaN."""
-
-    def mistaken(scores: Any, group_size: int) -> Any:
-        groups = scores.reshape(-1, group_size)
-        return np.argmax(groups, axis=1) + group_size * np.arange(len(groups))
-
-    return mistaken
+    groups = scores.reshape(-1, group_size)
+    return np.argmax(groups, axis=1) + group_size * np.arange(len(groups))
 
 
-def everyone(original: Fn) -> Fn:
+@mutation
+def everyone(original: Fn, part: Any) -> Any:
     """Learn from all rows."""
-    return lambda part: part.mask | original(part)
+    return part.mask | original(part)

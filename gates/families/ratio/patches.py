@@ -1,160 +1,148 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of ratios, off-policy weights and their statistics; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def swapped_pair(original: Fn) -> Fn:
+@mutation
+def swapped_pair(original: Fn, policy: Any, old: Any, **rest: Any) -> Any:
     """Take old over policy."""
-    return lambda policy, old, **rest: original(old, policy, **rest)
+    return original(old, policy, **rest)
 
 
-def sum_for_mean(original: Fn) -> Fn:
+@mutation
+def sum_for_mean(original: Fn, policy: Any, old: Any, *, level: str, **rest: Any) -> Any:
     """Take the product where the geometric mean is asked for."""
-
-    def mistaken(policy: Any, old: Any, *, level: str, **rest: Any) -> Any:
-        return original(policy, old, level="seq_sum" if level == "seq_mean" else level, **rest)
-
-    return mistaken
+    return original(policy, old, level="seq_sum" if level == "seq_mean" else level, **rest)
 
 
-def padded_mean(original: Fn) -> Fn:
+@mutation
+def padded_mean(original: Fn, policy: Any, old: Any, tokens: Any) -> Any:
     """Divide a row's sum by its padded width."""
-
-    def mistaken(policy: Any, old: Any, tokens: Any) -> Any:
-        return original(policy, old, tokens if np.ndim(tokens) == 0 else np.full_like(tokens, policy.shape[1]))
-
-    return mistaken
+    return original(policy, old, tokens if np.ndim(tokens) == 0 else np.full_like(tokens, policy.shape[1]))
 
 
-def clamped_difference(original: Fn) -> Fn:
+@mutation
+def clamped_difference(original: Fn, high: Any, low: Any) -> Any:
     """Clamp log-ratios before exp."""
-    return lambda high, low: original(np.clip(high, -1.0, 1.0), low)
+    return original(np.clip(high, -1.0, 1.0), low)
 
 
-def float32_difference(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def float32_difference(_original: Fn, left: Any, right: Any) -> Any:
     """Subtract in float32."""
-
-    def mistaken(left: Any, right: Any) -> Any:
-        high = (left.astype(np.float32) - right.astype(np.float32)).astype(np.float64)
-        return high, np.zeros_like(high)
-
-    return mistaken
+    high = (left.astype(np.float32) - right.astype(np.float32)).astype(np.float64)
+    return high, np.zeros_like(high)
 
 
-def rounded_difference(original: Fn) -> Fn:
+@mutation
+def rounded_difference(original: Fn, left: Any, right: Any) -> Any:
     """Forget what the rounding lost."""
-
-    def mistaken(left: Any, right: Any) -> Any:
-        high, low = original(left, right)
-        return high, np.zeros_like(low)
-
-    return mistaken
+    high, low = original(left, right)
+    return high, np.zeros_like(low)
 
 
-def exclusive_bounds(original: Fn) -> Fn:
+@mutation
+def exclusive_bounds(original: Fn, ratio: Any, correction: str, low: float, high: float) -> Any:
     """Drop a ratio that is exactly a bound of MIS."""
-
-    def mistaken(ratio: Any, correction: str, low: float, high: float) -> Any:
-        if correction == "tis":
-            return original(ratio, correction, low, high)
-        return np.where((ratio > low) & (ratio < high), ratio, 0.0)
-
-    return mistaken
+    if correction == "tis":
+        return original(ratio, correction, low, high)
+    return np.where((ratio > low) & (ratio < high), ratio, 0.0)
 
 
-def lower_bound_ignored(original: Fn) -> Fn:
+@mutation
+def lower_bound_ignored(original: Fn, ratio: Any, correction: Any, low: Any, high: Any) -> Any:
     """Hold ratios back from above only."""
-    return lambda ratio, correction, low, high: original(ratio, correction, low * 0.0, high)
+    return original(ratio, correction, low * 0.0, high)
 
 
-def lower_bound_invented(original: Fn) -> Fn:
+@mutation
+def lower_bound_invented(original: Fn, ratio: Any, correction: Any, low: Any, high: Any) -> Any:
     """Assume the interval to be symmetric in log space where no lower bound is given."""
-    return lambda ratio, correction, low, high: original(ratio, correction, low or 1.0 / high, high)
+    return original(ratio, correction, low or 1.0 / high, high)
 
 
-def clamp_for_mask(original: Fn) -> Fn:
+@mutation
+def clamp_for_mask(original: Fn, ratio: Any, _: Any, low: Any, high: Any) -> Any:
     """Clamp where MIS drops."""
-    return lambda ratio, _, low, high: original(ratio, "tis", low, high)
+    return original(ratio, "tis", low, high)
 
 
-def unrecorded_is_impossible(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def unrecorded_is_impossible(_original: Fn, old: Any, sampling: Any) -> Any:
     """Count what was not recorded as probability 0."""
-    return lambda old, sampling: np.where(np.isnan(sampling), -1e4 + old * 0.0, sampling)
+    return np.where(np.isnan(sampling), -1e4 + old * 0.0, sampling)
 
 
-def unrecorded_is_certain(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def unrecorded_is_certain(_original: Fn, old: Any, sampling: Any) -> Any:
     """Count what was not recorded as probability 1."""
-    return lambda old, sampling: np.where(np.isnan(sampling), old * 0.0, sampling)
+    return np.where(np.isnan(sampling), old * 0.0, sampling)
 
 
-def swapped_levels(original: Fn) -> Fn:
+@mutation
+def swapped_levels(original: Fn, old: Any, sampling: Any, *, level: str, **rest: Any) -> Any:
     """Answer at the level that was not asked for."""
-
-    def mistaken(old: Any, sampling: Any, *, level: str, **rest: Any) -> Any:
-        return original(old, sampling, level="token" if level == "seq_sum" else "seq_sum", **rest)
-
-    return mistaken
+    return original(old, sampling, level="token" if level == "seq_sum" else "seq_sum", **rest)
 
 
-def reversed_mismatch(original: Fn) -> Fn:
+@mutation
+def reversed_mismatch(original: Fn, high: Any, low: Any) -> Any:
     """Estimate the divergence in the other direction."""
-    return lambda high, low: original(-high, -low)
+    return original(-high, -low)
 
 
-def nearest_rank(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def nearest_rank(_original: Fn, values: Any) -> Any:
     """Take an element for a quantile."""
-    return lambda values: float(np.sort(values)[min(int(0.99 * values.size), values.size - 1)])
+    return float(np.sort(values)[min(int(0.99 * values.size), values.size - 1)])
 
 
-def population_quantile(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def population_quantile(_original: Fn, values: Any) -> Any:
     """Interpolate around 0.99·n."""
-    return lambda values: float(np.quantile(values, 0.99, method="interpolated_inverted_cdf"))
+    return float(np.quantile(values, 0.99, method="interpolated_inverted_cdf"))
 
 
-def clamped_ess(original: Fn) -> Fn:
+@mutation
+def clamped_ess(original: Fn, high: Any, low: Any) -> Any:
     """Measure the effective sample size of clamped ratios."""
-    return lambda high, low: original(np.clip(high, -0.2, 0.2), low)
+    return original(np.clip(high, -0.2, 0.2), low)
 
 
-def second_moment(original: Fn) -> Fn:
+@mutation
+def second_moment(original: Fn, high: Any, low: Any) -> Any:
     """Report the mean of r² for χ²."""
-    return lambda high, low: original(high, low) + 1.0
+    return original(high, low) + 1.0
 
 
-def outside_for_clipped(original: Fn) -> Fn:
+@mutation
+def outside_for_clipped(original: Fn, ratio: Any, lower: float, upper: float, advantages: Any) -> Any:
     """Count every ratio outside the range as clipped."""
-
-    def mistaken(ratio: Any, lower: float, upper: float, gains: Any) -> Any:
-        found = original(ratio, lower, upper, gains)
-        if gains is None:
-            return found
-        return {
-            **found,
-            **{name.replace("outside", "clipped"): found[name] for name in ("outside_low", "outside_high")},
-        }
-
-    return mistaken
+    found = original(ratio, lower, upper, advantages)
+    if advantages is None:
+        return found
+    return {
+        **found,
+        **{name.replace("outside", "clipped"): found[name] for name in ("outside_low", "outside_high")},
+    }
 
 
-def clipped_signs_swapped(original: Fn) -> Fn:
+@mutation
+def clipped_signs_swapped(original: Fn, ratio: Any, lower: Any, upper: Any, advantages: Any) -> Any:
     """Count the sides that a clip leaves alone."""
-    return lambda ratio, lower, upper, gains: original(ratio, lower, upper, None if gains is None else -gains)
+    return original(ratio, lower, upper, None if advantages is None else -advantages)
 
 
-def padding_counts(original: Fn) -> Fn:
+@mutation
+def padding_counts(original: Fn, policy: Any, behaviour: Any, *, mask: Any = None, **rest: Any) -> Any:
     """Let padding in as ratios of 1."""
-
-    def mistaken(policy: Any, behaviour: Any, *, mask: Any = None, **rest: Any) -> Any:
-        if mask is None:
-            return original(policy, behaviour, mask=None, **rest)
-        filled = [np.where(mask, x, x.dtype.type(-1.0)) for x in (policy, behaviour)]
-        return original(*filled, mask=np.ones_like(mask), **rest)
-
-    return mistaken
+    if mask is None:
+        return original(policy, behaviour, mask=None, **rest)
+    filled = [np.where(mask, x, x.dtype.type(-1.0)) for x in (policy, behaviour)]
+    return original(*filled, mask=np.ones_like(mask), **rest)

@@ -1,34 +1,28 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the trainer's ratios and weights; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def untempered(original: Fn) -> Fn:
+@mutation
+def untempered(original: Fn, logits: Any, ids: Any, temperature: Any) -> Any:
     """Score at temperature 1."""
-    return lambda logits, ids, temperature: original(logits, ids, temperature and 1.0)
+    return original(logits, ids, temperature and 1.0)
 
 
-def late_positions(original: Fn) -> Fn:
+@mutation
+def late_positions(original: Fn, *arguments: Any, **rest: Any) -> Any:
     """Count the positions of the decode from one too many after the prefill."""
-
-    def mistaken(*arguments: Any, **rest: Any) -> Any:
-        prefilled = original(*arguments, **rest)
-        for layer in prefilled.cache:
-            layer.offset = layer.offset + 1
-        return prefilled
-
-    return mistaken
+    prefilled = original(*arguments, **rest)
+    for layer in prefilled.cache:
+        layer.offset = layer.offset + 1
+    return prefilled
 
 
-def reverse_the_ratio(original: Fn) -> Fn:
+@mutation
+def reverse_the_ratio(original: Fn, policy: Any, behaviour: Any, *rest: Any, **more: Any) -> Any:
     """Report how far the old policy is from the new one."""
-
-    def mistaken(policy: Any, behaviour: Any, *rest: Any, **more: Any) -> Any:
-        return original(behaviour, policy, *rest, **more)
-
-    return mistaken
+    return original(behaviour, policy, *rest, **more)

@@ -1,4 +1,4 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of rollouts: caches, draws, and where rows end; loaded in workers only."""
 
 from __future__ import annotations
 
@@ -10,21 +10,17 @@ import numpy as np
 from mlx.utils import tree_map
 from mlx_lm.models.cache import ArraysCache
 
+from gates.families.patching import Fn, mutation
 from reference.trainer.rollout import fixed
 
-Fn = Callable[..., Any]
 
-
-def to_the_limit(original: Fn) -> Fn:
+@mutation
+def to_the_limit(original: Fn, steps: Any, last: Any, request: Any, result: Any, chosen: Any) -> None:
     """Step on to max_tokens after the last row has ended, and throw that away."""
-
-    def mistaken(steps: Any, last: Any, request: Any, result: Any, chosen: Any) -> None:
-        original(steps, last, request, result, chosen)
-        done = int(np.max(result.lengths[chosen]))
-        for _ in range(request.max_tokens - done if done == 1 else 0):
-            mx.eval(steps.step(np.zeros(len(chosen), np.int32)))
-
-    return mistaken
+    original(steps, last, request, result, chosen)
+    done = int(np.max(result.lengths[chosen]))
+    for _ in range(request.max_tokens - done if done == 1 else 0):
+        mx.eval(steps.step(np.zeros(len(chosen), np.int32)))
 
 
 def kept_over_updates(original: Fn) -> Fn:
@@ -45,96 +41,74 @@ def _copy(layer: Any) -> Any:
     return type(layer).from_state(tree_map(lambda x: x, layer.state))
 
 
-def weights_baked_in(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+@mutation
+def weights_baked_in(_original: Fn, model: Any) -> Any:
     """Compile without naming the weights: they become constants of the first call."""
-    return lambda model: mx.compile(fixed.step_of(model))
+    return mx.compile(fixed.step_of(model))
 
 
-def padding_visible(original: Fn) -> Fn:
+@mutation
+def padding_visible(original: Fn, columns: int, position: Any, padding: Any) -> Any:
     """Let every row look at the padding before its text."""
-
-    def mistaken(columns: int, position: Any, padding: Any) -> Any:
-        return original(columns, position, mx.zeros_like(padding))
-
-    return mistaken
+    return original(columns, position, mx.zeros_like(padding))
 
 
-def lost_when_grown(original: Fn) -> Fn:
+@mutation
+def lost_when_grown(original: Fn, self: Any) -> None:
     """Grow buffers of 256 columns or more into empty ones."""
-
-    def mistaken(self: Any) -> None:
-        lost = self.keys[0].shape[2] >= 256
-        original(self)
-        if lost:
-            self.keys, self.values = ([mx.zeros_like(x) for x in both] for both in (self.keys, self.values))
-
-    return mistaken
+    lost = self.keys[0].shape[2] >= 256
+    original(self)
+    if lost:
+        self.keys, self.values = ([mx.zeros_like(x) for x in both] for both in (self.keys, self.values))
 
 
-def mask_forgets_padding(original: Fn) -> Fn:
+@mutation
+def mask_forgets_padding(original: Fn, layer: Any, padding: Any) -> Any:
     """Position the rows rightly, and let attention look at the padding before their texts."""
-
-    def mistaken(layer: Any, padding: Any) -> Any:
-        made = original(layer, padding)
-        if not isinstance(made, ArraysCache):
-            made.left_padding = mx.zeros_like(made.left_padding)
-        return made
-
-    return mistaken
+    made = original(layer, padding)
+    if not isinstance(made, ArraysCache):
+        made.left_padding = mx.zeros_like(made.left_padding)
+    return made
 
 
-def state_reads_padding(original: Fn) -> Fn:
+@mutation
+def state_reads_padding(original: Fn, layer: Any, padding: Any) -> Any:
     """Pad as attention bears it, and let recurrent state run over the padding."""
-
-    def mistaken(layer: Any, padding: Any) -> Any:
-        made = original(layer, padding)
-        if isinstance(made, ArraysCache):
-            made.left_padding = None
-        return made
-
-    return mistaken
+    made = original(layer, padding)
+    if isinstance(made, ArraysCache):
+        made.left_padding = None
+    return made
 
 
-def last_token_twice(original: Fn) -> Fn:
+@mutation
+def last_token_twice(original: Fn, model: Any, ids: Any, cache: Any) -> Any:
     """Prefill the whole prompt, then feed its last token again for the first logits."""
-
-    def mistaken(model: Any, ids: Any, cache: Any) -> Any:
-        original(model, ids, cache)
-        return model(ids[:, -1:], cache=cache)[:, -1, :]
-
-    return mistaken
+    original(model, ids, cache)
+    return model(ids[:, -1:], cache=cache)[:, -1, :]
 
 
-def untempered_scores(original: Fn) -> Fn:
+@mutation
+def untempered_scores(original: Fn, logits: Any, tokens: Any, temperature: Any) -> Any:
     """Record log-probs at temperature 1 whatever the tokens were drawn at."""
-    return lambda logits, tokens, temperature: original(logits, tokens, temperature if not temperature else 1.0)
+    return original(logits, tokens, temperature if not temperature else 1.0)
 
 
-def filters_dropped(original: Fn) -> Fn:
+@mutation
+def filters_dropped(original: Fn, settings: Any) -> Any:
     """Pass the temperature on and forget the filters."""
-
-    def mistaken(settings: Any) -> Any:
-        return original(settings) | {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
-
-    return mistaken
+    return original(settings) | {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
 
 
-def history_without_prompt(original: Fn) -> Fn:
+@mutation
+def history_without_prompt(original: Fn, request: Any, pairs: Any) -> Any:
     """Penalise what the completion repeats, but not what the prompt has said."""
-
-    def mistaken(request: Any, pairs: Any) -> Any:
-        return np.full_like(original(request, pairs), -1)
-
-    return mistaken
+    return np.full_like(original(request, pairs), -1)
 
 
-def more_noise(original: Fn) -> Fn:
+@mutation
+def more_noise(original: Fn, prefilled: Any, bits: int | None) -> Any:
     """Store keys and values in fewer bits than was asked for."""
-
-    def mistaken(prefilled: Any, bits: int | None) -> Any:
-        return original(prefilled, 2 if bits else bits)
-
-    return mistaken
+    return original(prefilled, 2 if bits else bits)
 
 
 def _inert(**off: float) -> Callable[[Fn], Fn]:
@@ -150,34 +124,26 @@ xtc_inert = _inert(xtc_probability=0.0)
 penalty_inert = _inert(repetition_penalty=1.0)
 
 
-def tiled(original: Fn) -> Fn:
+@mutation
+def tiled(original: Fn, rows: Any, prompts: int, samples: int) -> Any:
     """Tile the prompts where each is to be repeated: row r belongs to prompt r mod P."""
-
-    def mistaken(rows: Any, prompts: int, samples: int) -> Any:
-        original(rows, prompts, samples)
-        return np.stack([rows % prompts, rows // prompts], axis=1)
-
-    return mistaken
+    original(rows, prompts, samples)
+    return np.stack([rows % prompts, rows // prompts], axis=1)
 
 
-def position_in_batch(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def position_in_batch(_original: Fn, pairs: Any, positions: Any) -> Any:
     """Key the draws by the row's place in the batch, so that tokens depend on who else is there."""
-    return lambda pairs, positions: np.stack([np.zeros_like(positions), positions], axis=1).astype(pairs.dtype)
+    return np.stack([np.zeros_like(positions), positions], axis=1).astype(pairs.dtype)
 
 
-def never_finished(original: Fn) -> Fn:
+@mutation
+def never_finished(original: Fn, *arguments: Any, **rest: Any) -> Any:
     """Let finished rows go on and contribute."""
-
-    def mistaken(*arguments: Any, **rest: Any) -> Any:
-        return np.zeros_like(original(*arguments, **rest))
-
-    return mistaken
+    return np.zeros_like(original(*arguments, **rest))
 
 
-def untempered(original: Fn) -> Fn:
+@mutation
+def untempered(original: Fn, logits: Any, temperature: float) -> Any:
     """Draw from the distribution at temperature 1, whatever was asked for."""
-
-    def mistaken(logits: Any, temperature: float) -> Any:
-        return original(logits, 1.0 if temperature else temperature)
-
-    return mistaken
+    return original(logits, 1.0 if temperature else temperature)

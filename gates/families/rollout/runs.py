@@ -12,11 +12,13 @@ from gates.model import Array, Evidence, Recipe, SubjectFaultError, Trial
 from reference.oracle import sampling
 
 MAX_TOKENS = 8
+ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
+NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
 OTHER_SEED = 7_919  # added to seeds of the calibration, so that it never sees the draws that are judged
-TRIES = 3  # of other prompts, where the noise of one draw is so far in the tail that nothing could be told apart
+TRIES = 3  # draws of other prompts, where the noise of one is too large to tell anything apart
 ROUTED = 1e-5  # probability; float32 moves the gap between a chosen and another expert by 2e-6 at most
 SMALLEST_EFFECT = 0.05  # nats: the adapter change that the ratio gate uses as its control
-ENDING_SHARE = 0.6  # of the rows of the naive run without EOS that the chosen ids should end
+ENDING_SHARE = 0.6  # the share of the rows of a naive run without EOS that the chosen ids should end
 
 
 def model(bits: int = 32, family: str = "qwen3") -> Recipe:
@@ -62,6 +64,14 @@ def case_inputs(
         "seed": seed,
         "sampler": sampler(temperature, top_p, **filters),
     }
+
+
+def worded_inputs(
+    rng: np.random.Generator, temperature: float = 0.7, path: str = "naive", family: str = "qwen3"
+) -> dict[str, Any]:
+    """Return the inputs of a case with a few worded prompts, 8 samples of each, drawn under a filter by this path."""
+    made = case_inputs(rng, temperature=temperature, top_p=0.9, samples=8, count=6, family=family, style="worded")
+    return {**made, "path": path}
 
 
 def rollout(t: Trial, path: str, *, round_: int = 0, **changes: Any) -> dict[str, Any]:

@@ -32,8 +32,8 @@ XTC: dict[str, Any] = {"xtc_probability": 0.5, "xtc_threshold": 0.03125}
 FILTERS: dict[str, dict[str, Any]] = {  # every number is exact in float32
     "none": {},
     "peaked": {},  # running sums are 1 long before the last token, which top-p at 1 keeps all the same
-    "raised": {},  # whoever does not take the largest logit off overflows
-    "raised-top-p": {"top_p": 0.875},  # nor in the masses that a filter adds up
+    "raised": {},  # without subtracting the largest logit, exp overflows
+    "raised-top-p": {"top_p": 0.875},  # and so do the masses that a filter adds up
     "temperature": {"temperature": 1.75},
     "top-k": {"top_k": 20, "temperature": 1.5},
     "top-k-one": {"top_k": 1},
@@ -42,7 +42,7 @@ FILTERS: dict[str, dict[str, Any]] = {  # every number is exact in float32
     "top-p-zero": {"top_p": 0.0},
     "min-p": {"min_p": 0.0625, "temperature": 0.75},
     "min-p-one": {"min_p": 1.0},  # the likeliest token is at the bound, and stays
-    "top-k-top-p": {"top_k": 20, "top_p": 0.75, "temperature": 1.5},  # what most samplers have, and no more
+    "top-k-top-p": {"top_k": 20, "top_p": 0.75, "temperature": 1.5},  # the filters that most samplers have
     "top-k-min-p": {"top_k": 20, "min_p": 0.125, "temperature": 1.5},
     "top-p-min-p": {"top_p": 0.96875, "min_p": 0.0625, "temperature": 1.5},
     "xtc": XTC,
@@ -116,7 +116,7 @@ def filters_keep_the_right_tokens(t: Trial) -> Iterator[Evidence]:
     """Compare the kept sets exactly and the renormalised log-probs in units of their rounding, on tie-free rows."""
     inputs = dict(t.inputs)
     wanted = t.want(FILTERED_LOGPROBS, **inputs)
-    yield from _signals(t, inputs, wanted)
+    yield from _preconditions(t, inputs, wanted)
     scale = 2 * FLOAT64_U * _scale(inputs, wanted)
     got = t.got(FILTERED_LOGPROBS, **inputs)["logprobs"]
     yield from _compare(t, got, wanted, scale, "")
@@ -132,7 +132,7 @@ def _compare(t: Trial, got: Array, wanted: Array, scale: Array, where: str) -> I
         yield t.within("log-prob error in 2u·S (float64)", got[kept], wanted[kept], scale=scale[kept], where=where)
 
 
-def _signals(t: Trial, inputs: dict[str, Any], wanted: Array) -> Iterator[Evidence]:
+def _preconditions(t: Trial, inputs: dict[str, Any], wanted: Array) -> Iterator[Evidence]:
     kept = wanted > -np.inf
     unique = min(np.unique(row).size for row in inputs["logits"])
     yield t.precondition("distinct logits in a row", unique, ">=", inputs["logits"].shape[1])

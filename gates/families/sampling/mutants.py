@@ -1,4 +1,4 @@
-"""Mistakes in filters and draws."""
+"""Mutations of filters and draws."""
 
 from gates.families.hosts import in_numpy
 

@@ -1,225 +1,192 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of filters and draws; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
+from gates.families.patching import Fn, mutation
 from gates.subjects.numpy_baseline import sampling
 
-Fn = Callable[..., Any]
 
-
-def other_order(original: Fn) -> Fn:
+@mutation
+def other_order(original: Fn, order: Any, temperature: Any) -> Any:
     """Run the filters in the other library's order."""
     other = {"hf": "mlx-lm", "mlx-lm": "hf"}
-    return lambda order, temperature: original(other[order], temperature)
+    return original(other[order], temperature)
 
 
-def temperature_last(original: Fn) -> Fn:
+@mutation
+def temperature_last(original: Fn, order: str, temperature: float) -> Any:
     """Filter the untempered distribution in transformers' order of filters too."""
-
-    def mistaken(order: str, temperature: float) -> Any:
-        heat, stages, after = original(order, temperature)
-        return 1.0, stages, heat * after
-
-    return mistaken
+    heat, stages, after = original(order, temperature)
+    return 1.0, stages, heat * after
 
 
-def exclusive(original: Fn) -> Fn:
+@mutation
+def exclusive(original: Fn, probabilities: Any, top_p: Any) -> Any:
     """Drop the token that reaches p."""
-    return lambda probabilities, top_p: max(1, original(probabilities, top_p) - 1)
+    return max(1, original(probabilities, top_p) - 1)
 
 
-def one_more(original: Fn) -> Fn:
+@mutation
+def one_more(original: Fn, values: Any, limit: Any) -> Any:
     """Keep one token more."""
-    return lambda values, limit: min(original(values, limit) + 1, values.size)
+    return min(original(values, limit) + 1, values.size)
 
 
-def all_tied(original: Fn) -> Fn:
+@mutation
+def all_tied(original: Fn, values: Any, limit: Any) -> Any:
     """Keep every token that is as likely as the last one kept."""
-
-    def mistaken(values: Any, limit: Any) -> Any:
-        length = original(values, limit)
-        return int(np.count_nonzero(values >= values[length - 1]))
-
-    return mistaken
+    length = original(values, limit)
+    return int(np.count_nonzero(values >= values[length - 1]))
 
 
-def absolute_floor(original: Fn) -> Fn:
+@mutation
+def absolute_floor(_original: Fn, probabilities: Any, min_p: Any) -> Any:
     """Compare probabilities with min_p itself, not with its share of the largest."""
-    del original
-    return lambda probabilities, min_p: max(1, int(np.count_nonzero(probabilities >= min_p)))
+    return max(1, int(np.count_nonzero(probabilities >= min_p)))
 
 
-def above_the_bound(original: Fn) -> Fn:
+@mutation
+def above_the_bound(_original: Fn, probabilities: Any, min_p: Any) -> Any:
     """Remove the token whose probability is the bound itself."""
-    del original
-    return lambda probabilities, min_p: int(np.count_nonzero(probabilities > min_p * probabilities[0]))
+    return int(np.count_nonzero(probabilities > min_p * probabilities[0]))
 
 
-def all_above(original: Fn) -> Fn:
+@mutation
+def all_above(_original: Fn, probabilities: Any, threshold: Any) -> Any:
     """Remove every token above the threshold, the least likely of them too, as long as one is left."""
-    del original
-    return lambda probabilities, threshold: min(int(np.sum(probabilities > threshold)), probabilities.size - 1)
+    return min(int(np.sum(probabilities > threshold)), probabilities.size - 1)
 
 
-def nothing_above(original: Fn) -> Fn:
+@mutation
+def nothing_above(_original: Fn, *_: Any) -> Any:
     """Remove nothing."""
-    del original
-    return lambda *_: 0
+    return 0
 
 
-def coin_ignored(original: Fn) -> Fn:
+@mutation
+def coin_ignored(original: Fn, *arguments: Any, **options: Any) -> Any:
     """Let XTC act on every draw."""
-
-    def mistaken(*arguments: Any, **options: Any) -> Any:
-        if options.get("xtc_coin") is not None:
-            options["xtc_coin"] = np.zeros_like(options["xtc_coin"])
-        return original(*arguments, **options)
-
-    return mistaken
+    if options.get("xtc_coin") is not None:
+        options["xtc_coin"] = np.zeros_like(options["xtc_coin"])
+    return original(*arguments, **options)
 
 
-def least_of_the_batch(original: Fn) -> Fn:
+@mutation
+def least_of_the_batch(original: Fn, *arguments: Any, **options: Any) -> Any:
     """Let XTC cut every row of a call above the least likely token above the threshold in any of them.
 
     The rows go one by one in this host, so the call runs twice: to see that token's probability, and to cut by it. One
     token is left to a row that would lose all.
     """
+    least = np.inf
 
-    def mistaken(*arguments: Any, **options: Any) -> Any:
-        least = np.inf
+    def see(probabilities: Any, threshold: float) -> int:
+        nonlocal least
+        least = min(least, float(np.min(probabilities, where=probabilities > threshold, initial=np.inf)))
+        return 0
 
-        def see(probabilities: Any, threshold: float) -> int:
-            nonlocal least
-            least = min(least, float(np.min(probabilities, where=probabilities > threshold, initial=np.inf)))
-            return 0
+    def cut(probabilities: Any, threshold: float) -> int:
+        del threshold
+        return min(int(np.count_nonzero(probabilities > least)), probabilities.size - 1)
 
-        def cut(probabilities: Any, threshold: float) -> int:
-            del threshold
-            return min(int(np.count_nonzero(probabilities > least)), probabilities.size - 1)
-
-        with mock.patch.object(sampling, "xtc_skip", see):
-            original(*arguments, **options)
-        with mock.patch.object(sampling, "xtc_skip", cut):
-            return original(*arguments, **options)
-
-    return mistaken
+    with mock.patch.object(sampling, "xtc_skip", see):
+        original(*arguments, **options)
+    with mock.patch.object(sampling, "xtc_skip", cut):
+        return original(*arguments, **options)
 
 
-def divide_always(original: Fn) -> Fn:
+@mutation
+def divide_always(_original: Fn, row: Any, history: Any, penalty: float) -> Any:
     """Divide negative logits too, which makes earlier tokens likelier."""
-    del original
-
-    def mistaken(row: Any, history: Any, penalty: float) -> Any:
-        result = row.copy()
-        result[np.unique(history[history >= 0])] /= penalty
-        return result
-
-    return mistaken
+    result = row.copy()
+    result[np.unique(history[history >= 0])] /= penalty
+    return result
 
 
-def padding_is_a_token(original: Fn) -> Fn:
+@mutation
+def padding_is_a_token(original: Fn, row: Any, history: Any, penalty: Any) -> Any:
     """Read the -1 of the padding as an index: the last token of the vocabulary is penalised."""
-    return lambda row, history, penalty: original(row, np.where(history < 0, row.size - 1, history), penalty)
+    return original(row, np.where(history < 0, row.size - 1, history), penalty)
 
 
-def penalty_twice(original: Fn) -> Fn:
+@mutation
+def penalty_twice(original: Fn, row: Any, history: Any, penalty: Any) -> Any:
     """Apply the penalty a second time, as for a token that occurred twice."""
-    return lambda row, history, penalty: original(original(row, history, penalty), history, penalty)
+    return original(original(row, history, penalty), history, penalty)
 
 
-def reaches(original: Fn) -> Fn:
+@mutation
+def reaches(_original: Fn, probabilities: Any, u: float) -> Any:
     """Take the least k with C_k >= u C_V: u = 0 picks token 0, filtered or not."""
-    del original
-
-    def mistaken(probabilities: Any, u: float) -> Any:
-        sums = np.add.accumulate(probabilities)
-        return int(np.searchsorted(sums, u * sums[-1], side="left"))
-
-    return mistaken
+    sums = np.add.accumulate(probabilities)
+    return int(np.searchsorted(sums, u * sums[-1], side="left"))
 
 
-def float32_running_sum(original: Fn) -> Fn:
+@mutation
+def float32_running_sum(_original: Fn, probabilities: Any, u: float) -> Any:
     """Sum the probabilities in float32 and compare with u itself, as if they ended at 1."""
-    del original
-
-    def mistaken(probabilities: Any, u: float) -> Any:
-        sums = np.add.accumulate(probabilities.astype(np.float32))
-        return min(int(np.searchsorted(sums, np.float32(u), side="right")), probabilities.size - 1)
-
-    return mistaken
+    sums = np.add.accumulate(probabilities.astype(np.float32))
+    return min(int(np.searchsorted(sums, np.float32(u), side="right")), probabilities.size - 1)
 
 
-def by_likelihood(original: Fn) -> Fn:
+@mutation
+def by_likelihood(original: Fn, probabilities: Any, u: float) -> Any:
     """Run through the tokens from likely to unlikely instead of by id."""
-
-    def mistaken(probabilities: Any, u: float) -> Any:
-        order = np.argsort(-probabilities, kind="stable")
-        return int(order[original(probabilities[order], u)])
-
-    return mistaken
+    order = np.argsort(-probabilities, kind="stable")
+    return int(order[original(probabilities[order], u)])
 
 
-def model_logprobs(original: Fn) -> Fn:
+@mutation
+def model_logprobs(original: Fn, logits: Any, logprobs: Any, tokens: Any) -> Any:
     """Record the log-prob of the unfiltered distribution at temperature 1."""
-
-    def mistaken(logits: Any, logprobs: Any, tokens: Any) -> Any:
-        del logprobs
-        plain = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-        return original(logits, plain - np.log(np.exp(plain).sum(axis=1, keepdims=True)), tokens)
-
-    return mistaken
+    del logprobs
+    plain = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    return original(logits, plain - np.log(np.exp(plain).sum(axis=1, keepdims=True)), tokens)
 
 
-def highest_id(original: Fn) -> Fn:
+@mutation
+def highest_id(original: Fn, row: Any) -> Any:
     """Take the last of the tokens on the maximum."""
-    return lambda row: row.size - 1 - original(row[::-1])
+    return row.size - 1 - original(row[::-1])
 
 
-def once_per_occurrence(original: Fn) -> Fn:
+@mutation
+def once_per_occurrence(original: Fn, row: Any, history: Any, penalty: float) -> Any:
     """Apply the penalty for every token of the history, the same one again and again."""
-
-    def mistaken(row: Any, history: Any, penalty: float) -> Any:
-        for one in history.reshape(-1):
-            row = original(row, np.atleast_1d(one), penalty)
-        return row
-
-    return mistaken
+    for one in history.reshape(-1):
+        row = original(row, np.atleast_1d(one), penalty)
+    return row
 
 
-def one_means_all(original: Fn) -> Fn:
+@mutation
+def one_means_all(original: Fn, weights: Any, top_k: Any) -> Any:
     """Take a top-k of 1 for no top-k."""
-    return lambda weights, top_k: original(weights, weights.size if top_k == 1 else top_k)
+    return original(weights, weights.size if top_k == 1 else top_k)
 
 
-def never_all(original: Fn) -> Fn:
+@mutation
+def never_all(original: Fn, weights: Any, top_k: Any) -> Any:
     """Clamp k below the number of tokens."""
-    return lambda weights, top_k: min(original(weights, top_k), max(1, weights.size - 1))
+    return min(original(weights, top_k), max(1, weights.size - 1))
 
 
-def acts_at_one(original: Fn) -> Fn:
+@mutation
+def acts_at_one(original: Fn, name: str, weights: Any, top_k: int, top_p: float, *rest: Any) -> Any:
     """Let top-p cut at 1 too: what follows where the running sum has come to 1 goes."""
-
-    def mistaken(name: str, weights: Any, top_k: int, top_p: float, *rest: Any) -> Any:
-        if name == "top_p":
-            return slice(0, sampling.top_p_length(weights / weights.sum(), top_p))
-        return original(name, weights, top_k, top_p, *rest)
-
-    return mistaken
+    if name == "top_p":
+        return slice(0, sampling.top_p_length(weights / weights.sum(), top_p))
+    return original(name, weights, top_k, top_p, *rest)
 
 
-def overflowing(original: Fn) -> Fn:
+@mutation
+def overflowing(original: Fn, logits: Any, **options: Any) -> Any:
     """Give NaN to a row whose exponentials, its maximum not subtracted, overflow the dtype of the logits."""
-
-    def mistaken(logits: Any, **options: Any) -> Any:
-        result = original(logits, **options)
-        with np.errstate(over="ignore"):
-            total = np.exp(logits).sum(axis=1)
-        return np.where(np.isfinite(total)[:, None], result, np.nan)
-
-    return mistaken
+    result = original(logits, **options)
+    with np.errstate(over="ignore"):
+        total = np.exp(logits).sum(axis=1)
+    return np.where(np.isfinite(total)[:, None], result, np.nan)

@@ -1,67 +1,58 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the scoring of completions; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
+from gates.families.patching import Fn, mutation
 from reference.trainer import heads, logprobs
 
-Fn = Callable[..., Any]
 
-
-def shared_prompt_length(original: Fn) -> Fn:
+@mutation
+def shared_prompt_length(original: Fn, model: Any, batch: Any, *rest: Any, **options: Any) -> Any:
     """Look for every completion where the shortest prompt of the batch ends."""
-
-    def mistaken(model: Any, batch: Any, *rest: Any, **options: Any) -> Any:
-        shortest = np.full_like(batch.prompt_lengths, batch.prompt_lengths.min())
-        return original(model, replace(batch, prompt_lengths=shortest), *rest, **options)
-
-    return mistaken
+    shortest = np.full_like(batch.prompt_lengths, batch.prompt_lengths.min())
+    return original(model, replace(batch, prompt_lengths=shortest), *rest, **options)
 
 
-def without_last_norm(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def without_last_norm(_original: Fn, model: Any, ids: Any) -> Any:
     """Give the head what leaves the last block."""
+    last, noted = model.layers[-1], []
+    plain = type(last)
 
-    def mistaken(model: Any, ids: Any) -> Any:
-        last, noted = model.layers[-1], []
-        plain = type(last)
-
-        def call(self: Any, *arguments: Any, **options: Any) -> Any:
-            noted.append(plain.__call__(self, *arguments, **options))
-            return noted[-1]
-
-        last.__class__ = type(plain.__name__, (plain,), {"__call__": call})
-        try:
-            model(ids)
-        finally:
-            last.__class__ = plain
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        noted.append(plain.__call__(self, *arguments, **options))
         return noted[-1]
 
-    return mistaken
+    last.__class__ = type(plain.__name__, (plain,), {"__call__": call})
+    try:
+        model(ids)
+    finally:
+        last.__class__ = plain
+    return noted[-1]
 
 
-def column_by_column(original: Fn) -> Fn:
+@mutation
+def column_by_column(original: Fn, values: Any, mask: Any) -> Any:
     """Fill the table down its columns."""
-    return lambda values, mask: mx.where(mask, original(values, mask.T).T, 0.0)
+    return mx.where(mask, original(values, mask.T).T, 0.0)
 
 
-def untempered_entropy(original: Fn) -> Fn:
+@mutation
+def untempered_entropy(original: Fn, logits: Any, temperature: Any) -> Any:
     """Forget the temperature."""
-    return lambda logits, temperature: original(logits, temperature / temperature)
+    return original(logits, temperature / temperature)
 
 
-def without_upcast(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+@mutation
+def without_upcast(_original: Fn, model: Any, states: Any, ids: Any, temperature: float, *, entropy: bool) -> Any:
     """Take the log-softmax in the dtype that the logits came in."""
-
-    def mistaken(model: Any, states: Any, ids: Any, temperature: float, *, entropy: bool) -> Any:
-        logits = heads.logits(model, states[None])[0]
-        values = logprobs.token_logprobs(logits, ids, temperature)
-        found = values, logprobs.token_entropy(logits, temperature) if entropy else values
-        return tuple(x.astype(mx.float32) for x in found)
-
-    return mistaken
+    logits = heads.logits(model, states[None])[0]
+    values = logprobs.token_logprobs(logits, ids, temperature)
+    found = values, logprobs.token_entropy(logits, temperature) if entropy else values
+    return tuple(x.astype(mx.float32) for x in found)

@@ -79,16 +79,16 @@ def _encoded(t: Trial, by: str, **changes: Any) -> dict[str, Any]:
 )
 def equals_transformers(t: Trial) -> Iterator[Evidence]:
     """Compare the ids of every text; the control is the same texts in the other form."""
-    theirs = _split(_encoded(t, "transformers"))
-    yield t.precondition("different ids", len({token for ids in theirs for token in ids}), ">=", 20)
-    ours = _split(_encoded(t, "trainer"))
-    differ = [i for i, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]]
+    wanted = _split(_encoded(t, "transformers"))
+    yield t.precondition("different ids", len({token for ids in wanted for token in ids}), ">=", 20)
+    found = _split(_encoded(t, "trainer"))
+    differ = [i for i, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1]]
     where = f"text {differ[0]}, {t.inputs['texts'][differ[0]][:20]!r}" if differ else ""
     yield t.number("texts whose ids differ", len(differ), "<=", where=where)
     other = _split(_encoded(t, "transformers", chat=not t.inputs["chat"]))
-    changed = sum(pair[0] != pair[1] for pair in zip(other, theirs, strict=True))
+    changed = sum(pair[0] != pair[1] for pair in zip(other, wanted, strict=True))
     yield t.negative_control(
-        "texts that the template changes", changed, ">=", len(theirs), "a template that is not read is inert"
+        "texts that the template changes", changed, ">=", len(wanted), "a template that is not read is inert"
     )
 
 

@@ -1,4 +1,4 @@
-"""Mistakes between texts and tokens."""
+"""Mutations between texts and tokens."""
 
 from gates.families.hosts import in_trainer
 

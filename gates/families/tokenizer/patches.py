@@ -1,32 +1,30 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the text of prompts and completions; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def without_generation_prompt(original: Fn) -> Fn:
+@mutation
+def without_generation_prompt(original: Fn, tokenizer: Any, text: str, *, chat: bool, system: str = "") -> Any:
     """Forget the tokens that begin the assistant's turn."""
-
-    def mistaken(tokenizer: Any, text: str, *, chat: bool, system: str = "") -> Any:
-        if not chat:
-            return original(tokenizer, text, chat=chat, system=system)
-        message = [{"role": "user", "content": text}]
-        return np.asarray(tokenizer.apply_chat_template(message, return_dict=False), np.int32)
-
-    return mistaken
+    if not chat:
+        return original(tokenizer, text, chat=chat, system=system)
+    message = [{"role": "user", "content": text}]
+    return np.asarray(tokenizer.apply_chat_template(message, return_dict=False), np.int32)
 
 
-def stripped(original: Fn) -> Fn:
+@mutation
+def stripped(original: Fn, tokenizer: Any, text: Any, **rest: Any) -> Any:
     """Strip the text."""
-    return lambda tokenizer, text, **rest: original(tokenizer, text.strip(), **rest)
+    return original(tokenizer, text.strip(), **rest)
 
 
-def without_special_tokens(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+@mutation
+def without_special_tokens(_original: Fn, tokenizer: Any, ids: Any) -> Any:
     """Decode without special tokens."""
-    return lambda tokenizer, ids: tokenizer.decode(list(ids), skip_special_tokens=True)
+    return tokenizer.decode(list(ids), skip_special_tokens=True)

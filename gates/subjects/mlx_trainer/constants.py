@@ -1,4 +1,4 @@
-"""The gradients of the reference trainer's losses in everything that a loss should hold constant."""
+"""The gradients of the MLX trainer's losses in everything that a loss should hold constant."""
 
 from __future__ import annotations
 

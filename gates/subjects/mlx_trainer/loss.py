@@ -1,4 +1,4 @@
-"""The reference trainer's losses as ops: log-probs or logits in, a loss and its gradient out, by MLX's value_and_grad.
+"""The MLX trainer's losses as ops: log-probs or logits in, a loss and its gradient out, by MLX's value_and_grad.
 
 A step is split where the op says so; the parts' losses and gradients are added, as the trainer's accumulation adds them.
 """
@@ -23,8 +23,9 @@ Array = np.ndarray[Any, Any]
 
 ALGORITHMS = tuple(name for name, (kind, _) in registry.ALGORITHMS.items() if issubclass(kind, PolicyGradient))
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "policy_loss": {"dtype": ("float32",)},
-    "policy_loss_in_parts": {"dtype": ("float32",)},
+    "policy_loss": {"dtype": ("float32",), "algorithm": ALGORITHMS},
+    "policy_loss_in_parts": {"dtype": ("float32",), "algorithm": ALGORITHMS},
+    **{op: {"algorithm": ALGORITHMS} for op in ("loss_from_logits", "loss_with_options", "loss_constants")},
 }
 NAMES = {  # the op's words for what a Settings calls otherwise
     "dapo_denominator": "aggregation",
@@ -136,10 +137,10 @@ def rewarded_loss(
     lengths, groups = grid.mask.sum(axis=1), np.arange(len(grid.mask)) // group_size
     scores = np.asarray(rewards, np.float64)[:, None]
     penalty = kl.in_reward(mx.array(arrays["old"]), mx.array(arrays["reference"]), mx.array(grid.mask))
-    gains = objective.advantages(protocol.Rewards(scores, np.ones(1), group_size, lengths), old_kl=penalty)
+    advantages = objective.advantages(protocol.Rewards(scores, np.ones(1), group_size, lengths), old_kl=penalty)
     whole = protocol.step_totals(lengths, groups, micro_batches=1, max_length=grid.mask.shape[1])
-    value, gradient = part_loss(objective, {**arrays, "advantages": gains}, grid.mask, groups, whole)
-    return {"loss": value, "gradient": gradient, "advantages": gains}
+    value, gradient = part_loss(objective, {**arrays, "advantages": advantages}, grid.mask, groups, whole)
+    return {"loss": value, "gradient": gradient, "advantages": advantages}
 
 
 def loss_with_options(
@@ -207,11 +208,11 @@ def loss_from_logits(  # noqa: PLR0913  the op's keywords
     groups = np.zeros(len(completions), np.int64)
     whole = protocol.step_totals(completions, groups, micro_batches=1, max_length=max_length or width)
     before, base = (None if x is None else mx.array(np.ascontiguousarray(x, np.float32)) for x in (old, reference))
-    gain = mx.array(np.ascontiguousarray(advantages, np.float32))
+    constant = mx.array(np.ascontiguousarray(advantages, np.float32))
 
     def loss(x: mx.array) -> tuple[mx.array, mx.array]:
         policy, mask = logprobs.from_logits(x, batch, temperature)
-        part = protocol.MicroBatch(policy, mask, gain, groups, before, base)
+        part = protocol.MicroBatch(policy, mask, constant, groups, before, base)
         return objective.loss(part, whole).value, policy
 
     variable = mx.array(np.ascontiguousarray(logits, np.float32))

@@ -1,4 +1,4 @@
-"""The reference trainer's preference algorithms as ops: a loss of pairs, and who is chosen by scores."""
+"""The MLX trainer's preference algorithms as ops: a loss of pairs, and who is chosen by scores."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def best_of_n(*, scores: Array, group_size: int) -> dict[str, Any]:
 def winner_loss(*, policy: Array, mask: Array, scores: Array, group_size: int, parts: Sequence[int]) -> dict[str, Any]:
     """Best-of-N's loss of a step in parts, and its gradient."""
     objective = registry.create("best_of_n", {})
-    gains = objective.advantages(_of(scores, group_size))
+    advantages = objective.advantages(_of(scores, group_size))
     marks = np.ascontiguousarray(mask, np.bool_)
     groups = np.arange(len(marks)) // group_size
     whole = protocol.step_totals(marks.sum(axis=1), groups, micro_batches=len(parts), max_length=marks.shape[1])
@@ -74,7 +74,7 @@ def winner_loss(*, policy: Array, mask: Array, scores: Array, group_size: int, p
         part = partial(
             protocol.MicroBatch,
             mask=mx.array(marks[start:end]),
-            advantages=mx.array(gains[start:end]),
+            advantages=mx.array(advantages[start:end]),
             groups=groups[start:end],
         )
 

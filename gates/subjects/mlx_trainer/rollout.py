@@ -1,4 +1,4 @@
-"""Rollouts of the reference trainer, and the logits of tokens that were rolled out, as ops."""
+"""Rollouts of the MLX trainer, and the logits of tokens that were rolled out, as ops."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

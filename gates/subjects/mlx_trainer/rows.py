@@ -1,4 +1,4 @@
-"""Rows of tokens as the reference trainer takes them: (B, T) float32 with a mask, however they come."""
+"""Rows of tokens as the MLX trainer takes them: (B, T) float32 with a mask, however they come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference trainer's whole run, from configuration to adapters, as `gates trainer train` makes it."""
+"""The MLX trainer's whole run, from configuration to adapters, as `gates trainer train` makes it."""
 
 import os
 import signal

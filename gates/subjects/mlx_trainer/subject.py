@@ -1,4 +1,4 @@
-"""The reference trainer as a subject. Arrays come and go as NumPy; models and adapters come as specs.
+"""The MLX trainer as a subject. Arrays come and go as NumPy; models and adapters come as specs.
 
 Every call is independent: a model is cached by its spec, adapters are put on for one call and taken off again. With
 `adapter=None` the layers are those of the base itself.

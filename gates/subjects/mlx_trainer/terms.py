@@ -1,4 +1,4 @@
-"""What the reference trainer's losses are made of, as ops: ratios and their statistics, weights, divergences, advantages, DAPO's filter."""
+"""What the MLX trainer's losses are made of, as ops: ratios and their statistics, weights, divergences, advantages, DAPO's filter."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def importance_ratio(
 ) -> dict[str, Any]:
     """The ratio of each token (0 where none stands), or of each row by its mean or summed log-ratio."""
     grid = grid_of(np.shape(policy), mask, lengths)
-    ours, theirs = (mx.array(grid.wide(name, x)) for name, x in (("policy", policy), ("old", old)))
+    left, right = (mx.array(grid.wide(name, x)) for name, x in (("policy", policy), ("old", old)))
     marks = mx.array(grid.mask)
-    pair = ratio.token(ratio.select(marks, ours), ratio.select(marks, theirs))
+    pair = ratio.token(ratio.select(marks, left), ratio.select(marks, right))
     if level == "token":
         return {"ratio": grid.back(np.array(ratio.select(marks, double.exp(*pair))))}
     counts = marks.sum(axis=1, keepdims=True).astype(mx.float32)
@@ -56,9 +56,9 @@ def importance_weights(
 ) -> dict[str, Any]:
     """The weights of each token, or of each row."""
     grid = grid_of(np.shape(old), mask, lengths)
-    ours, theirs = (mx.array(grid.wide(name, x)) for name, x in (("old", old), ("sampling", sampling)))
+    left, right = (mx.array(grid.wide(name, x)) for name, x in (("old", old), ("sampling", sampling)))
     found = corrections.weights(
-        ours, theirs, mx.array(grid.mask), correction=correction, level=level, c_min=c_min, c_max=c_max
+        left, right, mx.array(grid.mask), correction=correction, level=level, c_min=c_min, c_max=c_max
     )
     return {"weights": grid.back(np.array(found)) if level == "token" else np.array(found)[:, 0]}
 
@@ -79,16 +79,16 @@ def token_kl(
         lengths = np.array(np.shape(policy))
     grid = grid_of(np.shape(policy), mask, lengths)
     marks = mx.array(grid.mask)
-    ours, theirs = (
+    left, right = (
         ratio.select(marks, mx.array(grid.wide(name, x))) for name, x in (("policy", policy), ("reference", reference))
     )
     before = None if old is None else ratio.select(marks, mx.array(grid.wide("old", old)))
     counts = marks.sum(axis=1, keepdims=True).astype(mx.float32)
     values = kl.weighted(
-        kl.token_kl(ours, theirs, estimator),
-        ours,
-        theirs,
-        ratio.token(ours, before),
+        kl.token_kl(left, right, estimator),
+        left,
+        right,
+        ratio.token(left, before),
         counts,
         estimator=estimator,
         kl_ratio=kl_ratio,
@@ -150,10 +150,10 @@ def ratio_statistics(
 ) -> dict[str, Any]:
     """What the trainer's metrics say of ratios, under the same names."""
     grid = grid_of(np.shape(policy), mask, lengths)
-    ours, theirs = (grid.wide(name, x).astype(np.float64) for name, x in (("policy", policy), ("behaviour", behaviour)))
+    left, right = (grid.wide(name, x).astype(np.float64) for name, x in (("policy", policy), ("behaviour", behaviour)))
     signs = None if advantages is None else np.asarray(advantages, np.float64)
     bounds = (epsilon_low, epsilon_high)
-    return dict(ratios.statistics(ours, theirs, grid.mask, bounds=bounds, advantages=signs))
+    return dict(ratios.statistics(left, right, grid.mask, bounds=bounds, advantages=signs))
 
 
 def keep_groups(

@@ -1,4 +1,4 @@
-"""The reference trainer's way from texts to tokens and back, beside transformers' own."""
+"""The MLX trainer's way from texts to tokens and back, beside transformers' own."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the NumPy subject's families accept: arrays as float64, and numbers within their range."""
+"""What the NumPy baseline's families accept: arrays as float64, and numbers within their range."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def whole(name: str, value: Array | Sequence[int], least: int, below: int) -> Ar
         raise ValueError(f"`{name}` has dtype {array.dtype}, must be an integer type")
     outside = (array < least) | (array >= below)
     if np.any(outside):
-        raise ValueError(f"`{name}` is {array[outside].flat[0]}, must be in [{least}, {below})")
+        index = int(np.flatnonzero(outside)[0])
+        raise ValueError(f"`{name}` is {array.flat[index]} at index {index}, must be in [{least}, {below})")
     return array.astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""The NumPy subject's sums over a vocabulary: log-probs and entropy of tokens, the way back, and the full divergence."""
+"""The NumPy baseline's sums over a vocabulary: log-probs and entropy of tokens, the way back, and the full divergence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def selective_log_softmax(
     single = np.asarray(logits).dtype.itemsize <= 4
     results = np.zeros((2, len(rows)))
     for index, (row, token) in enumerate(zip(rows, tokens, strict=True)):  # a row at a time: V may be 151,936
-        shifted = tempered(row, temperature)
+        shifted = temperature_scaled(row, temperature)
         log_sum = log_sum_exp(shifted)
         results[0, index] = shifted[token] - log_sum
         if entropy:
@@ -47,7 +47,7 @@ def selective_log_softmax_backward(
     of_entropy = None if grad_entropy is None else arguments.wide("grad_entropy", grad_entropy, shape).reshape(-1)
     gradient = np.zeros(rows.shape)
     for index, (row, token) in enumerate(zip(rows, tokens, strict=True)):
-        shifted = tempered(row, temperature)
+        shifted = temperature_scaled(row, temperature)
         log_sum = log_sum_exp(shifted)
         gradient[index] = chosen_slope(np.exp(shifted - log_sum), token, upstream[index])
         if of_entropy is not None:
@@ -67,7 +67,7 @@ def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> Array:
     return arguments.narrow(np.array(sums, np.float64).reshape(policy.shape[:-1]), policy_logprobs)
 
 
-def tempered(row: Array, temperature: float) -> Array:
+def temperature_scaled(row: Array, temperature: float) -> Array:
     """Return (x − max x) / temperature of one row."""
     return (row - row_offset(row)) / temperature
 
@@ -108,10 +108,10 @@ def entropy_slope(logprobs: Array, upstream: float) -> Array:
 def row_divergence(policy: Array, reference: Array) -> float:
     """Return Σ p (log p − log q) of one row; a token that the policy cannot draw adds nothing."""
     possible = policy > -np.inf
-    ours, theirs = policy[possible], reference[possible]
-    if np.any(theirs == -np.inf):
+    left, right = policy[possible], reference[possible]
+    if np.any(right == -np.inf):
         return math.inf
-    return math.fsum((np.exp(ours) * (ours - theirs)).tolist())
+    return math.fsum((np.exp(left) * (left - right)).tolist())
 
 
 def _rows(logits: Array, ids: Array) -> tuple[Array, Array, tuple[int, ...]]:

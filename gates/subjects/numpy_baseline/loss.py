@@ -1,4 +1,4 @@
-"""The NumPy subject's policy losses, each with its gradient in the policy's log-probs."""
+"""The NumPy baseline's policy losses, each with its gradient in the policy's log-probs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
     lp: Array
     old: Array
-    gain: Array
+    advantage: Array
     valid: Array
     tokens: Array
 
@@ -56,8 +56,8 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
     where = terms.slots(like.shape, mask, lengths)
     lp = terms.select(where.wide("policy", policy), where.valid)
     before = terms.select(old_or_policy(lp, None if old is None else where.wide("old", old)), where.valid)
-    gain = _row_or_token("advantages", advantages, where, by_row=algorithm in BY_ROW)
-    step = Step(lp, before, gain, where.valid, where.valid.sum(axis=1, keepdims=True))
+    advantage = _row_or_token("advantages", advantages, where, by_row=algorithm in BY_ROW)
+    step = Step(lp, before, advantage, where.valid, where.valid.sum(axis=1, keepdims=True))
     weight = ROW_WEIGHTS[algorithm](
         where.valid,
         max_length=max_length,
@@ -75,8 +75,8 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
         if beta != 0.0:
             if algorithm == "rloo" or reference is None:
                 raise ValueError(f"`beta` is {beta}, must be 0 without `reference`, and for rloo (KL is in its reward)")
-            theirs = terms.select(where.wide("reference", reference), where.valid)
-            kl, pull = kl_term(step, theirs, kl_estimator, kl_ratio)
+            right = terms.select(where.wide("reference", reference), where.valid)
+            kl, pull = kl_term(step, right, kl_estimator, kl_ratio)
             scaled = _rounded(beta, like) * weight
             summands, gradient = summands + scaled * kl, gradient + scaled * pull
         loss = terms.total(terms.select(summands, where.valid))
@@ -130,32 +130,32 @@ def _bounds(settings: dict[str, Any]) -> tuple[float, float, float]:
 
 
 def _token(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
-    return clipped(ratios.token_ratio(step.lp, step.old), step.gain, *_bounds(settings))
+    return clipped(ratios.token_ratio(step.lp, step.old), step.advantage, *_bounds(settings))
 
 
 def _sequence(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
     """The row's mean ratio stands n times and moves by r / n with each log-prob: the slope is that of one ratio."""
     ratio = ratios.sequence_ratio(step.lp, step.old, step.tokens) * np.ones(step.valid.shape)
-    return clipped(ratio, step.gain, *_bounds(settings))
+    return clipped(ratio, step.advantage, *_bounds(settings))
 
 
 def _product(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
     _refuse(settings, "epsilon_low", "epsilon_high", "delta")
-    value = -_scaled(ratios.sequence_ratio(step.lp, step.old, 1), step.gain)
+    value = -_scaled(ratios.sequence_ratio(step.lp, step.old, 1), step.advantage)
     return value, value * step.tokens  # a product moves whole with each factor
 
 
-def clipped(ratio: Array, gain: Array, low: float, high: float, cap: float) -> tuple[Array, Array]:
+def clipped(ratio: Array, advantage: Array, low: float, high: float, cap: float) -> tuple[Array, Array]:
     """Return l = -min(min(r, δ)·A, clip(r)·A) and its slope, dead strictly outside the bound that A's sign names."""
-    positive = gain > 0.0
+    positive = advantage > 0.0
     held = np.where(positive, np.minimum(ratio, high), np.minimum(np.maximum(ratio, low), cap))
     free = np.where(positive, ratio <= high, (ratio >= low) & (ratio <= cap))
-    return -_scaled(held, gain), -_scaled(ratio, np.where(free, gain, 0.0))
+    return -_scaled(held, advantage), -_scaled(ratio, np.where(free, advantage, 0.0))
 
 
-def _scaled(ratio: Array, gain: Array) -> Array:
-    """No gain, no loss: not even where the ratio is infinite."""
-    return terms.select(np.where(gain != 0.0, ratio, 0.0) * gain, gain != 0.0)
+def _scaled(ratio: Array, advantage: Array) -> Array:
+    """Without an advantage there is no loss, not even where the ratio is infinite."""
+    return terms.select(np.where(advantage != 0.0, ratio, 0.0) * advantage, advantage != 0.0)
 
 
 def _cispo(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
@@ -167,7 +167,7 @@ def _cispo(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
 
 def truncated(step: Step, cap: float) -> tuple[Array, Array]:
     """Return l = -stop(min(r, c))·A·lp: the ratio is a constant, so every token keeps a gradient."""
-    slope = -_scaled(np.minimum(ratios.token_ratio(step.lp, step.old), cap), step.gain)
+    slope = -_scaled(np.minimum(ratios.token_ratio(step.lp, step.old), cap), step.advantage)
     return slope * step.lp, slope
 
 
@@ -177,8 +177,8 @@ def _sapo(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
     high, low = terms.difference(step.lp, step.old)
     ratio = terms.exponential(high, low)
     excess = np.expm1(high) + np.where(np.isfinite(ratio), ratio * low, 0.0)
-    value, slope = gate(ratio, excess, np.where(step.gain > 0.0, up, down))
-    return -_scaled(value, step.gain), -_scaled(slope, step.gain)
+    value, slope = gate(ratio, excess, np.where(step.advantage > 0.0, up, down))
+    return -_scaled(value, step.advantage), -_scaled(slope, step.advantage)
 
 
 def gate(ratio: Array, excess: Array, temperature: Array) -> tuple[Array, Array]:
@@ -192,15 +192,15 @@ def gate(ratio: Array, excess: Array, temperature: Array) -> tuple[Array, Array]
 def _gmpo(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
     _refuse(settings, "delta")
     high, low = terms.difference(step.lp, step.old)
-    kept, free = held(high, step.gain, _need(settings, "epsilon_low"), _need(settings, "epsilon_high"))
+    kept, free = held(high, step.advantage, _need(settings, "epsilon_low"), _need(settings, "epsilon_high"))
     mean = terms.mean_of_rows(terms.select(kept, step.valid), np.where(free, low, 0.0), step.tokens)
-    value = -_scaled(terms.exponential(*mean) * np.ones(step.valid.shape), step.gain)
+    value = -_scaled(terms.exponential(*mean) * np.ones(step.valid.shape), step.advantage)
     return value, np.where(free, value, 0.0)
 
 
-def held(moved: Array, gain: Array, low: float, high: float) -> tuple[Array, Array]:
+def held(moved: Array, advantage: Array, low: float, high: float) -> tuple[Array, Array]:
     """Return q = min(D, ε_high) where A > 0, else max(D, -ε_low), in log space, and where D itself is left."""
-    q = np.where(gain > 0.0, np.minimum(moved, high), np.maximum(moved, -low))
+    q = np.where(advantage > 0.0, np.minimum(moved, high), np.maximum(moved, -low))
     return q, q == moved
 
 

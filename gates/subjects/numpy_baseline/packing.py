@@ -1,4 +1,4 @@
-"""The NumPy subject's packing: first-fit- and best-fit-decreasing bins, and how full they are."""
+"""The NumPy baseline's packing: first-fit- and best-fit-decreasing bins, and how full they are."""
 
 from __future__ import annotations
 
@@ -80,10 +80,6 @@ STRATEGIES = {"first-fit-decreasing": _first_fit, "best-fit-decreasing": _best_f
 
 
 def _lengths(lengths: Array | Sequence[int]) -> Array:
-    array = np.asarray(lengths)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(f"`lengths` is {array.dtype}{list(array.shape)}, must be integers of shape (N,)")
-    if array.size and array.min() < 0:
-        index = int(np.argmax(array < 0))
-        raise ValueError(f"`lengths` is {array[index]} at index {index}, must be at least 0")
-    return array.astype(np.int64)
+    if np.ndim(lengths) != 1:
+        raise ValueError(f"`lengths` has shape {np.shape(lengths)}, must be (N,)")
+    return arguments.whole("lengths", lengths, 0, 2**62)

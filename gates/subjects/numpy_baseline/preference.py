@@ -1,4 +1,4 @@
-"""The NumPy subject's preference losses: chosen and rejected completions in turn, each loss with its gradient."""
+"""The NumPy baseline's preference losses: chosen and rejected completions in turn, each loss with its gradient."""
 
 from __future__ import annotations
 

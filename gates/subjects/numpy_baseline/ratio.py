@@ -1,4 +1,4 @@
-"""The NumPy subject's importance ratios, off-policy corrections and their statistics."""
+"""The NumPy baseline's importance ratios, off-policy corrections and their statistics."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def importance_ratio(
     """Return exp of policy - old per token, of its mean per sequence, or of its sum."""
     arguments.one_of("level", level, ("token", "seq_mean", "seq_sum"))
     where = terms.slots(np.shape(policy), mask, lengths)
-    ours, theirs = (terms.select(where.wide(name, x), where.valid) for name, x in (("policy", policy), ("old", old)))
+    left, right = (terms.select(where.wide(name, x), where.valid) for name, x in (("policy", policy), ("old", old)))
     if level == "token":
-        return where.narrow(terms.select(token_ratio(ours, theirs), where.valid), policy)
+        return where.narrow(terms.select(token_ratio(left, right), where.valid), policy)
     tokens = where.valid.sum(axis=1, keepdims=True)
-    return arguments.narrow(sequence_ratio(ours, theirs, tokens if level == "seq_mean" else 1)[:, 0], policy)
+    return arguments.narrow(sequence_ratio(left, right, tokens if level == "seq_mean" else 1)[:, 0], policy)
 
 
 def recorded(old: Array, sampling: Array) -> Array:
@@ -68,12 +68,12 @@ def importance_weights(
     if not 0.0 <= low <= high < math.inf or high == 0.0:
         raise ValueError(f"`c_min`, `c_max` are {c_min}, {c_max}, must be in order, finite and not negative")
     where = terms.slots(like.shape, mask, lengths)
-    ours = terms.select(where.wide("old", old), where.valid)
-    theirs = terms.select(recorded(ours, where.wide("sampling", sampling)), where.valid)
+    left = terms.select(where.wide("old", old), where.valid)
+    right = terms.select(recorded(left, where.wide("sampling", sampling)), where.valid)
     if level == "token":
-        weights = corrected(token_ratio(ours, theirs), correction, low, high)
+        weights = corrected(token_ratio(left, right), correction, low, high)
         return where.narrow(terms.select(weights, where.valid), old)
-    return arguments.narrow(corrected(sequence_ratio(ours, theirs, 1)[:, 0], correction, low, high), old)
+    return arguments.narrow(corrected(sequence_ratio(left, right, 1)[:, 0], correction, low, high), old)
 
 
 def ratio_statistics(
@@ -91,14 +91,14 @@ def ratio_statistics(
     where = terms.slots(like.shape, mask, lengths)
     if not np.any(where.valid):
         raise ValueError(f"`mask` of shape {where.valid.shape} holds no token, must hold at least one")
-    ours, theirs = (
+    left, right = (
         terms.select(where.wide(name, x), where.valid) for name, x in (("policy", policy), ("behaviour", behaviour))
     )
     arguments.within("epsilon_low", epsilon_low, 0.0)
     arguments.within("epsilon_high", epsilon_high, 0.0)
     low, high = (1.0 + sign * float(like.dtype.type(e)) for sign, e in ((-1, epsilon_low), (1, epsilon_high)))
     gains = None if advantages is None else arguments.wide("advantages", advantages, (len(where.valid),))
-    moved = terms.difference(ours, theirs)
+    moved = terms.difference(left, right)
     rows = where.valid.any(axis=1)
     by_token = None if gains is None else np.broadcast_to(gains[:, None], where.valid.shape)[where.valid]
     tokens = _moments(moved[0][where.valid], moved[1][where.valid], low, high, by_token)

@@ -1,4 +1,4 @@
-"""The NumPy subject's sampler: filters over sorted rows, the inverse-CDF draw, and Philox 4x32-10."""
+"""The NumPy baseline's sampler: filters over sorted rows, the inverse-CDF draw, and Philox 4x32-10."""
 
 from __future__ import annotations
 

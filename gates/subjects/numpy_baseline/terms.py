@@ -1,4 +1,4 @@
-"""What the NumPy subject's families compute with: rows of tokens, differences with their rounding error, k3, sums."""
+"""What the NumPy baseline's families compute with: rows of tokens, differences with their rounding error, k3, sums."""
 
 from __future__ import annotations
 

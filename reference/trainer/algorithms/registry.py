@@ -1,43 +1,36 @@
 """Algorithms by name, made from a table of settings; what is unknown is refused with the nearest name that is known."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from pydantic import ValidationError
 
-from reference.trainer.algorithms import (
-    bnpo_trl,
-    cispo,
-    dapo,
-    dr_grpo,
-    gmpo,
-    grpo,
-    gspo,
-    gspo_token,
-    luspo,
-    rloo,
-    sapo,
-)
+from reference.algorithms import ALGORITHMS as LOSSES
+from reference.algorithms import PREFERENCES
 from reference.trainer.algorithms.protocol import Algorithm
-from reference.trainer.preference import best_of_n, dpo, online_dpo
+
+
+def _trained(package: str, names: Iterable[str]) -> Iterator[tuple[str, tuple[type[Any], Any]]]:
+    """Yield each algorithm of the table that has a file in a package, with its class and its `Settings`.
+
+    The file is called as the algorithm, with `_` for `-`; in it stands one class whose `name` is the algorithm's.
+    """
+    for name in names:
+        place = f"{package}.{name.replace('-', '_')}"
+        if find_spec(place) is None:
+            continue
+        file = import_module(place)
+        (found,) = (kind for kind in vars(file).values() if isinstance(kind, type) and vars(kind).get("name") == name)
+        yield name, (found, file.Settings)
+
 
 ALGORITHMS: Mapping[str, tuple[type[Any], Any]] = {
-    "grpo": (grpo.Grpo, grpo.Settings),
-    "dr_grpo": (dr_grpo.DrGrpo, dr_grpo.Settings),
-    "dapo": (dapo.Dapo, dapo.Settings),
-    "bnpo-trl": (bnpo_trl.BnpoTrl, bnpo_trl.Settings),
-    "gspo": (gspo.Gspo, gspo.Settings),
-    "gspo-token": (gspo_token.GspoToken, gspo_token.Settings),
-    "rloo": (rloo.Rloo, rloo.Settings),
-    "cispo": (cispo.Cispo, cispo.Settings),
-    "sapo": (sapo.Sapo, sapo.Settings),
-    "gmpo": (gmpo.Gmpo, gmpo.Settings),
-    "luspo": (luspo.Luspo, luspo.Settings),
-    "dpo": (dpo.Dpo, dpo.Settings),
-    "online_dpo": (online_dpo.OnlineDpo, online_dpo.Settings),
-    "best_of_n": (best_of_n.BestOfN, best_of_n.Settings),
+    **dict(_trained("reference.trainer.algorithms", LOSSES)),
+    **dict(_trained("reference.trainer.preference", PREFERENCES)),
 }
 
 

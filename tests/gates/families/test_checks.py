@@ -5,11 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from gates.model import Subject, Verdict
-from gates.registry import load
-from gates.run.execute import run
-from gates.run.plan import Options, plan
+from broken import verdicts
 
 BROKEN_ROLLOUT = """
 import numpy as np
@@ -34,18 +30,12 @@ OPS = {**whole.OPS, "completion_logprobs": completion_logprobs}
 """
 
 
-def verdicts(folder: Path, code: str, gate: str) -> list[Verdict]:
-    (folder / "broken.py").write_text(code)
-    subject = Subject("broken", folder / "broken.py", "subject_broken")
-    return [judged.verdict for judged in run(plan([load().gates[gate]], [subject], quick=True), Options(quick=True))]
-
-
 LAYOUTS = """
 from gates.subjects.numpy_baseline import subject as whole
 
 def group_advantages(rewards, **inputs):
     {}
-    return {{"advantages": whole.group_advantages(rewards, **inputs)}}
+    return {{"advantages": whole.advantages.group_advantages(rewards, **inputs)}}
 
 OPS = {{"group_advantages": group_advantages}}
 """

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from broken import broken, verdicts
 
 from gates.families.isa import gates as isa
 from gates.families.logprobs.gates import rounded
-from gates.model import Subject, Verdict
 from gates.registry import load
 from gates.run.execute import run
 from gates.run.plan import Options, plan
@@ -19,18 +19,6 @@ from gates.subjects import catalogue
 
 ROOT = Path(__file__).parents[3]
 
-BROKEN = """
-import numpy as np
-from gates.subjects.numpy_baseline import subject as whole
-
-def broken(**inputs):
-    found = dict(whole.OPS["{op}"](**inputs))
-    {damage}
-    return found
-
-OPS = {{**whole.OPS, "{op}": broken}}
-CONVENTIONS = {conventions!r}
-"""
 #: Like rlkernels, with two instruction sets of its own making.
 VARIANTS = """
 import numpy as np
@@ -47,14 +35,6 @@ def kernel_bits(kernel, inputs):
 
 OPS = {{"kernel_bits": kernel_bits}}
 """
-
-
-def verdicts(folder: Path, code: str, gate: str, case: str = "") -> list[Verdict]:
-    (folder / "broken.py").write_text(code)
-    subject = Subject("broken", folder / "broken.py", "subject_broken")
-    jobs = [job for job in plan([load().gates[gate]], [subject], quick=True) if case in job.case.name]
-    assert jobs
-    return [judged.verdict for judged in run(jobs, Options(quick=True))]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +62,7 @@ def verdicts(folder: Path, code: str, gate: str, case: str = "") -> list[Verdict
 )  # fmt: skip
 def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, words: str) -> None:
     """Wrong shapes and dtypes, NaN, missing outputs and small errors are the subject's failure, with the reason."""
-    found = verdicts(tmp_path, BROKEN.format(op=op, damage=damage, conventions={}), gate)
+    found = verdicts(tmp_path, broken(op, damage), gate)
     failed = [verdict for verdict in found if verdict.status == "fail"]
     assert failed, {(verdict.status, verdict.reason) for verdict in found}
     assert {verdict.status for verdict in found} <= {"fail", "pass"}
@@ -97,9 +77,9 @@ def test_a_subject_that_promises_no_order_of_ties_is_judged_without_it(tmp_path:
         count = int(keep[tied].sum())
         keep[tied] = np.arange(tied.size) >= tied.size - count
     found["logprobs"] = np.where(kept, -1.0, -np.inf)"""
-    free = BROKEN.format(op="filtered_logprobs", damage=damage, conventions={"filtered_logprobs": {"ties": ["any"]}})
+    free = broken("filtered_logprobs", damage, conventions={"filtered_logprobs": {"ties": ["any"]}})
     assert {v.status for v in verdicts(tmp_path, free, "sampling.filters.ties")} == {"pass", "unsupported"}
-    held = BROKEN.format(op="filtered_logprobs", damage=damage, conventions={})
+    held = broken("filtered_logprobs", damage)
     by_case = {v.case: v.status for v in verdicts(tmp_path, held, "sampling.filters.ties")}
     assert set(by_case.values()) == {"pass", "fail"}
     assert all((status == "fail") == case.endswith("lower-id") for case, status in by_case.items())

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from broken import broken, verdicts
 
 from gates.families.advantages.gates import laws
 from gates.families.loss import laws as loss_laws
 from gates.families.loss.gates import invariance, reductions
 from gates.families.trainer.gates import configuration
-from gates.model import Subject
 from gates.registry import load
 from gates.run import inputs
-from gates.run.execute import run
-from gates.run.plan import Options, plan
 from reference.oracle import advantages, losses
 
-BROKEN = """
-import numpy as np
-from gates.subjects.numpy_baseline import subject as whole
-
-def broken(**inputs):
-    found = dict(whole.OPS["{op}"](**inputs))
-    {damage}
-    return found
-
-OPS = {{**whole.OPS, "{op}": broken}}
-"""
 ZERO = 'found["loss"], found["gradient"] = 0.0, found["gradient"] * 0'
 LOSS_LAWS = (
     "loss.reductions.hold",
@@ -85,9 +71,7 @@ LOSS_LAWS = (
 )
 def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, words: str) -> None:
     """Zeros fail by the control, NaN and offsets by the law, in every quick case."""
-    (tmp_path / "broken.py").write_text(BROKEN.format(op=op, damage=damage))
-    subject = Subject("broken", tmp_path / "broken.py", "subject_broken")
-    found = [judged.verdict for judged in run(plan([load().gates[gate]], [subject], quick=True), Options(quick=True))]
+    found = verdicts(tmp_path, broken(op, damage), gate)
     assert {verdict.status for verdict in found} == {"fail"}
     assert all(words in verdict.reason for verdict in found), {verdict.reason for verdict in found}
 
@@ -100,11 +84,9 @@ EARLY = """
 @pytest.mark.parametrize(("sign", "status"), [("1", "pass"), ("-1", "fail")])
 def test_an_element_may_overflow_on_its_way(tmp_path: Path, sign: str, status: str) -> None:
     """At this seed e^(1000/11) / 8 is an element that float32 holds and its ratio e^(1000/11) is not: ∞ is right, −∞ is not."""
-    (tmp_path / "early.py").write_text(BROKEN.format(op="policy_loss", damage=EARLY.format(sign=sign)))
-    gate = load().gates["loss.extreme-ratios-stay-numbers"]
-    case = next(case for case in gate.cases if case.name == "luspo-kl-beyond-float64-loss-float32")
-    cells = plan([replace(gate, cases=(case,))], [Subject("early", tmp_path / "early.py", "early")], quick=True)
-    found = [judged.verdict for judged in run(cells, Options(quick=True, seed=1))]
+    code = broken("policy_loss", EARLY.format(sign=sign))
+    case = "luspo-kl-beyond-float64-loss-float32"
+    found = verdicts(tmp_path, code, "loss.extreme-ratios-stay-numbers", case, seed=1)
     assert [verdict.status for verdict in found] == [status], found
 
 

@@ -6,26 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from broken import broken, verdicts
 
 from gates.families.loss import cases
 from gates.families.loss.gates import definition
-from gates.model import Subject
-from gates.registry import load
-from gates.run.execute import run
-from gates.run.plan import Options, plan
 from reference.oracle.losses import PolicyLoss, policy_loss
-
-BROKEN = """
-import numpy as np
-from gates.subjects.numpy_baseline import subject as whole
-
-def broken(**inputs):
-    found = dict(whole.OPS["{op}"](**inputs))
-    {damage}
-    return found
-
-OPS = {{**whole.OPS, "{op}": broken}}
-"""
 
 
 @pytest.mark.parametrize(
@@ -43,9 +28,7 @@ OPS = {{**whole.OPS, "{op}": broken}}
 )
 def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, words: str) -> None:
     """Wrong shapes, NaN, missing names and dead gradients are the subject's failure, with the reason."""
-    (tmp_path / "broken.py").write_text(BROKEN.format(op=op, damage=damage))
-    subject = Subject("broken", tmp_path / "broken.py", "subject_broken")
-    found = [judged.verdict for judged in run(plan([load().gates[gate]], [subject], quick=True), Options(quick=True))]
+    found = verdicts(tmp_path, broken(op, damage), gate)
     assert {verdict.status for verdict in found} == {"fail"}
     assert all(words in verdict.reason for verdict in found), {verdict.reason for verdict in found}
 

@@ -5,23 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from gates.model import Subject
-from gates.registry import load
-from gates.run.execute import run
-from gates.run.plan import Options, plan
-
-BROKEN = """
-import numpy as np
-from gates.subjects.mlx_trainer import subject as whole
-
-def broken(**inputs):
-    found = dict(whole.OPS["{op}"](**inputs))
-    {damage}
-    return found
-
-OPS = {{**whole.OPS, "{op}": broken}}
-"""
+from broken import broken, verdicts
 
 
 @pytest.mark.parametrize(
@@ -65,10 +49,6 @@ OPS = {{**whole.OPS, "{op}": broken}}
 )
 def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, words: str) -> None:
     """What should move and stays, and what should stay and moves, fails with the reason."""
-    (tmp_path / "broken.py").write_text(BROKEN.format(op=op, damage=damage))
-    subject = Subject("broken", tmp_path / "broken.py", "subject_broken")
-    chosen = load().gates[gate]
-    first = plan([chosen], [subject], quick=True)[:1]
-    found = [judged.verdict for judged in run(first, Options(quick=True))]
+    found = verdicts(tmp_path, broken(op, damage, "mlx_trainer"), gate, most=1)
     assert {verdict.status for verdict in found} == {"fail"}
     assert all(words in verdict.reason for verdict in found), {verdict.reason for verdict in found}

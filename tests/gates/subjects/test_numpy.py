@@ -1,4 +1,4 @@
-"""The NumPy subject against numbers worked by hand, finite differences and invariants; the oracle is not asked."""
+"""The NumPy baseline against numbers worked by hand, finite differences and invariants; the oracle is not asked."""
 
 import math
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.subjects.numpy_baseline import subject, terms
+from gates.subjects.numpy_baseline import advantages as group_rewards
+from gates.subjects.numpy_baseline import kl, terms
 
 Array = np.ndarray[Any, Any]
 NAN, INF = math.nan, math.inf
@@ -16,7 +17,7 @@ CENTRED = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}
 def advantages(rewards: list[float], group_size: int, dtype: str = "float64", **conventions: Any) -> Array:
     """Advantages with ddof 0 and no eps unless told otherwise, so that a hand can follow."""
     chosen = {"scale": "group", "ddof": 0, "eps": 0.0, "eps_mode": "add", "baseline": "mean", **conventions}
-    return subject.group_advantages(np.array(rewards, dtype), group_size, **chosen)
+    return group_rewards.group_advantages(np.array(rewards, dtype), group_size, **chosen)
 
 
 class TestGroupAdvantages:
@@ -102,7 +103,7 @@ class TestGroupAdvantages:
     def test_integers_are_refused(self) -> None:
         """Integer rewards have no dtype in which to answer."""
         with pytest.raises(ValueError, match="`rewards` has dtype int64"):
-            subject.group_advantages(np.array([1, 2]), 2)
+            group_rewards.group_advantages(np.array([1, 2]), 2)
 
 
 class TestTokenKl:
@@ -114,7 +115,7 @@ class TestTokenKl:
     )
     def test_hand_worked_estimators(self, estimator: str, expected: list[float]) -> None:
         """For d of 1, -2 and 0 each estimator is what its formula says, and 0 has no sign."""
-        found = subject.token_kl(np.array([-2.0, -1.0, -3.0]), np.array([-1.0, -3.0, -3.0]), estimator=estimator)
+        found = kl.token_kl(np.array([-2.0, -1.0, -3.0]), np.array([-1.0, -3.0, -3.0]), estimator=estimator)
         np.testing.assert_allclose(found, expected, rtol=1e-15)
         assert not np.signbit(found[2])
 
@@ -136,7 +137,7 @@ class TestTokenKl:
     def test_masked_slots_are_zero_whatever_they_hold(self) -> None:
         """NaN and infinity under the mask leave no trace."""
         policy, mask = np.array([[-1.0, NAN, -INF]]), np.array([[True, False, False]])
-        found = subject.token_kl(policy, np.array([[-1.5, -1.0, NAN]]), estimator="k1", mask=mask)
+        found = kl.token_kl(policy, np.array([[-1.5, -1.0, NAN]]), estimator="k1", mask=mask)
         assert found.tolist() == [[0.5, 0.0, 0.0]]
 
     @pytest.mark.parametrize(("reduction", "expected"), [("sum", [3.0, 0.0, 7.0]), ("mean", [1.5, 0.0, 7.0])])
@@ -150,7 +151,7 @@ class TestTokenKl:
             (np.array([1.0, 2.0, 7.0]), {"lengths": lengths}),
         ]
         for policy, where in ways:
-            found = subject.token_kl(policy, np.zeros_like(policy), estimator="k1", reduction=reduction, **where)
+            found = kl.token_kl(policy, np.zeros_like(policy), estimator="k1", reduction=reduction, **where)
             assert found.tolist() == expected
 
     @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ class TestTokenKl:
             pytest.param({"reference": np.zeros((2, 2))}, "`reference` has shape", id="shape"),
             pytest.param({"lengths": np.array([3, 4])}, "`lengths` is .*at most 3", id="long"),
             pytest.param({"lengths": np.array([3, -1])}, "`lengths` is -1 at index 1", id="negative"),
-            pytest.param({"lengths": np.array([1.0, 2.0])}, "`lengths` is float64", id="fractional"),
+            pytest.param({"lengths": np.array([1.0, 2.0])}, "`lengths` has dtype float64", id="fractional"),
             pytest.param({"mask": np.ones((2, 2), bool)}, "`mask` has shape", id="mask-shape"),
             pytest.param({"mask": np.full((2, 3), 2)}, "only 0 and 1", id="mask-value"),
             pytest.param({"mask": np.ones((2, 3), bool), "lengths": np.array([1, 1])}, "both given", id="both"),
@@ -171,15 +172,15 @@ class TestTokenKl:
         """Shapes, lengths and conventions that do not fit are ValueErrors."""
         inputs: dict[str, Any] = {"policy": np.zeros((2, 3)), "reference": np.zeros((2, 3)), "estimator": "k3"}
         with pytest.raises(ValueError, match=message):
-            subject.token_kl(**{**inputs, **changes})
+            kl.token_kl(**{**inputs, **changes})
 
     def test_ragged_lengths_must_add_up(self) -> None:
         """Ragged lengths that leave tokens over are an error, and so is a reduction without lengths."""
         flat = np.zeros(5)
         with pytest.raises(ValueError, match="must sum to the 5 tokens"):
-            subject.token_kl(flat, flat, lengths=np.array([2, 2]))
+            kl.token_kl(flat, flat, lengths=np.array([2, 2]))
         with pytest.raises(ValueError, match="`lengths` is None"):
-            subject.token_kl(flat, flat, reduction="sum")
+            kl.token_kl(flat, flat, reduction="sum")
 
 
 class TestKlRatio:
@@ -199,11 +200,11 @@ class TestKlRatio:
         """k1 of 1 and 2 times the token's ratio, or the one of the sequence's mean over what counts."""
         inputs: dict[str, Any] = {"estimator": "k1", "lengths": np.array([2]), "kl_ratio": kl_ratio}
         reference = np.array([[-2.0, -4.0, NAN]])
-        found = subject.token_kl(self.POLICY, reference, old=self.OLD, **inputs)
+        found = kl.token_kl(self.POLICY, reference, old=self.OLD, **inputs)
         np.testing.assert_allclose(found, [expected], rtol=1e-15)
-        flat = subject.token_kl(self.POLICY[0, :2], reference[0, :2], old=self.OLD[0, :2], **inputs)
+        flat = kl.token_kl(self.POLICY[0, :2], reference[0, :2], old=self.OLD[0, :2], **inputs)
         np.testing.assert_array_equal(flat, found[0, :2])
-        np.testing.assert_array_equal(subject.token_kl(self.POLICY, reference, **inputs), [[1, 2, 0]])  # on-policy
+        np.testing.assert_array_equal(kl.token_kl(self.POLICY, reference, **inputs), [[1, 2, 0]])  # on-policy
 
     def test_errors_name_the_argument(self) -> None:
         """An unknown level, an `old` of another shape, and a sequence's ratio without sequences are refused."""
@@ -214,4 +215,4 @@ class TestKlRatio:
             ({"kl_ratio": "sequence", "old": flat}, "`lengths` is None"),
         ):
             with pytest.raises(ValueError, match=message):
-                subject.token_kl(flat, flat, **changes)
+                kl.token_kl(flat, flat, **changes)

@@ -1,4 +1,4 @@
-"""The NumPy subject's sums over a vocabulary, on numbers worked by hand and by differences."""
+"""The NumPy baseline's sums over a vocabulary, on numbers worked by hand and by differences."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""The NumPy subject's policy losses, on numbers worked out by hand and by differences."""
+"""The NumPy baseline's policy losses, on numbers worked out by hand and by differences."""
 
 import math
 from typing import Any
@@ -250,10 +250,10 @@ class TestDoor:
         assert set(whole.OPS) >= {*calls, "ratio_statistics"}
 
     @pytest.mark.parametrize(
-        ("module", "seam", "mistake"),
+        ("module", "target", "mistake"),
         [
-            (whole, "scale_divisor", lambda *_: np.full((1, 1), 2.0)),
-            (whole, "constant_groups", lambda rewards: np.ones(len(rewards), bool)),
+            (whole.advantages, "scale_divisor", lambda *_: np.full((1, 1), 2.0)),
+            (whole.advantages, "constant_groups", lambda rewards: np.ones(len(rewards), bool)),
             (terms, "k3", lambda d: d * 0.0),
             (terms, "select", lambda values, _: values),
             (terms, "total", lambda values: float(values.size)),
@@ -264,18 +264,20 @@ class TestDoor:
             (numpy_ratio, "token_ratio", lambda policy, _: np.ones_like(policy)),
         ],
     )
-    def test_seams_are_alive(self, module: Any, seam: str, mistake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Replacing a seam changes what the ops answer, so a planted mistake is a mistake."""
+    def test_patch_targets_are_alive(
+        self, module: Any, target: str, mistake: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Replacing a patch target changes what the ops answer, so a mutation is a mistake."""
 
         def answers() -> list[bytes]:
             inputs = loss_inputs("dr_grpo", beta=0.1)
             loss, gradient = subject.policy_loss(**inputs)
-            spread = whole.group_advantages(np.array([1.0, 3.0, 0.0, 8.0]), 2)
-            kl = whole.token_kl(inputs["policy"], inputs["reference"], mask=inputs["mask"])
+            spread = whole.advantages.group_advantages(np.array([1.0, 3.0, 0.0, 8.0]), 2)
+            kl = whole.kl.token_kl(inputs["policy"], inputs["reference"], mask=inputs["mask"])
             return [np.float64(loss).tobytes(), gradient.tobytes(), spread.tobytes(), kl.tobytes()]
 
         before = answers()
-        monkeypatch.setattr(module, seam, mistake)
+        monkeypatch.setattr(module, target, mistake)
         assert answers() != before
 
 

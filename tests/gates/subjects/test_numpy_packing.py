@@ -1,4 +1,4 @@
-"""The NumPy subject's packing against bins worked by hand; the oracle is not asked."""
+"""The NumPy baseline's packing against bins worked by hand; the oracle is not asked."""
 
 import itertools
 from typing import Any

@@ -1,4 +1,4 @@
-"""The NumPy subject's preference losses, on numbers worked out by hand and by central differences."""
+"""The NumPy baseline's preference losses, on numbers worked out by hand and by central differences."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""The NumPy subject's ratios, corrections and statistics on numbers worked out by hand."""
+"""The NumPy baseline's ratios, corrections and statistics on numbers worked out by hand."""
 
 import math
 from typing import Any

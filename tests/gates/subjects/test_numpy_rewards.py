@@ -1,4 +1,4 @@
-"""The NumPy subject's advantage over several reward functions, on numbers worked by hand."""
+"""The NumPy baseline's advantage over several reward functions, on numbers worked by hand."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.subjects.numpy_baseline import rewards as subject
+from gates.subjects.numpy_baseline import advantages as subject
 
 NAN = math.nan
 PLAIN: dict[str, Any] = {"group_ddof": 0, "group_eps": 0.0, "batch_ddof": 0, "batch_eps": 0.0}

@@ -1,4 +1,4 @@
-"""The NumPy subject's sampler on distributions that a hand can filter, and its random numbers on published ones."""
+"""The NumPy baseline's sampler on distributions that a hand can filter, and its random numbers on published ones."""
 
 import math
 from typing import Any

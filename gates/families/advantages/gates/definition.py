@@ -141,7 +141,7 @@ def _unscored_case(preset: str, dtype: str, *, quick: bool) -> Case:
         grouped = arrays.rewards(rng, groups=8, size=6, dtype=dtype).reshape(-1, 6)
         grouped[0, 2] = np.nan
         grouped[1, [0, 4]] = np.nan
-        grouped[2, 1:] = np.nan  # one scored member: advantage 0
+        grouped[2, 1:] = np.nan  # a group with one scored member: its advantage is 0
         return {"rewards": grouped.reshape(-1), "group_size": 6, **_PRESETS[preset]}
 
     return Case(f"{preset}-{dtype}", make, quick=quick, conventions={**_PRESETS[preset], "dtype": dtype})
@@ -188,7 +188,7 @@ def _several(rng: np.random.Generator, dtype: str, kind: str, stages: dict[str, 
     rewards[:size, 2] = 0.1  # a constant group of one function adds nothing there
     if kind == "unscored":
         rewards[5, 0] = np.nan  # one function could not score: a 0 in the sum
-        rewards[[2, 9]] = np.nan  # nobody could: the row is unscored
+        rewards[[2, 9]] = np.nan  # no function could: the row is unscored
     weights = np.array([1.0, 0.5, -2.0], dtype)
     return {"rewards": rewards.astype(dtype), "weights": weights, "group_size": size, **stages}
 

@@ -90,7 +90,7 @@ def _reordered(left: Inputs, rng: np.random.Generator) -> Inputs:
 
 
 def _without_itself(left: Inputs, rng: np.random.Generator) -> Inputs:
-    """Leave-one-out is the mean baseline times G / (G − 1), whatever divides."""
+    """Leave-one-out is the mean baseline times G / (G − 1), whatever the divisor is."""
     del rng
     size = left["group_size"]
     return {"right": {**left, "baseline": "leave-one-out"}, "factor": (size - 1.0) / size}
@@ -160,7 +160,7 @@ def _is_first(inputs: Mapping[str, Any]) -> bool:
     probes=(Probe("group_advantages", ("advantages",), _is_first),),
 )
 def laws_hold(t: Trial) -> Iterator[Evidence]:
-    """Compare the two calls, and the sums of groups with 0; another group's rewards must still matter where they belong."""
+    """Compare the two calls, and the sums of groups with 0; a changed reward must still change its own group."""
     x = t.inputs
     left, right, factor = dict(x["left"]), dict(x["right"]), x.get("factor", 1.0)
     dtype = str(left["rewards"].dtype)
@@ -175,19 +175,19 @@ def laws_hold(t: Trial) -> Iterator[Evidence]:
     yield t.precondition(
         "largest change of a reward, or changes of conventions", moved, ">", 0.1, "the calls must differ"
     )
-    ours = np.asarray(t.got(GROUP_ADVANTAGES, **left)["advantages"], np.float64)
-    theirs = np.asarray(t.got(GROUP_ADVANTAGES, **right)["advantages"], np.float64)
-    yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(ours)) + np.sum(~np.isfinite(theirs))), "<=")
-    yield t.within(f"distance of the two sides in 2u·S ({dtype})", factor * theirs[take], ours, scale=scale)
+    of_left = np.asarray(t.got(GROUP_ADVANTAGES, **left)["advantages"], np.float64)
+    of_right = np.asarray(t.got(GROUP_ADVANTAGES, **right)["advantages"], np.float64)
+    yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(of_left)) + np.sum(~np.isfinite(of_right))), "<=")
+    yield t.within(f"distance of the two sides in 2u·S ({dtype})", factor * of_right[take], of_left, scale=scale)
     size = left["group_size"]
-    sums = np.abs(ours.reshape(-1, size).sum(axis=1))
+    sums = np.abs(of_left.reshape(-1, size).sum(axis=1))
     units = unit * oracle.advantage_scale(**left).reshape(-1, size).sum(axis=1)
     yield t.number(f"largest |ΣA| of a group in 2u·ΣS ({dtype})", float(np.max(sums / units)), "<=")
     bumped = left["rewards"].copy()
     first = bumped[:size]
     bumped[0] = first.min() - 1 if bumped[0] == first.max() else first.max() + 1
     changed = t.got(GROUP_ADVANTAGES, **{**left, "rewards": bumped})["advantages"].astype(np.float64)
-    step = float(np.abs(changed[:size] - ours[:size]).max())
+    step = float(np.abs(changed[:size] - of_left[:size]).max())
     yield t.negative_control(
         "change of a group's advantages by one of its rewards", step, ">=", 0.05, "constants obey every law"
     )
@@ -231,11 +231,11 @@ def ignores_units(t: Trial) -> Iterator[Evidence]:
     yield t.precondition("distance of z-scores of the plain sums", np.abs(scores[0] - scores[1]).max(), ">=", 0.1)
     unit = 2 * UNIT[dtype]
     scale = unit * (oracle.normalise_then_sum_scale(**left) + oracle.normalise_then_sum_scale(**right))
-    ours, theirs = (t.got(NORMALISE_THEN_SUM, **side)["advantages"] for side in (left, right))
-    yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(ours)) + np.sum(~np.isfinite(theirs))), "<=")
-    yield t.within(f"distance of the two sides in 2u·S ({dtype})", theirs, ours, scale=scale)
+    of_left, of_right = (t.got(NORMALISE_THEN_SUM, **side)["advantages"] for side in (left, right))
+    yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(of_left)) + np.sum(~np.isfinite(of_right))), "<=")
+    yield t.within(f"distance of the two sides in 2u·S ({dtype})", of_right, of_left, scale=scale)
     turned = t.got(NORMALISE_THEN_SUM, **{**left, "weights": left["weights"][::-1].copy()})["advantages"]
-    step = float(np.abs(turned.astype(np.float64) - ours).max())
+    step = float(np.abs(turned.astype(np.float64) - of_left).max())
     yield t.negative_control("change of an advantage by other weights", step, ">=", 0.05, "constants obey every law")
 
 

@@ -1,10 +1,10 @@
-"""Mistakes in group advantages."""
+"""Mutations of group advantages."""
 
 from gates.families.hosts import in_numpy, in_trainer
 
 in_numpy(
     "advantages.group-and-batch-std-swapped",
-    "subject:scale_divisor",
+    "advantages:scale_divisor",
     "advantages.patches:swap_group_and_batch",
     mistake="the deviation of the batch divides where the group's should, and the other way round",
     arises="a scale_rewards flag that was wired the wrong way round",
@@ -17,7 +17,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.residue-of-a-constant-group",
-    "subject:group_advantages",
+    "advantages:group_advantages",
     "advantages.patches:naive_mean",
     mistake="R − mean(R) of equal rewards is a rounding residue, and a tiny deviation amplifies it",
     source="mlxrl 0.2.4 group_normalize_rewards; NVIDIA-NeMo/RL#4161: rounding residue amplified 4000 times",
@@ -29,7 +29,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.unscored-counts-zero",
-    "subject:group_advantages",
+    "advantages:group_advantages",
     "advantages.patches:unscored_is_zero",
     mistake="a reward that could not be scored counts as 0 and shifts the mean of its group",
     arises="nan_to_num before the group mean",
@@ -46,7 +46,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.partial-groups-by-stride",
-    "subject:group_advantages",
+    "advantages:group_advantages",
     "advantages.patches:regrouped_by_stride",
     mistake="rows that failed are dropped, and the rest is cut into groups of the configured size",
     arises="a rollout that keeps the survivors of a group, and a normalisation that counts in strides of n_samples",
@@ -57,7 +57,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.ddof-always-0",
-    "subject:scale_divisor",
+    "advantages:scale_divisor",
     "advantages.patches:always_ddof_0",
     mistake="the deviation divides by n where n − 1 was asked for",
     arises="numpy.std, whose default differs from torch.std's",
@@ -70,7 +70,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.ddof-always-1",
-    "subject:scale_divisor",
+    "advantages:scale_divisor",
     "advantages.patches:always_ddof_1",
     mistake="the deviation divides by n − 1 where n was asked for",
     arises="torch.std, whose default differs from numpy.std's",
@@ -83,7 +83,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.eps-always-added",
-    "subject:scale_divisor",
+    "advantages:scale_divisor",
     "advantages.patches:always_add",
     mistake="ε is added to the deviation where it belongs inside the root or is a threshold",
     arises="three constants that look alike: 1e-4, 1e-8, 1e-8",
@@ -93,7 +93,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.scaled-although-none",
-    "subject:scale_divisor",
+    "advantages:scale_divisor",
     "advantages.patches:always_scaled",
     mistake="the group's deviation divides although nothing should",
     source="the default of TRL's scale_rewards, left on for Dr. GRPO",
@@ -105,7 +105,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.mean-of-all-for-leave-one-out",
-    "subject:group_advantages",
+    "advantages:group_advantages",
     "advantages.patches:other_baseline",
     mistake="the baseline holds the completion's own reward",
     arises="RLOO written as GRPO without the deviation",
@@ -115,7 +115,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.float32-inside",
-    "subject:group_advantages",
+    "advantages:group_advantages",
     "advantages.patches:float32_sums",
     mistake="float64 rewards are averaged in float32",
     arises="rewards passed through the model's dtype",
@@ -126,7 +126,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.stages-swapped",
-    "rewards:normalise_then_sum",
+    "advantages:normalise_then_sum",
     "advantages.patches:swapped_stages",
     mistake="the batch's ddof and ε are used in the groups, and the groups' over the batch",
     arises="four numbers by position",
@@ -136,7 +136,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.ddof-of-stages-swapped",
-    "rewards:normalise_then_sum",
+    "advantages:normalise_then_sum",
     "advantages.patches:swapped_ddof",
     mistake="the batch's ddof is used in the groups, and the groups' over the batch",
     arises="torch in one stage and NumPy in the other",
@@ -146,7 +146,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.sum-then-normalise",
-    "rewards:first_stage",
+    "advantages:first_stage",
     "advantages.patches:sum_first",
     mistake="raw rewards are summed: the function with the largest numbers decides",
     arises="GRPO's weighted sum, normalised once",
@@ -156,7 +156,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.second-stage-missing",
-    "rewards:second_stage",
+    "advantages:second_stage",
     "advantages.patches:no_second_stage",
     mistake="the weighted sum is not normalised over the batch",
     arises="the first half of the method",
@@ -166,7 +166,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.nan-counts-in-its-group",
-    "rewards:first_stage",
+    "advantages:first_stage",
     "advantages.patches:nan_counts_zero",
     mistake="what could not be scored counts as 0 in the group's mean",
     arises="nan_to_num before the statistics",
@@ -177,7 +177,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.unscored-row-counts-in-the-batch",
-    "rewards:second_stage",
+    "advantages:second_stage",
     "advantages.patches:nobody_scored_counts",
     mistake="a row that nobody scored counts as 0 in the batch's mean",
     arises="nansum, which is 0 for nothing",
@@ -191,7 +191,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.weights-ignored",
-    "rewards:weighted_sum",
+    "advantages:weighted_sum",
     "advantages.patches:equal_weights",
     mistake="all reward functions weigh the same",
     arises="a sum over the axis",

@@ -1,4 +1,4 @@
-"""Mistakes that break a law of advantages."""
+"""Mutations that break a law of advantages."""
 
 from gates.families.hosts import in_numpy
 
@@ -6,7 +6,7 @@ LAWS = ("advantages.laws-hold",)
 
 in_numpy(
     "advantage-laws.no-baseline-below-zero",
-    "subject:group_advantages",
+    "advantages:group_advantages",
     "advantages.patches:baseline_at_least_zero",
     mistake="the baseline is at least 0, so rewards that are all negative push every completion down",
     arises="max(0, mean), a guard for an empty group",
@@ -16,7 +16,7 @@ in_numpy(
 )
 in_numpy(
     "advantage-laws.own-reward-in-others",
-    "subject:group_advantages",
+    "advantages:group_advantages",
     "advantages.patches:divided_by_all",
     mistake="leave-one-out sums the others and divides by G",
     arises="(sum - reward) / group_size",
@@ -26,7 +26,7 @@ in_numpy(
 )
 in_numpy(
     "advantage-laws.clipped-rewards",
-    "subject:group_advantages",
+    "advantages:group_advantages",
     "advantages.patches:clipped",
     mistake="rewards are clipped to [-10, 10] before they are compared",
     arises="PPO's reward clipping, right for one game's scores",
@@ -36,7 +36,7 @@ in_numpy(
 )
 in_numpy(
     "advantage-laws.units-decide",
-    "rewards:first_stage",
+    "advantages:first_stage",
     "advantages.patches:largest_unit",
     mistake="each reward function is centred, and then divided by the largest deviation of all functions",
     arises="one std over the whole table instead of one for each column",

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.loss import cases
+from gates.families.loss import cases, laws
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS
 from reference.oracle import ratio
 from reference.oracle.losses import PolicyLoss
 
@@ -43,8 +44,8 @@ def _check(t: Trial) -> Iterator[Evidence]:
     distance = _distances(inputs)
     width = int(np.bincount(cases.rows_of(inputs)[valid]).max())
     t.facts["roundings"] = 4.0 + float(distance.max()) + width
-    yield from _signals(t, wanted, distance)
-    if inputs["algorithm"] in cases.CLIPPED and inputs["old"] is not None and distance.max() > FAR:
+    yield from _preconditions(t, wanted, distance)
+    if inputs["epsilon_low"] is not None and inputs["old"] is not None and distance.max() > FAR:
         yield t.precondition("tokens or rows that the clip stops", _stopped(inputs), ">=", 1)
     got = t.got(POLICY_LOSS, **inputs)
     unit = 2 * UNIT[str(inputs["policy"].dtype)]
@@ -57,7 +58,7 @@ def _check(t: Trial) -> Iterator[Evidence]:
         yield t.number("largest |gradient| in masked slots", _largest(outside), "<=")
 
 
-def _signals(t: Trial, wanted: PolicyLoss, distance: Array) -> Iterator[Evidence]:
+def _preconditions(t: Trial, wanted: PolicyLoss, distance: Array) -> Iterator[Evidence]:
     valid = cases.valid(t.inputs)
     yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
     if t.inputs["old"] is not None:
@@ -85,13 +86,14 @@ def _distances(inputs: Mapping[str, Any]) -> Array:
 def _stopped(inputs: Mapping[str, Any]) -> int:
     """Count the ratios (of tokens, or of their sequence) that leave the clip range in the direction that A rewards."""
     pair = {name: inputs[name] for name in ("policy", "old", "mask", "lengths")}
-    gain, valid = cases.of_elements(inputs, inputs["advantages"]), cases.valid(inputs)
-    level = "seq_mean" if inputs["algorithm"] in cases.MEAN_RATIO else "token"
+    advantage, valid = cases.of_elements(inputs, inputs["advantages"]), cases.valid(inputs)
+    one = ALGORITHMS[inputs["algorithm"]]
+    level = "seq_mean" if one.mean_ratio else "token"
     r = cases.of_elements(inputs, ratio.importance_ratio(**pair, level=level))
     high, low = 1.0 + inputs["epsilon_high"], 1.0 - inputs["epsilon_low"]
-    if inputs["algorithm"] == "gmpo":
+    if one.clip == "log-ratio":
         high, low = np.exp(inputs["epsilon_high"]), np.exp(-inputs["epsilon_low"])
-    return int(np.sum(valid & (((gain > 0) & (r > high)) | ((gain < 0) & (r < low)))))
+    return int(np.sum(valid & (((advantage > 0) & (r > high)) | ((advantage < 0) & (r < low)))))
 
 
 def _largest(values: Array) -> float:
@@ -99,11 +101,11 @@ def _largest(values: Array) -> float:
 
 
 def _register(algorithm: str) -> Callable[[Trial], Iterator[Evidence]]:
-    formula, _ = cases.ALGORITHMS[algorithm]
+    one = ALGORITHMS[algorithm]
     return gate(
-        f"loss.{algorithm.replace('_', '-')}.matches-definition",
+        one.gate,
         name=f"policy_loss[{algorithm}]",
-        question=f"Are {algorithm}'s loss and ∂loss/∂policy those of {formula}?",
+        question=f"Are {algorithm}'s loss and ∂loss/∂policy those of {one.loss}, {one.source}?",
         why="A wrong denominator, a dead clip or a detached ratio changes the objective and leaves a plausible curve.",
         ops=(POLICY_LOSS,),
         cases=tuple(cases.cases_of(algorithm)),
@@ -112,7 +114,7 @@ def _register(algorithm: str) -> Callable[[Trial], Iterator[Evidence]]:
     )(_check)
 
 
-for _algorithm in cases.ALGORITHMS:
+for _algorithm in ALGORITHMS:
     _register(_algorithm)
 
 
@@ -130,7 +132,7 @@ def full_precision(t: Trial) -> Iterator[Evidence]:
     """Hold a subject that computes wider than its data to the bound of kernels, element by element."""
     inputs = dict(t.inputs)
     wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
-    yield from _signals(t, wanted, _distances(inputs))
+    yield from _preconditions(t, wanted, _distances(inputs))
     got = t.got(POLICY_LOSS, **inputs)
     dtype = inputs["policy"].dtype
     unit, loss, gradient = 2 * UNIT[str(dtype)], *_on_a_branch(wanted, got)
@@ -144,7 +146,7 @@ def _poison_case(algorithm: str, value: float, *, quick: bool = False) -> Case:
     def make(rng: np.random.Generator) -> dict[str, Any]:
         return {**clean.make(rng), "poison": value}
 
-    beta = 0.0 if algorithm == "rloo" else 0.04
+    beta = 0.04 if ALGORITHMS[algorithm].kl else 0.0
     clean = cases.case(algorithm, f"{algorithm}-{value}", beta=beta, quick=quick)
     return replace(clean, make=make)
 
@@ -157,7 +159,7 @@ def _poison_case(algorithm: str, value: float, *, quick: bool = False) -> Case:
     ops=(POLICY_LOSS,),
     cases=tuple(
         _poison_case(algorithm, value, quick=algorithm == "grpo")
-        for algorithm in cases.ALGORITHMS
+        for algorithm in ALGORITHMS
         for value in (float("nan"), float("-inf"), -1e4)
     ),
     bounds={
@@ -177,13 +179,15 @@ def padding_is_inert(t: Trial) -> Iterator[Evidence]:
         if inputs[name] is not None and inputs[name].shape == mask.shape
     }
     got = t.got(POLICY_LOSS, **{**inputs, **poisoned})
-    differing = int(not _same(clean["loss"], got["loss"])) + int(np.sum(~_same(clean["gradient"], got["gradient"])))
+    differing = int(not laws.same(clean["loss"], got["loss"])) + int(
+        np.sum(~laws.same(clean["gradient"], got["gradient"]))
+    )
     where = f"{poison} in masked slots, loss {float(got['loss']):.6g} instead of {float(clean['loss']):.6g}"
     yield t.number("elements of loss and gradient that change", differing, "<=", where=where)
     yield t.number("largest |gradient| in masked slots", _largest(np.abs(got["gradient"][~mask])), "<=")
     counted = inputs["policy"] - np.float32(0.25) * mask
     moved = t.got(POLICY_LOSS, **{**inputs, "policy": counted})
-    # of all elements: one loss alone moves by less than 1e-5 at one seed in a thousand, for its terms have both signs
+    # The loss alone moves by less than 1e-5 at one seed in a thousand, because its terms have both signs.
     change = np.abs([*np.ravel(moved["gradient"] - clean["gradient"]), moved["loss"] - clean["loss"]]).max()
     yield t.negative_control(
         "largest change of loss and gradient when counted slots move",
@@ -192,8 +196,3 @@ def padding_is_inert(t: Trial) -> Iterator[Evidence]:
         1e-5,
         "a hundred roundings of float32",
     )
-
-
-def _same(a: Any, b: Any) -> Array:
-    x, y = np.asarray(a), np.asarray(b)
-    return np.asarray((x == y) & np.isfinite(y))

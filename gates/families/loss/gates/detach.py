@@ -14,24 +14,25 @@ from gates.families.loss import laws
 from gates.families.loss.gates import gradient
 from gates.families.loss.op import LOSS_CONSTANTS, LOSS_FROM_LOGITS, POLICY_LOSS
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS
 from reference.oracle import logprobs
 
 
 def _on_policy(rng: np.random.Generator, algorithm: str, beta: float) -> Mapping[str, Any]:
     """Give old as None, and as the policy's own numbers: a constant of the same value; broken, as another policy's."""
     changes = {"beta": beta} if beta else {}
-    data: dict[str, Any] = {"by_token": True} if algorithm == "gspo-token" else {}
-    given = loss_cases.make(rng, algorithm, {"spread": 0.1, **data}, changes)
+    by_token = loss_cases.batch_for(algorithm).get("by_token", False)
+    given = loss_cases.make(rng, algorithm, {"spread": 0.1, "by_token": by_token}, changes)
     left, right = {**given, "old": None}, {**given, "old": given["policy"].copy()}
     return {"left": left, "right": right, "broken": {"right": {"old": given["old"]}}}
 
 
 def _cases() -> Iterator[Case]:
-    for algorithm in loss_cases.ALGORITHMS:
+    for algorithm, one in ALGORITHMS.items():
         for beta in (0.0, 0.3):
-            if beta and algorithm == "rloo":
+            if beta and not one.kl:
                 continue
             name = f"{algorithm}-{'kl' if beta else 'plain'}"
             changes: dict[str, Any] = {"beta": beta} if beta else {}
@@ -70,7 +71,7 @@ HELD: dict[str, dict[str, Any]] = {
 }
 
 
-WITHOUT: dict[str, Any] = {  # what a case does not name
+WITHOUT: dict[str, Any] = {  # defaults of a case
     "beta": 0.3,
     "kl_estimator": "k3",
     "kl_ratio": "none",
@@ -131,7 +132,7 @@ def constants_get_no_gradient(t: Trial) -> Iterator[Evidence]:
 
 
 def _poisoned(rng: np.random.Generator, temperature: float, beta: float) -> dict[str, Any]:
-    return gradient._make(rng, temperature, beta)  # the logits of the gate that knows which ones count
+    return gradient._make(rng, temperature, beta)  # the inputs of loss.prompt-gets-no-gradient
 
 
 @gate(
@@ -159,12 +160,14 @@ def prompt_does_not_matter(t: Trial) -> Iterator[Evidence]:
     yield t.precondition("positions that score no completion token", int(silent.sum()), ">=", 8)
     other = np.where(silent[..., None], np.float32(3.0) - x["logits"][:, :, ::-1], x["logits"]).astype(np.float32)
     clean, moved = t.got(LOSS_FROM_LOGITS, **x), t.got(LOSS_FROM_LOGITS, **{**x, "logits": other})
-    changed = int(not _same(clean["loss"], moved["loss"])) + int(np.sum(~_same(clean["gradient"], moved["gradient"])))
+    changed = int(not laws.same(clean["loss"], moved["loss"])) + int(
+        np.sum(~laws.same(clean["gradient"], moved["gradient"]))
+    )
     where = f"loss {float(moved['loss']):.6g} instead of {float(clean['loss']):.6g}"
     yield t.number("elements of loss and gradient that change", changed, "<=", where=where)
     rows, last = np.arange(len(x["ids"])), np.asarray(x["prompt_lengths"]) - 1  # their logits score the first tokens
     pulled = np.abs(np.asarray(clean["gradient"]))[rows, last].max(axis=-1)
-    row = int(np.argmax(pulled))  # any that is not clipped
+    row = int(np.argmax(pulled))  # one that is not clipped
     counted = x["logits"].copy()
     counted[row, last[row]] = counted[row, last[row], ::-1]
     found = t.got(LOSS_FROM_LOGITS, **{**x, "logits": counted})
@@ -172,8 +175,3 @@ def prompt_does_not_matter(t: Trial) -> Iterator[Evidence]:
     yield t.negative_control(
         "change of the gradient by the last prompt position in u", step, ">=", 1e3, "it scores a token"
     )
-
-
-def _same(a: Any, b: Any) -> Array:
-    x, y = np.asarray(a), np.asarray(b)
-    return np.asarray((x == y) & np.isfinite(y))

@@ -14,6 +14,7 @@ from gates.families.loss.op import LOSS_FROM_LOGITS
 from gates.families.units import FLOAT32_U
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS
 from reference.oracle import logprobs, losses
 
 VOCABULARY = 24
@@ -38,6 +39,7 @@ def _make(rng: np.random.Generator, temperature: float, beta: float) -> dict[str
         "temperature": temperature,
         "algorithm": "grpo",
         **BASE,
+        **ALGORITHMS["grpo"].constants,
         "beta": beta,
     }
 

@@ -1,4 +1,4 @@
-"""Do a loss's rows stay what they are in another order, beside copies, under wider padding, and in several calls?"""
+"""Does a loss depend on nothing but its rows: not on their order, on copies, on padding, or on how a step is split?"""
 
 from __future__ import annotations
 
@@ -14,25 +14,21 @@ from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial, precondition
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS
 from reference.oracle.losses import PolicyLoss
 
 WIDER = 5  # columns of padding that are added
 SPLIT = (5, 3)  # rows of the two calls; of 24 rows (15, 9)
-EVEN = [0.5, 0.5]  # shares that are wrong
+EVEN = [0.5, 0.5]  # wrong shares for the negative control
 PLAIN: dict[str, Any] = {}
 KL: dict[str, Any] = {"beta": 0.3}
-BY_TOKENS = ("dapo", "cispo")  # whose share of a step is their tokens; elsewhere it is their rows
 FILLED = {"policy": -0.5, "old": -0.6, "reference": -0.7, "advantages": 1.0}  # what the added columns hold as tokens
 
 
 def _data(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    data: dict[str, Any] = {"empty_row": True}
-    if algorithm == "rloo":
+    data: dict[str, Any] = {"empty_row": True, **cases.batch_for(algorithm)}
+    if ALGORITHMS[algorithm].level == "seq_sum":
         data["spread"] = 0.1
-    if algorithm in cases.MEAN_RATIO:
-        data["rows"] = 24
-    if algorithm == "gspo-token":
-        data["by_token"] = True
     return cases.make(rng, algorithm, data, changes)
 
 
@@ -50,7 +46,7 @@ def _permuted(rng: np.random.Generator, algorithm: str, changes: Mapping[str, An
     left = _data(rng, algorithm, changes)
     rows, width = left["mask"].shape
     order = rng.permutation(rows)
-    if algorithm == "bnpo-trl":  # a micro-batch keeps its rows
+    if "micro_batches" in ALGORITHMS[algorithm].constants:  # a micro-batch keeps its rows
         order = np.concatenate([4 + rng.permutation(4), rng.permutation(4)])
     columns = np.stack([rng.permutation(width) for _ in range(rows)])
     right = _of_rows(left, order)
@@ -65,11 +61,11 @@ def _permuted(rng: np.random.Generator, algorithm: str, changes: Mapping[str, An
 
 
 def _copied(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give every row twice: the loss is the same, and each copy has half its gradient; broken, the copy is worth more."""
+    """Give every row twice: the loss is the same, and each copy has half its gradient; broken, the copies have twice the advantage."""
     left = _data(rng, algorithm, changes)
     rows = len(left["mask"])
     right = _of_rows(left, np.tile(np.arange(rows), 2))
-    if algorithm == "bnpo-trl":
+    if "micro_batches" in ALGORITHMS[algorithm].constants:
         right["micro_batches"] = [4, 4, 4, 4]
     dearer = right["advantages"].copy()
     dearer[rows:] *= 2.0
@@ -96,12 +92,10 @@ def _wider(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any])
     return {"left": left, "right": right, "take": place, "broken": {"right": filled}}
 
 
-def _cases(make: Callable[..., Mapping[str, Any]], *, without: tuple[str, ...] = ()) -> Iterator[Case]:
-    for algorithm in cases.ALGORITHMS:
-        if algorithm in without:
-            continue
+def _cases(make: Callable[..., Mapping[str, Any]]) -> Iterator[Case]:
+    for algorithm, one in ALGORITHMS.items():
         for name, changes in (("plain", PLAIN), ("kl", KL)):
-            if name == "kl" and algorithm == "rloo":
+            if name == "kl" and not one.kl:
                 continue
             whole = cases.case(algorithm, f"{algorithm}-{name}", **changes)
             of_algorithm = partial(make, algorithm=algorithm, changes=changes)
@@ -145,7 +139,7 @@ def order_does_not_matter(t: Trial) -> Iterator[Evidence]:
     probes=_probe(lambda inputs: len(inputs["mask"]) in {16, 48}),
 )
 def copies_do_not_matter(t: Trial) -> Iterator[Evidence]:
-    """Compare the step with the doubled one; with dearer copies they must differ."""
+    """Compare the step with the doubled one; with larger advantages in the copies they must differ."""
     yield from laws.hold(t)
 
 
@@ -165,10 +159,10 @@ def wider_padding_does_not_matter(t: Trial) -> Iterator[Evidence]:
 
 
 def _split_cases() -> Iterator[Case]:
-    for algorithm in cases.ALGORITHMS:
-        if algorithm == "bnpo-trl":
+    for algorithm, one in ALGORITHMS.items():
+        if one.aggregation == "micro-batch":
             continue  # by definition its value depends on the split
-        changes = PLAIN if algorithm == "rloo" else KL
+        changes = KL if one.kl else PLAIN
         whole = cases.case(algorithm, algorithm, **changes)
         of_algorithm = partial(_data, algorithm=algorithm, changes=changes)
         yield Case(algorithm, of_algorithm, quick=True, conventions=whole.conventions)
@@ -192,7 +186,7 @@ class _Split:
     def scale(self) -> float:
         return self.unit * float(self.wanted.gradient_scale.max())
 
-    def signals(self) -> Iterator[Evidence]:
+    def preconditions(self) -> Iterator[Evidence]:
         far = _joined([x.gradient for x in self.of_parts], EVEN) - self.wanted.gradient
         yield precondition("largest |∂loss/∂policy| of the definition", np.abs(self.wanted.gradient).max(), ">", 1e-3)
         yield precondition("distance of parts weighed alike in 2u·S", float(np.abs(far).max()) / self.scale, ">=", 1e4)
@@ -202,7 +196,7 @@ class _Split:
 def _split(inputs: Mapping[str, Any], want: Callable[..., Any]) -> _Split:
     rows = len(inputs["mask"])
     parts = [_of_rows(inputs, some) for some in np.split(np.arange(rows), [rows * SPLIT[0] // sum(SPLIT)])]
-    by_tokens = inputs["algorithm"] in BY_TOKENS
+    by_tokens = ALGORITHMS[inputs["algorithm"]].aggregation == "global"  # elsewhere the share of a part is its rows
     sizes = [float(part["mask"].sum()) if by_tokens else float(len(part["mask"])) for part in parts]
     whole, *of_parts = (want(POLICY_LOSS, **cases.rounded(x)) for x in (inputs, *parts))
     return _Split(inputs, parts, [size / sum(sizes) for size in sizes], whole, of_parts)
@@ -229,7 +223,7 @@ def splits_add_up(t: Trial) -> Iterator[Evidence]:
     """Call with all rows and with two uneven parts; weighed alike, the parts must not add up."""
     split = _split(t.inputs, t.want)
     t.facts["limit"] = 2.0 * laws.roundings(t.inputs)
-    yield from split.signals()
+    yield from split.preconditions()
     one, some = t.got(POLICY_LOSS, **t.inputs), [t.got(POLICY_LOSS, **part) for part in split.parts]
     numbers = [x[name] for x in (one, *some) for name in ("loss", "gradient")]
     yield t.number(laws.NOT_FINITE, laws.not_finite(*numbers), "<=")

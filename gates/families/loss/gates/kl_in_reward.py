@@ -56,26 +56,28 @@ def kl_in_reward(t: Trial) -> Iterator[Evidence]:
     penalty = kl.token_kl(x["old"], x["reference"], estimator="k1", mask=x["mask"], reduction="sum")
     convention: dict[str, Any] = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}
     lowered = x["rewards"] - x["beta"] * penalty
-    gains = advantages.group_advantages(lowered, 4, **convention, baseline="leave-one-out")
+    wanted_advantages = advantages.group_advantages(lowered, 4, **convention, baseline="leave-one-out")
     plain = advantages.group_advantages(x["rewards"], 4, **convention, baseline="leave-one-out")
-    yield t.precondition("largest change of an advantage by the KL", float(np.abs(gains - plain).max()), ">=", 0.05)
+    yield t.precondition(
+        "largest change of an advantage by the KL", float(np.abs(wanted_advantages - plain).max()), ">=", 0.05
+    )
     without: dict[str, Any] = dict.fromkeys(("epsilon_low", "epsilon_high", "delta", "kl_ratio"))
     wanted = losses.policy_loss(
         x["policy"],
         old=x["old"],
         reference=None,
-        advantages=gains,
+        advantages=wanted_advantages,
         mask=x["mask"],
         algorithm="rloo",
         beta=0.0,
         **without,
     )
-    leak = x["beta"] / len(gains)  # what Σ k1 of the policy itself would add to each token's gradient
+    leak = x["beta"] / len(wanted_advantages)  # what Σ k1 of the policy itself would add to each token's gradient
     yield t.precondition("a KL's own gradient against the largest", leak / np.abs(wanted.gradient).max(), ">=", 1e-3)
     got = t.got(REWARDED_LOSS, **x)
     unit = 2 * FLOAT32_U
     largest = np.repeat(np.abs(lowered).reshape(-1, 4).max(axis=1), 4)
-    yield t.within("advantage error in 2u·S", got["advantages"], gains, scale=unit * largest)
+    yield t.within("advantage error in 2u·S", got["advantages"], wanted_advantages, scale=unit * largest)
     yield t.within("loss error in 2u·S", got["loss"], wanted.loss, scale=unit * wanted.loss_scale)
     scale = unit * np.where(x["mask"], wanted.gradient_scale, 0.0)
     yield t.within("gradient error in 2u·S", got["gradient"], wanted.gradient, scale=scale)

@@ -13,23 +13,22 @@ from gates.families.loss import cases, laws
 from gates.families.loss.op import POLICY_LOSS
 from gates.model import Case, Evidence, Probe, Trial
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS, taking
 
 Inputs = dict[str, Any]
 Make = Callable[[np.random.Generator], Mapping[str, Any]]
 LIKE_TOKENS: dict[str, Any] = {"epsilon_low": 0.2, "epsilon_high": 0.2}
-MARK = {
-    "beta": -0.0
-}  # what 0 is: it tells the second call from the first, for the probe only, and no convention changes
+MARK = {"beta": -0.0}  # equal to 0: it marks the second call for the probe and changes no convention
 OPEN: dict[str, Any] = {"epsilon_low": 0.999, "epsilon_high": 1e6}  # a clip that no ratio of a case reaches
 
 
 def _as(given: Mapping[str, Any], algorithm: str, **changes: Any) -> Inputs:
     """Return the same data for another algorithm with that one's constants."""
-    return {**given, **cases.WHOLE, **cases.ALGORITHMS[algorithm][1], "algorithm": algorithm, **changes}
+    return {**given, **cases.WHOLE, **ALGORITHMS[algorithm].constants, "algorithm": algorithm, **changes}
 
 
 def _data(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any], **data: Any) -> Inputs:
-    spread = {"spread": 0.1} if algorithm == "rloo" else {}
+    spread = {"spread": 0.1} if ALGORITHMS[algorithm].level == "seq_sum" else {}
     return cases.make(rng, algorithm, {**spread, **data}, changes)
 
 
@@ -48,7 +47,7 @@ def _of_rows(rng: np.random.Generator) -> Mapping[str, Any]:
 
 def _one_token(rng: np.random.Generator, algorithm: str, other: str, clip: Mapping[str, Any]) -> Mapping[str, Any]:
     """Let every completion have one token; broken, the completions are whole."""
-    own = {} if algorithm == "rloo" else clip
+    own = clip if ALGORITHMS[algorithm].clip else {}
     whole = _data(rng, algorithm, own)
     first = np.zeros_like(whole["mask"])
     first[:, 0] = True
@@ -81,8 +80,11 @@ def _own_window(rng: np.random.Generator, algorithm: str) -> Mapping[str, Any]:
 def _far_delta(rng: np.random.Generator, algorithm: str) -> Mapping[str, Any]:
     wide = {"rows": 24, "spread": 0.6}
     right = _data(rng, algorithm, {}, **wide)
-    acting = 1.06 if algorithm in cases.MEAN_RATIO else 1.5
-    return {"left": {**right, "delta": 1e6}, "right": right, "broken": {"left": {"delta": acting}}}
+    return {
+        "left": {**right, "delta": 1e6},
+        "right": right,
+        "broken": {"left": {"delta": cases.tight_delta(algorithm)}},
+    }
 
 
 def _no_kl(rng: np.random.Generator, algorithm: str) -> Mapping[str, Any]:
@@ -102,7 +104,7 @@ def _weights_of_one(rng: np.random.Generator, algorithm: str) -> Mapping[str, An
 
 
 def _same_slope(rng: np.random.Generator, algorithm: str, other: str) -> Mapping[str, Any]:
-    """Stand on-policy, where every ratio is 1 and losses of other values have one slope; broken, off it."""
+    """Return an on-policy step: every ratio is 1, and losses that differ in value have one slope; broken, it is off-policy."""
     given = _data(rng, algorithm, {})
     left = {**given, "old": None}
     off = {"old": given["old"]}
@@ -134,17 +136,15 @@ def _cases() -> Iterator[Case]:
         yield _case(f"{algorithm}-of-one-token-is-{other}", algorithm, make)
     for algorithm in ("dr_grpo", "dapo"):
         yield _case(f"{algorithm}-of-equal-lengths-is-grpo", algorithm, partial(_equal_lengths, algorithm=algorithm))
-    for algorithm in ("dapo", "cispo"):
+    for algorithm in taking("dapo_denominator"):
         yield _case(f"{algorithm}-of-one-prompt-is-global", algorithm, partial(_one_prompt, algorithm=algorithm))
         yield _case(f"{algorithm}-of-its-own-window-is-global", algorithm, partial(_own_window, algorithm=algorithm))
-    for algorithm in cases.TWO_SIDED:
-        quick = algorithm in {"grpo", "gspo"}
-        yield _case(
-            f"{algorithm}-delta-beyond-every-ratio", algorithm, partial(_far_delta, algorithm=algorithm), quick=quick
-        )
-    for algorithm in cases.ALGORITHMS:
+    for algorithm, one in ALGORITHMS.items():
+        if one.two_sided:
+            quick, make = algorithm in {"grpo", "gspo"}, partial(_far_delta, algorithm=algorithm)
+            yield _case(f"{algorithm}-delta-beyond-every-ratio", algorithm, make, quick=quick)
         quick = algorithm in {"grpo", "gmpo"}
-        if algorithm != "rloo":
+        if one.kl:
             yield _case(f"{algorithm}-beta-0", algorithm, partial(_no_kl, algorithm=algorithm), quick=quick)
         yield _case(f"{algorithm}-weights-1", algorithm, partial(_weights_of_one, algorithm=algorithm), quick=quick)
     for algorithm, other in (("sapo", "grpo"), ("gspo", "grpo"), ("gmpo", "gspo"), ("cispo", "dapo")):
@@ -163,5 +163,5 @@ def _cases() -> Iterator[Case]:
     probes=(Probe("policy_loss", ("loss", "gradient"), lambda inputs: math.copysign(1.0, inputs["beta"]) < 0),),
 )
 def reductions_hold(t: Trial) -> Iterator[Evidence]:
-    """Compare loss and gradient of both sides with each other, and see them part where the condition is dropped."""
+    """Compare loss and gradient of both sides with each other, and check that they differ where the condition is dropped."""
     yield from laws.hold(t)

@@ -1,4 +1,4 @@
-"""Does every setting of a loss act, and does a loss stay a number, or become the infinity of its definition, at its ends?"""
+"""Does every setting of a loss act, and are losses of extreme ratios finite or infinite as their definition is?"""
 
 from __future__ import annotations
 
@@ -15,35 +15,40 @@ from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial, precondition
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS, taking
 
 Changes = Mapping[str, Any]
 SPREAD = 0.6  # deviation of log-ratios: with it every bound of every case stops some token
-SETTINGS: dict[str, tuple[tuple[str, ...], Changes, Changes]] = {  # whose, from, to
-    "epsilon-low": (cases.CLIPPED, {}, {"epsilon_low": 0.1}),
-    "epsilon-high": ((*cases.CLIPPED, "cispo"), {}, {"epsilon_high": 0.1}),
-    "delta": (cases.TWO_SIDED, {}, {"delta": 1.35}),
-    "beta": (tuple(x for x in cases.ALGORITHMS if x != "rloo"), {"beta": 0.1}, {"beta": 0.2}),
-    "kl-estimator": (tuple(x for x in cases.ALGORITHMS if x != "rloo"), {"beta": 0.1}, {"kl_estimator": "k2"}),
-    "kl-ratio": (tuple(x for x in cases.ALGORITHMS if x != "rloo"), {"beta": 0.1}, {"kl_ratio": "token"}),
-    "max-length": (("dr_grpo",), {}, {"max_length": 40}),
-    "micro-batches": (("bnpo-trl",), {}, {"micro_batches": [3, 5]}),
-    "denominator": (("dapo", "cispo"), {}, {"dapo_denominator": "group", "group_size": 4}),
-    "group-size": (("dapo", "cispo"), {"dapo_denominator": "group", "group_size": 4}, {"group_size": 2}),
-    "tokens": (("dapo", "cispo"), {"dapo_denominator": "trl", "tokens_in_step": 100.0}, {"tokens_in_step": 150.0}),
-    "bound": (("cispo",), {"epsilon_high": 0.8}, {"cispo_bound": "absolute"}),
-    "temperature-positive": (("sapo",), {}, {"sapo_temperature_positive": 2.0}),
-    "temperature-negative": (("sapo",), {}, {"sapo_temperature_negative": 2.0}),
+WITH_KL = tuple(name for name, one in ALGORITHMS.items() if one.kl)
+TWO_SIDED = tuple(name for name, one in ALGORITHMS.items() if one.two_sided)
+SETTINGS: dict[str, tuple[tuple[str, ...], Changes, Changes]] = {  # algorithms, setting before, setting after
+    "epsilon-low": (taking("epsilon_low"), {}, {"epsilon_low": 0.1}),
+    "epsilon-high": (taking("epsilon_high"), {}, {"epsilon_high": 0.1}),
+    "delta": (TWO_SIDED, {}, {"delta": 1.35}),
+    "beta": (WITH_KL, {"beta": 0.1}, {"beta": 0.2}),
+    "kl-estimator": (WITH_KL, {"beta": 0.1}, {"kl_estimator": "k2"}),
+    "kl-ratio": (WITH_KL, {"beta": 0.1}, {"kl_ratio": "token"}),
+    "max-length": (taking("max_length"), {}, {"max_length": 40}),
+    "micro-batches": (taking("micro_batches"), {}, {"micro_batches": [3, 5]}),
+    "denominator": (taking("dapo_denominator"), {}, {"dapo_denominator": "group", "group_size": 4}),
+    "group-size": (taking("dapo_denominator"), {"dapo_denominator": "group", "group_size": 4}, {"group_size": 2}),
+    "tokens": (
+        taking("dapo_denominator"),
+        {"dapo_denominator": "trl", "tokens_in_step": 100.0},
+        {"tokens_in_step": 150.0},
+    ),
+    "bound": (taking("cispo_bound"), {"epsilon_high": 0.8}, {"cispo_bound": "absolute"}),
+    "temperature-positive": (taking("sapo_temperature_positive"), {}, {"sapo_temperature_positive": 2.0}),
+    "temperature-negative": (taking("sapo_temperature_negative"), {}, {"sapo_temperature_negative": 2.0}),
 }
-SHARE = 0.5  # of the definition's own change; the other half is far more than any rounding, as the signal says
+SHARE = 0.5  # of the definition's own change; the precondition makes the other half far larger than any rounding
 LEAST = 1e3  # units of rounding that the definition's own change must have
 
 
 def _make(rng: np.random.Generator, algorithm: str, before: Changes, after: Changes) -> dict[str, Any]:
-    data: dict[str, Any] = {"spread": SPREAD}
-    if algorithm in cases.MEAN_RATIO:
-        data |= {"rows": 24, "by_token": algorithm == "gspo-token"}
+    data: dict[str, Any] = {"spread": SPREAD, **cases.batch_for(algorithm)}
     given = cases.make(rng, algorithm, data, before)
-    if algorithm in cases.MEAN_RATIO:  # its bounds are nearer to 1
+    if ALGORITHMS[algorithm].mean_ratio:  # bounds of mean ratios are nearer to 1
         own = {"epsilon_low": 0.2, "epsilon_high": 0.2, "delta": 1.06}
         after = {name: own.get(name, value) for name, value in after.items()}
     return {"before": given, "after": {**given, **after}}
@@ -57,7 +62,7 @@ class _Change:
     unit: float
     roundings: float
 
-    def signals(self) -> Iterator[Evidence]:
+    def preconditions(self) -> Iterator[Evidence]:
         yield precondition("the definition's change of the gradient in 2u·S", self.exact / self.unit, ">=", LEAST)
         share = 2 * self.roundings * self.unit / max(self.exact, self.unit)
         yield precondition("its share that rounding could explain", share, "<=", 0.25)
@@ -102,7 +107,7 @@ def settings_act(t: Trial) -> Iterator[Evidence]:
     """Call with the one setting, with the other, and with the first again: the gradient must move, and move back."""
     before, after = t.inputs["before"], t.inputs["after"]
     wanted = _change(t.inputs, t.want)
-    yield from wanted.signals()
+    yield from wanted.preconditions()
     got, other, again = (t.got(POLICY_LOSS, **side)["gradient"] for side in (before, after, before))
     change = float(np.abs(got.astype(np.float64) - other).max())
     yield t.number(
@@ -114,7 +119,7 @@ def settings_act(t: Trial) -> Iterator[Evidence]:
 
 FAR = {"beyond-float32": 95.0, "beyond-float64": 1000.0}  # nats: exp of them overflows
 WHICH = "overflow and its sign are those of the definition, rounded to the data's dtype; either is right of an element whose ratio that dtype does not hold"
-HELD = 0.7  # nats: no clip leaves such a log-ratio its gradient, where the advantage has its sign
+HELD = 0.7  # nats: beyond every clip, so no gradient is left where the advantage has the same sign
 SMALLEST = 0.3  # what a ratio is multiplied by: |advantage| of the rows with an extreme one, 0.5 or more, or beta
 EXTREME = {
     "NaN among loss and gradient": Bound("exact", "an overflowing exp gives +inf, never NaN", 0.0),
@@ -153,9 +158,9 @@ def _extreme(
 def _extreme_cases() -> Iterator[Case]:
     kinds: dict[str, Changes] = {"plain": {}, "kl": {"beta": 0.3}, "two-sided": {"delta": 1.5}}
     for algorithm, dtype, sign, (far, size), (kind, changes) in product(
-        cases.ALGORITHMS, ("float32", "float64"), (1.0, -1.0, 0.0), FAR.items(), kinds.items()
+        ALGORITHMS, ("float32", "float64"), (1.0, -1.0, 0.0), FAR.items(), kinds.items()
     ):
-        if (kind == "kl" and algorithm == "rloo") or (kind == "two-sided" and algorithm not in cases.TWO_SIDED):
+        if (kind == "kl" and algorithm not in WITH_KL) or (kind == "two-sided" and algorithm not in TWO_SIDED):
             continue
         if kind != "plain" and (far == "beyond-float32" or not sign):
             continue
@@ -199,7 +204,7 @@ def extreme_ratios_stay_numbers(t: Trial) -> Iterator[Evidence]:
     shares = valid.shape[0] * max(valid.shape[1], int(inputs.get("max_length") or 0)) / SMALLEST  # the largest divisor
     early = (
         np.isinf(gradient) & np.isfinite(exact) & (np.abs(wanted.gradient) > limit / shares)
-    )  # in dtype: its ratio is
+    )  # infinite in this dtype, as its ratio is
     otherwise = (np.isfinite(exact) != np.isfinite(gradient)) & ~early
     otherwise |= (np.isinf(exact) | early) & (np.sign(exact) != np.sign(gradient))
     too_large = abs(wanted.loss) > limit  # of float32 data it may have been added up in float64

@@ -1,4 +1,4 @@
-"""Mistakes in policy losses. Those of the losses that came after DAPO are in `loss_variants`."""
+"""Mutations of policy losses; those of the losses after DAPO are in `variants`."""
 
 from gates.families.hosts import in_numpy, in_trainer
 from gates.families.loss.mutants import variants  # noqa: F401  importing registers them
@@ -6,7 +6,7 @@ from gates.families.loss.mutants import variants  # noqa: F401  importing regist
 in_numpy(
     "loss.dr-grpo-padded-length",
     "loss:dr_grpo_denominator",
-    "loss.patches.plain:padded_length",
+    "loss.patches.definition:padded_length",
     mistake="Dr. GRPO divides by the longest completion of the batch instead of the configured L_max",
     source="mlxrl 0.2.4 DrGRPOAlgorithm without max_tokens: `float(self.max_tokens or mask.shape[1])`",
     theme="normalisation",
@@ -18,7 +18,7 @@ in_numpy(
 in_numpy(
     "loss.dapo-per-row-mean",
     "loss:policy_loss",
-    "loss.patches.plain:per_row_mean",
+    "loss.patches.definition:per_row_mean",
     mistake="DAPO's token mean over the step is taken row by row, so long answers weigh less",
     arises="GRPO's aggregation kept when the clip was widened",
     theme="normalisation",
@@ -28,7 +28,7 @@ in_numpy(
 in_numpy(
     "loss.bnpo-one-micro-batch",
     "loss:policy_loss",
-    "loss.patches.plain:one_micro_batch",
+    "loss.patches.definition:one_micro_batch",
     mistake="the token mean runs over the whole batch where each micro-batch has its own",
     arises="gradient accumulation rewritten as one batch",
     theme="normalisation",
@@ -40,7 +40,7 @@ in_numpy(
 in_numpy(
     "loss.rloo-constant-ratio",
     "ratio:sequence_ratio",
-    "loss.patches.plain:constant_ratio",
+    "loss.patches.definition:constant_ratio",
     mistake="old log-probs are ignored: every sequence ratio is 1",
     source="mlxrl 0.2.4 RLOOAlgorithm.compute_loss: `del old_policy_logprobs`",
     theme="ratio and rollout",
@@ -52,7 +52,7 @@ in_numpy(
 in_numpy(
     "loss.ratio-constant",
     "ratio:token_ratio",
-    "loss.patches.plain:constant_ratio",
+    "loss.patches.definition:constant_ratio",
     mistake="old log-probs are those of this very step: every ratio is 1, and epsilon is inert",
     source=(
         "mlx-lm-lora 5.10.2: the same gradient for epsilon 1e-4 and 10; inclusionAI/AReno#68: old log-probs "
@@ -65,7 +65,7 @@ in_numpy(
 in_numpy(
     "loss.clip-never-acts",
     "loss:policy_loss",
-    "loss.patches.plain:inert_clip",
+    "loss.patches.definition:inert_clip",
     mistake="the clip's bounds are so wide that they never act",
     arises="an epsilon that is read and not passed on",
     source="automl/Mighty#31: PPO clip parameter not passed through",
@@ -76,7 +76,7 @@ in_numpy(
 in_numpy(
     "loss.nan-times-zero-plain",
     "terms:select",
-    "loss.patches.plain:multiply_by_mask",
+    "loss.patches.definition:multiply_by_mask",
     mistake="masked slots are multiplied by 0 instead of selected away",
     arises="values * mask",
     source="modelscope/ms-swift#9767: masked after exp, inf times 0",

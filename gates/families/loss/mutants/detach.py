@@ -1,4 +1,4 @@
-"""Mistakes that let a gradient through a constant, or a prompt into a loss."""
+"""Mutations that let a gradient through a constant, or a prompt into a loss."""
 
 from gates.families.hosts import in_numpy, in_trainer
 

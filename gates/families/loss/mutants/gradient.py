@@ -1,4 +1,4 @@
-"""Mistakes between logits and loss."""
+"""Mutations between logits and loss."""
 
 from gates.families.hosts import in_trainer
 

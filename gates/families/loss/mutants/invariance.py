@@ -1,4 +1,4 @@
-"""Mistakes that show when rows are moved, copied, padded or split."""
+"""Mutations that show when rows are moved, copied, padded or split."""
 
 from gates.families.hosts import in_numpy
 

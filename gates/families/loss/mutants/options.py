@@ -1,4 +1,4 @@
-"""Mistakes in off-policy corrections inside a loss, in the top-entropy mask, the bonus, and DAPO's filter."""
+"""Mutations of off-policy corrections inside a loss, in the top-entropy mask, the bonus, and DAPO's filter."""
 
 from gates.families.hosts import in_trainer
 

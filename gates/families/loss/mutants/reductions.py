@@ -1,4 +1,4 @@
-"""Mistakes that show where one loss should be another."""
+"""Mutations that show where one loss should be another."""
 
 from gates.families.hosts import in_numpy
 

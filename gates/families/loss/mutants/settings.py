@@ -1,4 +1,4 @@
-"""Mistakes in how settings and extreme ratios are handled."""
+"""Mutations of how settings and extreme ratios are handled."""
 
 from gates.families.hosts import in_numpy, in_trainer
 

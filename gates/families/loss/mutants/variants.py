@@ -1,11 +1,11 @@
-"""Mistakes in the policy losses that came after DAPO: GSPO, CISPO, SAPO, GMPO, LUSPO."""
+"""Mutations of the policy losses that came after DAPO: GSPO, CISPO, SAPO, GMPO, LUSPO."""
 
 from gates.families.hosts import in_numpy
 
 in_numpy(
     "loss.gspo-token-ratio",
     "loss:policy_loss",
-    "loss.patches.plain:per_row_mean",
+    "loss.patches.definition:per_row_mean",
     mistake="GSPO is computed with token ratios instead of the sequence's",
     arises="importance_sampling_level left at its default, token",
     source="MakazhanAlpamys/Soup#723: gspo without a sequence ratio",

@@ -1,327 +1,279 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the NumPy baseline's policy losses; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation, with_keywords
+
+
+@mutation
+def multiply_by_mask(_original: Fn, values: Any, mask: Any) -> Any:
+    """Mask by multiplication: NaN · 0 is NaN."""
+    with np.errstate(invalid="ignore"):
+        return values * mask
+
+
+@mutation
+def padded_length(original: Fn, mask: Any, max_length: int) -> Any:
+    """Divide Dr. GRPO by the longest completion of the batch instead of the configured L_max."""
+    del max_length
+    return original(mask, mask.shape[1])
+
+
+@mutation
+def constant_ratio(original: Fn, policy: Any, old: Any, *rest: Any) -> Any:
+    """Recompute `old` from the policy of this very step, so that every ratio is 1."""
+    del old
+    return original(policy, policy, *rest)
+
+
+@mutation
+def one_micro_batch(original: Fn, **inputs: Any) -> Any:
+    """Average over the whole batch where TRL's bnpo averages each micro-batch."""
+    return original(**{**inputs, "micro_batches": [inputs["policy"].shape[0]]})
+
+
+per_row_mean = with_keywords(algorithm="grpo")  # average each row, then the rows
+inert_clip = with_keywords(epsilon_low=0.99, epsilon_high=1e6)  # clip with bounds that never act
+delta_forgotten = with_keywords(delta=None)  # leave the second bound out
+token_ratio_for_sequence = with_keywords(algorithm="grpo")  # weigh every token with its own ratio
+luspo_as_gspo = with_keywords(algorithm="gspo")  # average rows without their length
+weights_forgotten = with_keywords(weights=None)  # leave the weights out
 
 
 def _swapped(inputs: dict[str, Any], first: str, second: str) -> dict[str, Any]:
     return {**inputs, first: inputs.get(second), second: inputs.get(first)}
 
 
-def denominators_swapped(original: Fn) -> Fn:
+@mutation
+def denominators_swapped(original: Fn, **inputs: Any) -> Any:
     """Average over the step for over prompts, and the other way round."""
-
-    def mistaken(**inputs: Any) -> Any:
-        other = {"global": "group", "group": "global"}
-        asked = str(inputs.get("dapo_denominator"))
-        return original(**{**inputs, "dapo_denominator": other.get(asked, asked), "group_size": 4})
-
-    return mistaken
+    other = {"global": "group", "group": "global"}
+    asked = str(inputs.get("dapo_denominator"))
+    return original(**{**inputs, "dapo_denominator": other.get(asked, asked), "group_size": 4})
 
 
-def dropped_rows_count(original: Fn) -> Fn:
+@mutation
+def dropped_rows_count(original: Fn, mask: Any, name: str, sizes: Any) -> Any:
     """Count the whole width of a row that the mask leaves out, in DAPO's and CISPO's denominators."""
-
-    def mistaken(mask: Any, name: str, sizes: Any) -> Any:
-        counted = np.where(mask.any(axis=1, keepdims=True), mask, True) if name == "group_size" else mask
-        return original(counted, name, sizes)
-
-    return mistaken
+    counted = np.where(mask.any(axis=1, keepdims=True), mask, True) if name == "group_size" else mask
+    return original(counted, name, sizes)
 
 
-def window_forgotten(original: Fn) -> Fn:
+@mutation
+def window_forgotten(original: Fn, **inputs: Any) -> Any:
     """Divide by the window's own tokens."""
-
-    def mistaken(**inputs: Any) -> Any:
-        if inputs.get("dapo_denominator") == "trl":
-            inputs["dapo_denominator"] = "global"
-        return original(**inputs)
-
-    return mistaken
+    if inputs.get("dapo_denominator") == "trl":
+        inputs["dapo_denominator"] = "global"
+    return original(**inputs)
 
 
-def sides_swapped(original: Fn) -> Fn:
+@mutation
+def sides_swapped(original: Fn, **inputs: Any) -> Any:
     """Swap the widths of the clip."""
-    return lambda **inputs: original(**_swapped(inputs, "epsilon_low", "epsilon_high"))
+    return original(**_swapped(inputs, "epsilon_low", "epsilon_high"))
 
 
-def delta_forgotten(original: Fn) -> Fn:
-    """Leave the second bound out."""
-    return lambda **inputs: original(**{**inputs, "delta": None})
-
-
-def delta_for_gains(original: Fn) -> Fn:
+@mutation
+def delta_for_gains(original: Fn, ratio: Any, advantage: Any, low: float, high: float, cap: float) -> Any:
     """Take δ for the upper bound of every sign."""
-
-    def mistaken(ratio: Any, gain: Any, low: float, high: float, cap: float) -> Any:
-        return original(ratio, gain, low, cap if np.isfinite(cap) else high, cap)
-
-    return mistaken
+    return original(ratio, advantage, low, cap if np.isfinite(cap) else high, cap)
 
 
-def detached_mean(original: Fn) -> Fn:
+@mutation
+def detached_mean(original: Fn, **inputs: Any) -> Any:
     """Divide the gradient by the row's tokens once more."""
-
-    def mistaken(**inputs: Any) -> Any:
-        loss, gradient = original(**inputs)
-        if inputs.get("mask") is None:
-            return loss, gradient
-        return loss, (gradient / np.maximum(inputs["mask"].sum(axis=1, keepdims=True), 1)).astype(gradient.dtype)
-
-    return mistaken
+    loss, gradient = original(**inputs)
+    if inputs.get("mask") is None:
+        return loss, gradient
+    return loss, (gradient / np.maximum(inputs["mask"].sum(axis=1, keepdims=True), 1)).astype(gradient.dtype)
 
 
-def row_advantage(original: Fn) -> Fn:
+@mutation
+def row_advantage(original: Fn, **inputs: Any) -> Any:
     """Share the mean of a row's advantages."""
-
-    def mistaken(**inputs: Any) -> Any:
-        advantages, mask = inputs["advantages"], inputs.get("mask")
-        if mask is not None and advantages.shape == mask.shape:
-            inputs["advantages"] = (advantages * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1).astype(
-                advantages.dtype
-            )
-        return original(**inputs)
-
-    return mistaken
+    advantages, mask = inputs["advantages"], inputs.get("mask")
+    if mask is not None and advantages.shape == mask.shape:
+        inputs["advantages"] = (advantages * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1).astype(
+            advantages.dtype
+        )
+    return original(**inputs)
 
 
-def token_ratio_for_sequence(original: Fn) -> Fn:
-    """Weigh every token with its own ratio."""
-    return lambda **inputs: original(**{**inputs, "algorithm": "grpo"})
-
-
-def cispo_bounds_swapped(original: Fn) -> Fn:
+@mutation
+def cispo_bounds_swapped(original: Fn, **inputs: Any) -> Any:
     """Take the other meaning of the cap."""
-
-    def mistaken(**inputs: Any) -> Any:
-        other = {"relative": "absolute", "absolute": "relative"}
-        return original(**{**inputs, "cispo_bound": other.get(str(inputs.get("cispo_bound")))})
-
-    return mistaken
+    other = {"relative": "absolute", "absolute": "relative"}
+    return original(**{**inputs, "cispo_bound": other.get(str(inputs.get("cispo_bound")))})
 
 
-def live_ratio(original: Fn) -> Fn:
+@mutation
+def live_ratio(original: Fn, step: Any, cap: float) -> Any:
     """Differentiate through the truncated ratio: d(r·lp) = r·(lp + 1) where it is not capped."""
-
-    def mistaken(step: Any, cap: float) -> Any:
-        value, slope = original(step, cap)
-        return value, np.where(np.exp(step.lp - step.old) <= cap, slope * (1.0 + step.lp), slope)
-
-    return mistaken
+    value, slope = original(step, cap)
+    return value, np.where(np.exp(step.lp - step.old) <= cap, slope * (1.0 + step.lp), slope)
 
 
-def clipped_away(original: Fn) -> Fn:
+@mutation
+def clipped_away(original: Fn, step: Any, cap: float) -> Any:
     """Drop what the cap truncates."""
-
-    def mistaken(step: Any, cap: float) -> Any:
-        value, slope = original(step, cap)
-        kept = np.exp(step.lp - step.old) <= cap
-        return np.where(kept, value, 0.0), np.where(kept, slope, 0.0)
-
-    return mistaken
+    value, slope = original(step, cap)
+    kept = np.exp(step.lp - step.old) <= cap
+    return np.where(kept, value, 0.0), np.where(kept, slope, 0.0)
 
 
-def temperatures_swapped(original: Fn) -> Fn:
+@mutation
+def temperatures_swapped(original: Fn, **inputs: Any) -> Any:
     """Swap SAPO's temperatures."""
-    return lambda **inputs: original(**_swapped(inputs, "sapo_temperature_positive", "sapo_temperature_negative"))
+    return original(**_swapped(inputs, "sapo_temperature_positive", "sapo_temperature_negative"))
 
 
-def unnormalised_gate(original: Fn) -> Fn:
+@mutation
+def unnormalised_gate(original: Fn, ratio: Any, excess: Any, temperature: Any) -> Any:
     """Leave out 4/τ."""
-
-    def mistaken(ratio: Any, excess: Any, temperature: Any) -> Any:
-        value, slope = original(ratio, excess, temperature)
-        return value * temperature / 4.0, slope * temperature / 4.0
-
-    return mistaken
+    value, slope = original(ratio, excess, temperature)
+    return value * temperature / 4.0, slope * temperature / 4.0
 
 
-def gate_of_log_ratio(original: Fn) -> Fn:
+@mutation
+def gate_of_log_ratio(original: Fn, ratio: Any, excess: Any, temperature: Any) -> Any:
     """Open the gate with log r."""
-    return lambda ratio, excess, temperature: original(ratio, np.log1p(excess), temperature)
+    return original(ratio, np.log1p(excess), temperature)
 
 
-def linear_clip(original: Fn) -> Fn:
+@mutation
+def linear_clip(original: Fn, moved: Any, advantage: Any, low: Any, high: Any) -> Any:
     """Clip the ratio at 1 ± ε."""
-    return lambda moved, gain, low, high: original(moved, gain, -np.log1p(-low), np.log1p(high))
+    return original(moved, advantage, -np.log1p(-low), np.log1p(high))
 
 
-def both_sides(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def both_sides(_original: Fn, moved: Any, advantage: Any, low: float, high: float) -> Any:
     """Clip both sides whatever the sign."""
-
-    def mistaken(moved: Any, gain: Any, low: float, high: float) -> Any:
-        del gain
-        q = np.clip(moved, -low, high)
-        return q, q == moved
-
-    return mistaken
+    del advantage
+    q = np.clip(moved, -low, high)
+    return q, q == moved
 
 
-def luspo_as_gspo(original: Fn) -> Fn:
-    """Average rows without their length."""
-    return lambda **inputs: original(**{**inputs, "algorithm": "gspo"})
-
-
-def mean_kl(original: Fn) -> Fn:
+@mutation
+def mean_kl(original: Fn, step: Any, *rest: Any) -> Any:
     """Average a row's KL over its tokens."""
-
-    def mistaken(step: Any, *rest: Any) -> Any:
-        return tuple(part / np.maximum(step.tokens, 1) for part in original(step, *rest))
-
-    return mistaken
+    return tuple(part / np.maximum(step.tokens, 1) for part in original(step, *rest))
 
 
-def estimators_swapped(original: Fn) -> Fn:
+@mutation
+def estimators_swapped(original: Fn, d: Any, lost: Any, estimator: Any) -> Any:
     """Swap k1 and k2."""
-    return lambda d, lost, estimator: original(d, lost, {"k1": "k2", "k2": "k1"}.get(estimator, estimator))
+    return original(d, lost, {"k1": "k2", "k2": "k1"}.get(estimator, estimator))
 
 
-def kl_levels_swapped(original: Fn) -> Fn:
+@mutation
+def kl_levels_swapped(original: Fn, step: Any, reference: Any, estimator: Any, kl_ratio: str) -> Any:
     """Take the ratio of the other level."""
-
-    def mistaken(step: Any, reference: Any, estimator: Any, kl_ratio: str) -> Any:
-        other = {"token": "sequence", "sequence": "token"}
-        return original(step, reference, estimator, other.get(kl_ratio, kl_ratio))
-
-    return mistaken
+    other = {"token": "sequence", "sequence": "token"}
+    return original(step, reference, estimator, other.get(kl_ratio, kl_ratio))
 
 
-def kl_ratio_constant(original: Fn) -> Fn:
+@mutation
+def kl_ratio_constant(original: Fn, step: Any, reference: Any, estimator: Any, kl_ratio: str) -> Any:
     """Hold the ratio constant that multiplies the KL."""
-
-    def mistaken(step: Any, reference: Any, estimator: Any, kl_ratio: str) -> Any:
-        value, slope = original(step, reference, estimator, kl_ratio)
-        if kl_ratio != "token":
-            return value, slope
-        return value, np.exp(step.lp - step.old) * original(step, reference, estimator, "none")[1]
-
-    return mistaken
+    value, slope = original(step, reference, estimator, kl_ratio)
+    if kl_ratio != "token":
+        return value, slope
+    return value, np.exp(step.lp - step.old) * original(step, reference, estimator, "none")[1]
 
 
-def lowered_denominator(original: Fn) -> Fn:
+@mutation
+def lowered_denominator(original: Fn, **inputs: Any) -> Any:
     """Count only what has a weight."""
-
-    def mistaken(**inputs: Any) -> Any:
-        weights, mask = inputs.get("weights"), inputs.get("mask")
-        if weights is not None and mask is not None:
-            inputs["mask"] = mask & ((weights if weights.ndim == 2 else weights[:, None]) != 0.0)
-        return original(**inputs)
-
-    return mistaken
+    weights, mask = inputs.get("weights"), inputs.get("mask")
+    if weights is not None and mask is not None:
+        inputs["mask"] = mask & ((weights if weights.ndim == 2 else weights[:, None]) != 0.0)
+    return original(**inputs)
 
 
-def weights_on_kl(original: Fn) -> Fn:
+@mutation
+def weights_on_kl(original: Fn, **inputs: Any) -> Any:
     """Weigh surrogate and KL alike."""
-
-    def mistaken(**inputs: Any) -> Any:
-        weights, beta = inputs.get("weights"), inputs.get("beta")
-        if weights is None or not beta:
-            return original(**inputs)
-        alone = original(**{**inputs, "beta": 0.0})
-        bare = {**inputs, "weights": None}
-        kl = [a - b for a, b in zip(original(**bare), original(**{**bare, "beta": 0.0}), strict=True)]
-        spread = weights if weights.ndim == 2 else weights[:, None]
-        return alone[0] + kl[0] * float(np.mean(weights)), alone[1] + (kl[1] * spread).astype(alone[1].dtype)
-
-    return mistaken
+    weights, beta = inputs.get("weights"), inputs.get("beta")
+    if weights is None or not beta:
+        return original(**inputs)
+    alone = original(**{**inputs, "beta": 0.0})
+    bare = {**inputs, "weights": None}
+    kl = [a - b for a, b in zip(original(**bare), original(**{**bare, "beta": 0.0}), strict=True)]
+    spread = weights if weights.ndim == 2 else weights[:, None]
+    return alone[0] + kl[0] * float(np.mean(weights)), alone[1] + (kl[1] * spread).astype(alone[1].dtype)
 
 
-def weights_forgotten(original: Fn) -> Fn:
-    """Leave the weights out."""
-    return lambda **inputs: original(**{**inputs, "weights": None})
-
-
-def without_last_column(original: Fn) -> Fn:
+@mutation
+def without_last_column(original: Fn, **inputs: Any) -> Any:
     """Leave out what stands in the last column."""
-
-    def mistaken(**inputs: Any) -> Any:
-        mask = np.ones(inputs["policy"].shape, bool) if inputs.get("mask") is None else inputs["mask"].copy()
-        mask[..., -1] = False
-        return original(**{**inputs, "mask": mask})
-
-    return mistaken
+    mask = np.ones(inputs["policy"].shape, bool) if inputs.get("mask") is None else inputs["mask"].copy()
+    mask[..., -1] = False
+    return original(**{**inputs, "mask": mask})
 
 
-def without_last_token(original: Fn) -> Fn:
+@mutation
+def without_last_token(original: Fn, **inputs: Any) -> Any:
     """End every row one token early."""
-
-    def mistaken(**inputs: Any) -> Any:
-        if inputs.get("mask") is not None:
-            mask = inputs["mask"]
-            later = np.zeros_like(mask)
-            later[:, :-1] = np.cumsum(mask[:, :0:-1], axis=1)[:, ::-1] > 0
-            inputs["mask"] = mask & later
-        return original(**inputs)
-
-    return mistaken
+    if inputs.get("mask") is not None:
+        mask = inputs["mask"]
+        later = np.zeros_like(mask)
+        later[:, :-1] = np.cumsum(mask[:, :0:-1], axis=1)[:, ::-1] > 0
+        inputs["mask"] = mask & later
+    return original(**inputs)
 
 
-def float32_sum(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def float32_sum(_original: Fn, values: Any) -> Any:
     """Add one by one in float32."""
-    return lambda values: float(np.add.accumulate(values.reshape(-1).astype(np.float32), dtype=np.float32)[-1])
+    return float(np.add.accumulate(values.reshape(-1).astype(np.float32), dtype=np.float32)[-1])
 
 
-def negated(original: Fn) -> Fn:
+@mutation
+def negated(original: Fn, **inputs: Any) -> Any:
     """Turn the sign of the loss and of its gradient."""
-
-    def mistaken(**inputs: Any) -> Any:
-        loss, gradient = original(**inputs)
-        return -loss, -gradient
-
-    return mistaken
+    loss, gradient = original(**inputs)
+    return -loss, -gradient
 
 
-def negated_term(original: Fn) -> Fn:
+@mutation
+def negated_term(original: Fn, *inputs: Any) -> Any:
     """Turn the sign of a term and of its slope."""
-
-    def mistaken(*inputs: Any) -> Any:
-        value, slope = original(*inputs)
-        return -value, -slope
-
-    return mistaken
+    value, slope = original(*inputs)
+    return -value, -slope
 
 
-def floor_at_epsilon(original: Fn) -> Fn:
+@mutation
+def floor_at_epsilon(original: Fn, ratio: Any, advantage: Any, low: Any, high: Any, cap: Any) -> Any:
     """Hold the ratio above ε instead of 1 − ε."""
-    return lambda ratio, gain, low, high, cap: original(ratio, gain, 1.0 - low, high, cap)
+    return original(ratio, advantage, 1.0 - low, high, cap)
 
 
-def gain_times_infinity(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
-    """Multiply the ratio by the gain, whatever they are."""
-
-    def mistaken(ratio: Any, gain: Any) -> Any:
-        with np.errstate(invalid="ignore"):
-            return ratio * gain
-
-    return mistaken
+@mutation
+def gain_times_infinity(_original: Fn, ratio: Any, advantage: Any) -> Any:
+    """Multiply the ratio by the advantage, whatever they are."""
+    with np.errstate(invalid="ignore"):
+        return ratio * advantage
 
 
-def cut_to_the_longest(original: Fn) -> Fn:
+@mutation
+def cut_to_the_longest(original: Fn, **inputs: Any) -> Any:
     """Cut every array to the longest row, and return a gradient of that width."""
-
-    def mistaken(**inputs: Any) -> Any:
-        shape = inputs["policy"].shape
-        if inputs.get("lengths") is not None and len(shape) == 2:
-            longest = int(inputs["lengths"].max())
-            of_tokens = [name for name, x in inputs.items() if isinstance(x, np.ndarray) and x.shape == shape]
-            inputs = {**inputs, **{name: inputs[name][:, :longest] for name in of_tokens}}
-        return original(**inputs)
-
-    return mistaken
+    shape = inputs["policy"].shape
+    if inputs.get("lengths") is not None and len(shape) == 2:
+        longest = int(inputs["lengths"].max())
+        of_tokens = [name for name, x in inputs.items() if isinstance(x, np.ndarray) and x.shape == shape]
+        inputs = {**inputs, **{name: inputs[name][:, :longest] for name in of_tokens}}
+    return original(**inputs)
 
 
-def summed_without_mask(original: Fn) -> Fn:
+@mutation
+def summed_without_mask(original: Fn, **inputs: Any) -> Any:
     """Divide by nothing where there is neither a mask nor lengths."""
-
-    def mistaken(**inputs: Any) -> Any:
-        loss, gradient = original(**inputs)
-        tokens = inputs["policy"].size if inputs.get("mask") is None and inputs.get("lengths") is None else 1
-        return loss * tokens, gradient * tokens
-
-    return mistaken
+    loss, gradient = original(**inputs)
+    tokens = inputs["policy"].size if inputs.get("mask") is None and inputs.get("lengths") is None else 1
+    return loss * tokens, gradient * tokens

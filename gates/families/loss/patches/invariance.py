@@ -1,53 +1,40 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the ways in which rows of a loss stay apart; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def advantage_of_the_first(original: Fn) -> Fn:
+@mutation
+def advantage_of_the_first(original: Fn, **inputs: Any) -> Any:
     """Give every row the advantage of the first of its four."""
-
-    def mistaken(**inputs: Any) -> Any:
-        advantages = inputs["advantages"]
-        inputs["advantages"] = advantages[np.arange(len(advantages)) // 4 * 4]
-        return original(**inputs)
-
-    return mistaken
+    advantages = inputs["advantages"]
+    inputs["advantages"] = advantages[np.arange(len(advantages)) // 4 * 4]
+    return original(**inputs)
 
 
-def discounted(original: Fn) -> Fn:
+@mutation
+def discounted(original: Fn, values: Any, mask: Any) -> Any:
     """Let what stands in slot t count 0.99 to the t."""
-
-    def mistaken(values: Any, mask: Any) -> Any:
-        kept = original(values, mask)
-        return kept * 0.99 ** np.arange(np.shape(kept)[-1]) if np.ndim(kept) == 2 else kept
-
-    return mistaken
+    kept = original(values, mask)
+    return kept * 0.99 ** np.arange(np.shape(kept)[-1]) if np.ndim(kept) == 2 else kept
 
 
-def summed_rows(original: Fn) -> Fn:
+@mutation
+def summed_rows(original: Fn, **inputs: Any) -> Any:
     """Multiply by the number of rows."""
-
-    def mistaken(**inputs: Any) -> Any:
-        loss, gradient = original(**inputs)
-        rows = len(inputs["advantages"])
-        return loss * rows, (gradient * rows).astype(gradient.dtype)
-
-    return mistaken
+    loss, gradient = original(**inputs)
+    rows = len(inputs["advantages"])
+    return loss * rows, (gradient * rows).astype(gradient.dtype)
 
 
-def width_for_length(original: Fn) -> Fn:
+@mutation
+def width_for_length(original: Fn, **inputs: Any) -> Any:
     """Scale by the share of the slots that hold tokens."""
-
-    def mistaken(**inputs: Any) -> Any:
-        loss, gradient = original(**inputs)
-        share = float(inputs["mask"].mean())
-        return loss * share, (gradient * share).astype(gradient.dtype)
-
-    return mistaken
+    loss, gradient = original(**inputs)
+    share = float(inputs["mask"].mean())
+    return loss * share, (gradient * share).astype(gradient.dtype)

@@ -1,30 +1,26 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the settings of losses and of their ends; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
+from gates.families.patching import Fn, mutation
 from reference.trainer.double import Double
 
-Fn = Callable[..., Any]
 
-
-def one_epsilon(original: Fn) -> Fn:
+@mutation
+def one_epsilon(original: Fn, settings: dict[str, Any]) -> Any:
     """Bound above by ε_low too, where that is a legal bound."""
-
-    def mistaken(settings: dict[str, Any]) -> Any:
-        return original({**settings, "epsilon_high": settings["epsilon_low"]})
-
-    return mistaken
+    return original({**settings, "epsilon_high": settings["epsilon_low"]})
 
 
-def kl_without_ratio(original: Fn) -> Fn:
+@mutation
+def kl_without_ratio(original: Fn, step: Any, reference: Any, estimator: Any, kl_ratio: Any) -> Any:
     """Leave the KL's ratio out."""
-    return lambda step, reference, estimator, kl_ratio: original(step, reference, estimator, kl_ratio and "none")
+    return original(step, reference, estimator, kl_ratio and "none")
 
 
 def remembered(original: Fn) -> Fn:
@@ -37,22 +33,21 @@ def remembered(original: Fn) -> Fn:
     return mistaken
 
 
-def clamped(original: Fn) -> Fn:
+@mutation
+def clamped(original: Fn, policy: Any, old: Any, *rest: Any) -> Any:
     """Clamp the log-ratio."""
-    return lambda policy, old, *rest: original(old + np.clip(policy - old, -20.0, 20.0), old, *rest)
+    return original(old + np.clip(policy - old, -20.0, 20.0), old, *rest)
 
 
-def where_multiplies(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+@mutation
+def where_multiplies(_original: Fn, mask: Any, values: Any) -> Any:
     """Select with MLX's own `where`."""
-    return lambda mask, values: mx.where(mask, values, mx.zeros((), values.dtype))
+    return mx.where(mask, values, mx.zeros((), values.dtype))
 
 
-def held_by_where(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+@mutation
+def held_by_where(_original: Fn, log_ratio: Any, advantages: Any, epsilon_low: float, epsilon_high: float) -> Any:
     """Hold with MLX's own `where`."""
-
-    def hold(log_ratio: Any, gains: Any, epsilon_low: float, epsilon_high: float) -> Any:
-        outside = mx.where(gains > 0, log_ratio.high > epsilon_high, log_ratio.high < -epsilon_low)
-        bound = mx.where(gains > 0, epsilon_high, -epsilon_low)
-        return Double(mx.where(outside, bound, log_ratio.high), mx.where(outside, 0.0, log_ratio.low))
-
-    return hold
+    outside = mx.where(advantages > 0, log_ratio.high > epsilon_high, log_ratio.high < -epsilon_low)
+    bound = mx.where(advantages > 0, epsilon_high, -epsilon_low)
+    return Double(mx.where(outside, bound, log_ratio.high), mx.where(outside, 0.0, log_ratio.low))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -14,16 +13,6 @@ from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.families.scoring.op import COMPLETION_LOGPROBS
 from gates.model import Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
-
-ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
-NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
-
-
-def _make(
-    rng: np.random.Generator, temperature: float = 0.7, path: str = "naive", family: str = "qwen3"
-) -> dict[str, Any]:
-    made = runs.case_inputs(rng, temperature=temperature, top_p=0.9, samples=8, count=6, family=family, style="worded")
-    return {**made, "path": path}
 
 
 @gate(
@@ -35,7 +24,7 @@ def _make(
     cases=tuple(
         Case(
             f"{temperature}-{path}",
-            partial(_make, temperature=temperature, path=path),
+            partial(runs.worded_inputs, temperature=temperature, path=path),
             quick=path == "batched",
             limit_s=120,
         )
@@ -45,7 +34,7 @@ def _make(
     bounds={
         "|Δ log-prob| of sampler and scorer": Bound(
             "calibrated",
-            f"{NOISE}; over τ, one error of each side, a rounding of each in float32 among them",
+            f"{runs.NOISE}; over τ, one error of each side, a rounding of each in float32 among them",
             lambda t: 2 * t.facts["E"] / float(t.inputs["sampler"]["temperature"]),
         )
     },
@@ -53,12 +42,14 @@ def _make(
 )
 def sampler_and_scorer_agree(t: Trial) -> Iterator[Evidence]:
     """Roll out with a filter that neither side's log-probs may see, and score; at temperature 1 they must differ."""
-    yield from runs.calibrate(t, ADAPTER)
-    run = runs.rollout(t, t.inputs["path"], adapter=ADAPTER, eos_ids=runs.choose_eos(t, ADAPTER), record_logits=False)
+    yield from runs.calibrate(t, runs.ADAPTER)
+    run = runs.rollout(
+        t, t.inputs["path"], adapter=runs.ADAPTER, eos_ids=runs.choose_eos(t, runs.ADAPTER), record_logits=False
+    )
     inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]
     yield t.precondition("scored tokens", int(inside.sum()), ">=", 60)
     yield t.precondition("different lengths of prompts", len({len(p) for p in runs.row_prompts(run)}), ">=", 2)
-    batch = {**runs.scoring_batch(t, run), "adapter": ADAPTER, "adapters_on": True}
+    batch = {**runs.scoring_batch(t, run), "adapter": runs.ADAPTER, "adapters_on": True}
     sampled = np.where(inside, run["tempered_logprobs"], 0.0)
     tau = float(t.inputs["sampler"]["temperature"])
     scored = t.got(COMPLETION_LOGPROBS, **batch, temperature=tau)["logprobs"]

@@ -46,7 +46,7 @@ def _pair(
         mask &= rng.random(mask.shape) < 0.6
         mask[4, ::2] = True
     first = -rng.gamma(1.5, 0.8, mask.shape)
-    along = np.roll(np.linspace(-drift, drift, rows), rows // 2)  # at the ends the weights that no bound stops
+    along = np.roll(np.linspace(-drift, drift, rows), rows // 2)  # at both ends the weights that no bound stops
     along /= np.maximum(mask.sum(axis=1), 1)
     second = first - rng.normal(0.0, spread, mask.shape) - along[:, None]
     pair = [x.astype(dtype) for x in (first, second)]
@@ -56,7 +56,7 @@ def _pair(
         return {"pair": pair, "mask": None, "lengths": None}
     poisoned = [np.where(mask, x, np.nan).astype(dtype) for x in pair]
     by_length = form in {"prefix", "wider"}
-    if form == "wider":  # a column behind the longest row: nobody may take the longest row for the width
+    if form == "wider":  # a column behind the longest row, so that it is not the width
         poisoned = [np.pad(x, ((0, 0), (0, 1)), constant_values=np.nan) for x in poisoned]
     return {
         "pair": poisoned,
@@ -107,8 +107,8 @@ def ratio_matches_definition(t: Trial) -> Iterator[Evidence]:
         yield t.within(f"ratio error in 2u·S ({dtype})", other["ratio"], wanted, scale=scale, where=where)
 
 
-def _moved(ours: Array, theirs: Array) -> Array:
-    difference = np.abs(ours.astype(np.float64) - theirs)
+def _moved(left: Array, right: Array) -> Array:
+    difference = np.abs(left.astype(np.float64) - right)
     return difference[np.isfinite(difference)]
 
 

@@ -18,15 +18,14 @@ from reference.oracle import logprobs
 
 BEFORE = {"rank": 4, "scale": 2.0, "seed": 5, "b_std": 0.05}
 AFTER = {"rank": 4, "scale": 2.0, "seed": 6, "b_std": 0.1}
-NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
 BOUNDS = {
     "|log ratio| of a fresh batch": Bound(
-        "calibrated", f"{NOISE}; two log-probs, one error each", lambda t: t.facts["E"]
+        "calibrated", f"{runs.NOISE}; two log-probs, one error each", lambda t: t.facts["E"]
     ),
     "log ratio after the change": Bound(
-        "calibrated", f"{NOISE}; two log-probs, one error each", lambda t: t.facts["E"]
+        "calibrated", f"{runs.NOISE}; two log-probs, one error each", lambda t: t.facts["E"]
     ),
-    "cached-decode log-probs": Bound("calibrated", NOISE, lambda t: t.facts["E"]),
+    "cached-decode log-probs": Bound("calibrated", runs.NOISE, lambda t: t.facts["E"]),
 }
 
 

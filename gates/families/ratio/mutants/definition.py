@@ -1,4 +1,4 @@
-"""Mistakes in importance ratios, off-policy corrections and their statistics."""
+"""Mutations of importance ratios, off-policy corrections and their statistics."""
 
 from gates.families.hosts import in_numpy, in_trainer
 
@@ -181,7 +181,7 @@ in_numpy(
     mistake="the effective sample size is that of clamped ratios, which look healthier",
     arises="the ratio variable overwritten by its clip",
     theme="metrics",
-    symptom="The effective sample size stays near 1 while the rollout is stale: the alarm never rings.",
+    symptom="The effective sample size stays near 1 while the rollout is stale: no warning comes.",
     caught_by=(STATISTICS,),
 )
 in_numpy(

@@ -1,4 +1,4 @@
-"""Mistakes in importance ratios and recorded log-probs."""
+"""Mutations of importance ratios and recorded log-probs."""
 
 from gates.families.hosts import in_trainer
 

@@ -20,7 +20,7 @@ COMPILED = ("llama", "qwen3_moe")  # families whose layers all have plain key-va
 DRAWS = (
     100_000  # clause 11: compared draws in a full run, of each sampler and over the families; a tenth in a quick one
 )
-LIMIT_S = 120.0  # of one call: seconds where the machine is quiet, and other gates run beside it
+LIMIT_S = 120.0  # of one call; it takes seconds on a quiet machine, but other gates run beside it
 ONE_BY_ONE = 60_000  # of the path that takes a forward for every token of every row
 NOISE = (
     "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run; in a row "
@@ -103,8 +103,8 @@ def _equal(t: Trial, path: str) -> Iterator[Evidence]:
         found.add(slow, fast, seed=t.inputs["seed"], round_=round_, gaps=gaps, noise=partial(runs.own_noise, t, slow))
         round_ += 1
         if found.unexplained and round_ > 1:
-            break  # one round of each kind has been compared, and more would not unsay it
-    yield from _signals(t, found, 1 if found.unexplained else wanted)
+            break  # one round of each type has been compared, and more rounds cannot take the failure back
+    yield from _preconditions(t, found, 1 if found.unexplained else wanted)
     yield from claims(t, found)
 
 
@@ -186,7 +186,7 @@ def _prompts(t: Trial, round_: int) -> dict[str, Any]:
     return {"prompts": runs.prompts(seed, count)}
 
 
-def _signals(t: Trial, found: Comparison, draws: int) -> Iterator[Evidence]:
+def _preconditions(t: Trial, found: Comparison, draws: int) -> Iterator[Evidence]:
     yield t.precondition("compared draws", found.draws, ">=", draws)
     yield t.precondition("different prompt lengths", len(found.prompt_lengths), ">=", 3)
     yield t.precondition("rows that end early", found.early, ">=", 4)

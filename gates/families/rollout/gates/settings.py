@@ -15,7 +15,7 @@ from gates.model import Array, Bound, Case, Evidence, Trial
 from gates.registry import gate
 from reference.oracle import sampling
 
-SETTINGS: dict[str, Mapping[str, Any]] = {  # what is changed of a sampler at temperature 1 without any filter
+SETTINGS: dict[str, Mapping[str, Any]] = {  # changes to a sampler at temperature 1 without filters
     "temperature": {"temperature": 0.25},
     "top_k": {"top_k": 2},
     "top_p": {"top_p": 0.2},

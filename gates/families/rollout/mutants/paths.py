@@ -1,4 +1,4 @@
-"""Mistakes in rollouts."""
+"""Mutations of rollouts."""
 
 from gates.families.hosts import in_trainer
 
@@ -178,7 +178,7 @@ in_trainer(
         "never penalised"
     ),
     theme="sampling",
-    symptom="OracleCache repeat the prompt more than the penalty allows; the penalty bites from the second mention only.",
+    symptom="Answers repeat the prompt more than the penalty allows; the penalty bites from the second mention only.",
     caught_by=("rollout.batched.equals-naive",),
 )
 in_trainer(

@@ -18,8 +18,6 @@ from gates.registry import gate
 from reference.oracle import logprobs
 
 TEMPERATURE = 0.7
-ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
-NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
 
 
 def _make(
@@ -28,7 +26,7 @@ def _make(
     inputs = runs.case_inputs(
         rng, temperature=1.0, top_p=1.0, samples=4, count=6, bits=bits, family=family, style="worded"
     )
-    return {**inputs, "adapter": {**ADAPTER, "embeddings": embeddings}}
+    return {**inputs, "adapter": {**runs.ADAPTER, "embeddings": embeddings}}
 
 
 CASES = (
@@ -43,7 +41,7 @@ CASES = (
 
 
 def _scored(t: Trial) -> Iterator[Evidence]:
-    """Yield the signals, and keep the batch and the logits that drew its tokens in the trial's facts."""
+    """Yield the preconditions, and keep the batch and the logits that drew its tokens in the trial's facts."""
     yield from runs.calibrate(t, t.inputs["adapter"])
     run = runs.rollout(t, "naive", adapter=t.inputs["adapter"], eos_ids=runs.choose_eos(t, t.inputs["adapter"]))
     inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]
@@ -75,7 +73,7 @@ def _comparable(t: Trial, values: Array) -> Array:
     why="A head applied to the wrong states, or scores in the wrong slots, look like a bad policy, never like a mistake.",
     ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),
     cases=CASES,
-    bounds={"log-probs": Bound("calibrated", f"{NOISE}; over τ", lambda t: t.facts["E"] / TEMPERATURE)},
+    bounds={"log-probs": Bound("calibrated", f"{runs.NOISE}; over τ", lambda t: t.facts["E"] / TEMPERATURE)},
     probes=(Probe("completion_logprobs", ("logprobs",)),),
 )
 def log_probs_match_logits(t: Trial) -> Iterator[Evidence]:
@@ -98,7 +96,7 @@ def log_probs_match_logits(t: Trial) -> Iterator[Evidence]:
     bounds={
         "entropies": Bound(
             "calibrated",
-            f"{NOISE}; |ΔH| <= Σ p |log p + H| · E/τ <= 2 log V · E/τ, V the vocabulary",
+            f"{runs.NOISE}; |ΔH| <= Σ p |log p + H| · E/τ <= 2 log V · E/τ, V the vocabulary",
             lambda t: 2 * float(np.log(t.facts["run"]["logits"].shape[2])) * t.facts["E"] / TEMPERATURE,
         )
     },
@@ -129,7 +127,7 @@ def _half(rng: np.random.Generator, dtype: str, temperature: float) -> dict[str,
         "prompt_tokens": [rng.integers(3, 272, int(n)).astype(np.int32) for n in rng.integers(4, 14, len(lengths))],
         "tokens": tokens,
         "lengths": lengths,
-        "adapter": ADAPTER,
+        "adapter": runs.ADAPTER,
         "temperature": temperature,
         "dtype": dtype,
     }

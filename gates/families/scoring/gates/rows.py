@@ -15,15 +15,6 @@ from gates.families.scoring.op import COMPLETION_LOGPROBS
 from gates.model import Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 
-NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
-
-
-def _make(
-    rng: np.random.Generator, temperature: float = 0.7, path: str = "naive", family: str = "qwen3"
-) -> dict[str, Any]:
-    made = runs.case_inputs(rng, temperature=temperature, top_p=0.9, samples=8, count=6, family=family, style="worded")
-    return {**made, "path": path}
-
 
 @gate(
     "scoring.rows-do-not-see-each-other",
@@ -32,19 +23,19 @@ def _make(
     why="Padding that is attended to, or positions that count it, tie a row's score to its neighbours' lengths.",
     ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),
     cases=(
-        Case("qwen3", _make, quick=True, limit_s=60),
+        Case("qwen3", runs.worded_inputs, quick=True, limit_s=60),
         *(
-            Case(family, partial(_make, family=family), quick=family == "qwen3_5", limit_s=120)
+            Case(family, partial(runs.worded_inputs, family=family), quick=family == "qwen3_5", limit_s=120)
             for family in paths.FAMILIES
-            if family != "qwen3_moe"  # another batch may choose other experts, rightly
+            if family != "qwen3_moe"  # in another batch it may rightly choose other experts
         ),
     ),
     bounds={
         "|Δ log-prob| of a row alone and in the batch": Bound(
-            "calibrated", f"{NOISE}; one error each", lambda t: 2 * t.facts["E"]
+            "calibrated", f"{runs.NOISE}; one error each", lambda t: 2 * t.facts["E"]
         ),
         "|Δ log-prob| of the rows in another order": Bound(
-            "calibrated", f"{NOISE}; one error each", lambda t: 2 * t.facts["E"]
+            "calibrated", f"{runs.NOISE}; one error each", lambda t: 2 * t.facts["E"]
         ),
     },
     probes=(Probe("completion_logprobs", ("logprobs",), lambda inputs: len(inputs["tokens"]) == 1),),
@@ -71,7 +62,7 @@ def rows_do_not_see_each_other(t: Trial) -> Iterator[Evidence]:
     for row in range(0, len(lengths), 5):
         quantity = "|Δ log-prob| of a row alone and in the batch"
         yield t.within(quantity, score([row], [prompts[row]])[0], whole[row], where=f"row {row}")
-    longest = int(np.argmax(lengths))  # what a prompt changes may not show in a token or two
+    longest = int(np.argmax(lengths))  # the effect of a prompt may not show in a token or two
     foreign = next(p for p in prompts if len(p) != len(prompts[longest]))
     moved = float(np.abs(score([longest], [foreign])[0] - whole[longest]).max())
     yield t.negative_control(

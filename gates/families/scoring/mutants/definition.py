@@ -1,4 +1,4 @@
-"""Mistakes between a model's hidden states and the scores of its completions."""
+"""Mutations between a model's hidden states and the scores of its completions."""
 
 from gates.families.hosts import in_trainer
 

@@ -15,8 +15,7 @@ from gates.families.trainer.op import TRAIN_STEP
 from gates.model import Bound, Case, Evidence, Probe, Recipe, Trial
 from gates.registry import gate
 
-ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
-DORA = {**ADAPTER, "kind": "dora", "m_std": 0.1}
+DORA = {**runs.ADAPTER, "kind": "dora", "m_std": 0.1}
 ADAPTER_LEAVES = ("lora_a", "lora_b", ".m")  # of mlx-lm's layers: A, B, and the magnitudes of DoRA
 DENSE = ("self_attn.q_proj", "self_attn.o_proj", "mlp.down_proj")
 EXPERTS = ("self_attn.q_proj", "mlp.switch_mlp.down_proj")
@@ -28,7 +27,7 @@ def _make(
     bits: int,
     beta: float,
     family: str = "",
-    adapter: Mapping[str, Any] = ADAPTER,
+    adapter: Mapping[str, Any] = runs.ADAPTER,
     parts: tuple[str, ...] = DENSE,
 ) -> dict[str, Any]:
     inputs = runs.case_inputs(rng, temperature=1.0, top_p=1.0, samples=4, count=2, bits=bits)
@@ -50,7 +49,7 @@ FAMILIES = (
             bits=32,
             beta=0.04,
             family="gemma3_text",
-            adapter={**ADAPTER, "embeddings": True},
+            adapter={**runs.ADAPTER, "embeddings": True},
             parts=(*DENSE, "embed_tokens"),
         ),
         quick=True,

@@ -175,7 +175,7 @@ def robust_z(values: Array) -> Array:
     return np.asarray(off / max(1.4826 * float(np.median(np.abs(off))), float(np.finfo(np.float64).tiny)))
 
 
-ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}  # farther from the base than two steps of training
+runs.ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}  # farther from the base than two steps of training
 
 
 def _tempered(rng: np.random.Generator, temperature: float, path: str) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _tempered(rng: np.random.Generator, temperature: float, path: str) -> dict[s
 )
 def scores_at_the_temperature(t: Trial) -> Iterator[Evidence]:
     """Read the run's own distance of policy and sampler; a scoring temperature of 1 must move it."""
-    yield from runs.calibrate(t, ADAPTER)
+    yield from runs.calibrate(t, runs.ADAPTER)
     tables = t.inputs["tables"]
     run = _run(t, "run", tables)
     yield t.precondition("steps", len(run["metrics"].splitlines()), ">=", 2)

@@ -13,6 +13,7 @@ from gates.families.loss.op import POLICY_LOSS, POLICY_LOSS_IN_PARTS
 from gates.families.units import FLOAT32_U
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
+from reference.algorithms import ALGORITHMS
 from reference.oracle import losses
 
 PARTS = (1, 4, 3)  # of eight rows in two groups of four: uneven, and the second part holds rows of both
@@ -34,13 +35,13 @@ def _part_case(algorithm: str, name: str, *, quick: bool = True, **changes: Any)
 
 
 def _part_cases() -> Iterator[Case]:
-    for algorithm in cases.ALGORITHMS:
-        if algorithm == "bnpo-trl":
+    for algorithm, one in ALGORITHMS.items():
+        if one.aggregation == "micro-batch":
             continue  # by definition its value depends on the split
         yield _part_case(algorithm, "plain")
-        if algorithm != "rloo":
+        if one.kl:
             yield _part_case(algorithm, "kl", beta=0.3, quick=False)
-        if algorithm in {"dapo", "cispo"}:
+        if "dapo_denominator" in one.constants:
             yield _part_case(algorithm, "by-prompt", dapo_denominator="group", group_size=4)
             yield _part_case(algorithm, "window", dapo_denominator="trl", tokens_in_step=171.5, quick=False)
 

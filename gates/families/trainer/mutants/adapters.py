@@ -1,4 +1,4 @@
-"""Mistakes in the training step."""
+"""Mutations of the training step."""
 
 from gates.families.hosts import in_trainer
 

@@ -1,4 +1,4 @@
-"""Mistakes between a configuration and its run."""
+"""Mutations between a configuration and its run."""
 
 from gates.families.hosts import in_trainer
 

@@ -1,4 +1,4 @@
-"""Mistakes of whole training runs."""
+"""Mutations of whole training runs."""
 
 from gates.families.hosts import in_trainer
 

@@ -1,4 +1,4 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of adapters and checkpointing; loaded in workers only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import mlx.core as mx
 from mlx_lm.tuner.dora import DoRAEmbedding, DoRALinear
 from mlx_lm.tuner.lora import LoRAEmbedding, LoRASwitchLinear
 
+from gates.families.patching import Fn, mutation
 from reference.trainer import lora
-
-Fn = Callable[..., Any]
 
 
 def _without(kinds: tuple[type, ...]) -> Callable[[Fn], Fn]:
@@ -47,37 +46,29 @@ def scaled_to_zero(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces th
     return mistaken
 
 
-def experts_frozen(original: Fn) -> Fn:
+@mutation
+def experts_frozen(original: Fn, model: Any) -> None:
     """Leave the experts' adapters frozen."""
-
-    def mistaken(model: Any) -> None:
-        original(model)
-        for adapter in lora.adapters(model).values():
-            if isinstance(adapter, LoRASwitchLinear):
-                adapter.freeze()
-
-    return mistaken
+    original(model)
+    for adapter in lora.adapters(model).values():
+        if isinstance(adapter, LoRASwitchLinear):
+            adapter.freeze()
 
 
-def magnitudes_forgotten(original: Fn) -> Fn:
+@mutation
+def magnitudes_forgotten(original: Fn, adapter: Any) -> Any:
     """Take an adapter for A and B."""
-    return lambda adapter: [name for name in original(adapter) if name != "m"]
+    return [name for name in original(adapter) if name != "m"]
 
 
-def attention_and_mlp_only(original: Fn) -> Fn:
+@mutation
+def attention_and_mlp_only(original: Fn, *arguments: Any) -> Any:
     """Look for targets where dense models have them."""
-
-    def mistaken(*arguments: Any) -> Any:
-        return {name: layer for name, layer in original(*arguments).items() if ".linear_attn." not in name}
-
-    return mistaken
+    return {name: layer for name, layer in original(*arguments).items() if ".linear_attn." not in name}
 
 
-def captured_parameters(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole formula
+@mutation
+def captured_parameters(_original: Fn, block: Any, forward: Fn) -> Fn:
     """Checkpoint a block's call without its parameters among the inputs."""
-
-    def mistaken(block: Any, forward: Fn) -> Fn:
-        run = mx.checkpoint(lambda *arguments, **options: forward(block, *arguments, **options))
-        return lambda _, *arguments, **options: run(*arguments, **options)
-
-    return mistaken
+    run = mx.checkpoint(lambda *arguments, **options: forward(block, *arguments, **options))
+    return lambda _, *arguments, **options: run(*arguments, **options)

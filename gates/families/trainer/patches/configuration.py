@@ -1,27 +1,27 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of what a configuration sets; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
 from mlx.utils import tree_map
 
+from gates.families.patching import Fn, mutation
 from reference.trainer import lora
 
-Fn = Callable[..., Any]
 
-
-def own_betas(original: Fn) -> Fn:
+@mutation
+def own_betas(original: Fn, settings: Any) -> Any:
     """Leave the betas at their defaults."""
-    return lambda settings: original(settings.model_copy(update={"betas": (0.9, 0.999)}))
+    return original(settings.model_copy(update={"betas": (0.9, 0.999)}))
 
 
-def unclipped(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+@mutation
+def unclipped(_original: Fn, gradient: Any, *_: Any) -> Any:
     """Return the gradient as it is."""
-    return lambda gradient, *_: gradient
+    return gradient
 
 
 def scaled_now_and_then(original: Fn) -> Fn:
@@ -46,6 +46,7 @@ def base_now_and_then(original: Fn) -> Fn:
     return mistaken
 
 
-def untempered(original: Fn) -> Fn:
+@mutation
+def untempered(original: Fn, model: Any, batch: Any, temperature: Any, **rest: Any) -> Any:
     """Score at temperature 1."""
-    return lambda model, batch, temperature, **rest: original(model, batch, temperature and 1.0, **rest)
+    return original(model, batch, temperature and 1.0, **rest)

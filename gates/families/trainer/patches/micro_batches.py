@@ -1,35 +1,32 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of the accumulation over micro-batches; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def denominators_of_parts(original: Fn) -> Fn:
+@mutation
+def denominators_of_parts(original: Fn, aggregation: str, part: Any, whole: Any, counts: Any) -> Any:
     """Let a part divide by its own counts, and average the parts."""
-
-    def mistaken(aggregation: str, part: Any, whole: Any, counts: Any) -> Any:
-        tokens = np.array(counts)[:, 0]
-        own = replace(
-            whole,
-            rows=len(tokens),
-            tokens=int(tokens.sum()),
-            group_tokens=np.bincount(part.groups, weights=tokens).astype(np.int64)[np.unique(part.groups)],
-            micro_batches=1,
-            window_tokens=float(tokens.sum()),
-        )
-        local = replace(part, groups=np.unique(part.groups, return_inverse=True)[1])
-        return original(aggregation, local, own, counts) / whole.micro_batches
-
-    return mistaken
+    tokens = np.array(counts)[:, 0]
+    own = replace(
+        whole,
+        rows=len(tokens),
+        tokens=int(tokens.sum()),
+        group_tokens=np.bincount(part.groups, weights=tokens).astype(np.int64)[np.unique(part.groups)],
+        micro_batches=1,
+        window_tokens=float(tokens.sum()),
+    )
+    local = replace(part, groups=np.unique(part.groups, return_inverse=True)[1])
+    return original(aggregation, local, own, counts) / whole.micro_batches
 
 
-def token_means_of_parts(original: Fn) -> Fn:
+@mutation
+def token_means_of_parts(original: Fn, aggregation: Any, *rest: Any) -> Any:
     """Take the token mean of a micro-batch, whatever was asked for."""
-    return lambda aggregation, *rest: original("micro-batch" if aggregation else aggregation, *rest)
+    return original("micro-batch" if aggregation else aggregation, *rest)

@@ -1,8 +1,7 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of whole runs: resuming, tokens, updates; loaded in workers only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -11,33 +10,29 @@ import mlx.core as mx
 import numpy as np
 from mlx.utils import tree_map
 
+from gates.families.patching import Fn, mutation
 from reference import tiny_tokenizer
 from reference.trainer import logprobs
 
-Fn = Callable[..., Any]
 
-
-def forget_the_optimizer(original: Fn) -> Fn:
+@mutation
+def forget_the_optimizer(original: Fn, *arguments: Any, optimizer: Any, **rest: Any) -> Any:
     """Restore everything but the optimizer's moments."""
-
-    def mistaken(*arguments: Any, optimizer: Any, **rest: Any) -> Any:
-        position = original(*arguments, optimizer=optimizer, **rest)
-        optimizer.state = tree_map(
-            lambda x: mx.zeros_like(x) if isinstance(x, mx.array) and x.ndim else x, optimizer.state
-        )
-        return position
-
-    return mistaken
+    position = original(*arguments, optimizer=optimizer, **rest)
+    optimizer.state = tree_map(lambda x: mx.zeros_like(x) if isinstance(x, mx.array) and x.ndim else x, optimizer.state)
+    return position
 
 
-def forget_the_round(original: Fn) -> Fn:
+@mutation
+def forget_the_round(original: Fn, *arguments: Any, **rest: Any) -> Any:
     """Start the draws again."""
-    return lambda *arguments, **rest: replace(original(*arguments, **rest), round=0)
+    return replace(original(*arguments, **rest), round=0)
 
 
-def forget_the_data(original: Fn) -> Fn:
+@mutation
+def forget_the_data(original: Fn, *arguments: Any, **rest: Any) -> Any:
     """Start the data again."""
-    return lambda *arguments, **rest: replace(original(*arguments, **rest), taken=0)
+    return replace(original(*arguments, **rest), taken=0)
 
 
 @cache
@@ -45,23 +40,21 @@ def _tokenizer() -> Any:
     return tiny_tokenizer.train(272)  # that of the gate's model
 
 
-def encode_again(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole function
+@mutation
+def encode_again(_original: Fn, generation: Any, rows: Any, width: int) -> Any:
     """Encode the completions' text."""
-
-    def mistaken(generation: Any, rows: Any, width: int) -> Any:
-        tokenizer = _tokenizer()
-        prompts = [generation.prompts[row // generation.group_size].ids for row in rows.tolist()]
-        tokens = np.full((len(rows), width), -1, np.int32)
-        lengths = np.zeros(len(rows), np.int64)
-        for place, row in enumerate(rows.tolist()):
-            drawn = generation.tokens[row, : generation.lengths[row]].tolist()
-            ids = tokenizer.encode(tokenizer.decode(drawn, skip_special_tokens=False)).ids[:width]
-            tokens[place, : len(ids)], lengths[place] = ids, len(ids)
-        return logprobs.pack(prompts, tokens, lengths)
-
-    return mistaken
+    tokenizer = _tokenizer()
+    prompts = [generation.prompts[row // generation.group_size].ids for row in rows.tolist()]
+    tokens = np.full((len(rows), width), -1, np.int32)
+    lengths = np.zeros(len(rows), np.int64)
+    for place, row in enumerate(rows.tolist()):
+        drawn = generation.tokens[row, : generation.lengths[row]].tolist()
+        ids = tokenizer.encode(tokenizer.decode(drawn, skip_special_tokens=False)).ids[:width]
+        tokens[place, : len(ids)], lengths[place] = ids, len(ids)
+    return logprobs.pack(prompts, tokens, lengths)
 
 
-def old_taken_anew(original: Fn) -> Fn:
+@mutation
+def old_taken_anew(original: Fn, *arguments: Any, **rest: Any) -> Any:
     """Drop the old log-probs, which the loss then takes from the policy itself."""
-    return lambda *arguments, **rest: replace(original(*arguments, **rest), old=None)
+    return replace(original(*arguments, **rest), old=None)

@@ -1,37 +1,31 @@
-"""Functions that apply mutations; loaded in workers only. Each takes the original function and returns the mistaken one."""
+"""Mutations of a training step; loaded in workers only."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_map
 
-Fn = Callable[..., Any]
+from gates.families.patching import Fn, mutation
 
 
-def forward_outside(original: Fn) -> Fn:
+@mutation
+def forward_outside(original: Fn, model: Any, loss: Any) -> Any:
     """Run the forward pass before value_and_grad: the loss is a constant there, its gradient zero."""
-
-    def mistaken(model: Any, loss: Any) -> Any:
-        value = mx.stop_gradient(loss())
-        _, gradient = original(model, lambda: value + 0.0)
-        return value, tree_map(mx.zeros_like, gradient)
-
-    return mistaken
+    value = mx.stop_gradient(loss())
+    _, gradient = original(model, lambda: value + 0.0)
+    return value, tree_map(mx.zeros_like, gradient)
 
 
-def everything_trains(original: Fn) -> Fn:
+@mutation
+def everything_trains(original: Fn, model: Any) -> None:
     """Unfreeze the norms of the base besides the adapters."""
-
-    def mistaken(model: Any) -> None:
-        original(model)
-        for layer in model.layers:
-            layer.input_layernorm.unfreeze()
-
-    return mistaken
+    original(model)
+    for layer in model.layers:
+        layer.input_layernorm.unfreeze()
 
 
 def adapters_stay_on(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole context

@@ -1,0 +1,47 @@
+"""The kernels of rlkernels by name: one row each, from which ops, subjects and the tests of completeness are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A function of `rlkernels` that computes; an op of the same name judges it.
+
+    Attributes:
+        name: of the Rust function, of the Python function and of the op.
+        family: the folder of gates/families that holds the op.
+        module: the module of the crate, the file of the bindings and the fuzz target.
+        bench: "file:Class" in benches/ that times it.
+        outputs: the op's outputs in the order in which the Python function returns them; none where it returns a dict.
+    """
+
+    name: str
+    family: str
+    module: str
+    bench: str
+    outputs: tuple[str, ...] = ()
+
+
+_ROWS = (
+    Kernel("group_advantages", "advantages", "advantages", "advantages:Advantages", ("advantages",)),
+    Kernel("normalise_then_sum", "advantages", "advantages", "kernels:Kernels", ("advantages",)),
+    Kernel("token_kl", "kl", "kl", "kl:TokenKl", ("kl",)),
+    Kernel("full_kl", "kl", "kl", "kernels:Kernels", ("kl",)),
+    Kernel("selective_log_softmax", "logprobs", "logsoftmax", "logprobs:SelectiveLogSoftmax", ("logprobs", "entropy")),
+    Kernel("selective_log_softmax_backward", "logprobs", "logsoftmax", "kernels:Kernels", ("gradient",)),
+    Kernel("filtered_logprobs", "sampling", "sampling", "sampling:Sampling", ("logprobs",)),
+    Kernel("sample_tokens", "sampling", "sampling", "sampling:Sampling", ("tokens", "logprobs")),
+    Kernel("philox4x32_10", "philox", "philox", "kernels:Kernels", ("words",)),
+    Kernel("uniforms", "philox", "philox", "kernels:Kernels", ("uniforms",)),
+    Kernel("xtc_coins", "philox", "philox", "kernels:Kernels", ("uniforms",)),
+    Kernel("pack_sequences", "packing", "packing", "packing:Packing", ("indices", "offsets", "efficiency")),
+    Kernel("importance_ratio", "ratio", "ratio", "kernels:Kernels", ("ratio",)),
+    Kernel("importance_weights", "ratio", "ratio", "kernels:Kernels", ("weights",)),
+    Kernel("ratio_statistics", "ratio", "ratio", "kernels:Kernels"),
+    Kernel("policy_loss", "loss", "policy_loss", "loss:PolicyLoss", ("loss", "gradient")),
+)
+KERNELS: Mapping[str, Kernel] = MappingProxyType({row.name: row for row in _ROWS})

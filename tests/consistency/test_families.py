@@ -1,0 +1,107 @@
+"""The families of gates: folders, prefixes, mutants with their patches, and the ops for which shipped subjects are planned."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from gates import registry
+from gates.model import Gate, Mutant
+from gates.registry import FAMILIES, load
+from gates.subjects import catalogue
+from gates.subjects.mlx_trainer import subject as trainer
+from gates.subjects.numpy_baseline import subject as baseline
+
+pytestmark = pytest.mark.fast
+
+ROOT = Path(registry.__file__).parents[1]
+FOLDER = ROOT / "gates" / "families"
+OF_RATIO = ("weights", "statistics")  # prefixes of gate ids that are older than the folder
+
+
+@cache
+def functions(module: str) -> frozenset[str]:
+    """Return the names that a module defines; its file is read and not imported, for patches import frameworks."""
+    file = ROOT / f"{module.replace('.', '/')}.py"
+    if not file.exists():
+        return frozenset()
+    names: set[str] = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return frozenset(names)
+
+
+class TestFolders:
+    """Where things are."""
+
+    def test_every_family_is_a_folder_and_every_folder_a_family(self) -> None:
+        """gates.registry loads each of them."""
+        folders = {file.parent.name for file in FOLDER.glob("*/__init__.py")}
+        assert set(FAMILIES) == folders, "edit FAMILIES of gates/registry.py"
+
+    @pytest.mark.parametrize("family", FAMILIES)
+    def test_a_family_has_ops_gates_mutants_and_patches(self, family: str) -> None:
+        """Each is a file, or a folder of files."""
+        for part in ("op", "gates", "mutants", "patches"):
+            place = FOLDER / family / part
+            assert place.with_suffix(".py").exists() or place.is_dir(), f"gates/families/{family}/{part}.py is missing"
+
+    @pytest.mark.parametrize("gate", load().gates.values(), ids=lambda gate: gate.id)
+    def test_a_gate_s_id_names_its_folder(self, gate: Gate) -> None:
+        """The check is in the family that the id begins with."""
+        prefix = gate.id.partition(".")[0]
+        family = "ratio" if prefix in OF_RATIO else prefix
+        found = gate.check.__module__.split(".")[2]
+        assert found == family, f"{gate.id} is in gates/families/{found}, must be in gates/families/{family}"
+
+
+class TestMutants:
+    """What mutants name exists."""
+
+    @pytest.mark.parametrize("mutant", load().mutants.values(), ids=lambda mutant: mutant.name)
+    def test_a_mutant_s_patch_exists(self, mutant: Mutant) -> None:
+        """Module and function are in the tree."""
+        module, _, function = mutant.patch.partition(":")
+        assert function in functions(module), f"edit {module.replace('.', '/')}.py: {mutant.name} wants {function!r}"
+
+    @pytest.mark.parametrize("mutant", load().mutants.values(), ids=lambda mutant: mutant.name)
+    def test_a_mutant_s_target_exists(self, mutant: Mutant) -> None:
+        """The function that it replaces, or the class that has it, is in the host's tree."""
+        module, _, function = mutant.target.partition(":")
+        named = function.partition(".")[0]
+        assert named in functions(module), f"edit {module.replace('.', '/')}.py or the target of {mutant.name}"
+
+    def test_every_patch_is_a_mutant_s(self) -> None:
+        """A public function of a file of patches that no mutant and no other patch names is dead."""
+        texts = {file: file.read_text() for file in FOLDER.rglob("*patches*/*.py")}
+        texts |= {file: file.read_text() for file in FOLDER.glob("*/*patches.py")}
+        used = {mutant.patch.partition(":")[2] for mutant in load().mutants.values()}
+        for file, text in texts.items():
+            module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+            for name in functions(module) - used:
+                if name.startswith("_") or name[0].isupper() or f"def {name}(" not in text:
+                    continue
+                others = sum(other.count(name) for other in texts.values())
+                assert others > 1, f"edit {file.relative_to(ROOT)}: no mutant names {name!r}"
+
+
+class TestPlans:
+    """What shipped subjects are planned for is what they have."""
+
+    def test_the_trainer_s_ops(self) -> None:
+        """gates.subjects.catalogue lists the trainer's ops; nothing but the hash of a model is beside them."""
+        assert set(catalogue.TRAINER) == set(trainer.OPS) - {"model_hash"}, (
+            "edit TRAINER of gates/subjects/catalogue.py"
+        )
+
+    def test_the_numpy_baseline_s_ops(self) -> None:
+        """It has the kernels and the preference losses."""
+        assert set(catalogue.SHIPPED["numpy"]) == set(baseline.OPS), "edit SHIPPED of gates/subjects/catalogue.py"
