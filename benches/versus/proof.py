@@ -9,7 +9,7 @@ import numpy as np
 from .model import Evidence
 
 U = {"float32": 2.0**-24, "float64": 2.0**-53}
-K = {"float32": 4, "float64": 8}  # semantics.md, "Accuracy"
+K = {"float32": 4, "float64": 8}  # docs/definitions.md, "Accuracy"
 ACCURACY = "derived: k·2u·S, k = 4 for float32, 8 for float64"
 
 

@@ -86,7 +86,7 @@ def advantage_scale(
     Raises:
         ValueError: as `group_advantages`.
 
-    Source: semantics.md, "Accuracy": S = max|R_g| / (std with eps).
+    Source: docs/definitions.md, "Accuracy": S = max|R_g| / (std with eps).
     """
     groups = _groups(rewards, group_size)
     _check_conventions(group_size, scale, ddof, eps, eps_mode, baseline)
@@ -173,7 +173,7 @@ def normalise_then_sum_scale(
     Raises:
         ValueError: as `normalise_then_sum`.
 
-    Source: semantics.md, "Accuracy", applied to both stages.
+    Source: docs/definitions.md, "Accuracy", applied to both stages.
     """
     columns, factors = _columns(rewards, weights)
     z_scores, scales = (

@@ -40,7 +40,7 @@ def admissible(
     Raises:
         ValueError: as `filtered_logprobs` and `draw`.
 
-    Source: semantics.md, "Token equivalence", clauses 3 to 5.
+    Source: docs/definitions.md, "Token equivalence", clauses 3 to 5.
     """
     number("eta", eta, least=0, most=1)
     rows = _rows(logits)
@@ -78,7 +78,7 @@ def expected_differences(logits_a: npt.ArrayLike, logits_b: npt.ArrayLike, **sam
     Raises:
         ValueError: shapes that differ; as `filtered_logprobs`.
 
-    Source: semantics.md, "Token equivalence", clause 9.
+    Source: docs/definitions.md, "Token equivalence", clause 9.
     """
 
     def expected(a: Floats, b: Floats, filters: Sampling) -> Floats:
@@ -101,7 +101,7 @@ def logit_distance(logits_a: npt.ArrayLike, logits_b: npt.ArrayLike, floor: floa
     Raises:
         ValueError: shapes that differ; as `log_softmax`.
 
-    Source: semantics.md, "Token equivalence", clause 2.
+    Source: docs/definitions.md, "Token equivalence", clause 2.
     """
 
     def distance(a: Floats, b: Floats, _: Sampling | None) -> Floats:

@@ -56,7 +56,7 @@ def filtered_logprobs(
     Raises:
         ValueError: an unknown order, a parameter outside its range, or one that an active filter needs is missing.
 
-    Source: semantics.md, "Sampling"; top-p: Holtzman et al. (arXiv 1904.09751); min-p: Nguyen et al. (arXiv
+    Source: docs/definitions.md, "Sampling"; top-p: Holtzman et al. (arXiv 1904.09751); min-p: Nguyen et al. (arXiv
         2407.01082); repetition penalty: Keskar et al. (arXiv 1909.05858), section 4.1.
     """
     choice("order", order, ORDERS)
@@ -90,7 +90,7 @@ def draw(logprobs: npt.ArrayLike, u: npt.ArrayLike) -> Ints:
     Raises:
         ValueError: u outside [0, 1), or shapes that do not fit.
 
-    Source: semantics.md, "Draws do not depend on the batch"; inverse transform sampling.
+    Source: docs/definitions.md, "Draws do not depend on the batch"; inverse transform sampling.
     """
     sums = _running_sums(logprobs)
     uniform = floats("u", u, shape=sums.shape[:-1])

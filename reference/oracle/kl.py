@@ -54,7 +54,7 @@ def token_kl(
             a reduction or a sequence ratio of (N,) without lengths.
 
     Source: Schulman (2020), "Approximating KL divergence", http://joschu.net/blog/kl-approx.html; the ratio makes
-    the estimate one under the current policy for tokens of another: semantics.md, "KL to the reference".
+    the estimate one under the current policy for tokens of another: docs/definitions.md, "KL to the reference".
     """
     choice("reduction", reduction, REDUCTIONS)
     values, counts, sequences = _terms(policy, reference, estimator, mask, lengths)
@@ -94,7 +94,7 @@ def kl_scale(
     Raises:
         ValueError: as `token_kl`.
 
-    Source: semantics.md, "Accuracy".
+    Source: docs/definitions.md, "Accuracy".
     """
     choice("reduction", reduction, REDUCTIONS)
     values, counts, sequences = _terms(policy, reference, estimator, mask, lengths)
@@ -135,7 +135,7 @@ def full_kl_scale(policy_logprobs: npt.ArrayLike, reference_logprobs: npt.ArrayL
     Raises:
         ValueError: as `full_kl`.
 
-    Source: semantics.md, "Accuracy": sums are measured by the sum of their absolute terms.
+    Source: docs/definitions.md, "Accuracy": sums are measured by the sum of their absolute terms.
     """
     terms, shape = _full_terms(policy_logprobs, reference_logprobs)
     return errors.vocabulary_scale(terms).reshape(shape)

@@ -21,7 +21,7 @@ def log_softmax(logits: npt.ArrayLike, *, temperature: float) -> Floats:
     Raises:
         ValueError: a NaN or +inf logit, a row of -inf only, no vocabulary axis, or tau not above 0.
 
-    Source: the definition; semantics.md, "Log-probabilities".
+    Source: the definition; docs/definitions.md, "Log-probabilities".
     """
     return definition.log_softmax(*_checked(logits, temperature))
 
@@ -40,7 +40,7 @@ def selective_log_softmax(logits: npt.ArrayLike, ids: npt.ArrayLike, *, temperat
     Raises:
         ValueError: as `log_softmax`, or an id outside the vocabulary, or shapes that do not fit.
 
-    Source: the definition; semantics.md, "Log-probabilities".
+    Source: the definition; docs/definitions.md, "Log-probabilities".
     """
     values, tau = _checked(logits, temperature)
     return definition.selected(values, _tokens(ids, values), tau)
@@ -60,7 +60,7 @@ def logprob_scale(logits: npt.ArrayLike, ids: npt.ArrayLike, *, temperature: flo
     Raises:
         ValueError: as `selective_log_softmax`.
 
-    Source: semantics.md, "Accuracy".
+    Source: docs/definitions.md, "Accuracy".
     """
     values, tau = _checked(logits, temperature)
     return errors.selected_scale(values, _tokens(ids, values), tau)
@@ -140,7 +140,7 @@ def backward_scale(
     Raises:
         ValueError: as `selective_log_softmax_backward`.
 
-    Source: semantics.md, "Accuracy", through the formula of the gradient.
+    Source: docs/definitions.md, "Accuracy", through the formula of the gradient.
     """
     values, tau = _checked(logits, temperature)
     return errors.backward_scale(values, _tokens(ids, values), *_upstream(values, grad_logprobs, grad_entropy), tau)
@@ -160,7 +160,7 @@ def completion_slots(prompt_lengths: npt.ArrayLike, lengths: npt.ArrayLike, widt
     Raises:
         ValueError: a prompt without a token, or a row longer than L.
 
-    Source: semantics.md, "Log-probabilities".
+    Source: docs/definitions.md, "Log-probabilities".
     """
     prompts = integers("prompt_lengths", prompt_lengths, least=1)
     completions = integers("lengths", lengths, least=0)
@@ -198,7 +198,7 @@ def completion_logprobs(
     Raises:
         ValueError: shapes or lengths that do not fit; as `selective_log_softmax` for what is read.
 
-    Source: semantics.md, "Log-probabilities".
+    Source: docs/definitions.md, "Log-probabilities".
     """
     values, tokens, scored, filled = _aligned(logits, ids, prompt_lengths, lengths, completion_width)
     result = np.zeros(filled.shape)

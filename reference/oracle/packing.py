@@ -88,7 +88,7 @@ def pack_sequences(
     Raises:
         ValueError: an unknown convention, a negative length, an over-long sequence with "error".
 
-    Source: semantics.md, "Packing".
+    Source: docs/definitions.md, "Packing".
     """
     choice("strategy", strategy, STRATEGIES)
     choice("over_long", over_long, OVER_LONG)
@@ -115,7 +115,7 @@ def lower_bound(lengths: npt.ArrayLike, max_length: int) -> int:
     Raises:
         ValueError: a negative or over-long sequence.
 
-    Source: semantics.md, "Packing".
+    Source: docs/definitions.md, "Packing".
     """
     return definition.lower_bound(_lengths(lengths, max_length), max_length)
 

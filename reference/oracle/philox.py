@@ -54,7 +54,7 @@ def uniforms(
     Raises:
         ValueError: a number outside its range.
 
-    Source: semantics.md, "Draws do not depend on the batch".
+    Source: docs/definitions.md, "Draws do not depend on the batch".
     """
     words = _words(seed, round_, prompt, sample, token)
     return definition.unit(words[..., 0], words[..., 1])
@@ -78,7 +78,7 @@ def xtc_coins(
     Raises:
         ValueError: a number outside its range.
 
-    Source: semantics.md, "Draws do not depend on the batch".
+    Source: docs/definitions.md, "Draws do not depend on the batch".
     """
     words = _words(seed, round_, prompt, sample, token)
     return definition.unit(words[..., 2], words[..., 3])

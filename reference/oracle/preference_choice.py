@@ -19,7 +19,7 @@ def prefer(scores: npt.ArrayLike) -> Floats:
     Raises:
         ValueError: an odd number of scores.
 
-    Source: Online DPO (arXiv 2402.04792), with an oracle preference of 0 or 1; semantics.md, "Preference losses".
+    Source: Online DPO (arXiv 2402.04792), with an oracle preference of 0 or 1; docs/definitions.md, "Preference losses".
     """
     array = floats("scores", scores, ndim=1)
     if array.size % 2 or not array.size:
@@ -41,7 +41,7 @@ def best_of_n(scores: npt.ArrayLike, group_size: int) -> npt.NDArray[np.int64]:
     Raises:
         ValueError: a group whose scores are all NaN, or n that does not divide R.
 
-    Source: Best-of-N (arXiv 2009.01325, section 4.1); semantics.md, "Preference losses".
+    Source: Best-of-N (arXiv 2009.01325, section 4.1); docs/definitions.md, "Preference losses".
     """
     array = floats("scores", scores, ndim=1)
     if group_size < 1 or not array.size or array.size % group_size:

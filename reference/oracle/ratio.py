@@ -130,7 +130,7 @@ def ratio_scale(
     Raises:
         ValueError: as `importance_ratio`.
 
-    Source: semantics.md, "Accuracy": a compensated sum errs by u times itself and u**2 times its absolute terms.
+    Source: docs/definitions.md, "Accuracy": a compensated sum errs by u times itself and u**2 times its absolute terms.
     """
     ratio = importance_ratio(policy, old, level=level, mask=mask, lengths=lengths)
     if level == "token":
@@ -198,7 +198,7 @@ def recorded(old: npt.ArrayLike, sampling: npt.ArrayLike) -> Floats:
     Raises:
         ValueError: shapes that differ.
 
-    Source: semantics.md, "Off-policy corrections".
+    Source: docs/definitions.md, "Off-policy corrections".
     """
     behaviour = floats("old", old)
     return definition.recorded(behaviour, floats("sampling", sampling, shape=behaviour.shape))

@@ -63,7 +63,7 @@ def ratio_statistics(
     Raises:
         ValueError: shapes that differ, or no token at all.
 
-    Source: semantics.md, "Ratio statistics"; ESS: Kong (1992); k3: Schulman (2020).
+    Source: docs/definitions.md, "Ratio statistics"; ESS: Kong (1992); k3: Schulman (2020).
     """
     return measured(
         policy,
@@ -105,7 +105,7 @@ def measured(
     Raises:
         ValueError: as `ratio_statistics`.
 
-    Source: semantics.md, "Accuracy".
+    Source: docs/definitions.md, "Accuracy".
     """
     dtype = np.dtype("float32" if np.asarray(policy).dtype == np.float32 else "float64")
     moved, rows = log_ratio(policy, behaviour, mask, lengths)

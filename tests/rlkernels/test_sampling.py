@@ -123,7 +123,7 @@ class TestByHand:
             pytest.param({"top_p": 0.69}, [0, 1], id="top-p"),
             pytest.param({"top_p": 0.0}, [0], id="one-stays"),
             pytest.param({"min_p": 0.2}, [0, 1, 2], id="min-p"),
-            # semantics.md: with temperature 2 the top-p set is 4 tokens or 2
+            # docs/definitions.md, "Sampling": with temperature 2 the top-p set is 4 tokens or 2
             pytest.param({"top_p": 0.69, "temperature": 2.0}, [0, 1, 2, 3], id="hf-tempers-first"),
             pytest.param({"top_p": 0.69, "temperature": 2.0, "order": "mlx-lm"}, [0, 1], id="mlx-lm-tempers-last"),
             pytest.param({"xtc_probability": 0.5, "xtc_coin": np.array([0.49])}, [2, 3, 4, 5], id="xtc-acts"),

@@ -36,7 +36,7 @@ MOVED = "the mass that a boundary moves, over the 0.95 that is left, is an error
 LESS = "the filter alone: it leaves scores that are not normalised; ours writes normalised log-probs, in float32 as it does"
 SAME = "the same result as ours, both in float32"
 DRAWN = "a random draw must come from what the oracle keeps, tokens within 2e-3 of the threshold included"
-NEAR = 2.0**-40  # semantics.md, "Token equivalence": a float64 sampler's uniforms may be this far off
+NEAR = 2.0**-40  # docs/definitions.md, "Token equivalence": a float64 sampler's uniforms may be this far off
 
 
 def rows():
@@ -112,7 +112,11 @@ def _ours(shape, kept, peer, *, whole):
         limit = 8 * 2.0**-24 * _scale(shape)[rows, tokens]
         return [
             Evidence(
-                "ours: tokens that are not the oracle's for u within 2^-40", other, "<=", 0.0, "semantics.md, Adm"
+                "ours: tokens that are not the oracle's for u within 2^-40",
+                other,
+                "<=",
+                0.0,
+                'docs/definitions.md, "Token equivalence", clause 4',
             ),
             proof.within("ours: behaviour log-probs", behaviour, want[rows, tokens], limit, proof.ACCURACY),
         ]

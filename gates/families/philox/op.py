@@ -25,7 +25,7 @@ UNIFORMS = Op(
     name="uniforms",
     outputs={"uniforms": Output(kind="f")},
     inputs=DRAW_INPUTS,
-    source="keyed draws of the project's semantics",
+    source='docs/definitions.md, "Draws do not depend on the batch"',
     formula="counter = (t, j, i, round), key = seed: words 0 (high) and 1 give 53 bits in [0, 1)",
     oracle=sampling.uniforms,
 )

@@ -55,7 +55,7 @@ RATIO_STATISTICS = Op(
         "advantages": "(B,), or None: then nothing is said of clipped shares",
         **PAIR_INPUTS,
     },
-    source="ESS: Kong 1992; k3: Schulman 2020; the project's semantics",
+    source='ESS: Kong 1992; k3: Schulman 2020; docs/definitions.md, "Ratio statistics"',
     formula="over tokens, and with D summed over sequences: mean r, max and p99 |D|, mean k3(D), mean expm1(2D), "
     "(Σr)²/(nΣr²), mean exp|D|, shares of r outside the clip range, and of those that a clip stops",
     oracle=statistics.measured,

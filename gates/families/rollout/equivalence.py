@@ -1,4 +1,4 @@
-"""Are two rollout paths token-equivalent? The definition of the project's semantics, clause by clause."""
+"""Are two rollout paths token-equivalent? The clauses of docs/definitions.md, "Token equivalence"."""
 
 from __future__ import annotations
 

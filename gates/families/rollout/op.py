@@ -46,7 +46,7 @@ ROLLOUT = Op(
         "chat": "whether prompts go through the chat template",
         "record_logits": "whether logits (R, T, V) are returned too",
     },
-    source="token equivalence and keyed draws of the project's semantics (Philox 4x32-10, Salmon et al. 2011)",
+    source='docs/definitions.md, "Token equivalence"; Philox 4x32-10: Salmon et al. 2011',
     formula="token = least k with C_k > u·C_V; key = seed, counter = (t, j, i, round)",
 )
 TOKEN_LOGITS = Op(

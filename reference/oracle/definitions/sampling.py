@@ -46,7 +46,7 @@ def min_p(p: Floats, share: float) -> Bools:
 
 
 def xtc(p: Floats, threshold: float, acts: Bools) -> Bools:
-    """Where it acts, all tokens but those above the threshold; of these the least likely stay. semantics.md, "Sampling"."""
+    """Where it acts, all tokens but those above the threshold; of these the least likely stay. docs/definitions.md, "Sampling"."""
     above = p > threshold
     least = np.min(np.where(above, p, np.inf), axis=-1, keepdims=True)
     return np.asarray(~acts[..., None] | (p <= least))

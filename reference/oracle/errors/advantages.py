@@ -1,6 +1,6 @@
 """What an error of an advantage is measured in.
 
-Source: semantics.md, "Accuracy": S = max|R_g| / (std with eps).
+Source: docs/definitions.md, "Accuracy": S = max|R_g| / (std with eps).
 """
 
 import numpy as np

@@ -4,7 +4,7 @@ import numpy as np
 
 from reference.oracle.inputs import Bools, Floats
 
-BRANCH_ULPS = 16  # semantics.md, "Branch points": so near a bound either branch is accepted
+BRANCH_ULPS = 16  # docs/definitions.md, "Branch points": so near a bound either branch is accepted
 
 
 def near_bound(ratio: Floats, bounds: tuple[float, ...], dtype: np.dtype) -> Bools:
@@ -18,7 +18,7 @@ def near_bound(ratio: Floats, bounds: tuple[float, ...], dtype: np.dtype) -> Boo
     Returns:
         bool of the same shape.
 
-    Source: semantics.md, "Branch points".
+    Source: docs/definitions.md, "Branch points".
     """
     near = np.zeros(ratio.shape, np.bool_)
     for bound in bounds:

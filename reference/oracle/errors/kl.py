@@ -1,6 +1,6 @@
 """What an error of a divergence is measured in: its absolute terms.
 
-Source: semantics.md, "Accuracy": sums are measured by the sum of their absolute terms.
+Source: docs/definitions.md, "Accuracy": sums are measured by the sum of their absolute terms.
 """
 
 import numpy as np

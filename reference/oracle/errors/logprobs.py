@@ -1,6 +1,6 @@
 """What an error of a log-probability, and of a gradient by a logit, is measured in.
 
-Source: semantics.md, "Accuracy".
+Source: docs/definitions.md, "Accuracy".
 """
 
 import numpy as np

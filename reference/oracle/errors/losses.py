@@ -1,6 +1,6 @@
 """What an error of a policy loss's gradient is measured in, and where either side of a clip is accepted.
 
-Source: semantics.md, "Accuracy" and "Branch points".
+Source: docs/definitions.md, "Accuracy" and "Branch points".
 """
 
 from typing import NamedTuple

@@ -3,7 +3,7 @@
 The argument of each loss, such as the margin, is rounded itself: by `reach`, the sum of its absolute terms, in units of
 2u. So the scale of a loss is |terms| + |slope| reach, and that of a slope |slope| and what the reach changes of it.
 
-Source: semantics.md, "Accuracy" and "Preference losses".
+Source: docs/definitions.md, "Accuracy" and "Preference losses".
 """
 
 from typing import NamedTuple

@@ -13,6 +13,6 @@ def sequence_scale(ratio: Floats, log_ratio: Floats, u: float) -> Floats:
         log_ratio: (B, T), D = policy - old, 0 where no token stands.
         u: half an ulp of 1 in the dtype of the data.
 
-    Source: semantics.md, "Accuracy".
+    Source: docs/definitions.md, "Accuracy".
     """
     return np.asarray(ratio * (1.0 + u * np.sum(np.abs(log_ratio), axis=1)))

@@ -1,6 +1,6 @@
 """Which tokens are admissible where u and the thresholds of the filters are only known to within eta.
 
-Source: semantics.md, "Token equivalence", clauses 3 to 5.
+Source: docs/definitions.md, "Token equivalence", clauses 3 to 5.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """What an error of a ratio statistic is measured in, and which shares a branch point leaves open.
 
-Source: semantics.md, "Accuracy" and "Branch points".
+Source: docs/definitions.md, "Accuracy" and "Branch points".
 """
 
 from collections.abc import Mapping

@@ -134,7 +134,7 @@ def surrogate(
 
 
 def aggregate(rows: list[list[Any]], given: dict[str, Any]) -> Any:  # noqa: PLR0911  one for each denominator
-    """The table of semantics.md."""
+    """Aggregate as docs/definitions.md, "The eleven losses", says."""
 
     def token_mean(part: list[list[complex]]) -> complex:
         return sum(map(sum, part), start=0j) / max(sum(map(len, part)), 1)

@@ -11,7 +11,7 @@ from reference.oracle import losses
 
 UNIT = 2.0**-23
 LIMIT = 4.0
-"""semantics.md, "Accuracy": k = 4 for float32 data."""
+"""docs/definitions.md, "Accuracy": k = 4 for float32 data."""
 CONSTANTS = {
     "algorithm": "grpo",
     "epsilon_low": 0.25,

@@ -22,7 +22,7 @@ def _plan(rows: int, prompt: int, completion: int, *, checkpoint: bool) -> estim
     return estimate.Plan(rows, rows, prompt, completion, checkpoint=checkpoint)
 
 
-# Measured on an Apple M4 Max (semantics.md). 609 tokens are a prompt of 97 and 512 more; the split of the 128 is not
+# Measured on an Apple M4 Max (docs/definitions.md, "Memory preflight anchors"). 609 tokens are a prompt of 97 and 512 more; the split of the 128 is not
 # recorded, and that prompt is taken for it too.
 @pytest.mark.parametrize(
     ("config", "plan", "gigabytes"),

@@ -14,7 +14,7 @@ from reference.trainer.preference import margins
 
 UNIT = 2.0**-23
 LIMIT = 4.0
-"""semantics.md, "Accuracy": k = 4 for float32 data."""
+"""docs/definitions.md, "Accuracy": k = 4 for float32 data."""
 
 
 def rewards_of(values: list[float], group_size: int = 2) -> protocol.Rewards:

@@ -80,7 +80,7 @@ class TestFilters:
         assert _kept([0.25, 0.25, 0.25, 0.25], top_p=0.7) == [0, 1, 2]
 
     def test_temperature_comes_first(self) -> None:
-        """The example of the semantics page: temperature 2 before top-p 0.69 keeps 4 tokens, not 2."""
+        """The example of docs/definitions.md, "Sampling": temperature 2 before top-p 0.69 keeps 4 tokens, not 2."""
         weights = np.array([[0.5, 0.2, 0.12, 0.08, 0.06, 0.04]]) ** 0.5
         assert np.count_nonzero(sampling.keep(weights, sampling.Settings(2.0, top_p=0.69))) == 4
 

@@ -225,7 +225,7 @@ class TestSettings:
                 sampling.sample(_logits(0), u, sampling.Settings(**choice))
 
     def test_orders_keep_other_sets(self) -> None:
-        """The semantics page's example: temperature 2 with top-p 0.69 keeps 4 tokens in one order and 2 in the other."""
+        """The example of docs/definitions.md, "Sampling": temperature 2 with top-p 0.69 keeps 4 tokens in one order and 2 in the other."""
         logits = np.log([[0.5, 0.2, 0.12, 0.08, 0.06, 0.04]]).astype(np.float32)
         kept = {}
         for order, number in itertools.product(("hf", "mlx-lm"), range(200)):

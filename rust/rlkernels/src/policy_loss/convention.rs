@@ -5,7 +5,7 @@ use crate::kl::{Estimator, KlRatio};
 use crate::{Error, Float, Result};
 
 choice! {
-    /// The policy losses of the field, by the names of semantics.
+    /// The policy losses of docs/definitions.md, "The eleven losses", by their names there.
     pub enum Algorithm: "algorithm" {
         /// Token ratio, clipped; mean over rows of the mean over a row (arXiv 2402.03300, eq. 3).
         Grpo = "grpo",

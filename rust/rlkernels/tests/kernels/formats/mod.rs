@@ -9,7 +9,7 @@ use rlkernels::logsoftmax::{Bf16, F16, Format};
 pub(crate) trait Tested:
     Format<Word: Debug + PartialEq + Default, Result: Debug + PartialEq + Default>
 {
-    /// k · 2u of semantics.md.
+    /// k · 2u of docs/definitions.md, "Accuracy".
     const LIMIT: f64;
     /// Half a step of the words relative to their value, and the smallest normal word.
     const ROUNDING: (f64, f64);
