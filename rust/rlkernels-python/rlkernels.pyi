@@ -154,6 +154,44 @@ def normalise_then_sum(
         ValueError: no rewards, shapes that do not fit, infinite rewards or weights, an illegal option.
     """
 
+def gae(
+    rewards: NDArray[_Float],
+    values: NDArray[_Float],
+    *,
+    gamma: float,
+    lam: float,
+    bootstrap: NDArray[_Float] | None = None,
+    terminal: NDArray[np.bool_] | None = None,
+    mask: NDArray[np.bool_] | None = None,
+    lengths: NDArray[np.integer] | None = None,
+    out: NDArray[_Float] | None = None,
+) -> NDArray[_Float]:
+    """Generalised advantage estimates of the tokens of each row.
+
+    With t+ the next token of the row, `delta[t] = rewards[t] + gamma * (1 - terminal[t]) * values[t+] - values[t]` and
+    `A[t] = delta[t] + gamma * lam * (1 - terminal[t]) * A[t+]`. After the last token the value is the row's `bootstrap` and
+    A is 0. Slots without a token are skipped, not stepped through, and get 0 whatever they hold.
+    Source: J. Schulman et al. (arXiv 1506.02438, eq. 16).
+
+    Args:
+        rewards: shape (B, T), or (N,): one row, or with `lengths` rows one after the other; float32 or float64.
+        values: the critic's estimates before each token, of the same shape and type.
+        gamma: the discount, between 0 and 1.
+        lam: the decay of the trace, between 0 and 1.
+        bootstrap: shape (B,), the type of `rewards`: the estimate after each row's last token. Default: 0.
+        terminal: the shape of `rewards`: the episode ends with this token. Default: nowhere.
+        mask: the shape of `rewards`, true on tokens. Not together with `lengths`.
+        lengths: shape (B,): the first `lengths[b]` slots of row b are tokens.
+        out: where the result goes.
+
+    Returns:
+        The shape and type of `rewards`, computed in twice the precision of float64 and rounded once.
+
+    Raises:
+        TypeError: not arrays of one float type, or a mask that is not boolean.
+        ValueError: shapes that do not fit, `gamma` or `lam` outside [0, 1].
+    """
+
 @overload
 def token_kl(
     policy: NDArray[_Float],

@@ -1,16 +1,19 @@
-//! `group_advantages` and `normalise_then_sum` for Python.
+//! `group_advantages`, `normalise_then_sum` and `gae` for Python.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rlkernels::Float;
-use rlkernels::advantages::{self, Convention, Stages};
+use rlkernels::advantages::{self, Convention, Episodes, Stages};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{Array, Element, Floats, Output, Shape, arguments, by_float, shown};
+use crate::input::{
+    Array, Element, Floats, Layout, Output, Reads, Shape, arguments, by_float, shown,
+};
 
 arguments! { whole group_size, text scale, whole ddof, number eps, text eps_mode, text baseline,
-whole group_ddof, number group_eps, whole batch_ddof, number batch_eps }
+whole group_ddof, number group_eps, whole batch_ddof, number batch_eps,
+number gamma, number lam }
 
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/group_advantages"))]
 #[pyfunction]
@@ -64,6 +67,50 @@ pub(crate) fn normalise_then_sum<'py>(
     by_float!(Floats::extract("rewards", rewards)?, |rewards| {
         let weights = rewards.of_type("weights", weights)?.one_dimensional()?;
         summed(&rewards, &weights, group_size, &stages, out)
+    })
+}
+
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/gae"))]
+#[pyfunction]
+#[pyo3(signature = (rewards, values, *, gamma, lam, bootstrap=None, terminal=None, mask=None, lengths=None, out=None))]
+#[allow(clippy::too_many_arguments)] // Python's keywords, one each
+pub(crate) fn gae<'py>(
+    rewards: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyAny>,
+    #[pyo3(from_py_with = gamma)] gamma: f64,
+    #[pyo3(from_py_with = lam)] lam: f64,
+    bootstrap: Option<&Bound<'py, PyAny>>,
+    terminal: Option<&Bound<'py, PyAny>>,
+    mask: Option<&Bound<'py, PyAny>>,
+    lengths: Option<&Bound<'py, PyAny>>,
+    out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    by_float!(Floats::extract("rewards", rewards)?, |rewards| {
+        let layout = Layout::extract(&rewards, mask, lengths)?;
+        let values = rewards.like("values", values)?;
+        let bootstrap = bootstrap
+            .map(|value| rewards.of_type("bootstrap", value)?.one_dimensional())
+            .transpose()?;
+        let terminal = terminal
+            .map(|value| Array::mask("terminal", value, &rewards))
+            .transpose()?;
+        let mut reads: Vec<&dyn Reads> = vec![&rewards, &values, &layout];
+        reads.extend(bootstrap.as_ref().map(|array| array as &dyn Reads));
+        reads.extend(terminal.as_ref().map(|array| array as &dyn Reads));
+        let py = rewards.py();
+        let mut out = Output::new_or(py, out, rewards.shape(), &reads)?;
+        let episodes = Episodes {
+            rewards: rewards.as_slice(),
+            values: values.as_slice(),
+            bootstrap: bootstrap.as_ref().map(Array::as_slice),
+            terminal: terminal.as_ref().map(Array::as_slice),
+        };
+        let (rows, to) = (layout.rows(), out.as_mut_slice());
+        detach_if_large(py, episodes.rewards.len(), || {
+            advantages::gae(&episodes, &rows, gamma, lam, to)
+        })
+        .map_err(value_error)?;
+        out.finish()
     })
 }
 

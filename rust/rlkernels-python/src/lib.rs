@@ -21,7 +21,7 @@ mod sampling;
 #[pymodule(gil_used = true)] // kernels read shared arrays without locks of their own
 mod rlkernels {
     #[pymodule_export]
-    use super::advantages::{group_advantages, normalise_then_sum};
+    use super::advantages::{gae, group_advantages, normalise_then_sum};
     #[pymodule_export]
     use super::build_info::{available_isas, build_info, set_threads, use_isa};
     #[pymodule_export]

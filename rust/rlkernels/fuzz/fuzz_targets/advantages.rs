@@ -2,7 +2,10 @@
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use rlkernels::advantages::{Baseline, Convention, EpsMode, Scale, group_advantages};
+use rlkernels::advantages::{
+    Baseline, Convention, Episodes, EpsMode, Scale, gae, group_advantages,
+};
+use rlkernels::rows::Rows;
 use rlkernels_fuzz::{Number, bits32, bits64, everywhere, f32s, f64s};
 
 #[derive(Arbitrary, Debug)]
@@ -14,6 +17,8 @@ struct Input {
     eps: Number,
     eps_mode: u8,
     leave_one_out: bool,
+    lengths: Vec<u8>,
+    lambda: Number,
 }
 
 fuzz_target!(|input: Input| {
@@ -44,5 +49,19 @@ fuzz_target!(|input: Input| {
         let mut out = vec![7.0; rewards.len()];
         let result = group_advantages(&rewards, size, &convention, &mut out);
         (result.map_err(|e| e.to_string()), bits32(&out))
+    });
+    let lengths: Vec<i64> = input.lengths.iter().map(|&n| i64::from(n)).collect();
+    let (rewards, rows) = (f64s(&input.rewards), Rows::Ragged(&lengths));
+    let episodes = Episodes {
+        rewards: &rewards,
+        values: &rewards,
+        bootstrap: None,
+        terminal: None,
+    };
+    let (gamma, lambda) = (input.eps.value(), input.lambda.value());
+    everywhere(|| {
+        let mut out = vec![7.0; rewards.len()];
+        let result = gae(&episodes, &rows, gamma, lambda, &mut out);
+        (result.map_err(|e| e.to_string()), bits64(&out))
     });
 });

@@ -1,16 +1,18 @@
-//! Group-relative advantages.
+//! Group-relative advantages, and generalised advantage estimation.
 //!
 //! Sources: DeepSeekMath (arXiv 2402.03300, eq. 3: group z-score), Dr. GRPO (arXiv 2503.20783: no divisor),
 //! RLOO (arXiv 2402.14740: leave-one-out baseline), GDPO (arXiv 2601.05242: normalise, then sum).
 
 mod compensated;
 mod convention;
+mod gae;
 mod groups;
 mod multi_reward;
 mod plan;
 mod transposed;
 
 pub use convention::{Baseline, Convention, EpsMode, Scale};
+pub use gae::{Episodes, gae};
 pub use multi_reward::{Stages, normalise_then_sum};
 
 use crate::isa::{F64_LANES, dispatch};
