@@ -352,7 +352,7 @@ def test_what_only_training_reads_is_told(tmp_path: Path, verb: unused.Verb, unr
     asked = ["algorithm.name=dapo", "output.folder=x", *(f"{key}=1" for key in keys)]
     config = read.read(path, asked, verb)
     said = unused.notes(config, None, read.reader(verb, asked))
-    assert said == [f"{key} is set and `gates {verb}` does not read it" for key in unread]
+    assert said == [f"{key} is set and `gates trainer {verb}` does not read it" for key in unread]
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "generate"])
