@@ -19,6 +19,7 @@ from reference.trainer import lora
 from reference.trainer import model as models
 from reference.trainer.checkpoint import folders, jsonl, layout, state
 from reference.trainer.config import write
+from reference.trainer.engine import rollout
 from reference.trainer.loop import run as loop_run
 
 KILLS = int(os.environ.get("KILLS", "10"))
@@ -268,10 +269,10 @@ class TestWhatReallyRan:
     def test_every_process_is_in_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Resumed at 2 and at 4, each time by another path of the rollout: three paths, both steps, the head's most pieces."""
         config = runs.config(tmp_path / "run", loop=self.LOOP)
-        once = loop_run.Source.once
+        once = rollout.Source.once
 
         def by(path: str) -> Any:
-            def call(self: loop_run.Source, *arguments: Any) -> Any:
+            def call(self: rollout.Source, *arguments: Any) -> Any:
                 made = once(self, *arguments)
                 self.paths.clear()
                 self.paths.add(path)
@@ -280,10 +281,10 @@ class TestWhatReallyRan:
             return call
 
         for path, stop in (("one", 3), ("two", 5)):
-            monkeypatch.setattr(loop_run.Source, "once", by(path))
+            monkeypatch.setattr(rollout.Source, "once", by(path))
             with pytest.raises(StopError):
                 runs.train(config, resume=True, told=[StopAfter(stop)])
-        monkeypatch.setattr(loop_run.Source, "once", by("three"))
+        monkeypatch.setattr(rollout.Source, "once", by("three"))
         runs.train(config, resume=True)
         used = self._used(tmp_path)
         assert used["rollout_paths"] == ["one", "three", "two"]

@@ -14,8 +14,8 @@ import pytest
 import runs
 import typer
 
+from gates.cli.trainer import stopped
 from gates.cli.trainer import train as train_verb
-from gates.cli.trainer import trouble
 from reference import tiny
 from reference.trainer.config import read as configuration
 from reference.trainer.config import write
@@ -163,7 +163,7 @@ def test_a_model_whose_memory_cannot_be_estimated_is_trained(
     said = capsys.readouterr()
     assert f"gates: {note}" in said.err
     assert said.out.startswith("1 steps")
-    told = trouble.out_of_memory(configuration.read(file, ()), 5, MemoryError("no room"))
+    told = stopped.out_of_memory(configuration.read(file, ()), 5, MemoryError("no room"))
     assert told.startswith("out of memory (no room)")
     assert note in told
 
@@ -193,7 +193,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
     [RuntimeError("[malloc] Unable to allocate 99 bytes."), MemoryError()],
     ids=["mlx", "python"],
 )
-def test_no_memory_is_told_with_the_advice(
+def test_out_of_memory_is_reported_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     """What ran out, the preflight, and what to change in which order; exit code 1."""
@@ -211,7 +211,9 @@ def test_no_memory_is_told_with_the_advice(
     assert said.index("checkpoint_layers") < said.index("samples_per_prompt") < said.index("rollout.max_tokens")
 
 
-def test_another_runtime_error_is_not_taken_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_runtime_errors_are_not_reported_as_out_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A mistake of ours keeps its traceback."""
 
     def train(*_: Any, **__: Any) -> None:

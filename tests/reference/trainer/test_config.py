@@ -87,7 +87,7 @@ def test_a_mistake_is_a_sentence(raw: dict[str, Any], words: str) -> None:
     assert words in str(error.value)
 
 
-def test_a_key_is_inert_only_beside_others() -> None:
+def test_key_is_unused_only_beside_certain_others() -> None:
     """With what reads them all of these are right; a default that is written out, as --dry-run does, is no mistake."""
     read.validate({"optimizer": {"name": "adamw", "weight_decay": 0.1, "momentum": 0.0}})
     read.validate({"optimizer": {"schedule": "linear", "final_share": 0.1}, "data": {"shuffle": False, "seed": 0}})
@@ -95,7 +95,7 @@ def test_a_key_is_inert_only_beside_others() -> None:
     assert algorithm.create(read.validate({"algorithm": dapo})).name == "dapo"
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     """Two mistakes are two lines."""
     with pytest.raises(ConfigurationError) as error:
         read.validate({"loop": {"steps": 0}, "data": {"shufle": True}})
@@ -162,7 +162,7 @@ PAIR = {"algorithm": {"name": "online_dpo", "max_resamples": 2}, "rollout": {"sa
     ],
     ids=["unscored-pairs", "all-are-the-best"],
 )
-def test_algorithms_that_only_seem_to_do_nothing(raw: dict[str, Any]) -> None:
+def test_max_resamples_and_group_size_are_accepted_where_they_matter(raw: dict[str, Any]) -> None:
     """Online DPO drops pairs that nothing scored, so that others may be drawn; the best of one is that one."""
     assert algorithm.create(read.validate(raw)).name == raw["algorithm"]["name"]
 

@@ -208,7 +208,7 @@ def _id(key: Key) -> str:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=_id)
-def test_it_is_refused_with_what_to_do(tables: Make, key: Key) -> None:
+def test_unused_key_is_refused_with_a_remedy(tables: Make, key: Key) -> None:
     """The key is named with its value, and how it would be read; the rest of the configuration stands without it."""
     said = _refused(tables(_set(key.idle, key.name.split("."), key.value)))
     name = key.name.removeprefix("algorithm.") if ".settings." in key.name else key.name
@@ -226,13 +226,13 @@ IN_RUNS = [
 
 @pytest.mark.parametrize("key", IN_RUNS, ids=_id)
 @pytest.mark.usefixtures("lenient")
-def test_nothing_reads_it(end: Callable[[Tables], dict[str, str]], key: Key) -> None:
+def test_unused_key_does_not_change_the_run(end: Callable[[Tables], dict[str, str]], key: Key) -> None:
     """Were it not refused, the run would end with the same metrics, completions, adapters and optimizer."""
     assert end(_set(key.idle, key.name.split("."), key.value)) == end(key.idle)
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS if key.read is not None], ids=_id)
-def test_where_something_reads_it_it_matters(end: Callable[[Tables], dict[str, str]], key: Key) -> None:
+def test_used_key_changes_the_run(end: Callable[[Tables], dict[str, str]], key: Key) -> None:
     """It is not refused for good: beside other keys it is accepted, and the run ends in another way."""
     assert key.read is not None
     assert end(_set(key.read, key.name.split("."), key.value)) != end(key.read)
@@ -246,7 +246,7 @@ MUTUAL: tuple[tuple[str, Tables, Tables], ...] = (
 
 
 @pytest.mark.parametrize(("name", "both", "neither"), MUTUAL, ids=["xtc", "overlong"])
-def test_two_that_undo_each_other(tables: Make, name: str, both: Tables, neither: Tables) -> None:
+def test_keys_that_cancel_each_other_are_refused(tables: Make, name: str, both: Tables, neither: Tables) -> None:
     """XTC at a threshold that two tokens cannot pass; a penalty of weight 0."""
     assert f"{name} is " in (said := _refused(tables(both)))
     assert said.count("nothing reads it") == 1
@@ -255,7 +255,9 @@ def test_two_that_undo_each_other(tables: Make, name: str, both: Tables, neither
 
 @pytest.mark.parametrize(("name", "both", "neither"), MUTUAL, ids=["xtc", "overlong"])
 @pytest.mark.usefixtures("lenient")
-def test_they_do_nothing(end: Callable[[Tables], dict[str, str]], name: str, both: Tables, neither: Tables) -> None:
+def test_keys_that_cancel_each_other_do_not_change_the_run(
+    end: Callable[[Tables], dict[str, str]], name: str, both: Tables, neither: Tables
+) -> None:
     """The completions and adapters of the run without them; of the metrics, XTC moves the last digits of log-probs."""
     del name
     with_, without = ({k: v for k, v in end(one).items() if k != "metrics.jsonl"} for one in (both, neither))
@@ -281,7 +283,7 @@ def test_they_do_nothing(end: Callable[[Tables], dict[str, str]], name: str, bot
     ],
     ids=["seed", "schedule", "length", "overlong", "clip", "delta", "cispo"],
 )
-def test_what_other_amounts_would_bring_back_is_told(tables: Make, changed: Tables, words: str) -> None:
+def test_key_without_effect_at_these_lengths_is_noted(tables: Make, changed: Tables, words: str) -> None:
     """It is no slip: a short run of a long one's configuration is accepted, and not in silence."""
     config = read.validate(tables(changed))
     (said,) = unused.notes(config, algorithm.create(config).settings)
@@ -302,13 +304,13 @@ def test_what_other_amounts_would_bring_back_is_told(tables: Make, changed: Tabl
     ],
     ids=["seed", "schedule", "length", "overlong", "minibatches", "stored", "cispo", "nothing"],
 )
-def test_what_acts_is_not_told(tables: Make, changed: Tables) -> None:
+def test_key_with_effect_is_not_noted(tables: Make, changed: Tables) -> None:
     """One token or one update more."""
     config = read.validate(tables(changed))
     assert unused.notes(config, algorithm.create(config).settings) == []
 
 
-def test_looking_at_a_run_takes_its_file_as_it_is(tmp_path: Path) -> None:
+def test_evaluate_and_generate_accept_a_runs_configuration(tmp_path: Path) -> None:
     """`gates trainer evaluate` and `gates trainer generate` refuse keys of the command line that they would not read, and tell of the file's."""
     path = tmp_path / "run.toml"
     path.write_text("[rollout]\ntop_p = 0.9\nseed = 7\n")
@@ -325,7 +327,7 @@ def test_looking_at_a_run_takes_its_file_as_it_is(tmp_path: Path) -> None:
         assert "rollout.seed is 8" in str(error.value)
 
 
-def test_generate_draws_where_training_does_not(tmp_path: Path) -> None:
+def test_generate_samples_with_a_configuration_for_pairs(tmp_path: Path) -> None:
     """A run on given pairs samples nothing; completions of its model are drawn as the command line says."""
     path = tmp_path / "run.toml"
     pairs = 'kind = "jsonl"\npath = "x.jsonl"\nchosen_column = "a"\nrejected_column = "b"'
@@ -344,7 +346,9 @@ def test_generate_draws_where_training_does_not(tmp_path: Path) -> None:
         ("generate", ["algorithm.name", "data.seed", "loop.prompts_per_step", "loop.steps", "optimizer.learning_rate"]),
     ],
 )
-def test_what_only_training_reads_is_told(tmp_path: Path, verb: unused.Verb, unread: list[str]) -> None:
+def test_overridden_key_that_the_command_does_not_read_is_noted(
+    tmp_path: Path, verb: unused.Verb, unread: list[str]
+) -> None:
     """The settings that a run was started with may be repeated, to look at that run; none of them is taken in silence."""
     path = tmp_path / "run.toml"
     path.write_text("")
@@ -352,11 +356,13 @@ def test_what_only_training_reads_is_told(tmp_path: Path, verb: unused.Verb, unr
     asked = ["algorithm.name=dapo", "output.folder=x", *(f"{key}=1" for key in keys)]
     config = read.read(path, asked, verb)
     said = unused.notes(config, None, read.reader(verb, asked))
-    assert said == [f"{key} is set and `gates {verb}` does not read it" for key in unread]
+    assert said == [f"{key} is set and `gates trainer {verb}` does not read it" for key in unread]
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "generate"])
-def test_what_is_said_to_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: unused.Verb) -> None:
+def test_read_lists_exactly_the_keys_that_a_command_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: unused.Verb
+) -> None:
     """Every field that the command looks at is of `READ`, and each of `READ` is looked at, of samples or of pairs."""
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text(json.dumps({"prompt": "1+1=", "chosen": "2", "rejected": "3"}) + "\n")

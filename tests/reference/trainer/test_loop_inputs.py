@@ -68,7 +68,9 @@ class TestBeforeAModel:
         ],
         ids=["file", "prompt", "answer", "no-number", "chosen", "adapter", "pattern"],
     )
-    def test_a_mistake_is_told(self, tmp_path: Path, changed: dict[str, Any], words: str) -> None:
+    def test_mistake_is_reported_before_a_model_loads(
+        self, tmp_path: Path, changed: dict[str, Any], words: str
+    ) -> None:
         """What was named, what is there, and what to set."""
         rollout = {"max_tokens": 6, "samples_per_prompt": 2, "path": "auto"}
         pairs = {"rollout": rollout, "algorithm": {"name": "dpo", "settings": {}}}
@@ -76,30 +78,30 @@ class TestBeforeAModel:
         with pytest.raises(TrainerError, match=words):
             runs.train(_config(tmp_path, **more, **changed))
 
-    def test_every_row_is_looked_at(self, tmp_path: Path) -> None:
+    def test_every_row_is_checked(self, tmp_path: Path) -> None:
         """A later row without a number is named by its place."""
         with pytest.raises(TrainerError, match="row 4: 'answer' is None, must be a number"):
             runs.train(_config(tmp_path, [*ROWS, {"question": "1", "answer": None}]))
         with pytest.raises(TrainerError, match="row 4: 'question' must be text, found list"):
             runs.train(_config(tmp_path, [*ROWS, {"question": ["1"], "answer": 2}]))
 
-    def test_an_answer_in_doubt(self, tmp_path: Path) -> None:
+    def test_ambiguous_answer_is_refused(self, tmp_path: Path) -> None:
         """A fraction is not the number that it ends with; the way out is named."""
         words = r"row 4: 'answer' is '3/4', must be a number, .* for the reward 'accuracy'; .* function of your own"
         with pytest.raises(TrainerError, match=words):
             runs.train(_config(tmp_path, [*ROWS, {"question": "1", "answer": "3/4"}]))
 
-    def test_an_argument_that_is_no_column(self, tmp_path: Path) -> None:
+    def test_function_argument_without_a_column_is_refused(self, tmp_path: Path) -> None:
         """It says what the function would get."""
         with pytest.raises(TrainerError, match=r"'needs' has the argument 'level', .* completions and answer, note"):
             runs.train(_config(tmp_path, rewards=_own(tmp_path, "needs")))
 
-    def test_a_function_without_completions(self, tmp_path: Path) -> None:
+    def test_function_without_completions_is_refused(self, tmp_path: Path) -> None:
         """It says how one looks."""
         with pytest.raises(TrainerError, match=r"takes no keyword; it must take `completions`, as in def reward"):
             runs.train(_config(tmp_path, rewards=_own(tmp_path, "none")))
 
-    def test_a_folder_that_cannot_be_made(self, tmp_path: Path) -> None:
+    def test_output_folder_that_cannot_be_created_is_refused(self, tmp_path: Path) -> None:
         """A file stands in its way."""
         (tmp_path / "file").write_text("")
         output = {"folder": str(tmp_path / "file" / "run")}
@@ -107,7 +109,7 @@ class TestBeforeAModel:
             runs.train(_config(tmp_path, output=output))
 
 
-def test_an_argument_that_is_a_column_and_an_answer_that_is_needed_by_nobody(tmp_path: Path) -> None:
+def test_answers_are_optional_if_no_function_takes_them(tmp_path: Path) -> None:
     """With the column the function runs; without accuracy an answer may be missing."""
     (tmp_path / "rows").mkdir()
     rows = [{"question": "a", "level": 1}, {"question": "b", "level": 2, "more": 3}]

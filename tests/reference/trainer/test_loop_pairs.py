@@ -75,7 +75,7 @@ LONG = [
 ]
 
 
-def test_a_pair_that_is_too_long_is_told(tmp_path: Path) -> None:
+def test_pair_that_is_too_long_is_refused(tmp_path: Path) -> None:
     """Before the first step, and not cut: chosen and rejected may differ at their ends only."""
     config = _pairs(tmp_path / "run", LONG, data={"validation_rows": 0}, loop={"evaluate_every_steps": 0})
     with pytest.raises(DataError, match=r"row 1: 'rejected' has \d+ tokens .* rollout\.max_tokens = 12; raise that"):

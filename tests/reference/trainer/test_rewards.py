@@ -59,7 +59,7 @@ class TestNumbers:
         assert numbers.answer(text) == value
 
     @given(st.text(alphabet="0123456789,.-+#x {}\\boxed\u2212", max_size=200))
-    def test_nothing_makes_it_fail(self, text: str) -> None:
+    def test_any_text_is_parsed_without_an_error(self, text: str) -> None:
         """Any text gives a number or None, and spans stand inside the text, in order, without overlap."""
         assert numbers.answer(text) is None or isinstance(numbers.answer(text), Fraction)
         ends = [place for span in numbers.spans(text) for place in span]
@@ -67,7 +67,7 @@ class TestNumbers:
         assert all(0 <= place <= len(text) for place in ends)
 
     @given(st.integers(-(10**15), 10**15), st.integers(0, 6))
-    def test_what_is_written_is_read(self, units: int, places: int) -> None:
+    def test_formatted_number_is_read_exactly(self, units: int, places: int) -> None:
         """Integers and decimals with thousands separators come back exactly."""
         exact = Fraction(units, 10**places)
         text = f"{'-' if units < 0 else ''}{abs(units) // 10**places:,}" + (
@@ -140,7 +140,7 @@ class TestBuiltin:
         with pytest.raises(ValueError, match=r"data\.answer_column"):
             builtin.accuracy()([sample("42", answer=None)])
 
-    def test_an_expected_answer_in_doubt_is_told(self) -> None:
+    def test_ambiguous_expected_answer_is_refused(self) -> None:
         """With the sample: a completion that says 4 is not right because the answer "3/4" ends with it."""
         function = Function("accuracy", 1.0, builtin.accuracy())
         with pytest.raises(RewardError, match=r"the expected answer is '3/4', must be a number.*completion 'it is 4'"):
@@ -199,7 +199,7 @@ class TestUser:
         )
         assert user.reward(f"{tmp_path}/mine.py:count")([sample("ab"), sample("a", answer=1)]) == [44, 2]
 
-    def test_only_what_it_takes_is_passed(self, tmp_path: Path) -> None:
+    def test_only_accepted_arguments_are_passed(self, tmp_path: Path) -> None:
         """A function may name fewer columns than there are, or take all by keyword; what it needs is known."""
         (tmp_path / "mine.py").write_text(
             "def few(completions, answer=0): return answer\n"

@@ -72,7 +72,7 @@ def _same(slow: table.Rollout, fast: table.Rollout) -> None:
     assert np.abs(slow.logits - fast.logits).max() < BITS
 
 
-class TestDoor:
+class TestDispatch:
     """Which path runs."""
 
     @pytest.mark.parametrize("path", sorted(rollout.PATHS))

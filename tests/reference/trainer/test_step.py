@@ -76,7 +76,7 @@ def test_an_adapter_that_starts_at_zero_has_no_kl() -> None:
     assert result["changed"]
 
 
-def test_a_step_leaves_nothing_behind() -> None:
+def test_step_does_not_affect_the_next_call() -> None:
     """Log-probs of the base and of the adapter after a step are bit for bit those before, and so is a second step."""
     batch = _batch()
 
