@@ -25,10 +25,10 @@ import numpy as np
 from small_mistakes import Mistake, mistakes
 
 import gates.subjects
-from gates.calibration import runs_a_model
 from gates.model import Outcome, Status
 from gates.registry import load
 from gates.run import runner
+from gates.run.calibration import runs_a_model
 from gates.run.oracle_cache import OracleCache
 from gates.run.runner import Options, PlannedCase
 from gates.worker import worker

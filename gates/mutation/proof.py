@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gates.calibration import TIMEOUT
 from gates.model import Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
+from gates.run.calibration import TIMEOUT
 from gates.run.engines.interface import Engine
 from gates.run.engines.pool import Pool
 from gates.run.oracle_cache import OracleCache

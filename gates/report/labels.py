@@ -11,7 +11,7 @@ MEANING = {  # of a run's verb and exit code
     ("check", 1): "Not all held",
     ("prove", 0): "Every mutant is caught",
     ("prove", 1): "Not proved",
-    ("calibrate", 0): "No false alarm",
+    ("calibrate", 0): "No false positive",
     ("calibrate", 1): "Not in order",
 }
 NOTHING = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from gates.report import calibration, calibration_sum, markdown_head, markdown_proof, smallest
+from gates.report import calibration, markdown_head, markdown_proof, smallest
 from gates.report.changes import changes_markdown
 from gates.report.failures import Failure, failures
 from gates.report.holes import condensed
@@ -26,7 +26,7 @@ MOST_CASES = 12  # names of further cases of one failure
 
 
 def render(runs: Iterable[Results], changed: Changes | None = None) -> str:
-    """Return one document: what changed since a baseline, all runs in the order given, what all calibrations say together."""
+    """Return one document: what changed since a baseline, and all runs in the order given."""
     runs = list(runs)
     parts = [
         "# Gates: recorded results",
@@ -45,8 +45,7 @@ def render(runs: Iterable[Results], changed: Changes | None = None) -> str:
             case "prove":
                 parts += [*markdown_head.table(run), *markdown_proof.lines(run)]
             case "calibrate":
-                parts += [*markdown_head.table(run), *calibration.lines(run)]
-    parts += calibration_sum.lines(runs)
+                parts += [*markdown_head.table(run), *calibration.markdown(run)]
     return "\n".join(parts).rstrip() + "\n"
 
 

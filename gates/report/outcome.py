@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from gates.report.labels import DEPARTS, meaning, shown
 from gates.results.jsonl import Results
-from gates.results.records import BlockRecord, HeaderRecord, MutantRecord, SummaryRecord
+from gates.results.records import CalibrationRecord, HeaderRecord, MutantRecord, SummaryRecord, seeds_of
+from gates.run.calibration_summary import counts as counted
 
-FAILED = 1
 STATUSES = ("fail", "error", DEPARTS, "waived", "pass", "skipped", "unsupported")
 DOCUMENTED = "departs as documented"
 
@@ -25,7 +25,7 @@ class Outcome:
     counts: Mapping[str, int]  # of verdicts on subjects as they are, by what is shown of them
     mutants: int
     caught: int
-    alarms: int  # seeds
+    refused: int  # seeds with a false positive
     seeds: int  # of which anything was judged
 
     @property
@@ -46,21 +46,14 @@ class Outcome:
         if self.header.verb == "prove":
             words = f"{self.caught} of {self.mutants} mutants caught; without them {words}"
         if self.header.verb == "calibrate":
-            words = f"{self.alarms} of {self.seeds} seeds with a false alarm; {words}{self._unsaid}"
+            words = f"{self.refused} of {self.seeds} seeds with a false positive; {words}"
         return f"{words}; exit code {self.summary.exit_code}" if self.summary else words
-
-    @property
-    def _unsaid(self) -> str:
-        """Return why a calibration without an alarm failed, where its record (of before it had a place) does not say."""
-        failed = self.summary is not None and self.summary.exit_code == FAILED and not self.summary.problems
-        silent = failed and not self.alarms and not self.counts.get("error")
-        return "; a recorded limit was too near to noise or mutants" if silent else ""
 
 
 def of(run: Results) -> Outcome:
     """Return the outcome of a run that was read whole."""
     found = Counter(shown(verdict) for verdict in run.judged)
-    return made(run.header, run.summary, run.state, found, run.mutants, run.blocks)
+    return made(run.header, run.summary, run.state, found, run.mutants, run.calibrations)
 
 
 def made(
@@ -69,15 +62,15 @@ def made(
     state: str,
     counts: Mapping[str, int],
     mutants: Iterable[MutantRecord],
-    blocks: Iterable[BlockRecord],
+    calibrations: Iterable[CalibrationRecord],
 ) -> Outcome:
     """Return an outcome from counted verdicts and the records of a proof or a calibration."""
     found: Counter[str] = Counter(counts)
-    alarms: set[int] = set()
+    refused: set[int] = set()
     seeds: set[int] = set()
-    for block in blocks:
-        found.update(block.counts)
-        seeds.update(range(block.first_seed, block.first_seed + block.seeds))
-        alarms.update(alarm.seed for alarm in block.alarms)
+    for line in calibrations:
+        found.update(counted(line))
+        seeds.update(*(seeds_of(text) for cases in line.seeds.values() for text in cases.values()))
+        refused.update(item.seed for item in line.false_positives)
     caught = Counter(mutant.state == "caught" for mutant in mutants)
-    return Outcome(header, summary, state, found, caught.total(), caught[True], len(alarms), len(seeds))
+    return Outcome(header, summary, state, found, caught.total(), caught[True], len(refused), len(seeds))

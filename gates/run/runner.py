@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from gates.calibration_limits import Place
 from gates.model import Case, Evidence, Gate, Outcome, Recipe, Status, Subject, Verdict, Wire
 from gates.registry import REGISTRY
 from gates.run import inputs as drawing
+from gates.run.limits import Place
 from gates.run.oracle_cache import OracleCache
 from gates.run.trial import Caller, OracleError, RunningTrial, Scratch, SubjectFaultError, UnsupportedError
 from gates.worker.process import Hello, WorkerError

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from gates.calibration import runs_a_model
+from gates.run.calibration import runs_a_model
 from gates.run.runner import Options, PlannedCase
 
 COPIES = 2.0  # of a model's weights: a worker holds them once, and a policy beside its reference is two

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.calibration import runs_a_model
 from gates.model import Case, Gate, Outcome
 from gates.registry import load
 from gates.run import inputs as drawing
+from gates.run.calibration import runs_a_model
 from gates.run.oracle_cache import OracleCache
 from gates.run.trial import RunningTrial, Scratch, SubjectFaultError
 from gates.subjects.numpy_baseline.subject import OPS
