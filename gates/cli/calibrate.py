@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gates.cli import engines
+
+if TYPE_CHECKING:
+    from gates.run.calibration import Ended
 
 EXAMPLES = """Examples:
 
@@ -71,10 +74,7 @@ def calibrate(
     """Judge correct subjects at many seeds: every failure is a false positive of its gate, named with the seed that shows it again."""
     from gates.cli import selection, setup
     from gates.model import ConfigurationError
-    from gates.report import calibration as report
     from gates.report.calibration_progress import Progress
-    from gates.report.progress import console
-    from gates.results.escape import visible
     from gates.results.jsonl import read
     from gates.run import session
     from gates.run.calibration import Request, conduct, lacking, runs_a_model
@@ -120,13 +120,23 @@ def calibrate(
     except KeyboardInterrupt:
         typer.echo(f"interrupted; nothing that was judged is lost: repeat the command with --resume {resume}", err=True)
         raise typer.Exit(session.INTERRUPTED) from None
-    lines = resume.read_text(encoding="utf-8").rstrip("\n").split("\n") if as_json else report.text(*ended[1:])
-    for line in lines:
-        console().print(visible(line), markup=False)
+    _print(ended, as_json=as_json)
     if record:
         for note in merge(read(resume), summary, codes(registry.gates.values())):
             typer.echo(note, err=True)
     raise typer.Exit(ended.code)
+
+
+def _print(ended: Ended, *, as_json: bool) -> None:
+    """Print the file's lines, or what they come to."""
+    from gates.report import calibration
+    from gates.report.progress import console
+    from gates.results.escape import visible
+
+    path = ended.results.path
+    text = path.read_text(encoding="utf-8").rstrip("\n").split("\n")  # no other character ends a line of JSON
+    for line in text if as_json else calibration.text(ended.results, ended.defects):
+        console().print(visible(line), markup=False)
 
 
 def _asked(first: int, count: int | None, end: int | None, write_limits: bool) -> range:

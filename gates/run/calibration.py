@@ -170,6 +170,7 @@ def _judge(request: Request, writer: Writer, before: Results, progress: Progress
     left = sum(1 for _ in lacking(request.cases, request.seeds, *known))
     step = 1 if request.engine is None else request.block
     told = Told(before)
+    places: dict[str, Place] = defaultdict(lambda: NOWHERE)  # a worker that does not start says nothing of it
     with runner.opened(request.options, request.engine) as executor, progress.begin(left):
         for start in range(0, len(request.seeds), request.block):
             seeds = request.seeds[start : start + request.block]
@@ -180,10 +181,11 @@ def _judge(request: Request, writer: Writer, before: Results, progress: Progress
                     for found, retried in _verdicts(executor, todo, request):
                         for record in told.new(found):
                             writer.write(record)
-                        place = Place.of(found.hello.versions) if found.hello else NOWHERE
-                        line = lines[found.verdict.gate, found.verdict.subject, place]
-                        line.see(found.verdict, _seed(found), retried=retried)
-                        progress.verdict(_seed(found), found.verdict)
+                        verdict, seed = found.verdict, _seed(found)
+                        if found.hello:
+                            places[verdict.subject] = Place.of(found.hello.versions)
+                        lines[verdict.gate, verdict.subject, places[verdict.subject]].see(verdict, seed, retried=retried)
+                        progress.verdict(seed, verdict)
                     if todo:
                         progress.seed(seeds[first : first + step][-1])
             finally:  # Ctrl-C too: a seed that was judged is not judged again

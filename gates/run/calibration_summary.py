@@ -114,6 +114,7 @@ class Line:
             left[kind] = _texts({case: seeds - known[case] for case, seeds in self.seeds[kind].items()})
             for case, seeds in self.seeds[kind].items():
                 known[case] |= seeds
+        refused = self.false_positives.items()
         return CalibrationRecord(
             gate=gate,
             subject=subject,
@@ -124,7 +125,7 @@ class Line:
             commits=list(self.commits),
             seeds={kind: cases for kind, cases in left.items() if cases},
             retried=_texts(self.retried),
-            false_positives=[self.false_positives[key] for key in sorted(self.false_positives)],
+            false_positives=[found for (case, seed), found in sorted(refused) if seed in self.seeds["judged"][case]],
             nearest=[self.nearest[key] for key in sorted(self.nearest)],
         )
 

@@ -103,7 +103,7 @@ class TestMistakes:
             (["calibrate", "kl", "--only", "models"], "none of the 5 chosen gates is of that kind"),
             (["calibrate", "kl", "--seeds", "0"], "--seeds"),
             (["calibrate", "kl", "--resume", "none.jsonl"], "cannot go on with none.jsonl"),
-            (["calibrate", "kl", "--resume", "x", "--record"], "leave out --out and --record"),
+            (["calibrate", "kl", "--resume", "x", "--out", "o"], "leave out --out"),
             (["peers", "sync", "nobody"], "nobody"),
             (["nonsense"], "No such command"),
         ],
