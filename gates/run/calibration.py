@@ -184,7 +184,9 @@ def _judge(request: Request, writer: Writer, before: Results, progress: Progress
                         verdict, seed = found.verdict, _seed(found)
                         if found.hello:
                             places[verdict.subject] = Place.of(found.hello.versions)
-                        lines[verdict.gate, verdict.subject, places[verdict.subject]].see(verdict, seed, retried=retried)
+                        lines[verdict.gate, verdict.subject, places[verdict.subject]].see(
+                            verdict, seed, retried=retried
+                        )
                         progress.verdict(seed, verdict)
                     if todo:
                         progress.seed(seeds[first : first + step][-1])

@@ -39,6 +39,7 @@ DIRTY = " (dirty)"  # behind a commit: tracked files differed from it
 MOST = 3  # gates that a note names
 Kind = Literal["judged", "unsupported", "skipped", "uncalibrated"]
 KINDS: tuple[Kind, ...] = ("judged", "unsupported", "skipped", "uncalibrated")
+ABSENT: frozenset[Kind] = frozenset(("skipped", "uncalibrated"))
 SHOWN: Mapping[Kind, Status] = {
     "judged": "pass",
     "unsupported": "unsupported",
@@ -205,6 +206,8 @@ def record(run: Results, path: Path, now: Mapping[str, str]) -> list[str]:
         old = read(path) if path.is_file() else None
         kept, stale = _by_code(old, now)
         new, late = _by_code(run, now)
+        again = {(line.gate, line.subject) for line in new}  # what a run finds here replaces that it was absent before
+        kept = [line for line in kept if not ABSENT.issuperset(line.seeds) or (line.gate, line.subject) not in again]
         lines = [_short(line) for line in added([*kept, *new])]
         write_whole(path, map(as_line, _summary(lines, old, run, now)))
     total = sum(line.verdicts for line in lines)

@@ -27,10 +27,13 @@ def summary() -> Results:
 
 
 def test_no_gate_had_a_false_positive(summary: Results) -> None:
-    """Every verdict of every seed is a pass, or of an op that the subject does not provide; nothing is skipped."""
-    assert summary.calibrations
+    """Every verdict of every seed is a pass, or of an op that the subject does not provide.
+
+    A subject that was not on that machine was asked nothing at all: its cases are skipped, and no rate counts their seeds.
+    """
+    assert any("judged" in line.seeds for line in summary.calibrations)
     for line in summary.calibrations:
-        assert set(line.seeds) <= {"judged", "unsupported"}, (line.gate, line.subject)
+        assert set(line.seeds) <= {"judged", "unsupported"} or set(line.seeds) == {"skipped"}, (line.gate, line.subject)
         assert line.false_positives == []
     assert summary.summary is not None
     assert (summary.summary.exit_code, summary.summary.problems) == (0, [])

@@ -250,6 +250,15 @@ class TestSummary:
         }
         assert not done(results(tmp_path / "1", line("0-3", **changes), **head), asked, ["judged"])
 
+    def test_a_subject_that_was_absent_is_there_now(self, tmp_path: Path) -> None:
+        """It said nothing of its place then, so its line is another one; it is gone when a run has judged the subject."""
+        path = tmp_path / "calibration.jsonl"
+        absent = line(seeds={"skipped": {"x-float32": "0-4"}}, backend="unknown", blas="unknown")
+        record(results(tmp_path / "1", absent), path, CODES)
+        assert [found.backend for found in read(path).calibrations] == ["unknown"]
+        record(results(tmp_path / "2", line("0-4")), path, CODES)
+        assert [found.backend for found in read(path).calibrations] == ["numpy"]
+
     def test_a_dirty_commit_makes_it_dirty(self, tmp_path: Path) -> None:
         """Whichever run brought it."""
         path = tmp_path / "calibration.jsonl"
