@@ -10,7 +10,7 @@ from gates.report.sensitivity_plot import LETTER, STEP, TOP, WIDTH
 from gates.results.records import CalibrationRecord, FalsePositiveRecord
 
 MOST = 1.25  # of the limit, at the right edge; what is beyond is drawn there, and its number is in the table
-SAID = 230  # units right of it, for the number of seeds and false positives
+LABEL = 230  # units right of it, for the number of seeds and false positives
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -64,5 +64,5 @@ def plot(lines: Sequence[CalibrationRecord]) -> Plot | None:
         words = "none" if share is None else share_words(share)
         rows.append(Row(name, TOP + STEP * number + STEP // 2, at, rate, words, where))
     ticks = tuple((x(share), "the limit" if share == 1.0 else f"{share:g}") for share in TICKS)
-    width, height = left + WIDTH + SAID, TOP + STEP * len(rows) + 8
+    width, height = left + WIDTH + LABEL, TOP + STEP * len(rows) + 8
     return Plot(width, height, left, left + WIDTH, ticks, x(1.0), tuple(rows), tuple(refused(lines)))

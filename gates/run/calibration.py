@@ -1,4 +1,4 @@
-"""Calibrate gates: judge correct subjects at many seeds, where each verdict that is no pass is a false positive.
+"""Calibrate gates: judge correct subjects at many seeds, where each failure and each error is a false positive.
 
 A calibration is a check at many seeds. Its file has a line for each gate, subject and block of seeds instead of one for
 each verdict, and a run that was stopped goes on in its own file.
@@ -75,18 +75,18 @@ def lacking(
 
 
 class Progress(Protocol):
-    """Hears of what is judged."""
+    """Callbacks for the verdicts of a run."""
 
     def begin(self, left: int) -> AbstractContextManager[object]:
-        """Hear how many verdicts are left."""
+        """Enter before the first verdict; so many are left."""
         ...
 
     def verdict(self, seed: int, verdict: Verdict) -> None:
-        """Hear of a verdict."""
+        """Count a verdict."""
         ...
 
     def seed(self, seed: int) -> None:
-        """Hear that all verdicts up to a seed are reached."""
+        """Note that every case was judged up to this seed."""
         ...
 
 
@@ -169,33 +169,38 @@ def _judge(request: Request, writer: Writer, before: Results, progress: Progress
     known = (request.recorded, done(before, request.header, KINDS))
     left = sum(1 for _ in lacking(request.cases, request.seeds, *known))
     step = 1 if request.engine is None else request.block
-    told = Told(before)
+    notes = Told(before)
     places: dict[str, Place] = defaultdict(lambda: NOWHERE)  # a worker that does not start says nothing of it
     with runner.opened(request.options, request.engine) as executor, progress.begin(left):
         for start in range(0, len(request.seeds), request.block):
-            seeds = request.seeds[start : start + request.block]
-            lines: dict[tuple[str, str, Place], Line] = defaultdict(Line)
-            try:
-                for first in range(0, len(seeds), step):
-                    todo = list(lacking(request.cases, seeds[first : first + step], *known))
+            block = request.seeds[start : start + request.block]
+            with _written(writer, request.header) as lines:
+                for seeds in (block[first : first + step] for first in range(0, len(block), step)):
+                    todo = list(lacking(request.cases, seeds, *known))
                     for found, retried in _verdicts(executor, todo, request):
-                        for record in told.new(found):
+                        for record in notes.new(found):
                             writer.write(record)
                         verdict, seed = found.verdict, _seed(found)
                         if found.hello:
                             places[verdict.subject] = Place.of(found.hello.versions)
-                        lines[verdict.gate, verdict.subject, places[verdict.subject]].see(
-                            verdict, seed, retried=retried
-                        )
+                        line = lines[verdict.gate, verdict.subject, places[verdict.subject]]
+                        line.see(verdict, seed, retried=retried)
                         progress.verdict(seed, verdict)
                     if todo:
-                        progress.seed(seeds[first : first + step][-1])
-            finally:  # Ctrl-C too: a seed that was judged is not judged again
-                with _held_back():
-                    for of in sorted(lines, key=str):
-                        lines[of].commits[commit_words(request.header)] = None
-                        cpu, full = request.header.machine.cpu, request.header.full
-                        writer.write(lines[of].record(*of, cpu, full=full))
+                        progress.seed(seeds[-1])
+
+
+@contextmanager
+def _written(writer: Writer, header: HeaderRecord) -> Generator[dict[tuple[str, str, Place], Line]]:
+    """Give the lines of a block to count in, and write them in the end, after Ctrl-C too: what was judged is kept."""
+    lines: dict[tuple[str, str, Place], Line] = defaultdict(Line)
+    try:
+        yield lines
+    finally:
+        with _held_back():
+            for key in sorted(lines, key=str):
+                lines[key].commits[commit_words(header)] = None
+                writer.write(lines[key].record(*key, header.machine.cpu, full=header.full))
 
 
 def _seed(found: Judged) -> int:

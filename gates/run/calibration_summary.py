@@ -1,4 +1,4 @@
-"""What calibrations count: lines of seeds, how they add up, and the one file in which recorded runs are summed.
+"""Count what calibrations judge: lines of seeds, how they add up, and the one file in which recorded runs are summed.
 
 A recorded seed counts as long as the code of its gate is the same. Seeds of other code are dropped when the next run is
 recorded. The code of the subject is not compared; each line names the commits.
@@ -206,16 +206,16 @@ def record(run: Results, path: Path, now: Mapping[str, str]) -> list[str]:
         old = read(path) if path.is_file() else None
         kept, stale = _by_code(old, now)
         new, late = _by_code(run, now)
-        again = {(line.gate, line.subject) for line in new}  # what a run finds here replaces that it was absent before
+        again = {(line.gate, line.subject) for line in new}  # a subject that was absent before may be here now
         kept = [line for line in kept if not ABSENT.issuperset(line.seeds) or (line.gate, line.subject) not in again]
         lines = [_short(line) for line in added([*kept, *new])]
         write_whole(path, map(as_line, _summary(lines, old, run, now)))
     total = sum(line.verdicts for line in lines)
     notes = [f"recorded in {path}: {total} verdicts of {len({line.gate for line in lines})} gates"]
     if stale:
-        notes.append(f"dropped from {path}, because the code or the limits changed since: {_some(stale)}")
+        notes.append(f"dropped from {path}, because the code or the limits changed since: {_names(stale)}")
     if late:
-        notes.append(f"not recorded, because the code or the limits changed since they were judged: {_some(late)}")
+        notes.append(f"not recorded, because the code or the limits changed since they were judged: {_names(late)}")
     return notes
 
 
@@ -234,8 +234,8 @@ def _summary(
         "beside": [],
     }
     yield run.header.model_copy(update=changed)
-    said = {record.subject: record for record in (*(old.subjects if old else ()), *run.subjects)}
-    yield from (said[name] for name in subjects if name in said)
+    handshakes = {record.subject: record for record in (*(old.subjects if old else ()), *run.subjects)}
+    yield from (handshakes[name] for name in subjects if name in handshakes)
     yield from lines
     problems = limits.load().defects(gates)
     yield SummaryRecord(
@@ -267,7 +267,7 @@ def _short(line: CalibrationRecord) -> CalibrationRecord:
     return line.model_copy(update={"nearest": list(largest.values())})
 
 
-def _some(gates: Sequence[str]) -> str:
+def _names(gates: Sequence[str]) -> str:
     return ", ".join(gates[:MOST]) + (f" and {len(gates) - MOST} more gates" if len(gates) > MOST else "")
 
 
