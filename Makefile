@@ -46,7 +46,7 @@ versus: .gates/versus/ready ## time HEAD against the peers, in one interleaved r
 prove: setup ## show that every gate catches its mutants
 	@$(BIN)/gates prove
 
-calibrate: setup ## false alarms of the gates of pure ops on one subject over 20 seeds; a minute (SEEDS=5: fewer)
+calibrate: setup ## false positives of the gates of pure ops on one subject over 20 seeds; a minute (SEEDS=5: fewer)
 	@$(CALIBRATE) --only pure --subject numpy --seeds $(SEEDS) --block $(SEEDS)
 
 report: setup ## render the reports, tables and pictures again from the recorded results

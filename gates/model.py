@@ -151,7 +151,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A limit from gates/calibrated.json, one for each case, backend and BLAS; `gates calibrate` writes the file.
+    """A limit from gates/run/calibrated.json, one for each case, backend and BLAS; `gates calibrate` writes the file.
 
     It is `times` the noise floor over the seeds. A backend without an entry uses that of another one where `portable`
     gives the reason, else the `derived` limit; the verdict names which. Without either the verdict is an error.

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gates.cli import engines
+
+if TYPE_CHECKING:
+    from gates.run.calibration import Ended
 
 EXAMPLES = """Examples:
 
@@ -17,8 +20,9 @@ gates calibrate --only pure · gates calibrate kl advantages --seeds 100 · gate
 gates calibrate --only pure --resume results/runs/calibrate-….jsonl · gates calibrate rollout.quantised --write-limits ·
 gates calibrate --seed 200 --seeds 100 --record · gates calibrate --only pure --seeds-up-to 1000 --record
 
-What is recorded adds up over sessions: `gates report results/gates/*.jsonl` sums all files over their seeds for each gate,
-backend, BLAS and dtype, a seed that two files have once, and names the commits."""
+Recorded seeds add up over sessions in results/gates/calibration.jsonl: a seed that two runs have counts once, and seeds that
+other code of a gate judged are dropped. `gates report results/gates/calibration.jsonl` shows the rate of false positives of
+each gate, backend, BLAS and dtype with its 95% bound."""
 
 
 class Only(StrEnum):
@@ -35,11 +39,7 @@ def calibrate(
     ] = None,
     seeds_up_to: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=100_000,
-            help="Judge the seeds below this one that no recorded file of the same code of a gate has.",
-        ),
+        typer.Option(min=1, max=100_000, help="Judge the seeds below this one that the recorded summary lacks."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
     subject: Annotated[
@@ -49,41 +49,44 @@ def calibrate(
         Only | None, typer.Option(help="Gates of pure ops, or those that run a model; a seed of these takes minutes.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="All cases and draws instead of the quick ones.")] = False,
-    block: Annotated[int, typer.Option(min=1, help="Seeds of one line; what a SIGKILL loses.")] = 10,
+    block: Annotated[int, typer.Option(min=1, help="Seeds that are written together; what a SIGKILL loses.")] = 10,
     resume: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Go on with the file of a run of this same command.")
     ] = None,
     write_limits: Annotated[
-        bool, typer.Option("--write-limits", help="Renew gates/calibrated.json from this run and the recorded proofs.")
+        bool, typer.Option("--write-limits", help="Renew the recorded limits from this run and the recorded proofs.")
     ] = False,
     proofs: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where runs are recorded: proofs, and calibrations for --seeds-up-to.")
+        Path, typer.Option(metavar="DIR", help="Where runs are recorded: proofs, and calibration.jsonl.")
     ] = Path("results/gates"),
     engine: engines.Name = "local",
     memory_limit: engines.MemoryLimit = None,
     jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the JSONL goes. Default: results/runs.")
+        Path | None, typer.Option(metavar="DIR", help="Where the run's JSONL goes. Default: results/runs.")
     ] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="Keep the JSONL under results/gates, to be committed.")
+        bool,
+        typer.Option("--record", help="In the end add the seeds to calibration.jsonl in --proofs, to be committed."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSONL lines instead of text.")] = False,
 ) -> None:
-    """Judge correct subjects at many seeds: every failure is a false alarm of its gate, named with the seed that shows it again."""
-    from gates import calibration_past
-    from gates.calibration import key
-    from gates.calibration_session import Request, conduct
+    """Judge correct subjects at many seeds: every failure is a false positive of its gate, named with the seed that shows it again."""
     from gates.cli import selection, setup
     from gates.model import ConfigurationError
+    from gates.report.calibration_progress import Progress
     from gates.results.jsonl import read
     from gates.run import session
+    from gates.run.calibration import Request, conduct, lacking
+    from gates.run.calibration_summary import NAME, done
+    from gates.run.calibration_summary import record as merge
+    from gates.run.code_digest import codes
     from gates.run.plan import Options, plan, runs_a_model
     from gates.subjects import catalogue
 
     asked = _asked(seed, seeds, seeds_up_to, write_limits)
-    if resume is not None and (out is not None or record):
-        raise ConfigurationError("--resume names the file that is gone on with; leave out --out and --record")
+    if resume is not None and out is not None:
+        raise ConfigurationError("--resume names the file that is gone on with; leave out --out")
     registry = setup.registry()
     chosen = selection.chosen(registry, select or ())
     gates = tuple(gate for gate in chosen if only is None or runs_a_model(gate) == (only is Only.models))
@@ -93,7 +96,7 @@ def calibrate(
     setup.batch_scheduling()
     count = setup.jobs(jobs)
     options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)
-    cells = plan(gates, subjects, quick=not full)
+    cases = plan(gates, subjects, quick=not full)
     header = session.header(
         session.RunInfo(
             "calibrate",
@@ -101,34 +104,48 @@ def calibrate(
             gates,
             subjects,
             options,
-            len(cells) * len(asked),
+            len(cases) * len(asked),
             engine=engine,
             seeds=len(asked),
         )
-    ).model_copy(update={"codes": calibration_past.codes(gates)})
-    past = calibration_past.Past()
+    ).model_copy(update={"codes": codes(gates)})
+    summary = proofs / NAME
+    recorded = {}
     if seeds_up_to is not None:
-        began_with = read(resume).header.beside if resume is not None else None
-        past = calibration_past.past(proofs, header, began_with)
-        left = past.lacking(map(key, cells), asked)
-        header = header.model_copy(update={"planned": left, "beside": list(past.files)})
-        if not left and cells:  # without a cell nothing is measured, which the run's own end says
-            typer.echo(
-                f"nothing is left: {', '.join(past.files)} in {proofs} have seeds {seed} to {asked[-1]} of all cells"
-            )
+        recorded = done(read(summary), header, ("judged", "unsupported")) if summary.is_file() else {}
+        left = sum(1 for _ in lacking(cases, asked, recorded))
+        header = header.model_copy(update={"planned": left, "beside": [NAME]})
+        if not left and cases:  # without a case nothing is measured, which the run's own end says
+            typer.echo(f"nothing is left: {summary} has seeds {seed} to {asked[-1]} of all cases")
             raise typer.Exit(session.HELD)
     if resume is None:
-        writer = setup.writer("calibrate", out, record=record)
+        writer = setup.writer("calibrate", out, record=False)
         writer.close()
         resume = writer.path
     try:
         with engines.opened(engine, registry) as executors:
-            request = Request(gates, cells, options, asked, block, header, write_limits, proofs, executors, past)
-            code = conduct(request, resume, as_json=as_json)
+            request = Request(gates, cases, options, asked, block, header, proofs, write_limits, executors, recorded)
+            ended = conduct(request, resume, Progress(quiet=as_json))
     except KeyboardInterrupt:
         typer.echo(f"interrupted; nothing that was judged is lost: repeat the command with --resume {resume}", err=True)
         raise typer.Exit(session.INTERRUPTED) from None
-    raise typer.Exit(code)
+    _print(ended, as_json=as_json)
+    if record:
+        for note in merge(read(resume), summary, codes(registry.gates.values())):
+            typer.echo(note, err=True)
+    raise typer.Exit(ended.code)
+
+
+def _print(ended: Ended, *, as_json: bool) -> None:
+    """Print the file's lines, or what they come to."""
+    from gates.report import calibration
+    from gates.report.progress import console
+    from gates.results.escape import visible
+
+    path = ended.results.path
+    text = path.read_text(encoding="utf-8").rstrip("\n").split("\n")  # no other character ends a line of JSON
+    for line in text if as_json else calibration.text(ended.results, ended.defects):
+        console().print(visible(line), markup=False)
 
 
 def _asked(first: int, count: int | None, end: int | None, write_limits: bool) -> range:

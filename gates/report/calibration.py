@@ -1,199 +1,252 @@
-"""A calibration as tables: pure functions of its blocks."""
+"""A calibration as tables and text: pure functions of its lines, be they of one run or of the summary of all."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 
-from gates.calibration_rate import upper_bound
-from gates.results.escape import code, in_table
+from gates.model import STATUSES, Status
+from gates.results.escape import code, in_table, one_line
 from gates.results.jsonl import Results
-from gates.results.records import AlarmRecord, BlockRecord, ShareRecord
+from gates.results.records import CalibrationRecord, FalsePositiveRecord, NearestRecord, seeds_of
+from gates.run.calibration_summary import counts
 
-MEASURED = frozenset(("pass", "fail", "error"))
+CONFIDENCE = 0.95
+DTYPES = re.compile(r"(?:^|-)(float64|float32|float16|bfloat16|uint32|int32)(?:-|$)")
+Name = tuple[str, ...]  # what a rate is of: a family, a gate, or a gate with backend, BLAS, dtype and draws
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rate:
     """How often a gate, or a family of gates, refused a correct subject.
 
-    A seed counts once, however many of its cells raised an alarm: cells of one seed share their inputs, seeds share nothing.
+    A seed counts once, however many of its cases were refused: cases of one seed share their inputs, seeds share nothing.
     """
 
-    name: str
-    seeds: int  # at which every cell was judged
-    verdicts: int
-    alarms: int  # seeds with one at least
-    bound: float | None  # of the rate, with 95% confidence; None: there is no such seed
+    judged: dict[tuple[str, str, str], frozenset[int]] = field(default_factory=dict)  # gate, subject, case
+    refused: set[int] = field(default_factory=set)
+    commits: dict[str, None] = field(default_factory=dict)
 
     @property
-    def told(self) -> str:
+    def seeds(self) -> int:
+        """Return how many seeds every case was judged at."""
+        return len(frozenset.intersection(*self.judged.values())) if self.judged else 0
+
+    @property
+    def verdicts(self) -> int:
+        """Return how many verdicts there are."""
+        return sum(map(len, self.judged.values()))
+
+    @property
+    def bound(self) -> float | None:
+        """Return the upper bound of the rate with 95% confidence; None where no seed was judged in every case."""
+        return upper_bound(len(self.refused), max(self.seeds, len(self.refused))) if self.seeds else None
+
+    @property
+    def words(self) -> str:
         """Return the bound in words, or why there is none."""
-        if self.bound is not None:
-            return f"{self.bound:.2g}"
-        return "no seed was judged in every cell" if self.verdicts else "nothing was judged"
+        if (bound := self.bound) is not None:
+            return f"{bound:.2g}"
+        return "no seed was judged in every case" if self.judged else "nothing was judged"
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """What a plot shows of one claim: the largest share of its limit over the seeds of a cell."""
+def upper_bound(refused: int, seeds: int, confidence: float = CONFIDENCE) -> float:
+    """Return the exact one-sided upper bound of a rate (Clopper and Pearson, 1934).
 
-    gate: str
-    subject: str
-    case: str
-    quantity: str
-    share: float | None  # of what is no number, infinity; None: no limit is recorded yet
-    seed: int
-    seeds: int
+    It is the rate at which so few false positives or fewer have a chance of 1 − confidence. Without any that is
+    1 − (1 − confidence)^(1/n), at 95% just below the rule of three, 3/n.
+
+    Raises:
+        ValueError: if there were no seeds, or more false positives than seeds.
+    """
+    if not 0 <= refused <= seeds or seeds < 1:
+        raise ValueError(f"{refused} of {seeds} seeds: there must be seeds, and no more false positives than seeds")
+    if refused == seeds:
+        return 1.0
+    if refused == 0:
+        return float(-math.expm1(math.log1p(-confidence) / seeds))
+    low, high = refused / seeds, 1.0
+    for _ in range(60):  # to the last bit of a float64
+        middle = (low + high) / 2
+        low, high = (middle, high) if _at_most(refused, seeds, middle) > 1 - confidence else (low, middle)
+    return high
 
 
-def rates(blocks: Iterable[BlockRecord], *, families: bool = False) -> list[Rate]:
-    """Return the rate of each gate, or of each family, in the order of their names."""
-    cells: dict[str, dict[tuple[str, str, str], set[int]]] = defaultdict(lambda: defaultdict(set))
-    verdicts: dict[str, int] = defaultdict(int)
-    alarms: dict[str, set[int]] = defaultdict(set)
-    for block in blocks:
-        name = block.gate.partition(".")[0] if families else block.gate
-        count = sum(number for status, number in block.counts.items() if status in MEASURED)
-        verdicts[name] += count
-        if count:
-            cells[name][block.gate, block.subject, block.case] |= seeds_of(block)
-        alarms[name].update(alarm.seed for alarm in block.alarms)
-    found = []
-    for name in sorted(verdicts):
-        seeds = len(set.intersection(*cells[name].values())) if cells[name] else 0
-        seen = len(alarms[name])
-        bound = upper_bound(seen, max(seeds, seen)) if seeds else None
-        found.append(Rate(name, seeds, verdicts[name], seen, bound))
+def _at_most(refused: int, seeds: int, rate: float) -> float:
+    """Return the chance of at most so many false positives."""
+    if rate >= 1.0:
+        return 0.0
+    every = math.lgamma(seeds + 1)
+    logs = (
+        every - math.lgamma(k + 1) - math.lgamma(seeds - k + 1) + k * math.log(rate) + (seeds - k) * math.log1p(-rate)
+        for k in range(refused + 1)
+    )
+    return math.fsum(map(math.exp, logs))
+
+
+def family(line: CalibrationRecord, _case: str) -> Name:
+    """Return the first word of the gate's id."""
+    return (line.gate.partition(".")[0],)
+
+
+def gate(line: CalibrationRecord, _case: str) -> Name:
+    """Return the gate."""
+    return (line.gate,)
+
+
+def place(line: CalibrationRecord, case: str) -> Name:
+    """Return the gate, the backend, the BLAS, the dtype that the case's name says, and whether all draws were judged."""
+    dtype = DTYPES.search(case)
+    return line.gate, line.backend, line.blas, dtype[1] if dtype else "", "(all draws)" * line.full
+
+
+@cache
+def _seeds(text: str) -> frozenset[int]:
+    return frozenset(seeds_of(text))
+
+
+def rates(lines: Iterable[CalibrationRecord], name: Callable[[CalibrationRecord, str], Name]) -> dict[Name, Rate]:
+    """Return the rate of each name, in order."""
+    found: dict[Name, Rate] = defaultdict(Rate)
+    for line in lines:
+        for kind, cases in line.seeds.items():
+            for case, text in cases.items():
+                rate = found[name(line, case)]
+                if kind == "judged":
+                    key = (line.gate, line.subject, case)
+                    rate.judged[key] = rate.judged.get(key, frozenset()) | _seeds(text)
+                    rate.commits |= dict.fromkeys(line.commits)
+        for item in line.false_positives:
+            found[name(line, item.case)].refused.add(item.seed)
+    return dict(sorted(found.items()))
+
+
+def nearest(lines: Iterable[CalibrationRecord]) -> dict[str, tuple[float, str]]:
+    """Return the largest share of a limit that each gate saw, and where; a claim without a limit has none."""
+    found: dict[str, tuple[float, str]] = {}
+    for line in lines:
+        for item in line.nearest:
+            if item.share is not None:
+                share = math.inf if math.isnan(item.share) else item.share
+                where = f"{item.quantity}: {line.subject}, {item.case}, seed {item.seed}"
+                found[line.gate] = max(found.get(line.gate, (-math.inf, "")), (share, where))
     return found
 
 
-def seeds_of(block: BlockRecord) -> set[int]:
-    """Return the seeds at which a block measured something; a mixed block does not say which, so none."""
-    measured = sum(count for status, count in block.counts.items() if status in MEASURED)
-    return set(range(block.first_seed, block.first_seed + block.seeds)) if measured == block.seeds else set()
-
-
-def points(blocks: Iterable[BlockRecord]) -> list[Point]:
-    """Return every claim of every cell with its largest share, blocks of one cell together."""
-    worst: dict[tuple[str, str, str, str], tuple[float | None, int]] = {}
-    seeds: dict[tuple[str, str, str], int] = defaultdict(int)
-    for block in blocks:
-        seeds[block.gate, block.subject, block.case] += block.seeds
-        for item in block.shares:
-            key = (block.gate, block.subject, block.case, item.quantity)
-            share = math.inf if item.share is not None and math.isnan(item.share) else item.share
-            before = worst[key][0] if key in worst else None
-            if key not in worst or (share is not None and (before is None or share > before)):
-                worst[key] = (share, item.seed)
-    return [Point(g, s, c, q, share, seed, seeds[g, s, c]) for (g, s, c, q), (share, seed) in sorted(worst.items())]
-
-
-def flaky(blocks: Iterable[BlockRecord]) -> list[tuple[BlockRecord, AlarmRecord]]:
-    """Return every false alarm with its block, by gate, subject, case and seed."""
-    found = [(block, alarm) for block in blocks for alarm in block.alarms]
-    return sorted(found, key=lambda pair: (pair[0].gate, pair[0].subject, pair[0].case, pair[1].seed))
-
-
-def reproduces(block: BlockRecord, alarm: AlarmRecord, *, full: bool) -> str:
-    """Return the command that shows an alarm again."""
-    return f"gates check {block.gate} --seed {alarm.seed} --subject {block.subject}{' --full' if full else ' --quick'}"
-
-
-def lines(run: Results) -> list[str]:
-    """Return the tables of one calibration: alarms, families, gates."""
-    result = []
-    if run.summary and run.summary.problems:
-        result += ["### What else fails the run", "", *(f"- {in_table(words)}" for words in run.summary.problems), ""]
-    if alarms := flaky(run.blocks):
-        result += ["### False alarms", ""]
-        for block, alarm in alarms:
-            words = f"{block.subject} {block.case}, seed {alarm.seed}: {alarm.status} ({alarm.cause}): {alarm.reason}"
-            again = code(reproduces(block, alarm, full=run.header.full))
-            result.append(f"- **{code(block.gate)}** {in_table(words)}; {again}")
-        result.append("")
-    result += [
-        "A seed with an alarm counts once, however many cells it touches. The bound is the exact 95% upper bound of the",
-        "rate per seed (Clopper and Pearson); without an alarm it is 1 − 0.05^(1/n), just below the rule of three, 3/n.",
-        "",
-        "### False alarms by family",
-        "",
-        "| family | seeds | verdicts | seeds with an alarm | rate at most (95%) |",
-        "|---|---|---|---|---|",
-        *(f"| {_counts(rate)} |" for rate in rates(run.blocks, families=True)),
-        "",
-        "### False alarms by gate",
-        "",
-        "| gate | seeds | verdicts | seeds with an alarm | rate at most (95%) | largest share of a limit | where |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    worst = _worst(points(run.blocks))
-    for rate in rates(run.blocks):
-        point = worst.get(rate.name)
-        share = "exact" if point is None or point.share is None else share_words(point.share)
-        where = (
-            ""
-            if point is None
-            else f"{in_table(f'{point.quantity}: {point.subject}, {point.case}')}, seed {point.seed}"
-        )
-        result.append(f"| {_counts(rate, gate=True)} | {share} | {where} |")
-    result.append("")
-    if unlimited := _unlimited(run.blocks):
-        result += ["### Claims without a recorded limit", ""]
-        result += [
-            f"- {code(gate)} {in_table(f'{subject} {case}: {quantity}')}" for gate, subject, case, quantity in unlimited
-        ] + [""]
-    holes = _holes(run.blocks)
-    if holes:
-        result += ["### Not judged", "", *holes, ""]
-    if run.summary and (elsewhere := _elsewhere(run)):
-        result += ["### Judged in other files", ""]
-        result += [f"These gates have all their seeds in files that were recorded before: {', '.join(elsewhere)}.", ""]
-    return result
-
-
-def _elsewhere(run: Results) -> list[str]:
-    """Return the gates of which nothing was left to judge."""
-    here = {block.gate for block in run.blocks}
-    return [code(gate) for gate in run.header.gates if run.header.beside and gate not in here]
-
-
-def _counts(rate: Rate, *, gate: bool = False) -> str:
-    name = code(rate.name, cell=True) if gate else in_table(rate.name)
-    alarms = f"**{rate.alarms}**" if rate.alarms else "0"
-    return f"{name} | {rate.seeds} | {rate.verdicts} | {alarms} | {rate.told}"
-
-
-def share_words(share: float) -> str:
+def share_words(share: float | None) -> str:
     """Return a share of a limit in words."""
+    if share is None:
+        return "exact"
     return "not finite" if math.isinf(share) else f"{share:.2g}"
 
 
-def _worst(found: Sequence[Point]) -> dict[str, Point]:
-    worst: dict[str, Point] = {}
-    largest: dict[str, float] = {}
-    for point in found:
-        if point.share is not None and (point.gate not in worst or point.share > largest[point.gate]):
-            worst[point.gate], largest[point.gate] = point, point.share
-    return worst
+def refused(lines: Iterable[CalibrationRecord]) -> list[tuple[CalibrationRecord, FalsePositiveRecord, str]]:
+    """Return every false positive with its line and the command that shows it again."""
+    found = [(line, item, _again(line, item)) for line in lines for item in line.false_positives]
+    return sorted(found, key=lambda one: (one[0].gate, one[0].subject, one[1].case, one[1].seed))
 
 
-def _unlimited(blocks: Iterable[BlockRecord]) -> list[tuple[str, str, str, str]]:
-    def bare(block: BlockRecord) -> list[ShareRecord]:
-        return [item for item in block.shares if item.share is None]
-
-    return sorted({(b.gate, b.subject, b.case, item.quantity) for b in blocks for item in bare(b)})
+def _again(line: CalibrationRecord, item: FalsePositiveRecord) -> str:
+    draws = "--full" if line.full else "--quick"
+    return f"gates check {line.gate} --seed {item.seed} --subject {line.subject} {draws}"
 
 
-def _holes(blocks: Iterable[BlockRecord]) -> list[str]:
-    cells: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
-    for block in blocks:
-        for status in block.counts:
-            if status in {"skipped", "unsupported"}:
-                cells[status, block.subject].add((block.gate, block.case))
-    return [
-        f"- {in_table(f'{status}: {subject}: {len(found)} cells')}"
-        for (status, subject), found in sorted(cells.items())
+def markdown(run: Results) -> list[str]:
+    """Return the tables of a calibration: false positives, families, gates, places."""
+    lines = run.calibrations
+    result = []
+    if run.summary and run.summary.problems:
+        result += ["### What else fails the run", "", *(f"- {in_table(words)}" for words in run.summary.problems), ""]
+    if found := refused(lines):
+        result += ["### False positives", ""]
+        for line, item, again in found:
+            words = f"{line.subject} {item.case}, seed {item.seed}: {item.status} ({item.cause}): {item.reason}"
+            result.append(f"- **{code(line.gate)}** {in_table(words)}; {code(again)}")
+        result.append("")
+    result += [
+        "A seed with a false positive counts once, however many cases it touches, and a seed counts where every case was",
+        "judged at it. The bound is the exact 95% upper bound of the rate per seed (Clopper and Pearson); without a false",
+        "positive it is 1 − 0.05^(1/n), just below the rule of three, 3/n.",
+        "",
+        "### False positives by family",
+        "",
+        "| family | seeds | verdicts | seeds with a false positive | rate at most (95%) |",
+        "|---|---|---|---|---|",
+        *(f"| {in_table(name[0])} | {_numbers(rate)} |" for name, rate in rates(lines, family).items()),
+        "",
+        "### False positives by gate",
+        "",
+        "| gate | seeds | verdicts | seeds with a false positive | rate at most (95%) | largest share of a limit | where |",
+        "|---|---|---|---|---|---|---|",
     ]
+    near = nearest(lines)
+    for (name,), rate in rates(lines, gate).items():
+        share, where = near.get(name, (None, ""))
+        result.append(f"| {code(name, cell=True)} | {_numbers(rate)} | {share_words(share)} | {in_table(where)} |")
+    result += [
+        "",
+        "### False positives by backend, BLAS and dtype",
+        "",
+        "| gate | backend | BLAS | dtype | seeds | verdicts | seeds with a false positive | rate at most (95%) | commits |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *(_row(name, rate) for name, rate in rates(lines, place).items() if rate.judged or rate.refused),
+        "",
+    ]
+    for title, listed in (("Claims without a recorded limit", _unlimited(lines)), ("Not judged", _holes(lines))):
+        result += [f"### {title}", "", *listed, ""] if listed else []
+    if run.header.beside:
+        names = ", ".join(map(code, run.header.beside))
+        result += [f"Seeds that {names} had when the run began were not judged again.", ""]
+    return result
+
+
+def _numbers(rate: Rate) -> str:
+    refused_ = f"**{len(rate.refused)}**" if rate.refused else "0"
+    return f"{rate.seeds} | {rate.verdicts} | {refused_} | {rate.words}"
+
+
+def _row(name: Name, rate: Rate) -> str:
+    gate_, backend, blas, dtype, draws = name
+    names = " | ".join((f"{code(gate_, cell=True)} {draws}".rstrip(), in_table(backend), in_table(blas), dtype or "–"))
+    return f"| {names} | {_numbers(rate)} | {in_table(', '.join(rate.commits))} |"
+
+
+def _unlimited(lines: Iterable[CalibrationRecord]) -> list[str]:
+    def bare(line: CalibrationRecord) -> Iterator[NearestRecord]:
+        return (item for item in line.nearest if item.share is None)
+
+    found = sorted(
+        {(line.gate, f"{line.subject} {item.case}: {item.quantity}") for line in lines for item in bare(line)}
+    )
+    return [f"- {code(name)} {in_table(words)}" for name, words in found]
+
+
+def _holes(lines: Iterable[CalibrationRecord]) -> list[str]:
+    cases: Counter[tuple[str, str]] = Counter()
+    for line in lines:
+        cases.update({(kind, line.subject): len(found) for kind, found in line.seeds.items() if kind != "judged"})
+    return [f"- {in_table(f'{kind}: {subject}: {count} cases')}" for (kind, subject), count in sorted(cases.items())]
+
+
+def text(run: Results, problems: Sequence[str]) -> list[str]:
+    """Return what a terminal shows in the end of a calibration, the full count last."""
+    lines = run.calibrations
+    result = [""]
+    for (name,), rate in rates(lines, family).items():
+        bound = f"a rate of at most {rate.words} (95%)"
+        words = (
+            f"{len(rate.refused)} of {rate.seeds} seeds with a false positive: {bound}" if rate.seeds else rate.words
+        )
+        result.append(one_line(f"{name:12} {words}"))
+    for line, item, again in refused(lines):
+        where = f"{line.subject} · {line.gate} · {item.case}"
+        result.append(one_line(f"FALSE POSITIVE {where}: {item.reason}; {again}"))
+    result += [one_line(f"NO SEPARATION {problem}") for problem in problems]
+    found = sum(map(counts, lines), Counter[Status]())
+    ends = [f"{found['pass']} passed, {found['fail']} failed"]
+    ends += [f"{found[status]} {status}" for status in STATUSES if status not in {"pass", "fail"} and found[status]]
+    return [*result, "", one_line(f"results: {run.path}"), ", ".join(ends)]

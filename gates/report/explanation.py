@@ -72,7 +72,7 @@ def defined_in(gate: Gate) -> str:
 
 def _limit(bound: Bound) -> str | float:
     if isinstance(bound.limit, Recorded):
-        return "recorded in gates/calibrated.json"
+        return "recorded in gates/run/calibrated.json"
     return "computed in the run" if callable(bound.limit) else bound.limit
 
 

@@ -72,7 +72,7 @@ def _document(runs: Sequence[Results], changes: Changes | None) -> Iterator[str]
             "sensitivities": run.sensitivities,
             "counterexamples": run.counterexamples,
             "resumes": run.resumes,
-            "blocks": run.blocks,
+            "calibrations": run.calibrations,
         }
         for kind, found in records.items():
             yield f',\n"{kind}": ['

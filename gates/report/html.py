@@ -107,8 +107,8 @@ def _changed(found: Changes) -> dict[str, object]:
 
 
 def _calibrations(page: Page) -> list[tuple[str, calibration_plot.Plot]]:
-    """Return the plot of each calibration with the name of its file."""
-    found = [(run.name, calibration_plot.plot(run.blocks, full=run.header.full)) for run in page.runs if run.blocks]
+    """Return the picture of each run that calibrated, with the run's file."""
+    found = [(run.name, calibration_plot.plot(run.calibrations)) for run in page.runs if run.calibrations]
     return [(name, picture) for name, picture in found if picture]
 
 

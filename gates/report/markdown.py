@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gates.report import calibration, calibration_sum, markdown_head, markdown_proof, not_judged, smallest
+from gates.report import calibration, markdown_head, markdown_proof, not_judged, smallest
 from gates.report.baseline import Changes
 from gates.report.changes import changes_markdown
 from gates.report.failures import Failure, failures
@@ -25,7 +25,7 @@ MOST_CASES = 12  # further cases of one failure that are named
 
 
 def render(runs: Iterable[Results], changed: Changes | None = None) -> str:
-    """Return one document: changes since a baseline, the runs in the given order, all calibrations together."""
+    """Return one document: what changed since a baseline, and all runs in the order given."""
     runs = list(runs)
     parts = [
         "# Gates: recorded results",
@@ -44,8 +44,7 @@ def render(runs: Iterable[Results], changed: Changes | None = None) -> str:
             case "prove":
                 parts += [*markdown_head.table(run), *markdown_proof.lines(run)]
             case "calibrate":
-                parts += [*markdown_head.table(run), *calibration.lines(run)]
-    parts += calibration_sum.lines(runs)
+                parts += [*markdown_head.table(run), *calibration.markdown(run)]
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from gates.report.labels import DEPARTS, meaning, shown
 from gates.results.jsonl import Results
-from gates.results.records import BlockRecord, HeaderRecord, MutantRecord, SummaryRecord
+from gates.results.records import CalibrationRecord, HeaderRecord, MutantRecord, SummaryRecord, seeds_of
+from gates.run.calibration_summary import counts as counted
 
-FAILED = 1
 STATUSES = ("fail", "error", DEPARTS, "waived", "pass", "skipped", "unsupported")
 DOCUMENTED = "documented deviation"
 
@@ -25,8 +25,8 @@ class Outcome:
     counts: Mapping[str, int]  # of verdicts without a mutant, by shown status
     mutants: int
     caught: int
-    false_positives: int  # seeds
-    seeds: int  # at which anything was judged
+    refused: int  # seeds with a false positive
+    seeds: int  # of which anything was judged
 
     @property
     def good(self) -> bool:
@@ -46,15 +46,8 @@ class Outcome:
         if self.header.verb == "prove":
             words = f"{self.caught} of {self.mutants} mutants caught; without them {words}"
         if self.header.verb == "calibrate":
-            words = f"{self.false_positives} of {self.seeds} seeds with a false positive; {words}{self._unreported}"
+            words = f"{self.refused} of {self.seeds} seeds with a false positive; {words}"
         return f"{words}; exit code {self.summary.exit_code}" if self.summary else words
-
-    @property
-    def _unreported(self) -> str:
-        """Return why a calibration without a false positive failed, for records too old to say it."""
-        failed = self.summary is not None and self.summary.exit_code == FAILED and not self.summary.problems
-        silent = failed and not self.false_positives and not self.counts.get("error")
-        return "; a recorded limit was too near to noise or mutants" if silent else ""
 
 
 def _counted(number: int, status: str) -> str:
@@ -66,7 +59,7 @@ def _counted(number: int, status: str) -> str:
 def of(run: Results) -> Outcome:
     """Return the outcome of a run."""
     found = Counter(shown(verdict) for verdict in run.judged)
-    return made(run.header, run.summary, run.state, found, run.mutants, run.blocks)
+    return made(run.header, run.summary, run.state, found, run.mutants, run.calibrations)
 
 
 def made(
@@ -75,15 +68,15 @@ def made(
     state: str,
     counts: Mapping[str, int],
     mutants: Iterable[MutantRecord],
-    blocks: Iterable[BlockRecord],
+    calibrations: Iterable[CalibrationRecord],
 ) -> Outcome:
     """Return the outcome of counted verdicts and of the records of a proof or a calibration."""
     found: Counter[str] = Counter(counts)
-    false_positives: set[int] = set()
+    refused: set[int] = set()
     seeds: set[int] = set()
-    for block in blocks:
-        found.update(block.counts)
-        seeds.update(range(block.first_seed, block.first_seed + block.seeds))
-        false_positives.update(alarm.seed for alarm in block.alarms)
+    for line in calibrations:
+        found.update(counted(line))
+        seeds.update(*(seeds_of(text) for cases in line.seeds.values() for text in cases.values()))
+        refused.update(item.seed for item in line.false_positives)
     caught = Counter(mutant.state == "caught" for mutant in mutants)
-    return Outcome(header, summary, state, found, caught.total(), caught[True], len(false_positives), len(seeds))
+    return Outcome(header, summary, state, found, caught.total(), caught[True], len(refused), len(seeds))

@@ -19,7 +19,7 @@ from gates.report.smallest import Entry, entries
 from gates.results.escape import visible
 from gates.results.jsonl import records
 from gates.results.records import (
-    BlockRecord,
+    CalibrationRecord,
     CounterexampleRecord,
     EvidenceRecord,
     HeaderRecord,
@@ -46,7 +46,7 @@ class Run:
     judged: int = 0
     counts: Counter[str] = field(default_factory=Counter)  # of verdicts without a mutant
     mutants: list[MutantRecord] = field(default_factory=list)
-    blocks: list[BlockRecord] = field(default_factory=list)
+    calibrations: list[CalibrationRecord] = field(default_factory=list)
     counterexamples: list[CounterexampleRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
 
@@ -57,8 +57,8 @@ class Run:
 
     @property
     def outcome(self) -> Outcome:
-        """Return the outcome."""
-        return outcome.made(self.header, self.summary, self.state, self.counts, self.mutants, self.blocks)
+        """Return what came out of it."""
+        return outcome.made(self.header, self.summary, self.state, self.counts, self.mutants, self.calibrations)
 
 
 @dataclass(slots=True)
@@ -111,9 +111,9 @@ class Page:
                 run.mutants.append(record)
             case CounterexampleRecord():
                 run.counterexamples.append(record)
-            case BlockRecord():
-                run.judged += record.seeds
-                run.blocks.append(record)
+            case CalibrationRecord():
+                run.judged += record.verdicts
+                run.calibrations.append(record)
             case SummaryRecord():
                 run.summary = record
             case _:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.text import Text
 
 from gates.model import Verdict
-from gates.report import calibration_text, not_judged, smallest
+from gates.report import calibration, not_judged, smallest
 from gates.report.labels import NOT_JUDGED, shown
 from gates.results.escape import one_line
 from gates.results.jsonl import Results
@@ -36,7 +36,7 @@ def render_text(runs: Iterable[Results]) -> str:
 def _run(run: Results) -> list[str]:
     if run.header.verb == "calibrate":
         state = [run.state] if run.summary is None else []
-        return [*state, *calibration_text.lines(run, run.summary.problems if run.summary else ())]
+        return [*state, *calibration.text(run, run.summary.problems if run.summary else ())]
     verdicts = sorted(run.judged, key=lambda v: (v.subject, v.gate, v.case))
     lines = [verdict_line(v).plain for v in verdicts if v.status in {"fail", "error", "waived"}]
     lines += [*smallest.lines(run.counterexamples, run.path.parent), *_mutants(run)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from math import inf, isnan
 
 from gates.model import STATUSES, ConfigurationError, Relation
-from gates.results.records import BlockRecord, HeaderRecord, Record, SummaryRecord, VerdictRecord
+from gates.results.records import HeaderRecord, Record, SummaryRecord, VerdictRecord
 
 Key = tuple[str, str, str, int, str | None]
 RELATIONS: Mapping[Relation, Callable[[float, float], bool]] = {
@@ -31,7 +31,7 @@ class Integrity:
             raise ConfigurationError(f"{place} is a second header; one file holds one run")
         if self._ended:
             raise ConfigurationError(f"{place} follows the summary in {self._ended}; a run writes that last")
-        if isinstance(record, VerdictRecord | BlockRecord | SummaryRecord) and not 0.0 <= record.seconds < inf:
+        if isinstance(record, VerdictRecord | SummaryRecord) and not 0.0 <= record.seconds < inf:
             raise ConfigurationError(f"{place} took {record.seconds:g} s, which is no time")
         if isinstance(record, VerdictRecord):
             self._verdict(record, place)

@@ -21,7 +21,7 @@ from gates.results.integrity import Integrity
 from gates.results.records import (
     FORMAT,
     RECORD,
-    BlockRecord,
+    CalibrationRecord,
     CounterexampleRecord,
     HeaderRecord,
     ModelRecord,
@@ -114,7 +114,7 @@ class Results:
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
     counterexamples: list[CounterexampleRecord] = field(default_factory=list)
     resumes: list[ResumeRecord] = field(default_factory=list)
-    blocks: list[BlockRecord] = field(default_factory=list)
+    calibrations: list[CalibrationRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
 
     @property
@@ -127,7 +127,7 @@ class Results:
         """`complete`, or how far the run came: `incomplete: 12 of 40`."""
         if self.summary is not None:
             return "complete"
-        judged = len(self.verdicts) + sum(block.seeds for block in self.blocks)
+        judged = len(self.verdicts) + sum(line.verdicts for line in self.calibrations)
         return f"incomplete: {judged} of {self.header.planned}"
 
 
@@ -214,7 +214,7 @@ def _add(results: Results, record: Record) -> None:
             results.sensitivities.append(record)
         case CounterexampleRecord():
             results.counterexamples.append(record)
-        case BlockRecord():
-            results.blocks.append(record)
+        case CalibrationRecord():
+            results.calibrations.append(record)
         case SummaryRecord():
             results.summary = record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
 from typing import Annotated, Any, Literal
@@ -14,6 +15,7 @@ from pydantic.dataclasses import dataclass
 from gates.model import Relation, Role, Status, Verdict
 
 FORMAT = 1
+MOST_SEEDS = 1_000_000  # of one case; a calibration judges a thousand
 MOST_SHARDS = 10_000  # above any CI matrix, below a typing mistake
 
 
@@ -246,39 +248,87 @@ class ResumeRecord(StrictRecord):
     judged: int = Field(description="verdicts before this line")
 
 
-class ShareRecord(StrictRecord):
-    """The claim of one quantity that came nearest to its limit over the seeds of a block."""
+def seeds_text(seeds: Iterable[int]) -> str:
+    """Return seeds as ranges: `0-9,12`."""
+    ranges: list[tuple[int, int]] = []
+    for seed in sorted(seeds):
+        first = ranges.pop()[0] if ranges and ranges[-1][1] == seed - 1 else seed
+        ranges.append((first, seed))
+    return ",".join(str(last) if first == last else f"{first}-{last}" for first, last in ranges)
 
-    quantity: str
-    share: Number | None = Field(description="observed / limit; null where no limit is recorded yet")
-    observed: Number
-    limit: Number
-    seed: int
+
+def seeds_of(text: str) -> set[int]:
+    """Return the seeds of ranges.
+
+    Raises:
+        ValueError: a range ends before it begins, or has more seeds than anybody judges, which would fill the memory.
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        seeds = range(int(first), int(last or first) + 1)
+        if not seeds or len(seeds) + len(found) > MOST_SEEDS:
+            raise ValueError(f"{part} must be one to {MOST_SEEDS} seeds in order, such as 0-99")
+        found.update(seeds)
+    return found
 
 
-class AlarmRecord(StrictRecord):
-    """A false positive: a seed at which a gate did not pass a correct subject."""
+def _as_written(text: str) -> str:
+    seeds_of(text)
+    return text
 
+
+Ranges = Annotated[str, Field(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$"), AfterValidator(_as_written)]
+CaseSeeds = dict[str, Ranges]
+
+
+class FalsePositiveRecord(StrictRecord):
+    """A seed at which a gate did not pass a correct subject."""
+
+    case: str
     seed: int
     status: Status
     cause: str
     reason: str
 
 
-class BlockRecord(StrictRecord):
-    """One gate × subject × case over a block of seeds: counts of statuses, every false positive, and how near limits were."""
+class NearestRecord(StrictRecord):
+    """The claim of one quantity that came nearest to its limit."""
 
-    record: Literal["block"] = "block"
+    quantity: str
+    case: str
+    seed: int
+    share: Number | None = Field(description="observed / limit; null where no limit is recorded yet")
+    observed: Number
+    limit: Number
+
+
+class CalibrationRecord(StrictRecord):
+    """One gate × subject over seeds: a block of them in the file of a run, all of them in the calibration summary."""
+
+    record: Literal["calibration"] = "calibration"
     gate: str
     subject: str
-    case: str
-    first_seed: int
-    seeds: int = Field(description="judged, without a gap, from first_seed on")
-    counts: dict[Status, int]
-    alarms: list[AlarmRecord]
-    retried: int = Field(description="verdicts that ran out of time and were reached once more; the second one counts")
-    shares: list[ShareRecord] = Field(description="claims `observed <= limit` with a limit above 0")
-    seconds: Number
+    backend: str
+    blas: str
+    cpu: str
+    full: bool
+    commits: list[str]
+    seeds: dict[Literal["judged", "unsupported", "skipped", "uncalibrated"], CaseSeeds] = Field(
+        description="of each case; uncalibrated: no limit is recorded; what was judged and is no false positive passed"
+    )
+    retried: CaseSeeds = Field(
+        description="verdicts that ran out of time and were reached once more; the second counts"
+    )
+    false_positives: list[FalsePositiveRecord]
+    nearest: list[NearestRecord] = Field(
+        description="claims `observed <= limit` with a limit above 0: of each case in a run, of all cases in the summary"
+    )
+
+    @property
+    def verdicts(self) -> int:
+        """Return how many verdicts the line stands for."""
+        return sum(len(seeds_of(text)) for cases in self.seeds.values() for text in cases.values())
 
 
 class SummaryRecord(StrictRecord):
@@ -300,7 +350,7 @@ Record = Annotated[
     | SensitivityRecord
     | ResumeRecord
     | CounterexampleRecord
-    | BlockRecord
+    | CalibrationRecord
     | SummaryRecord,
     Field(discriminator="record"),
 ]

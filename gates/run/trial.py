@@ -10,8 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from gates import calibration_limits
-from gates.calibration_limits import NOWHERE, Place
 from gates.model import (
     Case,
     Evidence,
@@ -27,7 +25,9 @@ from gates.model import (
     Wire,
     precondition,
 )
+from gates.run import limits
 from gates.run.compare import worst
+from gates.run.limits import NOWHERE, Place
 from gates.run.oracle_cache import OracleCache
 
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
@@ -161,11 +161,11 @@ class RunningTrial:
         bound = self.gate.bounds[quantity]
         limit, because = bound.limit, f"{bound.kind}: {bound.because}"
         if isinstance(limit, Recorded):
-            entry = calibration_limits.find(self.gate.id, quantity, self.case.name, self.place)
+            entry = limits.find(self.gate.id, quantity, self.case.name, self.place)
             if entry is not None:
                 return entry.limit, f"{because}; {entry.sentence()}"
             missing = f"no limit is recorded for {self.case.name} on {self.place}"
-            other = calibration_limits.find_elsewhere(self.gate.id, quantity, self.case.name)
+            other = limits.find_elsewhere(self.gate.id, quantity, self.case.name)
             if limit.portable and other is not None:
                 return other.limit, f"{because}; {other.sentence()}; {missing}, but {limit.portable}"
             if limit.derived is None:

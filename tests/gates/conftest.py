@@ -39,7 +39,7 @@ def hostile(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def calibrated(tmp_path: Path) -> Path:
-    """A calibration of five gates over 20 seeds: exact, near, nearer in a second block, two with alarms."""
+    """A calibration of five gates over 20 seeds: exact, near, nearer in a second block, two with false positives."""
     return pages.calibrated(tmp_path)
 
 

@@ -11,10 +11,10 @@ from runs_on_file import HOSTILE, header, verdict, write
 from gates.model import Evidence, Verdict, Waived
 from gates.results.jsonl import Writer
 from gates.results.records import (
-    AlarmRecord,
-    BlockRecord,
+    CalibrationRecord,
+    FalsePositiveRecord,
+    NearestRecord,
     SensitivityRecord,
-    ShareRecord,
     SubjectRecord,
     verdict_record,
 )
@@ -89,27 +89,30 @@ def hostile(folder: Path) -> Path:
 
 
 def calibrated(folder: Path) -> Path:
-    """A calibration of five gates over 20 seeds: exact, near, nearer in a second block, two with alarms."""
+    """A calibration of five gates over 20 seeds: exact, near, nearer in a second block, two with false positives."""
     writer = Writer(folder / "calibrate.jsonl")
     names = list("abcde")
     writer.write(header(verb="calibrate", gates=names, subjects=["mine"], planned=120, seeds=20))
 
-    def block(gate: str, first: int, share: float | None, alarms: tuple[int, ...] = ()) -> None:
-        told = [AlarmRecord(seed=s, status="fail", cause="bound", reason="kl is 5, must be <= 4") for s in alarms]
-        near = ShareRecord(quantity="kl", share=share, observed=1.0, limit=2.0, seed=first + 3 if first == 0 else 15)
-        record = BlockRecord(
-            gate=gate,
-            subject="mine",
-            case="some",
-            first_seed=first,
-            seeds=10,
-            counts={"pass": 10 - len(alarms), "fail": len(alarms)},
-            alarms=told,
-            retried=0,
-            shares=[] if gate == "a" else [near],
-            seconds=1.0,
+    def block(gate: str, first: int, share: float | None, refused: tuple[int, ...] = ()) -> None:
+        seed = first + 3 if first == 0 else 15
+        near = NearestRecord(quantity="kl", case="some", seed=seed, share=share, observed=1.0, limit=2.0)
+        reason = {"status": "fail", "cause": "bound", "reason": "kl is 5, must be <= 4"}
+        writer.write(
+            CalibrationRecord(
+                gate=gate,
+                subject="mine",
+                backend="numpy",
+                blas="own",
+                cpu="a processor",
+                full=False,
+                commits=["cccccccc"],
+                seeds={"judged": {"some": f"{first}-{first + 9}"}},
+                retried={},
+                false_positives=[FalsePositiveRecord(case="some", seed=s, **reason) for s in refused],
+                nearest=[] if gate == "a" else [near],
+            )
         )
-        writer.write(record)
 
     for gate, early, late in (("a", 0, 0), ("b", 0.3, 0.1), ("c", 0.2, 0.9), ("d", 1.7, None), ("e", math.nan, 0.1)):
         block(gate, 0, early, {"d": (4, 9), "e": (5,)}.get(gate, ()))

@@ -24,11 +24,11 @@ from gates.report.text import Screen
 from gates.results.escape import visible
 from gates.results.jsonl import Writer
 from gates.results.records import (
-    AlarmRecord,
-    BlockRecord,
+    CalibrationRecord,
     CounterexampleRecord,
+    FalsePositiveRecord,
     MutantRecord,
-    ShareRecord,
+    NearestRecord,
     SubjectRecord,
     verdict_record,
 )
@@ -117,19 +117,20 @@ def calibration(tmp_path: Path) -> Path:
     path = tmp_path / "calibrate.jsonl"
     writer = Writer(path)
     writer.write(header(verb="calibrate", gates=[ATTACK], subjects=[ATTACK], planned=2, seeds=2))
-    block = BlockRecord(
+    line = CalibrationRecord(
         gate=ATTACK,
         subject=ATTACK,
-        case=ATTACK,
-        first_seed=0,
-        seeds=2,
-        counts={"pass": 1, "fail": 1},
-        alarms=[AlarmRecord(seed=1, status="fail", cause=ATTACK, reason=ATTACK)],
-        retried=0,
-        shares=[ShareRecord(quantity=ATTACK, share=0.5, observed=1.0, limit=2.0, seed=0)],
-        seconds=1.0,
+        backend=ATTACK,
+        blas=ATTACK,
+        cpu=ATTACK,
+        full=False,
+        commits=[ATTACK],
+        seeds={"judged": {ATTACK: "0-1"}, "skipped": {ATTACK + "2": "0"}},
+        retried={},
+        false_positives=[FalsePositiveRecord(case=ATTACK, seed=1, status="fail", cause=ATTACK, reason=ATTACK)],
+        nearest=[NearestRecord(quantity=ATTACK, case=ATTACK, seed=0, share=0.5, observed=1.0, limit=2.0)],
     )
-    writer.write(block)
+    writer.write(line)
     writer.close()
     return path
 
@@ -210,7 +211,7 @@ def test_a_report_of_a_proof_or_calibration(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Mutants, hosts, alarms and quantities too."""
+    """Mutants, hosts, false positives and quantities too."""
     path = request.getfixturevalue(kind)
     code, out, err = printed(monkeypatch, capsys, "report", str(path), "--format", form)
     assert code == 0, err

@@ -130,25 +130,25 @@ class TestFile:
         assert "mine · kl.k3 · other: pass → fail: kl error in 2u·S is nan" in said.text("li")
         assert {"new failure", "fixed"} <= {words for tag, words in said.texts if tag == "span"}
 
-    def test_a_calibration_is_drawn_and_listed(self, calibrated: Path) -> None:
-        """A disc at each gate's worst share, a cross at one with false alarms, seeds and alarms in words and in a table."""
+    def test_a_calibration_is_drawn_and_told(self, calibrated: Path) -> None:
+        """A disc at each gate's worst share, a cross at one with false positives, seeds and refusals in words and in a table."""
         text = render_html([calibrated])
         said = Elements(text)
         drawn = {a["class"]: 0 for tag, a in said.found if tag in {"circle", "path"}}
         for tag, attributes in said.found:
             if tag in {"circle", "path"}:
                 drawn[attributes["class"]] += 1
-        assert drawn == {"worst": 2, "alarmed": 2, "alarm": 2}
+        assert drawn == {"worst": 2, "refused": 4}
         left = next(float(str(a["x1"])) for tag, a in said.found if tag == "line" and a["class"] == "base")
         limit = next(float(str(a["x1"])) for tag, a in said.found if tag == "line" and a["class"] == "limit")
         places = [float(str(a["cx"])) for tag, a in said.found if tag == "circle"]
         shares = [round((x - left) / (limit - left), 2) for x in places]
         assert shares == [0.3, 0.9, 1.25, 1.25]  # of b, c, d (1.7) and e (no number): what is beyond stands at the edge
-        assert "20 seeds, 2 with a false alarm" in said.text("text")
+        assert "20 seeds, 2 with a false positive" in said.text("text")
         assert "gates check d --seed 4 --subject mine --quick" in said.text("code")
         cells = re.findall(r"<tr><th scope=\"row\">(\w)</th>(.*?)</tr>", text)
         told = {name: re.findall(r"<td>(.*?)</td>", row) for name, row in cells}
-        # the exact 95% bound is 1 − 0.05^(1/n) without an alarm, 0.139 for n = 20
+        # the exact 95% bound is 1 − 0.05^(1/n) without a false positive, 0.139 for n = 20
         assert told["a"] == ["20", "20", "0", "0.14", "none", ""]
         assert told["c"] == ["20", "20", "0", "0.14", "0.9", "kl: mine, some, seed 15"]
         assert told["d"][2:] == ["2", "0.28", "1.7", "kl: mine, some, seed 3"]

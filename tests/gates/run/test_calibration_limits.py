@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 from doubles import DOUBLE, make_gate
-from test_calibration import RIGHT, request
+from test_calibration import RIGHT, calibrated, request
 
-from gates import calibration_limits
-from gates.calibration_limits import Entry, Limits, Place, limit_of, load
-from gates.calibration_renewal import entries
-from gates.calibration_session import conduct
 from gates.model import Bound, ConfigurationError, Evidence, Gate, Recorded, Subject, Trial, Verdict
 from gates.registry import load as registry
 from gates.results.jsonl import Results, Writer
-from gates.results.records import BlockRecord, ShareRecord, SubjectRecord, verdict_record
+from gates.results.records import CalibrationRecord, NearestRecord, verdict_record
+from gates.run import limits as recorded
+from gates.run.calibration import renewed
 from gates.run.execute import run
+from gates.run.limits import Entry, Limits, Place, limit_of, load
 from gates.run.plan import Options, plan
 
 Maker = Callable[..., Subject]
@@ -62,10 +61,10 @@ def gate_of(limit: Recorded) -> Gate:
 def limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Return a writer of the file that the judge reads."""
     file = tmp_path / "calibrated.json"
-    monkeypatch.setattr(calibration_limits, "FILE", file)
+    monkeypatch.setattr(recorded, "FILE", file)
 
     def write(*entries: Entry) -> Path:
-        calibration_limits.write(Limits(limits=list(entries)))
+        recorded.write(Limits(limits=list(entries)))
         return file
 
     return write
@@ -184,8 +183,7 @@ class TestMaking:
         proof.close()
         for round_ in range(2):
             path = tmp_path / f"calibrate-{round_}.jsonl"
-            path.touch()
-            assert conduct(request(tmp_path, gate, right, 3, write_limits=True), path, as_json=False) == code
+            assert calibrated(request(tmp_path, gate, right, 3, write_limits=True), path) == code
         (found,) = load(file).limits
         assert (found.noise_floor, found.smallest_effect, found.mutant, found.seeds) == (1.0, mutant_gives, "wrong", 3)
         assert found.limit == (2.0 if code == 0 else 1.1)  # √1.2 rounded up to three digits
@@ -198,20 +196,23 @@ class TestMaking:
         """A correct subject that gave NaN at one seed, whichever block has it: every comparison would pass over it."""
         gate = gate_of(Recorded(2.0))
         found = Results(tmp_path / "calibrate.jsonl", request(tmp_path, gate, subject(RIGHT), 2).header)
-        found.subjects.append(SubjectRecord(subject="tried", provides=[], versions={"numpy": "2"}))
-        rest: dict[str, Any] = {"counts": {"error": 1}, "alarms": [], "retried": 0, "seconds": 0.0}
+        place: dict[str, Any] = {"backend": "numpy", "blas": "own", "cpu": "c", "full": False, "commits": []}
         for seed, observed in enumerate(values):
-            share = ShareRecord(quantity="y", share=None, observed=observed, limit=math.nan, seed=seed)
-            cell: dict[str, Any] = {"gate": GATE, "subject": "tried", "case": "some", "first_seed": seed, "seeds": 1}
-            found.blocks.append(BlockRecord(**cell, **rest, shares=[share]))
+            seeds: dict[str, Any] = {
+                "seeds": {"uncalibrated": {"some": str(seed)}},
+                "retried": {},
+                "false_positives": [],
+            }
+            near = NearestRecord(quantity="y", case="some", seed=seed, share=None, observed=observed, limit=math.nan)
+            found.calibrations.append(CalibrationRecord(gate=GATE, subject="tried", **place, **seeds, nearest=[near]))
         with pytest.raises(
             ConfigurationError, match=r"y of a correct subject is (nan|inf) in some on numpy .* at seed"
         ):
-            list(entries([gate], found, []))
+            list(renewed([gate], found, []))
 
 
 class TestShipped:
-    """gates/calibrated.json as it is."""
+    """calibrated.json as it is."""
 
     def test_it_has_exactly_what_gates_ask_for(self) -> None:
         """Each entry is of a recorded limit, and each recorded limit has entries for every case."""
@@ -227,4 +228,4 @@ class TestShipped:
 
     def test_its_text_is_what_the_tool_writes(self) -> None:
         """Nobody edits it by hand: reading and writing gives the same bytes."""
-        assert calibration_limits.FILE.read_text(encoding="utf-8") == load().text()
+        assert recorded.FILE.read_text(encoding="utf-8") == load().text()

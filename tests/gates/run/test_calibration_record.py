@@ -1,4 +1,4 @@
-"""The recorded calibrations hold what the issue promises: no gate refused a correct subject at any seed."""
+"""The recorded summary holds what calibrating promises: no gate refused a correct subject at any seed."""
 
 from __future__ import annotations
 
@@ -7,84 +7,74 @@ from pathlib import Path
 
 import pytest
 
-from gates.calibration_limits import FILE, load
-from gates.calibration_past import codes
 from gates.registry import load as load_gates
-from gates.report.calibration import flaky, points, rates
+from gates.report.calibration import gate, nearest, rates
+from gates.report.html import render_html
 from gates.report.markdown import render
 from gates.results.jsonl import Results, read
+from gates.run.calibration_summary import NAME
+from gates.run.limits import load
 
-FOLDER = Path(__file__).resolve().parents[3] / "results" / "gates"
-RECORDS = sorted(FOLDER.glob("calibrate-*.jsonl"))
-
-
-@pytest.fixture(params=RECORDS, ids=lambda path: path.stem)
-def run(request: pytest.FixtureRequest) -> Results:
-    return read(request.param)
+FILE = Path(__file__).resolve().parents[3] / "results" / "gates" / NAME
+LARGEST = 1_000_000  # bytes
 
 
-def test_there_are_some() -> None:
-    """What is read below exists."""
-    assert RECORDS
+@pytest.fixture(scope="module")
+def summary() -> Results:
+    if not FILE.is_file():
+        pytest.skip(f"{FILE.name} is not recorded: `gates calibrate --record` makes it")
+    return read(FILE)
 
 
-def test_no_gate_raised_a_false_alarm(run: Results) -> None:
+def test_no_gate_had_a_false_positive(summary: Results) -> None:
     """Every verdict of every seed is a pass, or of an op that the subject does not provide.
 
-    A gate that did is another one now: the file stays, for nobody hides an alarm, and its seeds count as earlier code's.
-    A subject that was not on that machine was asked nothing at all: its cells are skipped, and no sum counts their seeds.
+    A subject that was not on that machine was asked nothing at all: its cases are skipped, and no rate counts their seeds.
     """
-    here = {block.subject for block in run.blocks if set(block.counts) != {"skipped"}}
-    refused = {
-        block.gate for block in run.blocks if block.subject in here and set(block.counts) - {"pass", "unsupported"}
-    }
-    assert here
-    assert refused == {block.gate for block, _ in flaky(run.blocks)}
-    mended = codes(load_gates().gates[gate] for gate in refused)
-    assert not {gate for gate in refused if run.header.codes[gate] == mended[gate]}
+    assert any("judged" in line.seeds for line in summary.calibrations)
+    for line in summary.calibrations:
+        assert set(line.seeds) <= {"judged", "unsupported"} or set(line.seeds) == {"skipped"}, (line.gate, line.subject)
+        assert line.false_positives == []
+    assert summary.summary is not None
+    assert (summary.summary.exit_code, summary.summary.problems) == (0, [])
 
 
-def test_every_cell_was_judged_at_every_seed(run: Results) -> None:
-    """No seed is missing and none was counted twice; what a stopped run did not come to is another one's."""
-    assert run.header.seeds
-    if run.summary is None:
-        assert run.path.name in {name for path in RECORDS for name in read(path).header.beside}
-        return
-    assert sum(block.seeds for block in run.blocks) == run.header.planned
-    earlier = [block for name in run.header.beside for block in read(FOLDER / name).blocks]
-    seeds = {rate.seeds for rate in rates([*run.blocks, *earlier]) if rate.bound is not None}
-    assert min(seeds) >= run.header.seeds
+def test_every_case_was_judged_at_every_seed(summary: Results) -> None:
+    """The cases of a gate have the same seeds, whatever the subject, and every gate is one that there is."""
+    for (name,), rate in rates(summary.calibrations, gate).items():
+        assert name in load_gates().gates
+        if rate.judged:
+            assert rate.verdicts == rate.seeds * len(rate.judged), name
 
 
-def test_each_bound_of_a_rate_is_that_of_its_seeds(run: Results) -> None:
-    """At a rate of the 95% bound, so few alarms come once in twenty times (Clopper and Pearson)."""
-    for rate in rates(run.blocks):
+def test_each_bound_of_a_rate_is_that_of_its_seeds(summary: Results) -> None:
+    """At a rate of the 95% bound, so few false positives come once in twenty times (Clopper and Pearson)."""
+    for rate in rates(summary.calibrations, gate).values():
         if rate.bound is not None:
             n, p = rate.seeds, rate.bound
-            few = sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(rate.alarms + 1))
+            few = sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(len(rate.refused) + 1))
             assert few == pytest.approx(0.05, rel=1e-9)
 
 
-def test_no_claim_is_beyond_its_limit(run: Results) -> None:
+def test_no_claim_is_beyond_its_limit(summary: Results) -> None:
     """The largest share of every claim is a number, and at most 1."""
-    assert all(0.0 <= point.share <= 1.0 for point in points(run.blocks))
+    assert all(0.0 <= share <= 1.0 for share, _ in nearest(summary.calibrations).values())
 
 
-def test_its_page_is_a_function_of_the_file(run: Results) -> None:
-    """Rendering twice gives the same text, and it names every gate: in a row, or as judged in other files."""
-    text = render([run])
-    assert text == render([read(run.path)])
-    judged = {block.gate for block in run.blocks}
-    assert all(f"| `{gate}` |" in text for gate in judged)
-    assert judged == set(run.header.gates) or run.header.beside
-    _, _, words = text.partition("in files that were recorded before: ")
-    elsewhere = words.partition(".\n")[0].replace("`", "")
-    assert elsewhere == ", ".join(gate for gate in run.header.gates if gate not in judged)
+def test_its_page_is_a_function_of_the_file(summary: Results) -> None:
+    """Rendering twice gives the same text, and it names every gate; the file is small."""
+    text = render([summary])
+    assert text == render([read(FILE)])
+    assert all(f"| `{name}` |" in text for name in summary.header.gates)
+    assert all(name in render_html([FILE]) for name in summary.header.gates[:1])
+    assert FILE.stat().st_size <= LARGEST
 
 
 def test_every_limit_separates_noise_from_the_smallest_mutant() -> None:
-    """What is shipped as calibrated lies clear of both sides, and its sources are recorded."""
-    for entry in load(FILE).limits:
+    """What is shipped as calibrated lies clear of both sides, and says of which commit, seeds and files it was made."""
+    for entry in load().limits:
         assert entry.defect() == ""
-        assert all((FOLDER / name).is_file() for name in entry.source.split(", ")), entry.source
         assert entry.history
+        assert entry.commit
+        assert entry.seeds >= 10
+        assert [name.partition("-")[0] for name in entry.source.split(", ")] == ["calibrate", "prove"]

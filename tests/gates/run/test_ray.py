@@ -224,9 +224,8 @@ class TestCluster:
         assert sorted((v.gate, v.case, v.status) for v in there.verdicts) == sorted(
             (v.gate, v.case, v.status) for v in here.verdicts
         )
-        blocks = [[b.model_copy(update={"seconds": 0.0}) for b in found.blocks] for found in runs]
-        assert blocks[0] == blocks[1]
-        assert there.verdicts or there.blocks
+        assert there.calibrations == here.calibrations
+        assert there.verdicts or there.calibrations
 
     def test_units_go_where_their_needs_are_met(self, three: Any, slow: Subject) -> None:
         """What needs Metal is judged on the node that has it; what needs CUDA is skipped with a reason, for no node has."""

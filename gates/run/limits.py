@@ -1,8 +1,8 @@
-"""Limits that were calibrated: gates/calibrated.json, what stands in it, and how it is made anew.
+"""Recorded limits: what stands in calibrated.json, and which limit holds where.
 
-An entry belongs to a gate, a quantity, a case (whose name holds the dtype), a backend and a BLAS. Its limit is so many
-times the noise floor, the largest value that a correct subject gave over all seeds; but where that would reach more than
-half of the way (on a logarithmic scale) to the least that a mutant gave, it is that middle instead.
+An entry belongs to a gate, a quantity, a case, a backend and a BLAS. Its limit is a multiple of the noise floor, which is
+the largest value that a correct subject gave over all seeds. Where that multiple is nearer to the smallest effect of a
+mutant than to the noise, the limit is the geometric mean of the two instead.
 """
 
 from __future__ import annotations
@@ -110,6 +110,11 @@ class Limits(BaseModel):
         ordered = Limits(limits=sorted(self.limits, key=lambda entry: entry.key))
         return ordered.model_dump_json(indent=2) + "\n"
 
+    def defects(self, gates: Iterable[str]) -> list[str]:
+        """Return what is wrong with the limits of these gates, a sentence each."""
+        ids = set(gates)
+        return [defect for entry in self.limits if entry.gate in ids and (defect := entry.defect())]
+
 
 def load(path: Path | None = None) -> Limits:
     """Read the file; none is no limit."""
@@ -160,14 +165,15 @@ def limit_of(noise: float, effect: float | None, times: float) -> float:
     return float(f"{math.ceil(limit / unit) * unit:.6g}")
 
 
-def renewed(old: Limits, new: Iterable[Entry]) -> Limits:
-    """Return the file with new entries in the place of old ones, whose numbers become history."""
-    table = {entry.key: entry for entry in old.limits}
+def renew(new: Iterable[Entry]) -> Limits:
+    """Write new entries in the place of old ones, whose numbers become history, and return the limits as they are now."""
+    table = {entry.key: entry for entry in load().limits}
     for entry in new:
         before = table.get(entry.key)
         history = [] if before is None else [*before.history, _measured(before)]
         table[entry.key] = entry.model_copy(update={"history": history})
-    return Limits(limits=list(table.values()))
+    write(Limits(limits=list(table.values())))
+    return load()
 
 
 def _measured(entry: Entry) -> Measured:
