@@ -63,7 +63,9 @@ def commit() -> tuple[str | None, bool | None]:
     head = _output("git", "-C", str(root), "rev-parse", "--verify", "HEAD")
     if not head:
         return None, None
-    changed = _output("git", "-C", str(root), "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results")
+    changed = _output(
+        "git", "-C", str(root), "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results"
+    )
     return head, None if changed is None else bool(changed)
 
 

@@ -22,7 +22,7 @@ from gates.results.records import CalibrationRecord, Machine, seeds_of
 from gates.run import calibration_summary, session
 from gates.run.calibration import Request, conduct
 from gates.run.calibration_summary import added
-from gates.run.engines import workers as bench
+from gates.run.engines import subject_workers as bench
 from gates.run.engines.pool import Pool
 from gates.run.execute import run
 from gates.run.judge import Judged
