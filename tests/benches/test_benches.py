@@ -83,11 +83,11 @@ def test_a_sample_goes_through_as_many_elements_whatever_the_shape() -> None:
 
 
 def test_every_family_is_found() -> None:
-    """Times of each family of ops, and ratios: an empty list would pass the test above."""
+    """Times of each family of ops, and ratios but where rlkernels is timed alone: an empty list would pass the test above."""
     found = {parameters.id for parameters in benchmarks()}
     families = {"advantages", "kl", "kernels", "logprobs", "sampling", "loss", "packing", "overhead"}
     assert {name.split(".")[1] for name in found} == families
-    assert {name.split(".")[1] for name in found if ".track_" in name} == families - {"overhead"}
+    assert {name.split(".")[1] for name in found if ".track_" in name} == families - {"overhead", "kernels"}
 
 
 def test_a_debug_build_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
