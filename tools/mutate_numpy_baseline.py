@@ -40,10 +40,11 @@ MODULES = (  # each after those that it imports
     "terms",
     "logprobs",
     "ratio",
+    "kl",
+    "advantages",
     "loss",
     "packing",
     "preference",
-    "rewards",
     "sampling",
     "subject",
 )

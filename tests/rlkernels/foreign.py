@@ -115,7 +115,7 @@ class Unified(bytearray):
 
 
 class Answering:
-    """OracleCache with whatever it is told to; an exception is raised."""
+    """Answers with whatever it is told to; an exception is raised."""
 
     def __init__(self, capsule: Any, device: Any = (CPU, 0)) -> None:
         self.capsule = capsule
