@@ -262,7 +262,7 @@ def test_help_has_examples(tmp_path: Path, verb: str) -> None:
     """Each verb shows how it is used."""
     done = gates(verb, "--help", cwd=tmp_path)
     assert done.returncode == 0
-    assert f"gates {verb}" in done.stdout.split("Examples")[1]
+    assert f"gates trainer {verb}" in " ".join(done.stdout.split("Examples")[1].split())
 
 
 def test_ones_own_data_and_reward(tmp_path: Path) -> None:
