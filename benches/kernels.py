@@ -1,8 +1,12 @@
 """The kernels without a file of their own here: one workload each, of 131,072 numbers where they take as many."""
 
+from functools import partial
+
 import numpy as np
 
 from gates import registry
+from gates.families.isa import gates as isa
+from reference.kernels import KERNELS
 
 from . import candidates, inputs
 
@@ -70,6 +74,10 @@ WORKLOADS = {
         "advantages": inputs.step(STEP)["advantages"],
     },
 }
+
+for _kernel, _, _make in isa.KERNELS.values():  # any other: the inputs on which its bits are compared
+    if KERNELS[_kernel].bench == "kernels:Kernels":
+        WORKLOADS.setdefault(_kernel, partial(_make, np.random.default_rng(1), "float32"))
 
 
 @candidates.once

@@ -29,6 +29,7 @@ class Kernel:
 _ROWS = (
     Kernel("group_advantages", "advantages", "advantages", "advantages:Advantages", ("advantages",)),
     Kernel("normalise_then_sum", "advantages", "advantages", "kernels:Kernels", ("advantages",)),
+    Kernel("gae", "advantages", "advantages", "kernels:Kernels", ("advantages",)),
     Kernel("token_kl", "kl", "kl", "kl:TokenKl", ("kl",)),
     Kernel("full_kl", "kl", "kl", "kernels:Kernels", ("kl",)),
     Kernel("selective_log_softmax", "logprobs", "logsoftmax", "logprobs:SelectiveLogSoftmax", ("logprobs", "entropy")),

@@ -1,6 +1,6 @@
 """One valid call of every function of `rlkernels`: what the tests of the boundary vary, one argument at a time.
 
-A new function needs an entry here; `test_boundary.py` then throws wrong objects at it, lays its arrays out in every way,
+A kernel without an entry here is called as a case of its gate does. `test_boundary.py` throws wrong objects at it, lays its arrays out in every way,
 checks its `out`, and calls it from several threads.
 """
 
@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from gates.registry import load
+from reference.kernels import KERNELS
 
 Array = np.ndarray[Any, Any]
 
@@ -106,6 +109,15 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "xtc_coins": {"seed": 7, "round_": np.array([1, 0, 2]), "prompt": 2, "sample": 0, "token": np.array([4, 5, 6])},
 }
 
+
+def _from_a_gate(kernel: str) -> dict[str, Any]:
+    """The first float64 case of the first gate of an op, without what it leaves open."""
+    gate = next(gate for gate in load().gates.values() if gate.ops[0].name == kernel)
+    case = next(case for case in gate.cases if case.conventions.get("dtype") == "float64")
+    return {name: value for name, value in case.make(np.random.default_rng(0)).items() if value is not None}
+
+
+EXAMPLES |= {kernel: _from_a_gate(kernel) for kernel in KERNELS if kernel not in EXAMPLES}
 #: Second calls, for layouts and options that exclude those of the first.
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("token_kl", {"policy": POLICY, "reference": REFERENCE, "estimator": "k1", "lengths": LENGTHS}),

@@ -162,3 +162,23 @@ def largest_unit(_original: Fn, stacked: Any, ddof: int, eps: float) -> Any:
     """Divide every function by the largest deviation of all: their own units stay."""
     centred = stacked - np.nanmean(stacked, axis=-1, keepdims=True)
     return np.nan_to_num(centred / (np.nanmax(np.nanstd(stacked, axis=-1, ddof=ddof)) + eps))
+
+
+@mutation
+def trace_over_the_end(original: Fn, reward: Any, value: Any, ends: Any, last: float, gamma: float, lam: float) -> Any:
+    """Drop the following value at an end, and keep the following advantage."""
+    deltas = reward + gamma * np.append(value[1:], last) * ~ends - value
+    nothing = np.zeros_like(value)
+    return original(deltas, nothing, np.zeros_like(ends), 0.0, gamma, lam)
+
+
+@mutation
+def nothing_follows(original: Fn, reward: Any, value: Any, ends: Any, _last: float, *rest: Any) -> Any:
+    """Take 0 for the value after a row."""
+    return original(reward, value, ends, 0.0, *rest)
+
+
+@mutation
+def every_slot(original: Fn, shape: Any, _mask: Any, lengths: Any) -> Any:
+    """Step through every slot of a padded array."""
+    return original(shape, None, lengths if len(shape) == 1 else None)

@@ -133,6 +133,12 @@ def _sampled(rng: np.random.Generator, dtype: str) -> Inputs:
     return {**_filtered(rng, dtype, "hf"), "uniforms": rng.random(7)}
 
 
+def _episodes(rng: np.random.Generator, dtype: str) -> Inputs:
+    rewards, values = rng.normal(0.0, 1.0, (2, ROWS, WIDTH)).astype(dtype)
+    settings = {"gamma": 0.984375, "lam": 0.9375, "bootstrap": values[:, 0].copy(), "terminal": rewards > 2.0}
+    return {"rewards": rewards, "values": values, **settings, "mask": cases.ragged_mask(rng, ROWS, WIDTH)}
+
+
 def _words(rng: np.random.Generator, dtype: str) -> Inputs:
     del dtype
     counter = rng.integers(0, 1 << 32, (10_007, 4), dtype=np.uint32)
@@ -143,6 +149,7 @@ def _words(rng: np.random.Generator, dtype: str) -> Inputs:
 KERNELS: dict[str, tuple[str, str, Make]] = {
     "advantages-group": ("group_advantages", "rewards", partial(_advantages, scale="group")),
     "advantages-batch": ("group_advantages", "rewards", partial(_advantages, scale="batch")),
+    "gae": ("gae", "rewards", _episodes),
     "normalise-then-sum": ("normalise_then_sum", "rewards", _several),
     "k1-none": ("token_kl", "policy", partial(_token_kl, estimator="k1", reduction="none", kl_ratio="none")),
     "k2-sum": ("token_kl", "policy", partial(_token_kl, estimator="k2", reduction="sum", kl_ratio="token")),

@@ -146,3 +146,51 @@ def z_scores(values: Array, ddof: int, eps: float) -> Array:
     unit = np.maximum(np.max(np.abs(centred), axis=-1, keepdims=True), np.finfo(np.float64).tiny)
     spread = unit * np.sqrt(((centred / unit) ** 2).sum(axis=-1, keepdims=True) / np.maximum(count - ddof, 1))
     return np.divide(centred, spread + eps, out=np.zeros(values.shape), where=moves & scored)
+
+
+def gae(
+    rewards: Array,
+    values: Array,
+    *,
+    gamma: float,
+    lam: float,
+    bootstrap: Array | None = None,
+    terminal: Array | None = None,
+    mask: Array | None = None,
+    lengths: Array | None = None,
+) -> Array:
+    """Generalised advantage estimates of the tokens of each row; slots without a token are skipped and give 0."""
+    arguments.within("gamma", gamma, 0.0, 1.0)
+    arguments.within("lam", lam, 0.0, 1.0)
+    rows = _token_slots(np.shape(rewards), mask, lengths)
+    reward, value = arguments.wide("rewards", rewards).reshape(-1), arguments.wide("values", values).reshape(-1)
+    last = np.zeros(len(rows)) if bootstrap is None else arguments.wide("bootstrap", bootstrap, (len(rows),))
+    ends = np.zeros(reward.shape, bool) if terminal is None else np.asarray(terminal, bool).reshape(-1)
+    result = np.zeros(reward.shape)
+    for slots, after in zip(rows, last, strict=True):
+        result[slots] = backwards(reward[slots], value[slots], ends[slots], after, gamma, lam)
+    return arguments.narrow(result.reshape(np.shape(rewards)), rewards)
+
+
+def backwards(reward: Array, value: Array, ends: Array, last: float, gamma: float, lam: float) -> Array:
+    """Return the estimates of one row of tokens, in the wider arithmetic of the machine where it has one."""
+    following = np.append(value[1:], last) * ~ends
+    deltas = reward.astype(np.longdouble) + np.longdouble(gamma) * following - value
+    trace, advantage = np.longdouble(gamma) * np.longdouble(lam), np.longdouble(0.0)
+    found = np.zeros(deltas.shape, np.longdouble)
+    for token in reversed(range(len(deltas))):
+        advantage = deltas[token] + trace * advantage * ~ends[token]
+        found[token] = advantage
+    return found.astype(np.float64)
+
+
+def _token_slots(shape: tuple[int, ...], mask: Array | None, lengths: Array | None) -> list[Array]:
+    """Return the slots of each row's tokens, numbered through the whole array."""
+    slots = np.arange(math.prod(shape)).reshape(shape)
+    if mask is not None:
+        return [row[np.asarray(keep, bool)] for row, keep in zip(slots, mask, strict=True)]
+    if lengths is None:
+        return list(slots)
+    if len(shape) == 1:
+        return np.split(slots, np.cumsum(lengths)[:-1])
+    return [row[:length] for row, length in zip(slots, lengths, strict=True)]
