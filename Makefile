@@ -50,7 +50,7 @@ calibrate: setup ## false positives of the gates of pure ops on one subject over
 	@$(CALIBRATE) --only pure --subject numpy --seeds $(SEEDS) --block $(SEEDS)
 
 report: setup ## render the reports, tables and pictures again from the recorded results
-	@$(BIN)/gates report results/gates/*.jsonl --out results/REPORT.md
+	@$(BIN)/gates report results/gates/*.jsonl* --out results/REPORT.md
 	@if ls results/bench/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md; fi
 	@if ls results/learning/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/learning/curves.jsonl --out results/learning/curves.svg; fi
 
@@ -72,7 +72,7 @@ record: setup .gates/versus/ready ## check, judge the peers, prove in full, time
 	@$(CALIBRATE) rollout.quantised --seeds 10 --record --write-limits
 	@$(CALIBRATE) --only pure --seeds-up-to 1000 --block 100 --record
 	@$(CALIBRATE) --only models --seeds-up-to 100 --block 10 --record
-	@$(BIN)/gates report results/gates/*.jsonl --out results/REPORT.md
+	@$(BIN)/gates report results/gates/*.jsonl* --out results/REPORT.md
 	@$(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md
 
 setup: .venv/extension.stamp

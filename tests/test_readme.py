@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import islice
 from pathlib import Path
 
 import jsonschema
@@ -12,6 +13,7 @@ import pytest
 from gates.report.markdown import matrix, render
 from gates.report.speed_summary import speed_summary
 from gates.results.jsonl import read
+from gates.results.read_lines import whole_lines
 from gates.results.speed_file import SpeedResults, read_speed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,14 +44,14 @@ def test_the_twenty_lines_are_twenty() -> None:
 
 def test_the_report_is_rendered_from_what_was_recorded() -> None:
     """Rendering results/gates again gives results/REPORT.md, byte for byte."""
-    recorded = sorted((ROOT / "results" / "gates").glob("*.jsonl"))
+    recorded = sorted((ROOT / "results" / "gates").glob("*.jsonl*"))
     assert recorded
     assert render([read(path) for path in recorded]) == (ROOT / "results" / "REPORT.md").read_text()
 
 
 def test_every_recorded_run_is_complete_and_of_a_clean_commit() -> None:
     """What is committed as a result was run to its end, on a commit without changes."""
-    recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("*.jsonl"))]
+    recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("*.jsonl*"))]
     for run in recorded:
         assert run.state == "complete", run.path
         assert run.header.commit, run.path
@@ -58,7 +60,7 @@ def test_every_recorded_run_is_complete_and_of_a_clean_commit() -> None:
 
 def test_the_table_is_that_of_the_recorded_runs() -> None:
     """README's table is the matrix of families over all recorded checks, without the variants of a subject."""
-    recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("check-*.jsonl"))]
+    recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("check-*.jsonl*"))]
     verdicts = [verdict for run in recorded for verdict in run.verdicts if "@" not in verdict.subject]
     families = [verdict.model_copy(update={"gate": verdict.gate.partition(".")[0]}) for verdict in verdicts]
     assert "\n".join(matrix(families)).strip() in README
@@ -69,7 +71,7 @@ def test_the_verdict_that_is_explained_was_recorded() -> None:
     (line,) = (line for _, block in BLOCKS for line in block.splitlines() if line.startswith("FAIL "))
     subject, gate, rest = line.removeprefix("FAIL").strip().split(" · ")
     case, _, reason = rest.partition(": ")
-    recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("check-*.jsonl"))]
+    recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("check-*.jsonl*"))]
     verdicts = {(v.subject, v.gate, v.case, v.reason) for run in recorded for v in run.verdicts}
     assert (subject, gate, case, reason) in verdicts
 
@@ -77,10 +79,10 @@ def test_the_verdict_that_is_explained_was_recorded() -> None:
 def test_recorded_lines_are_of_the_published_schema() -> None:
     """Every recorded line validates against results/schema.json."""
     validator = jsonschema.Draft202012Validator(json.loads((ROOT / "results" / "schema.json").read_text()))
-    for path in sorted((ROOT / "results" / "gates").glob("*.jsonl")):
-        for line in path.read_text().splitlines()[
-            :200
-        ]:  # a validation takes milliseconds, and a proof thousands of lines
+    for path in sorted((ROOT / "results" / "gates").glob("*.jsonl*")):
+        for _, line in islice(
+            whole_lines(path), 200
+        ):  # a validation takes milliseconds; a proof has thousands of lines
             validator.validate(json.loads(line))
 
 
@@ -103,3 +105,8 @@ def test_every_recorded_speed_is_of_a_whole_run_and_a_clean_commit() -> None:
         assert run.header.commit, run.path
         assert not run.header.dirty, run.path
         assert not run.header.quick, run.path
+
+
+def test_recorded_runs_are_small() -> None:
+    """At most 10 MB in all; runs are compressed, the summary of calibrations is text."""
+    assert sum(path.stat().st_size for path in (ROOT / "results" / "gates").rglob("*") if path.is_file()) <= 10e6

@@ -95,6 +95,8 @@ def conduct(arguments: Arguments) -> int:
     found.show()
     output.notes(tally, run.registry)
     output.end(screen, run.writer.path, tally, run.before)
+    if arguments.record:
+        setup.recorded(run.writer.path)
     return tally.exit_code()
 
 

@@ -53,4 +53,6 @@ def prove(
         typer.echo(f"interrupted; what was proved so far is in {writer.path}", err=True)
         os._exit(session.INTERRUPTED)  # mutants may be running in threads; their workers end with this process
     writer.close()
+    if record:
+        setup.recorded(writer.path)
     raise typer.Exit(code)

@@ -11,7 +11,7 @@ from gates.config.format_names import ReportFormat
 
 EXAMPLES = """Examples:
 
-gates report results/runs/check-….jsonl · gates report results/gates/*.jsonl --out results/REPORT.md · gates report results/bench/*.jsonl · gates report results/learning/curves.jsonl --out results/learning/curves.svg · gates report FILE.jsonl --format junit --out gates.xml · gates report NEW.jsonl --baseline OLD.jsonl --format text · gates report --schema"""
+gates report results/runs/check-….jsonl · gates report results/gates/*.jsonl* --out results/REPORT.md · gates report results/bench/*.jsonl · gates report results/learning/curves.jsonl --out results/learning/curves.svg · gates report FILE.jsonl --format junit --out gates.xml · gates report NEW.jsonl --baseline OLD.jsonl --format text · gates report --schema"""
 
 
 def report(

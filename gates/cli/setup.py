@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import typer
+
 from gates.model import ConfigurationError, Subject
 from gates.registry import Registry, load
 from gates.results import machine
-from gates.results.jsonl import Writer, file_name
+from gates.results.jsonl import Writer, compress, file_name
 
 
 def registry() -> Registry:
@@ -96,3 +98,8 @@ def writer(verb: str, out: Path | None, *, record: bool) -> Writer:
         raise ConfigurationError("--out and --record both name a folder; give one of them")
     folder = out if out is not None else Path("results", "gates" if record else "runs")
     return Writer(folder / file_name(verb))
+
+
+def recorded(path: Path) -> None:
+    """Compress a file that was recorded to be committed, and report where it is."""
+    typer.echo(f"recorded: {compress(path)}", err=True)

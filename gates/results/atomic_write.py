@@ -10,8 +10,8 @@ from pathlib import Path
 from gates.model import ConfigurationError
 
 
-def write_whole(path: Path, text: str | Iterable[str]) -> None:
-    """Replace a file's text, given whole or in pieces, in one step that survives a kill at any moment."""
+def write_whole(path: Path, text: str | bytes | Iterable[str]) -> None:
+    """Replace a file's content, given whole or in pieces, in one step that survives a kill at any moment."""
     _write(path, text, Path.replace)
 
 
@@ -25,15 +25,18 @@ def write_new(path: Path, text: str) -> None:
     _write(path, text, link)
 
 
-def _write(path: Path, text: str | Iterable[str], put: Callable[[Path, Path], object]) -> None:
+def _write(path: Path, text: str | bytes | Iterable[str], put: Callable[[Path, Path], object]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
         raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
     try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.writelines([text] if isinstance(text, str) else text)
+        with os.fdopen(fd, "wb") as file:
+            if isinstance(text, bytes):
+                file.write(text)
+            else:
+                file.writelines(piece.encode() for piece in ([text] if isinstance(text, str) else text))
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o644)

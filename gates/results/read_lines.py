@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import stat
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,11 +16,14 @@ LINE_LIMIT = 16 << 20  # bytes: a hundred times the longest line of a run
 
 
 def whole_lines(path: Path, *, torn: bool = False) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the bytes of each complete line, with `torn` also of what follows the last newline."""
+    """Yield the number and the bytes of each complete line, with `torn` also of what follows the last newline.
+
+    A file whose name ends in `.gz` is decompressed as it is read.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe or a device might never end
             raise ConfigurationError(f"cannot read {path}: is no regular file")
-        with path.open("rb") as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             number = 0
             while line := file.readline(LINE_LIMIT + 1):
                 number += 1
@@ -26,6 +31,8 @@ def whole_lines(path: Path, *, torn: bool = False) -> Iterator[tuple[int, bytes]
                     raise ConfigurationError(f"{path}:{number} has more than {LINE_LIMIT} bytes, so it is no record")
                 if torn or line.endswith(b"\n"):
                     yield number, line.removesuffix(b"\n")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ConfigurationError(f"cannot read {path}: is not gzip to its end ({error})") from None
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
 

@@ -103,7 +103,7 @@ def conduct(request: Request, path: Path, progress: Progress) -> Ended:
             _judge(request, writer, before, progress)
         results = read(path)
         if request.write_limits:
-            proved = [read(proof) for proof in sorted(request.proofs.glob("prove-*.jsonl"), reverse=True)]
+            proved = [read(proof) for proof in sorted(request.proofs.glob("prove-*.jsonl*"), reverse=True)]
             limits.renew(renewed(request.gates, results, proved))
         defects = limits.load().defects(gate.id for gate in request.gates)
         code = exit_code(results.calibrations, defects, writes_limits=request.write_limits)
