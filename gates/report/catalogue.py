@@ -97,8 +97,7 @@ def page(mutants: Iterable[Mutant]) -> str:
     for theme, found in themes.items():
         if found:
             lines += [f"## {theme}", ""]
-        for mutant in found:
-            lines += _entry(mutant)
+            lines += [*map(_entry, found), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -111,15 +110,16 @@ def _summary(mutants: list[Mutant]) -> str:
     )
 
 
-def _entry(mutant: Mutant) -> list[str]:
-    lines = [f"### {mutant.name}", "", f"{mutant.mistake[:1].upper()}{mutant.mistake[1:]}.", ""]
-    lines.append(f"- In training: {mutant.symptom}")
-    lines += [f"- Reported in {_link(report)}" for report in reports(mutant.source)]
+def _entry(mutant: Mutant) -> str:
+    """Return one item of the list: what it is, what it looks like, where it is from, what catches it."""
+    parts = [f"- **{mutant.name}**: {mutant.mistake}.", f"In training: {mutant.symptom}"]
+    if mutant.source:
+        parts.append(f"Reported in {'; '.join(map(_link, reports(mutant.source)))}.")
     if mutant.arises:
-        lines.append(f"- Arises from: {mutant.arises}")
-    lines.append(f"- Applied to `{mutant.host}`, target `{mutant.target}`")
-    lines += [f"- Caught by `{gate}`: `gates prove {gate}`" for gate in mutant.caught_by]
-    return [*lines, ""]
+        parts.append(f"Arises from: {mutant.arises}.")
+    gates = ", ".join(f"`{gate}`" for gate in mutant.caught_by)
+    parts.append(f"Applied to `{mutant.host}`, target `{mutant.target}`; caught by {gates}.")
+    return " ".join(parts)
 
 
 def _link(report: Report) -> str:
