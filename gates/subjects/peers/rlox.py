@@ -74,7 +74,10 @@ def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> dict[str, Any]
 
 
 def pack_sequences(lengths: Array, max_length: int, **conventions: Any) -> dict[str, Any]:
-    """Bins of sequences whose tokens are their own index, so that what it returns says where each one went."""
+    """Bins of sequences whose tokens are their own index, so that what it returns says where each one went.
+
+    rlox reports no efficiency: it is counted from the attention masks that it returns.
+    """
     _only("pack_sequences", **conventions)
     if not lengths.size or not lengths.all():
         raise NotImplementedError(
@@ -83,10 +86,11 @@ def pack_sequences(lengths: Array, max_length: int, **conventions: Any) -> dict[
     sequences = [np.full(length, index, np.uint32) for index, length in enumerate(lengths.tolist())]
     bins = rlox.pack_sequences(sequences, max_length)
     held = [found["input_ids"][found["sequence_starts"]] for found in bins]
+    tokens = sum(int(found["attention_mask"].sum()) for found in bins)
     return {
         "indices": np.concatenate(held).astype(np.int64),
         "offsets": np.cumsum([0, *map(len, held)]),
-        "efficiency": float(np.mean([found["attention_mask"] for found in bins])),
+        "efficiency": tokens / (len(bins) * max_length),
     }
 
 
