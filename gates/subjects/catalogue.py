@@ -109,7 +109,8 @@ def _register_peers(registry: Registry) -> None:
         absent = "" if environment.ready else f"no environment yet; `gates peers sync {peer.name}` makes it"
         whole = Subject(
             peer.name,
-            *_entry(f"peers.{peer.subject.stem}"),
+            peer.subject,
+            f"gates.subjects.peers.{peer.subject.stem}",
             python=str(environment.python),
             default=False,
             why_absent=absent,
