@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 VERSIONS = {name: version(name) for name in ("rlox", "torch", "gymnasium")}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "group_advantages": {  # _rlox_core.pyi:536: "(reward - mean(rewards)) / std(rewards)", "zeros if std < 1e-8"
+    "group_advantages": {  # _rlox_core.pyi:538: "(reward - mean(rewards)) / std(rewards)", "zeros if std < 1e-8"
         "dtype": ("float64",),
         "scale": ("group",),
         "ddof": (0,),
