@@ -57,7 +57,7 @@ def call(peer, setup, way=""):
     environment = environments.environment(peer)
     if not environment.ready:
         raise ImportError(f"{peer} has no environment; `gates peers sync {peer}` makes it")
-    known = environments.PEERS[peer]
+    known = environments.peers()[peer]
     if _process(peer, way).ended:
         _process.cache_clear()
     process = _process(peer, way)
@@ -70,4 +70,4 @@ def _process(peer, way):  # noqa: ARG001  the key of another process
     from gates.subjects.peers import environments
 
     python = environments.environment(peer).python
-    return Process(peer, python, f"{environments.PEERS[peer].import_name}.py")
+    return Process(peer, python, f"{environments.peers()[peer].import_name}.py")

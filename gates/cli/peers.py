@@ -31,16 +31,20 @@ def sync(
 
 @app.command("list", epilog=EXAMPLES)
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List peers, their pinned versions, and whether their environments exist."""
+    """List peers, their pinned versions, whether their environments exist, and what each peer is for."""
     import dataclasses
     import json
 
+    from gates.model import ConfigurationError
     from gates.subjects.peers import environments
 
-    rows = environments.listing()
+    try:
+        rows = environments.listing()
+    except environments.PeerError as error:
+        raise ConfigurationError(str(error)) from None
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(row) for row in rows], indent=2, default=str))
         return
     for row in rows:
         state = "ready" if row.ready else "not made; `gates peers sync` makes it"
-        typer.echo(f"{row.name:12} {row.distribution} {row.version:10} {state:40} {row.path}")
+        typer.echo(f"{row.name:12} {row.distribution} {row.version:10} {state:40} {row.path}\n{'':12} {row.purpose}")

@@ -8,7 +8,6 @@ import platform
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from gates.model import ConfigurationError, Subject
 from gates.registry import Registry
@@ -61,13 +60,6 @@ ISAS = {  # the instruction sets that RLKERNELS_ISA forces, and the processor's 
     "neon": (),
 }
 ARM = frozenset(("arm64", "aarch64"))
-VARIANTS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, Any]]]] = {
-    "mlxrl": {  # the documented parameter sets of its Dr. GRPO; max_tokens = L_max is what `mlxrl` itself runs
-        "dr-grpo-without-max-tokens": (("policy_loss",), {"max_tokens": None}),
-        "dr-grpo-token-mean": (("policy_loss",), {"loss_reduction": "token_mean"}),
-        "dr-grpo-normalized": (("group_advantages",), {"normalize_rewards": True}),
-    }
-}
 HERE = Path(__file__).resolve().parent
 MODULES = {"numpy": "numpy_baseline.subject", "rlkernels": "rlkernels", "reference": "mlx_trainer.subject"}
 OPENBLAS = "libopenblas.so.0"  # Debian's package libopenblas0: 25 times the speed of the BLAS inside MLX's wheel
@@ -101,20 +93,30 @@ def register(registry: Registry) -> None:
             ops=MODEL,  # the others have no product of matrices, so another BLAS is nothing to them
         )
     )
-    for peer in environments.PEERS.values():
+    _register_peers(registry)
+
+
+def _register_peers(registry: Registry) -> None:
+    """Add the peers that have an adapter, each with its variants."""
+    try:
+        peers = environments.peers()
+    except environments.PeerError as error:
+        raise ConfigurationError(str(error)) from None
+    for peer in peers.values():
         if peer.subject is None:
             continue
         environment = environments.environment(peer.name)
         absent = "" if environment.ready else f"no environment yet; `gates peers sync {peer.name}` makes it"
         whole = Subject(
             peer.name,
-            *_entry(f"peers.{peer.name}"),
+            peer.subject,
+            f"gates.subjects.peers.{peer.subject.stem}",
             python=str(environment.python),
             default=False,
             why_absent=absent,
         )
         registry.add_subject(whole)
-        for name, (ops, settings) in VARIANTS.get(peer.name, {}).items():
+        for name, (ops, settings) in peer.variants.items():
             registry.add_subject(replace(whole, name=f"{peer.name}@{name}", ops=ops, settings=settings))
 
 

@@ -107,7 +107,7 @@ class TestProof:
             pytest.skip(f"no environment of {name}: `gates peers sync {name}` makes it")
         build = getattr(peers, name.replace("-", "_"))
         first = build(TINY)
-        assert environments.environment(name).versions[environments.PEERS[name].distribution] in first.note
+        assert environments.environment(name).versions[environments.peers()[name].distribution] in first.note
         for _ in range(2):
             assert all(item.holds for item in first.verify(first.run()))
         second = build(dataclasses.replace(TINY, samples=5))

@@ -212,7 +212,7 @@ class TestInputs:
 @pytest.mark.slow
 def test_the_record_is_what_rlox_returns() -> None:
     """Against the real library, where an environment of the peers has it."""
-    for peer in environments.PEERS:
+    for peer in environments.peers():
         found = environments.environment(peer)
         if found.ready and found.versions.get("rlox") == VERSION:
             script = [str(found.python), "-I", str(HERE / "record.py")]

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the script found."""
-    for peer in environments.PEERS:
+    for peer in environments.peers():
         environment = environments.environment(peer)
         if environment.ready and "torch" in environment.versions:
             folder = tmp_path_factory.mktemp("path")

@@ -20,12 +20,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import platformdirs
 from filelock import FileLock, Timeout
 
 from gates.subjects.peers import installer
+from gates.subjects.peers.discovery import Peer, PeerError, discover, split_header
+
+__all__ = ["Peer", "PeerEnv", "PeerError", "PeerRow", "environment", "listing", "peers", "sync"]
 
 HERE = Path(__file__).resolve().parent
 CACHE_VARIABLE = "GATES_CACHE_DIR"
@@ -56,21 +60,6 @@ print(json.dumps({d.metadata["Name"]: d.version for d in distributions()}))
 OnLine = Callable[[str], object]
 
 
-class PeerError(Exception):
-    """A peer's environment cannot be made; the message says why and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Somebody else's library: what it is called, what it needs, and the subject that runs it, if it is judged."""
-
-    name: str
-    distribution: str
-    import_name: str
-    requirements: Path
-    subject: Path | None
-
-
 @dataclass(frozen=True, slots=True)
 class PeerEnv:
     """One environment on disk. Its versions are known once it is ready."""
@@ -91,20 +80,13 @@ class PeerRow:
     ready: bool
     path: Path
     size: int  # bytes on disk
+    purpose: str
 
 
-def _peer(name: str, distribution: str, import_name: str) -> Peer:
-    return Peer(name, distribution, import_name, HERE / f"{name}.txt", HERE / f"{name}.py")
-
-
-PEERS: dict[str, Peer] = {
-    "mlxrl": _peer("mlxrl", "inductive-mlxrl", "mlxrl"),
-    # Their rollouts are timed (benches/rollout); their losses are not judged yet, hence no subject.
-    "mlx-lm-lora": Peer("mlx-lm-lora", "mlx-lm-lora", "mlx_lm_lora", HERE / "mlx-lm-lora.txt", None),
-    "mlx-tune": Peer("mlx-tune", "mlx-tune", "mlx_tune", HERE / "mlx-tune.txt", None),
-    # All that `make versus` times in one process; what computes right is judged elsewhere, hence no subject.
-    "speed": Peer("speed", "trl", "trl", HERE / "speed.txt", None),
-}
+@cache
+def peers() -> dict[str, Peer]:
+    """Return the peers of this folder by name; see `discovery`."""
+    return discover(HERE)
 
 
 def environment(name: str) -> PeerEnv:
@@ -121,7 +103,7 @@ def sync(name: str, *, on_line: OnLine) -> PeerEnv:
     """Make the peer's environment unless it is ready. Safe to interrupt, and safe in several processes at once.
 
     Args:
-        name: of `PEERS`.
+        name: of `peers()`.
         on_line: is called with each line of progress.
 
     Returns:
@@ -148,18 +130,20 @@ def sync(name: str, *, on_line: OnLine) -> PeerEnv:
 
 
 def listing() -> list[PeerRow]:
-    """Return a row for every peer, in the order of `PEERS`."""
+    """Return a row for every peer, in the order of their names."""
     rows = []
-    for peer in PEERS.values():
+    for peer in peers().values():
         found = environment(peer.name)
-        rows.append(PeerRow(peer.name, peer.distribution, _pinned(peer), found.ready, found.path, _size(found.path)))
+        size = _size(found.path)
+        rows.append(PeerRow(peer.name, peer.distribution, _pinned(peer), found.ready, found.path, size, peer.purpose))
     return rows
 
 
 def _known(name: str) -> Peer:
-    if name not in PEERS:
-        raise PeerError(f"{name!r} is no peer, must be one of {', '.join(PEERS)}; `gates peers list` shows them")
-    return PEERS[name]
+    known = peers()
+    if name not in known:
+        raise PeerError(f"{name!r} is no peer, must be one of {', '.join(known)}; `gates peers list` shows them")
+    return known[name]
 
 
 def _root() -> Path:
@@ -168,8 +152,10 @@ def _root() -> Path:
 
 
 def _fingerprint(peer: Peer) -> str:
+    """Hash the interpreter and the requirements; another header is not another environment."""
     interpreter = f"{sys.implementation.cache_tag} {platform.python_version()} {sys.platform} {platform.machine()}"
-    return hashlib.sha256(interpreter.encode() + b"\n" + peer.requirements.read_bytes()).hexdigest()[:12]
+    _, requirements = split_header(peer.requirements.read_text(encoding="utf-8"))
+    return hashlib.sha256(f"{interpreter}\n{requirements}".encode()).hexdigest()[:12]
 
 
 def _read_marker(marker: Path) -> dict[str, str] | None:

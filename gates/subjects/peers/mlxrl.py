@@ -49,9 +49,14 @@ DEPARTURES_DOCUMENTED: dict[str, str] = {
         "mlxrl/algo/grpo.py:337"
     ),
 }
+# The documented parameter sets of DrGRPOAlgorithm; `max_tokens` is L_max, which is what `mlxrl` itself runs.
+VARIANTS = {
+    "dr-grpo-without-max-tokens": (("policy_loss",), {"max_tokens": None}),
+    "dr-grpo-token-mean": (("policy_loss",), {"loss_reduction": "token_mean"}),
+    "dr-grpo-normalized": (("group_advantages",), {"normalize_rewards": True}),
+}
 
-
-# A variant of this subject is a documented parameter set of DrGRPOAlgorithm, which the judge sends as SETTINGS.
+# The judge sends the parameter set of a variant as SETTINGS.
 DR_GRPO: dict[str, Any] = globals().get("SETTINGS", {})
 if DR_GRPO:
     CONVENTIONS["policy_loss"]["algorithm"] = ("dr_grpo",)

@@ -15,11 +15,12 @@ from gates.subjects.peers.environments import Peer, PeerError
 
 ROOT = Path(__file__).resolve().parents[4]
 FAKE = "fake"
+HEADER = "# distribution: fake-distribution\n# import: fake\n# purpose: tests\n"
 TWO_PROCESSES = """
 import sys
 from pathlib import Path
 from gates.subjects.peers import environments
-environments.PEERS["fake"] = environments.Peer("fake", "fake", "fake", Path(sys.argv[1]), Path(sys.argv[1]))
+environments.peers()["fake"] = environments.Peer("fake", "fake", "fake", Path(sys.argv[1]))
 lines = []
 environments.sync("fake", on_line=lines.append)
 print(sum(line.startswith("making") for line in lines))
@@ -30,10 +31,10 @@ print(sum(line.startswith("making") for line in lines))
 def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Peer:
     """A peer that needs nothing, so that its environment is made without a network."""
     requirements = tmp_path / "fake.txt"
-    requirements.write_text("# nothing\n")
+    requirements.write_text(HEADER)
     monkeypatch.setenv(environments.CACHE_VARIABLE, str(tmp_path / "cache"))
-    fake = Peer(FAKE, "fake-distribution", "fake", requirements, tmp_path / "fake.py")
-    monkeypatch.setattr(environments, "PEERS", {FAKE: fake})
+    fake = Peer(FAKE, "fake-distribution", "fake", requirements, purpose="tests")
+    monkeypatch.setattr(environments, "peers", lambda: {FAKE: fake})
     return fake
 
 
@@ -80,8 +81,14 @@ class TestEnvironment:
         """Other pins are another environment, the same pins the same one."""
         before = environments.environment(FAKE).path
         assert environments.environment(FAKE).path == before
-        peer.requirements.write_text("numpy==2.4.6\n")
+        peer.requirements.write_text(f"{HEADER}numpy==2.4.6\n")
         assert environments.environment(FAKE).path != before
+
+    def test_path_does_not_follow_the_header(self, peer: Peer) -> None:
+        """Other words about a peer leave its environment where it is."""
+        before = environments.environment(FAKE).path
+        peer.requirements.write_text(HEADER.replace("tests", "a better sentence"))
+        assert environments.environment(FAKE).path == before
 
     def test_path_follows_the_interpreter(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Another Python version is another environment."""
@@ -125,7 +132,7 @@ class TestSync:
     @pytest.mark.usefixtures("tool", "wheel")
     def test_interrupted_sync_is_made_anew(self, peer: Peer) -> None:
         """Ctrl-C during the installation leaves nothing that counts; the next sync starts over and then is quick."""
-        peer.requirements.write_text("fake-distribution==1.0\n")
+        peer.requirements.write_text(f"{HEADER}fake-distribution==1.0\n")
 
         def interrupt(line: str) -> None:
             if not line.startswith("making"):
@@ -161,7 +168,7 @@ class TestSync:
     @pytest.mark.usefixtures("tool")
     def test_unreachable_index_says_so(self, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without a network the error says that, and names the command to run afterwards."""
-        peer.requirements.write_text("fake-distribution==1.0\n")
+        peer.requirements.write_text(f"{HEADER}fake-distribution==1.0\n")
         monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
         monkeypatch.setenv("PIP_RETRIES", "1")
         with pytest.raises(PeerError, match=r"index cannot be reached.*`gates peers sync fake`"):
@@ -171,7 +178,7 @@ class TestSync:
     @pytest.mark.usefixtures("wheel")
     def test_missing_distribution_is_named(self, peer: Peer, tool: str) -> None:
         """A pin that no index has is named in the message, whichever tool installs."""
-        peer.requirements.write_text("fake-distribution==2.0\n")
+        peer.requirements.write_text(f"{HEADER}fake-distribution==2.0\n")
         with pytest.raises(
             PeerError, match=rf"{tool} ended with status 1: .*fake-distribution==2\.0.*peers sync fake`"
         ):
@@ -200,9 +207,9 @@ class TestListing:
 
     def test_row_of_an_absent_environment(self, peer: Peer) -> None:
         """A peer without an environment is listed with its pinned version, not ready and of no size."""
-        peer.requirements.write_text('# pins\nother==9\nFake-Distribution==1.2.3; sys_platform == "linux"\n')
+        peer.requirements.write_text(HEADER + 'other==9\nFake-Distribution==1.2.3; sys_platform == "linux"\n')
         (row,) = environments.listing()
-        assert (row.name, row.version, row.ready, row.size) == (FAKE, "1.2.3", False, 0)
+        assert (row.name, row.version, row.ready, row.size, row.purpose) == (FAKE, "1.2.3", False, 0, "tests")
         assert row.path == environments.environment(FAKE).path
 
     def test_size_counts_bytes(self) -> None:
@@ -224,7 +231,7 @@ class TestListing:
 class TestRequirements:
     """The requirement files that are shipped."""
 
-    @pytest.mark.parametrize("peer", environments.PEERS.values(), ids=list(environments.PEERS))
+    @pytest.mark.parametrize("peer", environments.peers().values(), ids=list(environments.peers()))
     def test_every_package_is_pinned(self, peer: Peer) -> None:
         """Each line pins one package exactly and names no address; NumPy is there because the worker needs it."""
         lines = [line for line in peer.requirements.read_text().splitlines() if line and not line.startswith("#")]
@@ -232,4 +239,3 @@ class TestRequirements:
         assert [line for line in lines if not pinned.fullmatch(line)] == []
         assert any(line.startswith("numpy==") for line in lines)
         assert any(line.startswith(f"{peer.distribution}==") for line in lines)
-        assert peer.subject is None or peer.subject.is_file()
