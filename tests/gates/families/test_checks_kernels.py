@@ -123,6 +123,7 @@ def test_every_kernel_has_inputs_of_its_op() -> None:
 #: op → file and constant: from how many numbers our kernel shares its work out among threads.
 THRESHOLDS = {
     "group_advantages": ("advantages/mod.rs", "PARALLEL"),
+    "gae": ("advantages/gae.rs", "PARALLEL"),
     "token_kl": ("kl/mod.rs", "PARALLEL"),
     "full_kl": ("kl/mod.rs", "PARALLEL"),
     "importance_ratio": ("ratio/mod.rs", "PARALLEL_SLOTS"),

@@ -145,7 +145,7 @@ def test_memory_of_a_model_that_is_not_here(tmp_path: Path) -> None:
 def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: list[str], words: str) -> None:
     """No traceback, exit code 2, and what to do."""
     _file(tmp_path)
-    done = gates(*arguments, cwd=tmp_path)
+    done = gates("trainer", *arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stdout + done.stderr
     assert words in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
@@ -244,7 +244,7 @@ def test_a_model_by_its_id_needs_no_network(tmp_path: Path) -> None:
     file = _file(tmp_path, model={"tiny": {}, "path": "nobody/tiny"}, loop={"steps": 1, "evaluate_every_steps": 0})
     environment = {name: value for name, value in os.environ.items() if "OFFLINE" not in name}
     environment["HF_HOME"] = str(tmp_path / "hf")
-    command = [sys.executable, "-c", GUARDED, "train", str(file)]
+    command = [sys.executable, "-c", GUARDED, "trainer", "train", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     assert "ASKED" not in done.stderr
@@ -260,7 +260,7 @@ def test_a_model_by_its_id_needs_no_network(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["train", "generate", "evaluate", "memory"])
 def test_help_has_examples(tmp_path: Path, verb: str) -> None:
     """Each verb shows how it is used."""
-    done = gates(verb, "--help", cwd=tmp_path)
+    done = gates("trainer", verb, "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert f"gates trainer {verb}" in " ".join(done.stdout.split("Examples")[1].split())
 

@@ -257,6 +257,6 @@ def test_the_project_of_wandb_is_passed_on(monkeypatch: pytest.MonkeyPatch, tmp_
 
     monkeypatch.setitem(__import__("sys").modules, "wandb", Fake())
     output = {"folder": str(tmp_path), "wandb": True, "console": False, "wandb_project": "mine"}
-    (sink,) = callbacks.chosen(sections.Output.model_validate(output), {})
+    (sink,) = callbacks.configured(sections.Output.model_validate(output), {})
     sink.start(0, 1)
     assert asked["project"] == "mine"
