@@ -1,4 +1,4 @@
-"""The weight of a row's token in the loss of a step, for one algorithm and its constants."""
+"""The weight of a row's token in the loss of a step, for one aggregation and its constants."""
 
 from collections.abc import Sequence
 
@@ -7,26 +7,13 @@ import numpy as np
 from reference.oracle.definitions import aggregation as definition
 from reference.oracle.inputs import Bools, Floats, choice, positive
 
-ALGORITHMS = (
-    "grpo",
-    "dapo",
-    "bnpo-trl",
-    "dr_grpo",
-    "gspo",
-    "gspo-token",
-    "rloo",
-    "cispo",
-    "sapo",
-    "gmpo",
-    "luspo",
-)
 DAPO_DENOMINATORS = ("global", "group", "trl")
 
 
 def row_weights(
     mask: Bools,
     *,
-    algorithm: str,
+    aggregation: str,
     max_length: int | None,
     micro_batches: Sequence[int] | None,
     dapo_denominator: str | None,
@@ -35,38 +22,37 @@ def row_weights(
 ) -> Floats:
     """Every aggregation is a weighted sum of token losses, with one weight per row.
 
-    "grpo", "sapo", "gspo-token": 1 / (B n_i). "gspo", "rloo", "gmpo": the same, so that a loss of the whole sequence,
-    repeated on its n_i tokens, is averaged over rows. "luspo": 1 / B, so that it counts n_i times.
-    "dapo", "cispo": 1 / (all tokens), or per prompt 1 / (P tokens of the prompt), or 1 / tokens_in_step.
-    "bnpo-trl": 1 / (M tokens of the micro-batch). "dr_grpo": 1 / (B max_length).
+    "row-mean": 1 / (B n_i); a loss of the whole sequence, repeated on its n_i tokens, is then averaged over rows.
+    "row-sum": 1 / B, so that such a loss counts n_i times. "constant": 1 / (B max_length).
+    "tokens": 1 / (all tokens), or per prompt 1 / (P tokens of the prompt), or 1 / tokens_in_step.
+    "micro-batch": 1 / (M tokens of the micro-batch).
 
     Args:
         mask: (B, T), 1 on completion tokens. A row, prompt or micro-batch without tokens adds 0 and still counts.
-        algorithm: one of `ALGORITHMS`.
-        max_length: "dr_grpo" only: L_max, the configured constant, in tokens.
-        micro_batches: "bnpo-trl" only: the number of rows of each micro-batch, in order; sums to B.
-        dapo_denominator: "dapo" and "cispo" only: "global", "group" or "trl".
-        group_size: "dapo" and "cispo" by "group" only: rows per prompt.
-        tokens_in_step: "dapo" and "cispo" by "trl" only: tokens of the generation batch times this window's share of it.
+        aggregation: one of the above.
+        max_length: "constant" only: L_max, the configured constant, in tokens.
+        micro_batches: "micro-batch" only: the number of rows of each micro-batch, in order; sums to B.
+        dapo_denominator: "tokens" only: "global", "group" or "trl".
+        group_size: "tokens" by "group" only: rows per prompt.
+        tokens_in_step: "tokens" by "trl" only: tokens of the generation batch times this window's share of it.
 
     Returns:
         (B,) float64, 0.0 for a row without tokens.
 
     Raises:
-        ValueError: an unknown algorithm, or a parameter that the algorithm needs is missing or does not fit.
+        ValueError: a parameter that the aggregation needs is missing or does not fit.
 
     Source: DeepSeekMath (arXiv 2402.03300), eq. 3; DAPO (arXiv 2503.14476), eq. 8; Dr. GRPO (arXiv 2503.20783),
-        section 3.2; GSPO (arXiv 2507.18071), eq. 5; LUSPO (arXiv 2602.05261); TRL's GRPOTrainer ("bnpo-trl", "trl").
+        section 3.2; GSPO (arXiv 2507.18071), eq. 5; LUSPO (arXiv 2602.05261); TRL's GRPOTrainer ("micro-batch", "trl").
     """
-    choice("algorithm", algorithm, ALGORITHMS)
     lengths = np.sum(mask, axis=1).astype(np.float64)
-    if algorithm == "dr_grpo":
+    if aggregation == "constant":
         weights = definition.mean_over_slots(lengths, positive("max_length", max_length))
-    elif algorithm == "bnpo-trl":
+    elif aggregation == "micro-batch":
         weights = definition.mean_of_block_means(lengths, _blocks("micro_batches", micro_batches, len(mask)))
-    elif algorithm == "luspo":
+    elif aggregation == "row-sum":
         weights = definition.mean_of_row_sums(lengths)
-    elif algorithm not in ("dapo", "cispo"):
+    elif aggregation == "row-mean":
         weights = definition.mean_of_row_means(lengths)
     elif choice("dapo_denominator", dapo_denominator, DAPO_DENOMINATORS) == "trl":
         weights = definition.over_tokens(lengths, positive("tokens_in_step", tokens_in_step))

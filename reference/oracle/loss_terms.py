@@ -1,7 +1,8 @@
 """The terms of a policy loss for one algorithm and its constants: the surrogate and the KL, each with its tolerance."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,12 +17,6 @@ from reference.oracle.inputs import Floats, choice, number, positive
 
 CISPO_BOUNDS = ("relative", "absolute")
 KL_RATIOS = ("token", "sequence", "none")
-WITHOUT = {  # constants that an algorithm does not have: they are refused, not ignored
-    "rloo": ("epsilon_low", "epsilon_high", "delta"),
-    "sapo": ("epsilon_low", "epsilon_high", "delta"),
-    "cispo": ("epsilon_low", "delta"),
-    "gmpo": ("delta",),
-}
 
 
 class Settings(NamedTuple):
@@ -49,25 +44,15 @@ def surrogate(batch: Batch, settings: Settings, dtype: np.dtype) -> tuple[Term, 
 
     Source: as `policy_loss`.
     """
-    _refuse_unused(settings)
-    algorithm = settings.algorithm
-    if algorithm == "rloo":
-        term = definition.rloo(batch)
-        return term, errors.smooth(term)
-    if algorithm == "cispo":
-        term = definition.cispo(batch, _cispo_cap(settings))
-        return term, errors.smooth(term)
-    if algorithm == "sapo":
-        tau = _temperatures(batch, settings)
-        term = definition.sapo(batch, tau)
-        return term, errors.sapo(batch, tau, term, dtype)
-    if algorithm == "gmpo":
-        bounds = _log_bounds(settings)
-        term = definition.gmpo(batch, bounds)
-        return term, errors.gmpo(batch, bounds, term, dtype)
-    bounds, r = _ratio_bounds(settings), definition.level_ratio(batch, algorithm)
-    term = definition.clipped(batch, r, bounds)
-    return term, errors.clipped(batch, r, bounds, term, dtype)
+    term = definition.DEFINITIONS[settings.algorithm].term
+    form = FORMS.get(term, Form())
+    _refuse_unused(settings, form.unused)
+    if form.constants is None:
+        found = term(batch)
+        return found, errors.smooth(found)
+    constants = form.constants(batch, settings)
+    found = term(batch, constants)
+    return found, form.tolerance(batch, constants, found, dtype)
 
 
 def loss_kl(batch: Batch, reference: Floats, *, estimator: str | None, kl_ratio: str | None) -> tuple[Term, Floats]:
@@ -97,8 +82,7 @@ def loss_kl(batch: Batch, reference: Floats, *, estimator: str | None, kl_ratio:
         return term, errors.kl_scale(batch, d, name, level)
 
 
-def _refuse_unused(settings: Settings) -> None:
-    names = WITHOUT.get(settings.algorithm, ())
+def _refuse_unused(settings: Settings, names: tuple[str, ...]) -> None:
     if given := {name: value for name in names if (value := getattr(settings, name)) is not None}:
         raise ValueError(
             f"{', '.join(f'`{name}` is {value}' for name, value in given.items())}, "
@@ -106,7 +90,7 @@ def _refuse_unused(settings: Settings) -> None:
         )
 
 
-def _ratio_bounds(settings: Settings) -> Bounds:
+def _ratio_bounds(_: Batch, settings: Settings) -> Bounds:
     low = 1.0 - number("epsilon_low", settings.epsilon_low, least=0)
     high = 1.0 + number("epsilon_high", settings.epsilon_high, least=0)
     delta = math.inf if settings.delta is None else float(settings.delta)
@@ -115,12 +99,12 @@ def _ratio_bounds(settings: Settings) -> Bounds:
     return Bounds(low, high, delta)
 
 
-def _log_bounds(settings: Settings) -> Bounds:
+def _log_bounds(_: Batch, settings: Settings) -> Bounds:
     low = -number("epsilon_low", settings.epsilon_low, least=0)
     return Bounds(low, number("epsilon_high", settings.epsilon_high, least=0))
 
 
-def _cispo_cap(settings: Settings) -> float:
+def _cispo_cap(_: Batch, settings: Settings) -> float:
     choice("cispo_bound", settings.cispo_bound, CISPO_BOUNDS)
     width = positive("epsilon_high", settings.epsilon_high)
     return 1.0 + width if settings.cispo_bound == "relative" else width
@@ -130,3 +114,30 @@ def _temperatures(batch: Batch, settings: Settings) -> Floats:
     up = positive("sapo_temperature_positive", settings.temperature_positive)
     down = positive("sapo_temperature_negative", settings.temperature_negative)
     return np.where(batch.advantages > 0, up, down)
+
+
+def _smooth(_batch: Batch, _constants: Any, term: Term, _dtype: np.dtype) -> Tolerance:
+    return errors.smooth(term)
+
+
+class Form(NamedTuple):
+    """What belongs to a term; as it stands, to one that takes no constants and whose slope jumps nowhere.
+
+    Attributes:
+        constants: makes what the term takes besides the batch.
+        tolerance: of the batch, the constants, the term and the dtype.
+        unused: constants that the term does not have: they are refused, not ignored.
+    """
+
+    constants: Callable[[Batch, Settings], Any] | None = None
+    tolerance: Callable[[Batch, Any, Term, np.dtype], Tolerance] = _smooth
+    unused: tuple[str, ...] = ("epsilon_low", "epsilon_high", "delta")
+
+
+FORMS: Mapping[Callable[..., Term], Form] = {
+    definition.token_clipped: Form(_ratio_bounds, errors.token_clipped, ()),
+    definition.mean_clipped: Form(_ratio_bounds, errors.mean_clipped, ()),
+    definition.cispo: Form(_cispo_cap, unused=("epsilon_low", "delta")),
+    definition.sapo: Form(_temperatures, errors.sapo),
+    definition.gmpo: Form(_log_bounds, errors.gmpo, ("delta",)),
+}

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reference.oracle.aggregation import ALGORITHMS, row_weights
+from reference.oracle.aggregation import row_weights
 from reference.oracle.definitions.exact import difference, total
-from reference.oracle.definitions.losses import Batch, Term
+from reference.oracle.definitions.losses import DEFINITIONS, Batch, Term
 from reference.oracle.inputs import Bools, Floats, choice, finite, floats, number
 from reference.oracle.loss_terms import Settings, loss_kl, surrogate
 from reference.oracle.rows import Rows, rows_of
-
-SEQUENCE_ALGORITHMS = ("gspo", "rloo", "gmpo", "luspo")  # one advantage and one off-policy weight for a whole row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,13 +67,8 @@ def policy_loss(
 ) -> PolicyLoss:
     """A step's loss is sum_i a_i sum_t (w l + beta KL), a_i the row's weight under the algorithm's aggregation.
 
-    With r = exp(policy - old) per token, its geometric mean over the row (the mean ratio) or its product:
-
-    - "grpo", "dapo", "bnpo-trl", "dr_grpo": l = -min(min(r, delta) A, clip(r) A) of the token's r;
-    - "gspo", "luspo": the same of the row's mean ratio; "gspo-token": of stop(mean ratio) exp(policy - stop(policy));
-    - "rloo": l = -r A of the row's product; "cispo": l = -stop(min(r, c)) A policy of the token's r;
-    - "sapo": l = -(4 / tau) sigma(tau (r - 1)) A of the token's r;
-    - "gmpo": l = -r A with the mean ratio of differences that are clipped in log space, above for A > 0, else below.
+    l is the algorithm's term: reference/oracle/definitions/losses.py has one function for each form of it, and at its end
+    the table of the algorithms.
 
     Every one is repeated on its row's tokens and weighs what `row_weights` says. Masked slots are selected away. A
     clip acts only strictly outside its bound. A = 0 gives l = 0 even where r overflows.
@@ -84,10 +77,10 @@ def policy_loss(
         policy: (B, T), or (N,) with `lengths`: log-probs in nats, the variable of the gradient.
         old: log-probs of the behaviour policy, a constant; None for on-policy: r = 1, its gradient alive.
         reference: log-probs of the reference model; may be None where beta is 0.
-        advantages: (B,), or of the shape of `policy` for the algorithms that are not in `SEQUENCE_ALGORITHMS`.
+        advantages: (B,), or of the shape of `policy` for the algorithms that are not `by_row`.
         mask: (B, T), 1 on completion tokens. A row without tokens adds 0 and counts in B. Or
         lengths: (B,), valid prefixes, or the lengths of a flat array's rows. With neither every slot counts.
-        algorithm: one of the above.
+        algorithm: one of `DEFINITIONS`.
         epsilon_low: the ratio's lower bound is 1 - epsilon_low; "gmpo": the difference's is -epsilon_low. None for
             "rloo", "sapo" and "cispo".
         epsilon_high: the upper bound is 1 + epsilon_high; "gmpo": epsilon_high. "cispo": see `cispo_bound`. None
@@ -120,21 +113,21 @@ def policy_loss(
         INTELLECT-2 (arXiv 2505.07291) for delta; CISPO: MiniMax-M1 (arXiv 2506.13585), eqs. 4 and 5, and TRL for the
         absolute bound; SAPO (arXiv 2511.20347); GMPO (arXiv 2507.20673), eq. 4; LUSPO (arXiv 2602.05261).
     """
-    choice("algorithm", algorithm, ALGORITHMS)
+    choice("algorithm", algorithm, tuple(DEFINITIONS))
+    one = DEFINITIONS[algorithm]
     rows = rows_of("policy", np.shape(policy), mask=mask, lengths=lengths)
     if not rows.counts.size:
         raise ValueError(f"`policy` has shape {np.shape(policy)}, must have at least one row and one slot")
     counts = rows.counts
     a = row_weights(
         counts,
-        algorithm=algorithm,
+        aggregation=one.aggregation,
         max_length=max_length,
         micro_batches=micro_batches,
         dapo_denominator=dapo_denominator,
         group_size=group_size,
         tokens_in_step=tokens_in_step,
     )[:, None]
-    by_row = algorithm in SEQUENCE_ALGORITHMS
     current = finite("policy", rows.grid("policy", policy))
     behaviour = current if old is None else finite("old", rows.grid("old", old))
     batch = Batch(
@@ -142,8 +135,8 @@ def policy_loss(
         rows.lengths,
         current,
         difference(current, behaviour),
-        _per_token("advantages", advantages, rows, by_row=by_row),
-        np.where(counts, 1.0, 0.0) if weights is None else _per_token("weights", weights, rows, by_row=by_row),
+        _per_token("advantages", advantages, rows, by_row=one.by_row),
+        np.where(counts, 1.0, 0.0) if weights is None else _per_token("weights", weights, rows, by_row=one.by_row),
     )
     term, tolerance = surrogate(
         batch,
@@ -184,8 +177,8 @@ def _kl(
     if beta == 0:
         nothing = np.zeros(batch.counts.shape)
         return Term(nothing, nothing), nothing
-    if algorithm == "rloo":
-        raise ValueError(f"`beta` is {beta}, must be 0 for 'rloo', whose KL is in the reward")
+    if not DEFINITIONS[algorithm].kl:
+        raise ValueError(f"`beta` is {beta}, must be 0 for {algorithm!r}, whose KL is in the reward")
     if reference is None:
         raise ValueError(f"`reference` is None, must be given where beta is {beta}")
     other = finite("reference", rows.grid("reference", reference))

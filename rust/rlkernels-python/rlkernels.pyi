@@ -702,19 +702,7 @@ def policy_loss(
     advantages: NDArray[_Float],
     mask: NDArray[np.bool_] | None = None,
     lengths: NDArray[np.integer] | None = None,
-    algorithm: Literal[
-        "grpo",
-        "dapo",
-        "bnpo-trl",
-        "dr_grpo",
-        "gspo",
-        "gspo-token",
-        "rloo",
-        "cispo",
-        "sapo",
-        "gmpo",
-        "luspo",
-    ],
+    algorithm: str,
     epsilon_low: float | None = None,
     epsilon_high: float | None = None,
     delta: float | None = None,
@@ -734,34 +722,26 @@ def policy_loss(
 ) -> PolicyLoss:
     """The loss of a step is sum_i a_i sum_t (w l + beta KL), returned with its gradient from one pass.
 
-    With r = exp(policy - old) of a token, its geometric mean over the row (the mean ratio) or its product:
+    `algorithm` names l, the loss of a token by r = exp(policy - old), of its own, its row's geometric mean (the mean
+    ratio) or its row's product, and a_i, what a token of row i weighs. A loss of the row is repeated on its tokens. The
+    names, with their formulas and sources, are those of docs/definitions.md, "Policy losses by name", of the
+    repository; the error for an unknown name lists them.
 
-    - "grpo", "dapo", "bnpo-trl", "dr_grpo": l = -min(min(r, delta) A, clip(r, 1 - epsilon_low, 1 + epsilon_high) A);
-    - "gspo", "luspo": the same of the mean ratio; "gspo-token": of stop(mean ratio) exp(policy - stop(policy));
-    - "rloo": l = -r A of the product; "cispo": l = -stop(min(r, c)) A policy of the token's r;
-    - "sapo": l = -(4 / tau) sigma(tau (r - 1)) A of the token's r;
-    - "gmpo": l = -r A of the mean ratio of differences held at most epsilon_high (A > 0) or at least -epsilon_low.
-
-    The row's weight a_i, n_i its tokens, is 1 / (B n_i), a loss of the row being repeated on its tokens; 1 / B for
-    "luspo"; 1 / (B max_length) for "dr_grpo"; 1 / (blocks * tokens of the block) for "bnpo-trl" (blocks are
-    `micro_batches`), "dapo" and "cispo" ("global": one block, "group": a prompt's rows; "trl": 1 / tokens_in_step).
     A clip acts only strictly outside its bound. A row without tokens adds 0 and counts in B. The gradient's error is at
     most k * 2u * (|policy part| + |KL part|), the loss's k * 2u * sum|terms| / denominator, k = 4 for float32, 8 for
     float64. An overflowing ratio is +inf: harmless where a clip holds it or A w is 0; +inf and -inf add up to NaN.
-    Sources: arXiv 2402.03300 (GRPO), 2503.14476 (DAPO), 2503.20783 (Dr. GRPO), 2507.18071 (GSPO), 2402.14740 (RLOO),
-    2506.13585 (CISPO), 2511.20347 (SAPO), 2507.20673 (GMPO), 2602.05261 (LUSPO), 2505.07291 (delta); TRL ("bnpo-trl").
 
     Args:
         policy: log-probabilities in nats, shape (T,) or (B, T), float32 or float64: the variable of the gradient.
         old: the behaviour policy's, constant; None is on-policy: every ratio is 1, with its gradient alive.
         reference: the reference model's; not read where `beta` is 0.
-        advantages: A, shape (B,); or the shape of `policy`, but for "gspo", "rloo", "gmpo" and "luspo".
+        advantages: A, shape (B,); or the shape of `policy` where a row has more than one ratio.
         mask: as in `importance_ratio`.
         lengths: as in `token_kl`.
-        algorithm: one of the above. A parameter below that it does not read must be None.
-        epsilon_low: finite and at least 0; for all but "rloo", "sapo" and "cispo". Rounded to the data's type, as
+        algorithm: the name of a loss, as "grpo". A parameter below that it does not read must be None.
+        epsilon_low: finite and at least 0; for clips with a lower bound. Rounded to the data's type, as
             `epsilon_high`, `delta`, `beta` and the temperatures.
-        epsilon_high: finite and at least 0; for all but "rloo" and "sapo". See `cispo_bound`.
+        epsilon_high: finite and at least 0; for clips. See `cispo_bound`.
         delta: upper bound of r where A < 0, above 1 + epsilon_high; None for none. Clipped ratios only.
         beta: weight of the KL term, at least 0; must be 0 for "rloo", whose KL is in the reward.
         kl_estimator: as in `token_kl`; with `kl_ratio` not read where `beta` is 0.

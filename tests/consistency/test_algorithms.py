@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -23,14 +22,13 @@ pytestmark = pytest.mark.fast
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = "reference/algorithms.py"
-CONVENTION = "rust/rlkernels/src/policy_loss/convention.rs"
-STUB = "rust/rlkernels-python/rlkernels.pyi"
+CONVENTION = "rust/rlkernels/src/policy_loss/algorithm.rs"
 DEFINITIONS = "docs/definitions.md"
 POLICY = np.log(np.array([[0.5, 0.25], [0.125, 0.5]]))
 NONE = dict.fromkeys(("epsilon_low", "epsilon_high", "delta", "max_length", "micro_batches", "dapo_denominator"))
 Loss = Callable[..., Any]
 LOSSES: dict[str, Loss] = {
-    "reference/oracle/losses.py": oracle.policy_loss,
+    "reference/oracle/definitions/losses.py": oracle.policy_loss,
     "gates/subjects/numpy_baseline/loss.py": baseline.policy_loss,
     CONVENTION: kernels.policy_loss,
 }
@@ -46,14 +44,6 @@ def named_in_rust() -> set[str]:
     text = (ROOT / CONVENTION).read_text().partition("pub enum Algorithm")[2]
     own = re.split(r"macro_rules!|enum DapoDenominator", text)[0]
     return set(re.findall(r'\b[A-Z]\w* =>? "([\w-]+)"', own))
-
-
-def named_in_stub() -> set[str]:
-    found = [x for x in ast.walk(ast.parse((ROOT / STUB).read_text())) if isinstance(x, ast.FunctionDef)]
-    (function,) = (x for x in found if x.name == "policy_loss")
-    (annotation,) = (x.annotation for x in function.args.kwonlyargs if x.arg == "algorithm")
-    assert annotation is not None
-    return {x.value for x in ast.walk(annotation) if isinstance(x, ast.Constant)}
 
 
 class TestPolicyLosses:
@@ -83,14 +73,13 @@ class TestPolicyLosses:
         ("file", "names"),
         [
             (CONVENTION, named_in_rust),
-            (STUB, named_in_stub),
             ("gates/subjects/mlx_trainer/loss.py", lambda: set(trainer.ALGORITHMS)),
             ("gates/subjects/rlkernels.py", lambda: set(kernels.CONVENTIONS["policy_loss"]["algorithm"])),
         ],
-        ids=["rust", "stub", "trainer", "build"],
+        ids=["rust", "trainer", "build"],
     )
     def test_lists_are_those_of_the_table(self, file: str, names: Callable[[], set[str]]) -> None:
-        """Names in Rust, in the stub, in the trainer and in the build; after a change of Rust: `make setup`."""
+        """Names in Rust, in the trainer and in the build; after a change of Rust: `make setup`."""
         assert names() == set(ALGORITHMS), f"edit {file} or {TABLE}: {names() ^ set(ALGORITHMS)}"
 
     @pytest.mark.parametrize("one", ALGORITHMS.values(), ids=lambda one: one.name)

@@ -1,11 +1,13 @@
-"""What a policy loss holds for a token besides the KL, and its derivative.
+"""What a policy loss holds for a token besides the KL, its derivative, and the table of the algorithms by name.
 
 A = advantage, w = off-policy weight, r = ratio of the algorithm's level. `Term` holds l w of each slot and the derivative
 of the row's sum of l w by the slot's log-prob, (B, T), both before the row's weight in the step's loss.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -13,8 +15,6 @@ from reference.oracle.definitions import exact, ratio
 from reference.oracle.definitions.exact import Exact
 from reference.oracle.definitions.logistic import sigmoid
 from reference.oracle.inputs import Bools, Floats, Ints
-
-MEAN_RATIO = ("gspo", "gspo-token", "luspo")  # r is exp of the row's mean difference
 
 
 class Batch(NamedTuple):
@@ -71,10 +71,18 @@ def clipped(batch: Batch, r: Floats, bounds: Bounds) -> Term:
     return Term(value, np.where(unclipped & (r <= bounds.delta), slope, 0.0))
 
 
-def level_ratio(batch: Batch, algorithm: str) -> Floats:
-    """The ratio that is clipped: the token's own, or the geometric mean of the row's (GSPO, GSPO-token, LUSPO)."""
-    if algorithm not in MEAN_RATIO:
-        return ratio.token_ratio(batch.log_ratio)
+def token_clipped(batch: Batch, bounds: Bounds) -> Term:
+    """The clip of each token's own ratio."""
+    return clipped(batch, ratio.token_ratio(batch.log_ratio), bounds)
+
+
+def mean_clipped(batch: Batch, bounds: Bounds) -> Term:
+    """The clip of the geometric mean of the row's ratios."""
+    return clipped(batch, mean_ratio(batch), bounds)
+
+
+def mean_ratio(batch: Batch) -> Floats:
+    """The geometric mean of a row's ratios, on its tokens. GSPO (arXiv 2507.18071), eq. 7."""
     return ratio.on_tokens(ratio.sequence_mean(batch.log_ratio, batch.lengths), batch.counts)
 
 
@@ -119,3 +127,36 @@ def gmpo(batch: Batch, bounds: Bounds) -> Term:
 def times(r: Floats, factor: Floats) -> Floats:
     """The product, 0 wherever the factor is: an overflowing ratio without advantage is no NaN."""
     return np.multiply(r, factor, out=np.zeros(factor.shape), where=factor != 0)
+
+
+class Definition(NamedTuple):
+    """An algorithm.
+
+    Attributes:
+        term: l w of a step's tokens and its slope; it takes the batch, and what `loss_terms` makes of its constants.
+        aggregation: what a token weighs, one of `aggregation.row_weights`.
+        by_row: whether a row has one advantage and one off-policy weight.
+        kl: whether a KL may stand in the loss.
+    """
+
+    term: Callable[..., Term]
+    aggregation: Literal["row-mean", "row-sum", "constant", "tokens", "micro-batch"] = "row-mean"
+    by_row: bool = False
+    kl: bool = True
+
+
+DEFINITIONS: Mapping[str, Definition] = MappingProxyType(
+    {
+        "grpo": Definition(token_clipped),
+        "dapo": Definition(token_clipped, "tokens"),
+        "bnpo-trl": Definition(token_clipped, "micro-batch"),
+        "dr_grpo": Definition(token_clipped, "constant"),
+        "gspo": Definition(mean_clipped, by_row=True),
+        "gspo-token": Definition(mean_clipped),
+        "rloo": Definition(rloo, by_row=True, kl=False),
+        "cispo": Definition(cispo, "tokens"),
+        "sapo": Definition(sapo),
+        "gmpo": Definition(gmpo, by_row=True),
+        "luspo": Definition(mean_clipped, "row-sum", by_row=True),
+    }
+)

@@ -10,7 +10,7 @@ import numpy as np
 from reference.oracle.definitions import exact, kl, ratio
 from reference.oracle.definitions.exact import Exact
 from reference.oracle.definitions.logistic import sigmoid
-from reference.oracle.definitions.losses import Batch, Bounds, Term, times
+from reference.oracle.definitions.losses import Batch, Bounds, Term, mean_ratio, times
 from reference.oracle.errors.branches import near_bound
 from reference.oracle.inputs import Bools, Floats
 
@@ -35,6 +35,16 @@ def smooth(term: Term, scale: Floats | None = None) -> Tolerance:
     """The tolerance of a slope that jumps nowhere; it is measured in itself unless a scale is given."""
     nothing = np.zeros(term.slope.shape)
     return Tolerance(np.abs(term.slope) if scale is None else scale, nothing.astype(np.bool_), term.slope, nothing)
+
+
+def token_clipped(batch: Batch, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
+    """The tolerance of the clip of each token's own ratio."""
+    return clipped(batch, ratio.token_ratio(batch.log_ratio), bounds, term, dtype)
+
+
+def mean_clipped(batch: Batch, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
+    """The tolerance of the clip of the geometric mean of the row's ratios."""
+    return clipped(batch, mean_ratio(batch), bounds, term, dtype)
 
 
 def clipped(batch: Batch, r: Floats, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:

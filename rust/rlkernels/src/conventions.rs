@@ -45,21 +45,8 @@
 //! * `seq_sum`: exp(Σ m D), the product of RLOO and of truncated or masked importance sampling per sequence
 //!
 //! # Policy losses (minimised)
-//! l = −min(min(r, δ)·A, clip(r, 1 − ε_low, 1 + ε_high)·A), then + β·KL, then the aggregation.
-//!
-//! | algorithm | ratio | weight | aggregation |
-//! |---|---|---|---|
-//! | `grpo` | token | clip | meanᵢ(Σₜ m l / nᵢ) |
-//! | `dapo` | token | clip, ε_low ≠ ε_high | Σ m l / Σ m of the step (`global`), of each prompt (`group`), or tokens of the generation batch (`trl`) |
-//! | `bnpo-trl` | token | clip | mean over micro-batches of Σ m l / Σ m |
-//! | `dr_grpo` | token | clip | Σ m l / (B · L_max), L_max the configured constant |
-//! | `gspo` | `seq_mean` | clip | meanᵢ lᵢ |
-//! | `gspo-token` | stop(rᵢ) · exp(lp − stop(lp)) | clip, A per token | meanᵢ(Σₜ m l / nᵢ) |
-//! | `rloo` | `seq_sum` | −r·A | meanᵢ |
-//! | `cispo` | token | −stop(min(r, c))·A·lp; c = 1 + ε_high (`relative`) or ε_high (`absolute`, TRL) | as `dapo` |
-//! | `sapo` | token | −(4/τ)·σ(τ(r − 1))·A, τ by the sign of A | meanᵢ(Σₜ m l / nᵢ) |
-//! | `gmpo` | exp(meanₜ q), q = D clipped in log space on the side that A rewards | −r·A | meanᵢ |
-//! | `luspo` | `seq_mean` | clip | meanᵢ(nᵢ · lᵢ) |
+//! The variants of [`Algorithm`](crate::policy_loss::Algorithm) say what each is; docs/definitions.md, "Policy losses by
+//! name", has the formulas.
 //!
 //! `old = None` is on-policy: every ratio is 1 in value and alive in the gradient.
 //!

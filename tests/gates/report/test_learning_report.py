@@ -12,13 +12,10 @@ from typer.testing import CliRunner
 from gates.cli import app
 from gates.model import ConfigurationError
 from gates.report.learning import WANTED_GAIN, is_learning_file, read_curves, render_curves
+from reference.algorithms import ALGORITHMS as LOSSES
 
 ROOT = Path(__file__).resolve().parents[3]
-MEASURED = {
-    "reward": {"grpo", "dr_grpo", "dapo", "bnpo-trl", "gspo", "gspo-token", "rloo", "cispo", "sapo", "gmpo", "luspo"}
-    | {"best_of_n"},
-    "margin": {"dpo", "online_dpo"},
-}
+MEASURED = {"reward": {*LOSSES, "best_of_n"}, "margin": {"dpo", "online_dpo"}}
 ALGORITHMS = set().union(*MEASURED.values())
 CONTROLS = {"grpo, rewards shuffled": "reward", "dpo, labels shuffled": "margin"}
 RECORD = ROOT / "results" / "learning" / "curves.jsonl"

@@ -10,6 +10,7 @@ from gates.subjects.numpy_baseline import loss as subject
 from gates.subjects.numpy_baseline import ratio as numpy_ratio
 from gates.subjects.numpy_baseline import subject as whole
 from gates.subjects.numpy_baseline import terms
+from reference.algorithms import ALGORITHMS as LOSSES
 
 Array = np.ndarray[Any, Any]
 NAN, INF = math.nan, math.inf
@@ -21,13 +22,13 @@ def loss_inputs(algorithm: str, **changes: Any) -> dict[str, Any]:
     rng = np.random.default_rng(7)
     mask = np.arange(5) < np.array([5, 2, 0, 4, 1, 3])[:, None]
     policy, old, reference = (np.where(mask, -rng.gamma(1.0, 1.0, mask.shape), NAN) for _ in range(3))
-    unclipped = {"epsilon_low": None, "epsilon_high": None, "delta": None}
-    clip = {
-        "rloo": unclipped,
-        "sapo": {**unclipped, "sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.5},
-        "cispo": {"epsilon_low": None, "delta": None, "cispo_bound": "relative"},
-        "gmpo": {"delta": None},
-    }.get(algorithm, {})
+    one = LOSSES.get(algorithm, LOSSES["grpo"])
+    lacking = {name for name in ("epsilon_low", "epsilon_high") if name not in one.constants}
+    own: dict[str, Any] = dict.fromkeys(lacking if one.two_sided else lacking | {"delta"})
+    if "sapo_temperature_positive" in one.constants:
+        own |= {"sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.5}
+    if "cispo_bound" in one.constants:
+        own["cispo_bound"] = "relative"
     return {
         "policy": policy,
         "old": policy + 0.4 * (old - policy),
@@ -41,7 +42,7 @@ def loss_inputs(algorithm: str, **changes: Any) -> dict[str, Any]:
         "micro_batches": [2, 4],
         "group_size": 3,
         **changes,
-        **clip,
+        **own,
     }
 
 
@@ -79,7 +80,7 @@ class TestPolicyLoss:
         loss, _ = subject.policy_loss(**{**inputs, "algorithm": algorithm, **changes})
         assert loss == pytest.approx(expected, abs=1e-15)
 
-    @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "cispo"])
+    @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if LOSSES[name].clip != "cap"])
     @pytest.mark.parametrize(
         "changes",
         [

@@ -134,7 +134,7 @@ def surrogate(
 
 
 def aggregate(rows: list[list[Any]], given: dict[str, Any]) -> Any:  # noqa: PLR0911  one for each denominator
-    """Aggregate as docs/definitions.md, "The eleven losses", says."""
+    """Aggregate as docs/definitions.md, "Policy losses by name", says."""
 
     def token_mean(part: list[list[complex]]) -> complex:
         return sum(map(sum, part), start=0j) / max(sum(map(len, part)), 1)

@@ -24,20 +24,6 @@ struct Input {
     choices: u8,
 }
 
-const ALGORITHMS: [Algorithm; 11] = [
-    Algorithm::Grpo,
-    Algorithm::Dapo,
-    Algorithm::BnpoTrl,
-    Algorithm::DrGrpo,
-    Algorithm::Gspo,
-    Algorithm::GspoToken,
-    Algorithm::Rloo,
-    Algorithm::Cispo,
-    Algorithm::Sapo,
-    Algorithm::Gmpo,
-    Algorithm::Luspo,
-];
-
 fuzz_target!(|input: Input| {
     let array = |pick: fn(&(Number, Number, Number)) -> Number| {
         f64s(&input.tokens.iter().map(pick).collect::<Vec<_>>())
@@ -62,7 +48,7 @@ fuzz_target!(|input: Input| {
     let whole = i64::from(input.whole);
     let blocks = [whole, 1];
     let convention = Convention {
-        algorithm: ALGORITHMS[usize::from(input.algorithm) % ALGORITHMS.len()],
+        algorithm: Algorithm::ALL[usize::from(input.algorithm) % Algorithm::ALL.len()],
         epsilon_low: number(0),
         epsilon_high: number(1),
         delta: number(2),

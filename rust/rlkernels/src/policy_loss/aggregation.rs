@@ -1,6 +1,8 @@
 //! The weight of tokens in the loss of a step: every aggregation is a weighted sum of token losses.
 
-use super::convention::{Algorithm, Convention, DapoDenominator};
+use super::algorithm::Convention;
+use super::facts::Aggregation;
+use super::parameters::{DapoDenominator, given, positive};
 use crate::rows::CountedRow;
 use crate::{Error, Result};
 
@@ -11,14 +13,15 @@ use crate::{Error, Result};
 pub(super) fn row_weights(convention: &Convention<'_>, rows: &[CountedRow]) -> Result<Vec<f64>> {
     let count = rows.len();
     let same = |denominator: f64| Ok(vec![1.0 / denominator; count]);
-    match convention.algorithm {
-        Algorithm::DrGrpo => {
+    let algorithm = convention.algorithm.name();
+    match convention.algorithm.facts().aggregation {
+        Aggregation::Constant => {
             let most = whole(convention, "max_length", convention.max_length)?;
             same(count as f64 * most as f64)
         }
-        Algorithm::Luspo => same(count as f64),
-        Algorithm::BnpoTrl => {
-            let sizes = convention.given("micro_batches", convention.micro_batches)?;
+        Aggregation::RowSum => same(count as f64),
+        Aggregation::MicroBatches => {
+            let sizes = given(algorithm, "micro_batches", convention.micro_batches)?;
             let sum: i128 = sizes.iter().map(|&size| i128::from(size)).sum();
             if sum != count as i128 || sizes.iter().any(|&size| size < 1) {
                 return Err(Error::Blocks {
@@ -28,12 +31,14 @@ pub(super) fn row_weights(convention: &Convention<'_>, rows: &[CountedRow]) -> R
             }
             Ok(block_weights(rows, sizes.len(), sizes.iter().copied()))
         }
-        Algorithm::Dapo | Algorithm::Cispo => {
-            match convention.given("dapo_denominator", convention.dapo_denominator)? {
+        Aggregation::Tokens => {
+            match given(algorithm, "dapo_denominator", convention.dapo_denominator)? {
                 DapoDenominator::Global => Ok(block_weights(rows, 1, [count as i64])),
-                DapoDenominator::Trl => {
-                    same(convention.positive::<f64>("tokens_in_step", convention.tokens_in_step)?)
-                }
+                DapoDenominator::Trl => same(positive::<f64>(
+                    algorithm,
+                    "tokens_in_step",
+                    convention.tokens_in_step,
+                )?),
                 DapoDenominator::Group => {
                     let size = whole(convention, "group_size", convention.group_size)?;
                     let groups = count / size as usize;
@@ -48,7 +53,7 @@ pub(super) fn row_weights(convention: &Convention<'_>, rows: &[CountedRow]) -> R
                 }
             }
         }
-        _ => Ok(rows
+        Aggregation::RowMean => Ok(rows
             .iter()
             .map(|row| 1.0 / (count as f64 * row.tokens as f64))
             .collect()),
@@ -75,7 +80,7 @@ fn block_weights(
 
 /// A whole number that must be given and be at least 1.
 fn whole(convention: &Convention<'_>, argument: &'static str, value: Option<i64>) -> Result<i64> {
-    let found = convention.given(argument, value)?;
+    let found = given(convention.algorithm.name(), argument, value)?;
     if found < 1 {
         return Err(Error::TooSmall {
             argument,

@@ -3,31 +3,29 @@
 //! A step's loss is Σᵢ aᵢ Σₜ (w l + β KL), aᵢ the weight of the row's tokens under the algorithm's aggregation. With
 //! r = exp(policy − old) of a token, its geometric mean over the row (the mean ratio) or its product:
 //!
-//! | algorithms | l | row's weight aᵢ |
-//! |---|---|---|
-//! | GRPO, bnpo-trl, DAPO, Dr. GRPO | −min(min(r, δ) A, clip(r, 1 − `ε_low`, 1 + `ε_high`) A) of the token's r | 1/(B nᵢ), 1/(M tokens of the micro-batch), DAPO's denominator, 1/(B `L_max`) |
-//! | GSPO, LUSPO | the same of the row's mean ratio | 1/(B nᵢ), 1/B |
-//! | GSPO-token | the same of stop(mean ratio) · exp(policy − stop(policy)) | 1/(B nᵢ) |
-//! | RLOO | −r A of the row's product | 1/(B nᵢ) |
-//! | CISPO | −stop(min(r, c)) A · policy of the token's r | as DAPO |
-//! | SAPO | −(4/τ) σ(τ (r − 1)) A of the token's r | 1/(B nᵢ) |
-//! | GMPO | −r A, r the mean ratio of differences held within [−`ε_low`, `ε_high`] on the side that A names | 1/(B nᵢ) |
+//! l and aᵢ are the algorithm's: see [`Algorithm`]; their formulas are those of docs/definitions.md, "Policy losses by
+//! name".
 //!
 //! A loss of the whole row is repeated on its tokens. A clip acts only strictly outside its bound. Sources: see
 //! [`Algorithm`]; δ is that of INTELLECT-2 (arXiv 2505.07291).
 
 mod aggregation;
+mod algorithm;
+mod clip;
 mod convention;
 mod divergence;
+mod facts;
 mod metrics;
+mod parameters;
 mod pass;
 mod row_sums;
 mod step;
 mod surrogate;
 
 pub use crate::kl::KlRatio;
-pub use convention::{Algorithm, CispoBound, Convention, DapoDenominator};
+pub use algorithm::{Algorithm, Convention};
 pub use metrics::Metrics;
+pub use parameters::{CispoBound, DapoDenominator};
 pub use step::{Signal, Step};
 
 use crate::chunks::{Chunks, Columns, count_chunks};
@@ -36,11 +34,13 @@ use crate::isa::dispatch;
 use crate::rows::{CountedRow, Rows};
 use crate::{Error, Float, Result, parallel};
 use aggregation::row_weights;
+use convention::check_unread;
 use divergence::Divergence;
 use metrics::Tally;
+use parameters::not_negative;
 use pass::{Batch, Pass};
 use step::{check_row_signals, check_signal, check_slots};
-use surrogate::{Bounds, Clip, Geometric, Soft, Surrogate, Truncated, Whole, bounds_of};
+use surrogate::Surrogate;
 
 /// The fewest slots for which threads are used: with fewer, waking them costs more than they save.
 const PARALLEL_SLOTS: usize = 24_576;
@@ -80,7 +80,7 @@ pub fn policy_loss<T: Float>(
             same_length(name, array.len(), slots, "`policy`")?;
         }
     }
-    convention.check_unread()?;
+    check_unread(convention)?;
     let algorithm = convention.algorithm;
     check_signal("advantages", step.advantages, step, algorithm)?;
     if let Some(weights) = step.weights {
@@ -90,45 +90,40 @@ pub fn policy_loss<T: Float>(
     let counted = rows.counted();
     let weights = row_weights(convention, &counted)?;
     check_row_signals(step, &counted)?;
-    let call = Call {
+    let call = Job {
         step,
         rows: &counted,
         row_weights: &weights,
         divergence,
+        gradient,
     };
-    let tally = match algorithm {
-        Algorithm::Grpo | Algorithm::Dapo | Algorithm::BnpoTrl | Algorithm::DrGrpo => {
-            call.run(Clip(Bounds::new::<T>(convention)?), gradient)
-        }
-        Algorithm::Gspo | Algorithm::GspoToken | Algorithm::Luspo => {
-            call.run(Whole::mean(Bounds::new::<T>(convention)?), gradient)
-        }
-        Algorithm::Rloo => call.run(Whole::product(), gradient),
-        Algorithm::Cispo => call.run(Truncated::new::<T>(convention)?, gradient),
-        Algorithm::Sapo => call.run(Soft::new::<T>(convention)?, gradient),
-        Algorithm::Gmpo => call.run(Geometric::new::<T>(convention)?, gradient),
-    };
+    let tally = algorithm.run::<T>(call, convention)?;
     if !tally.is_finite {
         check_slots(step, &counted, divergence.beta != 0.0)?; // else finite numbers overflowed
     }
-    let is_truncated = algorithm == Algorithm::Cispo;
+    let facts = algorithm.facts();
+    let [has_low, has_high, _] = facts.bounds;
+    let bounds = [has_low, has_high, convention.delta.is_some()];
     let has_kl = divergence.beta != 0.0;
     Ok(Loss {
         value: tally.loss(),
-        metrics: tally.metrics(bounds_of(convention), is_truncated, has_kl),
+        metrics: tally.metrics(bounds, facts.is_truncated, has_kl),
     })
 }
 
 /// What every surrogate is called with.
-struct Call<'a, T> {
+struct Job<'a, T> {
     step: &'a Step<'a, T>,
     rows: &'a [CountedRow],
     row_weights: &'a [f64],
     divergence: Divergence,
+    gradient: &'a mut [T],
 }
 
-impl<T: Float> Call<'_, T> {
-    fn run<P: Surrogate>(&self, surrogate: P, gradient: &mut [T]) -> Tally {
+impl<T: Float> surrogate::Call for Job<'_, T> {
+    type Output = Tally;
+
+    fn run<P: Surrogate>(self, surrogate: P) -> Tally {
         let step = self.step;
         let batch = Batch {
             columns: Columns {
@@ -148,34 +143,34 @@ impl<T: Float> Call<'_, T> {
             divergence: self.divergence,
         };
         if self.divergence.beta == 0.0 {
-            self.chunks::<P, false>(&batch, gradient)
+            chunks::<T, P, false>(&batch, self.rows, self.gradient)
         } else {
-            self.chunks::<P, true>(&batch, gradient)
+            chunks::<T, P, true>(&batch, self.rows, self.gradient)
         }
-    }
-
-    fn chunks<P: Surrogate, const KL: bool>(
-        &self,
-        batch: &Batch<'_, T, P>,
-        gradient: &mut [T],
-    ) -> Tally {
-        let is_parallel = gradient.len() >= PARALLEL_SLOTS;
-        let mut tallies = vec![Tally::default(); count_chunks(self.rows)];
-        let chunks = Chunks::new(self.rows, gradient).zip(&mut tallies);
-        parallel::for_each(is_parallel, chunks, |(chunk, tally)| {
-            *tally = dispatch(Pass::<T, P, KL> { batch, chunk });
-        });
-        let mut all = Tally::default();
-        for tally in &tallies {
-            all.merge(tally);
-        }
-        all
     }
 }
 
+fn chunks<T: Float, P: Surrogate, const KL: bool>(
+    batch: &Batch<'_, T, P>,
+    rows: &[CountedRow],
+    gradient: &mut [T],
+) -> Tally {
+    let is_parallel = gradient.len() >= PARALLEL_SLOTS;
+    let mut tallies = vec![Tally::default(); count_chunks(rows)];
+    let chunks = Chunks::new(rows, gradient).zip(&mut tallies);
+    parallel::for_each(is_parallel, chunks, |(chunk, tally)| {
+        *tally = dispatch(Pass::<T, P, KL> { batch, chunk });
+    });
+    let mut all = Tally::default();
+    for tally in &tallies {
+        all.merge(tally);
+    }
+    all
+}
+
 fn divergence<T: Float>(step: &Step<'_, T>, convention: &Convention<'_>) -> Result<Divergence> {
-    let beta = convention.not_negative::<T>("beta", Some(convention.beta))?;
-    if beta != 0.0 && convention.algorithm == Algorithm::Rloo {
+    let beta = not_negative::<T>(convention.algorithm.name(), "beta", Some(convention.beta))?;
+    if beta != 0.0 && !convention.algorithm.facts().has_kl {
         return Err(Error::NoKl {
             found: beta,
             algorithm: convention.algorithm.name(),

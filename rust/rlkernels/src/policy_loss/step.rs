@@ -1,6 +1,6 @@
 //! The arrays of a step, and the checks of their lengths and values.
 
-use super::convention::Algorithm;
+use super::algorithm::Algorithm;
 use crate::error::same_length;
 use crate::rows::{CountedRow, Rows};
 use crate::{Error, Float, Result};

@@ -3,6 +3,49 @@
 use rlkernels::kl::Estimator;
 use rlkernels::policy_loss::{Algorithm, CispoBound, Convention, DapoDenominator, KlRatio};
 
+const ESTIMATORS: [Estimator; 3] = [Estimator::K1, Estimator::K2, Estimator::K3];
+const KL_RATIOS: [KlRatio; 3] = [KlRatio::None, KlRatio::Token, KlRatio::Sequence];
+const DENOMINATORS: [DapoDenominator; 3] = [
+    DapoDenominator::Global,
+    DapoDenominator::Group,
+    DapoDenominator::Trl,
+];
+
+/// All that an algorithm reads, for six rows.
+pub fn convention(algorithm: Algorithm, choice: usize) -> Convention<'static> {
+    let mut all = Convention::new(algorithm);
+    let has_bounds = !matches!(algorithm, Algorithm::Rloo | Algorithm::Sapo);
+    if has_bounds {
+        all.epsilon_high = Some(0.25);
+    }
+    if has_bounds && algorithm != Algorithm::Cispo {
+        all.epsilon_low = Some(0.2);
+        if algorithm != Algorithm::Gmpo && choice % 2 == 1 {
+            all.delta = Some(1.5);
+        }
+    }
+    match algorithm {
+        Algorithm::DrGrpo => all.max_length = Some(11),
+        Algorithm::BnpoTrl => all.micro_batches = Some(&[1, 2, 3]),
+        Algorithm::Dapo | Algorithm::Cispo => {
+            let denominator = DENOMINATORS[choice % 3];
+            all.dapo_denominator = Some(denominator);
+            all.group_size = (denominator == DapoDenominator::Group).then_some(2);
+            all.tokens_in_step = (denominator == DapoDenominator::Trl).then_some(17.5);
+        }
+        _ => {}
+    }
+    if algorithm == Algorithm::Cispo {
+        all.cispo_bound = Some([CispoBound::Relative, CispoBound::Absolute][choice % 2]);
+    }
+    if algorithm != Algorithm::Rloo && !choice.is_multiple_of(4) {
+        all.beta = 0.3;
+        all.kl_estimator = ESTIMATORS[choice % 3];
+        all.kl_ratio = KL_RATIOS[choice / 3 % 3];
+    }
+    all
+}
+
 /// A step; a row is its tokens only.
 #[derive(Debug, Clone)]
 pub struct Naive {
