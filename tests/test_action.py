@@ -193,9 +193,9 @@ def test_it_installs_this_checkout() -> None:
     assert (FOLDER / up / "constraints.txt").is_file()
 
 
-def test_the_workflow_of_the_readme() -> None:
+def test_the_workflow_of_the_documentation() -> None:
     """It is YAML of at most ten lines, uses the action by its folder, and gives it inputs that it has."""
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(), re.DOTALL)
     (workflow,) = (block for block in blocks if ".github/actions/gates" in block)
     assert len(workflow.splitlines()) <= 10
     steps = yaml.safe_load(workflow)["jobs"]["gates"]["steps"]

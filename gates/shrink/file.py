@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -21,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from gates.model import Array, ConfigurationError, Recipe
+from gates.results.atomic_write import write_whole
 from gates.shrink.flatten import RECIPE
 
 FORMAT = 2
@@ -71,22 +70,7 @@ def write(path: Path, found: Counterexample) -> None:
     tensors: dict[str, Array] = {}
     values = {f.name: getattr(found, f.name) for f in fields(found) if f.name != "inputs"}
     body = {"format": FORMAT, **values, "inputs": _lower(dict(found.inputs), "", tensors)}
-    data = save(tensors, {METADATA: json.dumps(body, allow_nan=False, ensure_ascii=False)})
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(draft).chmod(0o644)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+    write_whole(path, save(tensors, {METADATA: json.dumps(body, allow_nan=False, ensure_ascii=False)}))
 
 
 def read(path: Path) -> Counterexample:

@@ -53,8 +53,8 @@ def changed(**values: Any) -> Counterexample:
     return replace(SOME, **values)
 
 
-def planted(registry: Registry, mutant: str, case: str) -> tuple[PlannedCase, Options]:
-    """Return a cell that fails with a mistake planted, of the first gate that is said to catch it, and how to run it."""
+def mutated(registry: Registry, mutant: str, case: str) -> tuple[PlannedCase, Options]:
+    """Return a case of the first gate that catches the mutant, and the options that run it on the mutated host."""
     found = registry.mutants[mutant]
     gate = registry.gates[found.caught_by[0]]
     job = PlannedCase(gate, registry.subjects[found.host], next(c for c in gate.cases if c.name == case))

@@ -102,7 +102,7 @@ class TestMistakes:
             (["calibrate", "nothing"], "no gate matches"),
             (["calibrate", "kl", "--only", "models"], "none of the 5 chosen gates is of that kind"),
             (["calibrate", "kl", "--seeds", "0"], "--seeds"),
-            (["calibrate", "kl", "--resume", "none.jsonl"], "cannot go on with none.jsonl"),
+            (["calibrate", "kl", "--resume", "none.jsonl"], "cannot resume none.jsonl"),
             (["calibrate", "kl", "--resume", "x", "--out", "o"], "leave out --out"),
             (["peers", "sync", "nobody"], "nobody"),
             (["nonsense"], "No such command"),

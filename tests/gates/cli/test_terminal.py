@@ -95,7 +95,7 @@ def check(tmp_path: Path) -> Path:
 @pytest.fixture
 def proof(tmp_path: Path) -> Path:
     """A proof of the same kind."""
-    planted = MutantRecord(
+    mutant = MutantRecord(
         mutant=ATTACK,
         mistake=ATTACK,
         host=ATTACK,
@@ -107,7 +107,7 @@ def proof(tmp_path: Path) -> Path:
         reason=ATTACK,
     )
     cells = [verdict(), verdict("fail", mutant=ATTACK, gate=ATTACK, reason=ATTACK)]
-    write(tmp_path / "proof.jsonl", cells, verb="prove", also=[planted])
+    write(tmp_path / "proof.jsonl", cells, verb="prove", also=[mutant])
     return tmp_path / "proof.jsonl"
 
 

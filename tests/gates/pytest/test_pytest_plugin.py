@@ -357,7 +357,7 @@ class TestCost:
         pytester.makepyfile(self.MODULES.replace("{words}", repr(sorted(words))))
         result = pytester.runpytest_subprocess(*LOADED, "-s", "-p", "no:hypothesispytest")
         (line,) = (line for line in result.outlines if "LOADED" in line)
-        wanted = ["gates", "gates.pytest.plugin"] if words == {"gates"} else []
+        wanted = ["gates", "gates.pytest", "gates.pytest.plugin"] if words == {"gates"} else []
         assert json.loads(line.partition("LOADED")[2].strip(" .")) == wanted
 
     def test_the_workers_end_with_the_session(self, mine: pytest.Pytester) -> None:

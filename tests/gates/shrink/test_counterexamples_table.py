@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from counterexample_doubles import planted
+from counterexample_doubles import mutated
 
 from gates.registry import load
 from gates.shrink.failing_case import shrink_case
@@ -98,7 +98,7 @@ def test_a_mutant_with_a_model_is_shrunk_to_a_few_tokens(
 def from_file(mutant: str, case: str, folder: Path) -> Counterexample:
     """Return the counterexample from its file, after judging it again with and without the mutant."""
     registry = load()
-    planned, options = planted(registry, mutant, case)
+    planned, options = mutated(registry, mutant, case)
     write(folder / "c.safetensors", shrink_case(planned, options, registry.subjects, budget_s=300.0))
     found = read(folder / "c.safetensors")
     assert found.finished

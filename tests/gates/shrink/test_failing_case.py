@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from counterexample_doubles import planted
+from counterexample_doubles import mutated
 
 from gates.model import Verdict
 from gates.registry import load
@@ -41,7 +41,7 @@ class TestShrinking:
     def test_a_mutant_is_caught_by_few_numbers(self, mutant: str, case: str, most: int, words: str) -> None:
         """The shrunk input fails with the mutant, and an implementation without it passes."""
         registry = load()
-        planned, options = planted(registry, mutant, case)
+        planned, options = mutated(registry, mutant, case)
         found = shrink_case(planned, options, registry.subjects)
         assert found.elements_after <= most < found.elements_before
         assert found.judged_beside == "numpy"
@@ -58,14 +58,14 @@ class TestShrinking:
     def test_numbers_of_every_variant_are_few(self) -> None:
         """One bit of 56,008 rewards in 7,001 groups: groups go before rows, of which no half is a whole number of groups."""
         registry = load()
-        planned, options = planted(registry, "isa.one-lane-of-one-set", "advantages-group-float32")
+        planned, options = mutated(registry, "isa.one-lane-of-one-set", "advantages-group-float32")
         found = shrink_case(planned, options, registry.subjects)
         assert (found.elements_before, found.elements_after, found.finished) == (262336, 3, True)
 
     def test_a_rollout_is_cut_to_a_few_tokens(self) -> None:
         """Each call is cut, between the check and the subject, so that what the check fixes is cut too."""
         registry = load()
-        planned, options = planted(registry, "rollout.scores-untempered", "batched-top-p")
+        planned, options = mutated(registry, "rollout.scores-untempered", "batched-top-p")
         found = shrink_case(planned, options, registry.subjects)
         assert (found.unit, found.judged_beside) == ("tokens", "reference")
         assert found.elements_before == 768, "choose_eos and the rollout: 6 prompts × 8 samples × 8 tokens each"
@@ -76,7 +76,7 @@ class TestShrinking:
     def test_the_time_is_an_upper_bound(self) -> None:
         """A failure of which one trial takes longer is not shrunk, and the message says so."""
         registry = load()
-        planned, options = planted(registry, "rollout.batched-padding-visible", "temperature-0")
+        planned, options = mutated(registry, "rollout.batched-padding-visible", "temperature-0")
         start = time.monotonic()
         with pytest.raises(CannotShrinkError, match=r"one trial takes longer than the budget of 0\.2 s"):
             shrink_case(planned, options, registry.subjects, budget_s=0.2)
@@ -97,9 +97,9 @@ class TestCollecting:
     def failing(self, tmp_path: Path, *gates: str, mutant: str = "loss.ratio-constant") -> Shrinker:
         """Return the collected failures of these gates with a mutant."""
         registry = load()
-        planted = registry.mutants[mutant]
-        options = Options(mutant={"target": planted.target, "patch": planted.patch}, quick=True)
-        host = registry.subjects[planted.host]
+        found = registry.mutants[mutant]
+        options = Options(mutant={"target": found.target, "patch": found.patch}, quick=True)
+        host = registry.subjects[found.host]
         cases = [PlannedCase(gate, host, gate.cases[0]) for gate in map(registry.gates.__getitem__, gates)]
         maker = Shrinker(cases, options, registry.subjects, tmp_path)
         for judged in run(cases, options):

@@ -100,7 +100,7 @@ class TestThreeSamplers:
             tau = request.settings.temperature
             want = {
                 "model": oracle_logprobs.selective_log_softmax(logits, tokens, temperature=1.0),
-                "tempered": np.zeros(ROWS)
+                "temperature_scaled": np.zeros(ROWS)
                 if tau == 0
                 else oracle_logprobs.selective_log_softmax(logits, tokens, temperature=tau),
                 "behaviour": filtered[chosen, tokens],
