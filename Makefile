@@ -33,6 +33,7 @@ lint: setup ## format, lint and types, in Python and Rust
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache --no-logo >/dev/null || $(BIN)/lint-imports --no-cache
 	@cargo fmt --manifest-path rust/Cargo.toml --all --check
 	@rustfmt --edition 2024 --check benches/versus/roofline.rs
 	@$(CARGO) clippy --quiet $(MANIFEST) --all-targets -- -D warnings
@@ -55,7 +56,7 @@ report: setup ## render the reports, tables and pictures again from the recorded
 	@if ls results/learning/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/learning/curves.jsonl --out results/learning/curves.svg; fi
 
 # The calibrations at its end take a night where no file has seeds of these gates' code yet: they begin where the recorded
-# files end. One that is stopped goes on with its own command and --resume results/gates/calibrate-….jsonl.
+# files end. One that is stopped goes on with its own command and --resume results/runs/calibrate-….jsonl --record.
 record: setup .gates/versus/ready ## check, judge the peers, prove in full, time, calibrate, and record it all on purpose
 	@$(BIN)/python tools/kernel_proofs.py
 	@$(BIN)/python tools/resume_proof.py
