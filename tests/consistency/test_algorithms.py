@@ -90,7 +90,6 @@ class TestPolicyLosses:
         found = (kind.by_row, settings().aggregation)
         assert found == (one.by_row, one.aggregation), f"edit {file} or {TABLE}"
 
-    @pytest.mark.skipif(not (ROOT / DEFINITIONS).exists(), reason=f"{DEFINITIONS} is not written yet")
     @pytest.mark.parametrize("name", [*ALGORITHMS, *PREFERENCES])
     def test_it_is_defined(self, name: str) -> None:
         """docs/definitions.md has its formula."""

@@ -205,7 +205,7 @@ for _setting, _words, _seen in (
         f"rollout.{_setting.replace('_', '-')}-inert",
         "rollout.sampler:keywords",
         f"rollout.patches:{_setting}_inert",
-        mistake=f"the fast sampler is never told {_words}",
+        mistake=f"the fast sampler never receives {_words}",
         arises="a list of keywords that was written before the setting",
         source=_seen,
         theme="configuration",
