@@ -192,5 +192,7 @@ def _token_slots(shape: tuple[int, ...], mask: Array | None, lengths: Array | No
     if lengths is None:
         return list(slots)
     if len(shape) == 1:
+        if np.sum(lengths) != slots.size:
+            raise ValueError(f"`lengths` sum to {np.sum(lengths)}, must sum to the {slots.size} elements of `rewards`")
         return np.split(slots, np.cumsum(lengths)[:-1])
     return [row[:length] for row, length in zip(slots, lengths, strict=True)]

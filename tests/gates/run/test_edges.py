@@ -47,7 +47,7 @@ def edges(op: str, inputs: Inputs) -> Iterator[Edge]:
 
 
 def judge(gate: Gate, case: Case, made: Inputs, answers: OracleCache, alter: Callable[[str, Inputs], Inputs]) -> bool:
-    """Whether every claim of a gate holds for the twin, called with altered inputs."""
+    """Whether every claim of a gate holds for the NumPy baseline, called with altered inputs."""
 
     def call(op: str, inputs: Inputs, _layout: Mapping[str, str], _kill_after_s: float | None) -> Outcome:
         try:
@@ -69,7 +69,7 @@ def judge(gate: Gate, case: Case, made: Inputs, answers: OracleCache, alter: Cal
 
 
 def quick_cells() -> Iterator[tuple[Gate, Case]]:
-    """Gates whose ops the twin has."""
+    """Gates whose ops the NumPy baseline has."""
     for gate in load().gates.values():
         if all(op.name in OPS for op in gate.ops) and not runs_a_model(gate):
             yield from ((gate, case) for case in gate.cases if case.quick)
