@@ -49,7 +49,7 @@ def files(document: str) -> dict[str, str]:
 def test_every_command_runs(document: str, tmp_path: Path) -> None:
     """CI runs what a document shows of `make`, and the fast tests; everything else is run here, beside the document's files."""
     ci = (ROOT / ".ci" / "run").read_text()
-    for name, text in files(document).items():
+    for name, text in (files("README.md") | files(document)).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     for name in ("examples", "results", "gates", "tests", "tools", "pyproject.toml"):
