@@ -1,4 +1,4 @@
-"""README and its tables tell the truth: examples run, and tables are what was recorded."""
+"""README's examples run, and its tables are what was recorded."""
 
 from __future__ import annotations
 

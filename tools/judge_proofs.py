@@ -51,7 +51,7 @@ def resume(kills: int) -> dict[str, Any]:
 
 
 def small(kills: int) -> dict[str, Any]:  # noqa: ARG001  called as `resume` is
-    """Each planted mistake of the table ends as a few numbers or tokens that fail again and hold without it."""
+    """Shrink the failing input of each listed mutation to a few numbers or tokens that still fail, and hold without it."""
     command = ["python", "-m", "pytest", SMALL]
     text = proofs.output([sys.executable, *command[1:]], LONG="1")
     (passed,) = map(int, proofs.numbers(PASSED, text))

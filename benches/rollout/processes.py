@@ -12,7 +12,7 @@ FOLDER = Path(__file__).with_name("workers")
 
 
 class Process:
-    """The peer's Python with `workers/process.py`, whose protocol is told there."""
+    """The peer's Python with `workers/process.py`, which describes its protocol."""
 
     def __init__(self, peer, python, file):
         self.peer = peer

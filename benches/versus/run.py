@@ -255,7 +255,7 @@ def _verified(build, blame):
     except TypeError as error:
         outcome = "unsupported" if "unexpected keyword" in str(error) else "error"
         raise UnmeasuredError(outcome, f"{type(error).__name__}: {error}") from error
-    except Exception as error:  # a side may raise anything; it is told as this row's outcome
+    except Exception as error:  # a side may raise anything; it becomes this row's outcome
         raise UnmeasuredError("error", f"{type(error).__name__}: {error}") from error
     if failed := [item for item in evidence if not item.holds]:
         words = "; ".join(

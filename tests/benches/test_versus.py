@@ -357,7 +357,7 @@ for module in pkgutil.walk_packages(benches.__path__, "benches."):
         assert {row.outcome for row in read_speed(file).rows} <= {"timed", "unsupported"}
 
     def test_a_run_without_peers_is_recorded(self, tmp_path: Path) -> None:
-        """Here the peers are absent: NumPy is timed, the others are told as absent, the file is complete."""
+        """Here the peers are absent: NumPy is timed, the others are reported as absent, the file is complete."""
         command_line = [sys.executable, "-m", "benches.versus", "--quick", "--only", "group_advantages 16x4"]
         done = subprocess.run(
             [*command_line, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False

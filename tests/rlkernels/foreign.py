@@ -115,7 +115,7 @@ class Unified(bytearray):
 
 
 class Answering:
-    """Answers with whatever it is told to; an exception is raised."""
+    """Return a fixed answer; raise it if it is an exception."""
 
     def __init__(self, capsule: Any, device: Any = (CPU, 0)) -> None:
         self.capsule = capsule
@@ -128,10 +128,10 @@ class Answering:
         return _answer(self.capsule)
 
 
-def _answer(told: Any) -> Any:
-    if isinstance(told, Exception):
-        raise told
-    return told
+def _answer(answer: Any) -> Any:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def used_capsule() -> Any:

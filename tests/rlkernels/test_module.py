@@ -1,4 +1,4 @@
-"""The built module: what it says about itself, and that its stub tells the truth."""
+"""The built module: what it reports about itself, and that its stub matches it."""
 
 from __future__ import annotations
 

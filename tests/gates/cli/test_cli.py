@@ -42,14 +42,14 @@ class TestScheduling:
 
     def test_workers_are_batch_jobs(self, tmp_path: Path) -> None:
         """The policy reaches the subject."""
-        told = tmp_path / "policy"
-        subject = tmp_path / "told.py"
+        policy = tmp_path / "policy"
+        subject = tmp_path / "mine.py"
         subject.write_text(
-            f"import os\nfrom pathlib import Path\n{RIGHT}\nPath({str(told)!r}).write_text(str(os.sched_getscheduler(0)))\n"
+            f"import os\nfrom pathlib import Path\n{RIGHT}\nPath({str(policy)!r}).write_text(str(os.sched_getscheduler(0)))\n"
         )
         done = gates("check", "advantages.constant-group-is-zero", "--subject", str(subject), cwd=tmp_path)
-        assert told.exists(), done.stdout + done.stderr
-        assert int(told.read_text()) == os.SCHED_BATCH
+        assert policy.exists(), done.stdout + done.stderr
+        assert int(policy.read_text()) == os.SCHED_BATCH
 
     def test_a_policy_that_was_chosen_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Somebody asked for idle time only, or for real time."""

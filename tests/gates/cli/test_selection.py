@@ -63,6 +63,16 @@ def test_a_subject_that_is_named_twice_is_judged_once(tmp_path: Path) -> None:
     assert choose(load(), names[1::-1], None) == subjects[1::-1]
 
 
+def test_variants_are_judged_by_default_only_in_a_full_run() -> None:
+    """A short run judges each default subject once; a variant that is named is judged in any run."""
+    short = [subject.name for subject in choose(load(), (), None, variants=False)]
+    assert short == ["numpy", "rlkernels", "reference"]
+    full = [subject.name for subject in choose(load(), (), None)]
+    assert {"rlkernels@scalar", "reference@openblas"} <= set(full) - set(short)
+    named = choose(load(), ("rlkernels@scalar",), None, variants=False)
+    assert [subject.name for subject in named] == ["rlkernels@scalar"]
+
+
 @pytest.mark.parametrize("file", ["numpy.py", "numpy", "other/mine.py"])
 def test_two_subjects_of_one_name_are_refused(tmp_path: Path, file: str) -> None:
     """A file, or a program, that is called as a registered subject or another file would be taken for it."""
@@ -76,8 +86,8 @@ def test_two_subjects_of_one_name_are_refused(tmp_path: Path, file: str) -> None
 
 def test_list_counts_and_aligns(tmp_path: Path) -> None:
     """One mutant is no `1 mutants`, and the words after the subjects' names stand in one column."""
-    told, subjects = gates("list", "kl.k1", cwd=tmp_path).stdout.split("\nSubjects:\n")
-    assert " 30 cases (4 quick), 1 mutant  Is k1 = −d" in told
+    listed, subjects = gates("list", "kl.k1", cwd=tmp_path).stdout.split("\nSubjects:\n")
+    assert " 30 cases (4 quick), 1 mutant  Is k1 = −d" in listed
     assert len({line.index("  judged ") for line in subjects.splitlines()}) == 1
 
 
@@ -99,11 +109,11 @@ def test_the_unit_that_explain_prints_is_that_of_the_gates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("returned", "code", "told"),
+    ("returned", "code", "hint"),
     [("groups - groups[:, :1]", 0, False), ("groups", 1, True), (")", 1, False)],
     ids=["right", "wrong", "does not start"],
 )
-def test_a_failure_is_followed_by_where_to_read_on(tmp_path: Path, returned: str, code: int, told: bool) -> None:
+def test_a_failure_is_followed_by_where_to_read_on(tmp_path: Path, returned: str, code: int, hint: bool) -> None:
     """`gates explain` is named where a gate's question was answered wrongly, and only there."""
     (tmp_path / "mine.py").write_text(  # right: 0 in constant groups, which is all that this gate asks
         "def group_advantages(*, rewards, group_size, **_):\n"
@@ -114,4 +124,4 @@ def test_a_failure_is_followed_by_where_to_read_on(tmp_path: Path, returned: str
     select = ("advantages.constant-group-is-zero", "--quick", "--no-minimise")
     done = gates("check", *select, "--subject", "./mine.py", cwd=tmp_path)
     assert done.returncode == code, done.stdout
-    assert ("`gates explain GATE` shows" in done.stdout) == told
+    assert ("`gates explain GATE` shows" in done.stdout) == hint

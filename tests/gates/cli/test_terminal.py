@@ -67,7 +67,7 @@ def check(tmp_path: Path) -> Path:
         ),
         verdict(gate=ATTACK, case=ATTACK),
     ]
-    told = SubjectRecord(subject=ATTACK, provides=[ATTACK], versions={ATTACK: ATTACK})
+    record = SubjectRecord(subject=ATTACK, provides=[ATTACK], versions={ATTACK: ATTACK})
     small = CounterexampleRecord(
         gate=ATTACK,
         subject=ATTACK,
@@ -88,7 +88,7 @@ def check(tmp_path: Path) -> Path:
         "commit": ATTACK,
     }
     path = tmp_path / "a\x1b[2Jb\x9b.jsonl"
-    write(path, cells, problems=[ATTACK], also=[told, small], **named)
+    write(path, cells, problems=[ATTACK], also=[record, small], **named)
     return path
 
 
@@ -236,7 +236,7 @@ def test_a_sentence_about_a_wrong_file(
 
 @pytest.mark.parametrize("form", ["text", "github", "jsonl"])
 def test_a_check_as_it_runs(form: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verdicts, holes, the table, problems and the progress bar of a terminal that is told what a subject said."""
+    """Verdicts, holes, the table, problems and the progress bar of a terminal that shows a subject's own words."""
     monkeypatch.setenv("NO_COLOR", "1")
     evidence = Evidence(ATTACK, 2.0, "<=", 1.0, ATTACK, ATTACK)
     screen = Screen(3, form)  # type: ignore[arg-type]  # the parameter's values are this Literal's

@@ -137,7 +137,7 @@ def constants(module: str, name: str, *, function: str = "") -> list[int]:
 
 
 def test_threads_have_work_in_every_kernel() -> None:
-    """Below its threshold a kernel runs in one thread, whatever it is told: then nothing is said of threads."""
+    """Below its threshold a kernel runs in one thread, whatever number is set: then no claim is made about threads."""
     rng = np.random.default_rng(0)
     for name, (op, moved, make) in isa.KERNELS.items():
         if op not in SERIAL:

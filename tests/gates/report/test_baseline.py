@@ -64,7 +64,7 @@ def test_other_gates_and_subjects_are_not_gone(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_stopped_run_did_not_come_to_is_neither_new_nor_gone(tmp_path: Path, stopped: str, words: str) -> None:
-    """Nobody knows what it would have said; a failure is told all the same, for hiding one is worse."""
+    """Nobody knows what it would have said; a failure is reported all the same, for hiding one is worse."""
     old, new = [verdict(case=name) for name in "ab"], [verdict(case=name) for name in "acd"]
     runs = {"old": old, "new": [*new, verdict("fail", case="e")]}
     more = {name: {"complete": False, "planned": 9} if name == stopped else {} for name in runs}

@@ -1,4 +1,4 @@
-"""What a subject declares and nothing asks for is told, and what it leaves out on purpose is not."""
+"""Declared choices that no case uses are reported; what a subject leaves out on purpose is not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONVENTIONS = {"group_advantages": {"scal": ("group",)}}
 
 
 def said(op: str, conventions: dict[str, tuple[Any, ...]]) -> list[str]:
-    """Return what is told of one op of a subject `mine`."""
+    """Return the notes on one op of a subject `mine`."""
     return list(unasked("mine", {op: Provided(op, conventions)}, load().gates.values()))
 
 

@@ -82,8 +82,8 @@ class TestFile:
         rows = re.findall(
             r"<tr><th scope=\"row\">(\w+)</th>(.*?)</tr>", render_html(mixed).partition('id="verdicts"')[0]
         )
-        told = {name: re.findall(r"(?:>|</span> )([\d a-z]+)</td>", row) for name, row in rows}
-        assert told == {
+        columns = {name: re.findall(r"(?:>|</span> )([\d a-z]+)</td>", row) for name, row in rows}
+        assert columns == {
             "mine": ["1", "1", "1", "1", "1", "0", "6 of 6"],
             "peer": ["0", "0", "0", "0", "0", "3", "0 of 3"],
         }
@@ -147,12 +147,12 @@ class TestFile:
         assert "20 seeds, 2 with a false positive" in said.text("text")
         assert "gates check d --seed 4 --subject mine --quick" in said.text("code")
         cells = re.findall(r"<tr><th scope=\"row\">(\w)</th>(.*?)</tr>", text)
-        told = {name: re.findall(r"<td>(.*?)</td>", row) for name, row in cells}
+        columns = {name: re.findall(r"<td>(.*?)</td>", row) for name, row in cells}
         # the exact 95% bound is 1 − 0.05^(1/n) without a false positive, 0.139 for n = 20
-        assert told["a"] == ["20", "20", "0", "0.14", "none", ""]
-        assert told["c"] == ["20", "20", "0", "0.14", "0.9", "kl: mine, some, seed 15"]
-        assert told["d"][2:] == ["2", "0.28", "1.7", "kl: mine, some, seed 3"]
-        assert told["e"][4] == "not finite"
+        assert columns["a"] == ["20", "20", "0", "0.14", "none", ""]
+        assert columns["c"] == ["20", "20", "0", "0.14", "0.9", "kl: mine, some, seed 15"]
+        assert columns["d"][2:] == ["2", "0.28", "1.7", "kl: mine, some, seed 3"]
+        assert columns["e"][4] == "not finite"
         assert "incomplete: 100 of 120" in said.text("span")
 
     def test_a_page_of_a_calibration_alone(self, calibrated: Path) -> None:

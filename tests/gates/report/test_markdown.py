@@ -23,7 +23,7 @@ def failing(
 
 
 @pytest.mark.parametrize(
-    ("record", "told", "largest"),
+    ("record", "expected", "largest"),
     [
         (failing("two", 8.0, 40.0), 2.0, 10.0),
         (failing("count", 3.0, limit=0.0), 3.0, 3.0),
@@ -33,9 +33,9 @@ def failing(
     ],
     ids=["two claims", "a count", "no number", "another relation", "a crash"],
 )
-def test_how_far_beyond_its_limit(record: VerdictRecord, told: float, largest: float) -> None:
+def test_how_far_beyond_its_limit(record: VerdictRecord, expected: float, largest: float) -> None:
     """A share of the limit, or the count where it is 0: of the claim in the reason, and the largest of all."""
-    assert (severity(record), largest_effect(record)) == (told, largest)
+    assert (severity(record), largest_effect(record)) == (expected, largest)
 
 
 def test_a_gate_that_fails_often_is_reported_once(tmp_path: Path) -> None:
@@ -102,11 +102,11 @@ def test_a_subject_that_does_not_start_is_reported_once(tmp_path: Path) -> None:
 
 def test_equal_versions_are_reported_once(tmp_path: Path) -> None:
     """Variants of one library share a line."""
-    told = [
+    expected = [
         SubjectRecord(subject=name, provides=[], versions={"lib": v})
         for name, v in [("a", "1"), ("b", "2"), ("c", "1")]
     ]
-    text = render([write(tmp_path / "r.jsonl", [verdict()], also=told)])
+    text = render([write(tmp_path / "r.jsonl", [verdict()], also=expected)])
     assert "| subject a, c | lib 1 |" in text
     assert "| subject b | lib 2 |" in text
 

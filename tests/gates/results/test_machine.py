@@ -30,12 +30,12 @@ def test_a_checkout_that_git_does_not_tell_of_is_not_clean(
     """A `git status` that fails or takes too long says nothing of what differs."""
 
     def run(command: Sequence[str], *, check: bool = False, **rest: Any) -> Any:
-        told = f"{HEAD}\n" if "rev-parse" in command else status
-        if isinstance(told, Exception):
-            if isinstance(told, subprocess.TimeoutExpired) or check:
-                raise told
-            told = ""
-        return subprocess.CompletedProcess(command, 0, told, "")
+        answer = f"{HEAD}\n" if "rev-parse" in command else status
+        if isinstance(answer, Exception):
+            if isinstance(answer, subprocess.TimeoutExpired) or check:
+                raise answer
+            answer = ""
+        return subprocess.CompletedProcess(command, 0, answer, "")
 
     monkeypatch.setattr(machine.subprocess, "run", run)
     monkeypatch.setattr(machine, "__file__", str(Path(__file__).parent))  # below a folder with .git

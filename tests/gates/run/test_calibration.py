@@ -340,7 +340,7 @@ class TestResume:
         assert file.read_text() == text
 
     def test_two_at_once_on_one_file_are_refused(self, tmp_path: Path, file: Path, subject: Maker) -> None:
-        """Whoever comes second is told, and the file keeps its lines."""
+        """The second process gets an error, and the file keeps its lines."""
         file.touch()
         first = Writer.again(file)
         with pytest.raises(ConfigurationError, match="another process is writing to it"):

@@ -1,7 +1,7 @@
 """Every edge of every input of the kernels' ops is looked at by some gate: what is misread there turns no verdict green.
 
 A mask that loses its last column, a batch that loses its first row: mistakes of one index are made at the ends of arrays,
-and inputs that hold nothing there would let them pass. The NumPy twin is called with one edge of one input changed; some
+and inputs that hold nothing there would let them pass. The NumPy baseline is called with one edge of one input changed; some
 quick case must notice.
 """
 
@@ -54,7 +54,7 @@ def judge(gate: Gate, case: Case, made: Inputs, answers: OracleCache, alter: Cal
             value = OPS[op](**alter(op, copy.deepcopy(dict(inputs))))
         except NotImplementedError as error:
             return Outcome("unsupported", error=str(error))
-        except Exception as error:  # noqa: BLE001  as a worker does; to be told of an input is to have noticed it
+        except Exception as error:  # noqa: BLE001  as a worker does; an error also shows that the input was noticed
             return Outcome("raised", error=str(error))
         return Outcome(
             "value", {name: item if isinstance(item, list) else np.asarray(item) for name, item in value.items()}

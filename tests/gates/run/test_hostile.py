@@ -199,7 +199,7 @@ class TestLimits:
 
     @pytest.mark.parametrize("verb", [["prove"], ["calibrate", "--seeds", "2", "--subject", "mine.py"]])
     def test_proofs_and_calibrations_are_watched_too(self, tmp_path: Path, verb: list[str]) -> None:
-        """What takes more than its limit there is no truth, and a false positive; its verdicts say why."""
+        """A subject above its memory limit fails the baseline of a proof and is a false positive of a calibration."""
         large = "import time\nfrom gates.subjects.numpy_baseline import subject as numpy\nkept = b'x' * (64 << 20)\nOPS = numpy.OPS\n"
         (tmp_path / "mine.py").write_text(f"{large}time.sleep(1)  # until a look is due\n")
         done = gates(*verb, "kl.k1", "--memory-limit", "0.05", "--out", ".", cwd=tmp_path)

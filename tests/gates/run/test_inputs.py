@@ -73,7 +73,7 @@ class TestInputs:
 
     @pytest.mark.parametrize("error", [ValueError, RuntimeError])
     def test_a_check_that_raises_gets_its_first_inputs(self, error: type[Exception]) -> None:
-        """Its error is told by the trial, not swallowed into a hundred draws."""
+        """The trial reports the error; a hundred draws do not hide it."""
         tried: list[int] = []
 
         def check(t: Any) -> Iterator[Evidence]:

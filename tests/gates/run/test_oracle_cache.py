@@ -61,7 +61,7 @@ class TestAnswers:
         ids=repr,
     )
     def test_whatever_differs_has_another_key(self, other: Any) -> None:
-        """Values, types, shapes and memory layouts are told apart, and so are ops."""
+        """Values, types, shapes and memory layouts are distinguished, and so are ops."""
         keys = {key_of(DOUBLE, {"x": value}) for value in (X, other)}
         assert len(keys) == (1 if other is X else 2)
         assert key_of(DOUBLE, {"z": other}) != key_of(DOUBLE, {"x": other})

@@ -128,7 +128,7 @@ class TestResume:
 
     @pytest.mark.parametrize(("version", "lines"), [("1", 1), ("2", 2)], ids=["the same", "another"])
     def test_a_subject_that_changed_meanwhile_is_told_again(self, tmp_path: Path, version: str, lines: int) -> None:
-        """A library that was renewed between kill and resumption: its verdicts rest on two versions, and both are told."""
+        """A library that was renewed between kill and resumption: its verdicts rest on two versions, and both are recorded."""
         said = SubjectRecord(subject="s", provides=[], versions={"library": "1"})
         head, first = records.whole([c.names for c in PLAN], HEAD)[:2]
         file = records.write(tmp_path / "r.jsonl", [head, said, first])

@@ -89,7 +89,7 @@ def test_a_cell_of_the_table_shows_the_worst(counts: dict[Status, int], words: s
 
 
 def test_a_digest_tells_one_version_of_a_file_from_another(tmp_path: Path) -> None:
-    """Of subjects that are files of somebody else; those that are shipped are told by the judge's commit."""
+    """Of subjects that are files of somebody else; the commit of the judge identifies those that are shipped."""
     file, other = tmp_path / "mine.py", tmp_path / "numpy.py"
     other.touch()
     subjects = [Subject("mine", file, "mine"), Subject("numpy", other, "numpy"), Subject("gone", tmp_path / "x", "x")]

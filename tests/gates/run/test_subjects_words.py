@@ -1,4 +1,4 @@
-"""What a subject's author is told of a mistake says what was found, what is wanted and where."""
+"""Messages to a subject's author say what was found, what was expected and where."""
 
 from __future__ import annotations
 

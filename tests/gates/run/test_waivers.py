@@ -142,7 +142,7 @@ class TestExtent:
         ],
     )
     def test_whole(self, waiver: dict[str, Any], run: dict[str, Any], whole: bool) -> None:
-        """A selection, quick cases or another subject leave it open; a name that nothing has is told by a full run."""
+        """A selection, quick cases or another subject leave it open; a full run reports a name that nothing has."""
         case = make_gate().cases[0]
         slow = type(case)("slow", case.make)
         known = {name: make_gate(id=name, cases=(case, slow)) for name in ("kl.k1", "kl.k3")}

@@ -15,7 +15,7 @@ CENTRED = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}
 
 
 def advantages(rewards: list[float], group_size: int, dtype: str = "float64", **conventions: Any) -> Array:
-    """Advantages with ddof 0 and no eps unless told otherwise, so that a hand can follow."""
+    """Advantages with ddof 0 and no eps unless given otherwise, so that they can be computed by hand."""
     chosen = {"scale": "group", "ddof": 0, "eps": 0.0, "eps_mode": "add", "baseline": "mean", **conventions}
     return group_rewards.group_advantages(np.array(rewards, dtype), group_size, **chosen)
 

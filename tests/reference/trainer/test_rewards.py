@@ -136,7 +136,7 @@ class TestBuiltin:
         assert score([sample(text) for text in texts]) == [1, 1, 0, 0, 0, 1]
 
     def test_accuracy_needs_a_number_to_compare_with(self) -> None:
-        """An answer column that is not there is told, not scored 0."""
+        """A missing answer column is an error, not a score of 0."""
         with pytest.raises(ValueError, match=r"data\.answer_column"):
             builtin.accuracy()([sample("42", answer=None)])
 
