@@ -134,6 +134,11 @@ class Subject:
     )  # what a cluster's node must have: metal, cuda, memory in bytes
 
     @property
+    def is_variant(self) -> bool:
+        """Whether this is another subject's code under other settings (NAME@SETTING), judged where time allows."""
+        return "@" in self.name
+
+    @property
     def is_program(self) -> bool:
         """Whether the entry is a program that speaks the protocol itself rather than a Python file."""
         return self.entry.suffix != ".py"

@@ -30,7 +30,10 @@ def check(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The quick cases only.")] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="All draws of the statistical gates, ten times as many; half an hour.")
+        bool,
+        typer.Option(
+            "--full", help="Variants of subjects too (rlkernels@avx2), and ten times the draws; half an hour."
+        ),
     ] = False,
     jobs: Annotated[
         int | None, typer.Option(min=0, max=64, metavar="N", help="Workers side by side. Default: 0, one per core.")

@@ -112,6 +112,7 @@ def _prepare(arguments: Arguments) -> Run:
             arguments.python,
             arguments.waivers,
             quick=arguments.quick,
+            full=arguments.full,
         ),
     )
     settings = request.settings

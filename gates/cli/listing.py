@@ -50,7 +50,7 @@ def list_(
     typer.echo("\nSubjects:")
     width = max(map(len, registry.subjects))
     for s in registry.subjects.values():
-        when = "by default" if s.default else "with --subject"
+        when = "with --subject" if not s.default else "with --full" if s.is_variant else "by default"
         typer.echo(f"  {s.name:{width}}  judged {when}{f' (absent: {s.why_absent})' if s.why_absent else ''}")
 
 

@@ -28,6 +28,7 @@ class CommandLine:
     python: str | None = None
     waivers: Path | None = None
     quick: bool = False
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def request(registry: Registry, line: CommandLine, today: date | None = None) ->
     program = setup.interpreter(line.python or settings.python)
     all_gates = selection.chosen(registry, settings.select)
     gates = selection.chosen(registry, line.select) if line.select else all_gates
-    all_subjects = catalogue.choose(registry, tuple(settings.subjects), program)
+    all_subjects = catalogue.choose(registry, tuple(settings.subjects), program, variants=line.full)
     subjects = catalogue.choose(registry, tuple(line.subject), program) if line.subject else all_subjects
     names = [found.name for found in subjects]
     if line.require:

@@ -37,8 +37,9 @@ class ProofRequest:
 
     @property
     def subjects(self) -> list[Subject]:
-        """The subjects that are known to be right: without a mutation each must pass."""
-        return [subject for subject in self.registry.subjects.values() if subject.default]
+        """The subjects that are known to be right: without a mutation each must pass. Variants host no mutant."""
+        variants = self.options.full
+        return [s for s in self.registry.subjects.values() if s.default and (variants or not s.is_variant)]
 
     @property
     def mutants(self) -> list[Mutant]:

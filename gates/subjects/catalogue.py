@@ -164,14 +164,16 @@ def from_file(path: str, python: str | None) -> Subject:
     return Subject(file.stem, file, "")
 
 
-def choose(registry: Registry, names: tuple[str, ...], python: str | None) -> list[Subject]:
+def choose(registry: Registry, names: tuple[str, ...], python: str | None, *, variants: bool = True) -> list[Subject]:
     """Return the named subjects; a name with a slash or `.py` is a file. Without names: the default ones.
 
+    Variants are among the default ones only if `variants` is True: in a short run `isa.bits-identical` stands for those
+    of the kernels.
     A default subject is planned for what it provides; one that is asked for by name is asked everything, and its
     variants (NAME@…) are judged with it. One that is named twice is judged once.
     """
     if not names:
-        return [subject for subject in registry.subjects.values() if subject.default]
+        return [s for s in registry.subjects.values() if s.default and (variants or not s.is_variant)]
     chosen: dict[str, Subject] = {}
     for name in names:
         if name.endswith(".py") or "/" in name:
