@@ -100,3 +100,12 @@ def loss_inputs(  # noqa: PLR0913  a case names what it needs of a batch
         "advantages": advantages.astype(dtype),
         "mask": mask,
     }
+
+
+def in_dtype(values: Array, dtype: str) -> Array:
+    """Return the values in a dtype; bfloat16 as the float32 numbers that it holds, rounded to nearest even."""
+    if dtype != "bfloat16":
+        return values.astype(dtype)
+    bits = np.atleast_1d(values.astype(np.float32)).view(np.uint32)
+    nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isfinite(values), nearest.view(np.float32).reshape(values.shape), values).astype(np.float32)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families import layouts
+from gates.families import arrays, layouts
 from gates.families.logprobs.op import SELECTIVE_LOG_SOFTMAX, SELECTIVE_LOG_SOFTMAX_BACKWARD, WITH_ENTROPY
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
@@ -43,15 +43,6 @@ BOUNDS = {
 }
 
 
-def rounded(values: Array, dtype: str) -> Array:
-    """Return the values in a dtype; bfloat16 as the float32 numbers that it holds, rounded to nearest even."""
-    if dtype != "bfloat16":
-        return values.astype(dtype)
-    bits = np.atleast_1d(values.astype(np.float32)).view(np.uint32)
-    nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
-    return np.where(np.isfinite(values), nearest.view(np.float32).reshape(values.shape), values).astype(np.float32)
-
-
 def _logits(rng: np.random.Generator, kind: str, rows: int, size: int, *, half: bool) -> Array:
     logits = rng.normal(0.0, 3.0, (rows, size))
     if kind == "peaked":
@@ -69,7 +60,7 @@ def _logits(rng: np.random.Generator, kind: str, rows: int, size: int, *, half: 
 
 def _make(rng: np.random.Generator, kind: str, dtype: str, size: int) -> dict[str, Any]:
     rows = 12 if size == SMALL else 3
-    logits = rounded(_logits(rng, kind, rows, size, half=dtype in {"float16", "bfloat16"}), dtype)
+    logits = arrays.in_dtype(_logits(rng, kind, rows, size, half=dtype in {"float16", "bfloat16"}), dtype)
     ids = rng.integers(0, size, rows)
     ids[0], ids[1] = 0, int(np.argmax(logits[1]))
     if kind == "masked":

@@ -13,6 +13,10 @@ from gates.families import arrays
 from gates.model import Array, Case
 from reference.algorithms import ALGORITHMS
 
+PART_BECAUSE = (
+    "k·2u·S: a part errs by k·2u times the sum of its own |terms|, these add up to S, and each gradient belongs to one "
+    "part; differences of log-probs and the part's sum carry their rounding errors"
+)
 BASE: dict[str, Any] = {
     "epsilon_low": None,
     "epsilon_high": None,

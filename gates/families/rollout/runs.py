@@ -11,6 +11,8 @@ from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.model import Array, Evidence, Recipe, SubjectFaultError, Trial
 from reference.oracle import sampling
 
+PATHS = ("cached", "prefix", "batched", "compiled")
+FAMILIES = ("llama", "qwen3_moe", "gemma3_text", "qwen3_next", "qwen3_5")
 MAX_TOKENS = 8
 ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
 NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from broken import broken, verdicts
 
+from gates.families.arrays import in_dtype
 from gates.families.isa import gates as isa
-from gates.families.logprobs.gates import rounded
 from gates.registry import load
 from gates.run.execute import run
 from gates.run.plan import Options, plan
@@ -182,4 +182,4 @@ def test_an_instruction_set_that_is_forced_is_the_one_in_use() -> None:
 def test_rounding_to_bfloat16_is_to_nearest_even() -> None:
     """The 24 bits of float32 become 8, ties to even, infinities kept."""
     values = np.array([1.0 + 2.0**-8, 1.0 + 3 * 2.0**-8, 1.0 + 2.0**-8 + 2.0**-20, -np.inf])
-    assert rounded(values, "bfloat16").tolist() == [1.0, 1.0 + 2.0**-6, 1.0 + 2.0**-7, -np.inf]
+    assert in_dtype(values, "bfloat16").tolist() == [1.0, 1.0 + 2.0**-6, 1.0 + 2.0**-7, -np.inf]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays
+from gates.families.loss import cases
 from gates.families.loss.op import REWARDED_LOSS
-from gates.families.trainer.gates.micro_batches import PART_BECAUSE
 from gates.families.units import FLOAT32_U
 from gates.model import Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
@@ -27,7 +27,7 @@ def _rewarded(rng: np.random.Generator, beta: float, spread: float) -> dict[str,
     }
 
 
-REWARD_BECAUSE = f"{PART_BECAUSE}; k = 4, and a rounding of the advantage to float32"
+REWARD_BECAUSE = f"{cases.PART_BECAUSE}; k = 4, and a rounding of the advantage to float32"
 
 
 @gate(

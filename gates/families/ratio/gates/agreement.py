@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 
 from gates.families.rollout import runs
-from gates.families.rollout.gates import paths
 from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.families.scoring.op import COMPLETION_LOGPROBS
 from gates.model import Bound, Case, Evidence, Probe, Trial
@@ -29,7 +28,7 @@ from gates.registry import gate
             limit_s=120,
         )
         for temperature in (0.7, 1.4)
-        for path in ("naive", *paths.PATHS)
+        for path in ("naive", *runs.PATHS)
     ),
     bounds={
         "|Δ log-prob| of sampler and scorer": Bound(

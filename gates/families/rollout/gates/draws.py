@@ -117,7 +117,7 @@ def _three(rng: np.random.Generator, path: str, choice: Mapping[str, Any]) -> di
     ops=(ROLLOUT,),
     cases=tuple(
         Case(f"{path}-{name}", partial(_three, path=path, choice=choice), quick=path in {"naive", "batched"})
-        for path in ("naive", *paths.PATHS)
+        for path in ("naive", *runs.PATHS)
         for name, choice in CHOICES.items()
     ),
     bounds={f"error of the {name} log-probs in 2u·S": ACCURACY for name in ("model", "tempered", "behaviour")},

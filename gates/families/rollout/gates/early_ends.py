@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from gates.families.rollout import runs
-from gates.families.rollout.gates import paths
 from gates.families.rollout.op import ROLLOUT
 from gates.model import Bound, Case, Evidence, SubjectFaultError, Trial
 from gates.registry import gate
@@ -31,7 +30,7 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, Any]:
     why="A loop that runs to max_tokens whatever has ended pays for the longest answer at every step of training.",
     ops=(ROLLOUT,),
     cases=tuple(
-        Case(path, partial(_make, path=path), quick=path == "batched", limit_s=120) for path in ("naive", *paths.PATHS)
+        Case(path, partial(_make, path=path), quick=path == "batched", limit_s=120) for path in ("naive", *runs.PATHS)
     ),
     bounds={
         "time of rows that end at once, as a share": Bound(

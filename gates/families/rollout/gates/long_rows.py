@@ -29,7 +29,7 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, Any]:
     question="Do rows of 280 tokens, longer than what a cache has room for at first, draw the tokens of full forwards?",
     why="Columns that are lost or moved when a buffer grows are the start of the prompt: the answer forgets its question.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=tuple(Case(path, partial(_make, path=path), quick=path == "compiled", limit_s=120.0) for path in paths.PATHS),
+    cases=tuple(Case(path, partial(_make, path=path), quick=path == "compiled", limit_s=120.0) for path in runs.PATHS),
     bounds=paths.BOUNDS,
     probes=(Probe("rollout", ("logits",), lambda inputs: inputs["path"] != "naive"),),
 )

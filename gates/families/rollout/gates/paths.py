@@ -14,8 +14,6 @@ from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 
-PATHS = ("cached", "prefix", "batched", "compiled")
-FAMILIES = ("llama", "qwen3_moe", "gemma3_text", "qwen3_next", "qwen3_5")
 COMPILED = ("llama", "qwen3_moe")  # families whose layers all have plain key-value caches
 DRAWS = (
     100_000  # clause 11: compared draws in a full run, of each sampler and over the families; a tenth in a quick one
@@ -122,7 +120,7 @@ def _router_gaps(t: Trial, run: Mapping[str, Any]) -> Array | None:
     ops=(ROLLOUT, TOKEN_LOGITS),
     cases=(
         *_qwen3(quick=True),
-        *_families(FAMILIES, ("qwen3_next", "gemma3_text")),
+        *_families(runs.FAMILIES, ("qwen3_next", "gemma3_text")),
         *(_case(name, _sampled, quick=True, draws=DRAWS // 5, **choice) for name, choice in FILTERS.items()),
     ),
     bounds=BOUNDS,
@@ -139,7 +137,7 @@ def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
     question="Does a prompt prefilled once give all samples of its group the tokens of one full forward per token?",
     why="A shared prefix that one sample writes into, or that is older than the weights, is the other samples' prompt.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=(*_qwen3(quick=False, greedy_draws=ONE_BY_ONE // 6), *_families(FAMILIES, ("qwen3_5",))),
+    cases=(*_qwen3(quick=False, greedy_draws=ONE_BY_ONE // 6), *_families(runs.FAMILIES, ("qwen3_5",))),
     bounds=BOUNDS,
     probes=_probe("prefix"),
 )
@@ -169,7 +167,7 @@ def compiled_equals_naive(t: Trial) -> Iterator[Evidence]:
     question="Does one row over its own cache draw the tokens of one full forward per token?",
     why="It is the plainest use of a cache, and so the first place to look when a faster path is wrong.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=tuple(_families(("qwen3", *FAMILIES), ("llama",), ONE_BY_ONE, samples=16)),
+    cases=tuple(_families(("qwen3", *runs.FAMILIES), ("llama",), ONE_BY_ONE, samples=16)),
     bounds=BOUNDS,
     probes=_probe("cached"),
 )

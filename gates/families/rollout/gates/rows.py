@@ -76,7 +76,7 @@ def _ends(rng: np.random.Generator, path: str) -> dict[str, Any]:
     question="Is a row's length the place of its first EOS plus one, and nothing drawn after it?",
     why="A finished row that goes on puts tokens nobody sampled into the loss and into every length statistic.",
     ops=(ROLLOUT,),
-    cases=(*(Case(path, partial(_ends, path=path), quick=True) for path in ("naive", *paths.PATHS)),),
+    cases=(*(Case(path, partial(_ends, path=path), quick=True) for path in ("naive", *runs.PATHS)),),
     bounds={
         "rows whose length is not the place of their first EOS plus one": Bound(
             "exact", "the mask includes the first EOS", 0

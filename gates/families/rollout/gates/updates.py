@@ -29,7 +29,7 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, object]:
     question="After the weights changed in place, does the next rollout use the new ones, in every cache and compiled step?",
     why="A stale cache gives fluent text of an older policy: every ratio is wrong, and no loss curve says so.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=tuple(Case(path, partial(_make, path=path), quick=True, limit_s=60) for path in paths.PATHS),
+    cases=tuple(Case(path, partial(_make, path=path), quick=True, limit_s=60) for path in runs.PATHS),
     bounds=paths.BOUNDS,
     probes=(Probe("rollout", ("logits",), lambda inputs: inputs["before"] is not None),),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.logprobs.gates import rounded
+from gates.families import arrays
 from gates.families.rollout import runs
 from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.families.scoring.op import COMPLETION_ENTROPIES, COMPLETION_LOGPROBS
@@ -160,10 +160,12 @@ def half_logits_upcast(t: Trial) -> Iterator[Evidence]:
     logits = np.asarray(t.got(TOKEN_LOGITS, **batch, dtype="float32")["logits"])[inside]
     ids = tokens[inside]
     if "path" not in x["model"].spec:  # what --model names may be of another dtype
-        yield t.precondition(f"logits that are no {dtype}", int(np.sum(rounded(logits, dtype) != logits)), "<=", 0)
+        yield t.precondition(
+            f"logits that are no {dtype}", int(np.sum(arrays.in_dtype(logits, dtype) != logits)), "<=", 0
+        )
     want = logprobs.selective_log_softmax(logits, ids, temperature=temperature)
     scale = 2 * UNIT["float32"] * logprobs.logprob_scale(logits, ids, temperature=temperature)
-    lost = np.abs(rounded(want, dtype).astype(np.float64) - want) / scale
+    lost = np.abs(arrays.in_dtype(want, dtype).astype(np.float64) - want) / scale
     yield t.precondition(f"error of the definition rounded to {dtype} in 2u·S", float(lost.max()), ">=", 100.0)
     got = np.asarray(t.got(COMPLETION_LOGPROBS, **batch, temperature=temperature, adapters_on=True)["logprobs"])
     yield t.number("log-probs that are not float32", int(got.dtype != np.float32), "<=", where=str(got.dtype))

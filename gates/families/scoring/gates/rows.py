@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from gates.families.rollout import runs
-from gates.families.rollout.gates import paths
 from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.families.scoring.op import COMPLETION_LOGPROBS
 from gates.model import Bound, Case, Evidence, Probe, Trial
@@ -26,7 +25,7 @@ from gates.registry import gate
         Case("qwen3", runs.worded_inputs, quick=True, limit_s=60),
         *(
             Case(family, partial(runs.worded_inputs, family=family), quick=family == "qwen3_5", limit_s=120)
-            for family in paths.FAMILIES
+            for family in runs.FAMILIES
             if family != "qwen3_moe"  # in another batch it may rightly choose other experts
         ),
     ),

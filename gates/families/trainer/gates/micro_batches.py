@@ -18,10 +18,6 @@ from reference.oracle import losses
 
 PARTS = (1, 4, 3)  # of eight rows in two groups of four: uneven, and the second part holds rows of both
 WIDE_PARTS = (5, 12, 7)  # of twenty-four
-PART_BECAUSE = (
-    "k·2u·S: a part errs by k·2u times the sum of its own |terms|, these add up to S, and each gradient belongs to one "
-    "part; differences of log-probs and the part's sum carry their rounding errors"
-)
 
 
 def _part_case(algorithm: str, name: str, *, quick: bool = True, **changes: Any) -> Case:
@@ -54,10 +50,10 @@ def _part_cases() -> Iterator[Case]:
     ops=(POLICY_LOSS, POLICY_LOSS_IN_PARTS),
     cases=tuple(_part_cases()),
     bounds={
-        "loss error in 2u·S": Bound("derived", f"{PART_BECAUSE}; k = 4", 4.0),
-        "gradient error in 2u·S": Bound("derived", f"{PART_BECAUSE}; k = 4", 4.0),
+        "loss error in 2u·S": Bound("derived", f"{cases.PART_BECAUSE}; k = 4", 4.0),
+        "gradient error in 2u·S": Bound("derived", f"{cases.PART_BECAUSE}; k = 4", 4.0),
         "distance from the step in one part in 2u·S": Bound(
-            "derived", f"{PART_BECAUSE}; both err by at most k = 4", 8.0
+            "derived", f"{cases.PART_BECAUSE}; both err by at most k = 4", 8.0
         ),
     },
     probes=(Probe("policy_loss_in_parts", ("loss", "gradient")),),

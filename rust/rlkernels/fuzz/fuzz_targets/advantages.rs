@@ -3,7 +3,8 @@
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use rlkernels::advantages::{
-    Baseline, Convention, Episodes, EpsMode, Scale, gae, group_advantages,
+    Baseline, Convention, Episodes, EpsMode, Scale, Stages, gae, group_advantages,
+    normalise_then_sum,
 };
 use rlkernels::rows::Rows;
 use rlkernels_fuzz::{Number, bits32, bits64, everywhere, f32s, f64s};
@@ -48,6 +49,21 @@ fuzz_target!(|input: Input| {
     everywhere(|| {
         let mut out = vec![7.0; rewards.len()];
         let result = group_advantages(&rewards, size, &convention, &mut out);
+        (result.map_err(|e| e.to_string()), bits32(&out))
+    });
+    let stages = Stages {
+        group_ddof: i64::from(input.ddof % 3),
+        group_eps: input.eps.value(),
+        batch_ddof: i64::from(input.scale % 3),
+        batch_eps: input.lambda.value(),
+    };
+    let weights = [1.0, input.lambda.value() as f32];
+    everywhere(|| {
+        let mut out = vec![7.0; rewards.len() / weights.len()];
+        let result = normalise_then_sum(&rewards, &weights, size, &stages, &mut out);
+        if result.is_ok() {
+            assert!(out.iter().all(|x| !x.is_nan()), "{out:?}");
+        }
         (result.map_err(|e| e.to_string()), bits32(&out))
     });
     let lengths: Vec<i64> = input.lengths.iter().map(|&n| i64::from(n)).collect();

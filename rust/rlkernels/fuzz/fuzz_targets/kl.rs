@@ -2,7 +2,7 @@
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use rlkernels::kl::{Estimator, KlRatio, Samples, token_kl};
+use rlkernels::kl::{Estimator, KlRatio, Samples, full_kl, token_kl};
 use rlkernels::rows::{Rows, Valid};
 use rlkernels_fuzz::{Number, bits32, bits64, everywhere, f32s, f64s};
 
@@ -63,6 +63,12 @@ fuzz_target!(|input: Input| {
         };
         let mut out = vec![7.0; p.len()];
         let result = token_kl(&samples, estimator, ratio, &layout, &mut out);
+        (result.map_err(|e| e.to_string()), bits32(&out))
+    });
+    let vocabulary = usize::from(input.rows);
+    everywhere(|| {
+        let mut out = vec![7.0; p.len() / vocabulary.max(1)];
+        let result = full_kl(&p, &r, vocabulary, &mut out);
         (result.map_err(|e| e.to_string()), bits32(&out))
     });
 });

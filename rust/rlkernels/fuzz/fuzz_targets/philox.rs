@@ -2,7 +2,7 @@
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use rlkernels::philox::{Draw, Draws, uniforms, xtc_coins};
+use rlkernels::philox::{Draw, Draws, philox4x32_10, uniforms, xtc_coins};
 
 #[derive(Arbitrary, Debug)]
 struct Input {
@@ -39,6 +39,10 @@ fuzz_target!(|input: Input| {
             round: word(&round),
         };
         assert_eq!(numbers, draw.numbers(input.seed));
+        let counter = [draw.token, draw.sample, draw.prompt, draw.round];
+        let words = philox4x32_10(counter, [input.seed as u32, (input.seed >> 32) as u32]);
+        assert_eq!((numbers.0 * 4_294_967_296.0) as u32, words[0]); // its first 32 bits
+        assert_eq!((numbers.1 * 4_294_967_296.0) as u32, words[2]);
         assert!((0.0..1.0).contains(&numbers.0) && (0.0..1.0).contains(&numbers.1));
     }
 });
