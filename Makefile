@@ -44,8 +44,8 @@ bench: setup ## time HEAD with asv and record it under results/asv (BENCH=--here
 versus: .gates/versus/ready ## time HEAD against the peers, in one interleaved run (VERSUS=--quick: a smoke test)
 	@$(VERSUS_RUN) $(VERSUS)
 
-prove: setup ## show that every gate catches its mutants
-	@$(BIN)/gates prove
+prove: setup ## show that every gate catches its mutants (PROVE=--quick: as CI does, without sensitivities)
+	@$(BIN)/gates prove $(PROVE)
 
 calibrate: setup ## false positives of the gates of pure ops on one subject over 20 seeds; a minute (SEEDS=5: fewer)
 	@$(CALIBRATE) --only pure --subject numpy --seeds $(SEEDS) --block $(SEEDS)

@@ -14,12 +14,15 @@ from gates.cli import engines
 
 EXAMPLES = """Examples:
 
-gates prove · gates prove kl · gates prove --full --record"""
+gates prove · gates prove kl --quick · gates prove --full --record"""
 
 
 def prove(
     select: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates. Default: all.")] = None,
     full: Annotated[bool, typer.Option("--full", help="All cases and draws instead of the quick ones.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave a mutant once its gates failed, and measure no sensitivities.")
+    ] = False,
     jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
     engine: engines.Name = "local",
     memory_limit: engines.MemoryLimit = None,
@@ -33,10 +36,13 @@ def prove(
 ) -> None:
     """Prove the gates: unmutated subjects must pass, then each known mistake must be caught in its host."""
     from gates.cli import selection, setup
+    from gates.model import ConfigurationError
     from gates.mutation.prove import ProofRequest, demonstrate
     from gates.run import session
     from gates.run.plan import Options
 
+    if quick and (full or record):
+        raise ConfigurationError("--quick proves only that mutants are caught: leave out --full and --record")
     registry = setup.registry()
     watched = setup.watched(registry.subjects.values(), engine, memory_limit)
     registry = replace(registry, subjects={subject.name: subject for subject in watched})
@@ -47,7 +53,8 @@ def prove(
     writer = setup.writer("prove", out, record=record)
     try:
         with engines.opened(engine, registry) as executors:
-            code = demonstrate(ProofRequest(registry, gates, options, writer, sys.argv[1:], typer.echo, executors))
+            request = ProofRequest(registry, gates, options, writer, sys.argv[1:], typer.echo, executors, quick)
+            code = demonstrate(request)
     except KeyboardInterrupt:
         writer.close()
         typer.echo(f"interrupted; what was proved so far is in {writer.path}", err=True)

@@ -13,10 +13,10 @@ import numpy as np
 from gates.model import Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
 from gates.run.engines.interface import Engine
 from gates.run.engines.pool import Pool
-from gates.run.execute import run
-from gates.run.judge import TIMEOUT, judge
+from gates.run.execute import opened, run
+from gates.run.judge import TIMEOUT, Judged, judge
 from gates.run.oracle_cache import OracleCache
-from gates.run.plan import Options, PlannedCase, plan
+from gates.run.plan import Options, PlannedCase, plan, seed_of
 from gates.worker.process import Worker, WorkerError
 
 LARGEST, LEAST = -1.0, -10.0  # powers of ten of the relative errors that are tried
@@ -58,12 +58,19 @@ def try_mutants(
     subjects: Mapping[str, Subject],
     options: Options,
     engine: Engine | None = None,
+    *,
+    first: bool = False,
 ) -> Iterator[Trialled]:
-    """Apply each mutation in a fresh worker of its host and run the gates that must catch it."""
+    """Apply each mutation in a fresh worker of its host and run the gates that must catch it.
+
+    With `first` the cases of a gate end at the first that fails.
+    """
     single, cached = replace(options, jobs=1), OracleCache()  # mutants share their gates' inputs, so they share a cache
     engine = engine or partial(Pool, cached=cached)
     pool = ThreadPoolExecutor(options.jobs)
-    futures = [pool.submit(_try, mutant, gates, subjects[mutant.host], single, engine) for mutant in mutants]
+    futures = [
+        pool.submit(_try, mutant, gates, subjects[mutant.host], single, engine, first=first) for mutant in mutants
+    ]
     try:
         for future in as_completed(futures):
             yield future.result()
@@ -71,10 +78,12 @@ def try_mutants(
         pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nobody waits for what is still running
 
 
-def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options, engine: Engine) -> Trialled:
+def _try(
+    mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options, engine: Engine, *, first: bool
+) -> Trialled:
     named = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
     mutated = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
-    found, calls = _judged(plan(named, [host], quick=options.quick), mutated, engine)
+    found, calls = _judged(plan(named, [host], quick=options.quick), mutated, engine, first=first)
     if any(v.cause in {"start", "absent"} for v in found):
         return Trialled(mutant, "error", next(v.reason for v in found if v.cause in {"start", "absent"}), found)
     if not calls:
@@ -86,11 +95,13 @@ def _try(mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Opti
             if changes_nothing(mutant, named, host, options):
                 return Trialled(mutant, "equivalent", f"{EQUIVALENT} ({states})", found)
             return Trialled(mutant, "missed", f"{gate.id} does not fail: {states}", found)
-    first = next(v for v in found if v.status == "fail")
-    return Trialled(mutant, "caught", first.reason, found)
+    failed = next(v for v in found if v.status == "fail")
+    return Trialled(mutant, "caught", failed.reason, found)
 
 
-def _judged(cases: list[PlannedCase], options: Options, engine: Engine) -> tuple[tuple[Verdict, ...], int]:
+def _judged(
+    cases: list[PlannedCase], options: Options, engine: Engine, *, first: bool
+) -> tuple[tuple[Verdict, ...], int]:
     """Return the verdicts, and how often the mutated function ran.
 
     Timed-out cases are retried once, and the retry counts: a pause of the machine must not count as caught.
@@ -98,7 +109,7 @@ def _judged(cases: list[PlannedCase], options: Options, engine: Engine) -> tuple
     verdicts: dict[tuple[str, str], Verdict] = {}
     calls = 0
     for _ in range(2):
-        for judged in run(cases, options, engine):
+        for judged in _until_caught(cases, options, engine) if first else run(cases, options, engine):
             verdicts[judged.verdict.gate, judged.verdict.case] = judged.verdict
             calls += judged.patched_calls
         cases = [c for c in cases if verdicts[c.gate.id, c.case.name].cause == TIMEOUT]
@@ -107,6 +118,23 @@ def _judged(cases: list[PlannedCase], options: Options, engine: Engine) -> tuple
     return tuple(verdicts.values()), calls
 
 
+def _until_caught(cases: list[PlannedCase], options: Options, engine: Engine) -> Iterator[Judged]:
+    """Judge the cases one by one, and none of a gate that has failed."""
+    caught = set()
+    with opened(options, engine) as executor:
+        for planned in cases:
+            if planned.gate.id in caught:
+                names = (planned.gate.id, planned.subject.name, planned.case.name)
+                yield Judged(Verdict(*names, seed_of(planned, options), "skipped", "caught", LEFT_OUT))
+                continue
+            executor.submit([planned])
+            for judged in executor.judged():
+                yield judged
+                if judged.verdict.status == "fail":
+                    caught.add(planned.gate.id)
+
+
+LEFT_OUT = "the gate failed in an earlier case, and a quick proof needs one"
 EQUIVALENT = (
     "no output differs from the unmutated host's in any case of its gates, so no gate can fail: change mutant or cases"
 )

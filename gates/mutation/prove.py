@@ -34,6 +34,7 @@ class ProofRequest:
     command: list[str]
     show: Callable[[str], None]
     engine: Engine | None = None  # None: this machine's workers
+    first: bool = False  # a mutant's gate ends at its first failing case, and no sensitivity is measured
 
     @property
     def subjects(self) -> list[Subject]:
@@ -63,7 +64,8 @@ def demonstrate(request: ProofRequest) -> int:
         return tally.exit_code()
     tried = _mutants(request, mutants)
     wrong = len(mutants) - sum(record.state == "caught" for record in tried)
-    _sensitivities(request)
+    if not request.first:
+        _sensitivities(request)
     code = session.FAILED if wrong else session.HELD
     seconds = time.monotonic() - start
     session.finish(writer, tally, seconds, code)
@@ -112,7 +114,8 @@ def _mutants(request: ProofRequest, mutants: list[Mutant]) -> list[MutantRecord]
     chosen = {gate.id: gate for gate in request.gates}
     tried = []
     with Bar("mutants", len(mutants)) as bar:
-        for done in try_mutants(mutants, chosen, request.registry.subjects, request.options, request.engine):
+        subjects = request.registry.subjects
+        for done in try_mutants(mutants, chosen, subjects, request.options, request.engine, first=request.first):
             for verdict in done.verdicts:
                 request.writer.write(verdict_record(verdict, done.mutant.name))
             tried.append(mutant_record(done))

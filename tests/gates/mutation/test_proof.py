@@ -65,6 +65,17 @@ class TestMutants:
         assert state == "caught"
         assert reason.startswith("y is 0.5, must be <= 1e-12")
 
+    def test_a_quick_proof_ends_at_the_first_failing_case(self, subject: Maker) -> None:
+        """The cases after it are skipped, so that a run still has a verdict for each planned case."""
+        host = subject("return {'y': factor() * x}", HEAD)
+        names = [f"{host.module}:{name}" for name in ("factor", "three")]
+        mutant = Mutant("m", "a mistake", host.name, *names, ("g",), "a test")
+        case = make_gate().cases[0]
+        gate = make_gate(id="g", cases=tuple(replace(case, name=name, quick=True) for name in "abc"))
+        (found,) = try_mutants([mutant], {"g": gate}, {host.name: host}, Options(), first=True)
+        assert found.state == "caught"
+        assert [verdict.status for verdict in found.verdicts] == ["fail", "skipped", "skipped"]
+
     def test_a_pause_of_the_machine_catches_no_mistake(self, tmp_path: Path, subject: Maker) -> None:
         """A timed-out case is retried: of two cases the first one times out once."""
         stamp = tmp_path / "stamp"
