@@ -102,6 +102,7 @@ def _text(report: Report) -> str:
         "trainable": f"{report.trainable:,} ({report.trainable / report.total:.2%})",
         "logits": f"{tuple(report.logits_shape)}, {'finite' if report.logits_finite else 'NOT FINITE'}",
         "head apart": f"largest |difference| of the logits {report.head_difference:.1e}",
+        "rollout": f"path '{report.rollout}'" + (f": {report.why_not_faster}" if report.why_not_faster else ""),
     }
     lines = [f"{name:11} {value}" for name, value in rows.items()]
     return "\n".join([*lines, _verdict(report)])

@@ -1,6 +1,7 @@
 """`gates trainer smoke`: right counts, one sentence for every mistake, and a failure that names what else would train."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,6 +57,7 @@ def test_text() -> None:
     assert done.exit_code == 0
     assert "language_model.model.embed_tokens" in done.stdout
     assert "modules     8, 7, 1 outside" in done.stdout  # gated delta net 5, attention 4, MLP 3 each
+    assert re.search(r"^rollout     path 'batched': fixed buffers know KVCache", done.stdout, re.MULTILINE)
     assert done.stdout.rstrip().endswith("Only adapters would train.")
 
 
