@@ -21,7 +21,8 @@ TEXT: Final = "What is 12 + 7? The answer is 19."
 class Report:
     """The findings.
 
-    `modules_per_layer` counts the adapters of each block, `outside` those in no block. Parameters of quantised layers are counted as
+    `modules_per_layer` counts the adapters of each block, `outside` those in no block. `linear_without_adapter` are linear layers,
+    with their classes, for which mlx-lm has no adapter. Parameters of quantised layers are counted as
     unpacked. `strangers` are trainable parameters that do not belong to an adapter. `head_difference` is the largest |difference|
     between the logits of one call and those of body and head called separately, as in scoring. `rollout` is the path that rollouts
     take, `why_not_faster` the reason if it is not the fastest.
@@ -34,6 +35,7 @@ class Report:
     modules_per_layer: list[int]
     outside: int
     adapter_types: dict[str, int]
+    linear_without_adapter: dict[str, str]
     total: int
     trainable: int
     logits_shape: list[int]
@@ -79,6 +81,7 @@ def _look(loaded: models.Loaded) -> Report:
         modules_per_layer=[blocks[str(number)] for number in range(len(model.layers))],
         outside=sum(count for name, count in blocks.items() if not name.isdigit()),
         adapter_types=dict(sorted(Counter(type(adapter).__name__ for adapter in found.values()).items())),
+        linear_without_adapter=targets.linear_without(model),
         total=count(model),
         trainable=sum(x.size for _, x in tree_flatten(model.trainable_parameters())),
         logits_shape=list(logits.shape),

@@ -61,6 +61,20 @@ def test_text() -> None:
     assert done.stdout.rstrip().endswith("Only adapters would train.")
 
 
+def test_linear_layers_without_an_adapter_are_named() -> None:
+    """mlx-lm wraps neither the stacked projections of MLA nor this router; a family whose layers are all wrapped has no such line."""
+    done = _gates("--tiny", "family=deepseek_v3")
+    assert done.exit_code == 0
+    assert (
+        "no adapter  mlp.gate (MoEGate), self_attn.embed_q (MultiLinear), self_attn.unembed_out (MultiLinear): "
+        in done.stdout
+    )
+    gates = smoke.run({"family": "recurrent_gemma"}, {}).linear_without_adapter
+    assert gates == {"temporal_block.rg_lru": "RGLRU"}
+    for family in tiny_families.FAMILIES:
+        assert smoke.run({"family": family}, {}).linear_without_adapter == {}
+
+
 def test_json_of_a_folder() -> None:
     """A model's folder serves as well, and the JSON has the fields of the report."""
     folder = str(tiny.build({"family": "llama"}))
