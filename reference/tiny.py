@@ -166,7 +166,9 @@ def _weights(full: Mapping[str, Any]) -> dict[str, np.ndarray]:
     weights: dict[str, np.ndarray] = {}
     for name, leaf in family.leaves(full).items():
         if leaf.bound:
-            values = uniform(words, leaf.shape) * np.float32(leaf.bound) + np.asarray(leaf.offset, np.float32)
+            values = np.asarray(
+                uniform(words, leaf.shape) * np.float32(leaf.bound) + np.asarray(leaf.offset, np.float32)
+            )
         else:
             values = np.full(leaf.shape, leaf.offset, np.float32)
         weights[name if family.exact_names else tiny_families.parameter(name)] = values

@@ -5,6 +5,7 @@ needs more than small numbers has a line in `OWN`. Names of parameters are those
 for vectors (decays, norms), moved by up to a quarter so that none is inert, and uniform random for all others.
 """
 
+import copy
 import dataclasses
 import importlib
 import importlib.util
@@ -17,8 +18,9 @@ from typing import Any, Final
 from reference import tiny_tokenizer
 from reference.tiny_families import Family, Leaf, Spec
 
-DEFAULTS: Final[Mapping[str, int | float]] = {"hidden": 64, "head_dim": 16, "intermediate": 64, "gain": 4.0}
-"""Instead of the defaults of `reference.tiny`: some families fix widths that must divide these."""
+DEFAULTS: Final[Mapping[str, int | float]] = {"hidden": 64, "head_dim": 16, "intermediate": 64, "gain": 2.0}
+"""Instead of the defaults of `reference.tiny`: some families need these widths, and a larger gain saturates gates of recurrent_gemma,
+whose gradient is then NaN (mlx-lm 0.32.2)."""
 
 BY_KEY: Final[Mapping[str, str]] = {
     "hidden": "hidden_size n_embd d_model model_dim hidden_dim mamba_d_ssm block_dim dim_model_base",
@@ -31,7 +33,7 @@ BY_KEY: Final[Mapping[str, str]] = {
     "mamba_d_head linear_key_head_dim linear_value_head_dim swa_head_dim swa_v_head_dim query_pre_attn_scalar kv_channels",
     "intermediate": "intermediate_size moe_intermediate_size shared_expert_intermediate_size shared_intermediate_size "
     "moe_shared_expert_intermediate_size ffn_hidden_size expert_ffn_hidden_size ff_intermediate_size intermediate_size_mlp "
-    "n_inner",
+    "n_inner dense_intermediate_size",
     "vocab": "vocab_size vocab_size_per_layer_input num_vocab",
 }
 """The fields that mean a key of the spec."""
@@ -62,49 +64,101 @@ SMALL: Final[Mapping[Any, str]] = {
 }
 """Other fields that would be large or have no default, by the number that they get."""
 
-_YARN: Final = {"type": "yarn", "rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 2048}
-_PLAIN: Final = {"rope_theta": 10000.0, "rope_type": "default", "type": "default"}
-_SLIDING: Final = ("sliding_attention", "full_attention")
+_PLAIN: Final = {"rope_theta": 1e4, "rope_type": "default", "type": "default"}
+_YARN: Final = {
+    "rope_theta": 1e4,
+    "rope_type": "yarn",
+    "type": "yarn",
+    "factor": 2.0,
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 2048,
+}
+_LONG: Final = {
+    "rope_type": "longrope",
+    "type": "longrope",
+    "factor": 1.0,
+    "original_max_position_embeddings": 4096,
+    **dict.fromkeys(("short_factor", "long_factor"), [1.0] * 8),
+}
+_SLIDING: Final = ["sliding_attention", "full_attention"]
+_KDA: Final = {"num_heads": 4, "head_dim": 16, "kda_layers": [1], "full_attn_layers": [2], "short_conv_kernel_size": 4}
 OWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "afmoe": {"layer_types": _SLIDING},
-    "baichuan_m1": {"sliding_window_layers": [0], "conv_window": 2},
+    "baichuan_m1": {"sliding_window_layers": (0,), "conv_window": 2},
     "dbrx": {
-        "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0},
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 1e4},
         "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 4, "moe_top_k": 2},
     },
-    "deepseek_v2": {"rope_scaling": {**_YARN, "mscale": 1.0, "mscale_all_dim": 1.0}, "topk_method": "gready"},
-    "exaone4": {"sliding_window_pattern": "LG"},
+    "deepseek_v2": {"rope_scaling": _YARN, "topk_method": "gready"},
+    "exaone4": {"sliding_window_pattern": "LG", "layer_types": _SLIDING},
     "exaone_moe": {"layer_types": _SLIDING, "is_moe_layer": [True]},
     "gear": {"layer_types": _SLIDING},
-    "glm_moe_dsa": {"rope_parameters": _PLAIN},
-    "granitemoehybrid": {"layer_types": ("mamba", "attention"), "mamba_proj_bias": False, "mamba_conv_bias": True},
-    "hunyuan": {"rope_scaling": {"type": "dynamic", "factor": 1.0, "alpha": 1000.0}},
-    "kimi_linear": {
-        "linear_attn_config": {
-            "num_heads": 4,
-            "head_dim": 16,
-            "kda_layers": [1],
-            "full_attn_layers": [2],
-            "short_conv_kernel_size": 4,
-        }
+    "gemma3n": {
+        "altup_num_inputs": 2,
+        "altup_coef_clip": 120.0,
+        "altup_correct_scale": True,
+        "altup_active_idx": 0,
+        "laurel_rank": 8,
+        "layer_types": _SLIDING,
+        "activation_sparsity_pattern": [0.5, 0.0],
     },
-    "lfm2": {"layer_types": ("conv", "full_attention")},
-    "lfm2_moe": {"layer_types": ("conv", "full_attention")},
+    "glm_moe_dsa": {"rope_parameters": _PLAIN},
+    "granitemoehybrid": {
+        "layer_types": ["mamba", "attention"],
+        "mamba_proj_bias": False,
+        "mamba_conv_bias": True,
+        "mamba_n_heads": 8,
+    },
+    "hunyuan": {"rope_scaling": {"type": "dynamic", "factor": 1.0, "alpha": 1000.0}},
+    "kimi_k3": {"hidden_act": "situ", "linear_attn_config": _KDA},
+    "kimi_linear": {"linear_attn_config": _KDA},
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+    "llama4": {
+        "attention_chunk_size": 8,
+        "interleave_moe_layer_step": 2,
+        "num_experts_per_tok": 1,
+        "num_hidden_layers": 4,
+    },
     "llama4_text": {"no_rope_layers": [1, 0]},
-    "longcat_flash": {"attention_method": "MLA", "zero_expert_type": "identity"},
-    "mamba2": {"time_step_limit": [0.001, 100.0]},
-    "mellum": {"layer_types": _SLIDING},
+    "longcat_flash": {
+        "attention_method": "MLA",
+        "zero_expert_type": "identity",
+        "mla_scale_q_lora": True,
+        "mla_scale_kv_lora": True,
+    },
+    "longcat_flash_ngram": {"mla_scale_q_lora": True, "mla_scale_kv_lora": True},
+    "mamba2": {"time_step_limit": (0.001, 100.0), "num_heads": 8},
+    "mellum": {"layer_types": _SLIDING, "rope_parameters": dict.fromkeys(_SLIDING, _PLAIN)},
     "mimo_v2_flash": {"hybrid_layer_pattern": [1, 0], "moe_layer_freq": [0, 1]},
-    "minicpm3": {"rope_scaling": {"type": "longrope", "short_factor": 1.0, "long_factor": 1.0, "factor": 1.0}},
+    "minicpm3": {"rope_scaling": _LONG},
+    "minimax_m3_vl": {"moe_layer_freq": [0, 1]},
     "ministral3": {
         "rope_parameters": {**_PLAIN, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 4096}
     },
-    "nemotron_h": {"layers_block_type": ("mamba", "attention", "mlp", "moe"), "num_hidden_layers": 4},
+    "mistral4": {"rope_parameters": {**_YARN, "llama_4_scaling_beta": 0.1}},
+    "muse_spark": {
+        "layer_types": _SLIDING,
+        "layer_rope_theta": [1e4, 0.0],
+        "rope_parameters": _PLAIN,
+        "moe_hidden_size": 64,
+        "final_logit_softcapping": 30.0,
+        "num_shared_experts": 0,
+    },
+    "nemotron-nas": {"block_configs": [{"attention": {"n_heads_in_group": 2}, "ffn": {"ffn_mult": 1.0}}]},
+    "nemotron_h": {
+        "layers_block_type": ["mamba", "attention", "mlp", "moe"],
+        "num_hidden_layers": 4,
+        "routed_scaling_factor": 1.0,
+        "norm_topk_prob": True,
+    },
     "olmo3": {"layer_types": _SLIDING},
-    "recurrent_gemma": {"block_types": ("recurrent", "attention")},
+    "openelm": {"num_query_heads": [4], "num_kv_heads": [2], "ffn_multipliers": [1.0]},
+    "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
     "spark2_5": {"layer_types": _SLIDING, "rope_parameters": dict.fromkeys(_SLIDING, _PLAIN), "hidden_act": "gelu"},
 }
-"""What a family needs beside small numbers. Lists and tuples repeat over the layers."""
+"""What a family needs beside small numbers. A list repeats over the layers, a tuple is taken as it is."""
 
 
 def names() -> list[str]:
@@ -120,6 +174,11 @@ def family(name: str) -> Family | None:
     if module is None:
         return None
     return Family(name, DEFAULTS, lambda full: config(name, full), lambda full: _leaves(name, full), exact_names=True)
+
+
+def has_model(name: str) -> bool:
+    """Return whether the module has a model; mlx-lm's shared code stands beside those that have."""
+    return family(name) is not None
 
 
 def _module(name: str) -> ModuleType | None:
@@ -148,30 +207,26 @@ def config(name: str, full: Spec) -> dict[str, Any]:
 def _fields(name: str, module: ModuleType, arguments: Any, full: Spec) -> dict[str, Any]:
     numbers = {field: full[key] for key, fields in BY_KEY.items() for field in fields.split()}
     numbers |= {field: number for number, fields in SMALL.items() for field in fields.split()}
-    own = OWN.get(name, {})
-    found: dict[str, Any] = {"model_type": name}
+    own = copy.deepcopy(OWN.get(name, {}))  # some classes change what they are given
+    found: dict[str, Any] = {"model_type": name, **own}  # transformers may read fields that mlx-lm does not have
     for field in dataclasses.fields(arguments):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if field.name in own:
-            found[field.name] = own[field.name]
-        elif field.name == "text_config":
+            continue
+        if field.name == "text_config":
             found[field.name] = _text(module, full)
         elif field.name in numbers:
             found[field.name] = numbers[field.name]
         elif required and field.name not in found:
             found[field.name] = _plain(name, field)
     layers = found.get("num_hidden_layers", full["layers"])
-    lists = {key: list(itertools.islice(itertools.cycle(x), layers)) for key, x in found.items() if _of_layers(x)}
+    lists = {key: [*itertools.islice(itertools.cycle(x), layers)] for key, x in found.items() if isinstance(x, list)}
     return {**found, **lists}
-
-
-def _of_layers(value: Any) -> bool:
-    return isinstance(value, tuple | list) and not (value and isinstance(value[0], float))
 
 
 def _plain(name: str, field: Any) -> Any:
     kind = str(field.type)
-    if "Optional" in kind or "Dict" in kind:
+    if "Optional" in kind or "Dict" in kind or "Any" in kind:
         return None
     if "List" in kind:
         return []
@@ -191,6 +246,9 @@ def _text(module: ModuleType, full: Spec) -> dict[str, Any]:
     for value in vars(module).values():
         if isinstance(value, ModuleType) and hasattr(value, "ModelArgs"):
             return _fields(value.__name__.rpartition(".")[2], value, value.ModelArgs, full)
+    for base in module.Model.__bases__:  # another family's class with another configuration
+        if base.__module__.startswith("mlx_lm.models."):
+            return _text(importlib.import_module(base.__module__), full)
     raise ValueError(f"{module.__name__} has a text_config whose class was not found")
 
 
