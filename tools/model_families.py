@@ -30,6 +30,7 @@ PATHS = {
     "compiled": "train; rollouts in one batch, compiled",
     "batched": "train; rollouts in one batch",
     "prefix": "train; rollouts one prompt at a time",
+    "cached": "train; rollouts one row at a time",
 }
 
 

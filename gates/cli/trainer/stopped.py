@@ -53,8 +53,7 @@ def slow_rollouts(config: Any) -> str:
     if config.data.offline or config.rollout.path != "auto" or config.rollout.kv_bits is not None:
         return ""
     path, reason = rollout.fastest(prepare.load(config).model)
-    return (
-        f"note: rollouts go one prompt at a time (path '{path}'), slower than a batch: {reason}"
-        if path == "prefix"
-        else ""
-    )
+    if path in {"batched", "compiled"}:
+        return ""
+    each = "prompt" if path == "prefix" else "row"
+    return f"note: rollouts go one {each} at a time (path '{path}'), slower than a batch: {reason}"

@@ -149,6 +149,16 @@ class TestUnbatchable:
         assert probe.why_not(models.load({"family": family}).model) == ""
 
 
+def test_a_cache_without_rows_is_decoded_row_by_row() -> None:
+    """mlx-lm's deepseek_v41 has caches of its own that can be neither merged nor repeated."""
+    run = _run("deepseek_v41", "auto")
+    assert run["path"] == "cached"
+    assert "LayerCache" in run["reason"]
+    _same(_naive("deepseek_v41"), run)
+    with pytest.raises(NotImplementedError, match="use path 'cached'"):
+        _run("deepseek_v41", "prefix")
+
+
 def test_a_model_that_never_called_its_base_class() -> None:
     """mlx-lm's recurrent_gemma lacks what `freeze` reads; it loads, and draws the same tokens by every path."""
     for path in PATHS:
