@@ -60,6 +60,7 @@ report: setup ## render the reports, tables and pictures again from the recorded
 record: setup .gates/versus/ready ## check, judge the peers, prove in full, time, calibrate, and record it all on purpose
 	@$(BIN)/python tools/kernel_proofs.py
 	@$(BIN)/python tools/resume_proof.py
+	@nice $(BIN)/python tools/model_families.py
 	@nice $(BIN)/python tools/judge_proofs.py
 	@$(BIN)/gates check --full --record
 	@$(BIN)/gates peers sync mlxrl

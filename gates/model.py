@@ -50,6 +50,10 @@ class SubjectFaultError(Exception):
         self.cause = cause
 
 
+class UnsupportedError(Exception):
+    """The subject, or the model of `--model`, does not have what a case asks about; the verdict is `unsupported`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How to build a model or a data set. The worker builds it, so that the judge needs no framework."""
@@ -63,7 +67,8 @@ class Case:
     """One seeded input of a gate.
 
     `make` builds the inputs from a NumPy generator and must use nothing else. `conventions` are the choices that this
-    case needs (`{"ddof": 1}`); a subject that declares other ones is `unsupported`.
+    case needs (`{"ddof": 1}`); a subject that declares other ones is `unsupported`. `model` is the part of the name that
+    tells the tiny model of this case from that of another.
     """
 
     name: str
@@ -71,6 +76,7 @@ class Case:
     quick: bool = False
     limit_s: float = 20.0
     conventions: Mapping[str, Wire] = field(default_factory=dict)
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

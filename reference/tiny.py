@@ -1,7 +1,8 @@
 """Small deterministic models in the Hugging Face layout, built locally and never downloaded.
 
 A model is a pure function of its spec: the weights come from NumPy's Philox words, and the tokenizer is trained on a built-in
-corpus. The key `family` names one of `reference.tiny_families`; the default is Qwen3. `build` returns a folder that `mlx_lm.load`
+corpus. The key `family` names one of `reference.tiny_families`, or any other model type of the installed mlx-lm
+(`reference.tiny_mlx_lm`); the default is Qwen3. `build` returns a folder that `mlx_lm.load`
 reads like any other model. Folders are cached under the hash of the spec; they are written atomically, so that several processes
 may build the same model at once.
 """
@@ -22,7 +23,7 @@ import numpy as np
 import platformdirs
 from safetensors.numpy import save_file
 
-from reference import tiny_families, tiny_tokenizer
+from reference import tiny_families, tiny_mlx_lm, tiny_tokenizer
 
 BUILDER_VERSION: Final = 1
 """Part of every cache key; raise it when the same spec gives other bytes."""
@@ -60,9 +61,7 @@ def complete(spec: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: the family or a key is unknown, or a value is impossible.
     """
     name = spec.get("family", FAMILY)
-    if name not in tiny_families.FAMILIES:
-        raise ValueError(f"family is {name!r}, must be one of {sorted(tiny_families.FAMILIES)}")
-    defaults = {**DEFAULTS, **tiny_families.FAMILIES[name].defaults}
+    defaults = {**DEFAULTS, **_family(name).defaults}
     unknown = sorted(set(spec) - set(defaults) - {"family"})
     if unknown:
         raise ValueError(f"unknown keys {unknown} in the {name} spec, known are {sorted(defaults)}")
@@ -89,10 +88,23 @@ def complete(spec: Mapping[str, Any]) -> dict[str, Any]:
     return full
 
 
+def _family(name: str) -> tiny_families.Family:
+    found = tiny_families.FAMILIES.get(name) or tiny_mlx_lm.family(name)
+    if found is None:
+        known = sorted(tiny_families.FAMILIES)
+        raise ValueError(f"family is {name!r}, must be one of {known} or another model type of the installed mlx-lm")
+    return found
+
+
 def _key(full: Mapping[str, Any]) -> str:
-    """Return the folder's name; Qwen3 and float32 are left out, so that models from before these keys keep their names."""
+    """Return the folder's name; Qwen3 and float32 are left out, so that models from before these keys keep their names.
+
+    The configuration of a family of the installed mlx-lm is part of it: another version may have other fields.
+    """
     older = {"family": FAMILY, "dtype": DTYPES[0]}
     named = {key: value for key, value in full.items() if older.get(key) != value}
+    if _family(full["family"]).exact_names:
+        named["config"] = _config(full)
     recipe = json.dumps({"version": BUILDER_VERSION, **named}, sort_keys=True)
     return hashlib.sha256(recipe.encode()).hexdigest()[:32]
 
@@ -150,18 +162,21 @@ def uniform(words: Callable[[int], np.ndarray], shape: tuple[int, ...]) -> np.nd
 
 def _weights(full: Mapping[str, Any]) -> dict[str, np.ndarray]:
     words = np.random.Philox(key=full["seed"]).random_raw
+    family = _family(full["family"])
     weights: dict[str, np.ndarray] = {}
-    for name, leaf in tiny_families.FAMILIES[full["family"]].leaves(full).items():
+    for name, leaf in family.leaves(full).items():
         if leaf.bound:
-            values = uniform(words, leaf.shape) * np.float32(leaf.bound) + np.float32(leaf.offset)
+            values = np.asarray(
+                uniform(words, leaf.shape) * np.float32(leaf.bound) + np.asarray(leaf.offset, np.float32)
+            )
         else:
             values = np.full(leaf.shape, leaf.offset, np.float32)
-        weights[tiny_families.parameter(name)] = values
+        weights[name if family.exact_names else tiny_families.parameter(name)] = values
     return weights
 
 
 def _config(full: Mapping[str, Any]) -> dict[str, Any]:
-    family = tiny_families.FAMILIES[full["family"]]
+    family = _family(full["family"])
     own = {**family.config(full), "torch_dtype": full["dtype"]}
     return {"architectures": [family.architecture], "model_type": full["family"], **own}
 
@@ -181,7 +196,7 @@ def _quantise(folder: Path, full: Mapping[str, Any], config: dict[str, Any]) -> 
     """Replace the folder's float32 weights by 4-bit ones from mlx-lm's quantiser; routers get 8 bits, as in mlx-lm."""
     from mlx_lm import utils as mlx_lm_utils  # noqa: PLC0415 - seconds to import, needed for 4 bit only
 
-    group_size, routers = _group_size(full), tiny_families.FAMILIES[full["family"]].routers
+    group_size, routers = _group_size(full), _family(full["family"]).routers
 
     def bits_of(path: str, _: Any) -> bool | dict[str, int]:
         return {"group_size": group_size, "bits": 8} if routers and path.endswith(routers) else True
@@ -195,7 +210,7 @@ def _quantise(folder: Path, full: Mapping[str, Any], config: dict[str, Any]) -> 
 
 
 def _group_size(full: Mapping[str, Any]) -> int:
-    leaves = tiny_families.FAMILIES[full["family"]].leaves(full)
+    leaves = _family(full["family"]).leaves(full)
     widths = {leaf.shape[-1] for name, leaf in leaves.items() if len(leaf.shape) > 1 and not name.endswith("conv1d")}
     for size in (64, 32):
         if all(width % size == 0 for width in widths):

@@ -17,18 +17,22 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A parameter with values `offset + bound * u`, u uniform in [-1, 1); with bound 0 no random words are used."""
+    """A parameter with values `offset + bound * u`, u uniform in [-1, 1); with bound 0 no random words are used.
+
+    `offset` is a number or an array of the shape.
+    """
 
     shape: tuple[int, ...]
     bound: float
-    offset: float = 0.0
+    offset: Any = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """A family: its own keys and defaults, its configuration, and its parameters.
 
-    `routers` are name endings of the modules that choose experts; mlx-lm quantises those to 8 bits.
+    `routers` are name endings of the modules that choose experts; mlx-lm quantises those to 8 bits. With `exact_names` the leaves
+    have the names of parameters, otherwise `parameter` makes them.
     """
 
     architecture: str
@@ -36,6 +40,7 @@ class Family:
     config: Callable[[Spec], dict[str, Any]]
     leaves: Callable[[Spec], dict[str, Leaf]]
     routers: tuple[str, ...] = ()
+    exact_names: bool = False
 
 
 def _matrix(full: Spec, rows: int, inputs: int) -> Leaf:

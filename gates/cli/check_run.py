@@ -121,7 +121,7 @@ def _prepare(arguments: Arguments) -> Run:
     before = output.since(arguments.baseline, form)
     setup.batch_scheduling()
     options = _options(arguments, settings)
-    whole = plan(request.gates, subjects, quick=arguments.quick)
+    whole = plan(request.gates, subjects, quick=arguments.quick, model=options.model)
     shard = Shard.parse(arguments.shard)
     request.waivers.partial = shard.count > 1
     cases = shard.take(whole)

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
-from gates.model import Evidence, Outcome, Recipe, Status, SubjectFaultError, Verdict, Wire
+from gates.model import Evidence, Outcome, Recipe, Status, SubjectFaultError, UnsupportedError, Verdict, Wire
 from gates.registry import REGISTRY
 from gates.run.inputs import inputs, with_model
 from gates.run.limits import Place
 from gates.run.oracle_cache import OracleCache
 from gates.run.plan import Options, PlannedCase, seed_of
-from gates.run.trial import Caller, OracleError, RunningTrial, Scratch, UnsupportedError
+from gates.run.trial import Caller, OracleError, RunningTrial, Scratch
 from gates.worker.process import Hello, WorkerError
 
 IN_PART = "in part: "  # with this a subject's documentation explains a deviation only partly: it stays a failure

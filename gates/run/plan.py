@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 import numpy as np
 
@@ -42,14 +43,28 @@ class Options:
     mutant: Mapping[str, str] | None = None  # the patch target and the patch that each worker applies
 
 
-def plan(gates: Iterable[Gate], subjects: Iterable[Subject], *, quick: bool) -> list[PlannedCase]:
+def cases_of(gate: Gate, model: str | None) -> list[Case]:
+    """Return the cases of a gate; with `--model`, one of those that differ in the tiny model only, under the given model's name."""
+    if model is None:
+        return list(gate.cases)
+    label = PurePath(model).name
+    found: dict[str, Case] = {}
+    for case in sorted(gate.cases, key=lambda case: not case.quick):
+        name = case.name.replace(case.model, label) if case.model else case.name
+        found.setdefault(name, replace(case, name=name))
+    return list(found.values())
+
+
+def plan(
+    gates: Iterable[Gate], subjects: Iterable[Subject], *, quick: bool, model: str | None = None
+) -> list[PlannedCase]:
     """Return all cases, those with the longest time limit first: otherwise a single worker may still run one at the end."""
     cases = [
         PlannedCase(gate, subject, case)
         for subject in subjects
         for gate in gates
         if subject.ops is None or all(op.name in subject.ops for op in gate.ops)
-        for case in gate.cases
+        for case in cases_of(gate, model)
         if case.quick or not quick
     ]
     return sorted(cases, key=lambda planned: -planned.case.limit_s)

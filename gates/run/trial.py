@@ -22,6 +22,7 @@ from gates.model import (
     Relation,
     Role,
     SubjectFaultError,
+    UnsupportedError,
     Wire,
     precondition,
 )
@@ -31,10 +32,6 @@ from gates.run.limits import NOWHERE, Place
 from gates.run.oracle_cache import OracleCache
 
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
-
-
-class UnsupportedError(Exception):
-    """The subject does not provide this."""
 
 
 class OracleError(Exception):

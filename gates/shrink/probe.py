@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gates.model import Case, Evidence, Gate, Outcome, Recipe, Subject, SubjectFaultError, Wire
+from gates.model import Case, Evidence, Gate, Outcome, Recipe, Subject, SubjectFaultError, UnsupportedError, Wire
 from gates.run.judge import lacking
 from gates.run.plan import PlannedCase
-from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch, UnsupportedError
+from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch
 from gates.shrink import rollout_cut
 from gates.worker.process import Worker, WorkerError
 

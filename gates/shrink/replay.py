@@ -13,6 +13,7 @@ from gates.model import Case, ConfigurationError, Gate, Recipe, Subject
 from gates.registry import Registry, load
 from gates.run import inputs as drawing
 from gates.run.inputs import with_model
+from gates.run.plan import cases_of
 from gates.shrink.file import Counterexample, read
 from gates.shrink.flatten import flat, last, models
 from gates.shrink.probe import Answer, Asker
@@ -32,7 +33,7 @@ def replay(found: Counterexample, registry: Registry, subject: Subject, model: s
             f"gate {found.gate!r} of the counterexample does not exist here; `gates list` shows the gates"
         )
     gate = registry.gates[found.gate]
-    for case in gate.cases:
+    for case in (*cases_of(gate, _model(found.inputs)), *gate.cases):  # files of 0.1 have the names of tiny models
         if case.name == found.case:
             break
     else:
@@ -49,6 +50,12 @@ def replay(found: Counterexample, registry: Registry, subject: Subject, model: s
         return Answer("fails", "start", f"subject did not start: {error}")
     finally:
         asker.close()
+
+
+def _model(inputs: Mapping[str, Any]) -> str | None:
+    """Return the model of `--model` with which the file's run failed; its cases have that model's name."""
+    specs = (value.spec for value in inputs.values() if isinstance(value, Recipe) and value.kind == "model")
+    return next((str(spec["path"]) for spec in specs if "path" in spec), None)
 
 
 def _vet(found: Counterexample, gate: Gate, case: Case, inputs: Mapping[str, Any], model: str | None) -> None:

@@ -87,15 +87,23 @@ def _warmed(spec: Mapping[str, Any]) -> Path:
 @functools.lru_cache(maxsize=4)
 def _load(key: str) -> Loaded:
     path = _path(json.loads(key))
-    model, tokenizer = mlx_lm.load(path, trust_remote_code=False)[:2]
+    model, tokenizer = _read(path)
     model.freeze()
     return Loaded(model, tokenizer, path)
+
+
+def _read(path: str) -> tuple[Any, Any]:
+    model, tokenizer = mlx_lm.load(path, trust_remote_code=False)[:2]
+    for module in model.modules():
+        if not hasattr(module, "_no_grad"):  # mlx-lm's recurrent_gemma does not call the constructor of nn.Module
+            nn.Module.__init__(module)
+    return model, tokenizer
 
 
 @functools.lru_cache(maxsize=2)
 def _exact(key: str) -> Loaded:
     path = _path(json.loads(key))
-    model, tokenizer = mlx_lm.load(path, trust_remote_code=False)[:2]
+    model, tokenizer = _read(path)
     with mx.stream(mx.cpu):
         model.update_modules(tree_unflatten([(name, _expand(m)) for name, m in model.named_modules() if _quantised(m)]))
         model.update(tree_map(_double, model.parameters()))

@@ -10,7 +10,7 @@ import numpy as np
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from reference.trainer import heads, lora
+from reference.trainer import heads, lora, rollout
 from reference.trainer import model as models
 from reference.trainer.adapters import layers, targets
 
@@ -21,9 +21,11 @@ TEXT: Final = "What is 12 + 7? The answer is 19."
 class Report:
     """The findings.
 
-    `modules_per_layer` counts the adapters of each block, `outside` those in no block. Parameters of quantised layers are counted as
+    `modules_per_layer` counts the adapters of each block, `outside` those in no block. `linear_without_adapter` are linear layers,
+    with their classes, for which mlx-lm has no adapter. Parameters of quantised layers are counted as
     unpacked. `strangers` are trainable parameters that do not belong to an adapter. `head_difference` is the largest |difference|
-    between the logits of one call and those of body and head called separately, as in scoring.
+    between the logits of one call and those of body and head called separately, as in scoring. `rollout` is the path that rollouts
+    take, `why_not_faster` the reason if it is not the fastest.
     """
 
     model: str
@@ -33,11 +35,14 @@ class Report:
     modules_per_layer: list[int]
     outside: int
     adapter_types: dict[str, int]
+    linear_without_adapter: dict[str, str]
     total: int
     trainable: int
     logits_shape: list[int]
     logits_finite: bool
     head_difference: float
+    rollout: str
+    why_not_faster: str
     strangers: list[str]
 
     @property
@@ -67,6 +72,7 @@ def _look(loaded: models.Loaded) -> Report:
     ids = mx.array([loaded.tokenizer.encode(TEXT)])
     logits = model(ids)
     apart = heads.logits(model, heads.hidden(model, ids))
+    path, reason = rollout.fastest(model)
     return Report(
         model=loaded.path,
         family=str(getattr(model, "model_type", type(model).__name__)),
@@ -75,11 +81,14 @@ def _look(loaded: models.Loaded) -> Report:
         modules_per_layer=[blocks[str(number)] for number in range(len(model.layers))],
         outside=sum(count for name, count in blocks.items() if not name.isdigit()),
         adapter_types=dict(sorted(Counter(type(adapter).__name__ for adapter in found.values()).items())),
+        linear_without_adapter=targets.linear_without(model),
         total=count(model),
         trainable=sum(x.size for _, x in tree_flatten(model.trainable_parameters())),
         logits_shape=list(logits.shape),
         logits_finite=bool(mx.isfinite(logits).all()),
         head_difference=float(np.abs(np.array((apart - logits).astype(mx.float32))).max()),
+        rollout=path,
+        why_not_faster=reason,
         strangers=lora.strangers(model),
     )
 

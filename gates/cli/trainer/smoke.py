@@ -91,6 +91,7 @@ def _text(report: Report) -> str:
     counts = report.modules_per_layer
     per_layer = f"{counts[0]} each" if len(set(counts)) == 1 else ", ".join(map(str, counts))
     outside = f", {report.outside} outside" if report.outside else ""
+    without = ", ".join(f"{name} ({kind})" for name, kind in report.linear_without_adapter.items())
     rows = {
         "model": report.model,
         "family": report.family,
@@ -98,10 +99,12 @@ def _text(report: Report) -> str:
         "targets": ", ".join(report.targets),
         "modules": f"{per_layer}{outside}",
         "adapters": ", ".join(f"{number} {kind}" for kind, number in report.adapter_types.items()),
+        **({"no adapter": f"{without}: linear, but mlx-lm has no adapter for them"} if without else {}),
         "parameters": f"{report.total:,}",
         "trainable": f"{report.trainable:,} ({report.trainable / report.total:.2%})",
         "logits": f"{tuple(report.logits_shape)}, {'finite' if report.logits_finite else 'NOT FINITE'}",
         "head apart": f"largest |difference| of the logits {report.head_difference:.1e}",
+        "rollout": f"path '{report.rollout}'" + (f": {report.why_not_faster}" if report.why_not_faster else ""),
     }
     lines = [f"{name:11} {value}" for name, value in rows.items()]
     return "\n".join([*lines, _verdict(report)])

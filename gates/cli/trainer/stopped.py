@@ -1,4 +1,4 @@
-"""Messages for a training run that was interrupted or ran out of memory."""
+"""Messages for a training run that was interrupted, ran out of memory or will be slow."""
 
 from __future__ import annotations
 
@@ -43,3 +43,17 @@ def may_not_fit(config: Any, prompt_tokens: int) -> str:
         return lines[0]
     start = next((n for n, line in enumerate(lines) if line.startswith(("It may not fit", "It does not fit"))), None)
     return "" if start is None else "\n".join(lines[start - 1 :])
+
+
+def slow_rollouts(config: Any) -> str:
+    """Return why rollouts take no batched path, "" if they do or the configuration names a path; the model is loaded already."""
+    from reference.trainer import rollout
+    from reference.trainer.loop import prepare
+
+    if config.data.offline or config.rollout.path != "auto" or config.rollout.kv_bits is not None:
+        return ""
+    path, reason = rollout.fastest(prepare.load(config).model)
+    if path in {"batched", "compiled"}:
+        return ""
+    each = "prompt" if path == "prefix" else "row"
+    return f"note: rollouts go one {each} at a time (path '{path}'), slower than a batch: {reason}"

@@ -47,8 +47,9 @@ def train(
 
         def ready(tokens: int) -> None:
             longest[0] = tokens
-            if warning := stopped.may_not_fit(chosen, tokens):
-                typer.echo(f"gates: {warning}", err=True)
+            for warning in (stopped.may_not_fit(chosen, tokens), stopped.slow_rollouts(chosen)):
+                if warning:
+                    typer.echo(f"gates: {warning}", err=True)
 
         try:
             summary = run.train(chosen, algorithm.create(chosen), resume=resume, ready=ready)

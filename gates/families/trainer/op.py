@@ -41,7 +41,8 @@ TRAIN_RUN = Op(
         "kill_at_step": "SIGKILL to the process itself once the metrics of this step are written; None: never",
     },
     source="the trainer's own run from configuration to adapters: `gates trainer train`",
-    formula="`digest`, sha256 of the adapters at the end; `metrics`, the lines of metrics.jsonl",
+    formula="`digest`, sha256 of the adapters at the end; `metrics`, the lines of metrics.jsonl; a subject may return `targets` "
+    "too, the names of the layers with adapters, which `adapter.targets` accepts",
 )
 SAMPLED_AND_SCORED = Op(
     name="sampled_and_scored",

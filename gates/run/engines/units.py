@@ -13,7 +13,7 @@ from gates.results import machine
 from gates.results.records import VerdictRecord, verdict_record
 from gates.run import session
 from gates.run.judge import Judged
-from gates.run.plan import Options, PlannedCase
+from gates.run.plan import Options, PlannedCase, cases_of
 from gates.run.resume import verdict
 from gates.subjects import catalogue
 from gates.worker.process import Hello
@@ -62,7 +62,7 @@ class Unit:
                 f"a node has {mine}, must have {self.version} as the judge does; install that on every node"
             )
         gate = registry.gates.get(self.gate)
-        if gate is None or self.case not in (cases := {case.name: case for case in gate.cases}):
+        if gate is None or self.case not in (cases := {case.name: case for case in cases_of(gate, self.options.model)}):
             raise ConfigurationError(f"a node has no {self.gate} · {self.case}; install the same plugins on every node")
         subject = replace(self._subject(registry), memory_limit=self.memory_limit)
         return PlannedCase(gate, subject, cases[self.case], self.seed)

@@ -13,6 +13,7 @@ from reference import sums
 from reference.trainer import logprobs, lora, sampling
 from reference.trainer import model as models
 from reference.trainer import rollout as rollouts
+from reference.trainer.adapters import layers
 from reference.trainer.rollout import table
 
 Array = np.ndarray[Any, Any]
@@ -172,9 +173,13 @@ class _Watched(nn.Module):
 
 @contextmanager
 def _router_gaps(model: Any) -> Iterator[list[mx.array]]:
-    """Watch every router of the model (mlx-lm's blocks have `gate` and `top_k`) that leaves an expert out."""
+    """Watch every linear router of the model (mlx-lm's blocks have `gate` and `top_k`) that leaves an expert out.
+
+    A router of another class, as in deepseek_v3, returns its choice and not its scores, so its gaps are not known.
+    """
     gaps: list[mx.array] = []
-    blocks = [m for m in model.modules() if "gate" in m and "switch_mlp" in m]
+    blocks = [m for m in model.modules() if "gate" in m and "switch_mlp" in m and hasattr(m, "top_k")]
+    blocks = [m for m in blocks if isinstance(m.gate, layers.LINEAR) or layers.is_adapter(m.gate)]
     routers = [block.gate for block in blocks]
     for block in blocks:
         block.gate = _Watched(block.gate, block.top_k, gaps)

@@ -1,5 +1,6 @@
 """The MLX trainer's whole run, from configuration to adapters, as `gates trainer train` makes it."""
 
+import json
 import os
 import signal
 import tempfile
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from reference.trainer import audit
+from reference.trainer.adapters import targets
 from reference.trainer.config import algorithm, read
 from reference.trainer.engine import micro_batches
 from reference.trainer.loop import run as loop_run
@@ -37,11 +40,17 @@ def _config(model: Spec, tables: Spec, folder: str) -> read.Config:
 
 
 def train_run(*, model: Spec, tables: Spec, folder: str, resume: bool, kill_at_step: int | None) -> dict[str, Any]:
-    """Train as the tables say; the digest of the adapters, the metrics as written, and the steps done."""
+    """Train as the tables say; the digest of the adapters, the metrics as written, the steps done, the layers with adapters."""
     config = _config(model, tables, folder)
     summary = loop_run.train(config, algorithm.create(config), resume=resume, callbacks=[Killer(kill_at_step)])
     metrics = (Path(folder) / "metrics.jsonl").read_text(encoding="utf-8")
-    return {"digest": summary.adapter_digest, "metrics": metrics, "steps": summary.steps}
+    adapted = json.loads((Path(folder) / audit.FILE).read_text(encoding="utf-8"))["adapter"]["targets"]
+    return {
+        "digest": summary.adapter_digest,
+        "metrics": metrics,
+        "steps": summary.steps,
+        "targets": targets.keys(dict.fromkeys(adapted)),
+    }
 
 
 def sampled_and_scored(*, model: Spec, tables: Spec) -> dict[str, Any]:

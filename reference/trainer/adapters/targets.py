@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import mlx.core as mx
 from mlx.utils import tree_unflatten
 
 from reference.trainer.adapters import layers
@@ -44,6 +45,24 @@ def routers(modules: Mapping[str, Any]) -> set[str]:
     blocks = {name.rsplit(".", 2)[0] for name, module in modules.items() if isinstance(module, layers.SWITCH)}
     linear = {name for name, module in modules.items() if isinstance(module, layers.LINEAR)}
     return {name for name in linear if name.rsplit(".", 1)[0] in blocks}
+
+
+def linear_without(model: Any) -> dict[str, str]:
+    """Return the linear layers for which mlx-lm has no adapter, as targets, with the names of their classes.
+
+    They are the modules of other classes, norms excepted, that hold a matrix `weight` or a stack of matrices `…weight`.
+    """
+    kinds = (*layers.LINEAR, *layers.SWITCH, *layers.EMBEDDING)
+    others = {name: module for name, module in walk(model).items() if not isinstance(module, kinds)}
+    found = {name: type(x).__name__ for name, x in others.items() if any(_is_matrix(key, x[key]) for key in x)}
+    return {keys({name: None})[0]: kind for name, kind in found.items() if "Norm" not in kind}
+
+
+def _is_matrix(name: str, x: Any) -> bool:
+    """Return whether a parameter is a matrix or a stack of them; a depthwise convolution has shape (channels, width, 1)."""
+    if not isinstance(x, mx.array) or not name.endswith("weight") or x.ndim < 2:
+        return False
+    return x.shape[-1] > 1 and (name == "weight" or x.ndim > 2)
 
 
 def find(model: Any, settings: Settings) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer.rollout import caches, decode, rows, table
+from reference.trainer.rollout import caches, decode, probe, rows, table
 
 
 def _prefill(model: Any, prompts: list[NDArray[np.int32]]) -> caches.Prefilled:
@@ -24,17 +24,24 @@ def _repeated(steps: decode.Steps, last: mx.array, source: NDArray[np.int64]) ->
 
 def why_not(model: Any) -> str:
     """Return why this model's rows cannot be batched, "" if they can."""
-    loose = caches.unmergeable(model)
-    return f"mlx-lm cannot merge {', '.join(loose)}" if loose else ""
+    if loose := caches.unmergeable(model):
+        return f"mlx-lm cannot merge {', '.join(loose)}"
+    return "" if caches.family(model) in caches.LEFT_PADDED else probe.why_not(model)
 
 
 def rollout(model: Any, request: table.Request) -> table.Rollout:
-    """Roll out every requested row; each prompt is prefilled once, and its cache is repeated for its samples."""
+    """Roll out every requested row; each prompt is prefilled once, and its cache is repeated for its samples.
+
+    Raises:
+        NotImplementedError: this model's rows cannot be batched, or keys and values are to be quantised.
+    """
     result = table.Rollout.empty(request, "batched")
     if not len(request.rows):
         return result
     if request.kv_bits is not None:
         raise NotImplementedError("kv_bits in a ragged batch; mlx-lm cannot merge quantised caches: use path 'prefix'")
+    if reason := why_not(model):
+        raise NotImplementedError(f"{reason}; use path 'prefix', or 'auto', which then takes it")
     used, source = np.unique(rows.prompts_of(request), return_inverse=True)
     prefilled = _prefill(model, [request.prompts[i] for i in used])
     steps = decode.Cached(model, prefilled)

@@ -48,6 +48,17 @@ def unmergeable(model: Any) -> list[str]:
     return sorted(name for name in kinds(model) if not hasattr(getattr(mlx_caches, name, None), "merge"))
 
 
+def unrepeatable(model: Any) -> list[str]:
+    """Return the names of the model's cache classes whose rows `select` cannot repeat: a family's own, not mlx-lm's shared ones."""
+    return sorted({type(layer).__name__ for layer in mlx_caches.make_prompt_cache(model) if not _has_rows(layer)})
+
+
+def _has_rows(layer: Any) -> bool:
+    if isinstance(layer, mlx_caches.CacheList):
+        return all(map(_has_rows, layer.caches))
+    return isinstance(layer, mlx_caches.ArraysCache) or (hasattr(layer, "keys") and hasattr(layer, "values"))
+
+
 def family(model: Any) -> str:
     """Return the model type, which decides how prompts are batched, "" if the model has none."""
     return str(getattr(model, "model_type", ""))

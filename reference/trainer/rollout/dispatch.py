@@ -34,10 +34,20 @@ def run(model: Any, request: table.Request, path: str = "auto") -> table.Rollout
     return result
 
 
+def fastest(model: Any, kv_bits: int | None = None) -> tuple[str, str]:
+    """Return the path that `auto` takes for this model on this machine, and why it is no faster one, "" for the fastest."""
+    reason = "kv_bits: mlx-lm cannot merge quantised caches" if kv_bits is not None else batched.why_not(model)
+    if reason:
+        without = prefix.why_not(model)
+        return ("cached", f"{reason}, and {without}") if without else ("prefix", reason)
+    reason = compiled.why_not(model)
+    return ("batched" if reason else "compiled"), reason
+
+
 def _fastest(model: Any, request: table.Request) -> table.Rollout:
-    reason = "kv_bits: mlx-lm cannot merge quantised caches" if request.kv_bits is not None else batched.why_not(model)
-    if not reason:
+    path, reason = fastest(model, request.kv_bits)
+    if path in {"batched", "compiled"}:
         return compiled.rollout(model, request)
-    result = prefix.rollout(model, request)
+    result: table.Rollout = PATHS[path].rollout(model, request)
     result.reason = reason
     return result

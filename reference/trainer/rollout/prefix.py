@@ -16,8 +16,20 @@ def _prefill(model: Any, prompt: NDArray[np.int32]) -> caches.Prefilled:
     return caches.alone(model, prompt)
 
 
+def why_not(model: Any) -> str:
+    """Return why a prompt's cache cannot be repeated for its samples, "" if it can."""
+    loose = caches.unrepeatable(model)
+    return f"rows of {', '.join(loose)} cannot be repeated" if loose else ""
+
+
 def rollout(model: Any, request: table.Request) -> table.Rollout:
-    """Roll out every requested row."""
+    """Roll out every requested row.
+
+    Raises:
+        NotImplementedError: this model's caches have no rows.
+    """
+    if reason := why_not(model):
+        raise NotImplementedError(f"{reason}; use path 'cached', or 'auto', which then takes it")
     result = table.Rollout.empty(request, "prefix")
     prompt_of = rows.prompts_of(request)
     for prompt in np.unique(prompt_of):

@@ -36,6 +36,20 @@ def _file(folder: Path, **changed: Any) -> Path:
     return path
 
 
+def test_a_family_whose_rows_cannot_be_batched(tmp_path: Path) -> None:
+    """By default it trains by a path that works and a note says so; where the configuration names another, one sentence."""
+    file = str(_file(tmp_path, model={"tiny": {"family": "gemma2"}}, rollout={"path": "auto"}))
+    done = gates("trainer", "train", file, "--set", "loop.steps=1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "note: rollouts go one prompt at a time (path 'prefix'), slower than a batch: " in done.stderr
+    assert "gemma2" in done.stderr
+    named = ("--set", "rollout.path=batched", "--set", "output.folder=other")
+    refused = gates("trainer", "train", file, *named, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "use path 'prefix'" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     """Train, resume what is done, refuse to start again, evaluate it and the base, generate: each does and says what it should."""
     file = str(_file(tmp_path, loop={"steps": 2, "evaluate_every_steps": 0}, rollout={"top_p": 0.9}))

@@ -8,7 +8,7 @@ import pytest
 
 from gates.subjects.mlx_trainer import subject
 from reference.trainer import model as models
-from reference.trainer.rollout import caches
+from reference.trainer.rollout import caches, probe
 
 FAMILIES = ["qwen3", "llama", "qwen3_moe", "gemma3_text", "qwen3_next", "qwen3_5"]
 PATHS = ["cached", "prefix", "batched"]
@@ -115,6 +115,54 @@ class TestLongRows:
         assert slow["lengths"].max() > 200
         for path in [*PATHS, *(["compiled"] if family in COMPILED else [])]:
             _same(slow, _run(family, path, **small, **ends))
+
+
+class TestUnbatchable:
+    """mlx-lm's gemma2, whose attention broadcasts a mask of its rows against its heads."""
+
+    def test_it_goes_prompt_by_prompt_and_says_why(self) -> None:
+        """The default path is the one without padding, with the naive path's tokens."""
+        run = _run("gemma2", "auto")
+        assert run["path"] == "prefix"
+        assert "gemma2" in run["reason"]
+        _same(_naive("gemma2"), run)
+
+    def test_as_many_rows_as_heads_are_not_mixed_up(self) -> None:
+        """With two rows and two key-value heads MLX broadcasts without an error, and each head sees one row's mask."""
+        two = {"samples": 1, "prompts": PROMPTS[1:3]}
+        _same(_run("gemma2", "naive", **two), _run("gemma2", "auto", **two))
+
+    @pytest.mark.parametrize("path", ["batched", "compiled"])
+    def test_a_named_path_is_refused_with_the_reason(self, path: str) -> None:
+        """The message names the path that works."""
+        with pytest.raises(NotImplementedError, match=r"gemma2.*use path 'prefix'"):
+            _run("gemma2", path)
+
+    def test_wrong_logits_are_found_where_nothing_fails(self) -> None:
+        """The probe has five rows; with five heads only the numbers show the mistake."""
+        spec = {"family": "gemma2", "heads": 10, "kv_heads": 5, "hidden": 160}
+        assert "other logits than alone" in probe.why_not(models.load(spec).model)
+
+    @pytest.mark.parametrize("family", FAMILIES)
+    def test_sound_families_pass(self, family: str) -> None:
+        """No family that the other tests show to be right is refused."""
+        assert probe.why_not(models.load({"family": family}).model) == ""
+
+
+def test_a_cache_without_rows_is_decoded_row_by_row() -> None:
+    """mlx-lm's deepseek_v41 has caches of its own that can be neither merged nor repeated."""
+    run = _run("deepseek_v41", "auto")
+    assert run["path"] == "cached"
+    assert "LayerCache" in run["reason"]
+    _same(_naive("deepseek_v41"), run)
+    with pytest.raises(NotImplementedError, match="use path 'cached'"):
+        _run("deepseek_v41", "prefix")
+
+
+def test_a_model_that_never_called_its_base_class() -> None:
+    """mlx-lm's recurrent_gemma lacks what `freeze` reads; it loads, and draws the same tokens by every path."""
+    for path in PATHS:
+        _same(_naive("recurrent_gemma"), _run("recurrent_gemma", path))
 
 
 class TestPadding:

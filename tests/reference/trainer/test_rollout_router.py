@@ -103,6 +103,24 @@ class TestRerouted:
         assert found.largest_error > 1e-3
 
 
+def test_a_router_that_returns_its_choice_is_left_alone() -> None:
+    """deepseek_v3's returns no scores; its logits come without gaps, as those of a model without experts."""
+    run = subject.rollout(
+        model={"family": "deepseek_v3"},
+        prompts=["12+7="],
+        samples=2,
+        max_tokens=4,
+        temperature=1.0,
+        eos_ids=np.zeros(0, np.int64),
+        path="naive",
+        record_logits=True,
+    )
+    batch = {"prompt_tokens": run["prompt_tokens"] * 2, "tokens": run["tokens"], "lengths": run["lengths"]}
+    found = subject.token_logits(model={"family": "deepseek_v3"}, **batch)
+    assert found.keys() == {"logits"}
+    assert np.abs(found["logits"] - run["logits"]).max() < 1e-3
+
+
 class TestOwnNoise:
     """Clause 2, where the slow path itself is far from float64."""
 

@@ -1,6 +1,7 @@
 """`gates trainer smoke`: right counts, one sentence for every mistake, and a failure that names what else would train."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,7 +57,22 @@ def test_text() -> None:
     assert done.exit_code == 0
     assert "language_model.model.embed_tokens" in done.stdout
     assert "modules     8, 7, 1 outside" in done.stdout  # gated delta net 5, attention 4, MLP 3 each
+    assert re.search(r"^rollout     path 'batched': fixed buffers know KVCache", done.stdout, re.MULTILINE)
     assert done.stdout.rstrip().endswith("Only adapters would train.")
+
+
+def test_linear_layers_without_an_adapter_are_named() -> None:
+    """mlx-lm wraps neither the stacked projections of MLA nor this router; a family whose layers are all wrapped has no such line."""
+    done = _gates("--tiny", "family=deepseek_v3")
+    assert done.exit_code == 0
+    assert (
+        "no adapter  mlp.gate (MoEGate), self_attn.embed_q (MultiLinear), self_attn.unembed_out (MultiLinear): "
+        in done.stdout
+    )
+    gates = smoke.run({"family": "recurrent_gemma"}, {}).linear_without_adapter
+    assert gates == {"temporal_block.rg_lru": "RGLRU"}
+    for family in tiny_families.FAMILIES:
+        assert smoke.run({"family": family}, {}).linear_without_adapter == {}
 
 
 def test_json_of_a_folder() -> None:

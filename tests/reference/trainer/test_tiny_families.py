@@ -1,6 +1,7 @@
 """The families of tiny models: mlx-lm reads each one, decodes with its caches what a full forward gives, and differentiates it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -13,7 +14,7 @@ from mlx_lm.models import cache as caches
 from mlx_lm.models.base import create_causal_mask
 from mlx_lm.models.switch_layers import QuantizedSwitchLinear
 
-from reference import tiny, tiny_families
+from reference import tiny, tiny_families, tiny_mlx_lm
 
 FAMILIES = sorted(tiny_families.FAMILIES)
 HYBRID = ["qwen3_5", "qwen3_next"]
@@ -114,6 +115,38 @@ class TestEveryFamily:
         config = json.loads((tiny.build({"family": family, "bits": 4}) / "config.json").read_text())
         assert config["model_type"] == family
         assert config["quantization"]["bits"] == 4
+
+
+class TestAnyFamily:
+    """Families of the installed mlx-lm that no line here describes, but for small numbers."""
+
+    @pytest.mark.parametrize("family", ["gemma2", "deepseek_v3", "mamba", "recurrent_gemma"])
+    def test_the_folder_is_a_function_of_the_spec(
+        self, family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Built twice it has the same bytes, and MLX's own random numbers go on as if nothing had been drawn."""
+        mx.random.seed(5)
+        expected = mx.random.uniform(shape=(3,)).tolist()
+        mx.random.seed(5)
+        digests = []
+        for name in ("a", "b"):
+            monkeypatch.setenv("GATES_CACHE_DIR", str(tmp_path / name))
+            digests.append(tiny.model_hash(tiny.build({"family": family, "seed": 3})))
+        assert digests[0] == digests[1]
+        assert mx.random.uniform(shape=(3,)).tolist() == expected
+
+    def test_keys_change_the_model(self) -> None:
+        """Layers, heads and widths of the spec are those of the model."""
+        model = _load("gemma2", layers=3, heads=8, kv_heads=4, hidden=128)
+        assert len(model.layers) == 3
+        assert model.layers[0].self_attn.q_proj.weight.shape == (8 * 16, 128)
+        assert model.layers[0].self_attn.k_proj.weight.shape == (4 * 16, 128)
+
+    def test_a_field_without_a_number_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A new family of mlx-lm says what is missing and where to add it."""
+        monkeypatch.setattr(tiny_mlx_lm, "OWN", {})
+        with pytest.raises(ValueError, match=r"baichuan_m1 has a field conv_window .*add a small number"):
+            tiny.build({"family": "baichuan_m1"})
 
 
 def test_the_window_forgets() -> None:

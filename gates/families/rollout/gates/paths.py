@@ -41,7 +41,7 @@ BOUNDS = {
 
 _greedy = partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=500)
 _sampled = partial(runs.case_inputs, temperature=0.7, top_p=0.95, samples=64, count=4)
-FILTERS = {
+FILTERS: dict[str, dict[str, Any]] = {
     "hf-every-filter": {
         "order": "hf",
         "temperature": 1.25,
@@ -67,14 +67,16 @@ def _inputs(rng: np.random.Generator, make: Any, draws: int, changes: Mapping[st
     return {**make(rng, **changes), "draws": draws}
 
 
-def _case(name: str, make: Any, *, quick: bool, draws: int = DRAWS, **changes: Any) -> Case:
-    return Case(name, partial(_inputs, make=make, draws=draws, changes=changes), quick=quick, limit_s=LIMIT_S)
+def _case(name: str, make: Any, *, quick: bool, draws: int = DRAWS, model: str = "", **changes: Any) -> Case:
+    inputs = partial(_inputs, make=make, draws=draws, changes=changes)
+    return Case(name, inputs, quick=quick, limit_s=LIMIT_S, model=model)
 
 
 def _families(names: tuple[str, ...], quick: tuple[str, ...], draws: int = DRAWS, samples: int = 64) -> Iterator[Case]:
     """Yield a case for each family, all of which together compare so many draws."""
     for name in names:
-        yield _case(name, _sampled, quick=name in quick, draws=draws // len(names), family=name, samples=samples)
+        of = draws // len(names)
+        yield _case(name, _sampled, quick=name in quick, draws=of, model=name, family=name, samples=samples)
 
 
 def _qwen3(*, quick: bool, greedy_draws: int = DRAWS) -> Iterator[Case]:

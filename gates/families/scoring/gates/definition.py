@@ -13,7 +13,7 @@ from gates.families.rollout import runs
 from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.families.scoring.op import COMPLETION_ENTROPIES, COMPLETION_LOGPROBS
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Recipe, Trial
+from gates.model import Array, Bound, Case, Evidence, Probe, Recipe, Trial, UnsupportedError
 from gates.registry import gate
 from reference.oracle import logprobs
 
@@ -30,13 +30,18 @@ def _make(
 
 
 CASES = (
-    Case("qwen3", _make, quick=True),
-    Case("qwen3-4-bit", partial(_make, bits=4), quick=True),
-    Case("llama-embeddings", partial(_make, family="llama", embeddings=True)),
-    Case("gemma3_text-tied-embeddings", partial(_make, family="gemma3_text", embeddings=True), quick=True),
-    Case("qwen3_moe-4-bit", partial(_make, family="qwen3_moe", bits=4)),
-    Case("qwen3_next", partial(_make, family="qwen3_next"), quick=True),
-    Case("qwen3_5", partial(_make, family="qwen3_5")),
+    Case("qwen3", _make, quick=True, model="qwen3"),
+    Case("qwen3-4-bit", partial(_make, bits=4), quick=True, model="qwen3-4-bit"),
+    Case("llama-embeddings", partial(_make, family="llama", embeddings=True), model="llama"),
+    Case(
+        "gemma3_text-tied-embeddings",
+        partial(_make, family="gemma3_text", embeddings=True),
+        quick=True,
+        model="gemma3_text-tied",
+    ),
+    Case("qwen3_moe-4-bit", partial(_make, family="qwen3_moe", bits=4), model="qwen3_moe-4-bit"),
+    Case("qwen3_next", partial(_make, family="qwen3_next"), quick=True, model="qwen3_next"),
+    Case("qwen3_5", partial(_make, family="qwen3_5"), model="qwen3_5"),
 )
 
 
@@ -133,6 +138,14 @@ def _half(rng: np.random.Generator, dtype: str, temperature: float) -> dict[str,
     }
 
 
+def _half_of(logits: Array) -> str:
+    """Return the half precision that holds all logits of the model of `--model`."""
+    for dtype in ("bfloat16", "float16"):
+        if np.array_equal(rounded(logits, dtype), logits):
+            return dtype
+    raise UnsupportedError("the logits of this model are float32; the gate asks about half precision")
+
+
 @gate(
     "scoring.half-logits.upcast",
     name="completion_logprobs[half precision]",
@@ -140,9 +153,9 @@ def _half(rng: np.random.Generator, dtype: str, temperature: float) -> dict[str,
     why="A log-softmax in the logits' dtype is off by percents: the ratio of a fresh batch scatters, and the clip acts on noise.",
     ops=(TOKEN_LOGITS, COMPLETION_LOGPROBS, COMPLETION_ENTROPIES),
     cases=(
-        Case("bfloat16", partial(_half, dtype="bfloat16", temperature=1.0), quick=True),
-        Case("bfloat16-tempered", partial(_half, dtype="bfloat16", temperature=EXACT), quick=True),
-        Case("float16", partial(_half, dtype="float16", temperature=1.0), quick=True),
+        Case("bfloat16", partial(_half, dtype="bfloat16", temperature=1.0), quick=True, model="bfloat16"),
+        Case("bfloat16-tempered", partial(_half, dtype="bfloat16", temperature=EXACT), quick=True, model="bfloat16"),
+        Case("float16", partial(_half, dtype="float16", temperature=1.0), quick=True, model="float16"),
     ),
     bounds={
         "log-prob error in 2u·S": Bound("derived", UPCAST, 4.0),
@@ -159,10 +172,9 @@ def half_logits_upcast(t: Trial) -> Iterator[Evidence]:
     batch = {name: x[name] for name in ("model", "prompt_tokens", "tokens", "lengths", "adapter")}
     logits = np.asarray(t.got(TOKEN_LOGITS, **batch, dtype="float32")["logits"])[inside]
     ids = tokens[inside]
-    if "path" not in x["model"].spec:  # what --model names may be of another dtype
-        yield t.precondition(
-            f"logits that are no {dtype}", int(np.sum(arrays.in_dtype(logits, dtype) != logits)), "<=", 0
-        )
+    if "path" in x["model"].spec:
+        dtype = _half_of(logits)
+    yield t.precondition(f"logits that are no {dtype}", int(np.sum(arrays.in_dtype(logits, dtype) != logits)), "<=", 0)
     want = logprobs.selective_log_softmax(logits, ids, temperature=temperature)
     scale = 2 * UNIT["float32"] * logprobs.logprob_scale(logits, ids, temperature=temperature)
     lost = np.abs(arrays.in_dtype(want, dtype).astype(np.float64) - want) / scale

@@ -22,9 +22,15 @@ from gates.registry import gate
     why="Padding that is attended to, or positions that count it, tie a row's score to its neighbours' lengths.",
     ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),
     cases=(
-        Case("qwen3", runs.worded_inputs, quick=True, limit_s=60),
+        Case("qwen3", runs.worded_inputs, quick=True, limit_s=60, model="qwen3"),
         *(
-            Case(family, partial(runs.worded_inputs, family=family), quick=family == "qwen3_5", limit_s=120)
+            Case(
+                family,
+                partial(runs.worded_inputs, family=family),
+                quick=family == "qwen3_5",
+                limit_s=120,
+                model=family,
+            )
             for family in runs.FAMILIES
             if family != "qwen3_moe"  # in another batch it may rightly choose other experts
         ),

@@ -37,11 +37,11 @@ def _make(
     return {**inputs, "beta": beta, "rewards": rewards, "adapter": dict(adapter), "parts": list(parts)}
 
 
-PLAIN = Case("float32", partial(_make, bits=32, beta=0.0), quick=True)
-FOUR_BIT = Case("4-bit", partial(_make, bits=4, beta=0.04), quick=True)
+PLAIN = Case("float32", partial(_make, bits=32, beta=0.0), quick=True, model="float32")
+FOUR_BIT = Case("4-bit", partial(_make, bits=4, beta=0.04), quick=True, model="4-bit")
 FAMILIES = (
-    Case("llama", partial(_make, bits=32, beta=0.04, family="llama")),
-    Case("experts", partial(_make, bits=32, beta=0.04, family="qwen3_moe", parts=EXPERTS), quick=True),
+    Case("llama", partial(_make, bits=32, beta=0.04, family="llama"), model="llama"),
+    Case("experts", partial(_make, bits=32, beta=0.04, family="qwen3_moe", parts=EXPERTS), quick=True, model="experts"),
     Case(
         "tied-embeddings",
         partial(
@@ -53,20 +53,24 @@ FAMILIES = (
             parts=(*DENSE, "embed_tokens"),
         ),
         quick=True,
+        model="tied",
     ),
     Case(
         "linear-attention",
         partial(_make, bits=32, beta=0.04, family="qwen3_5", parts=(*LINEAR, "mlp.down_proj")),
         quick=True,
+        model="linear-attention",
     ),
     Case(
         "4-bit-hybrid-experts",
         partial(_make, bits=4, beta=0.04, family="qwen3_next", parts=(*LINEAR, "mlp.switch_mlp.down_proj")),
+        model="4-bit-hybrid-experts",
     ),
     Case("dora", partial(_make, bits=32, beta=0.04, adapter=DORA), quick=True),
     Case(
         "4-bit-dora-linear-attention",
         partial(_make, bits=4, beta=0.04, family="qwen3_5", adapter=DORA, parts=(*LINEAR, "mlp.down_proj")),
+        model="4-bit-dora-linear-attention",
     ),
 )
 
@@ -82,7 +86,7 @@ def _batch(t: Trial) -> dict[str, Any]:
     question="Does one optimizer step change the adapters, all of them, and leave every bit of the base?",
     why="A base that moves is not QLoRA; adapters that stay are a forward pass outside value_and_grad, or were never found.",
     ops=(ROLLOUT, TRAIN_STEP),
-    cases=(PLAIN, Case("float32-kl", partial(_make, bits=32, beta=0.04)), FOUR_BIT, *FAMILIES),
+    cases=(PLAIN, Case("float32-kl", partial(_make, bits=32, beta=0.04), model="float32"), FOUR_BIT, *FAMILIES),
     bounds={
         "parameters changed that are no adapter": Bound("exact", "only adapters train", 0),
         "digests of the base that differ": Bound("exact", "the base is frozen", 0),
@@ -181,10 +185,10 @@ def _long(rng: np.random.Generator, family: str, bits: int) -> dict[str, Any]:
     why="What a checkpoint captures instead of taking as an input gets no gradient: the loss falls more slowly, and nobody knows.",
     ops=(TRAIN_STEP,),
     cases=(
-        Case("qwen3", partial(_long, family="qwen3", bits=32), quick=True),
-        Case("gemma3_text", partial(_long, family="gemma3_text", bits=32)),
-        Case("qwen3_moe-4-bit", partial(_long, family="qwen3_moe", bits=4)),
-        Case("qwen3_5", partial(_long, family="qwen3_5", bits=32), quick=True),
+        Case("qwen3", partial(_long, family="qwen3", bits=32), quick=True, model="qwen3"),
+        Case("gemma3_text", partial(_long, family="gemma3_text", bits=32), model="gemma3_text"),
+        Case("qwen3_moe-4-bit", partial(_long, family="qwen3_moe", bits=4), model="qwen3_moe-4-bit"),
+        Case("qwen3_5", partial(_long, family="qwen3_5", bits=32), quick=True, model="qwen3_5"),
     ),
     bounds={
         "relative difference of the gradients' norms": Bound(

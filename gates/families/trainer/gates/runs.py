@@ -101,7 +101,7 @@ def resume_is_bit_exact(t: Trial) -> Iterator[Evidence]:
     question="Does the loss's forward pass read the very ids that were drawn?",
     why="Decoding and encoding again gives other ids for the same text: log-probs of tokens that nobody sampled.",
     ops=(SAMPLED_AND_SCORED,),
-    cases=(Case("random-model", partial(_make, samples=16), quick=True),),
+    cases=(Case("random-model", partial(_make, samples=16), quick=True, model="random-model"),),
     bounds={"tokens that differ": Bound("exact", "ids are carried, never made again", 0)},
 )
 def trains_on_sampled_ids(t: Trial) -> Iterator[Evidence]:

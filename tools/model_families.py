@@ -1,0 +1,162 @@
+"""Build every family of the installed mlx-lm tiny, draw from it and train one step: run by `make record`, shown in docs/training.md.
+
+    .venv/bin/python tools/model_families.py            # ten minutes; results/trainer/families.jsonl and the table
+    .venv/bin/python tools/model_families.py gemma2     # one family, printed, nothing is recorded
+
+Each family runs in a process of its own, because some end it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import proofs
+
+RECORD = proofs.ROOT / "results" / "trainer" / "families.jsonl"
+DOCUMENT = proofs.ROOT / "docs" / "training.md"
+START = "<!-- families: rendered from results/trainer/families.jsonl by tools/model_families.py; a test compares -->"
+END = "<!-- end of families -->"
+LIMIT_S = 120
+PROMPTS = ["7", "12+7=", "Ann has 3 apples and Bob has 25 more than she. How many have both of them in all?"]
+ADAPTER = {"rank": 2, "scale": 2.0, "seed": 3, "b_std": 0.1}
+PATHS = {
+    "compiled": "train; rollouts in one batch, compiled",
+    "batched": "train; rollouts in one batch",
+    "prefix": "train; rollouts one prompt at a time",
+    "cached": "train; rollouts one row at a time",
+}
+
+
+def tried(family: str) -> dict[str, Any]:
+    """Return what the trainer does with a tiny model of the family, in this process."""
+    from gates.subjects.mlx_trainer import subject  # noqa: PLC0415
+    from reference.trainer import model as models  # noqa: PLC0415
+    from reference.trainer import smoke  # noqa: PLC0415
+
+    model = {"family": family}
+    try:
+        models.load(model)
+    except Exception as error:  # noqa: BLE001  whatever the family's class or transformers raises
+        return _failed("built", error)
+    try:
+        report = smoke.run(model, ADAPTER)
+        drawing = {"model": model, "prompts": PROMPTS, "samples": 2, "max_tokens": 12, "temperature": 1.0, "seed": 5}
+        drawing |= {"eos_ids": np.arange(20, 30), "adapter": ADAPTER}
+        slow, fast = (subject.rollout(**drawing, path=path) for path in ("naive", "auto"))
+        step = subject.train_step(
+            model=model,
+            adapter=ADAPTER,
+            prompt_tokens=[slow["prompt_tokens"][i] for i, _ in slow["rows"]],
+            tokens=slow["tokens"],
+            lengths=slow["lengths"],
+            rewards=np.tile(np.array([1.0, 0.0], np.float32), len(PROMPTS)),
+            group_size=2,
+            learning_rate=1e-2,
+            beta=0.04,
+        )
+    except Exception as error:  # noqa: BLE001  as above
+        return _failed("trained", error)
+    rows = (slow["tokens"] == fast["tokens"]).all(axis=1)
+    equal = int(rows.sum())  # in one row another expert may be chosen by a gap of a rounding
+    leaves = {name for name in step["trainable"] if name.endswith(("lora_a", "lora_b"))}
+    wrong = {
+        f"the fastest rollout draws the slowest one's tokens in {equal} of {len(rows)} rows only": equal
+        < len(rows) - 1,
+        "the loss is not finite": not np.isfinite(step["loss"]),
+        f"the norm of the gradient is {step['gradient_norm']}": not 0 < step["gradient_norm"] < np.inf,
+        "the base changed": step["base_before"] != step["base_after"] or not set(step["changed"]) <= leaves,
+        "the smoke test fails": not report.sound,
+    }
+    found = [words for words, is_so in wrong.items() if is_so]
+    return {
+        "path": fast["path"],
+        "why_not_faster": fast["reason"],
+        "layers_adapted": len(leaves) // 2,
+        "rows_equal": f"{equal} of {len(rows)}",
+        "idle": len(leaves - set(step["changed"])),
+        "without_adapter": sorted(report.linear_without_adapter),
+        "problem": "; ".join(found),
+    }
+
+
+def _failed(what: str, error: Exception) -> dict[str, Any]:
+    words = " ".join(str(error).split())
+    return {"problem": f"not {what}: {type(error).__name__}: {words}"}
+
+
+def _apart(family: str) -> dict[str, Any]:
+    """Return what `tried` returns, from another process."""
+    command = [sys.executable, __file__, family]
+    try:
+        done = subprocess.run(command, cwd=proofs.ROOT, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return {"problem": f"not done in {LIMIT_S} s"}
+    if done.returncode:
+        return {"problem": f"the process ended with {done.returncode}"}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def table(lines: Iterable[Mapping[str, Any]]) -> str:
+    """Return the Markdown of recorded lines: families by what they do."""
+    every = [line for line in lines if "family" in line]
+    sound = [line for line in every if not line["problem"]]
+    rows = [(words, [line for line in sound if line["path"] == path]) for path, words in PATHS.items()]
+    body = [f"| {words} | {len(found)} | {_names(found)} |" for words, found in rows if found]
+    broken = [f"- `{line['family']}`: {_escaped(line['problem'])}" for line in every if line["problem"]]
+    lacking = [f"`{one['family']}` ({', '.join(one['without_adapter'])})" for one in sound if one["without_adapter"]]
+    return "\n".join(
+        [
+            f"Of {len(every)} families {len(sound)} train.\n",
+            "| result | number | families |\n|---|---|---|",
+            *body,
+            f"\nLinear layers without an adapter: {', '.join(lacking)}.\n",
+            "Not trained:\n",
+            *broken,
+        ]
+    )
+
+
+def _names(lines: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(line["family"].replace("_", r"\_") for line in lines)
+
+
+def _escaped(words: str) -> str:
+    return re.sub(r"([_*<>|\[\]])", r"\\\1", words if len(words) <= 200 else f"{words[:199]}…")
+
+
+def recorded() -> list[dict[str, Any]]:
+    """Return the lines of the file."""
+    return [json.loads(line) for line in RECORD.read_text(encoding="utf-8").splitlines()]
+
+
+def main() -> None:
+    """Try the family that is named, or record them all."""
+    if len(sys.argv) > 1:
+        print(json.dumps(tried(sys.argv[1]), sort_keys=True))
+        return
+    from reference import tiny_mlx_lm  # noqa: PLC0415 - after `proofs`, which finds the checkout
+
+    versions = {name: importlib.metadata.version(name) for name in ("mlx", "mlx-lm", "transformers")}
+    lines: list[dict[str, Any]] = [{**proofs.circumstances(), "versions": versions}]
+    for family in tiny_mlx_lm.names():
+        if tiny_mlx_lm.has_model(family):
+            lines.append({"family": family, **_apart(family)})
+            print(json.dumps(lines[-1]), flush=True)
+    draft = RECORD.with_suffix(".part")
+    draft.write_text("".join(json.dumps(line, sort_keys=True) + "\n" for line in lines), encoding="utf-8")
+    draft.replace(RECORD)
+    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(START)
+    after = rest.partition(END)[2]
+    DOCUMENT.write_text(f"{before}{START}\n\n{table(lines)}\n\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
