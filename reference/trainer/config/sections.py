@@ -224,7 +224,7 @@ class Output(Section):
     completions_every_steps: Count = 10
     completions_rows: Number = 4
     console: bool = True
-    """Progress on stderr: a bar on a terminal; elsewhere a plain line at most every ten seconds."""
+    """Progress on stderr, of a warm-up too: a bar on a terminal; elsewhere a plain line at most every ten seconds."""
     tensorboard: bool = False
     wandb: bool = False
     wandb_project: str = "gates"

@@ -71,7 +71,10 @@ ALONGSIDE: Mapping[str, Tables] = {
     "rollouts": {},
     "pairs": PAIRS,
     "pairs-scored-elsewhere": {**PAIRS, "algorithm": {**PAIRS["algorithm"], "scoring_temperature": 2.0}},
-    "greedy": {"rollout": {"temperature": 0.0}, "algorithm": {"settings": {"beta": 0.1}}},
+    "greedy": {
+        "rollout": {"temperature": 0.0, "samples_per_prompt": 1},
+        "algorithm": {"name": "best_of_n", "settings": {}},
+    },
     "stored": {"algorithm": {"settings": {}, "old_logprobs": "stored"}},
     "best-of-n": {"algorithm": {"name": "best_of_n", "settings": {}}},
 }

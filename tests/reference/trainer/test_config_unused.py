@@ -22,7 +22,10 @@ PAIRS: Tables = {
     "algorithm": {"name": "dpo", "settings": {}},
     "rewards": DEFAULT_REWARDS,
 }
-GREEDY: Tables = {"rollout": {"temperature": 0.0}}
+GREEDY: Tables = {
+    "rollout": {"temperature": 0.0, "samples_per_prompt": 1},
+    "algorithm": {"name": "best_of_n", "settings": {}},
+}
 SAVED: Tables = {"model": {"adapter_path": "SAVED"}, "adapter": {"b_std": 0.0}}
 TIS: Tables = {"algorithm": {"settings": {"correction": "tis", "correction_high": 1.0}}}
 STORED: Tables = {"algorithm": {"old_logprobs": "stored", "settings": {}}, "loop": {"iterations": 2}}
@@ -82,7 +85,7 @@ KEYS: tuple[Key, ...] = (
     Key("rollout.path", "naive", PAIRS, None),
     Key("rollout.kv_bits", 8, PAIRS, None),
     Key("rollout.temperature", 0.5, _over(PAIRS, {"algorithm": {"scoring_temperature": 2.0}}), PAIRS),
-    Key("rollout.temperature", 0.0, PAIRS, {}),
+    Key("rollout.temperature", 0.0, PAIRS, _over(GREEDY, {"rollout": {"temperature": 1.0}})),
     Key("rewards.functions", [{"name": "regex", "pattern": "[aeiou]"}], PAIRS),
     Key("algorithm.max_resamples", 2, _over(PAIRS, _settings("dapo")), None),
     Key("algorithm.settings.correction", "tis", _over(PAIRS, _settings("grpo")), None),
@@ -314,7 +317,7 @@ def test_evaluate_and_generate_accept_a_runs_configuration(tmp_path: Path) -> No
     """`gates trainer evaluate` and `gates trainer generate` refuse keys of the command line that they would not read, and tell of the file's."""
     path = tmp_path / "run.toml"
     path.write_text("[rollout]\ntop_p = 0.9\nseed = 7\n")
-    greedy = ["rollout.temperature=0"]
+    greedy = ["rollout.temperature=0", "rollout.samples_per_prompt=1"]
     with pytest.raises(ConfigurationError, match=r"rollout\.top_p is 0\.9 and nothing reads it"):
         read.read(path, greedy)
     for verb in ("evaluate", "generate"):
