@@ -34,6 +34,7 @@ TRAINER = (
     "policy_loss_in_parts",
     "rewarded_loss",
     "loss_with_options",
+    "loss_of_completions",
     "loss_constants",
     "keep_groups",
     "overlong_penalty",
@@ -49,7 +50,7 @@ TRAINER = (
     *MODEL,
 )
 SHIPPED = {
-    "numpy": (*KERNELS, *PREFERENCE, "kto_loss"),
+    "numpy": (*KERNELS, *PREFERENCE, "kto_loss", "loss_of_completions"),
     "rlkernels": (*KERNELS, "kernel_bits"),
     "reference": TRAINER,
 }

@@ -20,6 +20,7 @@ VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "filtered_logprobs": {"ties": ("lower-id",)},
     "policy_loss": {"algorithm": tuple(loss.SURROGATES)},
+    "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
 }
 
 
@@ -28,6 +29,7 @@ OUTPUTS = {  # of each op in order; a function that returns a dict names its own
     **{name: kernel.outputs for name, kernel in KERNELS.items()},
     "preference_loss": ("loss", "gradient"),
     "kto_loss": ("loss", "gradient"),
+    "loss_of_completions": ("loss", "gradient"),
     "prefer": ("signs",),
     "best_of_n": ("rows",),
 }

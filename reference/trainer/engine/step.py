@@ -39,7 +39,10 @@ class Update:
 
 @dataclass(slots=True)
 class Learned:
-    """Results of the updates on one generation; arrays are (R, T) of the last pass, None if they were not computed."""
+    """Results of the updates on one generation; arrays are (R, T) of the last pass, None if they were not computed.
+
+    `lengths` (R,) are the tokens of each completion that are in the loss; None means all.
+    """
 
     advantages: NDArray[np.float32]
     updates: list[Update] = field(default_factory=list)
@@ -47,6 +50,7 @@ class Learned:
     old: NDArray[np.float32] | None = None
     reference: NDArray[np.float32] | None = None
     entropy: NDArray[np.float32] | None = None
+    lengths: NDArray[np.int64] | None = None
 
 
 @dataclass(slots=True)
@@ -80,6 +84,8 @@ class Engine:
         """Update the adapters on the generation; a generation without groups changes nothing."""
         if not generation.prompts:
             return Learned(np.zeros(0, np.float32))
+        if self._setting("mask_truncated_completions", default=False):
+            generation = micro_batches.without_truncated(generation)
         steps = micro_batches.cut(
             generation,
             self.config.loop.minibatches,
@@ -87,7 +93,7 @@ class Engine:
             self.config.rollout.max_tokens,
         )
         with self.clock("scoring"):
-            learned = Learned(self._constants(generation, steps))
+            learned = Learned(self._constants(generation, steps), lengths=generation.lengths)
         self.optimizer.learning_rate = learning_rate
         with self.clock("updates"), self._checkpointed():
             for _ in range(self.config.loop.iterations):
@@ -103,9 +109,7 @@ class Engine:
         settings = self.config.algorithm
         temperature = self.config.scoring_temperature()
         several = self.config.loop.iterations * self.config.loop.minibatches > 1
-        in_reward = self.algorithm.needs_reference and getattr(
-            getattr(self.algorithm, "settings", None), "kl_in_reward", False
-        )
+        in_reward = self.algorithm.needs_reference and self._setting("kl_in_reward", default=False)
         stored = settings.old_logprobs == "stored"
         need = constants.Needed(old=not stored and (several or in_reward), reference=self.algorithm.needs_reference)
         same = temperature == self.config.rollout.temperature
@@ -121,6 +125,10 @@ class Engine:
         for inputs in every:
             inputs.advantages = mx.array(advantages[inputs.rows])
         return advantages
+
+    def _setting(self, name: str, *, default: Any) -> Any:
+        """Return a setting of the algorithm; not every algorithm has each."""
+        return getattr(getattr(self.algorithm, "settings", None), name, default)
 
     def _head_rows(self) -> int | None:
         return self.config.loop.head_rows or None
@@ -158,7 +166,7 @@ class Engine:
         learned.policy, learned.old = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         learned.entropy = np.zeros(shape, np.float32) if self.algorithm.needs_entropy else None
         learned.reference = np.zeros(shape, np.float32) if self.algorithm.needs_reference else None
-        share = getattr(getattr(self.algorithm, "settings", None), "entropy_share", 1.0)
+        share = self._setting("entropy_share", default=1.0)
         for each in steps:
             one = each
             if share < 1 and len(each.micro_batches) > 1:

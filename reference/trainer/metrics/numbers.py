@@ -127,7 +127,7 @@ def _distribution(generation: Generation, learned: Learned, bounds: tuple[float,
     that the algorithm clips, is outside its bounds. `sampler_*` compare with the sampler's unfiltered log-probs at
     `rollout.temperature`, so that scoring at another temperature shows up here.
     """
-    lengths = generation.lengths
+    lengths = generation.lengths if learned.lengths is None else learned.lengths
     if learned.policy is None or learned.old is None or not lengths.sum():
         return {}
     width = learned.policy.shape[1]

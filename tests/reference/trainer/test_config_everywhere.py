@@ -37,6 +37,7 @@ SETTINGS: Mapping[str, tuple[Any, ...]] = {
     "correction_high": (0.99,),
     "entropy_share": (0.5,),
     "entropy_bonus": (0.1,),
+    "mask_truncated_completions": (True,),
     "epsilon_low": (1e-6,),
     "epsilon_high": (1e-6,),
     "delta": (),  # no ratio comes so far in three updates; test_algorithms_options.py has one that does

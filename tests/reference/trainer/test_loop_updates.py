@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import mlx.core as mx
 import numpy as np
@@ -13,9 +13,12 @@ from mlx.utils import tree_flatten
 from plain_grpo import PlainGrpo
 
 from reference.trainer.algorithms import protocol
+from reference.trainer.config import algorithm as algorithms
 from reference.trainer.config import sections
 from reference.trainer.engine import guard, optimizer
 from reference.trainer.engine import passes as loop
+from reference.trainer.loop import run as loop_run
+from reference.trainer.metrics import numbers
 
 
 class TestGuard:
@@ -149,6 +152,45 @@ class TestOptimizer:
             for n, more in enumerate(({}, {key: value}))
         ]
         assert ends[0] != ends[1]
+
+
+class TestMaskTruncatedCompletions:
+    """`mask_truncated_completions`: what has no end token is in no loss and in no statistic of it."""
+
+    MASKED: ClassVar = {"algorithm": {"settings": {"beta": 0.1, "mask_truncated_completions": True}}}
+    ONE: ClassVar = {"loop": {"steps": 1, "evaluate_every_steps": 0}}
+
+    def test_only_ended_completions_are_scored(self, tmp_path: Path) -> None:
+        """No token of a truncated completion has a log-prob; the KL is the mean over the tokens of the others."""
+        sampled = {"rollout": {"max_tokens": 2, "samples_per_prompt": 8, "stop_ids": list(range(3, 160))}}
+        config = runs.config(tmp_path / "run", **self.MASKED, **sampled)
+        run = loop_run.Run(config, algorithms.create(config), resume=False)
+        generation = run.engine.generate(run._places, 0)
+        learned = run.engine.learn(generation, 1, 1e-3)
+        run.close()
+        assert 0 < generation.ended.sum() < len(generation.ended)
+        assert learned.lengths is not None
+        assert learned.policy is not None
+        assert learned.reference is not None
+        assert learned.lengths.tolist() == np.where(generation.ended, generation.lengths, 0).tolist()
+        assert not learned.policy[~generation.ended].any()
+        live = np.arange(learned.policy.shape[1]) < learned.lengths[:, None]
+        d = (learned.reference.astype(np.float64) - learned.policy)[live]
+        found = numbers.of_step(generation, learned, ["low"], 1e-3, (0.2, 0.2))
+        assert found["kl"] == pytest.approx(float((np.exp(d) - d - 1).mean()), rel=1e-9)
+        assert found["truncated_share"] == np.mean(~generation.ended)
+
+    @pytest.mark.parametrize("name", ["grpo", "dapo", "bnpo-trl", "gspo"])
+    def test_step_of_truncated_completions_alone_changes_nothing(self, tmp_path: Path, name: str) -> None:
+        """Loss and gradient are 0, not NaN, and no bit of the adapters moves."""
+        masked = {"algorithm": {"name": name, **self.MASKED["algorithm"]}}
+        config = runs.config(tmp_path / "run", rollout={"max_tokens": 1}, **masked, **self.ONE)
+        summary = runs.train(config)
+        (line,) = runs.lines(tmp_path / "run")
+        assert line["truncated_share"] == 1.0
+        assert (line["loss"], line["gradient_norm"]) == (0.0, 0.0)
+        used = json.loads((tmp_path / "run" / "used.json").read_text())
+        assert summary.adapter_digest == used["adapter"]["start_digest"]
 
 
 @pytest.mark.parametrize(
