@@ -5,6 +5,7 @@ its micro-batches add up to the gradient of the whole step.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from mlx.utils import tree_map
 from numpy.typing import NDArray
 
 from reference.trainer import checkpointing, logprobs
+from reference.trainer.adapters import dropout
 from reference.trainer.algorithms import protocol
 from reference.trainer.config.read import Config
 from reference.trainer.engine import constants, guard, micro_batches, passes, rollout
@@ -168,19 +170,27 @@ class Engine:
         learned.reference = np.zeros(shape, np.float32) if self.algorithm.needs_reference else None
         share = self._setting("entropy_share", default=1.0)
         for each in steps:
-            one = each
+            one, around = each, functools.partial(self._dropout, number, len(learned.updates))
             if share < 1 and len(each.micro_batches) > 1:
                 one = constants.entropy_threshold(
-                    self.model, each, self.config.scoring_temperature(), share, head_rows=self._head_rows()
+                    self.model, each, self.config.scoring_temperature(), share, around, head_rows=self._head_rows()
                 )
             gradient: Any = None
             sums = np.zeros(4)
             for inputs in one.micro_batches:
-                added, shares = self._gradient(inputs, one.totals, learned)
+                with around(inputs):
+                    added, shares = self._gradient(inputs, one.totals, learned)
                 gradient = added if gradient is None else tree_map(mx.add, gradient, added)
                 mx.eval(gradient)
                 sums += shares
             learned.updates.append(self._update(generation, one, number, gradient, sums))
+
+    def _dropout(self, step: int, update: int, inputs: Inputs) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which the adapters' dropout is on, with masks of their own for this micro-batch of this update."""
+        adapter = self.config.adapter
+        if not adapter.dropout:
+            return contextlib.nullcontext()
+        return dropout.drawn(self.model, adapter.seed, step, update, int(inputs.rows[0]))
 
     def _gradient(
         self, inputs: Inputs, totals: protocol.StepTotals, learned: Learned

@@ -109,7 +109,7 @@ class Run:
 
     def _step(self, callbacks: Sequence[sinks.Callback]) -> None:
         number = self.position.step + 1
-        mx.random.seed((self.config.rollout.seed + number) % 2**63)  # only a model's dropout would draw from it
+        mx.random.seed((self.config.rollout.seed + number) % 2**63)  # the trainer's own draws have keys
         rate = optimizer.learning_rate(self.config.optimizer, self.position.step, self.config.loop.steps)
         mx.reset_peak_memory()
         generation = self.engine.generate(self._places, self.position.round)

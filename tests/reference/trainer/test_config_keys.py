@@ -62,6 +62,7 @@ KEYS = [
     Key("adapter.scale", 3.0),
     Key("adapter.seed", 1),
     Key("adapter.b_std", 0.1),
+    Key("adapter.dropout", 0.3),
     Key("adapter.targets", ["q_proj"], "targets"),
     Key("adapter.embeddings", True, "targets"),
     Key("adapter.layers", 1, "targets"),

@@ -107,7 +107,7 @@ KEYS: tuple[Key, ...] = (
         {"rollout": {"top_k": 5}},
         _over(TIS, {"rollout": {"temperature": 0.5}, "algorithm": {"scoring_temperature": 1.0}}),
     ),
-    Key("adapter.seed", 1, SAVED),
+    Key("adapter.seed", 1, SAVED, _over(SAVED, {"adapter": {"dropout": 0.3}})),
     Key("adapter.b_std", 0.2, SAVED),
     Key("optimizer.betas", [0.5, 0.9], {"optimizer": {"name": "sgd"}}),
     Key("optimizer.epsilon", 0.1, {"optimizer": {"name": "muon"}}),
