@@ -100,7 +100,7 @@ def _exact(key: str) -> Loaded:
     path = _path(json.loads(key))
     model, tokenizer = mlx_lm.load(path, trust_remote_code=False)[:2]
     with mx.stream(mx.cpu):
-        model.update_modules(tree_unflatten([(name, _expand(m)) for name, m in model.named_modules() if _quantised(m)]))
+        model.update_modules(tree_unflatten([(name, _expand(m)) for name, m in model.named_modules() if quantised(m)]))
         model.update(tree_map(_double, model.parameters()))
         mx.eval(model.parameters())
     model.freeze()
@@ -111,7 +111,8 @@ def _double(x: mx.array) -> mx.array:
     return x.astype(mx.float64) if mx.issubdtype(x.dtype, mx.floating) else x
 
 
-def _quantised(module: Any) -> bool:
+def quantised(module: Any) -> bool:
+    """Return whether a module's weight is quantised."""
     return isinstance(module, nn.QuantizedLinear | nn.QuantizedEmbedding | QuantizedSwitchLinear)
 
 

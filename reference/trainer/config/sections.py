@@ -233,4 +233,8 @@ class Output(Section):
     wandb: bool = False
     wandb_project: str = "gates"
     fused: bool = False
-    """Write the model with its adapters merged at the end, as a folder that mlx_lm.load reads."""
+    """Write the model with its adapters merged at the end, as a folder that mlx_lm.load reads. Merged layers of a quantised model are
+    quantised again: the rounding takes away a part of what was learned, and other tokens may be the likeliest (see `dequantize`)."""
+    dequantize: bool = False
+    """Write the merged model without quantisation, as `mlx_lm.fuse --dequantize` does: it gives the tokens of base and adapters, but for
+    roundings to the dtype of its weights. A 4-bit model then takes nearly four times the space."""

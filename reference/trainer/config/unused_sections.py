@@ -107,6 +107,7 @@ RULES: Final = (
         lambda config: config.output.checkpoint_every_steps > 0,
         "set output.checkpoint_every_steps >= 1",
     ),
+    Rule("output.dequantize", lambda config: config.output.fused, "set output.fused = true"),
     Rule("output.wandb_project", lambda config: config.output.wandb, "set output.wandb = true"),
 )
 """Rules for keys that training uses; the other commands accept any configuration of a run."""

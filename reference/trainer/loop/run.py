@@ -98,7 +98,8 @@ class Run:
         if self.position.step > self.began or audit.ended_with(self.folder) != digest:
             audit.write(self.folder, self.facts, self._ran(), self.model)
         if self.config.output.fused:
-            export.fused(self.model, self.tokenizer, self.path, self.folder / "fused")
+            merged = self.folder / "fused"
+            export.fused(self.model, self.tokenizer, self.path, merged, dequantize=self.config.output.dequantize)
         first = jsonl.read(self.folder / "metrics.jsonl")[0]
         return Summary(self.folder, self.position.step, self.last, digest, self.warnings, first)
 

@@ -151,6 +151,7 @@ ELSEWHERE = {
     "data.too_long": "test_data.py",
     "loop.micro_batch_rows": "test_loop.py: the sums of the parts",
     "loop.nonfinite": "test_loop_updates.py",
+    "output.dequantize": "test_export.py",
     "output.folder": "every test here",
     "output.console": "test_metrics.py",
     "output.tensorboard": "test_metrics.py",

@@ -119,6 +119,7 @@ KEYS: tuple[Key, ...] = (
     Key("data.split", "test", {}, None),
     Key("output.completions_rows", 1, {"output": {"completions_every_steps": 0}}, {}),
     Key("output.keep_checkpoints", 1, {"output": {"checkpoint_every_steps": 0}}, None),
+    Key("output.dequantize", True, {}, None),
     Key("output.wandb_project", "mine", {}, None),
     Key("algorithm.settings.kl_estimator", "k2", _settings("dapo"), _settings("grpo", beta=0.04)),
     Key("algorithm.settings.kl_ratio", "token", _settings("dapo"), _settings("grpo", beta=0.04)),
