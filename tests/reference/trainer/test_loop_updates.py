@@ -40,7 +40,7 @@ class TestGuard:
             return values
 
     @pytest.mark.parametrize("rows", [0, 2])
-    def test_it_stops_and_names_the_sample(self, tmp_path: Path, rows: int) -> None:
+    def test_stop_writes_the_offending_sample(self, tmp_path: Path, rows: int) -> None:
         """The run ends with an error that names the file, which holds the third row and no other."""
         loop_settings = {"steps": 2, "micro_batch_rows": rows, "evaluate_every_steps": 0}
         config = runs.config(tmp_path / "run", loop=loop_settings)
@@ -58,7 +58,7 @@ class TestGuard:
             value = right.value + mx.sqrt(0 * (part.policy**2).sum())
             return protocol.Loss(value, right.policy, right.kl, right.entropy)
 
-    def test_a_gradient_alone_is_enough(self, tmp_path: Path) -> None:
+    def test_nonfinite_gradient_of_a_finite_loss_is_skipped(self, tmp_path: Path) -> None:
         """A finite loss with a gradient that is not: no bit of the adapters moves, and every sample is on file."""
         config = runs.config(tmp_path / "run", loop={"steps": 1, "nonfinite": "skip", "evaluate_every_steps": 0})
         summary = runs.train(config, self.Steep())
@@ -67,7 +67,7 @@ class TestGuard:
         saved = json.loads((tmp_path / "run" / "nonfinite-step-1.json").read_text())
         assert saved["offending_rows"] == list(range(8))
 
-    def test_it_skips_and_changes_nothing(self, tmp_path: Path) -> None:
+    def test_skip_changes_no_adapter(self, tmp_path: Path) -> None:
         """With nonfinite = 'skip' the run goes on, and no bit of the adapters has moved."""
         config = runs.config(tmp_path / "run", loop={"steps": 2, "nonfinite": "skip", "evaluate_every_steps": 0})
         summary = runs.train(config, self.Spoilt())
@@ -87,7 +87,7 @@ class TestOptimizer:
             pytest.param("cosine", [0.5, 1.0, 1.0, 0.8828, 0.6, 0.3172], id="cosine"),
         ],
     )
-    def test_schedules(self, schedule: str, expected: list[float]) -> None:
+    def test_learning_rate_follows_the_schedule(self, schedule: str, expected: list[float]) -> None:
         """Two steps of warm-up, then the schedule over the four that are left, down towards a fifth; by hand.
 
         Linear: 0.2 + 0.8 (1 - k/4). Cosine: 0.2 + 0.8 (1 + cos(pi k/4)) / 2.
@@ -98,7 +98,7 @@ class TestOptimizer:
         found = [optimizer.learning_rate(settings, step, 6) for step in range(6)]
         assert found == pytest.approx(expected, abs=1e-4)
 
-    def test_clipping_is_by_the_norm_of_everything(self) -> None:
+    def test_clipping_uses_the_global_norm(self) -> None:
         """Two arrays of norm 3 and 4 have norm 5: at the limit 1 each shrinks by 5, at 6 none changes a bit."""
         gradient = {"a": mx.array([3.0, 0.0]), "b": [mx.array([0.0, 4.0])]}
         assert loop.global_norm(gradient) == 5.0
@@ -108,7 +108,7 @@ class TestOptimizer:
         assert optimizer.clipped(gradient, 5.0, 6.0) is gradient
         assert optimizer.clipped(gradient, 5.0, "off") is gradient
 
-    def test_without_a_limit_a_run_can_be_gone_on_with(self, tmp_path: Path) -> None:
+    def test_run_without_gradient_limit_can_be_resumed(self, tmp_path: Path) -> None:
         """Checkpoints hold the configuration; updates are those of a limit that no gradient comes near."""
         free, wide = (
             runs.config(
@@ -122,7 +122,7 @@ class TestOptimizer:
         assert runs.train(free, resume=True).steps == 2
 
     @pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "muon"])
-    def test_every_optimizer_trains(self, tmp_path: Path, name: str) -> None:
+    def test_optimizer_changes_the_adapters(self, tmp_path: Path, name: str) -> None:
         """Each by name moves the adapters."""
         config = runs.config(tmp_path / "run", optimizer={"name": name}, loop={"steps": 1, "evaluate_every_steps": 0})
         summary = runs.train(config)
@@ -139,9 +139,7 @@ class TestOptimizer:
             ("adamw", "epsilon", 1e-2),
         ],
     )
-    def test_a_key_reaches_every_optimizer_that_reads_it(
-        self, tmp_path: Path, name: str, key: str, value: object
-    ) -> None:
+    def test_optimizer_key_changes_the_run(self, tmp_path: Path, name: str, key: str, value: object) -> None:
         """Two steps with and without it end elsewhere; with which optimizers it is refused stands in test_config.py."""
         ends = [
             runs.train(
@@ -205,7 +203,7 @@ class TestMaskTruncatedCompletions:
     ],
     ids=["kl", "nothing", "in-reward", "rloo", "pairs", "best"],
 )
-def test_passes_that_nothing_reads_are_not_run(
+def test_unneeded_passes_are_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any], passes: tuple[int, int]
 ) -> None:
     """One update of a rollout: the old log-probs are the policy's own, and only a KL in the reward is told them before."""
