@@ -70,7 +70,7 @@ STEP_LOGPROBS = Op(
 )
 LORA_LINEAR = Op(
     name="lora_linear",
-    outputs={"y": Output(kind="f", ndim=2), "kept": Output(kind="b", ndim=2)},
+    outputs={"y": Output(kind="f", ndim=2), "kept": Output(like="x")},
     inputs={
         "x": "(N, I) float32",
         "weight": "(O, I) float32, the base's",
@@ -81,5 +81,6 @@ LORA_LINEAR = Op(
         "draw": "whole numbers that name a forward pass of an update; None: a pass that is no update",
     },
     source="LoRA, arXiv 2106.09685, eq. 3; PEFT's lora_dropout",
-    formula="y = x·Wᵀ + scale·(x·m/(1 − p))·A·B with the mask m of the draw; outside an update m = 1 and p = 0",
+    formula="y = x·Wᵀ + scale·(x·m/(1 − p))·A·B with the mask m of the draw; outside an update m = 1 and p = 0; "
+    "`kept` is m, above 0 where an input is kept",
 )

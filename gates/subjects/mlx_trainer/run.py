@@ -102,7 +102,7 @@ def lora_linear(
     model = nn.Module()
     model.layer = adapter
     with nullcontext() if draw is None else dropout.drawn(model, *draw):
-        y, kept = adapter(mx.array(x)), adapter.dropout(mx.ones(x.shape)) > 0
+        y, kept = adapter(mx.array(x)), adapter.dropout(mx.ones(x.shape))
     return {"y": np.array(y), "kept": np.array(kept)}
 
 

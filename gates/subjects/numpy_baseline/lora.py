@@ -20,7 +20,7 @@ def lora_linear(
     dropped = np.where(kept, x, 0.0) / (1.0 if draw is None else 1.0 - p)
     wide = [array.astype(np.float64) for array in (x, weight, dropped, a, b)]
     y = wide[0] @ wide[1].T + scale * (wide[2] @ wide[3]) @ wide[4]
-    return {"y": y.astype(x.dtype), "kept": kept}
+    return {"y": y.astype(x.dtype), "kept": kept.astype(x.dtype)}
 
 
 def mask(shape: tuple[int, ...], p: float, draw: Sequence[int]) -> Array:

@@ -15,7 +15,7 @@ from plain_grpo import PlainGrpo
 from reference.trainer.algorithms import protocol
 from reference.trainer.config import algorithm as algorithms
 from reference.trainer.config import sections
-from reference.trainer.engine import guard, optimizer
+from reference.trainer.engine import constants, guard, optimizer
 from reference.trainer.engine import passes as loop
 from reference.trainer.loop import run as loop_run
 from reference.trainer.metrics import numbers
@@ -189,6 +189,29 @@ class TestMaskTruncatedCompletions:
         assert (line["loss"], line["gradient_norm"]) == (0.0, 0.0)
         used = json.loads((tmp_path / "run" / "used.json").read_text())
         assert summary.adapter_digest == used["adapter"]["start_digest"]
+
+
+def test_entropy_threshold_has_the_dropout_of_its_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entropies that decide which tokens train are those of the update, bit for bit, though they come from a pass of their own."""
+    seen: list[np.ndarray] = []
+    threshold = constants.entropy.threshold
+
+    def spy(entropies: Any, *rest: Any) -> Any:
+        seen.append(np.asarray(entropies))
+        return threshold(entropies, *rest)
+
+    monkeypatch.setattr(constants.entropy, "threshold", spy)
+    config = runs.config(
+        tmp_path / "run",
+        adapter={"dropout": 0.5, "b_std": 0.2},
+        algorithm={"name": "dapo", "settings": {"entropy_share": 0.4, "dynamic_sampling": "off"}},
+        loop={"steps": 1, "micro_batch_rows": 3, "evaluate_every_steps": 0},
+    )
+    run = loop_run.Run(config, algorithms.create(config), resume=False)
+    learned = run.engine.learn(run.engine.generate(run._places, 0), 1, 1e-3)
+    run.close()
+    assert learned.entropy is not None
+    assert np.array_equal(seen[0], learned.entropy)
 
 
 @pytest.mark.parametrize(

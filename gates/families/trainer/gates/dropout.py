@@ -69,16 +69,17 @@ def lora_dropout_matches_definition(t: Trial) -> Iterator[Evidence]:
         t.got(LORA_LINEAR, **x, draw=draw) for draw in ([7, 1, 0], [7, 1, 0], [7, 2, 0], None)
     )
     layer = {name: x[name] for name in ("weight", "a", "b", "scale")}
-    for found, probability in ((first, p), (plain, 0.0)):
-        wanted = lora.lora_linear(x["x"], **layer, kept=found["kept"], p=probability)
+    masks = [np.asarray(found["kept"]) > 0 for found in (first, again, other, plain)]
+    for found, kept, probability in ((first, masks[0], p), (plain, masks[3], 0.0)):
+        wanted = lora.lora_linear(x["x"], **layer, kept=kept, p=probability)
         yield t.within("output error in 2u·S", found["y"], wanted.y, scale=2 * FLOAT32_U * wanted.scale)
-    dropped = float(np.mean(~first["kept"]))
+    dropped = float(np.mean(~masks[0]))
     yield t.number("distance of the dropped share from p", abs(dropped - p), "<=", where=f"{dropped:.4f}")
-    changed = float(np.mean(first["kept"] != other["kept"]))
+    changed = float(np.mean(masks[0] != masks[2]))
     quantity = "distance of the share that another draw changes from 2p(1 − p)"
     yield t.number(quantity, abs(changed - 2 * p * (1 - p)), "<=", where=f"{changed:.4f}")
-    yield t.number("elements that the same draw changes", int(np.sum(first["kept"] != again["kept"])), "<=")
-    yield t.number("elements dropped outside an update", int(np.sum(~plain["kept"])), "<=")
+    yield t.number("elements that the same draw changes", int(np.sum(masks[0] != masks[1])), "<=")
+    yield t.number("elements dropped outside an update", int(np.sum(~masks[3])), "<=")
 
 
 def _deviation(share: float) -> float:

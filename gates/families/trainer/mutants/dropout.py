@@ -40,7 +40,7 @@ in_trainer(
     "trainer.patches.dropout:in_the_old_pass",
     mistake="old log-probs are taken with dropout on",
     arises="the model stays in training mode from one update to the next rollout",
-    source="huggingface/trl#3000: sampling and scoring stay in training mode; huggingface/trl#3234",
+    source="huggingface/trl#3000: sampling and scoring stay in training mode",
     theme="ratio and rollout",
     symptom="Ratios are off from 1 before the first update, by more with a larger p, and clip what should train.",
     caught_by=STEP,
