@@ -55,7 +55,12 @@ def sentences(error: ValidationError, top: type[BaseModel]) -> str:
         if one["type"] == "extra_forbidden":
             where = ".".join(str(step) for step in place[:-1])
             section = f"section [{where}]" if where else "the configuration"
-            lines.append(unknown(str(place[-1]), _legal(top, place[:-1]), section))
+            own = (
+                "; an algorithm's own settings, such as beta, go into algorithm.settings"
+                if where == "algorithm"
+                else ""
+            )
+            lines.append(unknown(str(place[-1]), _legal(top, place[:-1]), section) + own)
             continue
         name = ".".join(str(step) for step in place) or "the configuration"
         if one["type"] == "union_tag_invalid":  # of the tables [[rewards.functions]]

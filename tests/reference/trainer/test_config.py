@@ -27,6 +27,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
             {"rewards": {"functions": [{"name": "acuracy"}]}},
             "rewards.functions.0.name has no 'acuracy', did you mean 'accuracy'; legal are accuracy, diversity, format",
         ),
+        ({"algorithm": {"beta": 0.1}}, "an algorithm's own settings, such as beta, go into algorithm.settings"),
         ({"rewards": {"functions": []}}, "rewards.functions: List should have at least 1 item"),
         ({"loop": {"steps": "3"}}, "loop.steps: Input should be a valid integer, found '3'"),
         ({"loop": {"steps": 0}}, "loop.steps: Input should be greater than or equal to 1, found 0"),
