@@ -26,6 +26,8 @@ MODEL = (  # in which matrices are multiplied
     "train_step",
     "train_run",
     "sampled_and_scored",
+    "step_logprobs",
+    "lora_linear",
 )
 TRAINER = (
     *PREFERENCE,
@@ -34,6 +36,7 @@ TRAINER = (
     "policy_loss_in_parts",
     "rewarded_loss",
     "loss_with_options",
+    "loss_of_completions",
     "loss_constants",
     "keep_groups",
     "overlong_penalty",
@@ -49,7 +52,7 @@ TRAINER = (
     *MODEL,
 )
 SHIPPED = {
-    "numpy": (*KERNELS, *PREFERENCE, "kto_loss"),
+    "numpy": (*KERNELS, *PREFERENCE, "kto_loss", "loss_of_completions", "lora_linear"),
     "rlkernels": (*KERNELS, "kernel_bits"),
     "reference": TRAINER,
 }

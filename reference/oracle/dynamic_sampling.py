@@ -64,3 +64,31 @@ def overlong_penalty(lengths: npt.ArrayLike, *, limit: int, buffer: int) -> Floa
     if not 1 <= buffer <= limit:
         raise ValueError(f"`buffer` is {buffer}, must be from 1 to `limit` = {limit}")
     return np.array([definition.overlong_penalty(n, limit, buffer) for n in sizes.tolist()], np.float64)
+
+
+def completion_mask(lengths: npt.ArrayLike, ended: npt.ArrayLike, *, width: int, mask_truncated: bool) -> Bools:
+    """Which slots of a batch are in the loss.
+
+    Args:
+        lengths: (B,) completion tokens, the end token included.
+        ended: (B,) bool, whether a completion has an end token; without one it is truncated.
+        width: T, the slots of a row.
+        mask_truncated: whether truncated completions are left out.
+
+    Returns:
+        (B, T) bool.
+
+    Raises:
+        ValueError: shapes that do not fit, or a length above `width`.
+
+    Source: TRL's GRPOConfig, `mask_truncated_completions`.
+    """
+    sizes = integers("lengths", lengths, least=0, below=width + 1)
+    ends = np.asarray(ended)
+    if ends.dtype != np.bool_ or ends.shape != sizes.shape or sizes.ndim != 1:
+        raise ValueError(f"`ended` has dtype {ends.dtype} and shape {ends.shape}, must be bool and {sizes.shape}")
+    rows = [
+        [definition.scored(t, n, ended=end, mask_truncated=mask_truncated) for t in range(width)]
+        for n, end in zip(sizes.tolist(), ends.tolist(), strict=True)
+    ]
+    return np.array(rows, np.bool_)

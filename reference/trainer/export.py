@@ -21,29 +21,43 @@ def merged_adapters(folder: Path) -> str | None:
     return storage.text_at(folder / MADE_OF, "adapter_digest")
 
 
-def fused(model: Any, tokenizer: Any, source: str, folder: Path) -> Path:
+def fused(model: Any, tokenizer: Any, source: str, folder: Path, *, dequantize: bool = False) -> Path:
     """Write the merged model atomically; the model itself keeps its adapters.
 
-    A quantised layer is expanded, merged and quantised again with the same settings (mlx_lm's own `fuse`), so its weights change by
-    a rounding. A folder from an earlier end of the run is replaced, unless it holds the same adapters.
+    A quantised layer is expanded, merged and quantised again with the same settings (mlx_lm's own `fuse`). This rounds a small update
+    away in part, and greedy completions change. With `dequantize` every quantised layer is written expanded (`fuse --dequantize`). A
+    folder from an earlier end of the run is replaced, unless it holds the same.
 
     Raises:
         FileExistsError: the folder exists and was not written by `fused`.
     """
-    digest = models.digest(layout.parameters(model))
+    made_of = {
+        "adapter_digest": models.digest(layout.parameters(model)),
+        "base": source,
+        "dequantized": dequantize,
+    }
     before = merged_adapters(folder)
-    if before == digest:
+    if before == made_of["adapter_digest"] and storage.text_at(folder / MADE_OF, "dequantized") == str(dequantize):
         return folder
     if before is None and folder.exists():
         raise FileExistsError(f"{folder} exists already; remove it, or choose another output.folder")
-    layers = {name: module for name, module in model.named_modules() if hasattr(module, "fuse")}
+    layers = {
+        name: module
+        for name, module in model.named_modules()
+        if hasattr(module, "fuse") or (dequantize and models.quantised(module))
+    }
     outer = {n: m for n, m in layers.items() if not any(n.startswith(f"{other}.") for other in layers)}
+    merged = {n: m.fuse(dequantize=dequantize) for n, m in outer.items() if hasattr(m, "fuse")}
     part = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     original = Path(source) if Path(source).is_dir() else Path(mlx_lm_utils.hf_repo_to_path(source))
     config = json.loads((original / "config.json").read_text(encoding="utf-8"))
-    model.update_modules(tree_unflatten([(name, module.fuse(dequantize=False)) for name, module in outer.items()]))
+    model.update_modules(tree_unflatten(list(merged.items())))
     try:
+        if dequantize:
+            mlx_lm_utils.dequantize_model(model)
+            for key in ("quantization", "quantization_config"):
+                config.pop(key, None)
         mlx_lm_utils.save_model(part, model, donate_model=False)
     finally:
         model.update_modules(tree_unflatten(list(outer.items())))
@@ -51,7 +65,7 @@ def fused(model: Any, tokenizer: Any, source: str, folder: Path) -> Path:
     tokenizer.save_pretrained(part)
     if (original / "generation_config.json").exists():
         shutil.copy(original / "generation_config.json", part)
-    storage.write(part / MADE_OF, json.dumps({"adapter_digest": digest, "base": source}, indent=2).encode() + b"\n")
+    storage.write(part / MADE_OF, json.dumps(made_of, indent=2).encode() + b"\n")
     for path in part.iterdir():
         storage.sync(path)
     if before is not None:

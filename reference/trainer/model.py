@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,17 @@ class Loaded:
     path: str
 
 
-def load(spec: Mapping[str, Any]) -> Loaded:
+def load(spec: Mapping[str, Any], progress: Callable[[int, float], None] | None = None) -> Loaded:
     """Load the model of a spec, `{"path": ...}` or a recipe of `reference.tiny`; the same spec gives the same object.
 
-    A recipe may have the key `warmup`, a table of `warmup.Recipe` without its model.
+    A recipe may have the key `warmup`, a table of `warmup.Recipe` without its model. If the warmed-up model must be built first,
+    `progress` gets each step's number and loss.
 
     Raises:
         ValueError: the spec has `path` and other keys, or keys unknown to `reference.tiny` or `warmup.Recipe`.
     """
+    if progress is not None and "warmup" in spec:
+        _warmed(spec, progress)
     return _load(json.dumps(dict(spec), sort_keys=True))
 
 
@@ -76,12 +79,12 @@ def _here(path: str) -> str:
         ) from error
 
 
-def _warmed(spec: Mapping[str, Any]) -> Path:
+def _warmed(spec: Mapping[str, Any], progress: Callable[[int, float], None] | None = None) -> Path:
     recipe = {key: value for key, value in spec.items() if key != "warmup"}
     known = {field.name for field in fields(warmup.Recipe)} - {"model"}
     if unknown := sorted(set(spec["warmup"]) - known):
         raise ValueError(f"unknown keys {unknown} in 'warmup', known are {sorted(known)}")
-    return warmup.build(warmup.Recipe(model=recipe, **spec["warmup"]))
+    return warmup.build(warmup.Recipe(model=recipe, **spec["warmup"]), progress)
 
 
 @functools.lru_cache(maxsize=4)
@@ -105,7 +108,7 @@ def _exact(key: str) -> Loaded:
     path = _path(json.loads(key))
     model, tokenizer = _read(path)
     with mx.stream(mx.cpu):
-        model.update_modules(tree_unflatten([(name, _expand(m)) for name, m in model.named_modules() if _quantised(m)]))
+        model.update_modules(tree_unflatten([(name, _expand(m)) for name, m in model.named_modules() if quantised(m)]))
         model.update(tree_map(_double, model.parameters()))
         mx.eval(model.parameters())
     model.freeze()
@@ -116,7 +119,8 @@ def _double(x: mx.array) -> mx.array:
     return x.astype(mx.float64) if mx.issubdtype(x.dtype, mx.floating) else x
 
 
-def _quantised(module: Any) -> bool:
+def quantised(module: Any) -> bool:
+    """Return whether a module's weight is quantised."""
     return isinstance(module, nn.QuantizedLinear | nn.QuantizedEmbedding | QuantizedSwitchLinear)
 
 

@@ -143,6 +143,27 @@ LOSS_CONSTANTS = Op(
     source="PPO, arXiv 1707.06347: the old policy is a constant; so are a reference and the weights of Yao et al. 2025",
     formula="`gradient` ∂loss/∂policy; `old_gradient`, `reference_gradient`, `sampling_gradient` in the other log-probs",
 )
+LOSS_OF_COMPLETIONS = Op(
+    name="loss_of_completions",
+    outputs={"loss": Output(kind="scalar"), "gradient": Output(like="policy")},
+    inputs={
+        "policy": "(B, T) float32 log-probs of the current policy; T is the longest completion that is allowed",
+        "old": "behaviour log-probs of the same shape",
+        "reference": "log-probs of the reference policy of the same shape, or None where beta is 0",
+        "advantages": "(B,) float32",
+        "lengths": "(B,) int64 tokens of each completion, its end token included",
+        "ended": "(B,) bool, whether a completion has an end token; without one it is truncated",
+        "mask_truncated": "whether truncated completions are left out of the loss",
+        "group_size": "G, divides B",
+        "max_length": "T",
+        "micro_batch_rows": "rows of a micro-batch; the last one may have fewer",
+        **{
+            name: LOSS_INPUTS[name] for name in ("algorithm", "epsilon_low", "epsilon_high", "beta", "dapo_denominator")
+        },
+    },
+    source="TRL's GRPOConfig, mask_truncated_completions; DAPO, arXiv 2503.14476, section 3.4",
+    formula="policy_loss with m_t = 1 for t < n of completions that ended; the others count in B and in no number of tokens",
+)
 KEEP_GROUPS = Op(
     name="keep_groups",
     outputs={"keep": Output(kind="b", ndim=1)},

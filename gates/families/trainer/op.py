@@ -56,3 +56,32 @@ SAMPLED_AND_SCORED = Op(
     formula="one step's completion tokens, row after row: as drawn, and as the loss's forward pass reads them; `drifted`, "
     "rows whose text a tokenizer would encode in another way",
 )
+STEP_LOGPROBS = Op(
+    name="step_logprobs",
+    outputs={
+        "sampler": Output(kind="f", ndim=2),
+        "old": Output(kind="f", ndim=2),
+        "reference": Output(kind="f", ndim=2),
+        "policy": Output(kind="f", ndim=2),
+    },
+    inputs=TABLES,
+    source="PEFT's lora_dropout; verl scores old log-probs in evaluation mode and updates in training mode",
+    formula="(R, T) log-probs of a run's first step: as sampled (NaN past the end), of the old and the reference policy, and of the "
+    "policy in the update's last pass",
+)
+LORA_LINEAR = Op(
+    name="lora_linear",
+    outputs={"y": Output(kind="f", ndim=2), "kept": Output(like="x")},
+    inputs={
+        "x": "(N, I) float32",
+        "weight": "(O, I) float32, the base's",
+        "a": "(I, r) float32",
+        "b": "(r, O) float32",
+        "scale": "the factor of the adapter",
+        "p": "the probability of dropping",
+        "draw": "whole numbers that name a forward pass of an update; None: a pass that is no update",
+    },
+    source="LoRA, arXiv 2106.09685, eq. 3; PEFT's lora_dropout",
+    formula="y = x·Wᵀ + scale·(x·m/(1 − p))·A·B with the mask m of the draw; outside an update m = 1 and p = 0; "
+    "`kept` is m, above 0 where an input is kept",
+)

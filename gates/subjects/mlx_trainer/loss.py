@@ -18,6 +18,9 @@ from reference.trainer import logprobs
 from reference.trainer.algorithms import entropy as entropies
 from reference.trainer.algorithms import kl, protocol, registry
 from reference.trainer.algorithms.objective import PolicyGradient
+from reference.trainer.data.prompts import Prompt
+from reference.trainer.engine import micro_batches
+from reference.trainer.engine.rollout import Generation
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +28,10 @@ ALGORITHMS = tuple(name for name, (kind, _) in registry.ALGORITHMS.items() if is
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": {"dtype": ("float32",), "algorithm": ALGORITHMS},
     "policy_loss_in_parts": {"dtype": ("float32",), "algorithm": ALGORITHMS},
-    **{op: {"algorithm": ALGORITHMS} for op in ("loss_from_logits", "loss_with_options", "loss_constants")},
+    **{
+        op: {"algorithm": ALGORITHMS}
+        for op in ("loss_from_logits", "loss_with_options", "loss_of_completions", "loss_constants")
+    },
 }
 NAMES = {  # the op's words for what a Settings calls otherwise
     "dapo_denominator": "aggregation",
@@ -179,6 +185,50 @@ def _of_both(
     return objective.loss(protocol.MicroBatch(policy=policy, entropy=entropy, **held, **place), whole).value
 
 
+def loss_of_completions(  # noqa: PLR0913  the op's keywords
+    *,
+    policy: Array,
+    old: Array,
+    reference: Array | None,
+    advantages: Array,
+    lengths: Array,
+    ended: Array,
+    mask_truncated: bool,
+    group_size: int,
+    max_length: int,
+    micro_batch_rows: int,
+    **constants: Any,
+) -> dict[str, Any]:
+    """A step's loss of sampled completions and its gradient, in the micro-batches into which the trainer cuts them."""
+    objective = algorithm(constants.pop("algorithm"), constants)
+    prompts = [Prompt(n, "", np.ones(1, np.int32), None, {}) for n in range(len(lengths) // group_size)]
+    made = Generation(
+        prompts=prompts,
+        samples=[],
+        rewards=protocol.Rewards(np.zeros((len(lengths), 1)), np.ones(1), group_size, lengths),
+        tokens=np.zeros(np.shape(policy), np.int32),
+        lengths=lengths,
+        ended=ended,
+        model=policy,
+        temperature_scaled=policy,
+        behaviour=policy,
+        taken=len(prompts),
+    )
+    made = micro_batches.without_truncated(made) if mask_truncated else made
+    (step,) = micro_batches.cut(made, 1, micro_batch_rows, max_length)
+    arrays = {"policy": policy, "old": old, "reference": reference}
+    loss, gradient = 0.0, np.zeros(np.shape(policy), np.float32)
+    for part in step.micro_batches:
+        width = part.batch.width
+        own = {name: x[part.rows, :width] for name, x in arrays.items() if x is not None}
+        mask = logprobs.completion_slots(part.batch.prompt_lengths, part.batch.lengths, width).mask
+        gains = {"advantages": np.asarray(advantages)[part.rows]}
+        value, slope = part_loss(objective, {**own, **gains}, np.array(mask), part.groups, step.totals)
+        loss += value
+        gradient[part.rows, :width] = slope
+    return {"loss": loss, "gradient": gradient}
+
+
 def loss_from_logits(  # noqa: PLR0913  the op's keywords
     *,
     logits: Array,
@@ -225,5 +275,6 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "policy_loss_in_parts": policy_loss_in_parts,
     "rewarded_loss": rewarded_loss,
     "loss_with_options": loss_with_options,
+    "loss_of_completions": loss_of_completions,
     "loss_from_logits": loss_from_logits,
 }

@@ -4,19 +4,24 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import numpy as np
+from mlx import nn
 
 from reference.trainer import audit
-from reference.trainer.adapters import targets
+from reference.trainer.adapters import dropout, layers, targets
+from reference.trainer.adapters.settings import Settings
 from reference.trainer.config import algorithm, read
 from reference.trainer.engine import micro_batches
 from reference.trainer.loop import run as loop_run
 from reference.trainer.metrics.callbacks import Callback
 
+Array = np.ndarray[Any, Any]
 Spec = Mapping[str, Any]
 
 
@@ -77,4 +82,41 @@ def sampled_and_scored(*, model: Spec, tables: Spec) -> dict[str, Any]:
     }
 
 
-OPS: dict[str, Callable[..., dict[str, Any]]] = {"train_run": train_run, "sampled_and_scored": sampled_and_scored}
+def step_logprobs(*, model: Spec, tables: Spec) -> dict[str, Any]:
+    """The log-probs of a run's first step, as its rollout, its constants and its last pass have them."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = _config(model, tables, folder)
+        run = loop_run.Run(config, algorithm.create(config), resume=False)
+        try:
+            made = run.engine.generate(lambda start, count: list(range(start, start + count)), 0)
+            learned = run.engine.learn(made, 1, config.optimizer.learning_rate)
+        finally:
+            run.close()
+    width = int(made.lengths.max())
+    live = np.arange(width) < made.lengths[:, None]
+    found = {"old": learned.old, "reference": learned.reference, "policy": learned.policy}
+    return {"sampler": np.where(live, made.temperature_scaled[:, :width], np.nan), **found}
+
+
+def lora_linear(
+    *, x: Array, weight: Array, a: Array, b: Array, scale: float, p: float, draw: Sequence[int] | None
+) -> dict[str, Any]:
+    """The trainer's adapter around a linear layer, and which inputs it keeps."""
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
+    linear.weight = mx.array(weight)
+    settings = Settings(rank=a.shape[1], scale=scale, dropout=p)
+    adapter = layers.wrap("layer", linear, settings, np.random.Philox(0).random_raw)
+    adapter.lora_a, adapter.lora_b = mx.array(a), mx.array(b)
+    model = nn.Module()
+    model.layer = adapter
+    with nullcontext() if draw is None else dropout.drawn(model, *draw):
+        y, kept = adapter(mx.array(x)), adapter.dropout(mx.ones(x.shape))
+    return {"y": np.array(y), "kept": np.array(kept)}
+
+
+OPS: dict[str, Callable[..., dict[str, Any]]] = {
+    "train_run": train_run,
+    "sampled_and_scored": sampled_and_scored,
+    "step_logprobs": step_logprobs,
+    "lora_linear": lora_linear,
+}

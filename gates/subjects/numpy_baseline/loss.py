@@ -83,6 +83,41 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
     return loss, where.narrow(terms.select(gradient, where.valid), like)
 
 
+def loss_of_completions(
+    *,
+    lengths: Array,
+    ended: Array,
+    mask_truncated: bool,
+    group_size: int,
+    max_length: int,
+    micro_batch_rows: int,
+    dapo_denominator: str | None,
+    algorithm: str,
+    **inputs: Any,
+) -> tuple[float, Array]:
+    """Return the loss of sampled completions and its gradient; a truncated one is a row without tokens, if masked."""
+    counts = np.where(ended, lengths, 0) if mask_truncated else lengths
+    rows = len(counts)
+    sizes = [min(micro_batch_rows, rows - start) for start in range(0, rows, micro_batch_rows)]
+    return policy_loss(
+        **inputs,
+        algorithm=algorithm,
+        mask=np.arange(np.shape(inputs["policy"])[1]) < np.asarray(counts)[:, None],
+        max_length=max_length if algorithm == "dr_grpo" else None,
+        micro_batches=sizes if algorithm == "bnpo-trl" else None,
+        dapo_denominator=dapo_denominator,
+        group_size=group_size if dapo_denominator == "group" else None,
+        tokens_in_step=float(counts.sum()) if dapo_denominator == "trl" else None,
+        **_DEFAULTS.get(algorithm, {}),
+    )
+
+
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "cispo": {"cispo_bound": "relative"},
+    "sapo": {"sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.05},
+}
+
+
 def old_or_policy(policy: Array, old: Array | None) -> Array:
     """Return the behaviour policy's log-probs; on-policy they are the policy's own, held constant."""
     return policy if old is None else old

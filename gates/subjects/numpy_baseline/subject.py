@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gates.subjects.numpy_baseline import advantages, kl, logprobs, loss, packing, preference, ratio, sampling
+from gates.subjects.numpy_baseline import advantages, kl, logprobs, lora, loss, packing, preference, ratio, sampling
 from reference.kernels import KERNELS
 
 if TYPE_CHECKING:
@@ -20,14 +20,17 @@ VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "filtered_logprobs": {"ties": ("lower-id",)},
     "policy_loss": {"algorithm": tuple(loss.SURROGATES)},
+    "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
 }
 
 
-MODULES = (advantages, kl, logprobs, loss, packing, preference, ratio, sampling)
+MODULES = (advantages, kl, logprobs, loss, lora, packing, preference, ratio, sampling)
 OUTPUTS = {  # of each op in order; a function that returns a dict names its own
     **{name: kernel.outputs for name, kernel in KERNELS.items()},
     "preference_loss": ("loss", "gradient"),
     "kto_loss": ("loss", "gradient"),
+    "loss_of_completions": ("loss", "gradient"),
+    "lora_linear": ("y", "kept"),
     "prefer": ("signs",),
     "best_of_n": ("rows",),
 }

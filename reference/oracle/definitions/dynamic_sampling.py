@@ -22,3 +22,11 @@ def overlong_penalty(n: int, limit: int, buffer: int) -> float:
     if n <= limit - buffer:
         return 0.0
     return (limit - buffer - n) / buffer if n <= limit else -1.0
+
+
+def scored(t: int, n: int, *, ended: bool, mask_truncated: bool) -> bool:
+    """Whether slot t of a completion of n tokens is in the loss: no slot of a truncated one, if those are masked.
+
+    TRL's `mask_truncated_completions` (trl/trainer/grpo_trainer.py); DAPO (arXiv 2503.14476), section 3.4, "Overlong Filtering".
+    """
+    return t < n and (ended or not mask_truncated)

@@ -49,12 +49,13 @@ def configuration(model: Any, base: str = "") -> dict[str, Any]:
         )
     blocks = {int(head) for head in (name.split(".", maxsplit=1)[0] for name in found) if head.isdigit()}
     rank, scale = ranks.pop(), scales.pop()
+    dropped = max(float(getattr(adapter.dropout, "p", 0.0)) for adapter in found.values())
     return {
         "fine_tune_type": kinds.pop(),
         "model": base,
         # mlx-lm counts from the last block, and 0 means all; without an adapted block no key names a module in a block
         "num_layers": len(model.layers) - min(blocks, default=0),
-        "lora_parameters": {"rank": rank, "scale": scale, "dropout": 0.0, "keys": targets.keys(found)},
+        "lora_parameters": {"rank": rank, "scale": scale, "dropout": dropped, "keys": targets.keys(found)},
     }
 
 

@@ -11,6 +11,7 @@ from mlx_lm.tuner.dora import DoRAEmbedding, DoRALinear
 from mlx_lm.tuner.lora import LoRAEmbedding, LoRALinear, LoRASwitchLinear
 
 from reference import tiny
+from reference.trainer.adapters import dropout
 from reference.trainer.adapters.settings import Settings
 
 LINEAR: Final = (nn.Linear, nn.QuantizedLinear)
@@ -119,6 +120,8 @@ def wrap(name: str, layer: Any, settings: Settings, words: Callable[[int], np.nd
             "name other targets, or choose kind 'lora', which has linear layers, experts and embeddings"
         )
     adapter = makers[0](layer, settings)
+    if settings.dropout and not isinstance(layer, EMBEDDING):
+        adapter.dropout = dropout.Dropout(settings.dropout)
     inputs = layer.weight.shape[0] if isinstance(layer, EMBEDDING) else _width(layer)
     a = tiny.uniform(words, adapter.lora_a.shape) / np.float32(np.sqrt(inputs))
     b = tiny.uniform(words, adapter.lora_b.shape) * np.float32(np.sqrt(3.0) * settings.b_std)

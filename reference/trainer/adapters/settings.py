@@ -18,6 +18,7 @@ class Settings:
         seed: of the starting values.
         b_std: standard deviation of B; with 0 the adapter starts without effect (DoRA: except for rounding).
         m_std: relative standard deviation of DoRA's magnitudes.
+        dropout: the probability with which an update drops an element of an adapter's input (`dropout`).
         targets: names such as "q_proj" or "mlp.down_proj"; empty means every projection of every block.
         embeddings: whether to add the embedding table, and with it a tied head.
         routers: whether to add the layers that choose experts.
@@ -30,6 +31,7 @@ class Settings:
     seed: int = 0
     b_std: float = 0.0
     m_std: float = 0.0
+    dropout: float = 0.0
     targets: tuple[str, ...] = ()
     embeddings: bool = False
     routers: bool = False
@@ -43,6 +45,8 @@ class Settings:
             raise ValueError(f"rank is {self.rank}, must be at least 1")
         if self.layers < 0:
             raise ValueError(f"layers is {self.layers}, must be at least 0 (0 is all)")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}, must be in [0, 1)")
 
 
 def complete(spec: Mapping[str, Any]) -> Settings:
@@ -66,6 +70,7 @@ def complete(spec: Mapping[str, Any]) -> Settings:
         "seed": int,
         "b_std": float,
         "m_std": float,
+        "dropout": float,
         "layers": int,
         "targets": tuple,
     }

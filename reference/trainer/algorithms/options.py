@@ -39,6 +39,8 @@ class Settings:
         correction_high: upper bound of the weights.
         entropy_share: the share of tokens, those of highest entropy, that train the policy; 1 means all.
         entropy_bonus: weight of the mean entropy, which is subtracted from the loss.
+        mask_truncated_completions: leave completions without an end token out of the loss (TRL's option of this name). They keep
+            their reward in the group's baseline and count as rows, and none of their tokens counts in any denominator.
     """
 
     aggregation: Aggregation = "row-mean"
@@ -58,6 +60,7 @@ class Settings:
     correction_high: Positive = 2.0
     entropy_share: Share = 1.0
     entropy_bonus: NotNegative = 0.0
+    mask_truncated_completions: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that contradict each other."""

@@ -1,6 +1,7 @@
 """Messages for a wrong configuration: the key, what was found, what is legal, and the nearest legal name."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any, get_args
 
@@ -54,9 +55,18 @@ def sentences(error: ValidationError, top: type[BaseModel]) -> str:
         if one["type"] == "extra_forbidden":
             where = ".".join(str(step) for step in place[:-1])
             section = f"section [{where}]" if where else "the configuration"
-            lines.append(unknown(str(place[-1]), _legal(top, place[:-1]), section))
+            own = (
+                "; an algorithm's own settings, such as beta, go into algorithm.settings"
+                if where == "algorithm"
+                else ""
+            )
+            lines.append(unknown(str(place[-1]), _legal(top, place[:-1]), section) + own)
             continue
         name = ".".join(str(step) for step in place) or "the configuration"
+        if one["type"] == "union_tag_invalid":  # of the tables [[rewards.functions]]
+            tags = re.findall("'([^']*)'", one["ctx"]["expected_tags"])
+            lines.append(unknown(str(one["ctx"]["tag"]), tags, f"{name}.name"))
+            continue
         found = "" if one["type"] in {"missing", "value_error"} else f", found {one['input']!r}"
         lines.append(f"{name}: {one['msg'].removeprefix('Value error, ')}{found}")
     return "\n".join(lines)

@@ -55,6 +55,11 @@ class Config(sections.Section):
             )
         if self.loop.evaluate_every_steps and not self.data.validation_rows:
             raise ValueError("loop.evaluate_every_steps needs data.validation_rows >= 1")
+        if self.rollout.temperature == 0 and self.rollout.samples_per_prompt > 1 and not self.data.offline:
+            raise ValueError(
+                f"rollout.temperature is 0 and rollout.samples_per_prompt {self.rollout.samples_per_prompt}: the completions of a prompt "
+                "would all be the same, and nothing can be learned from their comparison; set rollout.temperature > 0"
+            )
         if self.algorithm.old_logprobs == "stored":
             self._stored()
         correction = self.algorithm.settings.get("correction")

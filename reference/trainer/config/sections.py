@@ -71,6 +71,10 @@ class Adapter(Section):
     scale: Positive = 2.0
     seed: Seed = 0
     b_std: NotNegative = 0.0
+    dropout: BelowOne = 0.0
+    """The probability with which an update drops an element of an adapter's input (PEFT's `lora_dropout`); never in rollouts, nor in
+    old and reference log-probs. Masks are drawn by `seed`, and depend on how a step is split (`loop.micro_batch_rows`). Each adapted
+    layer keeps a copy of its input, which the memory estimate leaves out."""
     targets: list[str] = Field(default_factory=list)
     """Names like "q_proj" or "mlp.down_proj"; empty: every projection of every block."""
     embeddings: bool = False
@@ -224,9 +228,13 @@ class Output(Section):
     completions_every_steps: Count = 10
     completions_rows: Number = 4
     console: bool = True
-    """Progress on stderr: a bar on a terminal; elsewhere a plain line at most every ten seconds."""
+    """Progress on stderr, of a warm-up too: a bar on a terminal; elsewhere a plain line at most every ten seconds."""
     tensorboard: bool = False
     wandb: bool = False
     wandb_project: str = "gates"
     fused: bool = False
-    """Write the model with its adapters merged at the end, as a folder that mlx_lm.load reads."""
+    """Write the model with its adapters merged at the end, as a folder that mlx_lm.load reads. Merged layers of a quantised model are
+    quantised again: the rounding takes away a part of what was learned, and other tokens may be the likeliest (see `dequantize`)."""
+    dequantize: bool = False
+    """Write the merged model without quantisation, as `mlx_lm.fuse --dequantize` does: it gives the tokens of base and adapters, but for
+    roundings to the dtype of its weights. A 4-bit model then takes nearly four times the space."""

@@ -22,6 +22,7 @@ READ: Final[Mapping[str, tuple[str, ...]]] = {
         "loop.prompts_per_step",
         "loop.head_rows",
         "output.folder",
+        "output.console",
     ),
     "generate": (
         "model",
@@ -31,6 +32,7 @@ READ: Final[Mapping[str, tuple[str, ...]]] = {
         "data.max_prompt_tokens",
         "rollout",
         "output.folder",
+        "output.console",
     ),
 }
 """Sections and keys that the commands other than `train` read."""

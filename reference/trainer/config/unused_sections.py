@@ -67,7 +67,11 @@ WARMER: Final = "set rollout.temperature > 0"
 ADAM: Final = "set optimizer.name = 'adam' or 'adamw'"
 
 RULES: Final = (
-    Rule("adapter.seed", _fresh, "remove model.adapter_path"),
+    Rule(
+        "adapter.seed",
+        lambda config: _fresh(config) or config.adapter.dropout > 0,
+        "remove model.adapter_path, or set adapter.dropout",
+    ),
     Rule("adapter.b_std", _fresh, "remove model.adapter_path"),
     Rule("optimizer.betas", _optimizer("adam", "adamw"), ADAM),
     Rule("optimizer.epsilon", _optimizer("adam", "adamw"), ADAM),
@@ -103,6 +107,7 @@ RULES: Final = (
         lambda config: config.output.checkpoint_every_steps > 0,
         "set output.checkpoint_every_steps >= 1",
     ),
+    Rule("output.dequantize", lambda config: config.output.fused, "set output.fused = true"),
     Rule("output.wandb_project", lambda config: config.output.wandb, "set output.wandb = true"),
 )
 """Rules for keys that training uses; the other commands accept any configuration of a run."""

@@ -55,6 +55,7 @@ RULES: Final = (
         "set algorithm.old_logprobs = 'recompute' or algorithm.sampling_logprobs = 'behaviour': stored log-probs are the "
         "sampler's own",
     ),
+    Rule("mask_truncated_completions", _sampled, unused_sections.ROLLOUTS),
     Rule("advantage_scale", _by_group, GROUP),
     Rule("advantage_baseline", _by_group, GROUP),
     Rule("advantage_epsilon_mode", _by_group, GROUP),

@@ -1,5 +1,7 @@
 """What all micro-batches of a step need before the first loss: constant log-probs, the KL in the reward, an entropy threshold."""
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +11,7 @@ from numpy.typing import NDArray
 from reference.trainer import logprobs
 from reference.trainer.algorithms import entropy
 from reference.trainer.engine import passes
-from reference.trainer.engine.micro_batches import Step
+from reference.trainer.engine.micro_batches import Inputs, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,22 @@ def fill(model: Any, steps: list[Step], temperature: float, need: Needed, *, hea
 
 
 def entropy_threshold(
-    model: Any, step: Step, temperature: float, share: float, *, head_rows: int | None = None
+    model: Any,
+    step: Step,
+    temperature: float,
+    share: float,
+    around: Callable[[Inputs], contextlib.AbstractContextManager[None]],
+    *,
+    head_rows: int | None = None,
 ) -> Step:
-    """Return the step with its top-entropy threshold, computed from the current model over all its micro-batches."""
-    scores = [
-        logprobs.scored(model, one.batch, temperature, entropy=True, head_rows=head_rows) for one in step.micro_batches
-    ]
+    """Return the step with its top-entropy threshold, computed from the current model over all its micro-batches.
+
+    `around` gives the context in which a micro-batch is scored, the same as in its update.
+    """
+    scores = []
+    for one in step.micro_batches:
+        with around(one):
+            scores.append(logprobs.scored(model, one.batch, temperature, entropy=True, head_rows=head_rows))
     entropies = np.concatenate([np.array(one.entropy) for one in scores])
     found = entropy.threshold(entropies, np.concatenate([np.array(one.mask) for one in scores]), share)
     totals = replace(step.totals, entropy_threshold=found.least, entropy_tokens=found.tokens)

@@ -50,6 +50,14 @@ def _packed(generation: Generation, rows: NDArray[np.int64], width: int) -> logp
     return logprobs.pack(prompts, generation.tokens[rows, :width], generation.lengths[rows])
 
 
+def without_truncated(generation: Generation) -> Generation:
+    """Return the generation with no token in the rows of truncated completions, which have no end token.
+
+    Their rewards, and so the advantages of their groups, stay. Source: TRL's `mask_truncated_completions`.
+    """
+    return replace(generation, lengths=np.where(generation.ended, generation.lengths, 0))
+
+
 def cut(generation: Generation, minibatches: int, micro_batch_rows: int, max_length: int) -> list[Step]:
     """Return the optimizer steps of one pass over the generation: prompts in order, all rows of a prompt in one step.
 

@@ -5,6 +5,7 @@ its micro-batches add up to the gradient of the whole step.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from mlx.utils import tree_map
 from numpy.typing import NDArray
 
 from reference.trainer import checkpointing, logprobs
+from reference.trainer.adapters import dropout
 from reference.trainer.algorithms import protocol
 from reference.trainer.config.read import Config
 from reference.trainer.engine import constants, guard, micro_batches, passes, rollout
@@ -39,7 +41,10 @@ class Update:
 
 @dataclass(slots=True)
 class Learned:
-    """Results of the updates on one generation; arrays are (R, T) of the last pass, None if they were not computed."""
+    """Results of the updates on one generation; arrays are (R, T) of the last pass, None if they were not computed.
+
+    `lengths` (R,) are the tokens of each completion that are in the loss; None means all.
+    """
 
     advantages: NDArray[np.float32]
     updates: list[Update] = field(default_factory=list)
@@ -47,6 +52,7 @@ class Learned:
     old: NDArray[np.float32] | None = None
     reference: NDArray[np.float32] | None = None
     entropy: NDArray[np.float32] | None = None
+    lengths: NDArray[np.int64] | None = None
 
 
 @dataclass(slots=True)
@@ -80,6 +86,8 @@ class Engine:
         """Update the adapters on the generation; a generation without groups changes nothing."""
         if not generation.prompts:
             return Learned(np.zeros(0, np.float32))
+        if self._setting("mask_truncated_completions", default=False):
+            generation = micro_batches.without_truncated(generation)
         steps = micro_batches.cut(
             generation,
             self.config.loop.minibatches,
@@ -87,7 +95,7 @@ class Engine:
             self.config.rollout.max_tokens,
         )
         with self.clock("scoring"):
-            learned = Learned(self._constants(generation, steps))
+            learned = Learned(self._constants(generation, steps), lengths=generation.lengths)
         self.optimizer.learning_rate = learning_rate
         with self.clock("updates"), self._checkpointed():
             for _ in range(self.config.loop.iterations):
@@ -103,9 +111,7 @@ class Engine:
         settings = self.config.algorithm
         temperature = self.config.scoring_temperature()
         several = self.config.loop.iterations * self.config.loop.minibatches > 1
-        in_reward = self.algorithm.needs_reference and getattr(
-            getattr(self.algorithm, "settings", None), "kl_in_reward", False
-        )
+        in_reward = self.algorithm.needs_reference and self._setting("kl_in_reward", default=False)
         stored = settings.old_logprobs == "stored"
         need = constants.Needed(old=not stored and (several or in_reward), reference=self.algorithm.needs_reference)
         same = temperature == self.config.rollout.temperature
@@ -121,6 +127,10 @@ class Engine:
         for inputs in every:
             inputs.advantages = mx.array(advantages[inputs.rows])
         return advantages
+
+    def _setting(self, name: str, *, default: Any) -> Any:
+        """Return a setting of the algorithm; not every algorithm has each."""
+        return getattr(getattr(self.algorithm, "settings", None), name, default)
 
     def _head_rows(self) -> int | None:
         return self.config.loop.head_rows or None
@@ -158,21 +168,29 @@ class Engine:
         learned.policy, learned.old = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         learned.entropy = np.zeros(shape, np.float32) if self.algorithm.needs_entropy else None
         learned.reference = np.zeros(shape, np.float32) if self.algorithm.needs_reference else None
-        share = getattr(getattr(self.algorithm, "settings", None), "entropy_share", 1.0)
+        share = self._setting("entropy_share", default=1.0)
         for each in steps:
-            one = each
+            one, around = each, functools.partial(self._dropout, number, len(learned.updates))
             if share < 1 and len(each.micro_batches) > 1:
                 one = constants.entropy_threshold(
-                    self.model, each, self.config.scoring_temperature(), share, head_rows=self._head_rows()
+                    self.model, each, self.config.scoring_temperature(), share, around, head_rows=self._head_rows()
                 )
             gradient: Any = None
             sums = np.zeros(4)
             for inputs in one.micro_batches:
-                added, shares = self._gradient(inputs, one.totals, learned)
+                with around(inputs):
+                    added, shares = self._gradient(inputs, one.totals, learned)
                 gradient = added if gradient is None else tree_map(mx.add, gradient, added)
                 mx.eval(gradient)
                 sums += shares
             learned.updates.append(self._update(generation, one, number, gradient, sums))
+
+    def _dropout(self, step: int, update: int, inputs: Inputs) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which the adapters' dropout is on, with masks of their own for this micro-batch of this update."""
+        adapter = self.config.adapter
+        if not adapter.dropout:
+            return contextlib.nullcontext()
+        return dropout.drawn(self.model, adapter.seed, step, update, int(inputs.rows[0]))
 
     def _gradient(
         self, inputs: Inputs, totals: protocol.StepTotals, learned: Learned

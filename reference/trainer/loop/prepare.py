@@ -17,6 +17,7 @@ from reference.trainer.engine import rollout
 from reference.trainer.engine.pairs import PairSource
 from reference.trainer.engine.rollout import Source
 from reference.trainer.loop import inputs as loop_inputs
+from reference.trainer.metrics import progress
 from reference.trainer.rewards import combine
 
 
@@ -26,8 +27,10 @@ def load(config: Config) -> models.Loaded:
     Raises:
         ConfigurationError: the section [model] cannot be used.
     """
+    warmup = config.model.warmup
+    report = progress.WarmUp(warmup.steps) if config.output.console and warmup is not None else None
     try:
-        return models.load(config.model.spec())
+        return models.load(config.model.spec(), report)
     except ValueError as error:
         raise ConfigurationError(f"[model]: {error}") from None
 

@@ -98,7 +98,8 @@ class Run:
         if self.position.step > self.began or audit.ended_with(self.folder) != digest:
             audit.write(self.folder, self.facts, self._ran(), self.model)
         if self.config.output.fused:
-            export.fused(self.model, self.tokenizer, self.path, self.folder / "fused")
+            merged = self.folder / "fused"
+            export.fused(self.model, self.tokenizer, self.path, merged, dequantize=self.config.output.dequantize)
         first = jsonl.read(self.folder / "metrics.jsonl")[0]
         return Summary(self.folder, self.position.step, self.last, digest, self.warnings, first)
 
@@ -109,7 +110,7 @@ class Run:
 
     def _step(self, callbacks: Sequence[sinks.Callback]) -> None:
         number = self.position.step + 1
-        mx.random.seed((self.config.rollout.seed + number) % 2**63)  # only a model's dropout would draw from it
+        mx.random.seed((self.config.rollout.seed + number) % 2**63)  # the trainer's own draws have keys
         rate = optimizer.learning_rate(self.config.optimizer, self.position.step, self.config.loop.steps)
         mx.reset_peak_memory()
         generation = self.engine.generate(self._places, self.position.round)

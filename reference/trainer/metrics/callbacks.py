@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,10 +14,10 @@ import rich.text
 
 from reference.trainer.config import sections
 from reference.trainer.config.errors import ConfigurationError
-from reference.trainer.metrics import progress
+from reference.trainer.metrics import progress, signal
 
 Numbers = Mapping[str, float]
-SHOWN: Final = {"reward_mean": "reward", "loss": "loss", "gradient_norm": "gradient", "length_mean": "length"}
+SHOWN: Final = {"reward_mean": "reward", "signal_share": "signal", "gradient_norm": "gradient", "length_mean": "length"}
 """The numbers in the progress bar, and their names there."""
 BAR: Final = 10
 """Width of the bar in columns; it shrinks if the step, the time left and the numbers need the room."""
@@ -49,6 +48,7 @@ class Console(Callback):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = rich.console.Console(stderr=True)
         self._progress = progress.Progress(clock)
+        self._signal = signal.Signal()
         self._bar: Any = None
         self._task: Any = None
 
@@ -66,13 +66,15 @@ class Console(Callback):
         self._bar.start()
 
     def step(self, step: int, numbers: Numbers, times: Numbers) -> None:
-        """Move the bar, or write a line if one is due."""
+        """Move the bar, or write a line if one is due; warn once if the rewards give no signal."""
+        warning = self._signal.warning(numbers)
         if self._bar is None:
-            line = self._progress.line(step, numbers, times)
-            if line is not None:
-                with contextlib.suppress(OSError):  # a closed log must not stop a run
-                    print(line, file=sys.stderr, flush=True)  # noqa: T201  the console's output
+            for line in (self._progress.line(step, progress.measures(numbers, times)), warning):
+                if line is not None:
+                    progress.say(line)
         else:
+            if warning is not None:
+                self._bar.console.print(rich.text.Text(warning))
             shown = " ".join(f"{label} {numbers[name]:.3g}" for name, label in SHOWN.items() if name in numbers)
             speed = times.get("tokens_per_second", float("nan"))
             self._bar.update(self._task, completed=step, description=f"{shown} {speed:.0f} tok/s")

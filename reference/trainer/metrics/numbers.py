@@ -71,7 +71,11 @@ def _updates(learned: Learned) -> Numbers:
 
 
 def _rewards(generation: Generation, names: Sequence[str]) -> Numbers:
-    """Return mean and std of the total and of each function over scored samples, and counts of unscored and equal rewards."""
+    """Return mean and std of the total and of each function over scored samples, and counts of unscored and equal rewards.
+
+    `signal_share` is the share of a step's groups that are trained on and hold two different rewards; groups that dynamic sampling
+    dropped and could not replace have no signal.
+    """
     total = generation.rewards.total()
     scored = total[~np.isnan(total)]
     numbers: Numbers = {
@@ -85,8 +89,12 @@ def _rewards(generation: Generation, names: Sequence[str]) -> Numbers:
         numbers[f"reward_{name}_mean"] = _mean(column)
         numbers[f"reward_{name}_std"] = _std(column)
     groups = total.reshape(-1, generation.group_size)
-    flat = [bool(np.isnan(g).all() or np.nanmax(g) == np.nanmin(g)) for g in groups]
-    return numbers | {"zero_variance_groups": sum(flat)}
+    flat = sum(bool(np.isnan(g).all() or np.nanmax(g) == np.nanmin(g)) for g in groups)
+    numbers["zero_variance_groups"] = flat
+    if generation.group_size > 1:
+        wanted = generation.taken / generation.rounds  # the same in every rollout of a step
+        numbers["signal_share"] = (len(groups) - flat) / wanted
+    return numbers
 
 
 def _advantages(generation: Generation, learned: Learned) -> Numbers:
@@ -111,17 +119,19 @@ def _lengths(generation: Generation) -> Numbers:
 
 
 def _distribution(generation: Generation, learned: Learned, bounds: tuple[float, float], level: str) -> Numbers:
-    """Return the policy's distance from the old and from the sampler's policy, and its entropy, on tokens of the last pass.
+    """Return the policy's distance from the old and from the sampler's policy, and its entropy, on tokens of the last pass's loss.
 
     `entropy_sampled` is the mean -log p of the sampled tokens, an estimate that needs no further pass. `entropy` is exact and given if
-    the algorithm needs it. The ratios are per token; `outside_*` and `clipped_*` are the shares of tokens whose ratio, at the level
+    the algorithm needs it. `kl` is the mean k3 to the reference policy, before beta and whatever estimator the loss has. The ratios are
+    per token; `outside_*` and `clipped_*` are the shares of tokens whose ratio, at the level
     that the algorithm clips, is outside its bounds. `sampler_*` compare with the sampler's unfiltered log-probs at
     `rollout.temperature`, so that scoring at another temperature shows up here.
     """
-    if learned.policy is None or learned.old is None or not generation.lengths.sum():
+    lengths = generation.lengths if learned.lengths is None else learned.lengths
+    if learned.policy is None or learned.old is None or not lengths.sum():
         return {}
     width = learned.policy.shape[1]
-    live = _live(generation, width)
+    live = _live(lengths, width)
     sampled = bool(
         np.isfinite(generation.temperature_scaled[:, :width][live]).all()
     )  # pairs of the data were sampled by nobody
@@ -129,6 +139,9 @@ def _distribution(generation: Generation, learned: Learned, bounds: tuple[float,
     if learned.entropy is not None:
         numbers["entropy"] = float(learned.entropy[live].astype(np.float64).mean())
     policy = learned.policy.astype(np.float64)
+    if learned.reference is not None:
+        reference = learned.reference.astype(np.float64)
+        numbers["kl"] = ratios.statistics(reference, policy, live, bounds=bounds, advantages=None)["k3"]
     gains = learned.advantages.astype(np.float64)
     old = learned.old.astype(np.float64)
     ratio = ratios.statistics(policy, old, live, bounds=bounds, advantages=gains)
@@ -143,9 +156,9 @@ def _distribution(generation: Generation, learned: Learned, bounds: tuple[float,
     return numbers | {f"sampler_{name}": sampler[name] for name in RATIO}
 
 
-def _live(generation: Generation, width: int) -> NDArray[np.bool_]:
+def _live(lengths: NDArray[np.int64], width: int) -> NDArray[np.bool_]:
     """Return which slots (R, width) hold a completion's token."""
-    return np.arange(width)[None, :] < generation.lengths[:, None]
+    return np.arange(width)[None, :] < lengths[:, None]
 
 
 def _of_rows(policy: NDArray[np.float64], old: NDArray[np.float64], live: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -166,7 +179,7 @@ def _margins(generation: Generation, learned: Learned) -> Numbers:
         return {}
     policy = learned.policy.astype(np.float64)
     moved = policy if learned.reference is None else policy - learned.reference
-    of_rows = np.where(_live(generation, policy.shape[1]), moved, 0.0).sum(axis=1).reshape(-1, 2)
+    of_rows = np.where(_live(generation.lengths, policy.shape[1]), moved, 0.0).sum(axis=1).reshape(-1, 2)
     margins = (of_rows * signs).sum(axis=1)[signed]
     return {"margin_mean": _mean(margins), "margin_positive_share": _mean((margins > 0).astype(np.float64))}
 

@@ -1,7 +1,8 @@
 """Apply all reward functions to all samples, and check the results; errors name the function and the sample."""
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,13 +77,15 @@ def column(function: Function, samples: Sequence[Sample]) -> NDArray[np.float64]
     """
     try:
         given = function.score(samples)
-        values = list(given) if isinstance(given, Iterable) else None
+        values = list(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping) else None
     except Exception as error:  # a user's function may raise anything
         culprit = _culprit(function, samples)
         place = "the whole batch" if culprit is None else _describe(culprit)
         raise RewardError(f"reward {function.name!r} raised {type(error).__name__}: {error} ({place})") from error
     if values is None:
-        raise RewardError(f"reward {function.name!r} gave {given!r}, must be a list with one number a completion")
+        raise RewardError(
+            f"reward {function.name!r} gave {given!r} of type {type(given).__name__}, must be a list with one number a completion"
+        )
     if len(values) != len(samples):
         raise RewardError(
             f"reward {function.name!r} gave {len(values)} values, must be {len(samples)}, one a completion"
@@ -91,10 +94,14 @@ def column(function: Function, samples: Sequence[Sample]) -> NDArray[np.float64]
 
 
 def _number(function: Function, value: Any, sample: Sample) -> float:
-    try:
+    number: float | None = None
+    with contextlib.suppress(TypeError, ValueError):
         number = math.nan if value is None else float(value)
-    except (TypeError, ValueError):
-        raise RewardError(f"reward {function.name!r} gave {value!r}, must be a number ({_describe(sample)})") from None
+    if number is None or isinstance(value, str | bytes):  # float("1") is a number, but may be a part of an answer
+        kind = type(value).__name__
+        raise RewardError(
+            f"reward {function.name!r} gave {value!r} of type {kind}, must be a number ({_describe(sample)})"
+        )
     if math.isinf(number) or (math.isnan(number) and not function.unscored):
         remedy = "; set unscored = true if NaN means 'not scored'" if math.isnan(number) else ""
         raise RewardError(f"reward {function.name!r} gave {number}, must be finite ({_describe(sample)}){remedy}")

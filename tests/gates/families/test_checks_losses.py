@@ -23,6 +23,14 @@ from reference.oracle.losses import PolicyLoss, policy_loss
         ("statistics.match-definition", "ratio_statistics", 'found["clipped_low"] = 0.5', "clipped"),
         ("statistics.match-definition", "ratio_statistics", 'found["outside_low"] = np.nan', "outside_low"),
         ("loss.full-precision", "policy_loss", 'found["loss"] = np.nan', "loss error"),
+        (
+            "loss.truncated-completions.are-masked",
+            "loss_of_completions",
+            'found["gradient"] = found["gradient"] * np.nan',
+            "gradient error",
+        ),
+        ("trainer.lora-dropout.matches-definition", "lora_linear", 'found["y"] = found["y"][:, :1]', "output error"),
+        ("trainer.lora-dropout.matches-definition", "lora_linear", 'found["kept"] = found["kept"][:1]', "like x"),
         ("loss.gmpo.matches-definition", "policy_loss", 'found["gradient"] = found["gradient"] * 0', "gradient error"),
     ],
 )

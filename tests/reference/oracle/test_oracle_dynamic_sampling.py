@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reference.oracle.dynamic_sampling import keep_groups, overlong_penalty
+from reference.oracle.dynamic_sampling import completion_mask, keep_groups, overlong_penalty
 
 REWARDS = np.array([[0, 1.0], [1, 1.0], [1, 0.0], [1, 1.0], [math.nan, math.nan], [1, 0.0], [math.nan, 0.0], [0, 0.0]])
 
@@ -31,6 +31,15 @@ def test_overlong_penalty() -> None:
     assert overlong_penalty([0, 6, 7, 8, 10, 11, 99], limit=10, buffer=4).tolist() == [0, 0, -0.25, -0.5, -1, -1, -1]
 
 
+def test_completion_mask() -> None:
+    """Of a truncated completion every slot goes if these are masked; one that ends in the last slot is not truncated."""
+    lengths, ended = [2, 3, 3], np.array([True, True, False])
+    plain = [[True, True, False], [True, True, True], [True, True, True]]
+    assert completion_mask(lengths, ended, width=3, mask_truncated=False).tolist() == plain
+    masked = completion_mask(lengths, ended, width=3, mask_truncated=True)
+    assert masked.tolist() == [*plain[:2], [False, False, False]]
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -39,8 +48,10 @@ def test_overlong_penalty() -> None:
         (lambda: keep_groups(REWARDS, [1, 1], 2, convention="sum"), "`convention` is 'sum'"),
         (lambda: overlong_penalty([1], limit=4, buffer=5), "`buffer` is 5"),
         (lambda: overlong_penalty([1], limit=4, buffer=0), "`buffer` is 0"),
+        (lambda: completion_mask([3], np.array([True]), width=2, mask_truncated=True), "`lengths`"),
+        (lambda: completion_mask([1], [1], width=2, mask_truncated=True), "`ended` has dtype int64"),
     ],
-    ids=["uneven", "no-column", "convention", "wide", "none"],
+    ids=["uneven", "no-column", "convention", "wide", "none", "long", "ended"],
 )
 def test_errors(call: Any, words: str) -> None:
     """Each message names the value."""

@@ -1,7 +1,7 @@
 """Adapters of every kind on every family: found by themselves, trained alone, gone without a trace."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import mlx.core as mx
 import numpy as np
@@ -10,9 +10,9 @@ from mlx import nn
 from mlx.utils import tree_flatten
 
 from reference import tiny_families
-from reference.trainer import lora
+from reference.trainer import checkpointing, heads, lora
 from reference.trainer import model as models
-from reference.trainer.adapters import layers, settings, targets
+from reference.trainer.adapters import dropout, layers, settings, targets
 
 FAMILIES = sorted(tiny_families.FAMILIES)
 EXPERTS = ["qwen3_moe", "qwen3_next"]
@@ -266,3 +266,58 @@ class TestOnlyAdapters:
         """A frozen model without adapters is an error too."""
         with pytest.raises(ValueError, match="nothing would train"):
             lora.require_only_adapters(_model("qwen3"))
+
+
+class TestDropout:
+    """Inputs of adapters are dropped inside `dropout.drawn`, by masks that its numbers decide."""
+
+    SPEC: ClassVar = {**START, "dropout": 0.5}
+
+    @pytest.mark.parametrize("spec", [{}, {"kind": "dora", "targets": ["o_proj"]}, {"embeddings": True}], ids=str)
+    @pytest.mark.parametrize("family", ["qwen3", "qwen3_moe", "qwen3_next"])
+    def test_only_inside_the_context(self, family: str, spec: dict[str, Any]) -> None:
+        """Outside it the model has the bits of one without dropout; inside, those of the numbers."""
+        model = _model(family)
+        lora.attach(model, START | spec)
+        plain = np.array(model(IDS))
+        lora.detach(model)
+        lora.attach(model, self.SPEC | spec)
+        with dropout.drawn(model, 3, 1):
+            inside = np.array(model(IDS))
+            assert np.array_equal(inside, np.array(model(IDS)))
+        with dropout.drawn(model, 3, 2):
+            assert not np.array_equal(inside, np.array(model(IDS)))
+        assert not np.array_equal(inside, plain)
+        assert np.array_equal(np.array(model(IDS)), plain)
+
+    @pytest.mark.parametrize("family", ["qwen3", "qwen3_moe", "qwen3_next"])
+    def test_checkpointed_layers_drop_the_same_elements(self, family: str) -> None:
+        """Loss and gradient of layers that are computed twice are those of layers that are kept."""
+        model = _model(family)
+        lora.attach(model, self.SPEC)
+        lora.freeze(model)
+
+        def gradient() -> tuple[float, dict[str, np.ndarray]]:
+            with dropout.drawn(model, 3), heads.differentiable(model):
+                value, found = nn.value_and_grad(model, lambda: model(IDS).astype(mx.float32).var())()
+            return float(value), {name: np.array(x) for name, x in tree_flatten(found)}
+
+        kept, one = gradient()
+        with checkpointing.per_layer(model):
+            again, other = gradient()
+        assert again == pytest.approx(kept, rel=1e-6)
+        for name, x in one.items():
+            assert np.abs(other[name] - x).max() <= 1e-4 * max(float(np.abs(x).max()), 1e-6), name
+
+    def test_embeddings_have_none(self) -> None:
+        """As in PEFT; their adapter has mlx-lm's own dropout of 0."""
+        model = _model("gemma3_text")
+        lora.attach(model, {**self.SPEC, "embeddings": True})
+        found = lora.adapters(model)
+        with_dropout = {name for name, adapter in found.items() if isinstance(adapter.dropout, dropout.Dropout)}
+        assert set(found) - with_dropout == {"model.embed_tokens"}
+
+    def test_p_of_one_is_refused(self) -> None:
+        """Nothing would be left to divide."""
+        with pytest.raises(ValueError, match=r"dropout is 1\.0, must be in \[0, 1\)"):
+            settings.complete({"dropout": 1.0})

@@ -55,7 +55,9 @@ def test_mlx_lm_loads_them(family: str, spec: dict[str, Any], bits: int, tmp_pat
 def test_the_files_say_what_they_hold(tmp_path: Path) -> None:
     """Names are paths from the model, the configuration has mlx-lm's keys."""
     model = models.load({}).model
-    lora.attach(model, {"targets": ["q_proj"], "layers": 1, "rank": 3, "scale": 7.0, "embeddings": True})
+    lora.attach(
+        model, {"targets": ["q_proj"], "layers": 1, "rank": 3, "scale": 7.0, "embeddings": True, "dropout": 0.25}
+    )
     files.save(model, tmp_path, "some/base")
     places = ("model.embed_tokens", "model.layers.1.self_attn.q_proj")
     assert set(load_file(tmp_path / files.WEIGHTS)) == {f"{p}.{x}" for p in places for x in ("lora_a", "lora_b")}
@@ -66,7 +68,7 @@ def test_the_files_say_what_they_hold(tmp_path: Path) -> None:
         "lora_parameters": {
             "rank": 3,
             "scale": 7.0,
-            "dropout": 0.0,
+            "dropout": 0.25,
             "keys": ["model.embed_tokens", "self_attn.q_proj"],
         },
     }

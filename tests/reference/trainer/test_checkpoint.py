@@ -49,7 +49,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("stops", [[1], [3], [4], [2, 5], [6]], ids=str)
-def test_resuming_gives_the_same_bytes(tmp_path: Path, whole: dict[str, str], stops: list[int]) -> None:
+def test_resumed_run_has_the_bytes_of_one_run(tmp_path: Path, whole: dict[str, str], stops: list[int]) -> None:
     """Stopped after any steps and resumed, metrics, tables, adapters and optimizer are byte for byte those of one run."""
     config = runs.config(tmp_path / "run")
     for step in stops:
@@ -60,7 +60,7 @@ def test_resuming_gives_the_same_bytes(tmp_path: Path, whole: dict[str, str], st
     assert summary.warnings == []
 
 
-def test_resuming_with_everything_else_restored_matters(tmp_path: Path, whole: dict[str, str]) -> None:
+def test_resume_without_optimizer_moments_differs(tmp_path: Path, whole: dict[str, str]) -> None:
     """Without the optimizer's moments the end differs: the comparison above can fail."""
     config = runs.config(tmp_path / "run")
     with pytest.raises(StopError):
@@ -77,7 +77,7 @@ def test_resuming_with_everything_else_restored_matters(tmp_path: Path, whole: d
     assert runs.digests(tmp_path / "run") != whole
 
 
-def test_more_steps_go_on_from_the_end(tmp_path: Path) -> None:
+def test_raised_steps_continue_a_finished_run(tmp_path: Path) -> None:
     """A constant schedule lets a finished run be lengthened: 4 steps and 2 more are 6."""
     runs.train(runs.config(tmp_path / "a", loop={"steps": 4}))
     runs.train(runs.config(tmp_path / "a", loop={"steps": 6}), resume=True)
@@ -85,7 +85,7 @@ def test_more_steps_go_on_from_the_end(tmp_path: Path) -> None:
     assert runs.digests(tmp_path / "a") == runs.digests(tmp_path / "b")
 
 
-def test_another_configuration_is_refused(tmp_path: Path) -> None:
+def test_resume_refuses_another_configuration(tmp_path: Path) -> None:
     """The message names the key that differs and both values."""
     runs.train(runs.config(tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0}))
     other = runs.config(
@@ -95,7 +95,7 @@ def test_another_configuration_is_refused(tmp_path: Path) -> None:
         runs.train(other, resume=True)
 
 
-def test_a_key_that_came_later_has_its_default(tmp_path: Path, whole: dict[str, str]) -> None:
+def test_checkpoint_without_a_newer_key_gets_its_default(tmp_path: Path, whole: dict[str, str]) -> None:
     """A checkpoint of a trainer without some key is gone on with, unless the key is set to something else now."""
     config = runs.config(tmp_path / "run")
     with pytest.raises(StopError):
@@ -113,7 +113,7 @@ def test_a_key_that_came_later_has_its_default(tmp_path: Path, whole: dict[str, 
 
 
 @pytest.mark.parametrize("name", ["adapters.safetensors", "optimizer.safetensors", "state.json"])
-def test_a_torn_checkpoint_is_not_loaded(tmp_path: Path, whole: dict[str, str], name: str) -> None:
+def test_truncated_checkpoint_is_skipped(tmp_path: Path, whole: dict[str, str], name: str) -> None:
     """With any file cut short, the one before is used, the user is told, and the end is the same."""
     config = runs.config(tmp_path / "run")
     with pytest.raises(StopError):
@@ -127,7 +127,7 @@ def test_a_torn_checkpoint_is_not_loaded(tmp_path: Path, whole: dict[str, str], 
     assert runs.digests(tmp_path / "run") == whole
 
 
-def test_the_last_few_are_kept(tmp_path: Path) -> None:
+def test_prune_keeps_the_newest_checkpoints(tmp_path: Path) -> None:
     """Of the checkpoints at 2, 4 and 6 two are left, and nothing half-done."""
     half = tmp_path / "run" / "checkpoints" / "step-00000009.part"
     half.mkdir(parents=True)
@@ -155,7 +155,7 @@ def _torn(run: Path, step: int) -> None:
         pytest.param(1, [4, 6], [4], id="saved-again"),
     ],
 )
-def test_a_torn_checkpoint_is_not_kept_for_a_whole_one(
+def test_prune_removes_damaged_checkpoints_before_intact_ones(
     tmp_path: Path, whole: dict[str, str], keep: int, torn: list[int], left: list[int]
 ) -> None:
     """A run that goes back behind torn checkpoints keeps what it saves from there on, and can be killed and resumed again."""
@@ -177,7 +177,7 @@ def test_a_torn_checkpoint_is_not_kept_for_a_whole_one(
 
 
 @pytest.mark.parametrize("at", range(6))
-def test_a_kill_while_pruning_leaves_a_whole_checkpoint(
+def test_kill_during_prune_leaves_an_intact_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     """Stopped before any rename or removal of `prune`, the checkpoint that was just saved is the newest whole one."""
@@ -211,7 +211,7 @@ def test_a_kill_while_pruning_leaves_a_whole_checkpoint(
     assert newest.name == "step-00000010"
 
 
-def test_a_file_that_lost_lines_is_an_error(tmp_path: Path) -> None:
+def test_shortened_metrics_file_is_refused(tmp_path: Path) -> None:
     """A metrics file shorter than its checkpoint says was changed by someone; nothing is invented."""
     config = runs.config(tmp_path / "run", loop={"steps": 2, "evaluate_every_steps": 0})
     runs.train(config)
@@ -220,7 +220,7 @@ def test_a_file_that_lost_lines_is_an_error(tmp_path: Path) -> None:
         runs.train(config, resume=True)
 
 
-def test_a_torn_last_line_is_cut(tmp_path: Path) -> None:
+def test_truncated_last_line_is_removed(tmp_path: Path) -> None:
     """Whatever stands beyond the recorded length goes; readers leave a torn line out."""
     path = tmp_path / "x.jsonl"
     file = jsonl.Lines(path)
@@ -234,7 +234,7 @@ def test_a_torn_last_line_is_cut(tmp_path: Path) -> None:
     assert path.stat().st_size == length
 
 
-def test_other_data_under_the_same_name_is_refused(tmp_path: Path) -> None:
+def test_resume_refuses_changed_data(tmp_path: Path) -> None:
     """A run is not gone on with on rows that have changed since: its data order would mean other prompts."""
     file = tmp_path / "rows.jsonl"
     rows = [json.dumps({"prompt": f"{n}+1=", "answer": n + 1}) for n in range(6)]
@@ -256,7 +256,7 @@ def test_other_data_under_the_same_name_is_refused(tmp_path: Path) -> None:
     assert used["rewards"][0]["file_digest"] == digest
 
 
-class TestWhatReallyRan:
+class TestUsedJson:
     """`used.json` tells of every process that made a run's steps."""
 
     LOOP: ClassVar = {"steps": 6, "head_rows": 5, "evaluate_every_steps": 0}
@@ -266,7 +266,7 @@ class TestWhatReallyRan:
         used = json.loads((folder / "run" / "used.json").read_text())
         return {name: used[name] for name in ("rollout_paths", "head_calls", "resumed_at_steps")}
 
-    def test_every_process_is_in_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_every_process_of_a_run_is_listed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Resumed at 2 and at 4, each time by another path of the rollout: three paths, both steps, the head's most pieces."""
         config = runs.config(tmp_path / "run", loop=self.LOOP)
         once = rollout.Source.once
@@ -291,7 +291,7 @@ class TestWhatReallyRan:
         assert used["resumed_at_steps"] == [2, 4]
         assert used["head_calls"] >= 2
 
-    def test_a_resume_of_a_finished_run_changes_no_byte(self, tmp_path: Path) -> None:
+    def test_resume_of_a_finished_run_changes_no_byte(self, tmp_path: Path) -> None:
         """No step was taken, so there is nothing to tell; a file that is gone, or of an earlier end, is made again."""
         runs.train(runs.config(tmp_path / "run", loop={**self.LOOP, "steps": 2}))
         file = tmp_path / "run" / "used.json"
@@ -310,7 +310,7 @@ class TestWhatReallyRan:
         runs.train(config, resume=True)
         assert self._used(tmp_path) == told
 
-    def test_a_checkpoint_of_an_older_trainer(self, tmp_path: Path, whole: dict[str, str]) -> None:
+    def test_checkpoint_of_an_older_trainer_is_accepted(self, tmp_path: Path, whole: dict[str, str]) -> None:
         """Without the entry it is gone on with, to the same bytes; only what ran since is known."""
         config = runs.config(tmp_path / "run")
         with pytest.raises(StopError):
@@ -324,7 +324,7 @@ class TestWhatReallyRan:
         assert self._used(tmp_path) == {"rollout_paths": ["batched"], "head_calls": 1, "resumed_at_steps": [4]}
 
 
-def test_adapters_of_another_shape_are_refused(tmp_path: Path) -> None:
+def test_load_refuses_adapters_of_another_shape(tmp_path: Path) -> None:
     """The message names the first array that does not fit."""
     runs.train(runs.config(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0}))
     newest = max((tmp_path / "run" / "checkpoints").glob("step-*"))

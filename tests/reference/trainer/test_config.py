@@ -23,7 +23,11 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
             {"rewards": {"functions": [{"name": "regex", "pattern": "a", "limit": 1}]}},
             "section [rewards.functions.0.regex] has no 'limit', did you mean 'limit_seconds'; legal are limit_seconds, name",
         ),
-        ({"rewards": {"functions": [{"name": "acuracy"}]}}, "'accuracy', 'format', 'length'"),
+        (
+            {"rewards": {"functions": [{"name": "acuracy"}]}},
+            "rewards.functions.0.name has no 'acuracy', did you mean 'accuracy'; legal are accuracy, diversity, format",
+        ),
+        ({"algorithm": {"beta": 0.1}}, "an algorithm's own settings, such as beta, go into algorithm.settings"),
         ({"rewards": {"functions": []}}, "rewards.functions: List should have at least 1 item"),
         ({"loop": {"steps": "3"}}, "loop.steps: Input should be a valid integer, found '3'"),
         ({"loop": {"steps": 0}}, "loop.steps: Input should be greater than or equal to 1, found 0"),
@@ -59,7 +63,14 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
             {"algorithm": {"old_logprobs": "stored", "scoring_temperature": 0.5}},
             "the sampler stores log-probs at 1 and at rollout.temperature = 1.0",
         ),
-        ({"algorithm": {"old_logprobs": "stored"}, "rollout": {"temperature": 0.0}}, "needs rollout.temperature > 0"),
+        (
+            {"rollout": {"temperature": 0.0}},
+            "rollout.temperature is 0 and rollout.samples_per_prompt 4: the completions of a prompt would all be the same",
+        ),
+        (
+            {"algorithm": {"old_logprobs": "stored"}, "rollout": {"temperature": 0.0, "samples_per_prompt": 1}},
+            "needs rollout.temperature > 0",
+        ),
         ({"algorithm": {"old_logprobs": "stored"}, "rollout": {"kv_bits": 8}}, "remove rollout.kv_bits"),
         ({"rollout": {"kv_bits": 8, "path": "batched"}}, "one of auto, cached, prefix, found 'batched'"),
         (

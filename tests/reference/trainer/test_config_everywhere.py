@@ -37,6 +37,7 @@ SETTINGS: Mapping[str, tuple[Any, ...]] = {
     "correction_high": (0.99,),
     "entropy_share": (0.5,),
     "entropy_bonus": (0.1,),
+    "mask_truncated_completions": (True,),
     "epsilon_low": (1e-6,),
     "epsilon_high": (1e-6,),
     "delta": (),  # no ratio comes so far in three updates; test_algorithms_options.py has one that does
@@ -71,7 +72,10 @@ ALONGSIDE: Mapping[str, Tables] = {
     "rollouts": {},
     "pairs": PAIRS,
     "pairs-scored-elsewhere": {**PAIRS, "algorithm": {**PAIRS["algorithm"], "scoring_temperature": 2.0}},
-    "greedy": {"rollout": {"temperature": 0.0}, "algorithm": {"settings": {"beta": 0.1}}},
+    "greedy": {
+        "rollout": {"temperature": 0.0, "samples_per_prompt": 1},
+        "algorithm": {"name": "best_of_n", "settings": {}},
+    },
     "stored": {"algorithm": {"settings": {}, "old_logprobs": "stored"}},
     "best-of-n": {"algorithm": {"name": "best_of_n", "settings": {}}},
 }

@@ -22,7 +22,10 @@ PAIRS: Tables = {
     "algorithm": {"name": "dpo", "settings": {}},
     "rewards": DEFAULT_REWARDS,
 }
-GREEDY: Tables = {"rollout": {"temperature": 0.0}}
+GREEDY: Tables = {
+    "rollout": {"temperature": 0.0, "samples_per_prompt": 1},
+    "algorithm": {"name": "best_of_n", "settings": {}},
+}
 SAVED: Tables = {"model": {"adapter_path": "SAVED"}, "adapter": {"b_std": 0.0}}
 TIS: Tables = {"algorithm": {"settings": {"correction": "tis", "correction_high": 1.0}}}
 STORED: Tables = {"algorithm": {"old_logprobs": "stored", "settings": {}}, "loop": {"iterations": 2}}
@@ -82,7 +85,7 @@ KEYS: tuple[Key, ...] = (
     Key("rollout.path", "naive", PAIRS, None),
     Key("rollout.kv_bits", 8, PAIRS, None),
     Key("rollout.temperature", 0.5, _over(PAIRS, {"algorithm": {"scoring_temperature": 2.0}}), PAIRS),
-    Key("rollout.temperature", 0.0, PAIRS, {}),
+    Key("rollout.temperature", 0.0, PAIRS, _over(GREEDY, {"rollout": {"temperature": 1.0}})),
     Key("rewards.functions", [{"name": "regex", "pattern": "[aeiou]"}], PAIRS),
     Key("algorithm.max_resamples", 2, _over(PAIRS, _settings("dapo")), None),
     Key("algorithm.settings.correction", "tis", _over(PAIRS, _settings("grpo")), None),
@@ -104,7 +107,7 @@ KEYS: tuple[Key, ...] = (
         {"rollout": {"top_k": 5}},
         _over(TIS, {"rollout": {"temperature": 0.5}, "algorithm": {"scoring_temperature": 1.0}}),
     ),
-    Key("adapter.seed", 1, SAVED),
+    Key("adapter.seed", 1, SAVED, _over(SAVED, {"adapter": {"dropout": 0.3}})),
     Key("adapter.b_std", 0.2, SAVED),
     Key("optimizer.betas", [0.5, 0.9], {"optimizer": {"name": "sgd"}}),
     Key("optimizer.epsilon", 0.1, {"optimizer": {"name": "muon"}}),
@@ -116,6 +119,7 @@ KEYS: tuple[Key, ...] = (
     Key("data.split", "test", {}, None),
     Key("output.completions_rows", 1, {"output": {"completions_every_steps": 0}}, {}),
     Key("output.keep_checkpoints", 1, {"output": {"checkpoint_every_steps": 0}}, None),
+    Key("output.dequantize", True, {}, None),
     Key("output.wandb_project", "mine", {}, None),
     Key("algorithm.settings.kl_estimator", "k2", _settings("dapo"), _settings("grpo", beta=0.04)),
     Key("algorithm.settings.kl_ratio", "token", _settings("dapo"), _settings("grpo", beta=0.04)),
@@ -314,7 +318,7 @@ def test_evaluate_and_generate_accept_a_runs_configuration(tmp_path: Path) -> No
     """`gates trainer evaluate` and `gates trainer generate` refuse keys of the command line that they would not read, and tell of the file's."""
     path = tmp_path / "run.toml"
     path.write_text("[rollout]\ntop_p = 0.9\nseed = 7\n")
-    greedy = ["rollout.temperature=0"]
+    greedy = ["rollout.temperature=0", "rollout.samples_per_prompt=1"]
     with pytest.raises(ConfigurationError, match=r"rollout\.top_p is 0\.9 and nothing reads it"):
         read.read(path, greedy)
     for verb in ("evaluate", "generate"):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import mlx.core as mx
 import numpy as np
@@ -13,9 +13,12 @@ from mlx.utils import tree_flatten
 from plain_grpo import PlainGrpo
 
 from reference.trainer.algorithms import protocol
+from reference.trainer.config import algorithm as algorithms
 from reference.trainer.config import sections
-from reference.trainer.engine import guard, optimizer
+from reference.trainer.engine import constants, guard, optimizer
 from reference.trainer.engine import passes as loop
+from reference.trainer.loop import run as loop_run
+from reference.trainer.metrics import numbers
 
 
 class TestGuard:
@@ -37,7 +40,7 @@ class TestGuard:
             return values
 
     @pytest.mark.parametrize("rows", [0, 2])
-    def test_it_stops_and_names_the_sample(self, tmp_path: Path, rows: int) -> None:
+    def test_stop_writes_the_offending_sample(self, tmp_path: Path, rows: int) -> None:
         """The run ends with an error that names the file, which holds the third row and no other."""
         loop_settings = {"steps": 2, "micro_batch_rows": rows, "evaluate_every_steps": 0}
         config = runs.config(tmp_path / "run", loop=loop_settings)
@@ -55,7 +58,7 @@ class TestGuard:
             value = right.value + mx.sqrt(0 * (part.policy**2).sum())
             return protocol.Loss(value, right.policy, right.kl, right.entropy)
 
-    def test_a_gradient_alone_is_enough(self, tmp_path: Path) -> None:
+    def test_nonfinite_gradient_of_a_finite_loss_is_skipped(self, tmp_path: Path) -> None:
         """A finite loss with a gradient that is not: no bit of the adapters moves, and every sample is on file."""
         config = runs.config(tmp_path / "run", loop={"steps": 1, "nonfinite": "skip", "evaluate_every_steps": 0})
         summary = runs.train(config, self.Steep())
@@ -64,7 +67,7 @@ class TestGuard:
         saved = json.loads((tmp_path / "run" / "nonfinite-step-1.json").read_text())
         assert saved["offending_rows"] == list(range(8))
 
-    def test_it_skips_and_changes_nothing(self, tmp_path: Path) -> None:
+    def test_skip_changes_no_adapter(self, tmp_path: Path) -> None:
         """With nonfinite = 'skip' the run goes on, and no bit of the adapters has moved."""
         config = runs.config(tmp_path / "run", loop={"steps": 2, "nonfinite": "skip", "evaluate_every_steps": 0})
         summary = runs.train(config, self.Spoilt())
@@ -84,7 +87,7 @@ class TestOptimizer:
             pytest.param("cosine", [0.5, 1.0, 1.0, 0.8828, 0.6, 0.3172], id="cosine"),
         ],
     )
-    def test_schedules(self, schedule: str, expected: list[float]) -> None:
+    def test_learning_rate_follows_the_schedule(self, schedule: str, expected: list[float]) -> None:
         """Two steps of warm-up, then the schedule over the four that are left, down towards a fifth; by hand.
 
         Linear: 0.2 + 0.8 (1 - k/4). Cosine: 0.2 + 0.8 (1 + cos(pi k/4)) / 2.
@@ -95,7 +98,7 @@ class TestOptimizer:
         found = [optimizer.learning_rate(settings, step, 6) for step in range(6)]
         assert found == pytest.approx(expected, abs=1e-4)
 
-    def test_clipping_is_by_the_norm_of_everything(self) -> None:
+    def test_clipping_uses_the_global_norm(self) -> None:
         """Two arrays of norm 3 and 4 have norm 5: at the limit 1 each shrinks by 5, at 6 none changes a bit."""
         gradient = {"a": mx.array([3.0, 0.0]), "b": [mx.array([0.0, 4.0])]}
         assert loop.global_norm(gradient) == 5.0
@@ -105,7 +108,7 @@ class TestOptimizer:
         assert optimizer.clipped(gradient, 5.0, 6.0) is gradient
         assert optimizer.clipped(gradient, 5.0, "off") is gradient
 
-    def test_without_a_limit_a_run_can_be_gone_on_with(self, tmp_path: Path) -> None:
+    def test_run_without_gradient_limit_can_be_resumed(self, tmp_path: Path) -> None:
         """Checkpoints hold the configuration; updates are those of a limit that no gradient comes near."""
         free, wide = (
             runs.config(
@@ -119,7 +122,7 @@ class TestOptimizer:
         assert runs.train(free, resume=True).steps == 2
 
     @pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "muon"])
-    def test_every_optimizer_trains(self, tmp_path: Path, name: str) -> None:
+    def test_optimizer_changes_the_adapters(self, tmp_path: Path, name: str) -> None:
         """Each by name moves the adapters."""
         config = runs.config(tmp_path / "run", optimizer={"name": name}, loop={"steps": 1, "evaluate_every_steps": 0})
         summary = runs.train(config)
@@ -136,9 +139,7 @@ class TestOptimizer:
             ("adamw", "epsilon", 1e-2),
         ],
     )
-    def test_a_key_reaches_every_optimizer_that_reads_it(
-        self, tmp_path: Path, name: str, key: str, value: object
-    ) -> None:
+    def test_optimizer_key_changes_the_run(self, tmp_path: Path, name: str, key: str, value: object) -> None:
         """Two steps with and without it end elsewhere; with which optimizers it is refused stands in test_config.py."""
         ends = [
             runs.train(
@@ -149,6 +150,68 @@ class TestOptimizer:
             for n, more in enumerate(({}, {key: value}))
         ]
         assert ends[0] != ends[1]
+
+
+class TestMaskTruncatedCompletions:
+    """`mask_truncated_completions`: what has no end token is in no loss and in no statistic of it."""
+
+    MASKED: ClassVar = {"algorithm": {"settings": {"beta": 0.1, "mask_truncated_completions": True}}}
+    ONE: ClassVar = {"loop": {"steps": 1, "evaluate_every_steps": 0}}
+
+    def test_only_ended_completions_are_scored(self, tmp_path: Path) -> None:
+        """No token of a truncated completion has a log-prob; the KL is the mean over the tokens of the others."""
+        sampled = {"rollout": {"max_tokens": 2, "samples_per_prompt": 8, "stop_ids": list(range(3, 160))}}
+        config = runs.config(tmp_path / "run", **self.MASKED, **sampled)
+        run = loop_run.Run(config, algorithms.create(config), resume=False)
+        generation = run.engine.generate(run._places, 0)
+        learned = run.engine.learn(generation, 1, 1e-3)
+        run.close()
+        assert 0 < generation.ended.sum() < len(generation.ended)
+        assert learned.lengths is not None
+        assert learned.policy is not None
+        assert learned.reference is not None
+        assert learned.lengths.tolist() == np.where(generation.ended, generation.lengths, 0).tolist()
+        assert not learned.policy[~generation.ended].any()
+        live = np.arange(learned.policy.shape[1]) < learned.lengths[:, None]
+        d = (learned.reference.astype(np.float64) - learned.policy)[live]
+        found = numbers.of_step(generation, learned, ["low"], 1e-3, (0.2, 0.2))
+        assert found["kl"] == pytest.approx(float((np.exp(d) - d - 1).mean()), rel=1e-9)
+        assert found["truncated_share"] == np.mean(~generation.ended)
+
+    @pytest.mark.parametrize("name", ["grpo", "dapo", "bnpo-trl", "gspo"])
+    def test_step_of_truncated_completions_alone_changes_nothing(self, tmp_path: Path, name: str) -> None:
+        """Loss and gradient are 0, not NaN, and no bit of the adapters moves."""
+        masked = {"algorithm": {"name": name, **self.MASKED["algorithm"]}}
+        config = runs.config(tmp_path / "run", rollout={"max_tokens": 1}, **masked, **self.ONE)
+        summary = runs.train(config)
+        (line,) = runs.lines(tmp_path / "run")
+        assert line["truncated_share"] == 1.0
+        assert (line["loss"], line["gradient_norm"]) == (0.0, 0.0)
+        used = json.loads((tmp_path / "run" / "used.json").read_text())
+        assert summary.adapter_digest == used["adapter"]["start_digest"]
+
+
+def test_entropy_threshold_has_the_dropout_of_its_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entropies that decide which tokens train are those of the update, bit for bit, though they come from a pass of their own."""
+    seen: list[np.ndarray] = []
+    threshold = constants.entropy.threshold
+
+    def spy(entropies: Any, *rest: Any) -> Any:
+        seen.append(np.asarray(entropies))
+        return threshold(entropies, *rest)
+
+    monkeypatch.setattr(constants.entropy, "threshold", spy)
+    config = runs.config(
+        tmp_path / "run",
+        adapter={"dropout": 0.5, "b_std": 0.2},
+        algorithm={"name": "dapo", "settings": {"entropy_share": 0.4, "dynamic_sampling": "off"}},
+        loop={"steps": 1, "micro_batch_rows": 3, "evaluate_every_steps": 0},
+    )
+    run = loop_run.Run(config, algorithms.create(config), resume=False)
+    learned = run.engine.learn(run.engine.generate(run._places, 0), 1, 1e-3)
+    run.close()
+    assert learned.entropy is not None
+    assert np.array_equal(seen[0], learned.entropy)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +226,7 @@ class TestOptimizer:
     ],
     ids=["kl", "nothing", "in-reward", "rloo", "pairs", "best"],
 )
-def test_passes_that_nothing_reads_are_not_run(
+def test_unneeded_passes_are_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, settings: dict[str, Any], passes: tuple[int, int]
 ) -> None:
     """One update of a rollout: the old log-probs are the policy's own, and only a KL in the reward is told them before."""

@@ -33,14 +33,14 @@ def _plan(rows: int, prompt: int, completion: int, *, checkpoint: bool) -> estim
         pytest.param(QWEN35_9B, _plan(2, 97, 31, checkpoint=False), 36.0, id="9B-G2-short"),
     ],
 )
-def test_anchors(config: Mapping[str, Any], plan: estimate.Plan, gigabytes: float) -> None:
+def test_estimate_reproduces_measured_peaks(config: Mapping[str, Any], plan: estimate.Plan, gigabytes: float) -> None:
     """Every measured peak is reproduced within 3% and called near an anchor."""
     found = estimate.estimate(estimate.shape(config), plan)
     assert found.peak / estimate.GIGA == pytest.approx(gigabytes, rel=0.03)
     assert found.trust == "near an anchor"
 
 
-def test_parameters_are_those_of_the_models() -> None:
+def test_parameters_match_the_model_cards() -> None:
     """0.6B and 9B parameters: 596 million is what Qwen3-0.6B's card says, with its tied embedding."""
     assert estimate.parameters(estimate.shape(QWEN3_06B)) == pytest.approx(0.596e9, rel=0.002)
     assert estimate.parameters(estimate.shape(QWEN35_9B)) == pytest.approx(9e9, rel=0.02)
@@ -54,12 +54,12 @@ def test_parameters_are_those_of_the_models() -> None:
         pytest.param(QWEN3_06B, _plan(4, 19, 256, checkpoint=True), "extrapolated", id="dense-checkpointed"),
     ],
 )
-def test_what_was_not_measured_is_called_so(config: Mapping[str, Any], plan: estimate.Plan, trust: str) -> None:
+def test_estimate_away_from_anchors_is_marked(config: Mapping[str, Any], plan: estimate.Plan, trust: str) -> None:
     """Long hybrid runs without checkpointing are lower bounds, others away from the anchors extrapolations."""
     assert estimate.estimate(estimate.shape(config), plan).trust == trust
 
 
-def test_advice_comes_in_the_stated_order() -> None:
+def test_advice_follows_the_documented_order() -> None:
     """A 9B hybrid at G 8 without checkpointing on 48 GB is sent to the measured boundary: checkpointed, G 4, 512 tokens."""
     plan, steps = estimate.advice(estimate.shape(QWEN35_9B), _plan(8, 97, 512, checkpoint=False), 48e9)
     assert plan == _plan(4, 97, 512, checkpoint=True)
@@ -71,7 +71,7 @@ def test_advice_comes_in_the_stated_order() -> None:
     assert [step.split()[0] for step in steps] == ["model.checkpoint_layers", "a", "rollout.max_tokens"]
 
 
-def test_the_head_in_pieces_bounds_the_logits(tmp_path: Path) -> None:
+def test_head_rows_bound_the_logits(tmp_path: Path) -> None:
     """A run's head_rows is in its plan: 16 rows of 6 tokens by 8 are 3 pieces of 151936 float32 logits, 4.5 times."""
     loop = {"prompts_per_step": 4, "head_rows": 8}
     step = preflight.plan(runs.config(tmp_path / "run", loop=loop), 5)
@@ -83,7 +83,7 @@ def test_the_head_in_pieces_bounds_the_logits(tmp_path: Path) -> None:
     assert "the head on 8 tokens at a time" in " ".join(preflight.sentences(shape, step, 1e12))
 
 
-def test_a_run_that_fits_only_by_its_head_rows_is_left_alone() -> None:
+def test_run_that_fits_by_its_head_rows_gets_no_advice() -> None:
     """16 rows of 19 + 256 tokens, checkpointed: 14 GB, most of it logits; in pieces of 256 they fit into 6 GB."""
     shape, whole = estimate.shape(QWEN3_06B), _plan(16, 19, 256, checkpoint=True)
     assert estimate.estimate(shape, whole).peak > 12e9
@@ -92,7 +92,7 @@ def test_a_run_that_fits_only_by_its_head_rows_is_left_alone() -> None:
     assert estimate.advice(shape, whole, 6e9) == (pieces, ["loop.head_rows = 256"])
 
 
-def test_pieces_are_advised_where_they_spare_samples() -> None:
+def test_head_rows_are_advised_before_fewer_samples() -> None:
     """With room for 16 rows without their logits the head is cut; where 2 rows fit as they are, it is not touched."""
     shape, start = estimate.shape(QWEN3_06B), _plan(16, 19, 256, checkpoint=False)
     plan, steps = estimate.advice(shape, start, 6e9)
@@ -104,19 +104,19 @@ def test_pieces_are_advised_where_they_spare_samples() -> None:
     assert estimate.advice(shape, start, 2e9)[0] == replace(start, rows=2, rollout_rows=2, checkpoint=True)
 
 
-def test_a_run_that_fits_gets_no_advice() -> None:
+def test_run_that_fits_gets_no_advice() -> None:
     """The small model fits into 48 GB as it is."""
     plan = _plan(4, 19, 256, checkpoint=False)
     assert estimate.advice(estimate.shape(QWEN3_06B), plan, 48e9) == (plan, [])
 
 
-def test_nothing_fits_into_nothing() -> None:
+def test_advice_is_none_if_the_weights_do_not_fit() -> None:
     """Weights alone are too much for 1 GB."""
     assert estimate.advice(estimate.shape(QWEN35_9B), _plan(8, 97, 512, checkpoint=False), 1e9)[0] is None
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_more_of_anything_takes_more(checkpoint: bool) -> None:
+def test_estimate_grows_with_rows_prompt_and_completion(checkpoint: bool) -> None:
     """Rows, prompt and completion each raise the estimate, and checkpointing lowers it."""
     shape = estimate.shape(QWEN35_9B)
     base = estimate.estimate(shape, _plan(4, 50, 60, checkpoint=checkpoint)).peak
@@ -125,7 +125,7 @@ def test_more_of_anything_takes_more(checkpoint: bool) -> None:
     assert estimate.estimate(shape, _plan(4, 50, 60, checkpoint=True)).peak <= base
 
 
-def test_a_folder_without_config_is_named(tmp_path: Path) -> None:
+def test_read_names_a_folder_without_config(tmp_path: Path) -> None:
     """The message says which folder, and what is missing in a config that is there."""
     with pytest.raises(ValueError, match=r"no readable config\.json"):
         estimate.read(tmp_path)
@@ -170,7 +170,7 @@ def _measured(
         pytest.param({"family": "qwen3_5", "intermediate": 2048}, id="hybrid-wide-feed-forward"),
     ],
 )
-def test_measured_peaks_of_tiny_checkpointed_models(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_estimate_matches_peaks_of_checkpointed_tiny_models(tmp_path: Path, changes: dict[str, Any]) -> None:
     """MLX's own peak of a step is within 15% of the estimate, whatever the backward pass of a layer works with most."""
     assert 0.87 <= _measured(tmp_path / "run", checkpoint=True, **changes)[1] <= 1.15
 
@@ -186,13 +186,13 @@ def test_measured_peaks_of_tiny_checkpointed_models(tmp_path: Path, changes: dic
         pytest.param({**WIDE_HEAD, "head_rows": 32}, id="wide-head-in-16-pieces"),
     ],
 )
-def test_measured_peaks_of_tiny_models(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_estimate_matches_peaks_of_tiny_models(tmp_path: Path, changes: dict[str, Any]) -> None:
     """MLX's own peak of a step with everything kept is within a quarter of the estimate: float32 has no copies from casts."""
     assert 0.9 <= _measured(tmp_path / "run", checkpoint=False, **changes)[1] <= 1.25
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_only_kept_layers_grow_the_peak(tmp_path: Path, *, checkpoint: bool) -> None:
+def test_peak_grows_with_layers_only_without_checkpointing(tmp_path: Path, *, checkpoint: bool) -> None:
     """Twice the layers take hardly more where they are checkpointed, and much more where they are not."""
     few, many = (_measured(tmp_path / f"run{n}", checkpoint=checkpoint, layers=n)[0] for n in (3, 6))
     assert (many < 1.2 * few) == checkpoint

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ def test_the_numbers_by_hand() -> None:
         "reward_b_mean": 0.25,
         "reward_b_std": 0.25,
         "zero_variance_groups": 2,
+        "signal_share": 0,
         "advantage_mean": 0.125,
         "advantage_max_abs": 1,
         "tokens": 9,
@@ -86,6 +88,28 @@ def test_the_numbers_by_hand() -> None:
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     assert "ratio_mean" not in found
+
+
+def test_signal_share_counts_groups_that_differ_of_those_wanted() -> None:
+    """One of two groups differs, of four that one rollout was to give: dynamic sampling dropped the other two."""
+    differing = _generation([[1, 0], [0, 0], [1, 0], [1, 0]], [1, 1, 1, 1], [True] * 4)
+    one_rollout = replace(differing, rounds=1, taken=4, dropped=2)
+    found = numbers.of_step(one_rollout, Learned(np.zeros(4, np.float32)), ["a", "b"], 0.1, (0.2, 0.2))
+    assert found["zero_variance_groups"] == 1
+    assert found["signal_share"] == 0.25
+
+
+def test_kl_is_the_mean_k3_to_the_reference_without_beta() -> None:
+    """exp(d) - d - 1 of d = reference - policy, averaged over the nine completion tokens; absent without a reference."""
+    rng = np.random.default_rng(1)
+    policy = rng.normal(-2, 1, (4, 3)).astype(np.float32)
+    reference = policy + rng.normal(0, 0.5, (4, 3)).astype(np.float32)
+    learned = Learned(np.ones(4, np.float32), policy=policy, old=policy, reference=reference)
+    found = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.2, 0.2))
+    d = (reference.astype(np.float64) - policy)[np.arange(3) < np.array([3, 1, 2, 3])[:, None]]
+    assert found["kl"] == pytest.approx(float((np.exp(d) - d - 1).mean()), rel=1e-12)
+    learned.reference = None
+    assert "kl" not in numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.2, 0.2))
 
 
 def test_ratios_are_the_oracles() -> None:
@@ -325,27 +349,54 @@ class TestSinks:
         sink = callbacks.Console(clock=lambda: next(now))
         with callbacks.started([sink], 4, 10):
             for step in range(5, 11):
-                sink.step(step, {"loss": 0.01234567, "reward_mean": 0.5}, {"tokens_per_second": 1234.4})
+                numbers_ = {"loss": 0.01234567, "reward_mean": 0.54321, "signal_share": 0.75}
+                sink.step(step, numbers_, {"tokens_per_second": 1234.4})
                 sink.completions(step, [{"prompt": "a", "completion": "\x1b[31mb", "reward": 1.0}])
         shown, said = capsys.readouterr()
         assert said.splitlines() == [
-            "step 5 of 10: loss 0.01235, reward 0.5, 1234 tokens/s, 0:00:10 left",
-            "step 7 of 10: loss 0.01235, reward 0.5, 1234 tokens/s, 0:00:12 left",
-            "step 9 of 10: loss 0.01235, reward 0.5, 1234 tokens/s, 0:00:05 left",
-            "step 10 of 10: loss 0.01235, reward 0.5, 1234 tokens/s, took 0:00:24",
+            "step 5 of 10: reward 0.5432, signal in 75% of groups, 1234 tokens/s, 0:00:10 left",
+            "step 7 of 10: reward 0.5432, signal in 75% of groups, 1234 tokens/s, 0:00:12 left",
+            "step 9 of 10: reward 0.5432, signal in 75% of groups, 1234 tokens/s, 0:00:05 left",
+            "step 10 of 10: reward 0.5432, signal in 75% of groups, 1234 tokens/s, took 0:00:24",
         ]
         assert not shown
         assert said.replace("\n", "").isascii()
         assert said.replace("\n", "").isprintable()
 
+    @pytest.mark.parametrize(
+        ("last", "rewards", "cause"),
+        [
+            ({}, [0.0] * 10, "Every reward was 0: the task is too hard or too easy"),
+            ({"truncated_share": 1.0}, [0.0] * 10, "Every completion was cut off at rollout.max_tokens"),
+            ({"unscored_share": 1.0}, [NAN] * 10, "No completion was scored"),
+            ({}, [0.1, 0.2] * 5, "The completions of a prompt are alike: raise rollout.temperature"),
+        ],
+        ids=["equal", "truncated", "unscored", "alike"],
+    )
+    def test_ten_steps_without_a_signal_are_warned_of_once(
+        self, capsys: pytest.CaptureFixture[str], last: dict[str, float], rewards: list[float], cause: str
+    ) -> None:
+        """After the tenth in a row, with the likely cause; a step with a signal starts the count again."""
+        sink = callbacks.Console(clock=lambda: 0.0)
+        with callbacks.started([sink], 0, 100):
+            for share in (*[0.0] * 9, 0.5):
+                sink.step(1, {"reward_mean": 0.0, "signal_share": share}, {})
+            assert "warning" not in capsys.readouterr().err
+            for _ in range(2):
+                for reward in rewards:
+                    sink.step(2, {"reward_mean": reward, "signal_share": 0.0, **last}, {})
+        (said,) = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+        assert said.startswith("warning: in 10 steps no group had two different rewards")
+        assert cause in said
+
     def test_a_line_says_what_is_there(self) -> None:
         """Preferences by their margin; what was not measured, or is no number, as such."""
-        lines = progress.Progress(lambda: 0.0)
-        lines.start(0, 2)
-        assert lines.line(1, {"loss": NAN, "margin_mean": -1.5, "reward_mean": 0.5}, {}) == (
-            "step 1 of 2: loss nan, margin -1.5, nan tokens/s, 0:00:00 left"
-        )
-        assert lines.line(2, {}, {}) == "step 2 of 2: loss nan, reward nan, nan tokens/s, took 0:00:00"
+        assert progress.measures({"loss": NAN, "margin_mean": -1.5, "reward_mean": 0.5, "signal_share": 1.0}, {}) == [
+            "margin -1.5",
+            "loss nan",
+            "nan tokens/s",
+        ]
+        assert progress.measures({}, {}) == ["reward nan", "nan tokens/s"]
 
     def test_a_log_that_is_gone_stops_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A pipe whose reader has left raises at every write; the run goes on."""
@@ -378,12 +429,12 @@ class TestSinks:
         for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}.items():
             monkeypatch.setenv(name, value)
         sink = callbacks.Console()
-        numbers_ = {"reward_mean": -0.7875, "loss": -5.588e-09, "gradient_norm": 12.345, "length_mean": 123.4}
+        numbers_ = {"reward_mean": -0.7875, "signal_share": 0.9375, "gradient_norm": 12.345, "length_mean": 123.4}
         with callbacks.started([sink], 0, 1000):
             sink.step(200, numbers_, {"tokens_per_second": 1234.5})
         shown = capsys.readouterr().err
         assert " 200/1000" in shown
-        assert "reward -0.787 loss -5.59e-09 gradient 12.3" in shown
+        assert "reward -0.787 signal 0.938 gradient 12.3" in shown
 
     def test_callbacks_end_whatever_happens(self) -> None:
         """A run that stops in the middle still closes what was opened."""

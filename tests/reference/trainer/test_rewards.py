@@ -275,14 +275,17 @@ class TestCombination:
         [
             (lambda _: 1 / 0, "reward 'f' raised ZeroDivisionError"),
             (lambda s: [1.0] * (len(s) - 1), "gave 1 values, must be 2"),
-            (lambda s: ["x"] * len(s), "gave 'x', must be a number"),
-            (lambda _: None, "gave None, must be a list with one number a completion"),
-            (lambda _: 1.0, "gave 1.0, must be a list with one number a completion"),
+            (lambda s: ["x"] * len(s), "gave 'x' of type str, must be a number .*completion 'first'"),
+            (lambda s: ["1"] * len(s), "gave '1' of type str, must be a number"),
+            (lambda s: "1" * len(s), "gave '11' of type str, must be a list with one number a completion"),
+            (lambda s: dict.fromkeys(range(len(s))), "of type dict, must be a list with one number a completion"),
+            (lambda _: None, "gave None of type NoneType, must be a list with one number a completion"),
+            (lambda _: 1.0, "gave 1.0 of type float, must be a list with one number a completion"),
             (lambda s: [1.0, float("inf")][: len(s)], "gave inf, must be finite"),
             (lambda s: [1.0, float("nan")][: len(s)], "set unscored = true if NaN means"),
             (lambda s: [1.0, None][: len(s)], "gave nan"),
         ],
-        ids=["raises", "count", "type", "nothing", "scalar", "inf", "nan", "none"],
+        ids=["raises", "count", "type", "numeral", "text", "mapping", "nothing", "scalar", "inf", "nan", "none"],
     )
     def test_the_function_and_the_sample_are_named(self, score: Any, words: str) -> None:
         """Whatever goes wrong, the message says in which function, and on which completion where it can be known."""

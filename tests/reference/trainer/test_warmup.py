@@ -7,10 +7,12 @@ from pathlib import Path
 import mlx.core as mx
 import mlx_lm
 import pytest
+import runs
 
 from reference import tiny
 from reference.trainer import model as models
 from reference.trainer import warmup
+from reference.trainer.loop import prepare
 
 SHORT = warmup.Recipe(problems=8, steps=3, rows=4)
 
@@ -84,6 +86,19 @@ class TestBuild:
         """Refused with the value."""
         with pytest.raises(ValueError, match=words):
             warmup.Recipe(**wrong)  # type: ignore[arg-type]  # of the wrong value on purpose
+
+    def test_first_run_says_what_the_warm_up_is_for(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """On stderr: the purpose, the first step and the last; a second run finds the model, and a silent run says nothing."""
+        warm = {"model": {"tiny": {"hidden": 32}, "warmup": {"problems": 8, "steps": 3, "rows": 4}}}
+        config = runs.config(tmp_path / "run", **warm, output={"console": True})
+        prepare.load(config)
+        purpose, first, last = capsys.readouterr().err.splitlines()
+        assert "3 supervised steps come first, because a model with random weights earns no reward" in purpose
+        assert first.startswith("warm-up step 1 of 3: loss ")
+        assert last.startswith("warm-up step 3 of 3: loss ")
+        prepare.load(config)
+        prepare.load(runs.config(tmp_path / "run", model={**warm["model"], "warmup": {"problems": 8, "steps": 2}}))
+        assert capsys.readouterr().err == ""
 
     def test_a_spec_with_a_warm_up_is_the_recipes_model(self) -> None:
         """`model.load` builds it, from the same cache; a key that no recipe has is named."""

@@ -141,7 +141,7 @@ def _half(rng: np.random.Generator, dtype: str, temperature: float) -> dict[str,
 def _half_of(logits: Array) -> str:
     """Return the half precision that holds all logits of the model of `--model`."""
     for dtype in ("bfloat16", "float16"):
-        if np.array_equal(rounded(logits, dtype), logits):
+        if np.array_equal(arrays.in_dtype(logits, dtype), logits):
             return dtype
     raise UnsupportedError("the logits of this model are float32; the gate asks about half precision")
 

@@ -54,6 +54,10 @@ MUON: dict[str, dict[str, Any]] = {
     "optimizer": {"name": "muon", "schedule": "cosine", "warmup_steps": 2},
     "loop": {"iterations": 2, "minibatches": 2, "micro_batch_rows": 3},
 }
+DROPOUT: dict[str, dict[str, Any]] = {
+    "adapter": {"dropout": 0.3},
+    "loop": {"iterations": 2, "micro_batch_rows": 5},
+}
 
 
 @gate(
@@ -65,6 +69,7 @@ MUON: dict[str, dict[str, Any]] = {
     cases=(
         Case("adam", _make, quick=True, limit_s=60),
         Case("muon-cosine-two-passes", partial(_make, tables=MUON), limit_s=60),
+        Case("dropout", partial(_make, tables=DROPOUT), quick=True, limit_s=60),
     ),
     bounds={
         "digests of the adapters that differ": Bound("exact", SAME_BITS, 0),

@@ -1,0 +1,113 @@
+"""Are truncated completions out of the loss and of its denominators, and still rows of the batch?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families import arrays
+from gates.families.loss import cases
+from gates.families.loss.op import LOSS_OF_COMPLETIONS, POLICY_LOSS
+from gates.families.trainer.gates.micro_batches import PART_BECAUSE
+from gates.families.units import FLOAT32_U
+from gates.model import Bound, Case, Evidence, Probe, Trial
+from gates.registry import gate
+from reference.algorithms import ALGORITHMS
+from reference.oracle import dynamic_sampling
+
+ROWS, GROUP, WIDTH, MICRO_BATCH = 12, 4, 16, 4
+TRUNCATED = [1, 3, 4, 5, 6, 7]  # half of the first group and micro-batch, all of the second, none of the third
+
+
+def _make(rng: np.random.Generator, algorithm: str, changes: dict[str, Any], *, mask_truncated: bool) -> dict[str, Any]:
+    given = arrays.loss_inputs(
+        rng, rows=ROWS, width=WIDTH, spread=0.02 if ALGORITHMS[algorithm].level == "seq_sum" else 0.3
+    )
+    del given["mask"]
+    choice = {**cases.WHOLE, **ALGORITHMS[algorithm].constants, **changes}
+    ended = np.ones(ROWS, np.bool_)
+    ended[TRUNCATED] = False
+    lengths = rng.integers(2, WIDTH, ROWS)
+    lengths[~ended] = WIDTH  # the limit cuts a completion nowhere else
+    lengths[-1] = WIDTH  # one ends with its very last token
+    own = ("epsilon_low", "epsilon_high", "beta", "dapo_denominator")
+    return {
+        **given,
+        "reference": given["reference"] if choice["beta"] else None,
+        "lengths": lengths,
+        "ended": ended,
+        "mask_truncated": mask_truncated,
+        "group_size": GROUP,
+        "max_length": WIDTH,
+        "micro_batch_rows": MICRO_BATCH,
+        "algorithm": algorithm,
+        **{name: choice[name] for name in own},
+    }
+
+
+def _case(name: str, algorithm: str, *, mask: bool = True, **changes: Any) -> Case:
+    make = partial(_make, algorithm=algorithm, changes=changes, mask_truncated=mask)
+    return Case(name, make, quick=True, conventions={"algorithm": algorithm, "dtype": "float32"})
+
+
+def _cases() -> Iterator[Case]:
+    yield from (_case(algorithm, algorithm) for algorithm in ALGORITHMS)
+    yield _case("kl", "grpo", beta=0.3)
+    yield from (_case(f"dapo-{by}", "dapo", dapo_denominator=by) for by in ("group", "trl"))
+    yield _case("kept", "dapo", mask=False)
+
+
+@gate(
+    "loss.truncated-completions.are-masked",
+    name="policy_loss[mask_truncated_completions]",
+    question="Are truncated completions out of the loss and of every count of tokens, and still rows in every mean over rows?",
+    why="A denominator that still counts what the numerator left out shrinks the step with every truncated completion.",
+    ops=(LOSS_OF_COMPLETIONS, POLICY_LOSS),
+    cases=tuple(_cases()),
+    bounds={
+        "loss error in 2u·S": Bound("derived", f"{PART_BECAUSE}; k = 4", 4.0),
+        "gradient error in 2u·S": Bound("derived", f"{PART_BECAUSE}; k = 4", 4.0),
+    },
+    probes=(Probe("loss_of_completions", ("loss", "gradient")),),
+)
+def truncated_completions_are_masked(t: Trial) -> Iterator[Evidence]:
+    """Compare with the policy loss of the same rows under the definition's mask."""
+    x = dict(t.inputs)
+    masks = [
+        dynamic_sampling.completion_mask(x["lengths"], x["ended"], width=WIDTH, mask_truncated=masked)
+        for masked in (x["mask_truncated"], not x["mask_truncated"])
+    ]
+    wanted, other = (t.want(POLICY_LOSS, **_policy_loss(x, mask)) for mask in masks)
+    mask = masks[0]
+    yield t.precondition("truncated completions", int(np.sum(~x["ended"])), ">=", 2)
+    change = np.abs(wanted.gradient - other.gradient).max()
+    yield t.precondition("largest change of the gradient by the option", float(change), ">", 1e-3)
+    yield t.precondition("share of elements at a clip bound", float(wanted.near_branch.mean()), "<=", 0.0)
+    got = t.got(LOSS_OF_COMPLETIONS, **x)
+    unit, tiny = 2 * FLOAT32_U, float(np.finfo(np.float32).tiny)
+    yield t.within("loss error in 2u·S", got["loss"], wanted.loss, scale=unit * wanted.loss_scale)
+    scale = unit * np.where(mask, np.maximum(wanted.gradient_scale, tiny), 0.0)
+    yield t.within("gradient error in 2u·S", got["gradient"], wanted.gradient, scale=scale)
+
+
+def _policy_loss(x: dict[str, Any], mask: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Return the same step as arguments of policy_loss."""
+    constants = {**cases.WHOLE, **ALGORITHMS[x["algorithm"]].constants}
+    sizes = [min(MICRO_BATCH, ROWS - start) for start in range(0, ROWS, MICRO_BATCH)]
+    own = ("policy", "old", "reference", "advantages", "algorithm", "epsilon_low", "epsilon_high", "beta")
+    given = {
+        **constants,
+        **{name: x[name] for name in own},
+        "mask": mask,
+        "dapo_denominator": x["dapo_denominator"],
+        "group_size": GROUP if x["dapo_denominator"] == "group" else None,
+        "tokens_in_step": float(mask.sum()) if x["dapo_denominator"] == "trl" else None,
+        "max_length": WIDTH if constants["max_length"] else None,
+        "micro_batches": sizes if constants["micro_batches"] else None,
+        "lengths": None,
+        "weights": None,
+    }
+    return cases.rounded(given)

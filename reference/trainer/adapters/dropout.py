@@ -1,0 +1,51 @@
+"""Dropout of an adapter's input, in the forward passes of updates only.
+
+    y = x W + scale (x m / (1 - p)) A B,    m of each element 0 with probability p, else 1
+
+As in PEFT, the base's own path and embeddings have none. Masks are a function of the numbers given to `drawn`, of the adapter's place
+and of the input's shape. They have no state, unlike those of `mlx.nn.Dropout`: a checkpointed layer that is computed again drops the
+same elements, and a resumed run those of one that was not killed.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+
+
+class Dropout(nn.Module):
+    """Dropout with probability `p` while it has a key; otherwise the identity."""
+
+    def __init__(self, p: float) -> None:
+        """Start without a key."""
+        super().__init__()
+        self.p = p
+        self._key: mx.array | None = None
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Return x of any shape with elements dropped and the others divided by 1 - p."""
+        if self._key is None:
+            return x
+        kept = mx.random.bernoulli(1.0 - self.p, x.shape, key=self._key)
+        return mx.where(kept, x * (1.0 / (1.0 - self.p)), mx.zeros((), x.dtype))
+
+    def use(self, key: mx.array | None) -> None:
+        """Draw masks by this key from now on; None switches dropout off."""
+        self._key = key
+
+
+@contextlib.contextmanager
+def drawn(model: Any, *numbers: int) -> Iterator[None]:
+    """Drop inputs of the model's adapters inside the block, with masks that are a function of these numbers, all >= 0."""
+    found = sorted((name, module) for name, module in model.named_modules() if isinstance(module, Dropout))
+    words = np.random.SeedSequence(numbers).generate_state(len(found), np.uint64)
+    try:
+        for (_, module), word in zip(found, words.tolist(), strict=True):
+            module.use(mx.random.key(word))
+        yield
+    finally:
+        for _, module in found:
+            module.use(None)
