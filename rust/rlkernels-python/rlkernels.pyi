@@ -12,7 +12,7 @@ input; it is returned. After an error it holds anything.
 float32 data is computed in float64 and rounded once; float64 data uses error-free differences and compensated sums.
 
 Large inputs are worked on without the GIL. As with NumPy's own functions, keeping other threads from writing to an input
-or to `out` meanwhile is the caller's business: the result would be meaningless. Results never depend on how many
+or to `out` meanwhile is the caller's business: the result would be meaningless, or a `RuntimeError` says so. Results never depend on how many
 threads call at once. Interpreters without a GIL are not supported: the wheel does not load there.
 """
 
