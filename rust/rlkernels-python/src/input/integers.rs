@@ -8,13 +8,23 @@ use pyo3::prelude::*;
 
 use super::array::Array;
 use super::element::Element;
-use super::message::{Wanted, wrong};
+use super::message::{Elements, Wanted, wrong};
 use super::source::Source;
 
 const INTEGERS: Wanted = Wanted {
     types: "integers",
     remedy: "numpy.int64",
+    elements: Elements::Integers,
+    takes_integers: false,
 };
+
+const FIRST: c_int = NPY_TYPES::NPY_BYTE as c_int; // signed and unsigned by turns
+const LAST: c_int = NPY_TYPES::NPY_ULONGLONG as c_int;
+
+/// Whether NumPy's type of this number is one of integers; booleans are none.
+pub(super) fn is_integer(kind: c_int) -> bool {
+    (FIRST..=LAST).contains(&kind)
+}
 
 /// Integers of any width and shape as int64, or a `TypeError` with the remedy.
 pub(crate) fn integers<'py>(
@@ -67,12 +77,10 @@ enum Whole {
 }
 
 fn whole_kind(name: &str, value: &Bound<'_, PyAny>, source: &Source<'_>) -> PyResult<Whole> {
-    const FIRST: c_int = NPY_TYPES::NPY_BYTE as c_int; // signed and unsigned by turns
-    const LAST: c_int = NPY_TYPES::NPY_ULONGLONG as c_int;
     const UNSIGNED: [c_int; 2] = [u64::KIND, LAST];
     match source.facts.kind {
         kind if UNSIGNED.contains(&kind) => Ok(Whole::Unsigned64),
-        FIRST..=LAST if !source.bfloat => Ok(Whole::Fits),
+        kind if is_integer(kind) && !source.bfloat => Ok(Whole::Fits),
         _ => Err(wrong(name, value, &INTEGERS)),
     }
 }

@@ -67,6 +67,11 @@ pub(crate) fn is_array(value: &Bound<'_, PyAny>) -> bool {
     unsafe { npyffi::array::PyArray_Check(value.py(), value.as_ptr()) != 0 }
 }
 
+/// True for `numpy.ma.MaskedArray` and whatever else has a mask: reading past it would be a silent mistake.
+pub(crate) fn is_masked(value: &Bound<'_, PyAny>) -> bool {
+    is_array(value) && !is_plain(value) && value.hasattr("mask").unwrap_or(true)
+}
+
 /// The fields of an array.
 ///
 /// # Safety
