@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use super::array::Array;
 use super::element::Element;
 use super::message::{Elements, Wanted, wrong};
+use super::raw::check_copy;
 use super::source::Source;
 
 const INTEGERS: Wanted = Wanted {
@@ -34,6 +35,7 @@ pub(crate) fn integers<'py>(
     let source = Source::of(name, value, &INTEGERS)?;
     let kind = whole_kind(name, value, &source)?;
     if kind == Whole::Unsigned64 && source.facts.len > 0 {
+        check_copy(name, &source.facts)?;
         let greatest: u64 = source.array.call_method0("max")?.extract()?;
         if i64::try_from(greatest).is_err() {
             return Err(PyValueError::new_err(format!(
@@ -52,6 +54,7 @@ pub(crate) fn unsigned<'py, T: Element>(
     let source = Source::of(name, value, &INTEGERS)?;
     whole_kind(name, value, &source)?;
     if source.facts.kind != T::KIND && source.facts.len > 0 {
+        check_copy(name, &source.facts)?;
         let bits = 8 * size_of::<T>() as u32;
         let most = 1i128 << bits;
         for end in ["min", "max"] {

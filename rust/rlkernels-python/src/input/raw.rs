@@ -103,6 +103,17 @@ pub(crate) unsafe fn facts(name: &str, array: &Bound<'_, PyAny>) -> PyResult<Fac
     })
 }
 
+/// `ValueError` for an array that is too large to be copied.
+pub(crate) fn check_copy(name: &str, facts: &Facts) -> PyResult<()> {
+    if facts.len < COPY_LIMIT {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!(
+        "`{name}` has {} elements and cannot be read in place, must have fewer than 2**31 to be copied; make it C-contiguous, aligned and of native byte order with numpy.ascontiguousarray",
+        facts.len
+    )))
+}
+
 /// A copy that can be read in place, its elements of `kind`.
 pub(crate) fn copied<'py>(
     name: &str,
@@ -111,12 +122,7 @@ pub(crate) fn copied<'py>(
     kind: c_int,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = array.py();
-    if facts.len >= COPY_LIMIT {
-        return Err(PyValueError::new_err(format!(
-            "`{name}` has {} elements and cannot be read in place, must have fewer than 2**31 to be copied; make it C-contiguous, aligned and of native byte order with numpy.ascontiguousarray",
-            facts.len
-        )));
-    }
+    check_copy(name, facts)?;
     let flags = npyffi::flags::NPY_ARRAY_CARRAY_RO
         | npyffi::flags::NPY_ARRAY_ENSUREARRAY
         | npyffi::flags::NPY_ARRAY_FORCECAST;
