@@ -8,8 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 
-use super::element::Element;
-use super::integers::is_integer;
+use super::element::{Element, is_integer};
 use super::message::{Elements, FLOATS, NUMBERS, Wanted, wrong};
 use super::raw::{self, Facts};
 use super::shape::{Shape, shown};

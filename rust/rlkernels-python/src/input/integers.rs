@@ -2,12 +2,11 @@
 
 use std::ffi::c_int;
 
-use numpy::npyffi::NPY_TYPES;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::array::Array;
-use super::element::Element;
+use super::element::{Element, LAST_INTEGER, is_integer};
 use super::message::{Elements, Wanted, wrong};
 use super::raw::check_copy;
 use super::source::Source;
@@ -18,14 +17,6 @@ const INTEGERS: Wanted = Wanted {
     elements: Elements::Integers,
     takes_integers: false,
 };
-
-const FIRST: c_int = NPY_TYPES::NPY_BYTE as c_int; // signed and unsigned by turns
-const LAST: c_int = NPY_TYPES::NPY_ULONGLONG as c_int;
-
-/// Whether NumPy's type of this number is one of integers; booleans are none.
-pub(super) fn is_integer(kind: c_int) -> bool {
-    (FIRST..=LAST).contains(&kind)
-}
 
 /// Integers of any width and shape as int64, or a `TypeError` with the remedy.
 pub(crate) fn integers<'py>(
@@ -80,7 +71,7 @@ enum Whole {
 }
 
 fn whole_kind(name: &str, value: &Bound<'_, PyAny>, source: &Source<'_>) -> PyResult<Whole> {
-    const UNSIGNED: [c_int; 2] = [u64::KIND, LAST];
+    const UNSIGNED: [c_int; 2] = [u64::KIND, LAST_INTEGER];
     match source.facts.kind {
         kind if UNSIGNED.contains(&kind) => Ok(Whole::Unsigned64),
         kind if is_integer(kind) && !source.bfloat => Ok(Whole::Fits),

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
 
 use super::dlpack;
-use super::integers::is_integer;
+use super::element::is_integer;
 use super::message::{Elements, Wanted, described, wrong};
 use super::raw::{self, Facts};
 use super::shape::MOST_DIMENSIONS;

@@ -1,6 +1,6 @@
 //! The four formats of logits: how words are loaded into lanes and stored, and the polynomial for 2^r.
 
-use super::Ids;
+use super::ids::Ids;
 use crate::Float;
 use crate::double::two_sum;
 use crate::half;

@@ -1,7 +1,7 @@
 //! Log-probabilities and entropies, with rows or the segments of a few long rows shared among the threads.
 
-use super::Ids;
 use super::format::Vectors;
+use super::ids::Ids;
 use super::row::Row;
 use super::scan::{Scale, Segment, segment};
 use crate::isa::{Kernel, Simd, dispatch};

@@ -2,9 +2,9 @@
 
 use std::f64::consts::LN_2;
 
-use super::Ids;
 use super::format::Vectors;
 use super::forward::{CHUNK, FEW_ROWS, PARALLEL, SEGMENT, few_rows};
+use super::ids::Ids;
 use super::row::{Row, exp, reals, slow_terms};
 use super::scan::{Constants, Scale, segment, term, two_to};
 use crate::double::Sum;
@@ -25,16 +25,17 @@ struct Upstream {
 struct Chosen<'a, T> {
     ids: Ids<'a>,
     grads: &'a [T],
+    temperature: f64,
 }
 
 impl<T: Float> Chosen<'_, T> {
     /// What comes from the tokens for which `of` is true, divided by the temperature.
     #[inline(always)]
-    fn sum(&self, temperature: f64, of: impl Fn(i64) -> bool) -> f64 {
+    fn sum(&self, of: impl Fn(i64) -> bool) -> f64 {
         if let (&[id], &[grad]) = (self.ids.tokens, self.grads) {
             let counts = of(id) && !self.ids.is_ignored(id);
             return if counts {
-                grad.widen() / temperature
+                grad.widen() / self.temperature
             } else {
                 0.0
             };
@@ -42,7 +43,7 @@ impl<T: Float> Chosen<'_, T> {
         let mut sum = Sum::default();
         for (&id, &grad) in self.ids.tokens.iter().zip(self.grads) {
             if of(id) && !self.ids.is_ignored(id) {
-                sum.add(grad.widen() / temperature);
+                sum.add(grad.widen() / self.temperature);
             }
         }
         sum.value()
@@ -50,10 +51,10 @@ impl<T: Float> Chosen<'_, T> {
 
     /// What comes from the row; nothing where all of its tokens are ignored.
     #[inline(always)]
-    fn upstream(&self, entropy: Option<&T>, temperature: f64) -> Upstream {
-        let entropy = entropy.map_or(0.0, |grad| grad.widen() / temperature);
+    fn upstream(&self, entropy: Option<&T>) -> Upstream {
+        let entropy = entropy.map_or(0.0, |grad| grad.widen() / self.temperature);
         Upstream {
-            logprob: self.sum(temperature, |_| true),
+            logprob: self.sum(|_| true),
             entropy: if self.ids.all_ignored() { 0.0 } else { entropy },
         }
     }
@@ -74,7 +75,6 @@ impl<T: Float> Chosen<'_, T> {
         first: usize,
         row: &Row,
         upstream: Upstream,
-        temperature: f64,
         out: &mut [F::Word],
     ) {
         for &id in self.ids.tokens {
@@ -83,8 +83,8 @@ impl<T: Float> Chosen<'_, T> {
             }
             let place = (id as usize).checked_sub(first);
             if let Some(place) = place.filter(|&place| place < words.len()) {
-                let own = self.sum(temperature, |other| other == id);
-                out[place] = chosen::<F, S>(s, words[place], row, own, upstream, temperature);
+                let own = self.sum(|other| other == id);
+                out[place] = chosen::<F, S>(s, words[place], row, own, upstream, self.temperature);
             }
         }
     }
@@ -260,10 +260,13 @@ struct Rows<'a, F: Vectors> {
 }
 
 /// The tokens of a row.
-fn of_row<'a, T>(ids: Ids<'a>, grads: &'a [T], row: usize) -> Chosen<'a, T> {
+fn of_row<'a, T>(ids: Ids<'a>, grads: &'a [T], temperature: f64, row: usize) -> Chosen<'a, T> {
     let ids = ids.row(row);
-    let grads = &grads[row * ids.per_row..(row + 1) * ids.per_row];
-    Chosen { ids, grads }
+    Chosen {
+        ids,
+        grads: &grads[row * ids.per_row..(row + 1) * ids.per_row],
+        temperature,
+    }
 }
 
 impl<F: Vectors> Kernel for Rows<'_, F> {
@@ -273,8 +276,8 @@ impl<F: Vectors> Kernel for Rows<'_, F> {
         let mut parts = Vec::with_capacity(self.vocabulary.div_ceil(SEGMENT));
         let temperature = self.scale.temperature;
         for i in 0..self.ids.rows() {
-            let chosen = of_row(self.ids, self.grads, i);
-            let upstream = chosen.upstream(self.entropies.get(i), temperature);
+            let chosen = of_row(self.ids, self.grads, temperature, i);
+            let upstream = chosen.upstream(self.entropies.get(i));
             let here = i * self.vocabulary..(i + 1) * self.vocabulary;
             let (words, out) = (&self.logits[here.clone()], &mut self.out[here]);
             if chosen.is_zero(upstream) {
@@ -287,7 +290,7 @@ impl<F: Vectors> Kernel for Rows<'_, F> {
             }
             let row = Row::new::<F, S, true>(s, words, &parts, self.scale);
             slope::<F, S>(s, words, &row, upstream, self.scale, out);
-            chosen.write::<F, S>(s, words, 0, &row, upstream, temperature, out);
+            chosen.write::<F, S>(s, words, 0, &row, upstream, out);
         }
     }
 }
@@ -315,9 +318,8 @@ impl<F: Vectors> Kernel for Part<'_, F> {
         }
         let (words, row, scale) = (self.words, self.row, self.scale);
         slope::<F, S>(s, words, row, upstream, scale, self.out);
-        let temperature = scale.temperature;
         self.chosen
-            .write::<F, S>(s, words, self.first, row, upstream, temperature, self.out);
+            .write::<F, S>(s, words, self.first, row, upstream, self.out);
     }
 }
 
@@ -343,8 +345,8 @@ pub(super) fn run<F: Vectors>(
             .flat_map(|(i, out)| {
                 let words = &logits[i * vocabulary..(i + 1) * vocabulary];
                 let row = &rows[i];
-                let chosen = of_row(ids, grads, i);
-                let upstream = chosen.upstream(entropies.get(i), scale.temperature);
+                let chosen = of_row(ids, grads, scale.temperature, i);
+                let upstream = chosen.upstream(entropies.get(i));
                 let parts = words
                     .chunks(SEGMENT)
                     .zip(out.chunks_mut(SEGMENT))
