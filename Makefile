@@ -37,6 +37,7 @@ lint: setup ## format, lint and types, in Python and Rust
 	@cargo fmt --manifest-path rust/Cargo.toml --all --check
 	@rustfmt --edition 2024 --check benches/versus/roofline.rs
 	@$(CARGO) clippy --quiet $(MANIFEST) --all-targets -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet $(MANIFEST) --package rlkernels --no-deps
 
 bench: setup ## time HEAD with asv and record it under results/asv (BENCH=--here: the build in .venv, nothing is recorded)
 	@$(BIN)/python tools/bench.py $(BENCH)

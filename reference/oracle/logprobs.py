@@ -1,5 +1,7 @@
 """Log-probabilities of tokens from logits, where they lie in a sequence, and the way back for gradients."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -26,52 +28,62 @@ def log_softmax(logits: npt.ArrayLike, *, temperature: float) -> Floats:
     return definition.log_softmax(*_checked(logits, temperature))
 
 
-def selective_log_softmax(logits: npt.ArrayLike, ids: npt.ArrayLike, *, temperature: float) -> Floats:
-    """The log-probability of the chosen token of each row.
+def selective_log_softmax(
+    logits: npt.ArrayLike, ids: npt.ArrayLike, *, temperature: float, ignore_index: int | None = None
+) -> Floats:
+    """The log-probabilities of the chosen tokens of each row.
 
     Args:
-        logits: (..., V) as in `log_softmax`.
-        ids: (...) integers in [0, V).
+        logits: (..., V) as in `log_softmax`; a row whose every id is `ignore_index` is not read.
+        ids: (...), or (..., K) for K tokens of a row; integers in [0, V).
         temperature: tau, above 0.
+        ignore_index: the id that stands where no token is: its log-probability is 0.
 
     Returns:
-        (...) float64, nats.
+        The shape of `ids`, float64, nats.
 
     Raises:
         ValueError: as `log_softmax`, or an id outside the vocabulary, or shapes that do not fit.
 
     Source: the definition; docs/definitions.md, "Log-probabilities".
     """
-    values, tau = _checked(logits, temperature)
-    return definition.selected(values, _tokens(ids, values), tau)
+    asked = _asked(logits, ids, temperature, ignore_index)
+    return asked.back(definition.selected(asked.x, asked.tokens, asked.tau))
 
 
-def logprob_scale(logits: npt.ArrayLike, ids: npt.ArrayLike, *, temperature: float) -> Floats:
+def logprob_scale(
+    logits: npt.ArrayLike, ids: npt.ArrayLike, *, temperature: float, ignore_index: int | None = None
+) -> Floats:
     """The error of a log-probability is measured in units of |x_id - M| / tau + max(1, log sum exp((x - M) / tau)).
 
     Args:
-        logits: (..., V) as in `log_softmax`.
-        ids: (...) integers in [0, V).
+        logits: as in `selective_log_softmax`.
+        ids: as in `selective_log_softmax`.
         temperature: tau, above 0.
+        ignore_index: as in `selective_log_softmax`; 0 there.
 
     Returns:
-        (...) float64, nats.
+        The shape of `ids`, float64, nats.
 
     Raises:
         ValueError: as `selective_log_softmax`.
 
     Source: docs/definitions.md, "Accuracy".
     """
-    values, tau = _checked(logits, temperature)
-    return errors.selected_scale(values, _tokens(ids, values), tau)
+    asked = _asked(logits, ids, temperature, ignore_index)
+    return asked.back(errors.selected_scale(asked.x, asked.tokens, asked.tau))
 
 
-def entropy(logits: npt.ArrayLike, *, temperature: float) -> Floats:
+def entropy(
+    logits: npt.ArrayLike, *, temperature: float, ids: npt.ArrayLike | None = None, ignore_index: int | None = None
+) -> Floats:
     """H = -sum_v p_v log p_v of the temperature-scaled distribution; a token of probability 0 adds 0.
 
     Args:
         logits: (..., V) as in `log_softmax`.
         temperature: tau, above 0.
+        ids: as in `selective_log_softmax`; with `ignore_index` a row whose every id is that is not read: H is 0.
+        ignore_index: as in `selective_log_softmax`.
 
     Returns:
         (...) float64, nats.
@@ -81,7 +93,12 @@ def entropy(logits: npt.ArrayLike, *, temperature: float) -> Floats:
 
     Source: Shannon (1948).
     """
-    return definition.entropy(log_softmax(logits, temperature=temperature))
+    if ids is None:
+        return definition.entropy(log_softmax(logits, temperature=temperature))
+    asked = _asked(logits, ids, temperature, ignore_index)
+    result = np.zeros(asked.read.shape)
+    result[asked.read] = definition.entropy(definition.log_softmax(asked.x, asked.tau))
+    return result
 
 
 def selective_log_softmax_backward(
@@ -91,15 +108,17 @@ def selective_log_softmax_backward(
     *,
     temperature: float,
     grad_entropy: npt.ArrayLike | None,
+    ignore_index: int | None = None,
 ) -> Floats:
-    """dL/dx_v = (g (onehot(id)_v - p_v) - g_H p_v (log p_v + H)) / tau, with g = dL/dlogprob and g_H = dL/dH.
+    """dL/dx_v = (sum_k g_k (onehot(id_k)_v - p_v) - g_H p_v (log p_v + H)) / tau, with g = dL/dlogprob and g_H = dL/dH.
 
     Args:
-        logits: (..., V) as in `log_softmax`.
-        ids: (...) integers in [0, V).
-        grad_logprobs: (...) dL / d log p(id).
+        logits: as in `selective_log_softmax`.
+        ids: as in `selective_log_softmax`.
+        grad_logprobs: dL / d log p(id), the shape of `ids`; not read where an id is `ignore_index`.
         temperature: tau, above 0.
         grad_entropy: (...) dL / dH, or None for none.
+        ignore_index: as in `selective_log_softmax`; a row of nothing else gets 0.
 
     Returns:
         (..., V) float64; 0 at a token of probability 0 that is not the chosen one.
@@ -109,9 +128,13 @@ def selective_log_softmax_backward(
 
     Source: the chain rule: d log p_id / dx_v = (onehot_v - p_v) / tau, dH / dx_v = -p_v (log p_v + H) / tau.
     """
-    values, tau = _checked(logits, temperature)
-    tokens, upstream = _tokens(ids, values), _upstream(values, grad_logprobs, grad_entropy)
-    return definition.backward(definition.log_softmax(values, tau), tokens, *upstream, tau)
+    asked = _asked(logits, ids, temperature, ignore_index)
+    result = np.zeros(np.shape(logits))
+    upstream = _upstream(asked, grad_logprobs, grad_entropy)
+    result[asked.read] = definition.backward(
+        definition.log_softmax(asked.x, asked.tau), asked.tokens, *upstream, asked.tau
+    )
+    return result
 
 
 def backward_scale(
@@ -121,6 +144,7 @@ def backward_scale(
     *,
     temperature: float,
     grad_entropy: npt.ArrayLike | None,
+    ignore_index: int | None = None,
 ) -> Floats:
     """The error of a logit's gradient is measured by its own size and by what the error of log p_v does to it.
 
@@ -133,6 +157,7 @@ def backward_scale(
         grad_logprobs: as in `selective_log_softmax_backward`.
         temperature: as in `selective_log_softmax_backward`.
         grad_entropy: as in `selective_log_softmax_backward`.
+        ignore_index: as in `selective_log_softmax_backward`.
 
     Returns:
         (..., V) float64, at least 0.
@@ -142,8 +167,11 @@ def backward_scale(
 
     Source: docs/definitions.md, "Accuracy", through the formula of the gradient.
     """
-    values, tau = _checked(logits, temperature)
-    return errors.backward_scale(values, _tokens(ids, values), *_upstream(values, grad_logprobs, grad_entropy), tau)
+    asked = _asked(logits, ids, temperature, ignore_index)
+    result = np.zeros(np.shape(logits))
+    upstream = _upstream(asked, grad_logprobs, grad_entropy)
+    result[asked.read] = errors.backward_scale(asked.x, asked.tokens, *upstream, asked.tau)
+    return result
 
 
 def completion_slots(prompt_lengths: npt.ArrayLike, lengths: npt.ArrayLike, width: int) -> Bools:
@@ -244,33 +272,71 @@ def logits_gradient(
     return gradient
 
 
-def _upstream(
-    values: Floats, grad_logprobs: npt.ArrayLike, grad_entropy: npt.ArrayLike | None
-) -> tuple[Floats, Floats]:
-    """The gradients by each row's log-prob and entropy."""
-    shape = values.shape[:-1]
-    of_entropy = np.zeros(shape) if grad_entropy is None else grad_entropy
-    return floats("grad_logprobs", grad_logprobs, shape=shape), floats("grad_entropy", of_entropy, shape=shape)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """The rows that are read, n of them, and the tokens that are asked for.
+
+    Attributes:
+        x: (n, V) logits.
+        tokens: (n, K), 0 where one is ignored.
+        counts: (n, K), false where a token is ignored.
+        read: (...), true where a row has a token that is not ignored.
+        shape: that of the ids.
+        tau: the temperature.
+    """
+
+    x: Floats
+    tokens: Ints
+    counts: Bools
+    read: Bools
+    shape: tuple[int, ...]
+    tau: float
+
+    def back(self, values: Floats) -> Floats:
+        """Values of the tokens (n, K) in the shape of the ids, 0 where one is ignored."""
+        result = np.zeros((*self.read.shape, self.tokens.shape[-1]))
+        result[self.read] = np.where(self.counts, values, 0.0)
+        return result.reshape(self.shape)
+
+
+def _asked(logits: npt.ArrayLike, ids: npt.ArrayLike, temperature: float, ignore_index: int | None) -> _Asked:
+    values, found = floats("logits", logits), np.asarray(ids)
+    _vocabulary(values)
+    rows = values.shape[:-1]
+    if found.shape != rows and (found.ndim != values.ndim or found.shape[:-1] != rows):
+        raise ValueError(f"`ids` has shape {found.shape}, must be {rows}, or that and the number of tokens of a row")
+    each = found.reshape(*rows, -1) if found.size else found.reshape(*rows, 1)
+    counts = np.ones(each.shape, np.bool_) if ignore_index is None else each != ignore_index
+    read = np.asarray(np.any(counts, axis=-1))
+    x, tau = _checked(values[read], temperature)
+    tokens = integers("ids", np.where(counts, each, 0)[read], least=0, below=x.shape[-1])
+    return _Asked(x, tokens, counts[read], read, found.shape, tau)
+
+
+def _upstream(asked: _Asked, grad_logprobs: npt.ArrayLike, grad_entropy: npt.ArrayLike | None) -> tuple[Floats, Floats]:
+    """The gradients by the log-probs (n, K) and the entropies (n,) of the rows that are read."""
+    of_tokens = floats("grad_logprobs", grad_logprobs, shape=asked.shape)
+    of_tokens = of_tokens.reshape(*asked.read.shape, asked.tokens.shape[-1])[asked.read]
+    nothing = np.zeros(asked.read.shape)
+    of_entropy = floats("grad_entropy", nothing if grad_entropy is None else grad_entropy, shape=asked.read.shape)
+    return np.where(asked.counts, of_tokens, 0.0), of_entropy[asked.read]
+
+
+def _vocabulary(values: Floats) -> None:
+    if not values.ndim or not values.shape[-1]:
+        raise ValueError(f"`logits` has shape {values.shape}, must have a vocabulary axis with at least one token")
 
 
 def _checked(logits: npt.ArrayLike, temperature: float) -> tuple[Floats, float]:
     """The logits, whose rows all have a finite maximum, and the temperature."""
     values = floats("logits", logits)
     tau = positive("temperature", temperature)
-    if not values.ndim or not values.shape[-1]:
-        raise ValueError(f"`logits` has shape {values.shape}, must have a vocabulary axis with at least one token")
+    _vocabulary(values)
     largest = np.max(values, axis=-1, keepdims=True)
     if not np.all(np.isfinite(largest)):
         where = tuple(int(axis) for axis in np.argwhere(~np.isfinite(largest[..., 0]))[0])
         raise ValueError(f"`logits` has maximum {largest[where][0]}, must be finite, without NaN (in row {where})")
     return values, tau
-
-
-def _tokens(ids: npt.ArrayLike, rows: Floats) -> Ints:
-    tokens = integers("ids", ids, least=0, below=rows.shape[-1])
-    if tokens.shape != rows.shape[:-1]:
-        raise ValueError(f"`ids` has shape {tokens.shape}, must be {rows.shape[:-1]}")
-    return tokens
 
 
 def _aligned(

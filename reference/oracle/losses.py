@@ -47,6 +47,7 @@ def policy_loss(
     advantages: npt.ArrayLike,
     mask: npt.ArrayLike | None = None,
     lengths: npt.ArrayLike | None = None,
+    row_mask: npt.ArrayLike | None = None,
     algorithm: str,
     epsilon_low: float | None,
     epsilon_high: float | None,
@@ -80,6 +81,7 @@ def policy_loss(
         advantages: (B,), or of the shape of `policy` for the algorithms that are not `by_row`.
         mask: (B, T), 1 on completion tokens. A row without tokens adds 0 and counts in B. Or
         lengths: (B,), valid prefixes, or the lengths of a flat array's rows. With neither every slot counts.
+        row_mask: (B,), 0 on rows that do not train: they have no tokens and count in B, as TRL's truncated completions.
         algorithm: one of `DEFINITIONS`.
         epsilon_low: the ratio's lower bound is 1 - epsilon_low; "gmpo": the difference's is -epsilon_low. None for
             "rloo", "sapo" and "cispo".
@@ -116,6 +118,8 @@ def policy_loss(
     choice("algorithm", algorithm, tuple(DEFINITIONS))
     one = DEFINITIONS[algorithm]
     rows = rows_of("policy", np.shape(policy), mask=mask, lengths=lengths)
+    if row_mask is not None:
+        rows = rows.without(row_mask)
     if not rows.counts.size:
         raise ValueError(f"`policy` has shape {np.shape(policy)}, must have at least one row and one slot")
     counts = rows.counts

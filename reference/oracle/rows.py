@@ -31,6 +31,13 @@ class Rows(NamedTuple):
         """(B,), the tokens of each row."""
         return np.asarray(np.sum(self.counts, axis=1), dtype=np.int64)
 
+    def without(self, row_mask: npt.ArrayLike) -> "Rows":
+        """These rows of (B, T), without tokens where `row_mask` (B,) is 0."""
+        if self.flat:
+            raise ValueError("`row_mask` is given with flat rows, must be None there")
+        kept = mask_of(row_mask, self.counts.shape[:1])
+        return self._replace(counts=self.counts & kept[:, None])
+
     def grid(self, name: str, value: npt.ArrayLike) -> Floats:
         """An array with a number for each token as (B, T) float64; 0.0 in slots without one, whatever they held."""
         array = floats(name, value, shape=self.shape)

@@ -3,8 +3,10 @@
 Arrays are those of NumPy, and of any library that offers DLPack for memory that the CPU reads: torch's CPU tensors, MLX
 arrays (one that is still lazy is evaluated by the call). An array is read in place, however large, where it is
 C-contiguous, aligned and of native byte order; otherwise it is copied once, up to 2**31 elements. At most 8 dimensions.
-Nothing is converted silently: another element type is a `TypeError` that names the remedy, a wrong value a `ValueError`
-that shows it. A tensor on a GPU or one that requires grad is refused, with the call that helps.
+Where the meaning is plain, more is taken: lists and tuples of numbers (of the other arguments' type, else float64),
+masks of 0 and 1, integer rewards (as float64), `-` and `_` for each other in names. Nothing else is converted silently:
+another element type is a `TypeError` that names the remedy, a wrong value a `ValueError` that shows it. A masked array, a
+tensor on a GPU or one that requires grad is refused, with the call that helps.
 
 `out` is a NumPy array of the result's shape and type that is C-contiguous, writeable and shares no memory with an
 input; it is returned. After an error it holds anything.
@@ -12,17 +14,19 @@ input; it is returned. After an error it holds anything.
 float32 data is computed in float64 and rounded once; float64 data uses error-free differences and compensated sums.
 
 Large inputs are worked on without the GIL. As with NumPy's own functions, keeping other threads from writing to an input
-or to `out` meanwhile is the caller's business: the result would be meaningless. Results never depend on how many
+or to `out` meanwhile is the caller's business: the result would be meaningless, or a `RuntimeError` says so. Results never depend on how many
 threads call at once. Interpreters without a GIL are not supported: the wheel does not load there.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypedDict, TypeVar, final, overload
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 _Float = TypeVar("_Float", np.float32, np.float64)
+_Mask: TypeAlias = NDArray[np.bool_ | np.integer | np.floating] | Sequence[Any]
+_Integers: TypeAlias = NDArray[np.integer] | Sequence[Any]
 
 class BuildInfo(TypedDict):
     """What `build_info` returns; exists in this stub only."""
@@ -82,6 +86,19 @@ def set_threads(threads: int) -> int:
         ValueError: `threads` is out of range.
     """
 
+@overload
+def group_advantages(
+    rewards: NDArray[np.integer] | Sequence[float],
+    group_size: int,
+    *,
+    scale: Literal["group", "batch", "none"] = "group",
+    ddof: int = 1,
+    eps: float = 1e-4,
+    eps_mode: Literal["add", "inside", "threshold"] = "add",
+    baseline: Literal["mean", "leave-one-out"] = "mean",
+    out: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]: ...
+@overload
 def group_advantages(
     rewards: NDArray[_Float],
     group_size: int,
@@ -100,7 +117,7 @@ def group_advantages(
     Sources: DeepSeekMath (arXiv 2402.03300, eq. 3), Dr. GRPO (arXiv 2503.20783), RLOO (arXiv 2402.14740).
 
     Args:
-        rewards: shape (B,), float32 or float64; `group_size` rewards of one prompt after the other.
+        rewards: shape (B,), float32, float64 or integers; `group_size` rewards of one prompt after the other.
         group_size: completions per prompt, at least 1, at least 2 with "leave-one-out".
         scale: divide by the std of the group, of all scored rewards of the batch, or by 1.
         ddof: the variance divides by n - ddof, 0 or 1; n counts scored rewards.
@@ -114,7 +131,7 @@ def group_advantages(
         float64, u the unit roundoff.
 
     Raises:
-        TypeError: `rewards` is no array of float32 or float64.
+        TypeError: `rewards` holds no numbers.
         ValueError: empty or infinite rewards, a length that `group_size` does not divide, an unknown or illegal option.
     """
 
@@ -161,9 +178,9 @@ def gae(
     gamma: float,
     lam: float,
     bootstrap: NDArray[_Float] | None = None,
-    terminal: NDArray[np.bool_] | None = None,
-    mask: NDArray[np.bool_] | None = None,
-    lengths: NDArray[np.integer] | None = None,
+    terminal: _Mask | None = None,
+    mask: _Mask | None = None,
+    lengths: _Integers | None = None,
     out: NDArray[_Float] | None = None,
 ) -> NDArray[_Float]:
     """Generalised advantage estimates of the tokens of each row.
@@ -174,21 +191,22 @@ def gae(
     Source: J. Schulman et al. (arXiv 1506.02438, eq. 16).
 
     Args:
-        rewards: shape (B, T), or (N,): one row, or with `lengths` rows one after the other; float32 or float64.
-        values: the critic's estimates before each token, of the same shape and type.
+        rewards: shape (B, T), or (N,): one row, or with `lengths` rows one after the other; integers, or of the type of
+            `values`.
+        values: the critic's estimates before each token, of the same shape; float32 or float64.
         gamma: the discount, between 0 and 1.
         lam: the decay of the trace, between 0 and 1.
-        bootstrap: shape (B,), the type of `rewards`: the estimate after each row's last token. Default: 0.
+        bootstrap: shape (B,), the type of `values`: the estimate after each row's last token. Default: 0.
         terminal: the shape of `rewards`: the episode ends with this token. Default: nowhere.
         mask: the shape of `rewards`, true on tokens. Not together with `lengths`.
         lengths: shape (B,): the first `lengths[b]` slots of row b are tokens.
         out: where the result goes.
 
     Returns:
-        The shape and type of `rewards`, computed in twice the precision of float64 and rounded once.
+        The shape and type of `values`, computed in twice the precision of float64 and rounded once.
 
     Raises:
-        TypeError: not arrays of one float type, or a mask that is not boolean.
+        TypeError: not arrays of one float type, or a mask that holds no truths.
         ValueError: shapes that do not fit, `gamma` or `lam` outside [0, 1].
     """
 
@@ -198,8 +216,8 @@ def token_kl(
     reference: NDArray[_Float],
     *,
     estimator: Literal["k1", "k2", "k3"],
-    mask: NDArray[np.bool_] | None = None,
-    lengths: NDArray[np.integer] | None = None,
+    mask: _Mask | None = None,
+    lengths: _Integers | None = None,
     reduction: Literal["none"] = "none",
     old: NDArray[_Float] | None = None,
     kl_ratio: Literal["none", "token", "sequence"] = "none",
@@ -211,8 +229,8 @@ def token_kl(
     reference: NDArray[_Float],
     *,
     estimator: Literal["k1", "k2", "k3"],
-    mask: NDArray[np.bool_] | None = None,
-    lengths: NDArray[np.integer] | None = None,
+    mask: _Mask | None = None,
+    lengths: _Integers | None = None,
     reduction: Literal["none", "sum", "mean"] = "none",
     old: NDArray[_Float] | None = None,
     kl_ratio: Literal["none", "token", "sequence"] = "none",
@@ -232,7 +250,7 @@ def token_kl(
         policy: log-probabilities in nats, shape (T,) or (B, T), float32 or float64.
         reference: the same shape and type.
         estimator: "k1", "k2" or "k3".
-        mask: bool, the same shape; True on tokens.
+        mask: bool, or the numbers 0 and 1, the same shape; True on tokens.
         lengths: integers. (B, T): shape (B,), the first `lengths[i]` slots of row i are tokens. (T,): ragged sequences
             one after the other, `lengths` adds up to T.
         reduction: "none" one value per slot, exactly 0 where no token is; "sum" or "mean" over the tokens of a sequence.
@@ -278,21 +296,41 @@ def full_kl(
 
 @overload
 def selective_log_softmax(
-    logits: NDArray[np.float64], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[False] = False
+    logits: NDArray[np.float64],
+    ids: _Integers,
+    *,
+    temperature: float = 1.0,
+    entropy: Literal[False] = False,
+    ignore_index: int | None = None,
 ) -> NDArray[np.float64] | np.float64: ...
 @overload
 def selective_log_softmax(
-    logits: NDArray[np.float64], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[True]
+    logits: NDArray[np.float64],
+    ids: _Integers,
+    *,
+    temperature: float = 1.0,
+    entropy: Literal[True],
+    ignore_index: int | None = None,
 ) -> tuple[NDArray[np.float64] | np.float64, NDArray[np.float64] | np.float64]: ...
 @overload
 def selective_log_softmax(
-    logits: NDArray[np.floating], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[True]
+    logits: NDArray[np.floating],
+    ids: _Integers,
+    *,
+    temperature: float = 1.0,
+    entropy: Literal[True],
+    ignore_index: int | None = None,
 ) -> tuple[NDArray[np.float32] | np.float32, NDArray[np.float32] | np.float32]: ...
 @overload
 def selective_log_softmax(
-    logits: NDArray[np.floating], ids: NDArray[np.integer], *, temperature: float = 1.0, entropy: Literal[False] = False
+    logits: NDArray[np.floating],
+    ids: _Integers,
+    *,
+    temperature: float = 1.0,
+    entropy: Literal[False] = False,
+    ignore_index: int | None = None,
 ) -> NDArray[np.float32] | np.float32:
-    """The log-probability of each row's token, x_id / tau - log sum_v exp(x_v / tau), and its distribution's entropy.
+    """The log-probability of each row's tokens, x_id / tau - log sum_v exp(x_v / tau), and its distribution's entropy.
 
     The logits are read once, in place, and nothing of their size is stored. float16, bfloat16 and float32 are computed in
     float32 with the exponent carried apart and summed in float64. A logit of -inf is a token of probability 0: -inf where
@@ -301,13 +339,15 @@ def selective_log_softmax(
 
     Args:
         logits: shape (..., V), V at least 1; float16, bfloat16 (ml_dtypes, torch, MLX), float32 or float64.
-        ids: shape (...), integers in [0, V).
+        ids: shape (...), or (..., K) for K tokens of each position; integers in [0, V).
         temperature: tau, finite and above 0; rounded once to the result's type.
         entropy: whether to return the entropies too.
+        ignore_index: an id that stands where no token is, such as -100: its log-probability is 0. A row of nothing else
+            is not read, and its entropy is 0. None for none.
 
     Returns:
-        Shape (...), in nats: float64 for float64 logits, float32 otherwise; NumPy scalars for shape (V,). With `entropy`
-        (logprobs, entropies). The error of a log-probability is at most k * 2u * (|x_id - M| / tau + max(1, log sum_v
+        The shape of `ids`, in nats: float64 for float64 logits, float32 otherwise; NumPy scalars for shape (). With
+        `entropy` (logprobs, entropies), the entropies of shape (...). The error of a log-probability is at most k * 2u * (|x_id - M| / tau + max(1, log sum_v
         exp((x_v - M) / tau))), M the row's maximum, that of an entropy H k * 2u * max(1, H); k = 4, u = 2**-24 for
         float32, k = 8, u = 2**-53 for float64.
 
@@ -319,16 +359,17 @@ def selective_log_softmax(
 
 def selective_log_softmax_backward(
     logits: NDArray[np.floating],
-    ids: NDArray[np.integer],
+    ids: _Integers,
     grad_logprobs: NDArray[_Float],
     *,
     temperature: float = 1.0,
     grad_entropy: NDArray[_Float] | None = None,
+    ignore_index: int | None = None,
     out: NDArray[np.floating] | None = None,
 ) -> NDArray[np.floating]:
     """The gradient for the logits: (g * (onehot(id) - p) - g_H * p * (log p + H)) / tau, streamed.
 
-    A row whose g and g_H are 0 gets exactly 0 and is not read: masked tokens may hold anything. A logit of -inf that is
+    With K ids of a row the first term is a sum over them. A row whose every g and g_H are 0 gets exactly 0 and is not read: masked tokens may hold anything. A logit of -inf that is
     not chosen gets exactly 0. A row that holds NaN or +inf, or nothing but -inf, or whose g / tau or g_H / tau is not
     finite, gets NaN. Source: the chain rule on the definitions of `selective_log_softmax`.
 
@@ -337,7 +378,8 @@ def selective_log_softmax_backward(
         ids: as for `selective_log_softmax`.
         grad_logprobs: g, shape of `ids`; float64 for float64 logits, float32 otherwise.
         temperature: as for `selective_log_softmax`.
-        grad_entropy: g_H, the same shape and type; 0 where it is not given.
+        grad_entropy: g_H, shape (...), the same type; 0 where it is not given.
+        ignore_index: as for `selective_log_softmax`; it sends no gradient back, and a row of nothing else gets 0.
         out: where the gradient goes; not for bfloat16.
 
     Returns:
@@ -565,8 +607,8 @@ def importance_ratio(
     old: NDArray[_Float],
     *,
     level: Literal["token", "seq_mean", "seq_sum"],
-    mask: NDArray[np.bool_] | None = None,
-    lengths: NDArray[np.integer] | None = None,
+    mask: _Mask | None = None,
+    lengths: _Integers | None = None,
     out: NDArray[_Float] | None = None,
 ) -> NDArray[_Float] | _Float:
     """Importance ratios are exp(policy - old) of a token, of the mean over a sequence or of the sum over it.
@@ -580,7 +622,7 @@ def importance_ratio(
         policy: log-probabilities in nats, shape (T,) or (B, T), float32 or float64.
         old: the same shape and type: the ratio's denominator.
         level: whose ratio.
-        mask: bool, the same shape; True on tokens.
+        mask: bool, or the numbers 0 and 1, the same shape; True on tokens.
         lengths: as in `token_kl`.
         out: see the module.
 
@@ -601,8 +643,8 @@ def importance_weights(
     level: Literal["token", "seq_sum"],
     c_min: float | None = None,
     c_max: float,
-    mask: NDArray[np.bool_] | None = None,
-    lengths: NDArray[np.integer] | None = None,
+    mask: _Mask | None = None,
+    lengths: _Integers | None = None,
     out: NDArray[_Float] | None = None,
 ) -> NDArray[_Float] | _Float:
     """Off-policy weights are ratios exp(old - sampling), clamped to their bounds (TIS) or kept inside them (MIS).
@@ -638,8 +680,8 @@ def ratio_statistics(
     epsilon_low: float,
     epsilon_high: float,
     advantages: NDArray[_Float] | None = None,
-    mask: NDArray[np.bool_] | None = None,
-    lengths: NDArray[np.integer] | None = None,
+    mask: _Mask | None = None,
+    lengths: _Integers | None = None,
 ) -> dict[str, float]:
     """Eleven numbers say how far D = policy - behaviour has moved per token, eleven per sequence, and two more.
 
@@ -700,8 +742,9 @@ def policy_loss(
     old: NDArray[_Float] | None = None,
     reference: NDArray[_Float] | None = None,
     advantages: NDArray[_Float],
-    mask: NDArray[np.bool_] | None = None,
-    lengths: NDArray[np.integer] | None = None,
+    mask: _Mask | None = None,
+    lengths: _Integers | None = None,
+    row_mask: _Mask | None = None,
     algorithm: str,
     epsilon_low: float | None = None,
     epsilon_high: float | None = None,
@@ -710,7 +753,7 @@ def policy_loss(
     kl_estimator: Literal["k1", "k2", "k3"] = "k3",
     kl_ratio: Literal["none", "token", "sequence"] = "none",
     max_length: int | None = None,
-    micro_batches: Sequence[int] | NDArray[np.integer] | None = None,
+    micro_batches: _Integers | None = None,
     dapo_denominator: Literal["global", "group", "trl"] | None = None,
     group_size: int | None = None,
     tokens_in_step: float | None = None,
@@ -738,10 +781,16 @@ def policy_loss(
         advantages: A, shape (B,); or the shape of `policy` where a row has more than one ratio.
         mask: as in `importance_ratio`.
         lengths: as in `token_kl`.
-        algorithm: the name of a loss, as "grpo". A parameter below that it does not read must be None.
-        epsilon_low: finite and at least 0; for clips with a lower bound. Rounded to the data's type, as
-            `epsilon_high`, `delta`, `beta` and the temperatures.
-        epsilon_high: finite and at least 0; for clips. See `cispo_bound`.
+        row_mask: bool, or 0 and 1, shape (B,): a row where it is False has no tokens, as TRL's truncated completions: it
+            adds 0 and counts in B. Not with `lengths` of flat rows.
+        algorithm: the name of a loss, as "grpo"; TRL's "bnpo" is "bnpo-trl". A parameter below that it does not read
+            must be None.
+        epsilon_low: finite and at least 0; for clips with a lower bound. None: TRL's 0.2, or the algorithm's own: 3e-4
+            for "gspo", "gspo-token" and "luspo", 0.4 for "gmpo". Rounded to the data's type, as `epsilon_high`, `delta`,
+            `beta` and the temperatures.
+        epsilon_high: finite and at least 0; for clips. None: `epsilon_low` where that is given, as in TRL; else 0.2, or
+            the algorithm's own: 0.28 for "dapo" and for "cispo" ("relative" only), 4e-4 for "gspo", "gspo-token" and
+            "luspo", 0.4 for "gmpo". See `cispo_bound`.
         delta: upper bound of r where A < 0, above 1 + epsilon_high; None for none. Clipped ratios only.
         beta: weight of the KL term, at least 0; must be 0 for "rloo", whose KL is in the reward.
         kl_estimator: as in `token_kl`; with `kl_ratio` not read where `beta` is 0.

@@ -226,6 +226,19 @@ class TestLayouts:
         want = bits(function(**single))
         assert bits(function(**{**single, argument: mx.array(value)})) == want
 
+    def test_broadcast(self, name: str, inputs: dict[str, Any], argument: str) -> None:
+        """Strides of 0: one element that stands everywhere is read as an array of it, or refused with the same words."""
+        first = inputs[argument].reshape(-1)[0]
+
+        def outcome(value: Array) -> Any:
+            try:
+                return bits(getattr(rlkernels, name)(**{**inputs, argument: value}))
+            except ValueError as error:
+                return str(error)
+
+        shape = inputs[argument].shape
+        assert outcome(np.broadcast_to(first, shape)) == outcome(np.full(shape, first))
+
     def test_out_may_not_overlap(self, name: str, inputs: dict[str, Any], argument: str) -> None:
         """A result that would overwrite an input while it is read is refused; beside it is well."""
         if "out" not in PARAMETERS[name]:

@@ -80,8 +80,8 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> 
 
 
 def test_types_that_do_not_fit_are_refused() -> None:
-    """Values of another float type, and terminal flags that are numbers."""
+    """Values of another float type, and terminal flags that are no truths."""
     with pytest.raises(TypeError):
         rlkernels.gae(REWARDS, VALUES.astype(np.float32), gamma=0.9, lam=0.9)
-    with pytest.raises(TypeError, match="terminal"):
-        rlkernels.gae(REWARDS, VALUES, gamma=0.9, lam=0.9, terminal=np.zeros((1, 3)))
+    with pytest.raises(ValueError, match=r"`terminal` holds 0\.5, must hold 0 and 1 only"):
+        rlkernels.gae(REWARDS, VALUES, gamma=0.9, lam=0.9, terminal=np.full((1, 3), 0.5))

@@ -238,8 +238,10 @@ class TestErrors:
         ("reference", "options", "message"),
         [
             pytest.param(np.zeros(3, np.float32), {}, "`policy` is float64 and `reference` is float32", id="mixed"),
-            pytest.param(np.zeros(3), {"mask": np.ones(3)}, "`mask` is an array of float64", id="float-mask"),
-            pytest.param(np.zeros(3), {"mask": [True] * 3}, "`mask` is of type list", id="list-mask"),
+            pytest.param(
+                np.zeros(3), {"mask": np.ones(3, complex)}, "`mask` is an array of complex128", id="complex-mask"
+            ),
+            pytest.param(np.zeros(3), {"mask": "yes"}, "`mask` is of type str", id="text-mask"),
             pytest.param(np.zeros(3), {"lengths": np.ones(1)}, "`lengths` is an array of float64", id="float-lengths"),
             pytest.param(
                 np.zeros(3), {"lengths": np.ones(1, bool)}, "`lengths` is an array of bool", id="bool-lengths"

@@ -108,6 +108,31 @@ class TestGradient:
         assert np.all(np.abs(got.astype(np.float64) - want) <= limit)
         assert np.all(got[1, 1].astype(np.float64) == 0)
 
+    @pytest.mark.parametrize("dtype", HALVES)
+    @pytest.mark.parametrize("with_entropy", [False, True])
+    def test_half_types_round_once(self, dtype: Any, with_entropy: bool) -> None:
+        """Against mpmath: 0.501 of the type's spacing; with the entropy's gradient half of one and float32's limit."""
+        generator = np.random.default_rng(11)
+        digits, least = {np.float16: (11, -24), ml_dtypes.bfloat16: (8, -133)}[dtype]
+        for temperature, spread, size in ((1.0, 3.0, 1.0), (0.75, 8.0, 1e-3), (2.0, 0.5, 37.0)):
+            row = generator.normal(0, spread, 400).astype(dtype)
+            ids = generator.integers(0, 400, 2)
+            g, h = (generator.normal(0, 1, (2,)) * size).astype(np.float32), np.float32(0.7 * size * with_entropy)
+            got = rlkernels.selective_log_softmax_backward(
+                row, ids, g, temperature=temperature, grad_entropy=np.array(h) if with_entropy else None
+            )
+            with mpmath.workdps(30):
+                logprobs, entropy, _ = exact(row.astype(np.float64), temperature)
+                for v, value in enumerate(got.tolist()):
+                    p, of_row = mpmath.exp(logprobs[v]), mpmath.mpf(float(h)) * (logprobs[v] + entropy)
+                    own = mpmath.fsum(float(x) for x, i in zip(g, ids, strict=True) if i == v)
+                    want = (own - p * (mpmath.fsum(map(float, g)) + of_row)) / temperature
+                    sizes = float(np.abs(g).sum()) * ((v in ids) + p) + float(h) * p * (abs(logprobs[v]) + entropy)
+                    spacing = mpmath.mpf(2) ** max(mpmath.frexp(want)[1] - digits, least)
+                    inside = LIMIT[np.float32] * sizes / temperature
+                    limit = spacing / 2 + inside if with_entropy else 0.501 * spacing
+                    assert abs(value - want) <= limit
+
     def test_differences(self) -> None:
         """Central differences of the forward pass, entropy included."""
         generator = np.random.default_rng(5)

@@ -123,7 +123,7 @@ def test_unknown_options(options: dict[str, Any], message: str) -> None:
         (np.array([1]), 0, ValueError, "`max_length` is 0, must be at least 1"),
         (np.array([[1]]), 8, ValueError, r"`lengths` has shape \(1, 1\), must have one dimension"),
         (np.array([1.0]), 8, TypeError, "`lengths` is an array of float64, must be a NumPy array of integers"),
-        ([1, 2], 8, TypeError, "`lengths` is of type list"),
+        ([1, 2.5], 8, TypeError, "`lengths` holds an element of type float, must hold integers"),
     ],
 )
 def test_wrong_inputs(lengths: Any, max_length: int, error: type[Exception], message: str) -> None:

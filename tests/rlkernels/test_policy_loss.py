@@ -222,7 +222,11 @@ class TestMessages:
         [
             ({"algorithm": "ppo"}, '`algorithm` is "ppo", must be one of "grpo"'),
             ({"delta": 1.5}, "`delta` is 1.5, must be finite and above 1 \\+ `epsilon_high` = 1.5"),
-            ({"epsilon_low": None}, '`epsilon_low` is not given, must be for algorithm "grpo" as it is set'),
+            (
+                {"algorithm": "cispo", "epsilon_low": None, "epsilon_high": None, "cispo_bound": "absolute"}
+                | {"dapo_denominator": "global"},
+                '`epsilon_high` is not given, must be for algorithm "cispo" as it is set',
+            ),
             ({"max_length": 4}, "`max_length` is 4, must be None"),
             ({"micro_batches": np.array([4])}, "`micro_batches` is given, must be None"),
             ({"kl_estimator": "k4"}, '`kl_estimator` is "k4", must be one of "k1", "k2", "k3"'),

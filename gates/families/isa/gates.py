@@ -114,6 +114,17 @@ def _logits(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) ->
     return {"logits": logits, "ids": rng.integers(0, vocabulary, rows), "temperature": 0.75}
 
 
+def _tokens(rng: np.random.Generator, dtype: str, *, backward: bool) -> Inputs:
+    """Return three ids for each row, every fourth of which is ignored."""
+    ids = rng.integers(0, VOCABULARY, (11, 3))
+    ids.reshape(-1)[::4] = -100
+    more: Inputs = {"entropy": True}
+    if backward:
+        upstream = rng.normal(0.0, 1.0, ids.shape).astype("float64" if dtype == "float64" else "float32")
+        more = {"grad_logprobs": upstream, "grad_entropy": upstream[:, 0].copy()}
+    return {**_logits(rng, dtype, 11, VOCABULARY), "ids": ids, "ignore_index": -100, **more}
+
+
 def _forward(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) -> Inputs:
     return {**_logits(rng, dtype, rows, vocabulary), "entropy": True}
 
@@ -167,6 +178,8 @@ KERNELS: dict[str, tuple[str, str, Make]] = {
         for way, op, make in (("", "", _forward), ("-backward", "_backward", _backward))
         for path, rows, size in (("", 11, VOCABULARY), ("-long-rows", 5, LONG))
     },
+    "log-softmax-tokens": ("selective_log_softmax", "logits", partial(_tokens, backward=False)),
+    "log-softmax-tokens-backward": ("selective_log_softmax_backward", "logits", partial(_tokens, backward=True)),
     "filters-hf": ("filtered_logprobs", "logits", partial(_filtered, order="hf")),
     "filters-mlx-lm": ("filtered_logprobs", "logits", partial(_filtered, order="mlx-lm")),
     "sampled": ("sample_tokens", "logits", _sampled),

@@ -16,6 +16,7 @@ from gates.registry import gate
 from reference.oracle import logprobs as oracle
 
 SMALL, LARGE = 257, 151_936  # tokens; the larger one is Qwen's vocabulary
+IGNORED = -100  # what PyTorch's cross_entropy ignores
 BATCH = (3, 4)  # completions and tokens of a (B, T, V) batch: as they come out of a model
 TEMPERATURES = {"cold": 0.25, "hot": 1.5}  # exact in every dtype
 TINY = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 0.0}  # the least number above 0
@@ -67,7 +68,23 @@ def _make(rng: np.random.Generator, kind: str, dtype: str, size: int) -> dict[st
         ids = np.where(np.isfinite(logits[np.arange(rows), ids]), ids, 0)
     if kind == "batch":
         logits, ids = logits.reshape(*BATCH, size), ids.reshape(BATCH)
-    return {"logits": logits, "ids": ids, "temperature": TEMPERATURES.get(kind, 1.0), "dtype": dtype, "kind": kind}
+    ignoring: dict[str, Any] = {}
+    if "several" in kind:
+        ids = np.stack([ids, rng.integers(0, size, rows), ids[::-1], ids], axis=-1)  # the last is a token twice
+    if "ignored" in kind:
+        ids[rng.random(ids.shape) < 0.25] = IGNORED
+        ids[2:5], ids[5] = IGNORED, 7
+        logits[2:5] = np.nan  # padding may hold anything
+        ignoring = {"ignore_index": IGNORED}
+    temperature = TEMPERATURES.get(kind, 1.0)
+    return {"logits": logits, "ids": ids, "temperature": temperature, **ignoring, "dtype": dtype, "kind": kind}
+
+
+MORE: dict[str, dict[str, Any]] = {
+    "several": {"ids_per_position": "several"},
+    "ignored": {"ignore_index": IGNORED},
+    "several-ignored": {"ids_per_position": "several", "ignore_index": IGNORED},
+}
 
 
 def _cases() -> Iterator[Case]:
@@ -76,6 +93,9 @@ def _cases() -> Iterator[Case]:
             quick = dtype == "float32" or kind in {"normal", "peaked"}
             make = partial(_make, kind=kind, dtype=dtype, size=SMALL)
             yield Case(f"{kind}-{dtype}", make, quick=quick, conventions={"dtype": dtype})
+        for kind, more in MORE.items():
+            make = partial(_make, kind=kind, dtype=dtype, size=SMALL)
+            yield Case(f"{kind}-{dtype}", make, quick=dtype == "float32", conventions={"dtype": dtype, **more})
         for kind in ("normal", "equal", "hot"):
             make = partial(_make, kind=kind, dtype=dtype, size=LARGE)
             quick = dtype == "float32" and kind == "equal"
@@ -90,6 +110,10 @@ def _inputs(t: Trial) -> tuple[str, str, dict[str, Any], dict[str, str] | None]:
 
 def _preconditions(t: Trial, kind: str, inputs: dict[str, Any]) -> Iterator[Evidence]:
     logits = inputs["logits"].astype(np.float64)
+    if "ignored" in kind:
+        yield t.precondition("ids that are ignored", int(np.sum(inputs["ids"] == IGNORED)), ">=", 3)
+        yield t.precondition("ids that are not", int(np.sum(inputs["ids"] != IGNORED)), ">=", 3)
+        logits = logits[np.isfinite(logits).all(axis=-1)]
     yield t.precondition("rows", inputs["ids"].size, ">=", 3)
     yield t.precondition(
         "tokens that can be drawn in the emptiest row", np.isfinite(logits).sum(axis=-1).min(), ">=", 64
@@ -153,7 +177,7 @@ def entropy_matches_definition(t: Trial) -> Iterator[Evidence]:
     kind, dtype, inputs, layout = _inputs(t)
     yield from _preconditions(t, kind, inputs)
     result = "float64" if dtype == "float64" else "float32"
-    wanted = t.want(WITH_ENTROPY, logits=inputs["logits"], temperature=inputs["temperature"])
+    wanted = t.want(WITH_ENTROPY, **inputs)
     got = t.got(WITH_ENTROPY, layout=layout, **inputs, entropy=True)
     yield _dtype(t, (got["logprobs"], got["entropy"]), dtype)
     scale = 2 * UNIT[result] * np.maximum(1.0, wanted)
@@ -168,7 +192,8 @@ def _backward_make(
 ) -> dict[str, Any]:
     inputs = make(rng)
     dtype = "float64" if inputs["dtype"] == "float64" else "float32"
-    upstream, of_entropy = rng.normal(0.0, 1.0, (2, *inputs["ids"].shape)).astype(dtype)
+    rows = inputs["logits"].shape[:-1]
+    upstream, of_entropy = (rng.normal(0.0, 1.0, shape).astype(dtype) for shape in (inputs["ids"].shape, rows))
     return {**inputs, "grad_logprobs": upstream, "grad_entropy": of_entropy if entropy else None}
 
 
@@ -182,7 +207,7 @@ def _backward_cases() -> Iterator[Case]:
 @gate(
     "logprobs.backward.matches-definition",
     name="selective_log_softmax_backward",
-    question="Is the gradient of the logits (g (onehot − p) − g_H p (log p + H)) / τ?",
+    question="Is the gradient of the logits (Σ g (onehot − p) − g_H p (log p + H)) / τ?",
     why="A forgotten 1/τ scales the learning rate; a forgotten H pushes the entropy the wrong way.",
     ops=(SELECTIVE_LOG_SOFTMAX_BACKWARD,),
     cases=tuple(_backward_cases()),

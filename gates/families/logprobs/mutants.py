@@ -160,6 +160,30 @@ in_numpy(
     symptom="With a temperature below 1 all log-probs are too low, and the ratio of sampler and trainer is far from 1.",
     caught_by=("logprobs.selective.matches-definition",),
 )
+in_numpy(
+    "logprobs.ignore-index-scored",
+    "logprobs:counted",
+    "logprobs.patches:every_id",
+    mistake="an id of −100 is scored: it counts from the end of the vocabulary",
+    arises="gathering labels that were made for cross_entropy, which ignores −100",
+    theme="masks and shifts",
+    symptom="Prompt and padding train the policy towards the 100th token from the end; nothing fails.",
+    caught_by=(
+        "logprobs.selective.matches-definition",
+        "logprobs.entropy.matches-definition",
+        "logprobs.backward.matches-definition",
+    ),
+)
+in_numpy(
+    "logprobs.only-the-first-id",
+    "logprobs:counted",
+    "logprobs.patches:first_id",
+    mistake="of several ids at a position the first one is scored",
+    arises="index.unsqueeze(-1) on an index that has its last dimension already, then squeeze",
+    theme="lost gradients",
+    symptom="Top-k distillation and speculative checks see one token each; their other log-probs are 0, a probability of 1.",
+    caught_by=("logprobs.selective.matches-definition", "logprobs.backward.matches-definition"),
+)
 for _name, _target, _gate in (
     ("logprobs.time-first", "selective_log_softmax", "logprobs.selective.matches-definition"),
     ("logprobs.backward-time-first", "selective_log_softmax_backward", "logprobs.backward.matches-definition"),

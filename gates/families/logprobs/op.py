@@ -7,16 +7,19 @@ from dataclasses import replace
 from gates.model import Op, Output
 from reference.oracle import logprobs
 
+IGNORED = "the id where no token stands, such as −100; not given without any: "
 SELECTIVE_LOG_SOFTMAX = Op(
     name="selective_log_softmax",
     outputs={"logprobs": Output(kind="f")},
     inputs={
         "logits": "(…, V) float16, bfloat16, float32 or float64, finite or −inf; the result of half types is float32",
-        "ids": "(…) int64 in [0, V)",
+        "ids": "(…), or (…, K) for K tokens of each position: int64 in [0, V)",
         "temperature": "τ, above 0",
         "entropy": "whether `entropy` (…) is returned too",
+        "ignore_index": IGNORED + "log-prob 0; where all of a position are, its logits are not read and H is 0",
     },
-    source="the definition; entropy: C. E. Shannon, 1948",
+    source="the definition; entropy: C. E. Shannon, 1948; K ids: TRL's selective_log_softmax; ignore_index: PyTorch's "
+    "cross_entropy",
     formula="lp = x[id]/τ − logsumexp(x/τ); H = −Σ_v p_v log p_v of the same tempered distribution",
     oracle=logprobs.selective_log_softmax,
 )
@@ -28,12 +31,13 @@ SELECTIVE_LOG_SOFTMAX_BACKWARD = Op(
     outputs={"gradient": Output(like="logits")},
     inputs={
         "logits": "(…, V) as in selective_log_softmax",
-        "ids": "(…) int64 in [0, V)",
-        "grad_logprobs": "(…) ∂L/∂lp, float32, or float64 with float64 logits",
+        "ids": "(…), or (…, K) for K tokens of each position: int64 in [0, V)",
+        "grad_logprobs": "∂L/∂lp of the shape of `ids`, float32, or float64 with float64 logits",
         "temperature": "τ, above 0",
         "grad_entropy": "(…) ∂L/∂H of the same dtype, or None",
+        "ignore_index": IGNORED + "no gradient; where all of a position are, its logits are not read",
     },
     source="the chain rule",
-    formula="∂L/∂x = (g (onehot − p) − g_H p (log p + H)) / τ",
+    formula="∂L/∂x = (Σ_k g_k (onehot_k − p) − g_H p (log p + H)) / τ",
     oracle=logprobs.selective_log_softmax_backward,
 )

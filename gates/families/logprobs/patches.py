@@ -106,6 +106,18 @@ def divided_afterwards(original: Fn, logits: Any, ids: Any, *, temperature: floa
 
 
 @mutation
+def every_id(_original: Fn, tokens: Any, _ignore_index: Any) -> Any:
+    """Score every id, whatever is ignored: -100 counts from the end of the vocabulary."""
+    return np.arange(len(tokens))
+
+
+@mutation
+def first_id(original: Fn, *arguments: Any) -> Any:
+    """Score the first of the ids of a position only."""
+    return original(*arguments)[:1]
+
+
+@mutation
 def time_first(original: Fn, *arrays: Any, **options: Any) -> Any:
     """Return the results of a (B, T, V) batch in the order of (T, B), under the shape of (B, T)."""
     found = original(*arrays, **options)

@@ -37,6 +37,7 @@ WHOLE: dict[str, Any] = {
     "sapo_temperature_negative": None,
 }
 SCALARS = ("epsilon_low", "epsilon_high", "delta", "beta", "sapo_temperature_positive", "sapo_temperature_negative")
+EXCLUDED = slice(1, None, 3)  # the rows that a row mask excludes
 LAYOUTS = ("mask", "all", "lengths", "flat")
 BEYOND = 3  # columns behind the longest row, so that it is not the width
 
@@ -69,7 +70,7 @@ def make(
 ) -> dict[str, Any]:
     """Return the keywords of one call of policy_loss.
 
-    `rows` says how completions are told from padding ("all": there is none), `weights` whether off-policy weights are
+    `rows` says how completions are told from padding ("all": there is none; "row-mask": some rows do not train), `weights` whether off-policy weights are
     given and for what, `beyond` how many columns lie behind the longest row (with `rows` of "lengths").
     """
     inputs = arrays.loss_inputs(rng, **data)
@@ -86,6 +87,10 @@ def make(
         drawn[rng.random(shape) < 0.25] = 0.0  # what masked importance sampling leaves out
         inputs["weights"] = drawn.astype(inputs["policy"].dtype)
     given = {**inputs, "algorithm": algorithm, "lengths": None, **{k: v for k, v in choice.items() if k != "old"}}
+    if rows == "row-mask":
+        given["row_mask"] = np.ones(len(given["mask"]), bool)
+        given["row_mask"][EXCLUDED] = False
+        return given
     return given if rows == "mask" else _without_mask(given, rows, beyond)
 
 
@@ -109,7 +114,7 @@ def _without_mask(given: dict[str, Any], rows: str, beyond: int) -> dict[str, An
 def valid(inputs: Mapping[str, Any]) -> Array:
     """Return which elements of the policy's log-probs are tokens."""
     if inputs["mask"] is not None:
-        return np.asarray(inputs["mask"])
+        return np.asarray(inputs["mask"] & np.atleast_1d(inputs.get("row_mask", True))[:, None])
     if inputs["policy"].ndim == 1 or inputs["lengths"] is None:
         return np.ones(inputs["policy"].shape, bool)
     return np.asarray(np.arange(inputs["policy"].shape[1]) < inputs["lengths"][:, None])
@@ -169,6 +174,7 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     yield this("equal-lengths", data={"equal_lengths": True})
     yield this("no-mask", rows="all", data={"equal_lengths": True}, quick=algorithm == "grpo")
     yield this("empty-row", data={"empty_row": True})
+    yield this("row-mask", rows="row-mask", quick=algorithm == "grpo")
     yield this("holes", data={"holes": True})
     yield this("on-policy", old=None)
     yield this("lengths", rows="lengths", data={"empty_row": True})

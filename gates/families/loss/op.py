@@ -41,6 +41,7 @@ POLICY_LOSS = Op(
     inputs={
         "policy": "(B, T), or (N,) with lengths: float32 or float64 log-probs of the current policy",
         "mask": "(B, T) bool, true on completion tokens, the first EOS included; or None",
+        "row_mask": "(B,) bool, false on rows that do not train: they have no tokens and count in B; not given without any",
         **LOSS_INPUTS,
         **MORE_LOSS_INPUTS,
     },

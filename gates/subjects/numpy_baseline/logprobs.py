@@ -14,23 +14,31 @@ if TYPE_CHECKING:
 
 
 def selective_log_softmax(
-    logits: Array, ids: Array, *, temperature: float = 1.0, entropy: bool = False
+    logits: Array,
+    ids: Array,
+    *,
+    temperature: float = 1.0,
+    entropy: bool = False,
+    ignore_index: int | None = None,
 ) -> Array | tuple[Array, Array]:
     """Log-probs of the chosen tokens in nats, and with `entropy` that of the whole tempered distribution.
 
     Float32 for logits of float16, bfloat16 and float32, else float64.
     """
-    rows, tokens, shape = _rows(logits, ids)
-    single = np.asarray(logits).dtype.itemsize <= 4
-    results = np.zeros((2, len(rows)))
-    for index, (row, token) in enumerate(zip(rows, tokens, strict=True)):  # a row at a time: V may be 151,936
+    rows, tokens = _rows(logits, ids, ignore_index)
+    dtype = np.float32 if np.asarray(logits).dtype.itemsize <= 4 else np.float64
+    found, entropies = np.zeros(tokens.shape), np.zeros(len(rows))
+    for index, (row, of_row) in enumerate(zip(rows, tokens, strict=True)):  # a row at a time: V may be 151,936
+        slots = counted(of_row, ignore_index)
+        if not len(slots):
+            continue
         shifted = temperature_scaled(row, temperature)
         log_sum = log_sum_exp(shifted)
-        results[0, index] = shifted[token] - log_sum
+        found[index, slots] = shifted[of_row[slots]] - log_sum
         if entropy:
-            results[1, index] = entropy_of(row, shifted, log_sum)
-    found = results.reshape(2, *shape).astype(np.float32 if single else np.float64)
-    return (found[0], found[1]) if entropy else found[0]
+            entropies[index] = entropy_of(row, shifted, log_sum)
+    logprobs = found.reshape(np.shape(ids)).astype(dtype)
+    return (logprobs, entropies.reshape(np.shape(logits)[:-1]).astype(dtype)) if entropy else logprobs
 
 
 def selective_log_softmax_backward(
@@ -40,16 +48,22 @@ def selective_log_softmax_backward(
     *,
     temperature: float = 1.0,
     grad_entropy: Array | None = None,
+    ignore_index: int | None = None,
 ) -> Array:
     """Gradient with respect to the logits, in their dtype, of a loss that reads log-probs and entropies."""
-    rows, tokens, shape = _rows(logits, ids)
-    upstream = arguments.wide("grad_logprobs", grad_logprobs, shape).reshape(-1)
+    rows, tokens = _rows(logits, ids, ignore_index)
+    upstream = arguments.wide("grad_logprobs", grad_logprobs, np.shape(ids)).reshape(tokens.shape)
+    shape = np.shape(logits)[:-1]
     of_entropy = None if grad_entropy is None else arguments.wide("grad_entropy", grad_entropy, shape).reshape(-1)
     gradient = np.zeros(rows.shape)
-    for index, (row, token) in enumerate(zip(rows, tokens, strict=True)):
+    for index, (row, of_row) in enumerate(zip(rows, tokens, strict=True)):
+        slots = counted(of_row, ignore_index)
+        if not len(slots):
+            continue
         shifted = temperature_scaled(row, temperature)
         log_sum = log_sum_exp(shifted)
-        gradient[index] = chosen_slope(np.exp(shifted - log_sum), token, upstream[index])
+        for slot in slots:
+            gradient[index] += chosen_slope(np.exp(shifted - log_sum), of_row[slot], upstream[index, slot])
         if of_entropy is not None:
             gradient[index] += entropy_slope(shifted - log_sum, of_entropy[index])
         gradient[index] /= temperature
@@ -65,6 +79,11 @@ def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> Array:
         for p, q in zip(policy.reshape(-1, policy.shape[-1]), reference.reshape(-1, policy.shape[-1]), strict=True)
     ]
     return arguments.narrow(np.array(sums, np.float64).reshape(policy.shape[:-1]), policy_logprobs)
+
+
+def counted(tokens: Array, ignore_index: int | None) -> Array:
+    """Return the slots of a row whose token is not ignored."""
+    return np.arange(len(tokens)) if ignore_index is None else np.flatnonzero(tokens != ignore_index)
 
 
 def temperature_scaled(row: Array, temperature: float) -> Array:
@@ -114,13 +133,17 @@ def row_divergence(policy: Array, reference: Array) -> float:
     return math.fsum((np.exp(left) * (left - right)).tolist())
 
 
-def _rows(logits: Array, ids: Array) -> tuple[Array, Array, tuple[int, ...]]:
+def _rows(logits: Array, ids: Array, ignore_index: int | None) -> tuple[Array, Array]:
+    """Return the logits (rows, V) and the tokens (rows, K), those that are ignored included."""
     values = arguments.vocabulary("logits", logits)
     shape, size = values.shape[:-1], values.shape[-1]
-    if np.shape(ids) != shape:
-        raise ValueError(f"`ids` has shape {np.shape(ids)}, must be {shape}")
-    tokens = arguments.whole("ids", ids, 0, size)
+    tokens = np.asarray(ids)
+    if tokens.shape != shape and (tokens.ndim != values.ndim or tokens.shape[:-1] != shape):
+        raise ValueError(f"`ids` has shape {tokens.shape}, must be {shape}, or that and the tokens of each position")
     rows = values.reshape(-1, size)
-    if not np.all(np.isfinite(rows.max(axis=-1))):
+    tokens = tokens.reshape(len(rows), -1)
+    ignored = np.zeros(tokens.shape, np.bool_) if ignore_index is None else tokens == ignore_index
+    arguments.whole("ids", np.where(ignored, 0, tokens), 0, size)
+    if not np.all(np.isfinite(rows.max(axis=-1)) | ignored.all(axis=-1)):
         raise ValueError("`logits` has a row whose maximum is not finite, must have a finite one and no NaN")
-    return rows, tokens.reshape(-1), shape
+    return rows, tokens

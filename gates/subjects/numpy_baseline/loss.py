@@ -36,6 +36,7 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
     advantages: Array,
     mask: Array | None = None,
     lengths: Array | None = None,
+    row_mask: Array | None = None,
     algorithm: str,
     beta: float = 0.0,
     kl_estimator: str | None = "k3",
@@ -54,6 +55,8 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
     if like.ndim == 2 and not like.size:
         raise ValueError(f"`policy` has shape {like.shape}, must have a row and a slot at least")
     where = terms.slots(like.shape, mask, lengths)
+    if row_mask is not None:
+        where = without_rows(where, np.asarray(row_mask))
     lp = terms.select(where.wide("policy", policy), where.valid)
     before = terms.select(old_or_policy(lp, None if old is None else where.wide("old", old)), where.valid)
     advantage = _row_or_token("advantages", advantages, where, by_row=algorithm in BY_ROW)
@@ -116,6 +119,13 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "cispo": {"cispo_bound": "relative"},
     "sapo": {"sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.05},
 }
+
+
+def without_rows(where: terms.Slots, row_mask: Array) -> terms.Slots:
+    """Return the slots without tokens in the rows where the mask is false."""
+    if where.flat or row_mask.shape != where.valid.shape[:1]:
+        raise ValueError(f"`row_mask` has shape {row_mask.shape}, must be (B,) beside (B, T)")
+    return where._replace(valid=where.valid & row_mask[:, None].astype(bool))
 
 
 def old_or_policy(policy: Array, old: Array | None) -> Array:

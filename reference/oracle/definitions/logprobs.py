@@ -26,14 +26,14 @@ def log_softmax(x: Floats, tau: float) -> Floats:
 
 
 def selected(x: Floats, ids: Ints, tau: float) -> Floats:
-    """The log-probability log p_id of the chosen token of each row."""
+    """The log-probabilities log p_id of the K chosen tokens (..., K) of each row."""
     scaled = shifted(x, tau)
-    return at(scaled, ids) - log_sum(scaled)[..., 0]
+    return at(scaled, ids) - log_sum(scaled)
 
 
 def at(rows: Floats, ids: Ints) -> Floats:
-    """The element of each row at its id."""
-    return np.asarray(np.take_along_axis(rows, ids[..., None], axis=-1)[..., 0])
+    """The elements of each row at its ids (..., K)."""
+    return np.asarray(np.take_along_axis(rows, ids, axis=-1))
 
 
 def entropy(logprobs: Floats) -> Floats:
@@ -50,17 +50,18 @@ def above_mean(logprobs: Floats) -> Floats:
 
 
 def backward(logprobs: Floats, ids: Ints, g: Floats, g_entropy: Floats, tau: float) -> Floats:
-    """The gradient dL/dx_v = (g (onehot(id)_v - p_v) - g_H p_v (log p_v + H)) / tau, with g = dL/dlogprob and g_H = dL/dH.
+    """The gradient dL/dx_v = (sum_k g_k (onehot(id_k)_v - p_v) - g_H p_v (log p_v + H)) / tau, g_k = dL/dlogprob_k, g_H = dL/dH.
 
     The chain rule: d log p_id / dx_v = (onehot_v - p_v) / tau, dH / dx_v = -p_v (log p_v + H) / tau.
     """
     p, chosen = np.exp(logprobs), onehot(ids, logprobs.shape[-1])
+    of_tokens = np.sum(g[..., None] * (chosen - p[..., None, :]), axis=-2)
     of_entropy = g_entropy[..., None] * p * above_mean(logprobs)
-    return np.asarray((g[..., None] * (chosen - p) - of_entropy) / tau)
+    return np.asarray((of_tokens - of_entropy) / tau)
 
 
 def onehot(ids: Ints, vocabulary: int) -> Floats:
-    """A 1 at the id of each row, else 0."""
+    """A 1 at each id of (..., K), else 0, as (..., K, V)."""
     return np.asarray(np.arange(vocabulary) == ids[..., None], np.float64)
 
 

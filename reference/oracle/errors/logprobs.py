@@ -12,7 +12,7 @@ from reference.oracle.inputs import Floats, Ints
 def selected_scale(x: Floats, ids: Ints, tau: float) -> Floats:
     """The scale S = |x_id - M| / tau + max(1, log sum exp((x - M) / tau))."""
     scaled = definition.shifted(x, tau)
-    return np.abs(definition.at(scaled, ids)) + np.maximum(1.0, definition.log_sum(scaled)[..., 0])
+    return np.abs(definition.at(scaled, ids)) + np.maximum(1.0, definition.log_sum(scaled))
 
 
 def backward_scale(x: Floats, ids: Ints, g: Floats, g_entropy: Floats, tau: float) -> Floats:
@@ -27,6 +27,8 @@ def backward_scale(x: Floats, ids: Ints, g: Floats, g_entropy: Floats, tau: floa
     p, distance = np.exp(logprobs), np.abs(definition.above_mean(logprobs))
     c = np.where(scaled > -np.inf, -scaled + np.maximum(1.0, log_sum), 0.0)
     of_entropy = p * (c * distance + c + np.maximum(1.0, definition.entropy(logprobs)[..., None]))
-    size, size_entropy = np.abs(g)[..., None], np.abs(g_entropy)[..., None]
-    value = size * np.abs(definition.onehot(ids, p.shape[-1]) - p) + size_entropy * p * distance
+    sizes, size_entropy = np.abs(g), np.abs(g_entropy)[..., None]
+    size = np.sum(sizes, axis=-1, keepdims=True)
+    of_tokens = np.sum(sizes[..., None] * np.abs(definition.onehot(ids, p.shape[-1]) - p[..., None, :]), axis=-2)
+    value = of_tokens + size_entropy * p * distance
     return np.asarray((value + (size * p * c + size_entropy * of_entropy)) / tau)

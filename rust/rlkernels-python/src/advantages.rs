@@ -36,7 +36,7 @@ pub(crate) fn group_advantages<'py>(
         eps_mode: eps_mode.parse().map_err(value_error)?,
         baseline: baseline.parse().map_err(value_error)?,
     };
-    by_float!(Floats::extract("rewards", rewards)?, |rewards| computed(
+    by_float!(Floats::numbers("rewards", rewards)?, |rewards| computed(
         rewards.one_dimensional()?,
         group_size,
         &convention,
@@ -64,8 +64,8 @@ pub(crate) fn normalise_then_sum<'py>(
         batch_ddof,
         batch_eps,
     };
-    by_float!(Floats::extract("rewards", rewards)?, |rewards| {
-        let weights = rewards.of_type("weights", weights)?.one_dimensional()?;
+    by_float!(Floats::numbers("rewards", rewards)?, |rewards| {
+        let weights = rewards.numbers("weights", weights)?.one_dimensional()?;
         summed(&rewards, &weights, group_size, &stages, out)
     })
 }
@@ -85,9 +85,10 @@ pub(crate) fn gae<'py>(
     lengths: Option<&Bound<'py, PyAny>>,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    by_float!(Floats::extract("rewards", rewards)?, |rewards| {
+    by_float!(Floats::extract("values", values)?, |values| {
+        let rewards = values.numbers("rewards", rewards)?;
+        let values = values.shaped(rewards.shape(), "rewards")?;
         let layout = Layout::extract(&rewards, mask, lengths)?;
-        let values = rewards.like("values", values)?;
         let bootstrap = bootstrap
             .map(|value| rewards.of_type("bootstrap", value)?.one_dimensional())
             .transpose()?;

@@ -1,7 +1,10 @@
-//! When to release the GIL.
+//! Calls of the core: when to release the GIL, and what becomes of a panic.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pyo3::Python;
-use pyo3::marker::Ungil;
+
+use crate::errors::Failure;
 
 /// Elements from which the GIL is released.
 ///
@@ -10,14 +13,22 @@ use pyo3::marker::Ungil;
 const DETACH_ELEMENTS: usize = 4096;
 
 /// Runs `work` over `elements` elements, without the GIL where that pays.
-pub(crate) fn detach_if_large<T: Ungil>(
+///
+/// Kernels check their input once and then rely on it. Where another thread changes an array meanwhile, a slice's bounds
+/// stop the kernel by a panic, which becomes an ordinary failure here. A result that was half written is dropped.
+pub(crate) fn detach_if_large<T: Send>(
     py: Python<'_>,
     elements: usize,
-    work: impl FnOnce() -> T + Ungil,
-) -> T {
-    if elements >= DETACH_ELEMENTS {
-        py.detach(work)
+    work: impl FnOnce() -> rlkernels::Result<T> + Send,
+) -> Result<T, Failure> {
+    let caught = || catch_unwind(AssertUnwindSafe(work));
+    let outcome = if elements >= DETACH_ELEMENTS {
+        py.detach(caught)
     } else {
-        work()
+        caught()
+    };
+    match outcome {
+        Ok(result) => result.map_err(Failure::Refused),
+        Err(_) => Err(Failure::Panicked),
     }
 }

@@ -42,7 +42,8 @@ mod rlkernels {
     use super::{Bound, PyModule, PyResult};
 
     #[pymodule_init]
-    fn check_environment(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn prepare(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::errors::remember_panics();
         super::build_info::check_environment()
     }
 }

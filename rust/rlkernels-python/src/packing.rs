@@ -33,6 +33,10 @@ pub(crate) fn pack_sequences<'py>(
     let mut indices = Output::new(py, &[plan.sequences()])?;
     let mut offsets = Output::new(py, &[plan.bins() + 1])?;
     let (to_indices, to_offsets) = (indices.as_mut_slice(), offsets.as_mut_slice());
-    detach_if_large(py, lengths.len(), || plan.write(to_indices, to_offsets));
+    detach_if_large(py, lengths.len(), || {
+        plan.write(to_indices, to_offsets);
+        Ok(())
+    })
+    .map_err(value_error)?;
     Ok((indices.finish()?, offsets.finish()?, plan.efficiency()))
 }

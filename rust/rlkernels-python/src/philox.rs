@@ -32,7 +32,9 @@ pub(crate) fn philox4x32_10<'py>(
         for (slot, (counter, key)) in to.iter_mut().zip(places) {
             *slot = philox::philox4x32_10(counters[counter], keys[key]);
         }
-    });
+        Ok(())
+    })
+    .map_err(value_error)?;
     out.finish()
 }
 

@@ -1,13 +1,12 @@
 //! `policy_loss` for Python.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use pyo3::types::{PyDict, PyType};
 use rlkernels::policy_loss::{self as core, Convention, Metrics, Signal, Step};
 use rlkernels::{Error, Float};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::scalars::whole;
 use crate::input::{
     Array, Element, Floats, Layout, Output, Shape, arguments, by_float, integers, shown,
 };
@@ -82,7 +81,7 @@ arguments! { text algorithm, maybe_number epsilon_low, maybe_number epsilon_high
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/policy_loss"))]
 #[pyfunction]
 #[pyo3(signature = (
-    policy, *, old=None, reference=None, advantages, mask=None, lengths=None, algorithm, epsilon_low=None,
+    policy, *, old=None, reference=None, advantages, mask=None, lengths=None, row_mask=None, algorithm, epsilon_low=None,
     epsilon_high=None, delta=None, beta=0.0, kl_estimator="k3", kl_ratio="none", max_length=None, micro_batches=None,
     dapo_denominator=None, group_size=None, tokens_in_step=None, weights=None, cispo_bound=None,
     sapo_temperature_positive=None, sapo_temperature_negative=None, out=None
@@ -95,6 +94,7 @@ pub(crate) fn policy_loss<'py>(
     advantages: &Bound<'py, PyAny>,
     mask: Option<&Bound<'py, PyAny>>,
     lengths: Option<&Bound<'py, PyAny>>,
+    row_mask: Option<&Bound<'py, PyAny>>,
     #[pyo3(from_py_with = algorithm)] algorithm: &str,
     #[pyo3(from_py_with = epsilon_low)] epsilon_low: Option<f64>,
     #[pyo3(from_py_with = epsilon_high)] epsilon_high: Option<f64>,
@@ -113,7 +113,9 @@ pub(crate) fn policy_loss<'py>(
     #[pyo3(from_py_with = sapo_temperature_negative)] sapo_temperature_negative: Option<f64>,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<PolicyLoss> {
-    let micro_batches = micro_batches.map(sizes).transpose()?;
+    let micro_batches = micro_batches
+        .map(|sizes| integers("micro_batches", sizes)?.one_dimensional())
+        .transpose()?;
     let convention = Convention {
         algorithm: algorithm.parse().map_err(value_error)?,
         epsilon_low,
@@ -125,7 +127,7 @@ pub(crate) fn policy_loss<'py>(
             .map_err(|error| named(error, "kl_estimator"))?,
         kl_ratio: kl_ratio.parse().map_err(value_error)?,
         max_length,
-        micro_batches: micro_batches.as_deref(),
+        micro_batches: micro_batches.as_ref().map(Array::as_slice),
         dapo_denominator: parsed(dapo_denominator)?,
         group_size,
         tokens_in_step,
@@ -140,7 +142,7 @@ pub(crate) fn policy_loss<'py>(
         weights,
     };
     by_float!(Floats::extract("policy", policy)?, |policy| {
-        let layout = Layout::extract(&policy, mask, lengths)?;
+        let layout = Layout::extract(&policy, mask, lengths)?.without_rows(row_mask)?;
         computed(&policy, &arrays, &layout, &convention, out)
     })
 }
@@ -217,18 +219,6 @@ fn signal<'a, T: Element>(array: &'a Array<'_, T>, layout: &Layout<'_>) -> Signa
     } else {
         Signal::Slots(array.as_slice())
     }
-}
-
-/// Whole numbers from a list, a tuple or an array. Nothing else: a foreign sequence may claim any length.
-fn sizes(value: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
-    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
-        return value
-            .try_iter()?
-            .map(|size| whole("micro_batches", &size?))
-            .collect();
-    }
-    let array = integers("micro_batches", value)?.one_dimensional()?;
-    Ok(array.as_slice().to_vec())
 }
 
 fn parsed<T: std::str::FromStr<Err = Error>>(name: Option<&str>) -> PyResult<Option<T>> {

@@ -1,13 +1,13 @@
 //! Choices by name: enums whose variants have the names that users write.
 
-/// Defines an enum with the names of its variants. The error of its [`FromStr`](std::str::FromStr) names `$argument` and
-/// the legal names.
+/// Defines an enum with the names of its variants; a name behind `|` is another library's spelling. Its
+/// [`FromStr`](std::str::FromStr) takes `-` and `_` for each other; the error names `$argument` and the legal names.
 macro_rules! choice {
     (
         $(#[$doc:meta])*
         pub enum $name:ident: $argument:literal {
             $(#[$first_doc:meta])* $first:ident = $first_text:literal
-            $(, $(#[$each_doc:meta])* $each:ident = $text:literal)* $(,)?
+            $(, $(#[$each_doc:meta])* $each:ident = $text:literal $(| $other:literal)?)* $(,)?
         }
     ) => {
         $(#[$doc])*
@@ -32,17 +32,43 @@ macro_rules! choice {
             type Err = $crate::Error;
 
             fn from_str(name: &str) -> $crate::Result<Self> {
-                match name {
-                    $first_text => Ok(Self::$first),
-                    $($text => Ok(Self::$each),)*
-                    _ => Err($crate::Error::UnknownChoice {
+                let is = |legal| $crate::choice::is_same_name(name, legal);
+                $($(if is($other) {
+                    return Ok(Self::$each);
+                })?)*
+                Self::ALL.into_iter().find(|choice| is(choice.name())).ok_or_else(|| {
+                    $crate::Error::UnknownChoice {
                         argument: $argument,
                         found: name.into(),
                         legal: concat!("\"", $first_text, "\"" $(, ", \"", $text, "\"")*),
-                    }),
-                }
+                    }
+                })
             }
         }
     };
 }
 pub(crate) use choice;
+
+/// Whether two names are equal, `-` and `_` aside: "dr-grpo" is "dr_grpo".
+pub(crate) fn is_same_name(found: &str, legal: &str) -> bool {
+    let hyphen = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    found.bytes().map(hyphen).eq(legal.bytes().map(hyphen))
+}
+
+/// Gives a convention its builders: `setters! { Convention { with_beta: beta = f64 } }`.
+macro_rules! setters {
+    ($type:ty { $($with:ident: $field:ident = $kind:ty),* $(,)? }) => {
+        impl $type {
+            $(
+                #[doc = concat!("With another `", stringify!($field), "`.")]
+                #[must_use]
+                #[allow(clippy::useless_conversion)] // a number becomes itself or `Some`
+                pub fn $with(mut self, $field: $kind) -> Self {
+                    self.$field = $field.into();
+                    self
+                }
+            )*
+        }
+    };
+}
+pub(crate) use setters;

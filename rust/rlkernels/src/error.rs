@@ -307,7 +307,7 @@ pub enum Error {
     NoVocabulary,
     /// A token that the vocabulary does not have.
     #[error(
-        "`ids[{index}]` is {found}, must be between 0 and {most} (the vocabulary; rows are counted in C order)"
+        "`ids[{index}]` is {found}, must be between 0 and {most} (the vocabulary; rows are counted in C order) or `ignore_index`"
     )]
     OutsideVocabulary {
         /// Where it stands, rows counted one after the other.

@@ -3,7 +3,29 @@
 //! Every kernel reads slices of `f32` or `f64`, writes into a slice that the caller owns and reports a wrong input as an
 //! [`Error`] with the offending value in its message. `f32` data is computed in `f64` and rounded once at the end;
 //! `f64` data uses error-free differences and compensated sums. The definitions, with their sources, stand at each
-//! function.
+//! function, the conventions in [`conventions`].
+//!
+//! | module | kernels |
+//! |---|---|
+//! | [`advantages`] | group advantages, several reward functions, GAE |
+//! | [`kl`] | k1, k2 and k3 of tokens and sequences, the full divergence |
+//! | [`ratio`] | importance ratios, off-policy weights, statistics |
+//! | [`policy_loss`] | GRPO and its relatives, with their gradients |
+//! | [`logsoftmax`] | log-probabilities of tokens and entropies from logits, and the way back |
+//! | [`sampling`], [`philox`] | filters and draws that do not depend on the batch |
+//! | [`packing`] | sequences into bins |
+//!
+//! [`rows`] says which slots of an array are tokens, [`isa`] and [`parallel`] choose instructions and threads: no bit of a
+//! result depends on either.
+//!
+//! ```
+//! use rlkernels::advantages::{Convention, group_advantages};
+//!
+//! let mut advantages = [0.0; 4];
+//! group_advantages(&[1.0, 0.0, 0.0, 1.0], 4, &Convention::default(), &mut advantages)?;
+//! assert!((advantages[0] - 0.5 / (1.0f64 / 3.0).sqrt()).abs() < 1e-3);
+//! # Ok::<(), rlkernels::Error>(())
+//! ```
 #![deny(unsafe_code)] // `isa` alone allows it, for intrinsics, with a SAFETY note at every block
 #![deny(missing_docs)]
 

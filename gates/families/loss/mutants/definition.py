@@ -148,6 +148,26 @@ in_numpy(
     caught_by=("loss.dapo.matches-definition", "loss.cispo.matches-definition"),
 )
 in_numpy(
+    "loss.row-mask-forgotten",
+    "loss:without_rows",
+    "loss.patches.definition:row_mask_forgotten",
+    mistake="rows that were excluded train all the same",
+    arises="a flag such as mask_truncated_completions that reaches the metrics and not the loss",
+    theme="masks and shifts",
+    symptom="Length stays at its limit: completions that were cut off are punished or praised for what they never said.",
+    caught_by=("loss.grpo.matches-definition",),
+)
+in_numpy(
+    "loss.excluded-rows-leave-the-batch",
+    "loss:policy_loss",
+    "loss.patches.definition:excluded_rows_leave_the_batch",
+    mistake="excluded rows are taken out of the denominator B too",
+    arises="rows filtered before the mean, where TRL clears their mask",
+    theme="normalisation",
+    symptom="The more completions are excluded, the larger the step of the others; it looks like a noisy learning rate.",
+    caught_by=("loss.grpo.matches-definition",),
+)
+in_numpy(
     "loss.dapo-window-forgotten",
     "loss:policy_loss",
     "loss.patches.definition:window_forgotten",

@@ -64,6 +64,21 @@ def dropped_rows_count(original: Fn, mask: Any, name: str, sizes: Any) -> Any:
 
 
 @mutation
+def row_mask_forgotten(_original: Fn, where: Any, _row_mask: Any) -> Any:
+    """Train on the rows that the row mask excludes."""
+    return where
+
+
+@mutation
+def excluded_rows_leave_the_batch(original: Fn, **inputs: Any) -> Any:
+    """Average over the rows that are kept, as if the batch had no others."""
+    loss, gradient = original(**inputs)
+    row_mask = inputs.get("row_mask")
+    factor = 1.0 if row_mask is None else len(row_mask) / np.sum(row_mask)
+    return loss * factor, (gradient * factor).astype(gradient.dtype)
+
+
+@mutation
 def window_forgotten(original: Fn, **inputs: Any) -> Any:
     """Divide by the window's own tokens."""
     if inputs.get("dapo_denominator") == "trl":

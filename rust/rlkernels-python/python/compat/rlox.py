@@ -1,11 +1,18 @@
-"""rlox's post-training kernels under rlox's names and call shapes, with the meaning that rlox documents.
+"""rlox's post-training kernels under rlox's names and call shapes: results, types and exceptions are those of rlox 1.2.
 
 `from rlkernels.compat import rlox` in place of `import rlox`: `compute_group_advantages`,
 `compute_batch_group_advantages`, `compute_token_kl`, `compute_token_kl_schulman`, their batched and `_f32` forms, and
-`pack_sequences`. The documentation that counts is that of rlox 1.2.0's type stub. Where its code does something else
-(the ratio of `compute_token_kl_schulman`, sequences that are too long, bins that are not filled up), its documentation
-is followed; `tests/rlkernels/test_compat.py` shows each difference with its numbers. Arrays come in as everywhere in
-`rlkernels`: of any layout, and of other libraries through DLPack.
+`pack_sequences`. Where rlox's type stub says something else than its code does, the code counts, as in its own tests:
+bins are not filled up to `max_length`, and a sequence that is longer raises. Different on purpose:
+
+- `compute_token_kl_schulman` and its forms have d = log_ref - log_policy, as the "unbiased KL estimator used by TRL" that
+  rlox announces. rlox has d the other way round, which is biased.
+- A NaN reward means "not scored": its advantage is 0 and the others are those of the group without it. rlox returns NaN for
+  the whole group. An infinite reward is a ValueError, where rlox returns NaN.
+- Rewards that are equal give exactly 0; sums are compensated or in float64, where rlox keeps the rounding of its sums.
+- More is taken: arrays of any layout, of other libraries through DLPack, both float types in every function, rewards in a
+  list or as integers, token ids of any integer type.
+- A refused argument is named in the message. An argument that cannot be read is a TypeError or a ValueError.
 """
 
 from __future__ import annotations
@@ -45,21 +52,21 @@ class Packed(TypedDict):
     input_ids: NDArray[np.uint32]
     attention_mask: NDArray[np.uint32]
     position_ids: NDArray[np.uint32]
-    sequence_starts: list[int]
+    sequence_starts: NDArray[np.uint64]
 
 
 def compute_group_advantages(rewards: NDArray[np.float64]) -> NDArray[np.float64]:
     """(reward - mean) / std of the rewards of one prompt; zeros where the std, with ddof 0, is below 1e-8.
 
     Args:
-        rewards: shape (G,), float64, at least one.
+        rewards: shape (G,), float64.
 
     Returns:
         Shape (G,).
 
     Raises:
-        TypeError: `rewards` is no array of floats.
-        ValueError: `rewards` is empty, infinite, or not of one dimension.
+        TypeError: `rewards` holds no numbers.
+        ValueError: `rewards` is infinite, or not of one dimension.
     """
     return compute_batch_group_advantages(rewards, max(1, _count(rewards)))
 
@@ -75,9 +82,11 @@ def compute_batch_group_advantages(rewards: NDArray[np.float64], group_size: int
         The shape of `rewards`.
 
     Raises:
-        TypeError: `rewards` is no array of floats.
+        TypeError: `rewards` holds no numbers.
         ValueError: as `compute_group_advantages`; `group_size` is below 1 or does not divide the number of rewards.
     """
+    if isinstance(rewards, np.ndarray) and rewards.shape == (0,) and group_size > 0:
+        return np.zeros_like(rewards)
     return rlkernels.group_advantages(rewards, group_size, ddof=0, eps=_LEAST_STD, eps_mode="threshold")
 
 
@@ -96,9 +105,11 @@ def compute_token_kl(log_probs_policy: NDArray[np.float64], log_probs_ref: NDArr
 
     Raises:
         TypeError: not arrays of one float type.
-        ValueError: shapes that differ or have not one dimension.
+        RuntimeError: lengths that differ.
+        ValueError: an array that has not one dimension.
     """
-    return float(rlkernels.full_kl(*_lines(log_probs_policy, log_probs_ref)))
+    policy, reference = _lines(log_probs_policy, log_probs_ref, RuntimeError)
+    return float(rlkernels.full_kl(policy, reference)) if policy.size else 0.0
 
 
 def compute_token_kl_schulman(log_probs_policy: NDArray[np.float64], log_probs_ref: NDArray[np.float64]) -> float:
@@ -116,9 +127,10 @@ def compute_token_kl_schulman(log_probs_policy: NDArray[np.float64], log_probs_r
 
     Raises:
         TypeError: not arrays of one float type.
-        ValueError: shapes that differ or have not one dimension.
+        RuntimeError: lengths that differ.
+        ValueError: an array that has not one dimension.
     """
-    policy, reference = _lines(log_probs_policy, log_probs_ref)
+    policy, reference = _lines(log_probs_policy, log_probs_ref, RuntimeError)
     return float(rlkernels.token_kl(policy, reference, estimator="k3", reduction="sum"))
 
 
@@ -137,7 +149,7 @@ def compute_batch_token_kl(
 
     Raises:
         TypeError: not arrays of one float type.
-        ValueError: as `compute_token_kl`; `seq_len` is below 1 or does not divide their length.
+        ValueError: lengths that differ, an array that has not one dimension; `seq_len` is below 1 or does not divide their length.
     """
     return rlkernels.full_kl(*_matrices(log_probs_policy, log_probs_ref, seq_len))
 
@@ -157,7 +169,7 @@ def compute_batch_token_kl_schulman(
 
     Raises:
         TypeError: not arrays of one float type.
-        ValueError: as `compute_token_kl_schulman`; `seq_len` is below 1 or does not divide their length.
+        ValueError: lengths that differ, an array that has not one dimension; `seq_len` is below 1 or does not divide their length.
     """
     policy, reference = _matrices(log_probs_policy, log_probs_ref, seq_len)
     result: NDArray[np.float64] = np.asarray(rlkernels.token_kl(policy, reference, estimator="k3", reduction="sum"))
@@ -172,46 +184,40 @@ compute_batch_token_kl_schulman_f32 = compute_batch_token_kl_schulman
 
 
 def pack_sequences(sequences: Sequence[NDArray[np.uint32]], max_length: int) -> list[Packed]:
-    """Bins of `max_length` tokens, first-fit-decreasing; a sequence that is longer is cut to its first `max_length`.
+    """Bins of at most `max_length` tokens, first-fit-decreasing.
 
     Args:
         sequences: token ids, each of one dimension.
         max_length: tokens per bin, at least 1.
 
     Returns:
-        Of every bin, three uint32 arrays of shape (max_length,), 0 behind the last token: `input_ids`;
-        `attention_mask`, 1 on tokens; `position_ids`, counted from 0 in every sequence; and `sequence_starts`, where its
-        sequences begin.
+        Of every bin, three uint32 arrays as long as its tokens: `input_ids`; `attention_mask`, all 1; `position_ids`,
+        counted from 0 in every sequence; and the uint64 array `sequence_starts`, where its sequences begin.
 
     Raises:
+        RuntimeError: a sequence is longer than `max_length`.
         TypeError: a sequence that is no array of integers.
         ValueError: a sequence that has not one dimension, an id that does not fit into uint32, `max_length` below 1.
     """
     ids = [_token_ids(number, sequence) for number, sequence in enumerate(sequences)]
-    lengths = np.fromiter((min(len(tokens), max(0, max_length)) for tokens in ids), np.int64, len(ids))
+    for number, tokens in enumerate(ids):
+        if len(tokens) > max_length > 0:
+            raise RuntimeError(f"sequence {number} has length {len(tokens)}, must be at most `max_length` {max_length}")
+    if not ids:
+        return []
+    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
     indices, offsets = rlkernels.pack_sequences(lengths, max_length)[:2]
-    return [
-        _bin([ids[index][:max_length] for index in indices[start:end]], max_length)
-        for start, end in itertools.pairwise(offsets.tolist())
-    ]
+    return [_bin([ids[index] for index in indices[start:end]]) for start, end in itertools.pairwise(offsets.tolist())]
 
 
-def _bin(sequences: list[NDArray[np.uint32]], max_length: int) -> Packed:
-    result = Packed(
-        input_ids=np.zeros(max_length, np.uint32),
-        attention_mask=np.zeros(max_length, np.uint32),
-        position_ids=np.zeros(max_length, np.uint32),
-        sequence_starts=[],
+def _bin(sequences: list[NDArray[np.uint32]]) -> Packed:
+    lengths = [len(tokens) for tokens in sequences]
+    return Packed(
+        input_ids=np.concatenate(sequences),
+        attention_mask=np.ones(sum(lengths), np.uint32),
+        position_ids=np.concatenate([np.arange(length, dtype=np.uint32) for length in lengths]),
+        sequence_starts=np.cumsum([0, *lengths[:-1]]).astype(np.uint64),
     )
-    start = 0
-    for tokens in sequences:
-        end = start + len(tokens)
-        result["input_ids"][start:end] = tokens
-        result["attention_mask"][start:end] = 1
-        result["position_ids"][start:end] = np.arange(len(tokens))
-        result["sequence_starts"].append(start)
-        start = end
-    return result
 
 
 def _token_ids(number: int, sequence: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -236,15 +242,17 @@ def _count(values: Sized) -> int:
         return 0
 
 
-def _lines(policy: NDArray[_Float], reference: NDArray[_Float]) -> tuple[NDArray[_Float], NDArray[_Float]]:
-    """Both as NumPy arrays of one dimension and one length."""
+def _lines(
+    policy: NDArray[_Float], reference: NDArray[_Float], mismatch: type[Exception] = ValueError
+) -> tuple[NDArray[_Float], NDArray[_Float]]:
+    """Both as NumPy arrays of one dimension and one length; `mismatch` is what different lengths raise."""
     policy, reference = _line("log_probs_policy", policy), _line("log_probs_ref", reference)
     if policy.dtype != reference.dtype:
         raise TypeError(
             f"`log_probs_ref` is an array of {reference.dtype}, must be of {policy.dtype} like `log_probs_policy`"
         )
     if len(policy) != len(reference):
-        raise ValueError(
+        raise mismatch(
             f"`log_probs_ref` has {len(reference)} elements, must have {len(policy)} like `log_probs_policy`"
         )
     return policy, reference

@@ -6,17 +6,20 @@ use std::ptr::NonNull;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pyclass::CompareOp;
 
-use super::element::Element;
-use super::message::{FLOATS, Wanted, wrong};
+use super::element::{Element, is_integer};
+use super::message::{Elements, FLOATS, NUMBERS, Wanted, wrong};
 use super::raw::{self, Facts};
 use super::shape::{Shape, shown};
 use super::source::Source;
 use super::span::{Reads, Span};
 
 const TRUTHS: Wanted = Wanted {
-    types: "bool",
+    types: "bool, or of the numbers 0 and 1",
     remedy: "bool",
+    elements: Elements::Truths,
+    takes_integers: false,
 };
 
 /// An array whose elements are one slice: in place or, where that cannot be, a copy.
@@ -73,21 +76,43 @@ impl<'py, T: Element> Array<'py, T> {
 
     /// Another argument of the same type and any shape.
     pub(crate) fn of_type(&self, name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let source = Source::of(name, value, &FLOATS)?;
-        if source.facts.kind == T::KIND && !source.bfloat {
-            return Self::read(name, source);
-        }
-        let other = match source.facts.kind {
-            f32::KIND => f32::NAME,
-            f64::KIND => f64::NAME,
-            _ => return Err(wrong(name, value, &FLOATS)),
-        };
-        Err(PyTypeError::new_err(format!(
-            "`{}` is {} and `{name}` is {}, must be the same type; convert one of them with astype",
+        Self::typed(name, value, &FLOATS)?.map_err(|found| self.differs(name, found))
+    }
+
+    /// As [`Array::of_type`]; integers are converted.
+    pub(crate) fn numbers(&self, name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
+        Self::typed(name, value, &NUMBERS)?.map_err(|found| self.differs(name, found))
+    }
+
+    fn differs(&self, name: &str, found: &str) -> PyErr {
+        PyTypeError::new_err(format!(
+            "`{}` is {} and `{name}` is {found}, must be the same type; convert one of them with astype",
             self.name,
             T::NAME,
-            other
-        )))
+        ))
+    }
+
+    /// Floats of this type and any shape, or the name of the other float type that was found.
+    pub(crate) fn floats(
+        name: &'static str,
+        value: &Bound<'py, PyAny>,
+    ) -> PyResult<Result<Self, &'static str>> {
+        Self::typed(name, value, &FLOATS)
+    }
+
+    fn typed(
+        name: &'static str,
+        value: &Bound<'py, PyAny>,
+        wanted: &Wanted,
+    ) -> PyResult<Result<Self, &'static str>> {
+        let source = Source::of(name, value, wanted)?;
+        match source.facts.kind {
+            _ if source.untyped => Self::converted(name, source).map(Ok),
+            kind if kind == T::KIND && !source.bfloat => Self::read(name, source).map(Ok),
+            f32::KIND => Ok(Err(f32::NAME)),
+            f64::KIND => Ok(Err(f64::NAME)),
+            _ => Err(wrong(name, value, wanted)),
+        }
     }
 
     /// `ValueError` unless it has this shape, that of `like`: an argument's name, or words with one in backticks.
@@ -165,10 +190,36 @@ impl<'py> Array<'py, u8> {
         value: &Bound<'py, PyAny>,
         data: &Array<'py, T>,
     ) -> PyResult<Self> {
+        Self::truths(name, value)?.shaped(data.shape(), data.name())
+    }
+
+    /// Booleans of any shape, or the numbers 0 and 1, as bytes that are not 0 where it is true.
+    pub(crate) fn truths(name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
         let source = Source::of(name, value, &TRUTHS)?;
-        if source.facts.kind != u8::KIND {
-            return Err(wrong(name, value, &TRUTHS));
+        match source.facts.kind {
+            u8::KIND => Self::read(name, source),
+            kind if !source.bfloat
+                && (is_integer(kind) || [u16::KIND, f32::KIND, f64::KIND].contains(&kind)) =>
+            {
+                Self::zeros_and_ones(name, &source)
+            }
+            _ => Err(wrong(name, value, &TRUTHS)),
         }
-        Self::read(name, source)?.shaped(data.shape(), data.name())
+    }
+
+    #[cold]
+    fn zeros_and_ones(name: &'static str, source: &Source<'py>) -> PyResult<Self> {
+        let found = &source.array;
+        let truths = raw::copied(name, found, &source.facts, u8::KIND)?;
+        let other = found.rich_compare(&truths, CompareOp::Ne)?;
+        if other.call_method0("any")?.is_truthy()? {
+            let other = found.get_item(other)?.call_method0("min")?.str()?;
+            return Err(PyValueError::new_err(format!(
+                "`{name}` holds {other}, must hold 0 and 1 only, or be of bool"
+            )));
+        }
+        // SAFETY: made as an array.
+        let facts = unsafe { raw::facts(name, &truths) }?;
+        Ok(Self::new(name, truths, &facts))
     }
 }

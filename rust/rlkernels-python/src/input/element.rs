@@ -54,3 +54,11 @@ const I64: c_int = if size_of::<std::ffi::c_long>() == 8 {
 } else {
     NPY_TYPES::NPY_LONGLONG as c_int
 };
+
+const FIRST_INTEGER: c_int = NPY_TYPES::NPY_BYTE as c_int; // signed and unsigned by turns
+pub(super) const LAST_INTEGER: c_int = NPY_TYPES::NPY_ULONGLONG as c_int;
+
+/// Whether NumPy's type of this number is one of integers; booleans are none.
+pub(super) fn is_integer(kind: c_int) -> bool {
+    (FIRST_INTEGER..=LAST_INTEGER).contains(&kind)
+}

@@ -4,13 +4,14 @@ use pyo3::prelude::*;
 
 use super::array::Array;
 use super::element::Element;
-use super::message::{FLOATS, Wanted, wrong};
+use super::message::{FLOATS, NUMBERS, Wanted, wrong};
 use super::raw;
 use super::source::Source;
 
 const LOGITS: Wanted = Wanted {
     types: "float16, bfloat16, float32 or float64",
     remedy: "numpy.float32",
+    ..FLOATS
 };
 
 /// An array of float32 or float64.
@@ -22,18 +23,21 @@ pub(crate) enum Floats<'py> {
 impl<'py> Floats<'py> {
     /// A float32 or float64 array, or a `TypeError` with the remedy.
     pub(crate) fn extract(name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let source = Source::of(name, value, &FLOATS)?;
-        match source.facts.kind {
-            f32::KIND => Array::read(name, source).map(Self::F32),
-            f64::KIND => Array::read(name, source).map(Self::F64),
-            _ => Err(wrong(name, value, &FLOATS)),
-        }
+        Self::of(name, value, &FLOATS)
     }
 
-    pub(crate) fn dtype(&self) -> &'static str {
-        match self {
-            Self::F32(_) => f32::NAME,
-            Self::F64(_) => f64::NAME,
+    /// As [`Floats::extract`]; integers become float64.
+    pub(crate) fn numbers(name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
+        Self::of(name, value, &NUMBERS)
+    }
+
+    fn of(name: &'static str, value: &Bound<'py, PyAny>, wanted: &Wanted) -> PyResult<Self> {
+        let source = Source::of(name, value, wanted)?;
+        match source.facts.kind {
+            _ if source.untyped => Array::converted(name, source).map(Self::F64),
+            f32::KIND => Array::read(name, source).map(Self::F32),
+            f64::KIND => Array::read(name, source).map(Self::F64),
+            _ => Err(wrong(name, value, wanted)),
         }
     }
 }

@@ -2,18 +2,20 @@
 
 use std::ffi::c_int;
 
-use numpy::npyffi::NPY_TYPES;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::array::Array;
-use super::element::Element;
-use super::message::{Wanted, wrong};
+use super::element::{Element, LAST_INTEGER, is_integer};
+use super::message::{Elements, Wanted, wrong};
+use super::raw::check_copy;
 use super::source::Source;
 
 const INTEGERS: Wanted = Wanted {
     types: "integers",
     remedy: "numpy.int64",
+    elements: Elements::Integers,
+    takes_integers: false,
 };
 
 /// Integers of any width and shape as int64, or a `TypeError` with the remedy.
@@ -24,6 +26,7 @@ pub(crate) fn integers<'py>(
     let source = Source::of(name, value, &INTEGERS)?;
     let kind = whole_kind(name, value, &source)?;
     if kind == Whole::Unsigned64 && source.facts.len > 0 {
+        check_copy(name, &source.facts)?;
         let greatest: u64 = source.array.call_method0("max")?.extract()?;
         if i64::try_from(greatest).is_err() {
             return Err(PyValueError::new_err(format!(
@@ -42,6 +45,7 @@ pub(crate) fn unsigned<'py, T: Element>(
     let source = Source::of(name, value, &INTEGERS)?;
     whole_kind(name, value, &source)?;
     if source.facts.kind != T::KIND && source.facts.len > 0 {
+        check_copy(name, &source.facts)?;
         let bits = 8 * size_of::<T>() as u32;
         let most = 1i128 << bits;
         for end in ["min", "max"] {
@@ -67,12 +71,10 @@ enum Whole {
 }
 
 fn whole_kind(name: &str, value: &Bound<'_, PyAny>, source: &Source<'_>) -> PyResult<Whole> {
-    const FIRST: c_int = NPY_TYPES::NPY_BYTE as c_int; // signed and unsigned by turns
-    const LAST: c_int = NPY_TYPES::NPY_ULONGLONG as c_int;
-    const UNSIGNED: [c_int; 2] = [u64::KIND, LAST];
+    const UNSIGNED: [c_int; 2] = [u64::KIND, LAST_INTEGER];
     match source.facts.kind {
         kind if UNSIGNED.contains(&kind) => Ok(Whole::Unsigned64),
-        FIRST..=LAST if !source.bfloat => Ok(Whole::Fits),
+        kind if is_integer(kind) && !source.bfloat => Ok(Whole::Fits),
         _ => Err(wrong(name, value, &INTEGERS)),
     }
 }

@@ -24,6 +24,10 @@ enum Slots<'py> {
     Mask(Array<'py, u8>),
     Prefix(Array<'py, i64>),
     Ragged(Array<'py, i64>),
+    /// A mask without the rows that `row_mask` excludes.
+    RowMask(Vec<u8>),
+    /// Prefixes, empty in the rows that `row_mask` excludes.
+    RowPrefix(Vec<i64>),
 }
 
 /// Rows without slots cost no memory, so an array may claim any number of them; every row costs time.
@@ -80,12 +84,55 @@ impl<'py> Layout<'py> {
         })
     }
 
+    /// The layout without tokens in the rows where `row_mask` is false.
+    pub(crate) fn without_rows(self, row_mask: Option<&Bound<'py, PyAny>>) -> PyResult<Self> {
+        let Some(row_mask) = row_mask else {
+            return Ok(self);
+        };
+        let kept = Array::truths("row_mask", row_mask)?;
+        let kept = kept.shaped(&[self.rows().count()], "the rows of `policy`")?;
+        let rows = kept.as_slice().iter().map(|&kept| kept != 0);
+        let slots = match &self.slots {
+            Slots::Mask(mask) => {
+                let mut mask = mask.as_slice().to_vec();
+                let width = self.width.max(1);
+                for (row, kept) in mask.chunks_exact_mut(width).zip(rows) {
+                    if !kept {
+                        row.fill(0);
+                    }
+                }
+                Slots::RowMask(mask)
+            }
+            Slots::Prefix(lengths) => {
+                let mut lengths = lengths.as_slice().to_vec();
+                for (length, kept) in lengths.iter_mut().zip(rows) {
+                    if !kept {
+                        *length = 0;
+                    }
+                }
+                Slots::RowPrefix(lengths)
+            }
+            Slots::Ragged(_) => {
+                return Err(PyValueError::new_err(
+                    "`row_mask` is given with `lengths` of flat rows, must be None there; pad the rows to (rows, tokens)",
+                ));
+            }
+            _ => {
+                let whole = self.width as i64;
+                Slots::RowPrefix(rows.map(|kept| if kept { whole } else { 0 }).collect())
+            }
+        };
+        Ok(Self { slots, ..self })
+    }
+
     /// The core's view of it.
     pub(crate) fn rows(&self) -> Rows<'_> {
         let valid = match &self.slots {
             Slots::All => Valid::All,
             Slots::Mask(mask) => Valid::Mask(mask.as_slice()),
             Slots::Prefix(lengths) => Valid::Prefix(lengths.as_slice()),
+            Slots::RowMask(mask) => Valid::Mask(mask),
+            Slots::RowPrefix(lengths) => Valid::Prefix(lengths),
             Slots::Ragged(lengths) => return Rows::Ragged(lengths.as_slice()),
         };
         Rows::Padded {
@@ -108,7 +155,7 @@ impl<'py> Layout<'py> {
 impl Reads for Layout<'_> {
     fn span(&self) -> Span {
         match &self.slots {
-            Slots::All => Span::EMPTY,
+            Slots::All | Slots::RowMask(_) | Slots::RowPrefix(_) => Span::EMPTY,
             Slots::Mask(mask) => mask.span(),
             Slots::Prefix(lengths) | Slots::Ragged(lengths) => lengths.span(),
         }

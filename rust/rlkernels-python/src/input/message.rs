@@ -40,18 +40,41 @@ pub(super) struct Wanted {
     pub(super) types: &'static str,
     /// The NumPy type to convert to.
     pub(super) remedy: &'static str,
+    /// What a list may hold.
+    pub(super) elements: Elements,
+    /// Whether integers are taken as the floats that they are.
+    pub(super) takes_integers: bool,
+}
+
+/// Elements of a list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Elements {
+    Truths,
+    Integers,
+    Floats,
 }
 
 /// Floats of the kernels' two types.
 pub(super) const FLOATS: Wanted = Wanted {
     types: "float32 or float64",
     remedy: "numpy.float64",
+    elements: Elements::Floats,
+    takes_integers: false,
+};
+
+/// Numbers whose meaning does not depend on their type: rewards and weights.
+pub(super) const NUMBERS: Wanted = Wanted {
+    types: "float32, float64 or integers",
+    takes_integers: true,
+    ..FLOATS
 };
 
 /// The argument is not what it must be.
 #[cold]
 pub(super) fn wrong(name: &str, value: &Bound<'_, PyAny>, wanted: &Wanted) -> PyErr {
-    let remedy = if is_foreign(value) {
+    let remedy = if raw::is_masked(value) {
+        masked_remedy(name)
+    } else if is_foreign(value) {
         "convert it in its own library".into()
     } else {
         format!(
@@ -64,6 +87,17 @@ pub(super) fn wrong(name: &str, value: &Bound<'_, PyAny>, wanted: &Wanted) -> Py
         described(value),
         wanted.types,
     ))
+}
+
+/// How to pass a masked array without losing its mask.
+fn masked_remedy(name: &str) -> String {
+    if name == "rewards" {
+        "pass rewards.filled(numpy.nan), where NaN means \"not scored\"".into()
+    } else {
+        format!(
+            "pass {name}.data, and its mask as mask=~numpy.ma.getmaskarray({name}) where the function has `mask`"
+        )
+    }
 }
 
 /// An array of another library.

@@ -67,6 +67,11 @@ pub(crate) fn is_array(value: &Bound<'_, PyAny>) -> bool {
     unsafe { npyffi::array::PyArray_Check(value.py(), value.as_ptr()) != 0 }
 }
 
+/// True for `numpy.ma.MaskedArray` and whatever else has a mask: reading past it would be a silent mistake.
+pub(crate) fn is_masked(value: &Bound<'_, PyAny>) -> bool {
+    is_array(value) && !is_plain(value) && value.hasattr("mask").unwrap_or(true)
+}
+
 /// The fields of an array.
 ///
 /// # Safety
@@ -98,6 +103,17 @@ pub(crate) unsafe fn facts(name: &str, array: &Bound<'_, PyAny>) -> PyResult<Fac
     })
 }
 
+/// `ValueError` for an array that is too large to be copied.
+pub(crate) fn check_copy(name: &str, facts: &Facts) -> PyResult<()> {
+    if facts.len < COPY_LIMIT {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!(
+        "`{name}` has {} elements and cannot be read in place, must have fewer than 2**31 to be copied; make it C-contiguous, aligned and of native byte order with numpy.ascontiguousarray",
+        facts.len
+    )))
+}
+
 /// A copy that can be read in place, its elements of `kind`.
 pub(crate) fn copied<'py>(
     name: &str,
@@ -106,12 +122,7 @@ pub(crate) fn copied<'py>(
     kind: c_int,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = array.py();
-    if facts.len >= COPY_LIMIT {
-        return Err(PyValueError::new_err(format!(
-            "`{name}` has {} elements and cannot be read in place, must have fewer than 2**31 to be copied; make it C-contiguous, aligned and of native byte order with numpy.ascontiguousarray",
-            facts.len
-        )));
-    }
+    check_copy(name, facts)?;
     let flags = npyffi::flags::NPY_ARRAY_CARRAY_RO
         | npyffi::flags::NPY_ARRAY_ENSUREARRAY
         | npyffi::flags::NPY_ARRAY_FORCECAST;

@@ -3,7 +3,7 @@
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyAnyMethods, PyString, PyStringMethods};
+use pyo3::types::{PyAnyMethods, PyBool, PyString, PyStringMethods};
 
 use super::message::described;
 
@@ -31,8 +31,11 @@ macro_rules! arguments {
 }
 pub(crate) use arguments;
 
-/// A whole number; one beyond 64 bits is a wrong value like any other, not an overflow.
+/// A whole number; one beyond 64 bits is a wrong value like any other, not an overflow, and `True` is no 1.
 pub(crate) fn whole(name: &str, value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if value.is_instance_of::<PyBool>() {
+        return Err(wrong_type(name, value, "an integer"));
+    }
     value
         .extract()
         .map_err(|error| refused(name, value, &error, "an integer", "fit into 64 bits"))

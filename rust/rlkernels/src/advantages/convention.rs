@@ -1,6 +1,6 @@
 //! The conventions of the field, by name.
 
-use crate::choice::choice;
+use crate::choice::{choice, setters};
 
 choice! {
     /// What the centred rewards are divided by.
@@ -37,6 +37,8 @@ choice! {
 }
 
 /// The convention by which advantages are computed. `eps` is rounded once to the data's type.
+///
+/// The default is TRL's: (R − mean) / (std + 1e-4) with `ddof` 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Convention {
     /// What the centred rewards are divided by.
@@ -49,4 +51,26 @@ pub struct Convention {
     pub eps_mode: EpsMode,
     /// What is subtracted.
     pub baseline: Baseline,
+}
+
+impl Default for Convention {
+    fn default() -> Self {
+        Self {
+            scale: Scale::Group,
+            ddof: 1,
+            eps: 1e-4,
+            eps_mode: EpsMode::Add,
+            baseline: Baseline::Mean,
+        }
+    }
+}
+
+setters! {
+    Convention {
+        with_scale: scale = Scale,
+        with_ddof: ddof = i64,
+        with_eps: eps = f64,
+        with_eps_mode: eps_mode = EpsMode,
+        with_baseline: baseline = Baseline,
+    }
 }

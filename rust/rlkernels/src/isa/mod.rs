@@ -1,6 +1,6 @@
 //! Which instruction set the kernels run on, and how one body reaches all of them.
 //!
-//! A kernel implements [`Kernel`] once, over the lanes of [`Simd`]; [`dispatch`] compiles it for every instruction set of
+//! A kernel implements `Kernel` once, over the lanes of `Simd`; `dispatch` compiles it for every instruction set of
 //! the target and runs it on the chosen one. Lanes, rounding and the order of every sum are fixed, so the choice changes
 //! the speed and never a bit of the result.
 

@@ -1,5 +1,6 @@
 //! The four formats of logits: how words are loaded into lanes and stored, and the polynomial for 2^r.
 
+use super::ids::Ids;
 use crate::Float;
 use crate::double::two_sum;
 use crate::half;
@@ -29,7 +30,7 @@ pub trait Format: sealed::Sealed + Send + Sync + Sized + 'static {
     #[doc(hidden)]
     fn forward(
         logits: &[Self::Word],
-        ids: &[i64],
+        ids: Ids<'_>,
         vocabulary: usize,
         temperature: f64,
         logprobs: &mut [Self::Result],
@@ -39,7 +40,7 @@ pub trait Format: sealed::Sealed + Send + Sync + Sized + 'static {
     #[doc(hidden)]
     fn backward(
         logits: &[Self::Word],
-        ids: &[i64],
+        ids: Ids<'_>,
         grad_logprobs: &[Self::Result],
         grad_entropy: &[Self::Result],
         vocabulary: usize,

@@ -1,6 +1,7 @@
 //! Log-probabilities and entropies, with rows or the segments of a few long rows shared among the threads.
 
 use super::format::Vectors;
+use super::ids::Ids;
 use super::row::Row;
 use super::scan::{Scale, Segment, segment};
 use crate::isa::{Kernel, Simd, dispatch};
@@ -18,7 +19,7 @@ pub(super) const PARALLEL: usize = 200_000;
 /// Log-probabilities and, where wanted, entropies; everything has been checked.
 pub(super) fn run<F: Vectors>(
     logits: &[F::Word],
-    ids: &[i64],
+    ids: Ids<'_>,
     vocabulary: usize,
     temperature: f64,
     logprobs: &mut [F::Result],
@@ -34,7 +35,7 @@ pub(super) fn run<F: Vectors>(
 /// Consecutive rows.
 struct Rows<'a, F: Vectors, const ENTROPY: bool> {
     logits: &'a [F::Word],
-    ids: &'a [i64],
+    ids: Ids<'a>,
     vocabulary: usize,
     scale: &'a Scale,
     logprobs: &'a mut [F::Result],
@@ -47,17 +48,39 @@ impl<F: Vectors, const ENTROPY: bool> Kernel for Rows<'_, F, ENTROPY> {
     fn run<S: Simd>(self, s: S) {
         let mut parts = Vec::with_capacity(self.vocabulary.div_ceil(SEGMENT));
         for (i, words) in self.logits.chunks_exact(self.vocabulary).enumerate() {
-            parts.clear();
-            for words in words.chunks(SEGMENT) {
-                parts.push(segment::<F, S, ENTROPY>(s, words, self.scale));
+            let ids = self.ids.row(i);
+            let mut row = Row::IGNORED;
+            if !ids.all_ignored() {
+                parts.clear();
+                for words in words.chunks(SEGMENT) {
+                    parts.push(segment::<F, S, ENTROPY>(s, words, self.scale));
+                }
+                row = Row::new::<F, S, ENTROPY>(s, words, &parts, self.scale);
             }
-            let row = Row::new::<F, S, ENTROPY>(s, words, &parts, self.scale);
-            let logit = F::real(words[self.ids[i] as usize]);
-            self.logprobs[i] = F::Result::narrow(row.logprob(logit, self.scale.temperature));
+            let out = &mut self.logprobs[i * ids.per_row..(i + 1) * ids.per_row];
+            write::<F>(&row, words, ids, self.scale, out);
             if ENTROPY {
                 self.entropy[i] = F::Result::narrow(row.entropy);
             }
         }
+    }
+}
+
+/// Writes the log-probabilities of a row's tokens, +0 for what is ignored.
+#[inline(always)]
+fn write<F: Vectors>(
+    row: &Row,
+    words: &[F::Word],
+    ids: Ids<'_>,
+    scale: &Scale,
+    out: &mut [F::Result],
+) {
+    for (to, &id) in out.iter_mut().zip(ids.tokens) {
+        *to = F::Result::narrow(if ids.is_ignored(id) {
+            0.0
+        } else {
+            row.logprob(F::real(words[id as usize]), scale.temperature)
+        });
     }
 }
 
@@ -120,20 +143,26 @@ pub(super) fn few_rows<F: Vectors, const ENTROPY: bool>(
 
 fn shared<F: Vectors, const ENTROPY: bool>(
     logits: &[F::Word],
-    ids: &[i64],
+    ids: Ids<'_>,
     vocabulary: usize,
     scale: &Scale,
     logprobs: &mut [F::Result],
     entropy: &mut [F::Result],
 ) {
-    if ids.is_empty() {
+    if ids.tokens.is_empty() {
         return;
     }
-    if ids.len() < FEW_ROWS && vocabulary > SEGMENT {
+    if ids.rows() < FEW_ROWS && vocabulary > SEGMENT {
         let rows = few_rows::<F, ENTROPY>(logits, vocabulary, scale);
-        for (i, row) in rows.iter().enumerate() {
-            let logit = F::real(logits[i * vocabulary + ids[i] as usize]);
-            logprobs[i] = F::Result::narrow(row.logprob(logit, scale.temperature));
+        let outs = logprobs.chunks_exact_mut(ids.per_row);
+        for (i, (row, out)) in rows.iter().zip(outs).enumerate() {
+            let (words, ids) = (&logits[i * vocabulary..(i + 1) * vocabulary], ids.row(i));
+            let row = if ids.all_ignored() {
+                &Row::IGNORED
+            } else {
+                row
+            };
+            write::<F>(row, words, ids, scale, out);
             if ENTROPY {
                 entropy[i] = F::Result::narrow(row.entropy);
             }
@@ -145,7 +174,7 @@ fn shared<F: Vectors, const ENTROPY: bool>(
     let parts = logits
         .chunks(rows * vocabulary)
         .zip(ids.chunks(rows))
-        .zip(logprobs.chunks_mut(rows))
+        .zip(logprobs.chunks_mut(rows * ids.per_row))
         .map(|((logits, ids), logprobs)| Rows::<F, ENTROPY> {
             logits,
             ids,

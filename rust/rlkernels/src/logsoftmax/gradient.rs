@@ -1,11 +1,13 @@
-//! The gradient for the logits, `(g·(onehot − p) − g_H·p·(log p + H)) / τ`, in one pass from logits to result.
+//! The gradient for the logits, `(Σ g·(onehot − p) − g_H·p·(log p + H)) / τ`, in one pass from logits to result.
 
 use std::f64::consts::LN_2;
 
 use super::format::Vectors;
 use super::forward::{CHUNK, FEW_ROWS, PARALLEL, SEGMENT, few_rows};
+use super::ids::Ids;
 use super::row::{Row, exp, reals, slow_terms};
 use super::scan::{Constants, Scale, segment, term, two_to};
+use crate::double::Sum;
 use crate::isa::{F32_LANES, F64_LANES, Kernel, Lanes, Simd, dispatch};
 use crate::math::exp64;
 use crate::{Float, parallel};
@@ -13,17 +15,82 @@ use crate::{Float, parallel};
 /// The upstream gradients of one row, divided by the temperature.
 #[derive(Clone, Copy)]
 struct Upstream {
+    /// The sum over the row's tokens.
     logprob: f64,
     entropy: f64,
 }
 
-impl Upstream {
-    fn is_zero(self) -> bool {
-        self.logprob == 0.0 && self.entropy == 0.0
+/// A row's tokens with the gradients that come from their log-probabilities.
+#[derive(Clone, Copy)]
+struct Chosen<'a, T> {
+    ids: Ids<'a>,
+    grads: &'a [T],
+    temperature: f64,
+}
+
+impl<T: Float> Chosen<'_, T> {
+    /// What comes from the tokens for which `of` is true, divided by the temperature.
+    #[inline(always)]
+    fn sum(&self, of: impl Fn(i64) -> bool) -> f64 {
+        if let (&[id], &[grad]) = (self.ids.tokens, self.grads) {
+            let counts = of(id) && !self.ids.is_ignored(id);
+            return if counts {
+                grad.widen() / self.temperature
+            } else {
+                0.0
+            };
+        }
+        let mut sum = Sum::default();
+        for (&id, &grad) in self.ids.tokens.iter().zip(self.grads) {
+            if of(id) && !self.ids.is_ignored(id) {
+                sum.add(grad.widen() / self.temperature);
+            }
+        }
+        sum.value()
+    }
+
+    /// What comes from the row; nothing where all of its tokens are ignored.
+    #[inline(always)]
+    fn upstream(&self, entropy: Option<&T>) -> Upstream {
+        let entropy = entropy.map_or(0.0, |grad| grad.widen() / self.temperature);
+        Upstream {
+            logprob: self.sum(|_| true),
+            entropy: if self.ids.all_ignored() { 0.0 } else { entropy },
+        }
+    }
+
+    /// Whether every gradient is 0, so that the row need not be read.
+    fn is_zero(&self, upstream: Upstream) -> bool {
+        let mut tokens = self.ids.tokens.iter().zip(self.grads);
+        upstream.entropy == 0.0
+            && tokens.all(|(&id, &grad)| self.ids.is_ignored(id) || grad.widen() == 0.0)
+    }
+
+    /// Writes the gradients of the chosen tokens among `words`, of which the first is token `first`.
+    #[inline(always)]
+    fn write<F: Vectors, S: Simd>(
+        &self,
+        s: S,
+        words: &[F::Word],
+        first: usize,
+        row: &Row,
+        upstream: Upstream,
+        out: &mut [F::Word],
+    ) {
+        for &id in self.ids.tokens {
+            if self.ids.is_ignored(id) {
+                continue;
+            }
+            let place = (id as usize).checked_sub(first);
+            if let Some(place) = place.filter(|&place| place < words.len()) {
+                let own = self.sum(|other| other == id);
+                out[place] = chosen::<F, S>(s, words[place], row, own, upstream, self.temperature);
+            }
+        }
     }
 }
 
-/// The row's gradient apart from the chosen token: p·(constant + slope·(x − M)).
+/// The row's gradient apart from the chosen tokens: p·(constant + slope·(x − M)).
 #[derive(Clone, Copy)]
 struct Line {
     constant: f64,
@@ -60,6 +127,10 @@ fn slope<F: Vectors, S: Simd>(
     let line = Line::new(row, upstream, scale.temperature);
     if !(row.max.is_finite() && line.constant.is_finite() && line.slope.is_finite()) {
         out.fill(F::word(f64::NAN));
+        return;
+    }
+    if line.constant == 0.0 && line.slope == 0.0 {
+        out.fill(F::word(0.0)); // the gradients of the row's tokens cancel
         return;
     }
     if row.reference.is_nan() {
@@ -155,12 +226,13 @@ fn slow<F: Vectors, S: Simd>(
     }
 }
 
-/// The chosen token's gradient, in `f64`.
+/// A chosen token's gradient, in `f64`; `own` of the upstream gradient is its own.
 #[inline(always)]
 fn chosen<F: Vectors, S: Simd>(
     s: S,
     logit: F::Word,
     row: &Row,
+    own: f64,
     upstream: Upstream,
     temperature: f64,
 ) -> F::Word {
@@ -169,7 +241,7 @@ fn chosen<F: Vectors, S: Simd>(
     if !(upstream.logprob.is_finite() && upstream.entropy.is_finite()) {
         return F::word(f64::NAN);
     }
-    let mut value = upstream.logprob * (1.0 - p);
+    let mut value = own * (1.0 - p) - (upstream.logprob - own) * p;
     if upstream.entropy != 0.0 && p != 0.0 {
         value -= upstream.entropy * p * (logprob + row.entropy);
     }
@@ -179,7 +251,7 @@ fn chosen<F: Vectors, S: Simd>(
 /// Consecutive rows.
 struct Rows<'a, F: Vectors> {
     logits: &'a [F::Word],
-    ids: &'a [i64],
+    ids: Ids<'a>,
     grads: &'a [F::Result],
     entropies: &'a [F::Result],
     vocabulary: usize,
@@ -187,23 +259,13 @@ struct Rows<'a, F: Vectors> {
     out: &'a mut [F::Word],
 }
 
-impl<F: Vectors> Rows<'_, F> {
-    fn upstream(&self, i: usize) -> Upstream {
-        upstream::<F>(self.grads, self.entropies, i, self.scale)
-    }
-}
-
-fn upstream<F: Vectors>(
-    grads: &[F::Result],
-    entropies: &[F::Result],
-    i: usize,
-    scale: &Scale,
-) -> Upstream {
-    Upstream {
-        logprob: grads[i].widen() / scale.temperature,
-        entropy: entropies
-            .get(i)
-            .map_or(0.0, |grad| grad.widen() / scale.temperature),
+/// The tokens of a row.
+fn of_row<'a, T>(ids: Ids<'a>, grads: &'a [T], temperature: f64, row: usize) -> Chosen<'a, T> {
+    let ids = ids.row(row);
+    Chosen {
+        ids,
+        grads: &grads[row * ids.per_row..(row + 1) * ids.per_row],
+        temperature,
     }
 }
 
@@ -212,11 +274,13 @@ impl<F: Vectors> Kernel for Rows<'_, F> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let mut parts = Vec::with_capacity(self.vocabulary.div_ceil(SEGMENT));
-        for i in 0..self.ids.len() {
-            let upstream = self.upstream(i);
+        let temperature = self.scale.temperature;
+        for i in 0..self.ids.rows() {
+            let chosen = of_row(self.ids, self.grads, temperature, i);
+            let upstream = chosen.upstream(self.entropies.get(i));
             let here = i * self.vocabulary..(i + 1) * self.vocabulary;
             let (words, out) = (&self.logits[here.clone()], &mut self.out[here]);
-            if upstream.is_zero() {
+            if chosen.is_zero(upstream) {
                 out.fill(F::word(0.0));
                 continue;
             }
@@ -226,8 +290,7 @@ impl<F: Vectors> Kernel for Rows<'_, F> {
             }
             let row = Row::new::<F, S, true>(s, words, &parts, self.scale);
             slope::<F, S>(s, words, &row, upstream, self.scale, out);
-            let id = self.ids[i] as usize;
-            out[id] = chosen::<F, S>(s, words[id], &row, upstream, self.scale.temperature);
+            chosen.write::<F, S>(s, words, 0, &row, upstream, out);
         }
     }
 }
@@ -236,10 +299,11 @@ impl<F: Vectors> Kernel for Rows<'_, F> {
 struct Part<'a, F: Vectors> {
     words: &'a [F::Word],
     row: &'a Row,
+    chosen: Chosen<'a, F::Result>,
     upstream: Upstream,
     scale: &'a Scale,
-    /// The chosen token, where it lies in this segment.
-    id: Option<usize>,
+    /// The token of the segment's first logit.
+    first: usize,
     out: &'a mut [F::Word],
 }
 
@@ -247,41 +311,42 @@ impl<F: Vectors> Kernel for Part<'_, F> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        if self.upstream.is_zero() {
+        let upstream = self.upstream;
+        if self.chosen.is_zero(upstream) {
             self.out.fill(F::word(0.0));
             return;
         }
-        slope::<F, S>(s, self.words, self.row, self.upstream, self.scale, self.out);
-        if let Some(id) = self.id {
-            let temperature = self.scale.temperature;
-            self.out[id] = chosen::<F, S>(s, self.words[id], self.row, self.upstream, temperature);
-        }
+        let (words, row, scale) = (self.words, self.row, self.scale);
+        slope::<F, S>(s, words, row, upstream, scale, self.out);
+        self.chosen
+            .write::<F, S>(s, words, self.first, row, upstream, self.out);
     }
 }
 
 /// The gradient; everything has been checked. `entropies` is empty where no gradient comes from the entropy.
 pub(super) fn run<F: Vectors>(
     logits: &[F::Word],
-    ids: &[i64],
+    ids: Ids<'_>,
     grads: &[F::Result],
     entropies: &[F::Result],
     vocabulary: usize,
     temperature: f64,
     out: &mut [F::Word],
 ) {
-    if ids.is_empty() {
+    if ids.tokens.is_empty() {
         return;
     }
     let scale = &Scale::new::<F>(temperature);
-    if ids.len() < FEW_ROWS && vocabulary > SEGMENT {
+    if ids.rows() < FEW_ROWS && vocabulary > SEGMENT {
         let rows = few_rows::<F, true>(logits, vocabulary, scale);
         let segments = out
             .chunks_exact_mut(vocabulary)
             .enumerate()
             .flat_map(|(i, out)| {
                 let words = &logits[i * vocabulary..(i + 1) * vocabulary];
-                let (id, row) = (ids[i] as usize, &rows[i]);
-                let upstream = upstream::<F>(grads, entropies, i, scale);
+                let row = &rows[i];
+                let chosen = of_row(ids, grads, scale.temperature, i);
+                let upstream = chosen.upstream(entropies.get(i));
                 let parts = words
                     .chunks(SEGMENT)
                     .zip(out.chunks_mut(SEGMENT))
@@ -289,11 +354,10 @@ pub(super) fn run<F: Vectors>(
                 parts.map(move |(number, (words, out))| Part::<F> {
                     words,
                     row,
+                    chosen,
                     upstream,
                     scale,
-                    id: id
-                        .checked_sub(number * SEGMENT)
-                        .filter(|&id| id < words.len()),
+                    first: number * SEGMENT,
                     out,
                 })
             });
@@ -305,7 +369,7 @@ pub(super) fn run<F: Vectors>(
     let parts = logits
         .chunks(rows * vocabulary)
         .zip(out.chunks_mut(rows * vocabulary))
-        .zip(ids.chunks(rows).zip(grads.chunks(rows)))
+        .zip(ids.chunks(rows).zip(grads.chunks(rows * ids.per_row)))
         .map(|((logits, out), (ids, grads))| Rows::<F> {
             logits,
             ids,

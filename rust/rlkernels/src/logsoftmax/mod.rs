@@ -10,6 +10,7 @@
 mod format;
 mod forward;
 mod gradient;
+mod ids;
 mod row;
 mod scan;
 
@@ -17,60 +18,65 @@ use crate::error::same_length;
 use crate::{Error, Float, Result};
 
 pub use format::{Bf16, F16, Format};
+pub use ids::Ids;
 
-/// Writes log p of each row's token to `logprobs` and, where wanted, each row's entropy in nats to `entropy`.
+/// Writes log p of the tokens of each row to `logprobs` and, where wanted, each row's entropy in nats to `entropy`.
 ///
-/// `logits` holds one row of `vocabulary` logits for each of `ids`. `temperature` is rounded once to the result's type.
-/// Results are never above 0 (log-probabilities) or below 0 (entropies).
+/// `logits` holds one row of `vocabulary` logits for each row of `ids`; `logprobs` has an element for each of its tokens.
+/// `temperature` is rounded once to the result's type. Results are never above 0 (log-probabilities) or below 0
+/// (entropies).
 ///
 /// `|error| ≤ k·2u·S` with `S = |x_id − M|/τ + max(1, log Σ e^((x−M)/τ))` for log-probabilities, M the row's maximum, and
 /// S = max(1, H) for entropies; k = 4, u = 2⁻²⁴ for `f32` and the half types, k = 8, u = 2⁻⁵³ for `f64`.
 ///
 /// # Errors
 /// A temperature that is not finite and above 0 in the result's type; lengths that do not match; rows without a
-/// vocabulary; an id outside it.
-pub fn selective_log_softmax<F: Format>(
+/// vocabulary; an id outside it that is not ignored.
+pub fn selective_log_softmax<'a, F: Format>(
     logits: &[F::Word],
-    ids: &[i64],
+    ids: impl Into<Ids<'a>>,
     vocabulary: usize,
     temperature: f64,
     logprobs: &mut [F::Result],
     entropy: Option<&mut [F::Result]>,
 ) -> Result<()> {
+    let ids = ids.into();
     let temperature = check::<F>(logits, ids, vocabulary, temperature)?;
-    same_length("out", logprobs.len(), ids.len(), "`ids`")?;
+    same_length("out", logprobs.len(), ids.tokens.len(), "`ids`")?;
     if let Some(entropy) = &entropy {
-        same_length("entropy", entropy.len(), ids.len(), "`ids`")?;
+        same_length("entropy", entropy.len(), ids.rows(), ROWS)?;
     }
     F::forward(logits, ids, vocabulary, temperature, logprobs, entropy);
     Ok(())
 }
 
-/// Writes the gradient for the logits to `out`: `(g·(onehot − p) − g_H·p·(log p + H)) / τ`, g and `g_H` the gradients that
-/// come from a row's log-probability and, where there is one, from its entropy.
+/// Writes the gradient for the logits to `out`: `(Σ g·(onehot − p) − g_H·p·(log p + H)) / τ`, g and `g_H` the gradients that
+/// come from the log-probabilities of a row's tokens and, where there is one, from its entropy.
 ///
-/// A row whose g and `g_H` are 0 gets exactly 0 and is not read: masked tokens may hold anything. A logit of −inf that is
+/// A row whose every g and `g_H` are 0 gets exactly 0 and is not read: masked tokens may hold anything. A logit of −inf that is
 /// not chosen gets exactly 0. A row that has no distribution, or whose `g/τ` or `g_H/τ` is not finite, gets NaN. Half types are
 /// rounded from `f32`, to nearest, ties to even.
 ///
-/// `|error| ≤ k·2u·S` with `S = (|g|·(1[v = id] + p) + |g_H|·p·(|log p| + H)) / τ` and k, u as for
+/// `|error| ≤ k·2u·S` with `S = (Σ |g|·(1[v = id] + p) + |g_H|·p·(|log p| + H)) / τ` and k, u as for
 /// [`selective_log_softmax`], subnormal results and the rounding to a half type aside.
 ///
 /// # Errors
 /// As [`selective_log_softmax`].
-pub fn selective_log_softmax_backward<F: Format>(
+pub fn selective_log_softmax_backward<'a, F: Format>(
     logits: &[F::Word],
-    ids: &[i64],
+    ids: impl Into<Ids<'a>>,
     grad_logprobs: &[F::Result],
     grad_entropy: Option<&[F::Result]>,
     vocabulary: usize,
     temperature: f64,
     out: &mut [F::Word],
 ) -> Result<()> {
+    let ids = ids.into();
     let temperature = check::<F>(logits, ids, vocabulary, temperature)?;
-    same_length("grad_logprobs", grad_logprobs.len(), ids.len(), "`ids`")?;
+    let tokens = ids.tokens.len();
+    same_length("grad_logprobs", grad_logprobs.len(), tokens, "`ids`")?;
     if let Some(grads) = grad_entropy {
-        same_length("grad_entropy", grads.len(), ids.len(), "`ids`")?;
+        same_length("grad_entropy", grads.len(), ids.rows(), ROWS)?;
     }
     same_length("out", out.len(), logits.len(), "`logits`")?;
     let entropy = grad_entropy.unwrap_or(&[]);
@@ -86,10 +92,13 @@ pub fn selective_log_softmax_backward<F: Format>(
     Ok(())
 }
 
+/// What sets the number of rows.
+const ROWS: &str = "the rows of `ids`";
+
 /// The temperature as the kernels use it, if everything fits together.
 fn check<F: Format>(
     logits: &[F::Word],
-    ids: &[i64],
+    ids: Ids<'_>,
     vocabulary: usize,
     temperature: f64,
 ) -> Result<f64> {
@@ -101,22 +110,33 @@ fn check<F: Format>(
             dtype: F::Result::NAME,
         });
     }
-    if vocabulary == 0 && !ids.is_empty() {
+    if ids.per_row == 0 {
+        return Err(Error::TooSmall {
+            argument: "per_row",
+            found: 0,
+            least: 1,
+        });
+    }
+    let tokens = ids.tokens.len();
+    if vocabulary == 0 && tokens > 0 {
         return Err(Error::NoVocabulary);
     }
-    let expected = ids.len().saturating_mul(vocabulary);
+    let rows = ids.rows();
+    same_length("ids", tokens, rows * ids.per_row, "rows of `per_row`")?;
+    let expected = rows.saturating_mul(vocabulary);
     same_length(
         "logits",
         logits.len(),
         expected,
-        "`ids` times the vocabulary",
+        "the rows of `ids` times the vocabulary",
     )?;
     let most = i64::try_from(vocabulary).unwrap_or(i64::MAX) - 1;
-    match ids.iter().position(|&id| id < 0 || id > most) {
+    let outside = |id: i64| (id < 0 || id > most) && !ids.is_ignored(id);
+    match ids.tokens.iter().position(|&id| outside(id)) {
         None => Ok(rounded),
         Some(index) => Err(Error::OutsideVocabulary {
             index,
-            found: ids[index],
+            found: ids.tokens[index],
             most,
         }),
     }
@@ -133,7 +153,7 @@ macro_rules! kernels_of {
 
             fn forward(
                 logits: &[$word],
-                ids: &[i64],
+                ids: Ids<'_>,
                 vocabulary: usize,
                 temperature: f64,
                 logprobs: &mut [$result],
@@ -144,7 +164,7 @@ macro_rules! kernels_of {
 
             fn backward(
                 logits: &[$word],
-                ids: &[i64],
+                ids: Ids<'_>,
                 logprobs: &[$result],
                 entropy: &[$result],
                 vocabulary: usize,

@@ -25,6 +25,14 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// A row that is not read: of log-probabilities and entropy 0.
+    pub(super) const IGNORED: Self = Self {
+        max: 0.0,
+        log_sum: 0.0,
+        entropy: 0.0,
+        reference: f64::NAN,
+    };
+
     const NAN: Self = Self {
         max: f64::NAN,
         log_sum: f64::NAN,

@@ -5,7 +5,7 @@ use super::facts::{Aggregation, Facts, ROW, TOKEN};
 use super::metrics::Tally;
 use super::parameters::{CispoBound, DapoDenominator, given, not_negative, positive};
 use super::surrogate::{Call, Effect, RowRatio, Surrogate, Tokens, minus_times};
-use crate::choice::choice;
+use crate::choice::{choice, setters};
 use crate::data::Data;
 use crate::double::Double;
 use crate::isa::{Lanes, Simd};
@@ -20,7 +20,7 @@ choice! {
         /// Token ratio, clipped; mean over tokens, whose denominator [`DapoDenominator`] names (arXiv 2503.14476, eq. 8).
         Dapo = "dapo",
         /// Token ratio, clipped; mean over micro-batches of the mean over their tokens (TRL's `bnpo`).
-        BnpoTrl = "bnpo-trl",
+        BnpoTrl = "bnpo-trl" | "bnpo",
         /// Token ratio, clipped; the sum over tokens divided by rows times a constant (arXiv 2503.20783, section 3.2).
         DrGrpo = "dr_grpo",
         /// The row's mean ratio, clipped; mean over rows (arXiv 2507.18071, eq. 5).
@@ -47,6 +47,16 @@ impl Algorithm {
         self.facts().by_row
     }
 
+    /// The `epsilon_low` and `epsilon_high` of its paper; TRL's 0.2 where that leaves them open.
+    pub(super) const fn widths(self) -> [f64; 2] {
+        match self {
+            Self::Dapo | Self::Cispo => [0.2, 0.28],
+            Self::Gspo | Self::GspoToken | Self::Luspo => [3e-4, 4e-4],
+            Self::Gmpo => [0.4, 0.4],
+            _ => [0.2, 0.2],
+        }
+    }
+
     /// What it is besides its surrogate.
     pub(super) const fn facts(self) -> Facts {
         match self {
@@ -71,12 +81,8 @@ impl Algorithm {
     ) -> Result<Tally> {
         let name = self.name();
         let bounds = || {
-            Bounds::new::<T>(
-                name,
-                convention.epsilon_low,
-                convention.epsilon_high,
-                convention.delta,
-            )
+            let [low, high] = convention.widths();
+            Bounds::new::<T>(name, low, high, convention.delta)
         };
         Ok(match self {
             Self::Grpo | Self::Dapo | Self::BnpoTrl | Self::DrGrpo => call.run(Clip(bounds()?)),
@@ -94,9 +100,11 @@ impl Algorithm {
 pub struct Convention<'a> {
     /// Which loss.
     pub algorithm: Algorithm,
-    /// The ratio's lower bound is 1 − ε; of GMPO the log-ratio's is −ε.
+    /// The ratio's lower bound is 1 − ε; of GMPO the log-ratio's is −ε. `None`: 0.2, of GSPO and LUSPO 3e-4, of GMPO 0.4.
     pub epsilon_low: Option<f64>,
     /// The ratio's upper bound is 1 + ε; of GMPO the log-ratio's is ε; of CISPO see [`CispoBound`].
+    /// `None`: `epsilon_low` where that is given; else 0.2, of DAPO 0.28, of GSPO and LUSPO 4e-4, of GMPO 0.4, of CISPO
+    /// 0.28 with [`CispoBound::Relative`] and nothing with the other.
     pub epsilon_high: Option<f64>,
     /// Upper bound of the ratio under a negative advantage, above 1 + `ε_high`; `None` for none.
     pub delta: Option<f64>,
@@ -124,6 +132,33 @@ pub struct Convention<'a> {
     pub sapo_temperature_negative: Option<f64>,
 }
 
+setters! {
+    Convention<'_> {
+        with_epsilon_low: epsilon_low = f64,
+        with_epsilon_high: epsilon_high = f64,
+        with_delta: delta = f64,
+        with_beta: beta = f64,
+        with_kl_estimator: kl_estimator = Estimator,
+        with_kl_ratio: kl_ratio = KlRatio,
+        with_max_length: max_length = i64,
+        with_dapo_denominator: dapo_denominator = DapoDenominator,
+        with_group_size: group_size = i64,
+        with_tokens_in_step: tokens_in_step = f64,
+        with_cispo_bound: cispo_bound = CispoBound,
+        with_sapo_temperature_positive: sapo_temperature_positive = f64,
+        with_sapo_temperature_negative: sapo_temperature_negative = f64,
+    }
+}
+
+impl<'a> Convention<'a> {
+    /// With other `micro_batches`.
+    #[must_use]
+    pub fn with_micro_batches(mut self, micro_batches: &'a [i64]) -> Self {
+        self.micro_batches = Some(micro_batches);
+        self
+    }
+}
+
 /// −stop(min(r, c)) A · policy: the truncated ratio is a constant, so every token keeps its gradient.
 #[derive(Clone, Copy)]
 pub(super) struct Truncated {
@@ -140,7 +175,7 @@ impl Truncated {
         let width = positive::<T>(
             convention.algorithm.name(),
             "epsilon_high",
-            convention.epsilon_high,
+            convention.widths()[1],
         )?;
         let cap = match bound {
             CispoBound::Relative => 1.0 + width,
@@ -244,17 +279,11 @@ pub(super) struct Geometric {
 
 impl Geometric {
     pub(super) fn new<T: Float>(convention: &Convention<'_>) -> Result<Self> {
+        let [low, high] = convention.widths();
+        let name = convention.algorithm.name();
         Ok(Self {
-            low: -not_negative::<T>(
-                convention.algorithm.name(),
-                "epsilon_low",
-                convention.epsilon_low,
-            )?,
-            high: not_negative::<T>(
-                convention.algorithm.name(),
-                "epsilon_high",
-                convention.epsilon_high,
-            )?,
+            low: -not_negative::<T>(name, "epsilon_low", low)?,
+            high: not_negative::<T>(name, "epsilon_high", high)?,
             ratio: 1.0,
         })
     }

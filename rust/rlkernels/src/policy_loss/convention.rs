@@ -2,12 +2,12 @@
 
 use super::algorithm::{Algorithm, Convention};
 use super::facts::Aggregation;
-use super::parameters::DapoDenominator;
+use super::parameters::{CispoBound, DapoDenominator};
 use crate::kl::{Estimator, KlRatio};
 use crate::{Error, Result};
 
 impl Convention<'_> {
-    /// The algorithm with nothing given but what has a default: no KL.
+    /// The algorithm with nothing given but what has a default: no KL, the clip widths of [`Convention`].
     #[must_use]
     pub const fn new(algorithm: Algorithm) -> Self {
         Self {
@@ -27,6 +27,16 @@ impl Convention<'_> {
             sapo_temperature_positive: None,
             sapo_temperature_negative: None,
         }
+    }
+}
+
+impl Convention<'_> {
+    /// `epsilon_low` and `epsilon_high`, with their defaults.
+    pub(super) fn widths(&self) -> [Option<f64>; 2] {
+        let [low, high] = self.algorithm.widths();
+        let is_cap = self.cispo_bound == Some(CispoBound::Absolute); // no width: 0.28 would scale down every token
+        let high = self.epsilon_low.or(if is_cap { None } else { Some(high) });
+        [self.epsilon_low.or(Some(low)), self.epsilon_high.or(high)]
     }
 }
 

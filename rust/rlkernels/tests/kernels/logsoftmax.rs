@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use rlkernels::logsoftmax::{
-    Bf16, F16, Format, selective_log_softmax, selective_log_softmax_backward,
+    Bf16, F16, Format, Ids, selective_log_softmax, selective_log_softmax_backward,
 };
 
 use crate::formats::Tested;
@@ -249,6 +249,84 @@ fn what_is_certain_or_impossible_is_exact() {
     assert_eq!(gradient, [0.0, 0.0]);
 }
 
+/// Several tokens of a row, some of them equal or ignored, are the sum of calls with one token each.
+#[test]
+fn several_tokens_of_a_row_are_the_sum_of_single_ones() {
+    const VOCABULARY: usize = 40_000; // two segments
+    let ids = [
+        3, 39_999, 3, -100, 0, -100, -100, -100, -100, 7, 8, 9, 7, 7, 39_998,
+    ];
+    let (rows, per_row) = (3, 5);
+    let mut numbers = Numbers::new(5);
+    let mut logits: Vec<f64> = (0..rows * VOCABULARY)
+        .map(|_| numbers.unit() * 8.0)
+        .collect();
+    logits[VOCABULARY] = f64::NAN; // of the row that is ignored but for one token, which makes it count
+    logits[2 * VOCABULARY..][..10].fill(f64::NEG_INFINITY);
+    logits[2 * VOCABULARY + 7] = 1.0;
+    let grads: Vec<f64> = (0..rows * per_row).map(|i| i as f64 - 6.3).collect();
+    let (mut logprobs, mut entropy) = ([9.0; 15], [9.0; 3]);
+    let asked = Ids {
+        tokens: &ids,
+        per_row,
+        ignore_index: Some(-100),
+    };
+    let both = Some(&mut entropy[..]);
+    selective_log_softmax::<f64>(&logits, asked, VOCABULARY, 2.0, &mut logprobs, both).unwrap();
+    let mut gradient = vec![9.0; logits.len()];
+    let out = &mut gradient;
+    selective_log_softmax_backward::<f64>(&logits, asked, &grads, None, VOCABULARY, 2.0, out)
+        .unwrap();
+    for row in 0..rows {
+        let words = &logits[row * VOCABULARY..(row + 1) * VOCABULARY];
+        let mut sum = vec![0.0; VOCABULARY];
+        for slot in row * per_row..(row + 1) * per_row {
+            if ids[slot] == -100 {
+                assert_eq!(logprobs[slot].to_bits(), 0);
+                continue;
+            }
+            let (alone, h) = forward::<f64>(words, &ids[slot..=slot], VOCABULARY, 2.0);
+            assert_eq!(logprobs[slot].to_bits(), alone[0].to_bits());
+            assert_eq!(entropy[row].to_bits(), h[0].to_bits());
+            let grads = (&grads[slot..=slot], None);
+            let part = backward::<f64>(words, &ids[slot..=slot], grads, VOCABULARY, 2.0);
+            sum.iter_mut()
+                .zip(part)
+                .for_each(|(sum, part)| *sum += part);
+        }
+        for (got, want) in gradient[row * VOCABULARY..].iter().zip(sum) {
+            assert!(
+                (got - want).abs() <= 1e-14 || got.is_nan() && want.is_nan(),
+                "{got} {want}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_row_of_ignored_tokens_is_not_read() {
+    let logits = [f64::NAN; 6];
+    let ids = Ids {
+        tokens: &[-1, -1],
+        per_row: 1,
+        ignore_index: Some(-1),
+    };
+    let (mut logprobs, mut entropy, mut gradient) = ([9.0; 2], [9.0; 2], [9.0; 6]);
+    selective_log_softmax::<f64>(&logits, ids, 3, 1.0, &mut logprobs, Some(&mut entropy)).unwrap();
+    let grads = [1.0; 2];
+    let (entropies, out) = (Some(&grads[..]), &mut gradient);
+    selective_log_softmax_backward::<f64>(&logits, ids, &grads, entropies, 3, 1.0, out).unwrap();
+    assert_eq!(
+        (logprobs, entropy, gradient),
+        ([0.0; 2], [0.0; 2], [0.0; 6])
+    );
+    let rows_of_two = Ids { per_row: 2, ..ids };
+    let error = selective_log_softmax::<f64>(&logits, rows_of_two, 3, 1.0, &mut logprobs, None);
+    let message =
+        "`logits` has 6 elements, must have 3 like the rows of `ids` times the vocabulary";
+    assert_eq!(error.unwrap_err().to_string(), message);
+}
+
 #[test]
 fn wrong_inputs_are_named_with_their_values() {
     let call = |logits: usize, ids: &[i64], vocabulary, temperature| {
@@ -257,7 +335,8 @@ fn wrong_inputs_are_named_with_their_values() {
         selective_log_softmax::<f32>(&logits, ids, vocabulary, temperature, &mut out, None)
             .map_err(|error| error.to_string())
     };
-    let id = "must be between 0 and 2 (the vocabulary; rows are counted in C order)";
+    let id =
+        "must be between 0 and 2 (the vocabulary; rows are counted in C order) or `ignore_index`";
     let tau = "in float32, must be finite and above 0";
     for (got, want) in [
         (call(6, &[0, 3], 3, 1.0), format!("`ids[1]` is 3, {id}")),
@@ -279,7 +358,8 @@ fn wrong_inputs_are_named_with_their_values() {
         ),
         (
             call(5, &[0, 0], 3, 1.0),
-            "`logits` has 5 elements, must have 6 like `ids` times the vocabulary".into(),
+            "`logits` has 5 elements, must have 6 like the rows of `ids` times the vocabulary"
+                .into(),
         ),
     ] {
         assert_eq!(got, Err(want));
