@@ -465,6 +465,7 @@ def filtered_logprobs(
     xtc_coin: NDArray[np.floating] | None = None,
     repetition_penalty: float = 1.0,
     history: NDArray[np.integer] | None = None,
+    ties: Literal["library", "all", "lower-id"] = "library",
     out: NDArray[np.float32],
 ) -> NDArray[np.float32]: ...
 @overload
@@ -481,15 +482,16 @@ def filtered_logprobs(
     xtc_coin: NDArray[np.floating] | None = None,
     repetition_penalty: float = 1.0,
     history: NDArray[np.integer] | None = None,
+    ties: Literal["library", "all", "lower-id"] = "library",
     out: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """The log-probabilities that the filters leave, each filter on the distribution renormalised over the survivors.
 
     "hf": repetition penalty, temperature, top-k, top-p, min-p, XTC. "mlx-lm": repetition penalty, then on the
-    untempered distribution top-p, min-p, XTC, top-k, and the temperature last. Among equally likely tokens the lower id
-    comes first, for top-k and top-p. Temperature 0 puts all mass on the lowest id of the maximum of the penalised
-    logits; no other filter acts. All is computed in float64, whatever the logits' type; no row is sorted. Each thread
-    keeps scratch memory of about 40 bytes per token of the largest vocabulary that it has seen.
+    untempered distribution top-p, min-p, XTC, top-k, and the temperature last. Temperature 0 puts all mass on the
+    lowest id of the maximum of the penalised logits; no other filter acts. All is computed in float64, whatever the
+    logits' type; no row is sorted. Each thread keeps scratch memory of about 40 bytes per token of the largest
+    vocabulary that it has seen.
 
     Args:
         logits: shape (B, V), float16, bfloat16, float32 or float64; finite, or -inf for a token that cannot be drawn.
@@ -506,6 +508,10 @@ def filtered_logprobs(
         repetition_penalty: divides the logit of a token of `history` if positive, else multiplies it; above 0, 1.0
             disables. Keskar et al., arXiv 1909.05858, section 4.1.
         history: shape (B, H), ids of earlier tokens, -1 for none; an id that is there twice counts once.
+        ties: which tokens stay of those as likely as the last one that top-k or top-p needs. "library": what the
+            library of `order` keeps: "hf" all for top-k and the higher ids for top-p (an ascending sort, which is
+            stable on CUDA above 4,096 tokens; on the CPU torch promises nothing), "mlx-lm" the lower ids for top-k and
+            all for top-p. "all": so that no token that either library draws scores -inf. "lower-id": the lower ids.
         out: where the result goes, float64 or float32: half the memory, the nearest float32 of what float64 holds.
 
     Returns:
@@ -531,6 +537,7 @@ def sample_tokens(
     xtc_coin: NDArray[np.floating] | None = None,
     repetition_penalty: float = 1.0,
     history: NDArray[np.integer] | None = None,
+    ties: Literal["library", "all", "lower-id"] = "library",
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The token of each row that its uniform draws from the filtered distribution, by inverse transform.
 
@@ -551,6 +558,7 @@ def sample_tokens(
         xtc_coin: as in `filtered_logprobs`.
         repetition_penalty: as in `filtered_logprobs`.
         history: as in `filtered_logprobs`.
+        ties: as in `filtered_logprobs`.
 
     Returns:
         Tokens, shape (B,), and their log-probabilities after all filters, the behaviour policy's, shape (B,).
