@@ -116,7 +116,7 @@ def _operation(name: str, outputs: tuple[str, ...]) -> Operation:
 
 VERSIONS = _versions()
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "filtered_logprobs": {"ties": ("lower-id",)},
+    "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
     "policy_loss": {"algorithm": _algorithms()},
 }
 OWN = {"group_advantages": group_advantages, "policy_loss": policy_loss}

@@ -10,6 +10,11 @@ from reference.oracle.inputs import Bools, Floats, Ints, choice, floats, integer
 from reference.oracle.logprobs import log_softmax
 
 ORDERS = ("hf", "mlx-lm")
+TIES = ("library", "all", "lower-id")
+LIBRARY = {  # of the tokens at the threshold of top-k and of top-p, those that stay
+    "hf": ("all", "higher-id"),  # scores < kth go; an ascending sort, of which the end stays
+    "mlx-lm": ("lower-id", "all"),  # the first k of a partition; log-probs < threshold go
+}
 
 
 def filtered_logprobs(
@@ -25,17 +30,18 @@ def filtered_logprobs(
     xtc_coin: npt.ArrayLike | None,
     repetition_penalty: float,
     history: npt.ArrayLike | None,
+    ties: str = "library",
 ) -> Floats:
     """Each filter acts on the distribution renormalised over the survivors so far; the result is normalised too.
 
     "hf": repetition penalty, temperature, top-k, top-p, min-p, XTC. "mlx-lm": repetition penalty, then on the
     distribution at temperature 1 top-p, min-p, XTC, top-k, and the temperature last.
     Repetition penalty: the logit of a token in `history` is divided by it if positive, else multiplied by it.
-    Top-k keeps the k likeliest, top-p the smallest set of likeliest tokens whose mass reaches p, both the lower id
-    first among equals and at least one token. Min-p removes tokens below min_p times the largest probability. XTC,
-    where its coin is below its probability, removes every token above its threshold except the least likely of
-    them (all of those, if several are equally unlikely). Temperature 0 puts all mass on the lowest id of the
-    maximum of the penalised logits; no other filter acts.
+    Top-k keeps the k likeliest, top-p the smallest set of likeliest tokens whose mass reaches p, at least one token.
+    Min-p removes tokens below min_p times the largest probability. XTC, where its coin is below its probability,
+    removes every token above its threshold except the least likely of them (all of those, if several are equally
+    unlikely). Temperature 0 puts all mass on the lowest id of the maximum of the penalised logits; no other filter
+    acts.
 
     Args:
         logits: (..., V), finite or -inf.
@@ -49,6 +55,9 @@ def filtered_logprobs(
         xtc_coin: (...) in [0, 1), or None where XTC is disabled.
         repetition_penalty: above 0; 1.0 disables.
         history: (..., H) ids of earlier tokens, -1 for none; None where the penalty is disabled.
+        ties: which tokens stay of those as likely as the last that top-k or top-p keeps: "all", the lower ids until the
+            filter has enough ("lower-id"), or what the library of the order keeps: in "hf" all for top-k and the higher
+            ids for top-p, in "mlx-lm" the lower ids for top-k and all for top-p.
 
     Returns:
         (..., V) float64 log-probs, -inf for removed tokens.
@@ -60,9 +69,11 @@ def filtered_logprobs(
         2407.01082); repetition penalty: Keskar et al. (arXiv 1909.05858), section 4.1.
     """
     choice("order", order, ORDERS)
+    choice("ties", ties, TIES)
+    ties_k, ties_p = LIBRARY[order] if ties == "library" else (ties, ties)
     number("temperature", temperature, least=0)
     penalised = _penalised(floats("logits", logits), repetition_penalty, history)
-    keep_k, keep_p = _top_k(top_k), _top_p(top_p)
+    keep_k, keep_p = _top_k(top_k, ties_k), _top_p(top_p, ties_p)
     keep_min_p, keep_xtc = _min_p(min_p), _xtc(xtc_probability, xtc_threshold, xtc_coin, penalised.shape[:-1])
     if temperature == 0:
         return _greedy(penalised)
@@ -125,14 +136,14 @@ def _restrict(logprobs: Floats, keep: Keep | None) -> Floats:
     return definition.restrict(logprobs, keep(np.exp(logprobs)))
 
 
-def _top_k(top_k: int) -> Keep | None:
+def _top_k(top_k: int, ties: str) -> Keep | None:
     if top_k < 0:
         raise ValueError(f"`top_k` is {top_k}, must be at least 0")
-    return None if top_k == 0 else lambda p: definition.top_k(p, top_k)
+    return None if top_k == 0 else lambda p: definition.top_k(p, top_k, ties)
 
 
-def _top_p(top_p: float) -> Keep | None:
-    return None if number("top_p", top_p, least=0, most=1) == 1 else lambda p: definition.top_p(p, top_p)
+def _top_p(top_p: float, ties: str) -> Keep | None:
+    return None if number("top_p", top_p, least=0, most=1) == 1 else lambda p: definition.top_p(p, top_p, ties)
 
 
 def _min_p(min_p: float) -> Keep | None:

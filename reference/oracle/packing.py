@@ -10,7 +10,9 @@ from reference.oracle.errors import packing as errors
 from reference.oracle.inputs import Ints, choice, integers
 
 STRATEGIES = ("first-fit-decreasing", "best-fit-decreasing")
+WRAPPED = "wrapped"
 OVER_LONG = ("error", "truncate")
+SPLIT = "split"
 
 
 def check_packing(lengths: npt.ArrayLike, max_length: int, bins: Sequence[npt.ArrayLike]) -> list[str]:
@@ -72,26 +74,35 @@ def best_fit_decreasing(lengths: npt.ArrayLike, max_length: int) -> list[list[in
 
 def pack_sequences(
     lengths: npt.ArrayLike, max_length: int, *, strategy: str, over_long: str
-) -> tuple[Ints, Ints, float]:
+) -> tuple[Ints, Ints, float] | tuple[Ints, Ints, float, Ints, Ints]:
     """Bin b holds the sequences indices[offsets[b]:offsets[b + 1]], and the bins are filled to the share `efficiency`.
+
+    With "split" it holds pieces of them: tokens starts[j] to starts[j] + sizes[j] of sequence indices[j]. A sequence
+    without tokens has no piece.
 
     Args:
         lengths: (N,) tokens per sequence, at least 0.
         max_length: tokens per bin, at least 1.
-        strategy: "first-fit-decreasing" or "best-fit-decreasing".
-        over_long: what becomes of a sequence longer than a bin: "error", or "truncate", where it keeps its first
-            `max_length` tokens and is packed as that long.
+        strategy: "first-fit-decreasing" or "best-fit-decreasing"; with "split" also "wrapped": all sequences one after
+            the other, cut where bins end.
+        over_long: what becomes of a sequence longer than a bin: "error"; "truncate", where it keeps its first
+            `max_length` tokens and is packed as that long; or "split", where it is cut after each `max_length` tokens
+            and every piece is packed as a sequence.
 
     Returns:
-        indices (N,), offsets (bins + 1,), and tokens kept / (bins max_length), which is 1.0 where there are no bins.
+        indices (N,), offsets (bins + 1,), and tokens kept / (bins max_length), which is 1.0 where there are no bins;
+        with "split" also starts and sizes, and these and indices have one element for each piece.
 
     Raises:
-        ValueError: an unknown convention, a negative length, an over-long sequence with "error".
+        ValueError: an unknown convention, a negative length, an over-long sequence with "error", "wrapped" without
+            "split".
 
     Source: docs/definitions.md, "Packing".
     """
-    choice("strategy", strategy, STRATEGIES)
-    choice("over_long", over_long, OVER_LONG)
+    choice("strategy", strategy, (*STRATEGIES, WRAPPED))
+    choice("over_long", over_long, (SPLIT,) if strategy == WRAPPED else (*OVER_LONG, SPLIT))
+    if over_long == SPLIT:
+        return _pack_pieces(lengths, max_length, strategy)
     if over_long == "truncate":
         lengths = np.minimum(integers("lengths", lengths, least=0), max_length)
     pack = first_fit_decreasing if strategy == "first-fit-decreasing" else best_fit_decreasing
@@ -100,6 +111,22 @@ def pack_sequences(
     offsets = np.cumsum([0, *(len(content) for content in bins)], dtype=np.int64)
     kept = sum(_lengths(lengths, max_length))
     return indices, offsets, kept / (len(bins) * max_length) if bins else 1.0
+
+
+def _pack_pieces(lengths: npt.ArrayLike, max_length: int, strategy: str) -> tuple[Ints, Ints, float, Ints, Ints]:
+    _lengths([], max_length)  # raises on a `max_length` without room
+    given = [int(length) for length in integers("lengths", lengths, least=0)]
+    if strategy == WRAPPED:
+        bins = definition.wrapped(given, max_length)
+    else:
+        pieces = definition.split(given, max_length)
+        choose = definition.first_fit if strategy == "first-fit-decreasing" else definition.best_fit
+        packed = definition.decreasing([size for *_, size in pieces], max_length, choose)
+        bins = [[pieces[number] for number in content] for content in packed]
+    held = np.array([piece for content in bins for piece in content], dtype=np.int64).reshape(-1, 3)
+    offsets = np.cumsum([0, *(len(content) for content in bins)], dtype=np.int64)
+    efficiency = sum(given) / (len(bins) * max_length) if bins else 1.0
+    return held[:, 0], offsets, efficiency, held[:, 1], held[:, 2]
 
 
 def lower_bound(lengths: npt.ArrayLike, max_length: int) -> int:

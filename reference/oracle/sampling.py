@@ -1,11 +1,12 @@
 """The sampler in one place: random numbers, filters, draws, and whether two paths' tokens are equivalent."""
 
 from reference.oracle.equivalence import Sampling, admissible, expected_differences, logit_distance
-from reference.oracle.filters import ORDERS, draw, filtered_logprobs, token_intervals
+from reference.oracle.filters import ORDERS, TIES, draw, filtered_logprobs, token_intervals
 from reference.oracle.philox import philox4x32_10, uniforms, xtc_coins
 
 __all__ = [
     "ORDERS",
+    "TIES",
     "Sampling",
     "admissible",
     "draw",

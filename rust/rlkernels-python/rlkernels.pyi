@@ -392,6 +392,15 @@ def selective_log_softmax_backward(
         ValueError: as `selective_log_softmax`, or gradients of another shape.
     """
 
+@overload
+def pack_sequences(
+    lengths: NDArray[np.integer],
+    max_length: int,
+    *,
+    strategy: Literal["first-fit-decreasing", "best-fit-decreasing", "wrapped"] = "first-fit-decreasing",
+    over_long: Literal["split"],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], float, NDArray[np.int64], NDArray[np.int64]]: ...
+@overload
 def pack_sequences(
     lengths: NDArray[np.integer],
     max_length: int,
@@ -406,17 +415,24 @@ def pack_sequences(
     takes no room: it goes into the first bin, or into the fullest. Source: Johnson (1973), "Near-optimal bin packing
     algorithms".
 
+    With `over_long="split"` no token is lost, and bins hold pieces of sequences. A decreasing fit cuts each sequence
+    after every `max_length` tokens and packs the pieces as sequences: TRL's "bfd_split", but for the choice among
+    equally full bins. "wrapped" writes the sequences one after the other and cuts where bins end: TRL's "wrapped". A
+    sequence without tokens has no piece.
+
     Args:
         lengths: shape (N,), integers, in tokens.
         max_length: the room of a bin in tokens, at least 1.
-        strategy: which bin among those with room.
-        over_long: what becomes of a sequence longer than a bin: an error, or it counts as `max_length` tokens, and
-            cutting it is the caller's business.
+        strategy: which bin among those with room; "wrapped" needs `over_long="split"`.
+        over_long: what becomes of a sequence longer than a bin: an error; it counts as `max_length` tokens, and cutting
+            it is the caller's business ("truncate"); or pieces ("split").
 
     Returns:
         `indices` (N,), the sequences bin after bin, and `offsets` (bins + 1,): bin b is
         `indices[offsets[b]:offsets[b + 1]]`. No lengths give no bins: `offsets` is [0]. Last `efficiency`, the tokens
-        kept over bins * max_length, 1.0 for no bins.
+        kept over bins * max_length, 1.0 for no bins. With "split" indices are the sequences of the pieces, and two
+        more arrays follow, `starts` and `sizes`: piece j is the tokens `starts[j]` to `starts[j] + sizes[j]` of sequence
+        `indices[j]`.
 
     Raises:
         TypeError: `lengths` is no array of integers.
@@ -507,6 +523,13 @@ def filtered_logprobs(
     xtc_coin: NDArray[np.floating] | None = None,
     repetition_penalty: float = 1.0,
     history: NDArray[np.integer] | None = None,
+    ties: Literal["library", "all", "lower-id"] = "library",
+    min_tokens_to_keep: int = 1,
+    xtc_special_tokens: NDArray[np.integer] | None = None,
+    presence_penalty: float = 0.0,
+    frequency_penalty: float = 0.0,
+    generated: NDArray[np.integer] | None = None,
+    logit_bias: NDArray[np.floating] | None = None,
     out: NDArray[np.float32],
 ) -> NDArray[np.float32]: ...
 @overload
@@ -523,15 +546,22 @@ def filtered_logprobs(
     xtc_coin: NDArray[np.floating] | None = None,
     repetition_penalty: float = 1.0,
     history: NDArray[np.integer] | None = None,
+    ties: Literal["library", "all", "lower-id"] = "library",
+    min_tokens_to_keep: int = 1,
+    xtc_special_tokens: NDArray[np.integer] | None = None,
+    presence_penalty: float = 0.0,
+    frequency_penalty: float = 0.0,
+    generated: NDArray[np.integer] | None = None,
+    logit_bias: NDArray[np.floating] | None = None,
     out: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """The log-probabilities that the filters leave, each filter on the distribution renormalised over the survivors.
 
-    "hf": repetition penalty, temperature, top-k, top-p, min-p, XTC. "mlx-lm": repetition penalty, then on the
-    untempered distribution top-p, min-p, XTC, top-k, and the temperature last. Among equally likely tokens the lower id
-    comes first, for top-k and top-p. Temperature 0 puts all mass on the lowest id of the maximum of the penalised
-    logits; no other filter acts. All is computed in float64, whatever the logits' type; no row is sorted. Each thread
-    keeps scratch memory of about 40 bytes per token of the largest vocabulary that it has seen.
+    "hf": penalties, temperature, top-k, top-p, min-p, XTC. "mlx-lm": penalties, then on the
+    untempered distribution top-p, min-p, XTC, top-k, and the temperature last. Temperature 0 puts all mass on the
+    lowest id of the maximum of the penalised logits; no other filter acts. All is computed in float64, whatever the
+    logits' type; no row is sorted. Each thread keeps scratch memory of about 40 bytes per token of the largest
+    vocabulary that it has seen.
 
     Args:
         logits: shape (B, V), float16, bfloat16, float32 or float64; finite, or -inf for a token that cannot be drawn.
@@ -548,6 +578,19 @@ def filtered_logprobs(
         repetition_penalty: divides the logit of a token of `history` if positive, else multiplies it; above 0, 1.0
             disables. Keskar et al., arXiv 1909.05858, section 4.1.
         history: shape (B, H), ids of earlier tokens, -1 for none; an id that is there twice counts once.
+        ties: which tokens stay of those as likely as the last one that top-k or top-p needs. "library": what the
+            library of `order` keeps: "hf" all for top-k and the higher ids for top-p (an ascending sort, which is
+            stable on CUDA above 4,096 tokens; on the CPU torch promises nothing), "mlx-lm" the lower ids for top-k and
+            all for top-p. "all": so that no token that either library draws scores -inf. "lower-id": the lower ids.
+        min_tokens_to_keep: the likeliest tokens that a filter leaves at least: in "hf" top-k, top-p and min-p each, in
+            "mlx-lm" min-p alone, as in the libraries; at least 1.
+        xtc_special_tokens: shape (S,), ids that XTC never removes, as in mlx-lm: those of a newline and an
+            end-of-sequence token, say.
+        presence_penalty: subtracted once from the logit of every token of `generated`; 0.0 disables. OpenAI's API.
+        frequency_penalty: subtracted from the logit of a token as often as it is in `generated`; 0.0 disables.
+        generated: shape (B, H), ids, -1 for none. vLLM counts the completion's tokens, mlx-lm the prompt's too.
+        logit_bias: shape (V,), finite or -inf, added to every row's logits first; then `repetition_penalty` acts, then
+            the two other penalties, as in vLLM and mlx-lm.
         out: where the result goes, float64 or float32: half the memory, the nearest float32 of what float64 holds.
 
     Returns:
@@ -573,6 +616,13 @@ def sample_tokens(
     xtc_coin: NDArray[np.floating] | None = None,
     repetition_penalty: float = 1.0,
     history: NDArray[np.integer] | None = None,
+    ties: Literal["library", "all", "lower-id"] = "library",
+    min_tokens_to_keep: int = 1,
+    xtc_special_tokens: NDArray[np.integer] | None = None,
+    presence_penalty: float = 0.0,
+    frequency_penalty: float = 0.0,
+    generated: NDArray[np.integer] | None = None,
+    logit_bias: NDArray[np.floating] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The token of each row that its uniform draws from the filtered distribution, by inverse transform.
 
@@ -593,6 +643,13 @@ def sample_tokens(
         xtc_coin: as in `filtered_logprobs`.
         repetition_penalty: as in `filtered_logprobs`.
         history: as in `filtered_logprobs`.
+        ties: as in `filtered_logprobs`.
+        min_tokens_to_keep: as in `filtered_logprobs`.
+        xtc_special_tokens: as in `filtered_logprobs`.
+        presence_penalty: as in `filtered_logprobs`.
+        frequency_penalty: as in `filtered_logprobs`.
+        generated: as in `filtered_logprobs`.
+        logit_bias: as in `filtered_logprobs`.
 
     Returns:
         Tokens, shape (B,), and their log-probabilities after all filters, the behaviour policy's, shape (B,).

@@ -61,6 +61,34 @@ class TestByHand:
         assert bins(lengths, max_length, strategy="first-fit-decreasing") == first
         assert bins(lengths, max_length, strategy="best-fit-decreasing") == best
 
+    @pytest.mark.parametrize(
+        ("strategy", "want"),
+        [
+            # the example in TRL's docstring of pack_dataset: [1 2 3 4], [8 9 10 5], [6 7 11]
+            ("best-fit-decreasing", [[(0, 0, 4)], [(2, 0, 3), (0, 4, 1)], [(1, 0, 2), (3, 0, 1)]]),
+            ("first-fit-decreasing", [[(0, 0, 4)], [(2, 0, 3), (0, 4, 1)], [(1, 0, 2), (3, 0, 1)]]),
+            # [1 2 3 4], [5 6 7 8], [9 10 11]
+            ("wrapped", [[(0, 0, 4)], [(0, 4, 1), (1, 0, 2), (2, 0, 1)], [(2, 1, 2), (3, 0, 1)]]),
+        ],
+    )
+    def test_pieces(self, strategy: Any, want: list[list[tuple[int, int, int]]]) -> None:
+        """Sequences of 5, 2, 3 and 1 tokens in bins of 4; one without tokens has no piece."""
+        lengths = np.array([5, 2, 3, 1, 0])
+        indices, offsets, efficiency, starts, sizes = rlkernels.pack_sequences(
+            lengths, 4, strategy=strategy, over_long="split"
+        )
+        pieces = list(zip(indices.tolist(), starts.tolist(), sizes.tolist(), strict=True))
+        assert [pieces[a:b] for a, b in itertools.pairwise(offsets)] == want
+        assert efficiency == 11 / 12
+        assert rlkernels.pack_sequences(lengths[4:], 4, strategy=strategy, over_long="split")[2] == 1.0
+
+    def test_wrapped_cuts_only_by_name(self) -> None:
+        """It cuts sequences, so it has to be allowed to."""
+        with pytest.raises(ValueError, match='`over_long` is "error", must be one of "split": strategy "wrapped" cuts'):
+            rlkernels.pack_sequences(np.array([1]), 4, strategy="wrapped")  # type: ignore[call-overload]
+        with pytest.raises(ValueError, match="the pieces of all sequences"):
+            rlkernels.pack_sequences(np.array([2**62]), 1, over_long="split")
+
     @pytest.mark.parametrize("strategy", STRATEGIES)
     def test_truncation_is_asked_for_by_name(self, strategy: str) -> None:
         """A longer sequence counts as a full bin; cutting it is the caller's business."""

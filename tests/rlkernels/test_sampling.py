@@ -140,13 +140,41 @@ class TestByHand:
         """Each filter alone."""
         assert kept(WORKED, **change) == want
 
-    def test_ties_keep_the_lower_id(self) -> None:
-        """Among equals top-k and top-p keep the lower ids, min-p and XTC all."""
+    @pytest.mark.parametrize(
+        ("order", "ties", "of_top_k", "of_top_p"),
+        [
+            ("hf", "library", [0, 1, 2, 3], [2, 3]),  # scores < kth; the end of an ascending sort
+            ("mlx-lm", "library", [0, 1], [0, 1, 2, 3]),  # the first k of a partition; log-probs < threshold
+            ("hf", "all", [0, 1, 2, 3], [0, 1, 2, 3]),
+            ("hf", "lower-id", [0, 1], [0, 1]),
+        ],
+    )
+    def test_ties(self, order: str, ties: str, of_top_k: list[int], of_top_p: list[int]) -> None:
+        """Which of four equals stay; -0 equals 0."""
+        for logits in (np.zeros(4), np.array([0.0, -0.0, 0.0, -0.0])):
+            assert kept(logits, order=order, ties=ties, top_k=2) == of_top_k
+            assert kept(logits, order=order, ties=ties, top_p=0.5) == of_top_p
+
+    @pytest.mark.parametrize("top", [{"top_k": 40}, {"top_p": 0.75}, {"top_p": 0.75, "top_k": 900}])
+    def test_ties_are_those_of_mlx_lm(self, top: dict[str, Any]) -> None:
+        """On logits of which hundreds are equal the sets are those of mlx-lm's own filters."""
+        mx = pytest.importorskip("mlx.core")
+        library = pytest.importorskip("mlx_lm.sample_utils")
+        logits = np.minimum(np.round(np.random.default_rng(3).normal(0.0, 2.0, (4, 3000))), 9.0)
+        left = mx.array((logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))).astype(np.float32))
+        if "top_p" in top:
+            left = library.apply_top_p(left, top["top_p"])
+        if "top_k" in top:
+            left = library.apply_top_k(left, top["top_k"])
+        got = rlkernels.filtered_logprobs(logits, order="mlx-lm", temperature=1.0, **top)
+        assert np.array_equal(got > -INF, np.array(left) > -INF)
+
+    def test_ties_in_other_filters(self) -> None:
+        """Min-p and XTC keep all equals; lower ids stay across the blocks of long rows."""
         logits = np.zeros(4)
-        assert kept(logits, top_k=2) == kept(logits, top_p=0.5) == [0, 1]
-        assert kept(np.array([0.0, -0.0, 0.0, -0.0]), top_k=2) == [0, 1]
         assert kept(logits, min_p=1.0) == kept(logits, xtc_probability=1.0, xtc_coin=np.zeros(1)) == [0, 1, 2, 3]
-        assert kept(np.zeros(1000), top_k=500) == kept(np.zeros(1000), top_p=0.5) == list(range(500))
+        for choice in ({"top_k": 500}, {"top_p": 0.5}):
+            assert kept(np.zeros(1000), **choice, ties="lower-id") == list(range(500))
 
     def test_greedy(self) -> None:
         """Temperature 0 takes the lowest id of the penalised maximum, with log-prob 0."""

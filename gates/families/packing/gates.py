@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.packing.op import PACK_SEQUENCES
+from gates.families.packing.op import PACK_PIECES, PACK_SEQUENCES
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle import packing as oracle
@@ -189,3 +189,73 @@ def truncates_only_by_name(t: Trial) -> Iterator[Evidence]:
     yield t.negative_control(
         "sequences packed when truncation is asked for", packed, ">=", 10, "refusing all is no answer"
     )
+
+
+def _piece_inputs(rng: np.random.Generator, strategy: str, kind: str) -> dict[str, Any]:
+    limit = 64
+    lengths = rng.integers(1, 3 * limit, 300)
+    lengths[::11] = 0
+    if kind == "whole-bins":
+        lengths = rng.integers(0, 4, 60) * limit
+    elif kind == "nothing":
+        lengths = np.zeros(3, np.int64)
+    return {"lengths": lengths, "max_length": limit, "strategy": strategy, "over_long": oracle.SPLIT}
+
+
+@gate(
+    "packing.pieces.match-definition",
+    name="pack_sequences[split]",
+    question="Split or wrapped, does each token lie in one bin, once, and where the strategy puts it?",
+    why="A lost remainder is lost data, most of it ends of answers; a piece with a wrong start trains on another's tokens.",
+    ops=(PACK_PIECES,),
+    cases=tuple(
+        Case(
+            f"{kind}-{strategy}",
+            partial(_piece_inputs, strategy=strategy, kind=kind),
+            quick=True,
+            conventions={"strategy": strategy, "over_long": oracle.SPLIT},
+        )
+        for kind, strategy in product(("uneven", "whole-bins", "nothing"), (*oracle.STRATEGIES, oracle.WRAPPED))
+    ),
+    bounds={
+        "tokens lost or repeated": Bound("exact", "pieces are cut and none is thrown away", 0),
+        "tokens above max_length in the fullest bin": Bound("exact", "a bin holds at most max_length tokens", 0),
+        "indices, offsets, starts and sizes that differ": Bound(
+            "exact", "ties go by piece, then by bin: nothing is left to choose", 0
+        ),
+        "efficiency error": Bound("derived", "one division of whole numbers", 2.0**-52),
+    },
+    probes=(Probe("pack_sequences", ("efficiency",)),),
+)
+def pieces_match_definition(t: Trial) -> Iterator[Evidence]:
+    """Count every token from the pieces alone, then compare them with the definition."""
+    inputs = dict(t.inputs)
+    lengths, limit = inputs["lengths"], inputs["max_length"]
+    indices, offsets, efficiency, starts, sizes = t.want(PACK_PIECES, **inputs)
+    if lengths.any():
+        yield t.precondition("sequences without a token", int(np.sum(lengths == 0)), ">=", 5)
+        yield t.precondition("sequences longer than a bin", int(np.sum(lengths > limit)), ">=", 5)
+        yield t.precondition("most pieces of a sequence", int(np.bincount(indices).max()), ">=", 3)
+    got = t.got(PACK_PIECES, **inputs)
+    held = [got[name] for name in ("indices", "starts", "sizes")]
+    same = len({part.shape for part in held}) == 1 and _lies_within(held[0], held[1], held[2], lengths)
+    counts = np.zeros(int(lengths.sum()) + 1, np.int64)
+    if same:
+        first = (np.cumsum(lengths) - lengths)[held[0]] + held[1]
+        np.add.at(counts, first, 1)
+        np.add.at(counts, first + held[2], -1)
+    yield t.number("tokens lost or repeated", int(np.sum(np.cumsum(counts)[:-1] != 1)), "<=")
+    ends = np.cumsum(np.append(0, held[2]))
+    if same and got["offsets"].size and np.all((got["offsets"] >= 0) & (got["offsets"] < ends.size)):
+        fullest = int(np.diff(ends[got["offsets"]]).max(initial=0))
+        yield t.number("tokens above max_length in the fullest bin", max(0, fullest - limit), "<=")
+    wanted = {"indices": indices, "offsets": offsets, "starts": starts, "sizes": sizes}
+    differing = sum(_differing(got[name], value) for name, value in wanted.items())
+    yield t.number("indices, offsets, starts and sizes that differ", differing, "<=")
+    yield t.within("efficiency error", got["efficiency"], efficiency)
+
+
+def _lies_within(indices: Array, starts: Array, sizes: Array, lengths: Array) -> bool:
+    if not np.all((indices >= 0) & (indices < lengths.size)):
+        return False
+    return bool(np.all((starts >= 0) & (sizes >= 0) & (starts + sizes <= lengths[indices])))

@@ -89,3 +89,47 @@ in_numpy(
     symptom="The packing efficiency is reported too low, as if nothing were packed.",
     caught_by=_EXACT,
 )
+
+_PIECES = ("packing.pieces.match-definition",)
+
+in_numpy(
+    "packing.split-loses-the-rest",
+    "packing:split_pieces",
+    "packing.patches:whole_bins_only",
+    mistake="the last piece of a sequence that is longer than a bin is dropped",
+    arises="length // max_length pieces, where the quotient is to be rounded up",
+    theme="packing",
+    symptom="Long answers lose their end and their EOS; nothing in the logs says how many tokens were trained on.",
+    caught_by=_PIECES,
+)
+in_numpy(
+    "packing.split-starts-again",
+    "packing:split_pieces",
+    "packing.patches:from_the_start",
+    mistake="every piece of a sequence begins at its first token",
+    arises="tokens[:size] for each of the pieces",
+    theme="packing",
+    symptom="The loss is a little low: beginnings of long documents are trained on several times, their ends never.",
+    caught_by=_PIECES,
+)
+in_numpy(
+    "packing.wrapped-drops-the-last-bin",
+    "packing:wrapped_pieces",
+    "packing.patches:full_bins_only",
+    mistake="the tokens that do not fill the last bin are dropped",
+    arises="total // max_length bins, so that all have one shape",
+    source="huggingface/trl#1850: the remainder is discarded",
+    theme="packing",
+    symptom="Nothing in any curve: the last tokens of every batch of the map are never seen.",
+    caught_by=_PIECES,
+)
+in_numpy(
+    "packing.wrapped-cuts-by-sequence",
+    "packing:wrapped_pieces",
+    "packing.patches:sequences_apart",
+    mistake="wrapping begins a new bin where a sequence begins: nothing is packed together",
+    arises="the cut taken for each sequence in a loop, and not for all of them in one line",
+    theme="packing",
+    symptom="Throughput is as without packing, though packing is on.",
+    caught_by=_PIECES,
+)

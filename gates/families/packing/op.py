@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gates.model import Op, Output
 from reference.oracle import packing
 
@@ -15,10 +17,16 @@ PACK_SEQUENCES = Op(
     inputs={
         "lengths": "(N,) int64 tokens of each sequence, at least 0",
         "max_length": "tokens of a bin, at least 1",
-        "strategy": '"first-fit-decreasing" or "best-fit-decreasing"; ties by index, and the first of equally full bins',
-        "over_long": 'a sequence longer than a bin: "error", or "truncate" to max_length',
+        "strategy": '"first-fit-decreasing" or "best-fit-decreasing"; ties by index, and the first of equally full bins; '
+        'with "split" also "wrapped": one sequence after the other, cut where bins end',
+        "over_long": 'a sequence longer than a bin: "error", "truncate" to max_length, or "split" into pieces of it',
     },
-    source="D. S. Johnson, Near-optimal bin packing algorithms, 1973",
+    source="D. S. Johnson, Near-optimal bin packing algorithms, 1973; pieces: TRL's bfd_split and wrapped",
     formula="bin b is indices[offsets[b]:offsets[b+1]]; efficiency = tokens kept / (bins·max_length), 1.0 without bins",
     oracle=packing.pack_sequences,
+)
+PACK_PIECES = replace(
+    PACK_SEQUENCES,
+    outputs={**PACK_SEQUENCES.outputs, "starts": Output(kind="i", ndim=1), "sizes": Output(kind="i", ndim=1)},
+    formula="piece j is tokens starts[j] to starts[j] + sizes[j] of sequence indices[j]; bins as without pieces",
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gates.families.patching import Fn, mutation
+from gates.subjects.numpy_baseline import packing
 
 
 @mutation
@@ -77,3 +78,30 @@ def before_truncation(original: Fn, given: Any, packed: Any, *rest: Any) -> Any:
 def per_sequence(original: Fn, given: Any, packed: Any, bins: Any, max_length: Any) -> Any:
     """Divide by the room of as many bins as there are sequences."""
     return original(given, packed, packed.size or bins, max_length)
+
+
+@mutation
+def whole_bins_only(original: Fn, lengths: Any, max_length: int) -> Any:
+    """Forget the tokens behind the last full piece of a sequence that is longer than a bin."""
+    return original(np.where(lengths > max_length, lengths // max_length * max_length, lengths), max_length)
+
+
+@mutation
+def from_the_start(original: Fn, lengths: Any, max_length: int) -> Any:
+    """Take the first tokens of the sequence for each of its pieces."""
+    owners, starts, sizes = original(lengths, max_length)
+    return owners, np.zeros_like(starts), sizes
+
+
+@mutation
+def full_bins_only(original: Fn, lengths: Any, max_length: int) -> Any:
+    """Forget the tokens behind the last full bin."""
+    owners, starts, sizes = original(lengths, max_length)
+    stays = np.cumsum(sizes) <= int(np.sum(lengths)) // max_length * max_length
+    return owners[stays], starts[stays], sizes[stays]
+
+
+@mutation
+def sequences_apart(_original: Fn, lengths: Any, max_length: int) -> Any:
+    """Cut each sequence for itself."""
+    return packing.split_pieces(lengths, max_length)

@@ -150,4 +150,4 @@ def of_each_draw(
         for draw, (r, t) in enumerate(zip(row, step, strict=True)):
             said = np.concatenate([prompts[r], np.asarray(run["tokens"])[r, :t]])
             history[draw, : len(said)] = said
-    return cast("Sampling", {**sampler, "xtc_coin": coin, "history": history})
+    return cast("Sampling", {**sampler, "xtc_coin": coin, "history": history, "ties": "lower-id"})

@@ -175,28 +175,36 @@ def _scale(inputs: dict[str, Any], wanted: Array) -> Array:
     return np.asarray(far + np.log(logits.shape[-1]) + np.maximum(1.0, -likeliest))
 
 
-def _tied(rng: np.random.Generator, filters: str, order: str, *, lower_id: bool) -> dict[str, Any]:
-    settings: dict[str, Any] = {"top_k": 40} if filters == "top-k" else {"top_p": 0.75}
+TIED: dict[str, dict[str, Any]] = {
+    "top-k": {"top_k": 40},
+    "top-p": {"top_p": 0.75},
+    "both": {"top_k": 90, "top_p": 0.75},  # what top-k keeps of the tied is the whole of which top-p keeps a share
+}
+
+
+def _tied(rng: np.random.Generator, filters: str, order: str, ties: str) -> dict[str, Any]:
     steps = np.round(rng.normal(0.0, 2.0, (6, 2000)))  # hundreds share a value
     logits = np.minimum(steps, 9.0).astype(np.float32)  # one token at 11 would be three quarters of its row alone
-    return {**OFF, **settings, "order": order, "logits": logits, "lower_id": lower_id}
+    return {**OFF, **TIED[filters], "order": order, "logits": logits, **({} if ties == "any" else {"ties": ties})}
+
+
+def _tied_cases() -> Iterator[Case]:
+    for filters, order, ties in product(TIED, oracle.ORDERS, ("any", *oracle.TIES)):
+        if filters == "both" and (order == "mlx-lm" or ties == "any"):
+            continue  # top-k after top-p keeps what it keeps alone; without a promise top-p has another whole
+        make = partial(_tied, filters=filters, order=order, ties=ties)
+        promise = {} if ties == "any" else {"ties": ties}
+        yield Case(f"{filters}-{order}-{ties}", make, quick=True, conventions={"order": order, **promise})
 
 
 @gate(
     "sampling.filters.ties",
     name="filtered_logprobs[ties]",
-    question="With ties at the threshold, is every token that is not tied there kept or removed rightly?",
-    why="bfloat16 logits put a median of 207 tokens on the threshold; whoever promises lower ids first must keep it.",
+    question="With ties at the threshold, is every token that is not tied there kept or removed rightly, and are those "
+    "that are kept as the subject promises?",
+    why="bfloat16 logits put a median of 207 tokens on the threshold; a token that a library draws must not score −inf.",
     ops=(FILTERED_LOGPROBS,),
-    cases=tuple(
-        Case(
-            f"{filters}-{order}-{ties}",
-            partial(_tied, filters=filters, order=order, lower_id=ties == "lower-id"),
-            quick=True,
-            conventions={"order": order, **({"ties": ties} if ties == "lower-id" else {})},
-        )
-        for filters, order, ties in product(("top-k", "top-p"), oracle.ORDERS, ("any", "lower-id"))
-    ),
+    cases=tuple(_tied_cases()),
     bounds={
         "tokens off the threshold wrongly kept or removed": Bound(
             "exact", "the kept set lies between the tokens above the threshold's value and those at it or above", 0
@@ -204,23 +212,32 @@ def _tied(rng: np.random.Generator, filters: str, order: str, *, lower_id: bool)
         "tied tokens not kept in the order of their ids": Bound(
             "exact", "the subject's own promise: among equals the lower id first", 0
         ),
+        "tied tokens not kept as promised": Bound(
+            "exact", "the subject's own promise: all that are tied, or those that the named library keeps", 0
+        ),
     },
 )
 def filters_ties(t: Trial) -> Iterator[Evidence]:
     """Hold the kept set between the strict and the inclusive one, and to the exact one where that is promised."""
     inputs = dict(t.inputs)
-    promised = inputs.pop("lower_id")
-    exact = t.want(FILTERED_LOGPROBS, **inputs) > -np.inf
+    promised = inputs.get("ties")
+    exact, lower, every = (
+        t.want(FILTERED_LOGPROBS, **{**inputs, "ties": ties}) > -np.inf
+        for ties in (promised or "lower-id", "lower-id", "all")
+    )
     logits = inputs["logits"]
     threshold = np.min(np.where(exact, logits, np.inf), axis=1, keepdims=True)
     tied = logits == threshold
     yield t.precondition("fewest tokens at a threshold", int(tied.sum(axis=1).min()), ">=", 20)
-    yield t.precondition("tied tokens that are removed", int(np.sum(tied & ~exact)), ">=", 20)
+    yield t.precondition("tied tokens that the promise decides", int(np.sum(every & ~lower)), ">=", 20)
+    yield from _each_decides(t, inputs, exact)
     got = t.got(FILTERED_LOGPROBS, **inputs)["logprobs"] > -np.inf
     wrong = (got != exact) if got.shape == exact.shape else np.ones_like(tied)
     yield t.number("tokens off the threshold wrongly kept or removed", int(np.sum(wrong & ~tied)), "<=")
-    if promised:
+    if promised == "lower-id":
         yield t.number("tied tokens not kept in the order of their ids", int(np.sum(wrong & tied)), "<=")
+    elif promised:
+        yield t.number("tied tokens not kept as promised", int(np.sum(wrong & tied)), "<=")
 
 
 def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int) -> dict[str, Any]:

@@ -69,6 +69,26 @@ in_numpy(
     caught_by=("sampling.filters.ties",),
 )
 in_numpy(
+    "sampling.ties-lower-id-only",
+    "sampling:tie_rule",
+    "sampling.patches:lower_ids",
+    mistake="of the tokens at a threshold the lower ids stay, whichever library is named",
+    arises="a stable sort and a count, where the library compares with a threshold or sorts upwards",
+    theme="sampling",
+    symptom="Tokens that the library drew score −inf: up to 4.3% of its mass with bfloat16 logits at V = 151,936.",
+    caught_by=("sampling.filters.ties",),
+)
+in_numpy(
+    "sampling.ties-library-keeps-all",
+    "sampling:tie_rule",
+    "sampling.patches:library_is_all",
+    mistake="every token at a threshold stays, though the named library sorts there and cuts",
+    arises="one rule for both filters of a library",
+    theme="sampling",
+    symptom="Log-probs of the cut are a little too low: tokens share the mass that the library can never draw.",
+    caught_by=("sampling.filters.ties",),
+)
+in_numpy(
     "sampling.min-p-of-the-whole",
     "sampling:min_p_length",
     "sampling.patches:absolute_floor",

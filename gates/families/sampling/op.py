@@ -17,6 +17,8 @@ FILTER_INPUTS = {
     "xtc_coin": "(B,) float64 in [0, 1), or None where XTC is off",
     "repetition_penalty": "1.0 is off",
     "history": "(B, H) int64 ids of earlier tokens, −1 for none; None where the penalty is off",
+    "ties": 'which of the tokens tied with the last that top-k or top-p needs stay: "all", "lower-id" or, where it is not '
+    'given, "library" (hf: all for top-k, the higher ids for top-p; mlx-lm: the lower ids for top-k, all for top-p)',
 }
 FILTERED_LOGPROBS = Op(
     name="filtered_logprobs",

@@ -45,6 +45,18 @@ def all_tied(original: Fn, values: Any, limit: Any) -> Any:
 
 
 @mutation
+def lower_ids(_original: Fn, *_: Any) -> Any:
+    """Keep the lower ids of equals, whatever was asked for."""
+    return "lower-id"
+
+
+@mutation
+def library_is_all(original: Fn, ties: str, *rest: Any) -> Any:
+    """Keep all tied tokens where a library is named."""
+    return original("all" if ties == "library" else ties, *rest)
+
+
+@mutation
 def absolute_floor(_original: Fn, probabilities: Any, min_p: Any) -> Any:
     """Compare probabilities with min_p itself, not with its share of the largest."""
     return max(1, int(np.count_nonzero(probabilities >= min_p)))

@@ -1,4 +1,4 @@
-"""The NumPy baseline's packing: first-fit- and best-fit-decreasing bins, and how full they are."""
+"""The NumPy baseline's packing: first-fit- and best-fit-decreasing bins, wrapped ones, and how full they are."""
 
 from __future__ import annotations
 
@@ -21,12 +21,25 @@ def pack_sequences(
     *,
     strategy: str = "first-fit-decreasing",
     over_long: str = "error",
-) -> tuple[Array, Array, float]:
-    """Bins as (indices, offsets, efficiency); equal lengths keep their order, and so do equally full bins."""
-    arguments.one_of("strategy", strategy, tuple(STRATEGIES))
-    arguments.one_of("over_long", over_long, ("error", "truncate"))
+) -> tuple[Any, ...]:
+    """Bins as (indices, offsets, efficiency); equal lengths keep their order, and so do equally full bins.
+
+    With over_long "split" the bins hold pieces, and their starts and sizes follow.
+    """
+    arguments.one_of("strategy", strategy, (*STRATEGIES, "wrapped"))
+    arguments.one_of("over_long", over_long, ("split",) if strategy == "wrapped" else ("error", "truncate", "split"))
     if max_length < 1:
         raise ValueError(f"`max_length` is {max_length}, must be at least 1")
+    if over_long == "split":
+        cut = wrapped_pieces if strategy == "wrapped" else split_pieces
+        owners, starts, sizes = cut(_lengths(lengths), max_length)
+        if strategy == "wrapped":
+            first = np.flatnonzero(np.diff((np.cumsum(sizes) - sizes) // max_length, prepend=-1))
+            order, offsets = np.arange(sizes.size), np.append(first, sizes.size)
+        else:
+            order, offsets, _ = pack_sequences(sizes, max_length, strategy=strategy)
+        share = efficiency(_lengths(lengths), sizes, offsets.size - 1, max_length)
+        return owners[order], offsets, share, starts[order], sizes[order]
     sizes = allowed_lengths(_lengths(lengths), max_length, over_long)
     order = np.argsort(-sizes, kind="stable")
     chosen = STRATEGIES[strategy](sizes[order].tolist(), max_length)
@@ -43,6 +56,23 @@ def allowed_lengths(sizes: Array, max_length: int, over_long: str) -> Array:
     if long := np.flatnonzero(sizes > max_length).tolist():
         raise ValueError(f"`lengths` is {sizes[long[0]]} at index {long[0]}, must be at most max_length {max_length}")
     return sizes
+
+
+def split_pieces(lengths: Array, max_length: int) -> tuple[Array, Array, Array]:
+    """Return sequence, start and size of the pieces of at most `max_length` tokens, all but the last of a sequence full."""
+    counts = -(-lengths // max_length)
+    owners = np.repeat(np.arange(lengths.size), counts)
+    starts = (np.arange(owners.size) - np.repeat(np.cumsum(counts) - counts, counts)) * max_length
+    return owners, starts, np.minimum(lengths[owners] - starts, max_length)
+
+
+def wrapped_pieces(lengths: Array, max_length: int) -> tuple[Array, Array, Array]:
+    """Return sequence, start and size of what lies between the ends of sequences and bins, all written in one line."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    total = int(ends[-1]) if ends.size else 0
+    cuts = np.unique(np.concatenate([[0], ends, np.arange(0, total, max_length)]))
+    owners = np.searchsorted(ends, cuts[:-1], side="right")
+    return owners, cuts[:-1] - (ends - lengths)[owners], np.diff(cuts)
 
 
 def efficiency(given: Array, packed: Array, bins: int, max_length: int) -> float:

@@ -25,9 +25,11 @@ def filtered_logprobs(  # noqa: PLR0913  the op's keywords
     xtc_coin: Array | None = None,
     repetition_penalty: float = 1.0,
     history: Array | None = None,
+    ties: str = "library",
 ) -> Array:
     """Log-probs (B, V) after penalty, temperature and filters, float64 and normalised, −inf where removed."""
     arguments.one_of("order", order, ("hf", "mlx-lm"))
+    arguments.one_of("ties", ties, ("library", "all", "lower-id"))
     arguments.within("temperature", temperature, 0.0)
     for name, share in (("top_p", top_p), ("min_p", min_p), ("xtc_probability", xtc_probability)):
         arguments.within(name, share, 0.0, 1.0)
@@ -56,7 +58,8 @@ def filtered_logprobs(  # noqa: PLR0913  the op's keywords
         heat, stages, after = plan(order, temperature)
         for stage in stages:
             weights = np.exp((row[kept] - row[kept[0]]) / heat)
-            kept = kept[_stage(stage, weights, top_k, top_p, min_p, xtc_threshold if act else None)]
+            stays = _stage(stage, weights, top_k, top_p, min_p, xtc_threshold if act else None)
+            kept = kept[with_ties(row[kept], stays, tie_rule(ties, order, stage))]
         tail = (row[kept] - row[kept[0]]) / (heat * after)
         target[kept] = tail - np.log(np.exp(tail).sum())
     return result
@@ -90,6 +93,24 @@ def _stage(name: str, weights: Array, top_k: int, top_p: float, min_p: float, th
     if name == "xtc" and threshold is not None:
         return slice(xtc_skip(weights / weights.sum(), threshold), None)
     return slice(None)
+
+
+def tie_rule(ties: str, order: str, stage: str) -> str:
+    """Return which tokens a filter keeps of those as likely as the last one that it needs: all, lower-id or higher-id."""
+    library = {"hf": {"top_k": "all", "top_p": "higher-id"}, "mlx-lm": {"top_k": "lower-id", "top_p": "all"}}
+    return library[order].get(stage, "lower-id") if ties == "library" else ties
+
+
+def with_ties(logits: Array, stays: slice, rule: str) -> slice | Array:
+    """Return which of the survivors stay, given how many of them, sorted by falling logit and rising id, do."""
+    count = len(range(logits.size)[stays])
+    if rule == "lower-id" or stays.start or count == logits.size:
+        return stays
+    least = logits[count - 1]
+    above, reached = int(np.count_nonzero(logits > least)), int(np.count_nonzero(logits >= least))
+    if rule == "all":
+        return slice(0, reached)
+    return np.r_[0:above, reached - (count - above) : reached]
 
 
 def top_k_length(weights: Array, top_k: int) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "filtered_logprobs": {"ties": ("lower-id",)},
+    "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
     "policy_loss": {"algorithm": tuple(loss.SURROGATES)},
     "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
 }

@@ -1,7 +1,9 @@
 """Packing sequences into bins of bounded length. Johnson (1973), "Near-optimal bin packing algorithms"."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
+Piece = tuple[int, int, int]  # a sequence, its first token in the piece, and how many
 Choice = Callable[[Iterator[int], list[int]], int | None]  # of the bins in which a sequence fits, and all fills
 
 
@@ -29,6 +31,26 @@ def decreasing(lengths: Sequence[int], max_length: int, choose: Choice) -> list[
         bins[number].append(index)
         fills[number] += lengths[index]
     return bins
+
+
+def split(lengths: Sequence[int], max_length: int) -> list[Piece]:
+    """Every sequence cut after each `max_length` tokens. TRL 1.10, trl/data_utils.py, `_pack_bfd` with "split"."""
+    return [
+        (index, start, min(max_length, length - start))
+        for index, length in enumerate(lengths)
+        for start in range(0, length, max_length)
+    ]
+
+
+def wrapped(lengths: Sequence[int], max_length: int) -> list[list[Piece]]:
+    """All tokens one after the other, cut after each `max_length`. TRL 1.10, trl/data_utils.py, `_pack_wrapped`."""
+    tokens = [(index, token) for index, length in enumerate(lengths) for token in range(length)]
+    bins = [tokens[start : start + max_length] for start in range(0, len(tokens), max_length)]
+    return [[_piece(list(held)) for _, held in groupby(content, key=lambda token: token[0])] for content in bins]
+
+
+def _piece(tokens: list[tuple[int, int]]) -> Piece:
+    return (*tokens[0], len(tokens))
 
 
 def lower_bound(lengths: Sequence[int], max_length: int) -> int:

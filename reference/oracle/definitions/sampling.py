@@ -25,19 +25,19 @@ def restrict(logprobs: Floats, stays: Bools) -> Floats:
     return log_softmax(np.where(stays, logprobs, -np.inf), 1.0)
 
 
-def top_k(p: Floats, k: int) -> Bools:
-    """The k likeliest tokens, the lower id first among equals."""
-    order = descending(p)
-    return _by_id(order, np.broadcast_to(np.arange(order.shape[-1]) < k, order.shape))
+def top_k(p: Floats, k: int, ties: str) -> Bools:
+    """The k likeliest tokens."""
+    order = descending(p, ties)
+    return _with_tied(p, _by_id(order, np.broadcast_to(np.arange(order.shape[-1]) < k, order.shape)), ties)
 
 
-def top_p(p: Floats, mass: float) -> Bools:
+def top_p(p: Floats, mass: float, ties: str) -> Bools:
     """The smallest set of likeliest tokens whose mass reaches the bound, at least one. Holtzman et al. (arXiv 1904.09751)."""
-    order = descending(p)
+    order = descending(p, ties)
     reached = np.cumsum(np.take_along_axis(p, order, axis=-1), axis=-1)
     stays = np.ones(order.shape, np.bool_)
     stays[..., 1:] = reached[..., :-1] < mass  # a token stays while the mass before it does not reach the bound
-    return _by_id(order, stays)
+    return _with_tied(p, _by_id(order, stays), ties)
 
 
 def min_p(p: Floats, share: float) -> Bools:
@@ -52,8 +52,10 @@ def xtc(p: Floats, threshold: float, acts: Bools) -> Bools:
     return np.asarray(~acts[..., None] | (p <= least))
 
 
-def descending(p: Floats) -> Ints:
-    """Ids from likely to unlikely, the lower id first among equals."""
+def descending(p: Floats, ties: str) -> Ints:
+    """Ids from likely to unlikely; among equals the higher id first for "higher-id", else the lower."""
+    if ties == "higher-id":
+        return np.asarray(p.shape[-1] - 1 - np.argsort(-p[..., ::-1], axis=-1, kind="stable"))
     return np.argsort(-p, axis=-1, kind="stable")
 
 
@@ -85,6 +87,13 @@ def largest_difference(logprobs_a: Floats, logprobs_b: Floats, floor: float) -> 
     matters = (logprobs_a >= floor) | (logprobs_b >= floor)
     difference = np.subtract(logprobs_a, logprobs_b, out=np.zeros(logprobs_a.shape), where=matters)
     return np.asarray(np.max(np.abs(difference), axis=-1))
+
+
+def _with_tied(p: Floats, stays: Bools, ties: str) -> Bools:
+    """For "all", every token that is as likely as the least likely of those that stay stays too."""
+    if ties != "all":
+        return stays
+    return np.asarray(p >= np.min(p, axis=-1, keepdims=True, where=stays, initial=np.inf))
 
 
 def _by_id(order: Ints, stays: Bools) -> Bools:

@@ -5,7 +5,7 @@ Source: docs/definitions.md, "Token equivalence", clauses 3 to 5.
 
 from collections.abc import Iterator
 from itertools import product
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ BELOW_ONE = 1.0 - 2.0**-53
 
 
 class Sampling(TypedDict):
-    """The keywords of `filtered_logprobs`, all of which must be given."""
+    """The keywords of `filtered_logprobs`; those that it requires must be given."""
 
     order: str
     temperature: float
@@ -28,6 +28,7 @@ class Sampling(TypedDict):
     xtc_coin: npt.ArrayLike | None
     repetition_penalty: float
     history: npt.ArrayLike | None
+    ties: NotRequired[str]
 
 
 def neighbourhood(sampling: Sampling, eta: float) -> Iterator[tuple[Sampling, tuple[float, ...]]]:

@@ -33,6 +33,7 @@ def keywords(settings: sampling.Settings) -> dict[str, Any]:
     """Return the settings as keywords of `rlkernels`."""
     return {
         "order": settings.order,
+        "ties": "lower-id",
         "temperature": settings.temperature,
         "top_k": settings.top_k,
         "top_p": settings.top_p,

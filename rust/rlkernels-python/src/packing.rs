@@ -1,16 +1,14 @@
 //! `pack_sequences` for Python.
 
 use pyo3::prelude::*;
-use rlkernels::packing::Plan;
+use pyo3::types::PyTuple;
+use rlkernels::packing::{OverLong, Plan, pack_pieces};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
 use crate::input::{Output, arguments, integers};
 
 arguments! { whole max_length, text strategy, text over_long }
-
-/// Indices in the order of their bins, the offsets at which the bins start, and the efficiency.
-type Packed<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, f64);
 
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/pack_sequences"))]
 #[pyfunction]
@@ -21,11 +19,30 @@ pub(crate) fn pack_sequences<'py>(
     #[pyo3(from_py_with = max_length)] max_length: i64,
     #[pyo3(from_py_with = strategy)] strategy: &str,
     #[pyo3(from_py_with = over_long)] over_long: &str,
-) -> PyResult<Packed<'py>> {
+) -> PyResult<Bound<'py, PyTuple>> {
     let strategy = strategy.parse().map_err(value_error)?;
     let over_long = over_long.parse().map_err(value_error)?;
     let lengths = integers("lengths", lengths)?.one_dimensional()?;
     let lengths = lengths.as_slice();
+    if over_long == OverLong::Split {
+        let pieces = detach_if_large(py, lengths.len(), || {
+            pack_pieces(lengths, max_length, strategy)
+        })
+        .map_err(value_error)?;
+        let given = |values: &[i64]| {
+            let mut array = Output::new(py, &[values.len()])?;
+            array.as_mut_slice().copy_from_slice(values);
+            array.finish()
+        };
+        return (
+            given(&pieces.indices)?,
+            given(&pieces.offsets)?,
+            pieces.efficiency,
+            given(&pieces.starts)?,
+            given(&pieces.sizes)?,
+        )
+            .into_pyobject(py);
+    }
     let plan = detach_if_large(py, lengths.len(), || {
         Plan::new(lengths, max_length, strategy, over_long)
     })
@@ -38,5 +55,5 @@ pub(crate) fn pack_sequences<'py>(
         Ok(())
     })
     .map_err(value_error)?;
-    Ok((indices.finish()?, offsets.finish()?, plan.efficiency()))
+    (indices.finish()?, offsets.finish()?, plan.efficiency()).into_pyobject(py)
 }

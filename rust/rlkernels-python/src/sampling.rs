@@ -14,14 +14,14 @@ use crate::input::{
 
 arguments! {
     text order, number temperature, whole top_k, number top_p, number min_p, number xtc_probability,
-    number xtc_threshold, number repetition_penalty,
+    number xtc_threshold, number repetition_penalty, text ties,
 }
 
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/filtered_logprobs"))]
 #[pyfunction]
 #[pyo3(signature = (
     logits, *, order, temperature, top_k=0, top_p=1.0, min_p=0.0, xtc_probability=0.0, xtc_threshold=0.1, xtc_coin=None,
-    repetition_penalty=1.0, history=None, out=None
+    repetition_penalty=1.0, history=None, ties="library", out=None
 ))]
 #[allow(clippy::too_many_arguments)] // Python's keywords, one each
 pub(crate) fn filtered_logprobs<'py>(
@@ -37,10 +37,12 @@ pub(crate) fn filtered_logprobs<'py>(
     xtc_coin: Option<&Bound<'py, PyAny>>,
     #[pyo3(from_py_with = repetition_penalty)] repetition_penalty: f64,
     history: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = ties)] ties: &str,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let filters = Filters {
         order: order.parse().map_err(value_error)?,
+        ties: ties.parse().map_err(value_error)?,
         temperature,
         top_k: count(top_k)?,
         top_p,
@@ -75,7 +77,7 @@ fn filtered<'py, T: Element + Float>(
 #[pyfunction]
 #[pyo3(signature = (
     logits, uniforms, *, order, temperature, top_k=0, top_p=1.0, min_p=0.0, xtc_probability=0.0, xtc_threshold=0.1,
-    xtc_coin=None, repetition_penalty=1.0, history=None
+    xtc_coin=None, repetition_penalty=1.0, history=None, ties="library"
 ))]
 #[allow(clippy::too_many_arguments)] // Python's keywords, one each
 pub(crate) fn sample_tokens<'py>(
@@ -92,9 +94,11 @@ pub(crate) fn sample_tokens<'py>(
     xtc_coin: Option<&Bound<'py, PyAny>>,
     #[pyo3(from_py_with = repetition_penalty)] repetition_penalty: f64,
     history: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = ties)] ties: &str,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let filters = Filters {
         order: order.parse().map_err(value_error)?,
+        ties: ties.parse().map_err(value_error)?,
         temperature,
         top_k: count(top_k)?,
         top_p,

@@ -61,7 +61,7 @@
 //! | `hf` | repetition penalty → temperature → top-k → top-p → min-p → XTC |
 //! | `mlx-lm` | repetition penalty → top-p → min-p → XTC → top-k → temperature |
 //!
-//! Among equals the lower id comes first; one token always stays. The token drawn by u is the least k with C_k > u · C_V,
+//! [`Ties`](crate::sampling::Ties) says which of equally likely tokens top-k and top-p keep; one token always stays. The token drawn by u is the least k with C_k > u · C_V,
 //! C the running sum in id order. Draws come from Philox 4x32-10 with key = seed and counter = (token, sample, prompt,
 //! round), so they do not depend on the batch.
 //!

@@ -48,10 +48,15 @@ class TestFilters:
         """Probabilities .5 .2 .12 .08 .06 .04."""
         assert kept(WORKED, **choice) == ids
 
-    def test_ties_keep_the_lower_id(self) -> None:
-        """Of four equal tokens, two stay: the first two."""
-        assert kept(np.zeros((1, 4)), top_k=2) == [0, 1]
-        assert kept(np.zeros((1, 4)), top_p=0.5) == [0, 1]
+    def test_ties(self) -> None:
+        """Of four equal tokens two are needed: the first two stay, the last two or all."""
+        equal = np.zeros((1, 4))
+        for choice in ({"top_k": 2}, {"top_p": 0.5}):
+            assert kept(equal, **choice, ties="lower-id") == [0, 1]
+            assert kept(equal, **choice, ties="all") == [0, 1, 2, 3]
+        assert (kept(equal, top_k=2), kept(equal, top_p=0.5)) == ([0, 1, 2, 3], [2, 3])
+        mlx = {"order": "mlx-lm"}
+        assert (kept(equal, top_k=2, **mlx), kept(equal, top_p=0.5, **mlx)) == ([0, 1], [0, 1, 2, 3])
 
     def test_penalty_divides_what_is_positive(self) -> None:
         """2 becomes 1 and -1 becomes -2; -1 in the history is padding."""

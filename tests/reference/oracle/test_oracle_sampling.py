@@ -138,13 +138,32 @@ class TestFilters:
         p = np.exp(WORKED)
         np.testing.assert_allclose(got[want], p[want] / p[want].sum(), rtol=1e-14)
 
-    def test_ties_keep_the_lower_id(self) -> None:
-        """Four equal tokens: top-2 and top-p 1/2 keep ids 0 and 1; min-p and XTC keep all that are equal."""
+    @pytest.mark.parametrize(
+        ("order", "ties", "of_top_k", "of_top_p"),
+        [
+            # transformers: scores < kth go; cumsum of the ascending sort [0 1 2 3] <= 1/2 goes: 0 and 1
+            ("hf", "library", [0, 1, 2, 3], [2, 3]),
+            # mlx-lm: all but the first k of a partition go; log-probs < threshold go
+            ("mlx-lm", "library", [0, 1], [0, 1, 2, 3]),
+            ("mlx-lm", "all", [0, 1, 2, 3], [0, 1, 2, 3]),
+            ("hf", "lower-id", [0, 1], [0, 1]),
+        ],
+    )
+    def test_ties(self, order: str, ties: str, of_top_k: list[int], of_top_p: list[int]) -> None:
+        """Four equal tokens, of which top-2 and top-p 1/2 need two; of -1 0 0 0 top-1 and top-p 1/4 need one."""
+        for name, needed, least, want in (("top_k", 2, 1, of_top_k), ("top_p", 0.5, 0.25, of_top_p)):
+            assert kept(np.zeros(4), order=order, ties=ties, **{name: needed}) == want
+            one = {2: 1 if want == [0, 1] else 3, 4: 0}[len(want)]
+            assert kept([-1.0, 0.0, 0.0, 0.0], order=order, ties=ties, **{name: least}) == ([one] if one else [1, 2, 3])
+
+    def test_equals_share_their_fate_in_min_p_and_xtc(self) -> None:
+        """Both filters compare; a thousand equals are cut at the lower ids where that is asked for."""
         logits = np.zeros(4)
-        assert kept(logits, top_k=2) == kept(logits, top_p=0.5) == [0, 1]
         assert kept(logits, min_p=1.0) == [0, 1, 2, 3]
         assert kept(logits, xtc_probability=1.0, xtc_coin=0.0) == [0, 1, 2, 3]
-        assert kept(np.zeros(1000), top_k=500) == list(range(500))
+        assert kept(np.zeros(1000), top_k=500, ties="lower-id") == list(range(500))
+        with pytest.raises(ValueError, match="`ties` is 'any'"):
+            kept(logits, ties="any")
 
     def test_xtc_acts_strictly_above_its_threshold(self) -> None:
         """With p = (1/2 1/4 1/4) only the first is above 1/4, and as the least likely of one it stays."""

@@ -64,6 +64,7 @@ def _oracle_keywords(request: table.Request, step: int, said: np.ndarray) -> dic
     chosen = request.settings
     return {
         "order": chosen.order,
+        "ties": "lower-id",
         "temperature": chosen.temperature,
         "top_k": chosen.top_k,
         "top_p": chosen.top_p,

@@ -2,7 +2,7 @@
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use rlkernels::sampling::{Batch, Filters, Logits, Order, filtered_logprobs, sample_tokens};
+use rlkernels::sampling::{Batch, Filters, Logits, Order, Ties, filtered_logprobs, sample_tokens};
 use rlkernels_fuzz::{Number, bits64, everywhere, f32s, f64s};
 
 #[derive(Arbitrary, Debug)]
@@ -13,6 +13,7 @@ struct Input {
     half: bool,
     single: bool,
     mlx_order: bool,
+    ties: u8,
     numbers: [Number; 6],
     top_k: u16,
     history: Vec<i8>,
@@ -53,6 +54,7 @@ fuzz_target!(|input: Input| {
         } else {
             Order::Hf
         },
+        ties: Ties::ALL[usize::from(input.ties) % Ties::ALL.len()],
         temperature: temperature.value().abs(),
         top_k: usize::from(input.top_k),
         top_p: share(top_p),

@@ -10,6 +10,9 @@ choice! {
         FirstFitDecreasing = "first-fit-decreasing",
         /// The fullest one, of equally full ones the first opened (Johnson, "Near-optimal bin packing algorithms", 1973).
         BestFitDecreasing = "best-fit-decreasing",
+        /// The last one; what does not fit goes on in a new bin, so all bins but the last are full. Cuts sequences:
+        /// only with [`OverLong::Split`].
+        Wrapped = "wrapped",
     }
 }
 
@@ -20,5 +23,7 @@ choice! {
         Error = "error",
         /// It counts, and is to be cut by the caller, as `max_length` tokens.
         Truncate = "truncate",
+        /// It is cut into pieces, which are packed as sequences of their own.
+        Split = "split",
     }
 }

@@ -9,12 +9,14 @@ mod bitmap;
 mod choice;
 mod first_fit;
 mod order;
+mod pieces;
 mod placement;
 mod small;
 
 pub use choice::{OverLong, Strategy};
+pub use pieces::{Pieces, pack_pieces};
 
-use crate::Result;
+use crate::{Error, Result};
 use order::Sorted;
 use placement::Placement;
 use small::{SMALL, Small};
@@ -46,7 +48,8 @@ pub struct Packing {
 ///
 /// # Errors
 /// `max_length` below 1; a length that is negative, or above `max_length` unless [`OverLong::Truncate`] is asked for,
-/// with its index and value; 2³² − 1 sequences or more.
+/// with its index and value; 2³² − 1 sequences or more; [`OverLong::Split`] or [`Strategy::Wrapped`], which
+/// [`pack_pieces`] has.
 pub fn pack_sequences(
     lengths: &[i64],
     max_length: i64,
@@ -102,6 +105,20 @@ impl Plan {
         strategy: Strategy,
         over_long: OverLong,
     ) -> Result<Self> {
+        if strategy == Strategy::Wrapped {
+            return Err(Error::UnknownChoice {
+                argument: "over_long",
+                found: over_long.name().into(),
+                legal: "\"split\": strategy \"wrapped\" cuts sequences where bins end",
+            });
+        }
+        if over_long == OverLong::Split {
+            return Err(Error::UnknownChoice {
+                argument: "over_long",
+                found: over_long.name().into(),
+                legal: "\"error\", \"truncate\": `pack_pieces` splits",
+            });
+        }
         let (decided, bins, tokens) = if lengths.len() <= SMALL {
             let small = Small::new(lengths, max_length, strategy, over_long)?;
             let (bins, tokens) = (small.bins, small.tokens);
@@ -112,7 +129,9 @@ impl Plan {
             let mut placement = Placement::default();
             match strategy {
                 Strategy::FirstFitDecreasing => first_fit::place(&sorted, room, &mut placement),
-                Strategy::BestFitDecreasing => best_fit::place(&sorted, room, &mut placement),
+                Strategy::BestFitDecreasing | Strategy::Wrapped => {
+                    best_fit::place(&sorted, room, &mut placement);
+                }
             }
             let (bins, tokens, order) = (placement.bins, sorted.tokens, sorted.order);
             (Decided::Many { order, placement }, bins, tokens)

@@ -4,7 +4,7 @@ use super::choice::OverLong;
 use crate::{Error, Result};
 
 /// The most sequences of one call: their numbers are kept as 32 bits, which halves the memory that is moved.
-const MOST_SEQUENCES: usize = u32::MAX as usize - 1;
+pub(super) const MOST_SEQUENCES: usize = u32::MAX as usize - 1;
 
 /// The most counters of a counting sort: 2²⁰ of 32 bits are 4 MB.
 const MOST_COUNTERS: u64 = 1 << 20;

@@ -51,7 +51,7 @@ impl Small {
             let open = &rooms[..small.bins];
             let found = match strategy {
                 Strategy::FirstFitDecreasing => open.iter().position(|&room| room >= length),
-                Strategy::BestFitDecreasing => (0..open.len())
+                Strategy::BestFitDecreasing | Strategy::Wrapped => (0..open.len())
                     .filter(|&bin| open[bin] >= length)
                     .min_by_key(|&bin| open[bin]), // of equal ones the first
             };

@@ -1,10 +1,14 @@
-//! The last token that a filter keeps, and candidates for it.
+//! Where a filter cuts, and candidates for the last token that it keeps.
 
-/// Where a filter cuts: it keeps this token and all before it in the order "likelier first, then the lower position".
-#[derive(Debug, Clone, Copy, PartialEq)]
+use std::ops::Range;
+
+use super::filters::Tied;
+
+/// Where a filter cuts: it keeps all tokens above a value, and those on it whose positions lie in a range.
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Cut {
     pub(super) value: f64,
-    pub(super) position: u32,
+    pub(super) tied: Range<usize>,
 }
 
 /// A token that may be the last that a filter keeps.
@@ -16,10 +20,16 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    pub(super) fn cut(&self) -> Cut {
+    /// The cut of which this token is the last, among `len`.
+    pub(super) fn cut(&self, tied: Tied, len: usize) -> Cut {
+        let position = self.position as usize;
         Cut {
             value: self.value,
-            position: self.position,
+            tied: match tied {
+                Tied::All => 0..len,
+                Tied::Lower => 0..position + 1,
+                Tied::Higher => position..len,
+            },
         }
     }
 }

@@ -13,11 +13,35 @@ choice! {
     }
 }
 
+choice! {
+    /// Which tokens stay of those as likely as the last one that top-k or top-p needs.
+    pub enum Ties: "ties" {
+        /// What the library of the [`Order`] keeps. transformers: all for top-k (it removes what is below the k-th); the
+        /// higher ids for top-p (it keeps the end of an ascending sort, which is stable on CUDA above 4,096 tokens and
+        /// promises nothing elsewhere). mlx-lm: the lower ids for top-k (a partition), all for top-p (a threshold).
+        Library = "library",
+        /// All of them: no token that any implementation keeps is removed.
+        All = "all",
+        /// The lower ids, until the filter has enough.
+        LowerId = "lower-id",
+    }
+}
+
+/// What one filter does with tokens as likely as the last one that it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tied {
+    All,
+    Lower,
+    Higher,
+}
+
 /// The parameters of all filters. [`Filters::off`] leaves the distribution as it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Filters {
     /// The order in which they act.
     pub order: Order,
+    /// What top-k and top-p do with equally likely tokens.
+    pub ties: Ties,
     /// At least 0. 0 puts all mass on the lowest id of the maximum of the penalised logits; no other filter acts then.
     pub temperature: f64,
     /// Keeps the k likeliest; 0 disables.
@@ -38,11 +62,12 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// No filter, temperature 1.
+    /// No filter, temperature 1, ties as in the library of the order.
     #[must_use]
     pub const fn off(order: Order) -> Self {
         Self {
             order,
+            ties: Ties::Library,
             temperature: 1.0,
             top_k: 0,
             top_p: 1.0,
@@ -55,6 +80,19 @@ impl Filters {
 
     pub(super) fn penalises(&self) -> bool {
         self.repetition_penalty != 1.0
+    }
+
+    /// Whether all tokens as likely as the k-th stay; else those of the lower ids.
+    pub(super) fn top_k_keeps_all_tied(&self) -> bool {
+        self.ties == Ties::All || (self.ties == Ties::Library && self.order == Order::Hf)
+    }
+
+    pub(super) fn tied_of_top_p(&self) -> Tied {
+        match (self.ties, self.order) {
+            (Ties::All, _) | (Ties::Library, Order::MlxLm) => Tied::All,
+            (Ties::LowerId, _) => Tied::Lower,
+            (Ties::Library, Order::Hf) => Tied::Higher,
+        }
     }
 
     pub(super) fn check(&self) -> Result<()> {

@@ -82,11 +82,11 @@ impl List {
     }
 
     /// Becomes the tokens that a cut keeps.
-    pub(super) fn cut<E: Value>(&mut self, from: Source<'_, E>, cut: Cut) {
-        let last = cut.position as usize + 1;
+    pub(super) fn cut<E: Value>(&mut self, from: Source<'_, E>, cut: &Cut) {
         self.clear(from.values.len());
-        self.append(from, 0, last, AtLeast(cut.value));
-        self.append(from, last, from.values.len(), Above(cut.value));
+        self.append(from, 0, cut.tied.start, Above(cut.value));
+        self.append(from, cut.tied.start, cut.tied.end, AtLeast(cut.value));
+        self.append(from, cut.tied.end, from.values.len(), Above(cut.value));
     }
 
     /// Becomes exactly these tokens of a source.

@@ -61,6 +61,8 @@ pub(super) trait Value: Copy + PartialOrd + 'static {
     /// What stands past the end of a row: a token that cannot be drawn.
     const NONE: Self;
     fn widen(self) -> f64;
+    /// The next smaller number.
+    fn next_below(self) -> Self;
     fn lanes<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64;
 }
 
@@ -68,6 +70,9 @@ impl Value for f32 {
     const NONE: Self = Self::NEG_INFINITY;
     fn widen(self) -> f64 {
         f64::from(self)
+    }
+    fn next_below(self) -> Self {
+        self.next_down()
     }
     #[inline(always)]
     fn lanes<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64 {
@@ -79,6 +84,9 @@ impl Value for f64 {
     const NONE: Self = Self::NEG_INFINITY;
     fn widen(self) -> f64 {
         self
+    }
+    fn next_below(self) -> Self {
+        self.next_down()
     }
     #[inline(always)]
     fn lanes<S: Simd>(s: S, values: &[Self; F64_LANES]) -> S::F64 {

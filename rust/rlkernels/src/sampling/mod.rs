@@ -1,7 +1,7 @@
 //! The next-token distribution after its filters, and draws from it by inverse transform.
 //!
 //! A filter acts on the distribution renormalised over the tokens that the filters before it kept. It keeps an interval of
-//! the tokens in the order "likelier first, among equals the lower id first", so it only searches for the interval's end
+//! the tokens from likely to unlikely, of equal ones those that [`Ties`] names, so it only searches for the interval's end
 //! and sorts no row: top-k keeps the k best of a stream, top-p sums probabilities into buckets and searches one of them.
 //!
 //! Everything is computed in `f64`, whatever the logits' type. Sums run in a fixed order (blocks of 256 tokens in id order, eight
@@ -18,7 +18,7 @@ mod scan;
 mod select;
 mod survivors;
 
-pub use filters::{Filters, Order};
+pub use filters::{Filters, Order, Ties};
 pub use logits::Logits;
 
 use std::sync::{Mutex, PoisonError};

@@ -98,20 +98,20 @@ fn process<E: Scan, T: Float>(
     let mut survivors = Survivors::new(values, extent, work);
     match filters.order {
         Order::Hf => {
-            survivors.top_k(filters.top_k);
-            survivors.top_p(filters.top_p, filters.temperature);
+            survivors.top_k(filters.top_k, filters.top_k_keeps_all_tied());
+            survivors.top_p(filters.top_p, filters.tied_of_top_p(), filters.temperature);
             survivors.min_p(filters.min_p, filters.temperature);
             if xtc_acts {
                 survivors.xtc(filters.xtc_threshold, filters.temperature);
             }
         }
         Order::MlxLm => {
-            survivors.top_p(filters.top_p, 1.0);
+            survivors.top_p(filters.top_p, filters.tied_of_top_p(), 1.0);
             survivors.min_p(filters.min_p, 1.0);
             if xtc_acts {
                 survivors.xtc(filters.xtc_threshold, 1.0);
             }
-            survivors.top_k(filters.top_k);
+            survivors.top_k(filters.top_k, filters.top_k_keeps_all_tied());
         }
     }
     survivors.finish(filters.temperature, sink);

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::buckets::Buckets;
 use super::cut::{Candidate, Cut};
+use super::filters::Tied;
 use super::passes::{BLOCK, Weight};
 use super::scan::{Extent, SCAN, Scan};
 
@@ -13,11 +14,22 @@ const DEEPEST: f64 = 46.0; // 2^18 · e^-46 = 2.8e-15
 /// Candidates up to which sorting is cheaper than halving.
 const SORTED: usize = 64;
 
+/// Which of two tokens comes first.
+type Order = fn(&Candidate, &Candidate) -> Ordering;
+
 /// Likelier first, then the lower position.
-fn order(a: &Candidate, b: &Candidate) -> Ordering {
+fn lower_first(a: &Candidate, b: &Candidate) -> Ordering {
+    by_value(a, b).then(a.position.cmp(&b.position))
+}
+
+/// Likelier first, then the higher position.
+fn higher_first(a: &Candidate, b: &Candidate) -> Ordering {
+    by_value(a, b).then(b.position.cmp(&a.position))
+}
+
+fn by_value(a: &Candidate, b: &Candidate) -> Ordering {
     // No value is NaN; `total_cmp` would tell −0 from 0.
-    let by_value = b.value.partial_cmp(&a.value).unwrap_or(Ordering::Equal);
-    by_value.then(a.position.cmp(&b.position))
+    b.value.partial_cmp(&a.value).unwrap_or(Ordering::Equal)
 }
 
 /// The k-th token of the row, and in `best` the first k in any order; `None` where no more than k can be drawn.
@@ -25,7 +37,11 @@ fn order(a: &Candidate, b: &Candidate) -> Ordering {
 /// Values above a bound that k of them exceed stream past the best k so far. A value equal to the worst of these has a
 /// higher position, so it is no better, and blocks without a greater one are skipped in lanes. O(V + k) whatever the
 /// order of the values: 2k candidates are cut down to k at a time.
-pub(super) fn top_k<E: Scan>(values: &[E], k: usize, best: &mut Vec<Candidate>) -> Option<Cut> {
+pub(super) fn top_k<E: Scan>(
+    values: &[E],
+    k: usize,
+    best: &mut Vec<Candidate>,
+) -> Option<Candidate> {
     if k >= values.len() {
         return None;
     }
@@ -34,17 +50,7 @@ pub(super) fn top_k<E: Scan>(values: &[E], k: usize, best: &mut Vec<Candidate>) 
     let mut next = 0;
     best.clear();
     while let Some(block) = E::next_block_above(values, next, threshold) {
-        let start = block * SCAN;
-        let end = values.len().min(start + SCAN);
-        for (position, &value) in (start..end).zip(&values[start..end]) {
-            if value > threshold {
-                best.push(Candidate {
-                    value: value.widen(),
-                    weight: 0.0,
-                    position: position as u32,
-                });
-            }
-        }
+        push_above(values, block, threshold, best);
         if best.len() >= most {
             cut_down(best, k);
             threshold = values[best[k - 1].position as usize];
@@ -55,12 +61,38 @@ pub(super) fn top_k<E: Scan>(values: &[E], k: usize, best: &mut Vec<Candidate>) 
         return None; // none was ever left out
     }
     cut_down(best, k);
-    best.get(k - 1).map(Candidate::cut)
+    best.get(k - 1).copied()
+}
+
+/// The tokens at least as likely as the one at `position`, in id order.
+pub(super) fn at_least<E: Scan>(values: &[E], position: u32, found: &mut Vec<Candidate>) {
+    let below = values[position as usize].next_below();
+    let mut next = 0;
+    found.clear();
+    while let Some(block) = E::next_block_above(values, next, below) {
+        push_above(values, block, below, found);
+        next = block + 1;
+    }
+}
+
+/// Appends the tokens of a block that are above a threshold.
+fn push_above<E: Scan>(values: &[E], block: usize, threshold: E, found: &mut Vec<Candidate>) {
+    let start = block * SCAN;
+    let end = values.len().min(start + SCAN);
+    for (position, &value) in (start..end).zip(&values[start..end]) {
+        if value > threshold {
+            found.push(Candidate {
+                value: value.widen(),
+                weight: 0.0,
+                position: position as u32,
+            });
+        }
+    }
 }
 
 /// Keeps the best k, the worst of them last.
 fn cut_down(best: &mut Vec<Candidate>, k: usize) {
-    best.select_nth_unstable_by(k - 1, order);
+    best.select_nth_unstable_by(k - 1, lower_first);
     best.truncate(k);
 }
 
@@ -77,8 +109,14 @@ pub(super) fn top_p<E: Scan>(
     extent: &Extent,
     weight: Weight,
     p: f64,
+    tied: Tied,
     (candidates, halves, sums): Work<'_>,
 ) -> Option<Cut> {
+    let order = if tied == Tied::Higher {
+        higher_first
+    } else {
+        lower_first
+    };
     if values.len() <= BLOCK {
         // Emptying the buckets would take longer than looking at every token.
         let mut weights = [0.0; BLOCK];
@@ -91,7 +129,8 @@ pub(super) fn top_p<E: Scan>(
                 position: position as u32,
             });
         }
-        return reach(candidates, halves, p * total);
+        let last = reach(candidates, halves, order, p * total)?;
+        return Some(last.cut(tied, values.len()));
     }
     let depth = (extent.most - extent.least).min(DEEPEST * weight.temperature);
     let buckets = Buckets::new(weight, depth);
@@ -113,7 +152,8 @@ pub(super) fn top_p<E: Scan>(
             position,
         });
     });
-    reach(candidates, halves, target - before)
+    let last = reach(candidates, halves, order, target - before)?;
+    Some(last.cut(tied, values.len()))
 }
 
 /// The candidate at which the weights of the likeliest reach `target`, or the last one.
@@ -123,8 +163,9 @@ pub(super) fn top_p<E: Scan>(
 fn reach(
     candidates: &mut Vec<Candidate>,
     halves: &mut Vec<Candidate>,
+    order: Order,
     mut target: f64,
-) -> Option<Cut> {
+) -> Option<Candidate> {
     while candidates.len() > SORTED {
         halves.clone_from(candidates);
         let middle = halves.len() / 2;
@@ -148,5 +189,5 @@ fn reach(
         mass += candidate.weight;
         mass >= target
     });
-    reached.or(candidates.last()).map(Candidate::cut)
+    reached.or(candidates.last()).copied()
 }

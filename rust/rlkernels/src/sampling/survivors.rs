@@ -1,11 +1,12 @@
 //! The tokens that the filters keep, from the whole row to the result.
 
 use super::cut::Candidate;
+use super::filters::Tied;
 use super::list::{ExponentAtLeast, List, Source, WeightAtMost};
 use super::logits::Value;
 use super::passes::{BLOCK, Weight, ln};
 use super::scan::{Extent, Scan};
-use super::select::{top_k, top_p};
+use super::select::{at_least, top_k, top_p};
 use crate::Float;
 use crate::isa::scatter;
 
@@ -86,23 +87,29 @@ impl<'a, E: Scan> Survivors<'a, E> {
         self.listed = true;
     }
 
-    pub(super) fn top_k(&mut self, k: usize) {
+    pub(super) fn top_k(&mut self, k: usize, all_tied: bool) {
         if k == 0 {
             return;
         }
         with_source!(self, source => {
-            match top_k(source.values, k, &mut self.work.candidates) {
-                Some(_) if k <= source.values.len() / SPARSE => {
-                    self.work.spare.take(source, &mut self.work.candidates);
+            let best = &mut self.work.candidates;
+            let Some(last) = top_k(source.values, k, best) else {
+                return;
+            };
+            if k > source.values.len() / SPARSE {
+                let tied = if all_tied { Tied::All } else { Tied::Lower };
+                self.work.spare.cut(source, &last.cut(tied, source.values.len()));
+            } else {
+                if all_tied {
+                    at_least(source.values, last.position, best);
                 }
-                Some(cut) => self.work.spare.cut(source, cut),
-                None => return,
+                self.work.spare.take(source, best);
             }
         });
         self.take_spare();
     }
 
-    pub(super) fn top_p(&mut self, p: f64, temperature: f64) {
+    pub(super) fn top_p(&mut self, p: f64, tied: Tied, temperature: f64) {
         if p == 1.0 {
             return;
         }
@@ -112,8 +119,8 @@ impl<'a, E: Scan> Survivors<'a, E> {
         let weight = self.weight(temperature);
         with_source!(self, source => {
             let work = (&mut self.work.candidates, &mut self.work.halves, &mut self.work.sums);
-            match top_p(source.values, &self.extent, weight, p, work) {
-                Some(cut) => self.work.spare.cut(source, cut),
+            match top_p(source.values, &self.extent, weight, p, tied, work) {
+                Some(cut) => self.work.spare.cut(source, &cut),
                 None => return,
             }
         });

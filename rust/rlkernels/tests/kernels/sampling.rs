@@ -1,7 +1,7 @@
 //! Filters and draws against a sampler that sorts everything, on every instruction set and number of threads.
 
 use proptest::prelude::*;
-use rlkernels::sampling::{Batch, Filters, Order};
+use rlkernels::sampling::{Batch, Filters, Order, Ties};
 
 use crate::naive::sampling::{self as naive, batch, logprobs, samples, settings};
 use crate::variants::{Digest, Numbers, Process};
@@ -42,6 +42,7 @@ fn close(got: &[f64], want: &[f64]) -> bool {
 
 fn filters() -> impl Strategy<Value = Filters> {
     let order = prop::sample::select(vec![Order::Hf, Order::MlxLm]);
+    let ties = prop::sample::select(Ties::ALL.to_vec());
     let temperature = prop_oneof![Just(1.0), Just(0.0), 0.05..3.0];
     let top_k = prop_oneof![Just(0usize), Just(1), 0usize..60, 0usize..2000];
     let share =
@@ -51,7 +52,7 @@ fn filters() -> impl Strategy<Value = Filters> {
         prop_oneof![0.0..0.5, Just(0.01), Just(0.0)],
     );
     (
-        order,
+        (order, ties),
         temperature,
         top_k,
         share(1.0),
@@ -61,7 +62,7 @@ fn filters() -> impl Strategy<Value = Filters> {
     )
         .prop_map(
             |(
-                order,
+                (order, ties),
                 temperature,
                 top_k,
                 top_p,
@@ -70,6 +71,7 @@ fn filters() -> impl Strategy<Value = Filters> {
                 repetition_penalty,
             )| Filters {
                 order,
+                ties,
                 temperature,
                 top_k,
                 top_p,
@@ -222,4 +224,4 @@ fn every_machine_gives_the_same_bits() {
     assert_eq!(digest.value(), SAMPLING_DIGEST, "{:#x}", digest.value());
 }
 
-const SAMPLING_DIGEST: u64 = 0x0725_7db3_00d2_0e9e;
+const SAMPLING_DIGEST: u64 = 0x3b27_6e0a_586a_5647;

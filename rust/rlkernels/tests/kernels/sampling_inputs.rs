@@ -1,6 +1,6 @@
 //! Samplers on every element type, at the ends of every range, and what they refuse.
 
-use rlkernels::sampling::{Batch, Filters, Logits, Order, filtered_logprobs, sample_tokens};
+use rlkernels::sampling::{Batch, Filters, Logits, Order, Ties, filtered_logprobs, sample_tokens};
 
 use crate::naive::sampling::{batch, logprobs, samples, settings};
 use crate::variants::Numbers;
@@ -322,4 +322,37 @@ fn no_rows_are_no_error() {
         error.to_string(),
         "`logits` is empty, must hold at least one element"
     );
+}
+
+/// Sets that a hand can find: of probabilities 1/8, 1/4, 1/4, 1/4, 1/8 the second of the likeliest reaches 0.45, one of three equal ones.
+#[test]
+fn equally_likely_tokens_stay_as_the_ties_say() {
+    let row: Vec<f64> = [0.125f64, 0.25, 0.25, 0.25, 0.125].map(f64::ln).to_vec();
+    let kept = |filters: Filters| -> Vec<usize> {
+        let got = logprobs(&batch(&row, 5), &filters);
+        (0..5).filter(|&id| got[id] > -INF).collect()
+    };
+    let table = [
+        (Order::Hf, Ties::Library, vec![1, 2, 3], vec![2, 3]),
+        (Order::MlxLm, Ties::Library, vec![1, 2], vec![1, 2, 3]),
+        (Order::Hf, Ties::All, vec![1, 2, 3], vec![1, 2, 3]),
+        (Order::MlxLm, Ties::LowerId, vec![1, 2], vec![1, 2]),
+    ];
+    for (order, ties, of_top_k, of_top_p) in table {
+        let off = Filters {
+            ties,
+            ..Filters::off(order)
+        };
+        assert_eq!(kept(Filters { top_k: 2, ..off }), of_top_k, "{off:?}");
+        assert_eq!(kept(Filters { top_p: 0.45, ..off }), of_top_p, "{off:?}");
+    }
+    let long = vec![0.0; 1000]; // one pass for the second token, and another for those tied with it
+    let got = logprobs(
+        &batch(&long, 1000),
+        &Filters {
+            top_k: 2,
+            ..Filters::off(Order::Hf)
+        },
+    );
+    assert!(got.iter().all(|&x| x > -INF));
 }

@@ -1,6 +1,6 @@
 //! The sampler's definitions, by sorting and summing everything at every step, and calls that unwrap.
 
-use rlkernels::sampling::{Batch, Filters, Logits, Order, filtered_logprobs, sample_tokens};
+use rlkernels::sampling::{Batch, Filters, Logits, Order, Ties, filtered_logprobs, sample_tokens};
 
 const INF: f64 = f64::INFINITY;
 
@@ -29,9 +29,16 @@ pub(crate) fn filtered(logits: &[f64], f: &Filters, xtc: bool) -> Vec<f64> {
             .map(|id| if id == first { 0.0 } else { -INF })
             .collect();
     }
-    let top_k = |x: &[f64]| keep_ranked(x, |rank, _| f.top_k == 0 || rank < f.top_k);
+    // What each of the libraries does with equals: a comparison, or the end of a sorted list.
+    let (ties_k, ties_p) = match (f.ties, f.order) {
+        (Ties::Library, Order::Hf) => (Equals::All, Equals::HigherFirst),
+        (Ties::Library, Order::MlxLm) => (Equals::LowerFirst, Equals::All),
+        (Ties::All, _) => (Equals::All, Equals::All),
+        (Ties::LowerId, _) => (Equals::LowerFirst, Equals::LowerFirst),
+    };
+    let top_k = |x: &[f64]| keep_ranked(x, ties_k, |rank, _| f.top_k == 0 || rank < f.top_k);
     let top_p = |x: &[f64]| {
-        keep_ranked(x, |rank, before| {
+        keep_ranked(x, ties_p, |rank, before| {
             rank == 0 || f.top_p == 1.0 || before < f.top_p
         })
     };
@@ -58,12 +65,25 @@ fn renormalised(x: &[f64], stays: impl Fn(f64) -> bool) -> Vec<f64> {
     log_softmax(&kept, 1.0)
 }
 
-fn keep_ranked(x: &[f64], stays: impl Fn(usize, f64) -> bool) -> Vec<f64> {
+#[derive(Clone, Copy, PartialEq)]
+enum Equals {
+    All,
+    LowerFirst,
+    HigherFirst,
+}
+
+fn keep_ranked(x: &[f64], equals: Equals, stays: impl Fn(usize, f64) -> bool) -> Vec<f64> {
     let mut ids: Vec<usize> = (0..x.len()).collect();
-    ids.sort_by(|&a, &b| x[b].total_cmp(&x[a]).then(a.cmp(&b)));
-    let (mut kept, mut before) = (vec![-INF; x.len()], 0.0);
+    if equals == Equals::HigherFirst {
+        ids.reverse();
+    }
+    ids.sort_by(|&a, &b| x[b].total_cmp(&x[a]));
+    let (mut kept, mut before, mut least) = (vec![-INF; x.len()], 0.0, INF);
     for (rank, id) in ids.into_iter().enumerate() {
         if stays(rank, before) {
+            least = x[id];
+        }
+        if stays(rank, before) || (equals == Equals::All && x[id] == least) {
             kept[id] = x[id];
         }
         before += x[id].exp();
@@ -118,6 +138,18 @@ pub(crate) fn settings() -> Vec<Filters> {
             off,
             Filters { top_p: 0.95, ..off },
             Filters { top_k: 50, ..off },
+            Filters {
+                top_k: 50,
+                top_p: 0.8,
+                ties: Ties::LowerId,
+                ..off
+            },
+            Filters {
+                top_k: 300,
+                top_p: 0.8,
+                ties: Ties::All,
+                ..off
+            },
             Filters {
                 top_k: 9000,
                 top_p: 0.5,
