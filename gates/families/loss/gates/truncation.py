@@ -11,7 +11,6 @@ import numpy as np
 from gates.families import arrays
 from gates.families.loss import cases
 from gates.families.loss.op import LOSS_OF_COMPLETIONS, POLICY_LOSS
-from gates.families.trainer.gates.micro_batches import PART_BECAUSE
 from gates.families.units import FLOAT32_U
 from gates.model import Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
@@ -68,8 +67,8 @@ def _cases() -> Iterator[Case]:
     ops=(LOSS_OF_COMPLETIONS, POLICY_LOSS),
     cases=tuple(_cases()),
     bounds={
-        "loss error in 2u·S": Bound("derived", f"{PART_BECAUSE}; k = 4", 4.0),
-        "gradient error in 2u·S": Bound("derived", f"{PART_BECAUSE}; k = 4", 4.0),
+        "loss error in 2u·S": Bound("derived", f"{cases.PART_BECAUSE}; k = 4", 4.0),
+        "gradient error in 2u·S": Bound("derived", f"{cases.PART_BECAUSE}; k = 4", 4.0),
     },
     probes=(Probe("loss_of_completions", ("loss", "gradient")),),
 )
