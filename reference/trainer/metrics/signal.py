@@ -32,6 +32,11 @@ class Signal:
 
     def _cause(self, numbers: Mapping[str, float]) -> str:
         """Return the most likely cause and what to do, by the numbers of the last step."""
+        if numbers.get("groups_kept") == 0:
+            return (
+                "Dynamic sampling dropped every group: the task is too hard or too easy for this model, or the reward function does "
+                "not recognise its answers; to see them in completions.jsonl set settings.dynamic_sampling = 'off'."
+            )
         if numbers.get("unscored_share") == 1.0:
             return "No completion was scored: the reward functions gave None or NaN for all of them."
         if numbers.get("truncated_share") == 1.0:

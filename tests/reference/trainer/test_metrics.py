@@ -369,9 +369,10 @@ class TestSinks:
             ({}, [0.0] * 10, "Every reward was 0: the task is too hard or too easy"),
             ({"truncated_share": 1.0}, [0.0] * 10, "Every completion was cut off at rollout.max_tokens"),
             ({"unscored_share": 1.0}, [NAN] * 10, "No completion was scored"),
+            ({"groups_kept": 0, "unscored_share": NAN}, [NAN] * 10, "Dynamic sampling dropped every group"),
             ({}, [0.1, 0.2] * 5, "The completions of a prompt are alike: raise rollout.temperature"),
         ],
-        ids=["equal", "truncated", "unscored", "alike"],
+        ids=["equal", "truncated", "unscored", "dropped", "alike"],
     )
     def test_ten_steps_without_a_signal_are_warned_of_once(
         self, capsys: pytest.CaptureFixture[str], last: dict[str, float], rewards: list[float], cause: str
