@@ -52,6 +52,19 @@ class TestLogSoftmax:
             assert all(abs(g - w) <= 8 * 2.0**-53 * s for g, w, s in zip(got, want, scale, strict=True))
             assert abs(entropy(logits, temperature=temperature) - h) <= 8 * 2.0**-53 * max(1, h)
 
+    def test_several_and_ignored_tokens_by_hand(self) -> None:
+        """p = 1/8, 2/8, 5/8: ids 2, none and 0 of one row; the other row is not read."""
+        logits = np.array([np.log([1.0, 2.0, 5.0]), [NAN] * 3])
+        asked: dict[str, Any] = {"ids": [[2, -100, 0], [-100] * 3], "temperature": 1.0, "ignore_index": -100}
+        got = selective_log_softmax(logits, **asked)
+        np.testing.assert_allclose(got, [[math.log(5 / 8), 0, math.log(1 / 8)], [0, 0, 0]], rtol=1e-15)
+        p = np.array([1, 2, 5]) / 8
+        np.testing.assert_allclose(entropy(logits, **asked), [-np.sum(p * np.log(p)), 0], rtol=1e-15)
+        gradient = selective_log_softmax_backward(
+            logits, grad_logprobs=[[2.0, NAN, 1.0], [NAN] * 3], grad_entropy=None, **asked
+        )
+        np.testing.assert_allclose(gradient, [[1 - 3 / 8, -6 / 8, 2 - 15 / 8], [0, 0, 0]], rtol=1e-14)
+
     def test_impossible_tokens(self) -> None:
         """A logit of -inf has probability 0 and adds no entropy; a certain token has entropy 0."""
         np.testing.assert_array_equal(log_softmax([0.0, -math.inf], temperature=1.0), [0, -math.inf])
