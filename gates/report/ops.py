@@ -21,7 +21,6 @@ CONVENTIONS = {
     "arithmetic": 'the dtype of its arithmetic; ("float32",) is not expected to be more precise',
     "rows": "by a mask, by lengths, flat with lengths, or all slots count",
     "weights": "without off-policy weights, with them",
-    "ties": "which of equal values comes first",
 }
 
 

@@ -11,9 +11,9 @@ from reference.oracle.logprobs import log_softmax
 
 ORDERS = ("hf", "mlx-lm")
 TIES = ("library", "all", "lower-id")
-LIBRARY = {  # of the tokens at the threshold of top-k and of top-p, those that stay
-    "hf": ("all", "higher-id"),  # scores < kth go; an ascending sort, of which the end stays
-    "mlx-lm": ("lower-id", "all"),  # the first k of a partition; log-probs < threshold go
+LIBRARY = {  # of the tokens at the threshold of top-k, of top-p and of the tokens that min-p must leave, those that stay
+    "hf": ("all", "higher-id", "lower-id"),  # scores < kth go; an ascending sort, of which the end stays; a top-k's ids
+    "mlx-lm": ("lower-id", "all", "higher-id"),  # the first k of a partition; log-probs < threshold go; its last k
 }
 
 
@@ -31,12 +31,20 @@ def filtered_logprobs(
     repetition_penalty: float,
     history: npt.ArrayLike | None,
     ties: str = "library",
+    min_tokens_to_keep: int = 1,
+    xtc_special_tokens: npt.ArrayLike | None = None,
+    presence_penalty: float = 0.0,
+    frequency_penalty: float = 0.0,
+    generated: npt.ArrayLike | None = None,
+    logit_bias: npt.ArrayLike | None = None,
 ) -> Floats:
     """Each filter acts on the distribution renormalised over the survivors so far; the result is normalised too.
 
-    "hf": repetition penalty, temperature, top-k, top-p, min-p, XTC. "mlx-lm": repetition penalty, then on the
-    distribution at temperature 1 top-p, min-p, XTC, top-k, and the temperature last.
-    Repetition penalty: the logit of a token in `history` is divided by it if positive, else multiplied by it.
+    "hf": penalties, temperature, top-k, top-p, min-p, XTC. "mlx-lm": penalties, then on the distribution at
+    temperature 1 top-p, min-p, XTC, top-k, and the temperature last.
+    Penalties: first `logit_bias` is added. Then the logit of a token in `history` is divided by the repetition penalty
+    if positive, else multiplied by it. Then the frequency penalty is subtracted for each time that a token is in
+    `generated`, and the presence penalty once.
     Top-k keeps the k likeliest, top-p the smallest set of likeliest tokens whose mass reaches p, at least one token.
     Min-p removes tokens below min_p times the largest probability. XTC, where its coin is below its probability,
     removes every token above its threshold except the least likely of them (all of those, if several are equally
@@ -57,7 +65,15 @@ def filtered_logprobs(
         history: (..., H) ids of earlier tokens, -1 for none; None where the penalty is disabled.
         ties: which tokens stay of those as likely as the last that top-k or top-p keeps: "all", the lower ids until the
             filter has enough ("lower-id"), or what the library of the order keeps: in "hf" all for top-k and the higher
-            ids for top-p, in "mlx-lm" the lower ids for top-k and all for top-p.
+            ids for top-p, in "mlx-lm" the lower ids for top-k and all for top-p; of the tokens that min-p must leave the lower ids in
+            "hf", the higher in "mlx-lm".
+        min_tokens_to_keep: at least 1: how many of the likeliest each of top-k, top-p and min-p leaves at least in
+            "hf", and min-p in "mlx-lm".
+        xtc_special_tokens: ids that XTC never removes, or None.
+        presence_penalty: finite; 0.0 disables.
+        frequency_penalty: finite; 0.0 disables.
+        generated: (..., H) ids, -1 for none; None where both these penalties are disabled.
+        logit_bias: (V,) finite or -inf, or None.
 
     Returns:
         (..., V) float64 log-probs, -inf for removed tokens.
@@ -70,11 +86,16 @@ def filtered_logprobs(
     """
     choice("order", order, ORDERS)
     choice("ties", ties, TIES)
-    ties_k, ties_p = LIBRARY[order] if ties == "library" else (ties, ties)
+    ties_k, ties_p, ties_m = LIBRARY[order] if ties == "library" else (ties, ties, ties)
+    if min_tokens_to_keep < 1:
+        raise ValueError(f"`min_tokens_to_keep` is {min_tokens_to_keep}, must be at least 1")
+    least = min_tokens_to_keep if order == "hf" else 1  # mlx-lm has it in min-p only
     number("temperature", temperature, least=0)
-    penalised = _penalised(floats("logits", logits), repetition_penalty, history)
-    keep_k, keep_p = _top_k(top_k, ties_k), _top_p(top_p, ties_p)
-    keep_min_p, keep_xtc = _min_p(min_p), _xtc(xtc_probability, xtc_threshold, xtc_coin, penalised.shape[:-1])
+    penalised = _penalised(_biased(floats("logits", logits), logit_bias), repetition_penalty, history)
+    penalised = _counted(penalised, presence_penalty, frequency_penalty, generated)
+    keep_k, keep_p = _top_k(top_k, least, ties_k), _top_p(top_p, least, ties_p)
+    keep_min_p = _min_p(min_p, min_tokens_to_keep, ties_m)
+    keep_xtc = _xtc(xtc_probability, xtc_threshold, xtc_coin, xtc_special_tokens, penalised.shape)
     if temperature == 0:
         return _greedy(penalised)
     if order == "hf":
@@ -136,41 +157,81 @@ def _restrict(logprobs: Floats, keep: Keep | None) -> Floats:
     return definition.restrict(logprobs, keep(np.exp(logprobs)))
 
 
-def _top_k(top_k: int, ties: str) -> Keep | None:
+def _top_k(top_k: int, least: int, ties: str) -> Keep | None:
     if top_k < 0:
         raise ValueError(f"`top_k` is {top_k}, must be at least 0")
-    return None if top_k == 0 else lambda p: definition.top_k(p, top_k, ties)
+    return None if top_k == 0 else lambda p: definition.top_k(p, max(top_k, least), ties)
 
 
-def _top_p(top_p: float, ties: str) -> Keep | None:
-    return None if number("top_p", top_p, least=0, most=1) == 1 else lambda p: definition.top_p(p, top_p, ties)
+def _top_p(top_p: float, least: int, ties: str) -> Keep | None:
+    if number("top_p", top_p, least=0, most=1) == 1:
+        return None
+    return lambda p: definition.likeliest(p, definition.top_p(p, top_p, ties), least, ties)
 
 
-def _min_p(min_p: float) -> Keep | None:
-    return None if number("min_p", min_p, least=0, most=1) == 0 else lambda p: definition.min_p(p, min_p)
+def _min_p(min_p: float, least: int, ties: str) -> Keep | None:
+    if number("min_p", min_p, least=0, most=1) == 0:
+        return None
+    return lambda p: definition.likeliest(p, definition.min_p(p, min_p), least, ties)
 
 
-def _xtc(probability: float, threshold: float, coin: npt.ArrayLike | None, shape: tuple[int, ...]) -> Keep | None:
+def _xtc(
+    probability: float,
+    threshold: float,
+    coin: npt.ArrayLike | None,
+    special_tokens: npt.ArrayLike | None,
+    shape: tuple[int, ...],
+) -> Keep | None:
     number("xtc_probability", probability, least=0, most=1)
     number("xtc_threshold", threshold, least=0, most=1)
     if probability == 0:
         return None
     if coin is None:
         raise ValueError(f"`xtc_coin` is None, must be given where xtc_probability is {probability}")
-    acts = floats("xtc_coin", coin, shape=shape) < probability
-    return lambda p: definition.xtc(p, threshold, acts)
+    acts = floats("xtc_coin", coin, shape=shape[:-1]) < probability
+    special = np.zeros(shape[-1], np.bool_)
+    special[
+        integers("xtc_special_tokens", [] if special_tokens is None else special_tokens, least=0, below=len(special))
+    ] = True
+    return lambda p: definition.xtc(p, threshold, acts, special)
+
+
+def _biased(logits: Floats, bias: npt.ArrayLike | None) -> Floats:
+    if not logits.ndim:
+        raise ValueError("`logits` is a scalar, must have a vocabulary axis")
+    if bias is None:
+        return logits
+    added = floats("logit_bias", bias, shape=logits.shape[-1:])
+    if not np.all(added < np.inf):  # nor NaN
+        raise ValueError("`logit_bias` holds NaN or +inf, must be finite or -inf")
+    return logits + added
+
+
+def _counted(logits: Floats, presence: float, frequency: float, generated: npt.ArrayLike | None) -> Floats:
+    number("presence_penalty", presence, least=-np.inf)
+    number("frequency_penalty", frequency, least=-np.inf)
+    if presence == 0 and frequency == 0:
+        return logits
+    if generated is None:
+        raise ValueError(f"`generated` is None, must be given with penalties {presence} and {frequency}")
+    ids = _ids_of_rows("generated", generated, logits)
+    counts = np.sum(ids[..., None] == np.arange(logits.shape[-1]), axis=-2)
+    return definition.counted(logits, presence, frequency, counts)
+
+
+def _ids_of_rows(name: str, given: npt.ArrayLike, logits: Floats) -> Ints:
+    ids = integers(name, given, least=-1, below=logits.shape[-1])
+    if ids.shape[:-1] != logits.shape[:-1] or ids.ndim != logits.ndim:
+        raise ValueError(f"`{name}` has shape {ids.shape}, must be {(*logits.shape[:-1], 'H')}")
+    return ids
 
 
 def _penalised(logits: Floats, penalty: float, history: npt.ArrayLike | None) -> Floats:
-    if not logits.ndim:
-        raise ValueError("`logits` is a scalar, must have a vocabulary axis")
     if number("repetition_penalty", penalty, least=0) == 1:
         return logits
     if penalty == 0 or history is None:
         raise ValueError(f"`repetition_penalty` is {penalty}, must be above 0, with `history` given unless it is 1")
-    ids = integers("history", history, least=-1, below=logits.shape[-1])
-    if ids.shape[:-1] != logits.shape[:-1] or ids.ndim != logits.ndim:
-        raise ValueError(f"`history` has shape {ids.shape}, must be {(*logits.shape[:-1], 'H')}")
+    ids = _ids_of_rows("history", history, logits)
     seen = np.zeros((*logits.shape[:-1], logits.shape[-1] + 1), np.bool_)
     np.put_along_axis(seen, ids, values=True, axis=-1)  # -1 marks the last column, which is then cut off
     return definition.penalised(logits, penalty, seen[..., :-1])

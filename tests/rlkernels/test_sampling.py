@@ -155,7 +155,10 @@ class TestByHand:
             assert kept(logits, order=order, ties=ties, top_k=2) == of_top_k
             assert kept(logits, order=order, ties=ties, top_p=0.5) == of_top_p
 
-    @pytest.mark.parametrize("top", [{"top_k": 40}, {"top_p": 0.75}, {"top_p": 0.75, "top_k": 900}])
+    @pytest.mark.parametrize(
+        "top",
+        [{"top_k": 40}, {"top_p": 0.75}, {"top_p": 0.75, "top_k": 90}, {"min_p": 0.75, "min_tokens_to_keep": 90}],
+    )
     def test_ties_are_those_of_mlx_lm(self, top: dict[str, Any]) -> None:
         """On logits of which hundreds are equal the sets are those of mlx-lm's own filters."""
         mx = pytest.importorskip("mlx.core")
@@ -164,10 +167,87 @@ class TestByHand:
         left = mx.array((logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))).astype(np.float32))
         if "top_p" in top:
             left = library.apply_top_p(left, top["top_p"])
+        if "min_p" in top:
+            left = library.apply_min_p(left, top["min_p"], top["min_tokens_to_keep"])
         if "top_k" in top:
             left = library.apply_top_k(left, top["top_k"])
         got = rlkernels.filtered_logprobs(logits, order="mlx-lm", temperature=1.0, **top)
         assert np.array_equal(got > -INF, np.array(left) > -INF)
+
+    def test_special_tokens_are_those_of_mlx_lm(self) -> None:
+        """XTC at probability 1 removes what mlx-lm's removes; ids that it never removes stay, wherever they stand."""
+        mx = pytest.importorskip("mlx.core")
+        library = pytest.importorskip("mlx_lm.sample_utils")
+        logits = np.random.default_rng(4).normal(0.0, 3.0, (4, 3000))
+        special = np.argsort(-logits, axis=1)[:, :2].ravel()
+        want = np.array(library.apply_xtc(mx.array(logits.astype(np.float32)), 1.0, 0.01, special.tolist())) > -INF
+        options = {
+            "xtc_probability": 1.0,
+            "xtc_threshold": 0.01,
+            "xtc_coin": np.zeros(4),
+            "xtc_special_tokens": special,
+        }
+        for order, filters in (("hf", {}), ("mlx-lm", {}), ("hf", {"top_k": 2999})):
+            got = rlkernels.filtered_logprobs(logits, order=order, temperature=1.0, **options, **filters)
+            assert np.array_equal((got > -INF)[:, logits.min(axis=0) > -9], want[:, logits.min(axis=0) > -9])
+
+    def test_penalties_are_those_of_mlx_lm(self) -> None:
+        """Bias, repetition, presence and frequency penalty, in the order of mlx-lm's processors."""
+        mx = pytest.importorskip("mlx.core")
+        library = pytest.importorskip("mlx_lm.sample_utils")
+        logits = np.random.default_rng(5).normal(0.0, 3.0, (1, 300)).astype(np.float32)
+        ids, bias = [3, 7, 7, 250, 3, 3], {3: 4.0, 9: -2.5, 250: -6.0}
+        found = mx.array(logits)
+        for processor in library.make_logits_processors(bias, 1.5, 20, 0.75, 20, 0.25, 20):
+            found = processor(mx.array(ids), found)
+        dense = np.zeros(300)
+        dense[list(bias)] = list(bias.values())
+        got = rlkernels.filtered_logprobs(
+            logits,
+            order="mlx-lm",
+            temperature=1.0,
+            repetition_penalty=1.5,
+            presence_penalty=0.75,
+            frequency_penalty=0.25,
+            history=np.array([ids]),
+            generated=np.array([[-1, *ids]]),
+            logit_bias=dense,
+        )
+        np.testing.assert_allclose(got - got[0, 0], np.array(found - found[0, 0]), atol=2e-6)
+
+    @pytest.mark.parametrize(
+        ("change", "want"),
+        [
+            ({"top_k": 1, "min_tokens_to_keep": 3}, [0, 1, 2]),
+            ({"top_p": 0.1, "min_tokens_to_keep": 3}, [0, 1, 2]),
+            ({"min_p": 1.0, "min_tokens_to_keep": 3}, [0, 1, 2]),
+            ({"min_p": 1.0, "min_tokens_to_keep": 99}, [0, 1, 2, 3, 4, 5]),
+            ({"top_k": 1, "min_tokens_to_keep": 3, "order": "mlx-lm"}, [0]),
+            ({"top_p": 0.1, "min_tokens_to_keep": 3, "order": "mlx-lm"}, [0]),
+            ({"min_p": 1.0, "min_tokens_to_keep": 3, "order": "mlx-lm"}, [0, 1, 2]),
+        ],
+    )
+    def test_min_tokens_to_keep(self, change: dict[str, Any], want: list[int]) -> None:
+        """In the order of transformers each filter leaves so many, in mlx-lm min-p."""
+        assert kept(WORKED, **change) == want
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"min_tokens_to_keep": 0}, "`min_tokens_to_keep` is 0, must be at least 1"),
+            ({"ties": "any"}, '`ties` is "any", must be one of "library", "all", "lower-id"'),
+            ({"presence_penalty": 1.0}, "`generated` is missing"),
+            ({"frequency_penalty": INF}, "`frequency_penalty` is inf, must be finite"),
+            ({"presence_penalty": 1.0, "generated": np.array([[6]])}, r"`generated\[0, 0\]` is 6"),
+            ({"logit_bias": np.full(6, INF)}, r"`logit_bias\[0\]` is inf, must be finite or -inf"),
+            ({"logit_bias": np.zeros(5)}, "`logit_bias` has"),
+            ({"xtc_special_tokens": np.array([-1])}, r"`xtc_special_tokens\[0\]` is -1"),
+        ],
+    )
+    def test_errors_of_the_newer_options(self, change: dict[str, Any], message: str) -> None:
+        """Each names the argument, what was found and what is legal."""
+        with pytest.raises(ValueError, match=message):
+            kept(WORKED, **change)
 
     def test_ties_in_other_filters(self) -> None:
         """Min-p and XTC keep all equals; lower ids stay across the blocks of long rows."""

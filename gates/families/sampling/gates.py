@@ -49,6 +49,29 @@ FILTERS: dict[str, dict[str, Any]] = {  # every number is exact in float32
     "xtc-flat": XTC,  # rows in which XTC acts and no token reaches the threshold: none goes
     "penalty": {"repetition_penalty": 1.375},
     "all": {"top_k": 30, "top_p": 0.9375, "min_p": 0.015625, **XTC, "repetition_penalty": 1.25, "temperature": 1.25},
+    "min-tokens-top-k": {"top_k": 5, "min_tokens_to_keep": 12, "temperature": 1.5},
+    "min-tokens-top-p": {"top_p": 0.25, "min_tokens_to_keep": 12, "temperature": 1.5},
+    "min-tokens-min-p": {"min_p": 0.75, "min_tokens_to_keep": 12, "temperature": 1.5},
+    "xtc-special": {**XTC, "xtc_special_tokens": None},  # drawn below: the likeliest tokens of the rows
+    "presence": {"presence_penalty": 1.375, "generated": None},
+    "frequency": {"frequency_penalty": 0.625, "generated": None},
+    "bias": {"logit_bias": None, "repetition_penalty": 1.375},  # which is added before the penalty looks at signs
+    "penalties": {
+        "presence_penalty": 0.75,
+        "frequency_penalty": -0.375,
+        "generated": None,
+        "logit_bias": None,
+        "repetition_penalty": 1.25,
+        "temperature": 1.25,
+        "top_k": 60,
+    },
+}
+ABSENT = {  # what an input that is not given means
+    "min_tokens_to_keep": 1,
+    "xtc_special_tokens": None,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "logit_bias": None,
 }
 CERTAIN = ("top-p-zero", "min-p-one", "top-k-one")  # one token is left, whose log-prob is 0: only a draw tells it
 PAIRS = ("top-k-top-p", "top-k-min-p", "top-p-min-p")
@@ -89,6 +112,17 @@ def _inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size
         likely = np.argsort(-chosen["logits"], axis=1)[:, :6]
         unlikely = rng.integers(0, size, (rows, 10))
         chosen["history"] = np.concatenate([unlikely, np.full((rows, 3), -1), likely], axis=1).astype(np.int64)
+    if "xtc_special_tokens" in chosen:
+        chosen["xtc_special_tokens"] = np.unique(np.argmax(chosen["logits"], axis=1)[: rows // 2])
+    if "generated" in chosen:
+        likely = np.argsort(-chosen["logits"], axis=1)[:, :6]
+        ids = np.concatenate([likely[:, [0, 1, 1, 2, 2, 2, 3]], rng.integers(0, size, (rows, 9))], axis=1)
+        chosen["generated"] = np.concatenate([np.full((rows, 2), -1), rng.permuted(ids, axis=1)], axis=1).astype(
+            np.int64
+        )
+    if "logit_bias" in chosen:
+        chosen["logit_bias"] = rng.normal(0.0, 2.0, size)
+        chosen["logit_bias"][rng.integers(0, size, 5)] = -np.inf
     return chosen
 
 
@@ -96,7 +130,9 @@ def _cases() -> Iterator[Case]:
     kept_sets = [filters for filters in FILTERS if filters not in CERTAIN]
     for filters, order, dtype in product(kept_sets, oracle.ORDERS, ("float32", "float64")):
         make = partial(_inputs, filters=filters, order=order, dtype=dtype, size=400)
-        yield Case(f"{filters}-{order}-{dtype}", make, quick=dtype == "float32", conventions={"order": order})
+        least = {name: FILTERS[filters][name] for name in ("min_tokens_to_keep",) if name in FILTERS[filters]}
+        conventions = {"order": order, **least}
+        yield Case(f"{filters}-{order}-{dtype}", make, quick=dtype == "float32", conventions=conventions)
     for filters, order in product(("top-k", "top-p", "all"), oracle.ORDERS):
         make = partial(_inputs, filters=filters, order=order, dtype="float32", size=LARGE)
         yield Case(f"{filters}-{order}-{LARGE}", make, conventions={"order": order})
@@ -148,6 +184,10 @@ def _preconditions(t: Trial, inputs: dict[str, Any], wanted: Array) -> Iterator[
         yield from _each_decides(t, inputs, kept)
     elif any(inputs[k] != OFF[k] for k in ("temperature", "repetition_penalty")):
         yield t.precondition("largest change of a log-prob", np.max(np.abs(wanted - plain)), ">=", 0.1)
+    for name in sorted(inputs.keys() & ABSENT.keys()):
+        without = t.want(FILTERED_LOGPROBS, **{**inputs, name: ABSENT[name]})
+        acts = name != "min_tokens_to_keep" or inputs["order"] == "hf" or inputs["min_p"] > 0
+        yield t.precondition(f"log-probs that {name} changes", int(np.sum(without != wanted)), ">=", int(acts))
     if inputs["xtc_coin"] is not None:
         without = t.want(FILTERED_LOGPROBS, **{**inputs, "xtc_probability": 0.0, "xtc_coin": None}) > -np.inf
         differs = np.any(without != kept, axis=1)
@@ -170,6 +210,13 @@ def _each_decides(t: Trial, inputs: dict[str, Any], kept: Array) -> Iterator[Evi
 def _scale(inputs: dict[str, Any], wanted: Array) -> Array:
     likeliest = wanted.max(axis=-1, keepdims=True)
     logits = np.where(inputs["logits"] > -np.inf, inputs["logits"], 0.0).astype(np.float64)
+    if inputs.get("logit_bias") is not None:
+        logits = np.abs(logits) + np.where(inputs["logit_bias"] > -np.inf, np.abs(inputs["logit_bias"]), 0.0)
+    if "generated" in inputs:  # no token is there more often
+        most = inputs["generated"].shape[1]
+        logits = (
+            np.abs(logits) + abs(inputs.get("presence_penalty", 0.0)) + most * abs(inputs.get("frequency_penalty", 0.0))
+        )
     spread = np.max(np.abs(logits), axis=-1, keepdims=True) * max(inputs["repetition_penalty"], 1.0)
     far = (spread + np.abs(logits) * inputs["repetition_penalty"]) / min(inputs["temperature"] or 1.0, 1.0)
     return np.asarray(far + np.log(logits.shape[-1]) + np.maximum(1.0, -likeliest))
@@ -178,6 +225,7 @@ def _scale(inputs: dict[str, Any], wanted: Array) -> Array:
 TIED: dict[str, dict[str, Any]] = {
     "top-k": {"top_k": 40},
     "top-p": {"top_p": 0.75},
+    "min-tokens": {"min_p": 0.75, "min_tokens_to_keep": 90},
     "both": {"top_k": 90, "top_p": 0.75},  # what top-k keeps of the tied is the whole of which top-p keeps a share
 }
 
@@ -190,10 +238,11 @@ def _tied(rng: np.random.Generator, filters: str, order: str, ties: str) -> dict
 
 def _tied_cases() -> Iterator[Case]:
     for filters, order, ties in product(TIED, oracle.ORDERS, ("any", *oracle.TIES)):
-        if filters == "both" and (order == "mlx-lm" or ties == "any"):
+        if (filters == "both" and order == "mlx-lm") or (ties == "any" and filters not in {"top-k", "top-p"}):
             continue  # top-k after top-p keeps what it keeps alone; without a promise top-p has another whole
         make = partial(_tied, filters=filters, order=order, ties=ties)
-        promise = {} if ties == "any" else {"ties": ties}
+        least = {name: value for name, value in TIED[filters].items() if name in ABSENT}
+        promise = {} if ties == "any" else {"ties": ties, **least}
         yield Case(f"{filters}-{order}-{ties}", make, quick=True, conventions={"order": order, **promise})
 
 
@@ -245,7 +294,7 @@ def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int) 
     uniforms = np.concatenate([ends, rng.random(56 if size < LARGE else 4)])
     chosen = _inputs(rng, filters, order, "float32", size)
     rows = np.resize(np.arange(len(chosen["logits"])), uniforms.size)
-    for name in ("logits", "xtc_coin", "history"):
+    for name in {"logits", "xtc_coin", "history", "generated"} & chosen.keys():
         chosen[name] = chosen[name] if chosen[name] is None else chosen[name][rows]
     chosen["logits"] = chosen["logits"].copy()
     chosen["logits"][:, :3] = -np.inf  # u = 0 must not pick token 0
@@ -266,7 +315,7 @@ def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int) 
                 quick=True,
                 conventions={"order": order},
             )
-            for filters, order in product(("none", "top-k", "top-p", *CERTAIN, "all"), oracle.ORDERS)
+            for filters, order in product(("none", "top-k", "top-p", *CERTAIN, "all", "penalties"), oracle.ORDERS)
         ),
         Case(f"none-hf-{LARGE}", partial(_draw_inputs, filters="none", order="hf", size=LARGE), quick=True),
         Case(f"top-p-hf-{LARGE}", partial(_draw_inputs, filters="top-p", order="hf", size=LARGE)),

@@ -297,3 +297,73 @@ in_numpy(
     symptom="NaN in log-probs or a token of id 0, once logits have grown: late in training, and with some models only.",
     caught_by=("sampling.filters.keep-the-right-tokens",),
 )
+in_numpy(
+    "sampling.min-tokens-ignored",
+    "sampling:at_least",
+    "sampling.patches:nothing_at_least",
+    mistake="a filter leaves fewer tokens than it must",
+    arises="min_tokens_to_keep taken by the constructor and read by nobody",
+    theme="configuration",
+    symptom="Beams or samples repeat each other where one token is nearly certain.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.min-tokens-in-every-filter",
+    "sampling:at_least",
+    "sampling.patches:at_least_everywhere",
+    mistake="mlx-lm's top-p and top-k leave min_tokens_to_keep too",
+    arises="transformers' meaning under mlx-lm's order of filters",
+    theme="sampling",
+    symptom="Samples are wider than mlx-lm's with the same settings.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.xtc-removes-special-tokens",
+    "sampling:never_removed",
+    "sampling.patches:none_is_special",
+    mistake="XTC removes the end of a sequence and the newline as well",
+    arises="a list of special tokens that stays empty",
+    theme="sampling",
+    symptom="Completions run into the limit: their likely end is removed again and again.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.frequency-once",
+    "sampling:subtract",
+    "sampling.patches:once",
+    mistake="the frequency penalty is subtracted once, however often the token occurred",
+    arises="logits[tokens] -= penalty, which writes a repeated index once",
+    theme="sampling",
+    symptom="Long answers repeat themselves more than the penalty allows elsewhere.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.presence-per-occurrence",
+    "sampling:subtract",
+    "sampling.patches:presence_each_time",
+    mistake="the presence penalty is subtracted for each occurrence",
+    arises="index_add for both penalties",
+    theme="sampling",
+    symptom="Frequent words vanish from long answers, articles and commas first.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.penalties-of-padding",
+    "sampling:occurrences",
+    "sampling.patches:padding_occurs",
+    mistake="the −1 of the padding counts as the last token of the vocabulary",
+    arises="bincount or scatter with negative indices",
+    theme="sampling",
+    symptom="Nothing, unless the vocabulary's last token matters: it grows rarer in ragged batches.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)
+in_numpy(
+    "sampling.bias-after-the-penalties",
+    "sampling:filtered_logprobs",
+    "sampling.patches:bias_last",
+    mistake="the repetition penalty looks at signs before the bias is added",
+    arises="a chain of processors in another order",
+    theme="sampling",
+    symptom="A token that a bias was to keep is punished or spared by the wrong rule once it has occurred.",
+    caught_by=("sampling.filters.keep-the-right-tokens",),
+)

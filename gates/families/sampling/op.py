@@ -19,6 +19,13 @@ FILTER_INPUTS = {
     "history": "(B, H) int64 ids of earlier tokens, −1 for none; None where the penalty is off",
     "ties": 'which of the tokens tied with the last that top-k or top-p needs stay: "all", "lower-id" or, where it is not '
     'given, "library" (hf: all for top-k, the higher ids for top-p; mlx-lm: the lower ids for top-k, all for top-p)',
+    "min_tokens_to_keep": "tokens that top-k, top-p and min-p each leave at least (hf), or min-p alone (mlx-lm); 1 where "
+    "it is not given",
+    "xtc_special_tokens": "(S,) int64 ids that XTC never removes; none where it is not given",
+    "presence_penalty": "subtracted once from the logits of `generated`; 0.0, as where it is not given, is off",
+    "frequency_penalty": "subtracted for each time that a token is in `generated`; 0.0, as where it is not given, is off",
+    "generated": "(B, H) int64 ids, −1 for none; given where one of these two penalties is on",
+    "logit_bias": "(V,) float64, finite or −inf, added to the logits before the penalties; off where it is not given",
 }
 FILTERED_LOGPROBS = Op(
     name="filtered_logprobs",

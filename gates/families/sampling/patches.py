@@ -202,3 +202,50 @@ def overflowing(original: Fn, logits: Any, **options: Any) -> Any:
     with np.errstate(over="ignore"):
         total = np.exp(logits).sum(axis=1)
     return np.where(np.isfinite(total)[:, None], result, np.nan)
+
+
+@mutation
+def nothing_at_least(_original: Fn, length: int, *_: Any) -> Any:
+    """Leave what the filter leaves."""
+    return length
+
+
+@mutation
+def at_least_everywhere(original: Fn, length: int, _order: str, *rest: Any) -> Any:
+    """Let every filter leave so many, as transformers does."""
+    return original(length, "hf", *rest)
+
+
+@mutation
+def none_is_special(_original: Fn, ids: Any, _special: Any) -> Any:
+    """Know no special token."""
+    return np.zeros(ids.shape, bool)
+
+
+@mutation
+def once(original: Fn, logits: Any, counts: Any, *penalties: Any) -> Any:
+    """Count a token that occurred n times once."""
+    return original(logits, np.minimum(counts, 1), *penalties)
+
+
+@mutation
+def presence_each_time(_original: Fn, logits: Any, counts: Any, presence: float, frequency: float) -> Any:
+    """Subtract both penalties for each occurrence."""
+    return logits - counts * (presence + frequency)
+
+
+@mutation
+def padding_occurs(original: Fn, ids: Any, size: int) -> Any:
+    """Read the -1 of the padding as an index from the end."""
+    return original(np.where(ids < 0, size - 1, ids), size)
+
+
+@mutation
+def bias_last(original: Fn, logits: Any, **options: Any) -> Any:
+    """Apply the repetition penalty first, and add the bias to what it leaves."""
+    penalty = options["repetition_penalty"]
+    if options.get("logit_bias") is None or penalty == 1.0:
+        return original(logits, **options)
+    rows = zip(logits.astype(np.float64), options["history"], strict=True)
+    penalised = np.stack([sampling.penalise(row, ids, penalty) for row, ids in rows])
+    return original(penalised, **{**options, "repetition_penalty": 1.0, "history": None})

@@ -26,6 +26,12 @@ def filtered_logprobs(  # noqa: PLR0913  the op's keywords
     repetition_penalty: float = 1.0,
     history: Array | None = None,
     ties: str = "library",
+    min_tokens_to_keep: int = 1,
+    xtc_special_tokens: Array | None = None,
+    presence_penalty: float = 0.0,
+    frequency_penalty: float = 0.0,
+    generated: Array | None = None,
+    logit_bias: Array | None = None,
 ) -> Array:
     """Log-probs (B, V) after penalty, temperature and filters, float64 and normalised, −inf where removed."""
     arguments.one_of("order", order, ("hf", "mlx-lm"))
@@ -35,6 +41,7 @@ def filtered_logprobs(  # noqa: PLR0913  the op's keywords
         arguments.within(name, share, 0.0, 1.0)
     arguments.within("xtc_threshold", xtc_threshold, 0.0, 1.0)
     arguments.within("top_k", top_k, 0)
+    arguments.within("min_tokens_to_keep", min_tokens_to_keep, 1)
     values = arguments.vocabulary("logits", logits)
     if values.ndim != 2 or not np.all(np.isfinite(values.max(axis=1))):
         raise ValueError(f"`logits` of shape {values.shape} must be (B, V), each row with a finite maximum and no NaN")
@@ -43,11 +50,10 @@ def filtered_logprobs(  # noqa: PLR0913  the op's keywords
     acts = np.zeros(len(values), bool)
     if xtc_coin is not None:
         acts = arguments.wide("xtc_coin", xtc_coin, values.shape[:1]) < xtc_probability
-    if repetition_penalty != 1.0:
-        if history is None or not repetition_penalty > 0.0:
-            raise ValueError(f"`repetition_penalty` is {repetition_penalty}, must be above 0, with `history`")
-        seen = arguments.whole("history", history, -1, values.shape[1])
-        values = np.stack([penalise(row, ids, repetition_penalty) for row, ids in zip(values, seen, strict=True)])
+    values = _processed(
+        values, logit_bias, (repetition_penalty, history), (presence_penalty, frequency_penalty, generated)
+    )
+    special = np.array([], np.int64) if xtc_special_tokens is None else np.asarray(xtc_special_tokens)
     result = np.full(values.shape, -np.inf)
     for row, target, act in zip(values, result, acts, strict=True):
         if temperature == 0.0:
@@ -59,6 +65,10 @@ def filtered_logprobs(  # noqa: PLR0913  the op's keywords
         for stage in stages:
             weights = np.exp((row[kept] - row[kept[0]]) / heat)
             stays = _stage(stage, weights, top_k, top_p, min_p, xtc_threshold if act else None)
+            if stage == "xtc":
+                kept = kept[np.isin(kept, kept[stays]) | never_removed(kept, special)]
+                continue
+            stays = slice(0, at_least(len(kept[stays]), order, stage, min_tokens_to_keep))
             kept = kept[with_ties(row[kept], stays, tie_rule(ties, order, stage))]
         tail = (row[kept] - row[kept[0]]) / (heat * after)
         target[kept] = tail - np.log(np.exp(tail).sum())
@@ -73,6 +83,26 @@ def sample_tokens(logits: Array, uniforms: Array, **filters: Any) -> tuple[Array
         raise ValueError("`uniforms` holds a number outside [0, 1)")
     tokens = np.array([draw(np.exp(row), u) for row, u in zip(logprobs, draws, strict=True)], np.int64)
     return tokens, behaviour(logits, logprobs, tokens)
+
+
+def _processed(values: Array, bias: Array | None, repetition: tuple[Any, ...], counting: tuple[Any, ...]) -> Array:
+    """Return the logits with their bias, and then their penalties."""
+    if bias is not None:
+        values = biased(values, arguments.wide("logit_bias", bias, values.shape[1:]))
+    penalty, history = repetition
+    if penalty != 1.0:
+        if history is None or not penalty > 0.0:
+            raise ValueError(f"`repetition_penalty` is {penalty}, must be above 0, with `history`")
+        seen = arguments.whole("history", history, -1, values.shape[1])
+        values = np.stack([penalise(row, ids, penalty) for row, ids in zip(values, seen, strict=True)])
+    presence, frequency, generated = counting
+    if presence or frequency:
+        if generated is None:
+            raise ValueError("`generated` is None, must be given with a presence or frequency penalty")
+        ids_of_rows = arguments.whole("generated", generated, -1, values.shape[1])
+        counts = np.stack([occurrences(ids, values.shape[1]) for ids in ids_of_rows])
+        values = subtract(values, counts, presence, frequency)
+    return values
 
 
 def plan(order: str, temperature: float) -> tuple[float, tuple[str, ...], float]:
@@ -97,14 +127,27 @@ def _stage(name: str, weights: Array, top_k: int, top_p: float, min_p: float, th
 
 def tie_rule(ties: str, order: str, stage: str) -> str:
     """Return which tokens a filter keeps of those as likely as the last one that it needs: all, lower-id or higher-id."""
-    library = {"hf": {"top_k": "all", "top_p": "higher-id"}, "mlx-lm": {"top_k": "lower-id", "top_p": "all"}}
-    return library[order].get(stage, "lower-id") if ties == "library" else ties
+    library = {
+        "hf": {"top_k": "all", "top_p": "higher-id", "min_p": "lower-id"},
+        "mlx-lm": {"top_k": "lower-id", "top_p": "all", "min_p": "higher-id"},
+    }
+    return library[order][stage] if ties == "library" else ties
+
+
+def at_least(length: int, order: str, stage: str, least: int) -> int:
+    """Return how many of the likeliest stay where a filter must leave some: each in transformers, min-p in mlx-lm."""
+    return max(length, least) if order == "hf" or stage == "min_p" else length
+
+
+def never_removed(ids: Array, special: Array) -> Array:
+    """Return which ids XTC leaves, whatever their probability."""
+    return np.isin(ids, special)
 
 
 def with_ties(logits: Array, stays: slice, rule: str) -> slice | Array:
     """Return which of the survivors stay, given how many of them, sorted by falling logit and rising id, do."""
-    count = len(range(logits.size)[stays])
-    if rule == "lower-id" or stays.start or count == logits.size:
+    count = min(stays.stop, logits.size)
+    if rule == "lower-id" or count == logits.size:
         return stays
     least = logits[count - 1]
     above, reached = int(np.count_nonzero(logits > least)), int(np.count_nonzero(logits >= least))
@@ -140,6 +183,21 @@ def penalise(row: Array, history: Array, penalty: float) -> Array:
     result = row.copy()
     result[ids] = np.where(row[ids] > 0.0, row[ids] / penalty, row[ids] * penalty)
     return result
+
+
+def biased(logits: Array, bias: Array) -> Array:
+    """Return the logits with one number added for each token."""
+    return logits + bias
+
+
+def occurrences(ids: Array, size: int) -> Array:
+    """Return how often each token of the vocabulary is among the ids; -1 is none."""
+    return np.bincount(ids[ids >= 0], minlength=size)
+
+
+def subtract(logits: Array, counts: Array, presence: float, frequency: float) -> Array:
+    """Return the logits less the frequency penalty for each occurrence, and the presence penalty for the first."""
+    return logits - frequency * counts - np.where(counts > 0, presence, 0.0)
 
 
 def largest_token(row: Array) -> int:

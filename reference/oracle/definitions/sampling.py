@@ -14,6 +14,11 @@ def penalised(logits: Floats, penalty: float, seen: Bools) -> Floats:
     return np.where(seen, np.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
+def counted(logits: Floats, presence: float, frequency: float, counts: Ints) -> Floats:
+    """Subtract `frequency` for each occurrence of a token, `presence` if there is one. OpenAI's API, "Frequency penalties"."""
+    return np.asarray(logits - counts * frequency - (counts > 0) * presence)
+
+
 def greedy(logits: Floats) -> Floats:
     """The log-probs that put all mass on the lowest id of the maximum."""
     first = np.argmax(logits, axis=-1)[..., None]
@@ -40,16 +45,21 @@ def top_p(p: Floats, mass: float, ties: str) -> Bools:
     return _with_tied(p, _by_id(order, stays), ties)
 
 
+def likeliest(p: Floats, stays: Bools, count: int, ties: str) -> Bools:
+    """What stays, and the `count` likeliest tokens: transformers' and mlx-lm's `min_tokens_to_keep`."""
+    return stays | top_k(p, count, ties)
+
+
 def min_p(p: Floats, share: float) -> Bools:
     """The tokens of at least this share of the largest probability. Nguyen et al. (arXiv 2407.01082)."""
     return np.asarray(p >= share * np.max(p, axis=-1, keepdims=True))
 
 
-def xtc(p: Floats, threshold: float, acts: Bools) -> Bools:
-    """Where it acts, all tokens but those above the threshold; of these the least likely stay. docs/definitions.md, "Sampling"."""
+def xtc(p: Floats, threshold: float, acts: Bools, special: Bools) -> Bools:
+    """Where it acts, of the tokens above the threshold the least likely and special ones stay. docs/definitions.md, "Sampling"."""
     above = p > threshold
     least = np.min(np.where(above, p, np.inf), axis=-1, keepdims=True)
-    return np.asarray(~acts[..., None] | (p <= least))
+    return np.asarray(~acts[..., None] | (p <= least) | special)
 
 
 def descending(p: Floats, ties: str) -> Ints:

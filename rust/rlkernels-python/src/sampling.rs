@@ -14,14 +14,16 @@ use crate::input::{
 
 arguments! {
     text order, number temperature, whole top_k, number top_p, number min_p, number xtc_probability,
-    number xtc_threshold, number repetition_penalty, text ties,
+    number xtc_threshold, number repetition_penalty, text ties, whole min_tokens_to_keep, number presence_penalty,
+    number frequency_penalty,
 }
 
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/filtered_logprobs"))]
 #[pyfunction]
 #[pyo3(signature = (
     logits, *, order, temperature, top_k=0, top_p=1.0, min_p=0.0, xtc_probability=0.0, xtc_threshold=0.1, xtc_coin=None,
-    repetition_penalty=1.0, history=None, ties="library", out=None
+    repetition_penalty=1.0, history=None, ties="library", min_tokens_to_keep=1, xtc_special_tokens=None,
+    presence_penalty=0.0, frequency_penalty=0.0, generated=None, logit_bias=None, out=None
 ))]
 #[allow(clippy::too_many_arguments)] // Python's keywords, one each
 pub(crate) fn filtered_logprobs<'py>(
@@ -38,20 +40,36 @@ pub(crate) fn filtered_logprobs<'py>(
     #[pyo3(from_py_with = repetition_penalty)] repetition_penalty: f64,
     history: Option<&Bound<'py, PyAny>>,
     #[pyo3(from_py_with = ties)] ties: &str,
+    #[pyo3(from_py_with = min_tokens_to_keep)] min_tokens_to_keep: i64,
+    xtc_special_tokens: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = presence_penalty)] presence_penalty: f64,
+    #[pyo3(from_py_with = frequency_penalty)] frequency_penalty: f64,
+    generated: Option<&Bound<'py, PyAny>>,
+    logit_bias: Option<&Bound<'py, PyAny>>,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let filters = Filters {
         order: order.parse().map_err(value_error)?,
         ties: ties.parse().map_err(value_error)?,
         temperature,
-        top_k: count(top_k)?,
+        min_tokens_to_keep: count("min_tokens_to_keep", min_tokens_to_keep, 1)?,
+        top_k: count("top_k", top_k, 0)?,
         top_p,
         min_p,
         xtc_probability,
         xtc_threshold,
         repetition_penalty,
+        presence_penalty,
+        frequency_penalty,
     };
-    let rows = Rows::extract(logits, xtc_coin, history)?;
+    let rows = Rows::extract(
+        logits,
+        xtc_coin,
+        history,
+        generated,
+        logit_bias,
+        xtc_special_tokens,
+    )?;
     match out.filter(|&out| is_array_of::<f32>(out)) {
         Some(out) => filtered::<f32>(py, &rows, &filters, Some(out)),
         None => filtered::<f64>(py, &rows, &filters, out),
@@ -77,7 +95,8 @@ fn filtered<'py, T: Element + Float>(
 #[pyfunction]
 #[pyo3(signature = (
     logits, uniforms, *, order, temperature, top_k=0, top_p=1.0, min_p=0.0, xtc_probability=0.0, xtc_threshold=0.1,
-    xtc_coin=None, repetition_penalty=1.0, history=None, ties="library"
+    xtc_coin=None, repetition_penalty=1.0, history=None, ties="library", min_tokens_to_keep=1,
+    xtc_special_tokens=None, presence_penalty=0.0, frequency_penalty=0.0, generated=None, logit_bias=None
 ))]
 #[allow(clippy::too_many_arguments)] // Python's keywords, one each
 pub(crate) fn sample_tokens<'py>(
@@ -95,20 +114,36 @@ pub(crate) fn sample_tokens<'py>(
     #[pyo3(from_py_with = repetition_penalty)] repetition_penalty: f64,
     history: Option<&Bound<'py, PyAny>>,
     #[pyo3(from_py_with = ties)] ties: &str,
+    #[pyo3(from_py_with = min_tokens_to_keep)] min_tokens_to_keep: i64,
+    xtc_special_tokens: Option<&Bound<'py, PyAny>>,
+    #[pyo3(from_py_with = presence_penalty)] presence_penalty: f64,
+    #[pyo3(from_py_with = frequency_penalty)] frequency_penalty: f64,
+    generated: Option<&Bound<'py, PyAny>>,
+    logit_bias: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let filters = Filters {
         order: order.parse().map_err(value_error)?,
         ties: ties.parse().map_err(value_error)?,
         temperature,
-        top_k: count(top_k)?,
+        min_tokens_to_keep: count("min_tokens_to_keep", min_tokens_to_keep, 1)?,
+        top_k: count("top_k", top_k, 0)?,
         top_p,
         min_p,
         xtc_probability,
         xtc_threshold,
         repetition_penalty,
+        presence_penalty,
+        frequency_penalty,
     };
-    let rows = Rows::extract(logits, xtc_coin, history)?;
-    let uniforms = Numbers::extract("uniforms", uniforms, rows.count())?;
+    let rows = Rows::extract(
+        logits,
+        xtc_coin,
+        history,
+        generated,
+        logit_bias,
+        xtc_special_tokens,
+    )?;
+    let uniforms = Numbers::extract("uniforms", uniforms, rows.count(), "the rows of `logits`")?;
     let mut tokens = Output::<i64>::new(py, &[rows.count()])?;
     let mut logprobs = Output::<f64>::new(py, &[rows.count()])?;
     let (batch, uniforms) = (rows.batch(), uniforms.as_slice());
@@ -120,12 +155,12 @@ pub(crate) fn sample_tokens<'py>(
     PyTuple::new(py, [tokens.finish()?, logprobs.finish()?])
 }
 
-fn count(top_k: i64) -> PyResult<usize> {
-    usize::try_from(top_k).map_err(|_| {
+fn count(argument: &'static str, found: i64, least: i64) -> PyResult<usize> {
+    usize::try_from(found).map_err(|_| {
         value_error(Error::TooSmall {
-            argument: "top_k",
-            found: top_k,
-            least: 0,
+            argument,
+            found,
+            least,
         })
     })
 }
@@ -134,7 +169,10 @@ fn count(top_k: i64) -> PyResult<usize> {
 struct Rows<'py> {
     logits: Logits<'py>,
     history: Option<Array<'py, i64>>,
+    generated: Option<Array<'py, i64>>,
+    logit_bias: Option<Numbers<'py>>,
     xtc_coins: Option<Numbers<'py>>,
+    xtc_special_tokens: Option<Array<'py, i64>>,
 }
 
 impl<'py> Rows<'py> {
@@ -142,31 +180,37 @@ impl<'py> Rows<'py> {
         logits: &Bound<'py, PyAny>,
         xtc_coin: Option<&Bound<'py, PyAny>>,
         history: Option<&Bound<'py, PyAny>>,
+        generated: Option<&Bound<'py, PyAny>>,
+        logit_bias: Option<&Bound<'py, PyAny>>,
+        xtc_special_tokens: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Self> {
         let logits = Logits::extract("logits", logits)?;
         let shape = shape(&logits);
-        let &[rows, _] = &shape[..] else {
+        let &[rows, vocabulary] = &shape[..] else {
             return Err(PyValueError::new_err(format!(
                 "`logits` has shape {}, must be (rows, vocabulary)",
                 shown(shape)
             )));
         };
-        let history = history.map(|ids| integers("history", ids)).transpose()?;
-        if let Some(ids) = history.as_ref().map(Array::shape)
-            && !matches!(ids[..], [first, _] if first == rows)
-        {
-            return Err(PyValueError::new_err(format!(
-                "`history` has shape {}, must be ({rows}, ids) like the rows of `logits`",
-                shown(ids)
-            )));
-        }
+        let history = ids_of_rows("history", history, rows)?;
+        let generated = ids_of_rows("generated", generated, rows)?;
+        let xtc_special_tokens = xtc_special_tokens
+            .map(|ids| integers("xtc_special_tokens", ids)?.one_dimensional())
+            .transpose()?;
         let xtc_coins = xtc_coin
-            .map(|coins| Numbers::extract("xtc_coin", coins, rows))
+            .map(|coins| Numbers::extract("xtc_coin", coins, rows, "the rows of `logits`"))
+            .transpose()?;
+        let like = "the vocabulary of `logits`";
+        let logit_bias = logit_bias
+            .map(|bias| Numbers::extract("logit_bias", bias, vocabulary, like))
             .transpose()?;
         Ok(Self {
             logits,
             history,
+            generated,
+            logit_bias,
             xtc_coins,
+            xtc_special_tokens,
         })
     }
 
@@ -185,12 +229,11 @@ impl<'py> Rows<'py> {
             Logits::F32(values) => values,
             Logits::F64(values) => values,
         };
-        let history = self.history.iter().map(|ids| ids as &dyn Reads);
-        let coins = self.xtc_coins.iter().map(Numbers::reads);
-        std::iter::once(logits)
-            .chain(history)
-            .chain(coins)
-            .collect()
+        let ids = [&self.history, &self.generated, &self.xtc_special_tokens];
+        let ids = ids.into_iter().flatten().map(|ids| ids as &dyn Reads);
+        let numbers = [&self.xtc_coins, &self.logit_bias];
+        let numbers = numbers.into_iter().flatten().map(Numbers::reads);
+        std::iter::once(logits).chain(ids).chain(numbers).collect()
     }
 
     fn batch(&self) -> Batch<'_> {
@@ -204,9 +247,34 @@ impl<'py> Rows<'py> {
             rows: self.count(),
             vocabulary: self.shape()[1],
             history: self.history.as_ref().map(Array::as_slice),
+            generated: self.generated.as_ref().map(Array::as_slice),
+            logit_bias: self.logit_bias.as_ref().map(Numbers::as_slice),
             xtc_coins: self.xtc_coins.as_ref().map(Numbers::as_slice),
+            xtc_special_tokens: self
+                .xtc_special_tokens
+                .as_ref()
+                .map(Array::as_slice)
+                .unwrap_or_default(),
         }
     }
+}
+
+/// Ids of earlier tokens, as many for each row.
+fn ids_of_rows<'py>(
+    name: &'static str,
+    ids: Option<&Bound<'py, PyAny>>,
+    rows: usize,
+) -> PyResult<Option<Array<'py, i64>>> {
+    let ids = ids.map(|ids| integers(name, ids)).transpose()?;
+    if let Some(shape) = ids.as_ref().map(Array::shape)
+        && !matches!(shape[..], [first, _] if first == rows)
+    {
+        return Err(PyValueError::new_err(format!(
+            "`{name}` has shape {}, must be ({rows}, ids) like the rows of `logits`",
+            shown(shape)
+        )));
+    }
+    Ok(ids)
 }
 
 fn shape<'a>(logits: &'a Logits<'_>) -> &'a Shape {
@@ -217,18 +285,23 @@ fn shape<'a>(logits: &'a Logits<'_>) -> &'a Shape {
     }
 }
 
-/// One float64 per row; float32 is widened, exactly.
+/// One float64 per row or token; float32 is widened, exactly.
 struct Numbers<'py> {
     given: Floats<'py>,
     widened: Vec<f64>,
 }
 
 impl<'py> Numbers<'py> {
-    fn extract(name: &'static str, value: &Bound<'py, PyAny>, rows: usize) -> PyResult<Self> {
+    fn extract(
+        name: &'static str,
+        value: &Bound<'py, PyAny>,
+        count: usize,
+        like: &'static str,
+    ) -> PyResult<Self> {
         let given = Floats::extract(name, value)?;
         let given = match given {
-            Floats::F32(values) => Floats::F32(values.shaped(&[rows], "the rows of `logits`")?),
-            Floats::F64(values) => Floats::F64(values.shaped(&[rows], "the rows of `logits`")?),
+            Floats::F32(values) => Floats::F32(values.shaped(&[count], like)?),
+            Floats::F64(values) => Floats::F64(values.shaped(&[count], like)?),
         };
         let widened = match &given {
             Floats::F32(values) => values.as_slice().iter().map(|&x| f64::from(x)).collect(),

@@ -42,7 +42,10 @@ fn main() -> rlkernels::Result<()> {
             rows: ROWS,
             vocabulary: VOCABULARY,
             history: None,
+            generated: None,
+            logit_bias: None,
             xtc_coins: None,
+            xtc_special_tokens: &[],
         };
         let (mut tokens, mut drawn) = ([0; ROWS], [0.0; ROWS]);
         sample_tokens(

@@ -58,8 +58,8 @@
 //! # Sampling
 //! | order | filters, each on the distribution renormalised over the survivors |
 //! |---|---|
-//! | `hf` | repetition penalty → temperature → top-k → top-p → min-p → XTC |
-//! | `mlx-lm` | repetition penalty → top-p → min-p → XTC → top-k → temperature |
+//! | `hf` | bias, penalties → temperature → top-k → top-p → min-p → XTC |
+//! | `mlx-lm` | bias, penalties → top-p → min-p → XTC → top-k → temperature |
 //!
 //! [`Ties`](crate::sampling::Ties) says which of equally likely tokens top-k and top-p keep; one token always stays. The token drawn by u is the least k with C_k > u · C_V,
 //! C the running sum in id order. Draws come from Philox 4x32-10 with key = seed and counter = (token, sample, prompt,
@@ -67,4 +67,4 @@
 //!
 //! # Packing
 //! First-fit-decreasing and best-fit-decreasing; among equal lengths the lower index first, among equally full bins the
-//! first one opened. An over-long sequence is an error unless truncation is asked for by name.
+//! first one opened. An over-long sequence is an error unless truncation or pieces are asked for by name.

@@ -14,7 +14,7 @@ struct Input {
     single: bool,
     mlx_order: bool,
     ties: u8,
-    numbers: [Number; 6],
+    numbers: [Number; 8],
     top_k: u16,
     history: Vec<i8>,
     coins: [u8; 3],
@@ -47,7 +47,16 @@ fuzz_target!(|input: Input| {
     };
     let (coins, uniforms) = (unit(&input.coins[..rows]), unit(&input.uniforms[..rows]));
     let share = |number: Number| (number.value() / 16.0).abs(); // in [0, 1] half the time
-    let [temperature, top_p, min_p, probability, threshold, penalty] = input.numbers;
+    let [
+        temperature,
+        top_p,
+        min_p,
+        probability,
+        threshold,
+        penalty,
+        presence,
+        frequency,
+    ] = input.numbers;
     let filters = Filters {
         order: if input.mlx_order {
             Order::MlxLm
@@ -61,14 +70,20 @@ fuzz_target!(|input: Input| {
         min_p: share(min_p),
         xtc_probability: share(probability),
         xtc_threshold: share(threshold),
+        min_tokens_to_keep: usize::from(input.top_k % 50),
         repetition_penalty: penalty.value().abs(),
+        presence_penalty: presence.value(),
+        frequency_penalty: frequency.value(),
     };
     let batch = Batch {
         logits,
         rows,
         vocabulary,
         history: Some(&history),
+        generated: Some(&history),
+        logit_bias: None,
         xtc_coins: Some(&coins),
+        xtc_special_tokens: &history[..history.len().min(2)],
     };
     everywhere(|| {
         let mut out = vec![7.0_f64; length];

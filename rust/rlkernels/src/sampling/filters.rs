@@ -6,9 +6,9 @@ use crate::{Error, Result};
 choice! {
     /// In which order the filters act; the two keep different tokens.
     pub enum Order: "order" {
-        /// Repetition penalty, temperature, top-k, top-p, min-p, XTC.
+        /// Bias and penalties, temperature, top-k, top-p, min-p, XTC.
         Hf = "hf",
-        /// Repetition penalty, then on the untempered distribution top-p, min-p, XTC, top-k, and the temperature last.
+        /// Bias and penalties, then on the untempered distribution top-p, min-p, XTC, top-k, and the temperature last.
         MlxLm = "mlx-lm",
     }
 }
@@ -44,6 +44,8 @@ pub struct Filters {
     pub ties: Ties,
     /// At least 0. 0 puts all mass on the lowest id of the maximum of the penalised logits; no other filter acts then.
     pub temperature: f64,
+    /// Tokens that top-k, top-p and min-p each leave at least (transformers), or min-p alone (mlx-lm); at least 1.
+    pub min_tokens_to_keep: usize,
     /// Keeps the k likeliest; 0 disables.
     pub top_k: usize,
     /// Keeps the smallest set of likeliest tokens whose mass reaches it, at least one token; in [0, 1], 1 disables
@@ -59,6 +61,10 @@ pub struct Filters {
     /// Divides the logit of a token of the history if positive, else multiplies it; above 0, 1 disables (Keskar et al.,
     /// arXiv 1909.05858, section 4.1).
     pub repetition_penalty: f64,
+    /// Subtracted once from the logit of each token that is among those generated; 0 disables (OpenAI's API).
+    pub presence_penalty: f64,
+    /// Subtracted from the logit of a token as often as it is among those generated; 0 disables (OpenAI's API).
+    pub frequency_penalty: f64,
 }
 
 impl Filters {
@@ -69,22 +75,42 @@ impl Filters {
             order,
             ties: Ties::Library,
             temperature: 1.0,
+            min_tokens_to_keep: 1,
             top_k: 0,
             top_p: 1.0,
             min_p: 0.0,
             xtc_probability: 0.0,
             xtc_threshold: 0.1,
             repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
         }
     }
 
+    /// Whether the repetition penalty acts.
     pub(super) fn penalises(&self) -> bool {
         self.repetition_penalty != 1.0
     }
 
-    /// Whether all tokens as likely as the k-th stay; else those of the lower ids.
-    pub(super) fn top_k_keeps_all_tied(&self) -> bool {
-        self.ties == Ties::All || (self.ties == Ties::Library && self.order == Order::Hf)
+    /// Whether a penalty acts that counts the generated tokens.
+    pub(super) fn counts(&self) -> bool {
+        self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
+    }
+
+    pub(super) fn tied_of_top_k(&self) -> Tied {
+        match (self.ties, self.order) {
+            (Ties::All, _) | (Ties::Library, Order::Hf) => Tied::All,
+            (Ties::LowerId, _) | (Ties::Library, Order::MlxLm) => Tied::Lower,
+        }
+    }
+
+    /// Of the tokens that min-p must leave: transformers takes a top-k's ids, mlx-lm the end of an ascending partition.
+    pub(super) fn tied_of_min_p(&self) -> Tied {
+        match (self.ties, self.order) {
+            (Ties::All, _) => Tied::All,
+            (Ties::LowerId, _) | (Ties::Library, Order::Hf) => Tied::Lower,
+            (Ties::Library, Order::MlxLm) => Tied::Higher,
+        }
     }
 
     pub(super) fn tied_of_top_p(&self) -> Tied {
@@ -115,10 +141,20 @@ impl Filters {
             f64::MAX,
             "finite and at least 0",
         )?;
+        if self.min_tokens_to_keep == 0 {
+            return Err(Error::TooSmall {
+                argument: "min_tokens_to_keep",
+                found: 0,
+                least: 1,
+            });
+        }
         share("top_p", self.top_p)?;
         share("min_p", self.min_p)?;
         share("xtc_probability", self.xtc_probability)?;
         share("xtc_threshold", self.xtc_threshold)?;
+        let any = |argument, found| number(argument, found, f64::MIN, f64::MAX, "finite");
+        any("presence_penalty", self.presence_penalty)?;
+        any("frequency_penalty", self.frequency_penalty)?;
         number(
             "repetition_penalty",
             self.repetition_penalty,

@@ -70,6 +70,14 @@ impl<E: Value> Source<'_, E> {
     pub(super) fn id(&self, position: usize) -> u32 {
         self.ids.map_or(position as u32, |ids| ids[position])
     }
+
+    /// Where a token stands, if it is there.
+    pub(super) fn position(&self, id: u32) -> Option<usize> {
+        match self.ids {
+            Some(ids) => ids.binary_search(&id).ok(),
+            None => Some(id as usize),
+        }
+    }
 }
 
 impl List {
@@ -105,6 +113,16 @@ impl List {
     pub(super) fn keep<E: Value>(&mut self, from: Source<'_, E>, keep: impl Keep) {
         self.clear(from.values.len());
         self.append(from, 0, from.values.len(), keep);
+    }
+
+    /// Puts a token of the source that was filtered to its place, unless it is there already.
+    pub(super) fn insert(&mut self, value: f64, id: u32) {
+        if let Err(at) = self.ids().binary_search(&id) {
+            self.values.copy_within(at..self.len, at + 1); // `clear` made room for the whole source
+            self.ids.copy_within(at..self.len, at + 1);
+            (self.values[at], self.ids[at]) = (value, id);
+            self.len += 1;
+        }
     }
 
     fn clear(&mut self, most: usize) {

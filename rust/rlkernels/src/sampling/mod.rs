@@ -25,7 +25,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::same_length;
 use crate::{Error, Float, Result, parallel};
-use row::{Scratch, with_scratch};
+use row::{Row, Scratch, with_scratch};
 use survivors::Sink;
 
 /// Logits of the rows that one thread takes at a time; smaller batches run on the calling thread. So many take 9 µs (top-k)
@@ -43,8 +43,14 @@ pub struct Batch<'a> {
     pub vocabulary: usize,
     /// Ids of earlier tokens, the same number for each row, −1 for none; read where the repetition penalty acts.
     pub history: Option<&'a [i64]>,
+    /// As `history`; read where the presence or the frequency penalty acts.
+    pub generated: Option<&'a [i64]>,
+    /// One number for each token of the vocabulary, finite or −inf, added to the logits of every row before all else.
+    pub logit_bias: Option<&'a [f64]>,
     /// One coin in [0, 1) per row; read where XTC may act.
     pub xtc_coins: Option<&'a [f64]>,
+    /// Ids that XTC never removes.
+    pub xtc_special_tokens: &'a [i64],
 }
 
 /// The log-probabilities (rows × vocabulary) that the filters leave, normalised; −inf for removed tokens.
@@ -81,7 +87,10 @@ pub fn filtered_logprobs<T: Float>(
 ///     rows: 1,
 ///     vocabulary: 4,
 ///     history: None,
+///     generated: None,
+///     logit_bias: None,
 ///     xtc_coins: None,
+///     xtc_special_tokens: &[],
 /// };
 /// let filters = Filters { temperature: 0.7, top_p: 0.9, ..Filters::off(Order::Hf) };
 /// let (uniform, _coin) = Draw { token: 0, sample: 0, prompt: 17, round: 1 }.numbers(42);
@@ -176,35 +185,63 @@ impl<'a> Batch<'a> {
             in_unit_interval("xtc_coin", coins)?;
         }
         if filters.penalises() {
-            self.check_history()?;
+            self.check_ids("history", self.history, "`repetition_penalty` is not 1")?;
         }
-        Ok(())
+        if filters.counts() {
+            let because = "`presence_penalty` or `frequency_penalty` is not 0";
+            self.check_ids("generated", self.generated, because)?;
+        }
+        if let Some(bias) = self.logit_bias {
+            let like = "the vocabulary of `logits`";
+            same_length("logit_bias", bias.len(), self.vocabulary, like)?;
+            let wrong = |bias: &f64| bias.is_nan() || *bias == f64::INFINITY;
+            if let Some(id) = bias.iter().position(wrong) {
+                return Err(Error::Element {
+                    argument: "logit_bias",
+                    place: id.to_string(),
+                    found: bias[id].to_string(),
+                    legal: "finite or -inf",
+                });
+            }
+        }
+        let outside = |&id: &i64| id < 0 || id >= self.vocabulary as i64;
+        let special = self.xtc_special_tokens;
+        special.iter().position(outside).map_or(Ok(()), |index| {
+            Err(Error::Element {
+                argument: "xtc_special_tokens",
+                place: index.to_string(),
+                found: special[index].to_string(),
+                legal: "an id of the vocabulary",
+            })
+        })
     }
 
-    fn check_history(&self) -> Result<()> {
-        let history = self.history.ok_or(Error::Missing {
-            argument: "history",
-            because: "`repetition_penalty` is not 1",
-        })?;
-        let width = history.len() / self.rows.max(1);
-        same_length("history", history.len(), width * self.rows, "rows of ids")?;
+    fn check_ids(
+        &self,
+        argument: &'static str,
+        ids: Option<&[i64]>,
+        because: &'static str,
+    ) -> Result<()> {
+        let ids = ids.ok_or(Error::Missing { argument, because })?;
+        let width = ids.len() / self.rows.max(1);
+        same_length(argument, ids.len(), width * self.rows, "rows of ids")?;
         let wrong = |&id: &i64| id < -1 || id >= self.vocabulary as i64;
-        history.iter().position(wrong).map_or(Ok(()), |index| {
+        ids.iter().position(wrong).map_or(Ok(()), |index| {
             Err(Error::Element {
-                argument: "history",
+                argument,
                 place: format!("{}, {}", index / width, index % width),
-                found: history[index].to_string(),
+                found: ids[index].to_string(),
                 legal: "-1 (no token) or an id of the vocabulary",
             })
         })
     }
 
-    /// The history of a row, empty where no penalty acts.
-    fn history_of(&self, row: usize, filters: &Filters) -> &'a [i64] {
-        match self.history {
-            Some(history) if filters.penalises() => {
-                let width = history.len() / self.rows;
-                &history[row * width..(row + 1) * width]
+    /// The ids of a row, none where nothing reads them.
+    fn ids_of(&self, row: usize, ids: Option<&'a [i64]>, read: bool) -> &'a [i64] {
+        match ids {
+            Some(ids) if read => {
+                let width = ids.len() / self.rows;
+                &ids[row * width..(row + 1) * width]
             }
             _ => &[],
         }
@@ -253,13 +290,20 @@ impl<'a> Batch<'a> {
         sink: Sink<'_, T>,
     ) -> Result<()> {
         let from = row * self.vocabulary;
-        let logits = self.logits.slice(from..from + self.vocabulary);
-        let history = self.history_of(row, filters);
         let acts = filters.xtc_probability > 0.0
             && self
                 .xtc_coins
                 .is_some_and(|coins| coins[row] < filters.xtc_probability);
-        row::run(row, logits, history, filters, acts, scratch, sink)
+        let row = Row {
+            number: row,
+            logits: self.logits.slice(from..from + self.vocabulary),
+            history: self.ids_of(row, self.history, filters.penalises()),
+            generated: self.ids_of(row, self.generated, filters.counts()),
+            bias: self.logit_bias.unwrap_or_default(),
+            xtc_acts: acts,
+            xtc_special_tokens: self.xtc_special_tokens,
+        };
+        row::run(row, filters, scratch, sink)
     }
 }
 

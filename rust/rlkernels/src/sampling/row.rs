@@ -14,7 +14,21 @@ use crate::{Error, Float, Result};
 pub(super) struct Scratch {
     singles: Vec<f32>,
     doubles: Vec<f64>,
+    ids: Vec<i64>,
     work: Work,
+}
+
+/// A row of logits with what belongs to it.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub(super) number: usize,
+    pub(super) logits: Logits<'a>,
+    /// Read where the repetition penalty acts; else empty, as the generated tokens are where no penalty counts them.
+    pub(super) history: &'a [i64],
+    pub(super) generated: &'a [i64],
+    pub(super) bias: &'a [f64],
+    pub(super) xtc_acts: bool,
+    pub(super) xtc_special_tokens: &'a [i64],
 }
 
 /// Calls `body` with this thread's scratch memory.
@@ -29,68 +43,78 @@ pub(super) fn with_scratch<T>(body: impl FnOnce(&mut Scratch) -> T) -> T {
 }
 
 pub(super) fn run<T: Float>(
-    row: usize,
-    logits: Logits<'_>,
-    history: &[i64],
+    row: Row<'_>,
     filters: &Filters,
-    xtc_acts: bool,
     scratch: &mut Scratch,
     sink: Sink<'_, T>,
 ) -> Result<()> {
     let Scratch {
         singles,
         doubles,
+        ids,
         work,
     } = scratch;
-    if filters.penalises() {
-        logits.widen_into(doubles);
-        penalise(doubles, logits, history, filters.repetition_penalty);
-        return process(row, &doubles[..], filters, xtc_acts, work, sink);
+    if !(row.history.is_empty() && row.generated.is_empty() && row.bias.is_empty()) {
+        row.logits.widen_into(doubles);
+        penalise(doubles, &row, filters, ids);
+        return process(row, &doubles[..], filters, work, sink);
     }
-    match logits {
-        Logits::F32(values) => process(row, values, filters, xtc_acts, work, sink),
-        Logits::F64(values) => process(row, values, filters, xtc_acts, work, sink),
+    match row.logits {
+        Logits::F32(values) => process(row, values, filters, work, sink),
+        Logits::F64(values) => process(row, values, filters, work, sink),
         Logits::F16(bits) | Logits::Bf16(bits) => {
-            let single = if matches!(logits, Logits::F16(_)) {
+            let single = if matches!(row.logits, Logits::F16(_)) {
                 from_half
             } else {
                 from_bfloat
             };
             singles.clear();
             singles.extend(bits.iter().map(|&b| single(b)));
-            process(row, &singles[..], filters, xtc_acts, work, sink)
+            process(row, &singles[..], filters, work, sink)
         }
     }
 }
 
-/// Penalises each token of the history once, from its logit as it was.
-fn penalise(values: &mut [f64], logits: Logits<'_>, history: &[i64], penalty: f64) {
-    let original = |id: usize| match logits {
-        Logits::F16(bits) => f64::from(from_half(bits[id])),
-        Logits::Bf16(bits) => f64::from(from_bfloat(bits[id])),
-        Logits::F32(values) => f64::from(values[id]),
-        Logits::F64(values) => values[id],
-    };
-    for id in history.iter().filter_map(|&id| usize::try_from(id).ok()) {
-        let logit = original(id);
+/// Adds the bias, penalises each token of the history once, and each generated token as often as it is there.
+fn penalise(values: &mut [f64], row: &Row<'_>, filters: &Filters, ids: &mut Vec<i64>) {
+    for (value, bias) in values.iter_mut().zip(row.bias) {
+        *value += bias;
+    }
+    let penalty = filters.repetition_penalty;
+    for (id, _) in counted(row.history, ids) {
+        let logit = values[id];
         values[id] = if logit > 0.0 {
             logit / penalty
         } else {
             logit * penalty
         };
     }
+    for (id, count) in counted(row.generated, ids) {
+        values[id] -= filters.frequency_penalty * count as f64 + filters.presence_penalty;
+    }
+}
+
+/// The ids that are not -1, each with the number of times that it is there.
+fn counted<'a>(
+    given: &[i64],
+    sorted: &'a mut Vec<i64>,
+) -> impl Iterator<Item = (usize, usize)> + 'a {
+    sorted.clear();
+    sorted.extend(given.iter().filter(|&&id| id >= 0));
+    sorted.sort_unstable();
+    let runs = sorted.chunk_by(|a, b| a == b);
+    runs.map(|run| (run[0] as usize, run.len()))
 }
 
 fn process<E: Scan, T: Float>(
-    row: usize,
+    row: Row<'_>,
     values: &[E],
     filters: &Filters,
-    xtc_acts: bool,
     work: &mut Work,
     sink: Sink<'_, T>,
 ) -> Result<()> {
     let extent = E::extent(values);
-    check(row, values, &extent)?;
+    check(row.number, values, &extent)?;
     if filters.temperature == 0.0 {
         greedy(values, extent.most, sink);
         return Ok(());
@@ -98,20 +122,24 @@ fn process<E: Scan, T: Float>(
     let mut survivors = Survivors::new(values, extent, work);
     match filters.order {
         Order::Hf => {
-            survivors.top_k(filters.top_k, filters.top_k_keeps_all_tied());
-            survivors.top_p(filters.top_p, filters.tied_of_top_p(), filters.temperature);
-            survivors.min_p(filters.min_p, filters.temperature);
-            if xtc_acts {
-                survivors.xtc(filters.xtc_threshold, filters.temperature);
+            let (least, heat) = (filters.min_tokens_to_keep, filters.temperature);
+            if filters.top_k > 0 {
+                survivors.top_k(filters.top_k.max(least), filters.tied_of_top_k());
+            }
+            survivors.top_p(filters.top_p, least, filters.tied_of_top_p(), heat);
+            survivors.min_p(filters.min_p, least, filters.tied_of_min_p(), heat);
+            if row.xtc_acts {
+                survivors.xtc(filters.xtc_threshold, row.xtc_special_tokens, heat);
             }
         }
         Order::MlxLm => {
-            survivors.top_p(filters.top_p, filters.tied_of_top_p(), 1.0);
-            survivors.min_p(filters.min_p, 1.0);
-            if xtc_acts {
-                survivors.xtc(filters.xtc_threshold, 1.0);
+            let least = filters.min_tokens_to_keep;
+            survivors.top_p(filters.top_p, 1, filters.tied_of_top_p(), 1.0);
+            survivors.min_p(filters.min_p, least, filters.tied_of_min_p(), 1.0);
+            if row.xtc_acts {
+                survivors.xtc(filters.xtc_threshold, row.xtc_special_tokens, 1.0);
             }
-            survivors.top_k(filters.top_k, filters.top_k_keeps_all_tied());
+            survivors.top_k(filters.top_k, filters.tied_of_top_k());
         }
     }
     survivors.finish(filters.temperature, sink);

@@ -64,6 +64,26 @@ pub(super) fn top_k<E: Scan>(
     best.get(k - 1).copied()
 }
 
+/// Where top-k cuts, given what it found.
+pub(super) fn top_k_cut<E: Scan>(
+    values: &[E],
+    best: &[Candidate],
+    last: &Candidate,
+    tied: Tied,
+) -> Cut {
+    if tied != Tied::Higher {
+        return last.cut(tied, values.len());
+    }
+    let count = best.iter().filter(|one| one.value == last.value).count();
+    let on_it = |&position: &usize| values[position].widen() == last.value;
+    let mut from_the_end = (0..values.len()).rev().filter(on_it);
+    let first = from_the_end.nth(count - 1).unwrap_or(0); // as many are on it as `best` holds, or more
+    Cut {
+        value: last.value,
+        tied: first..values.len(),
+    }
+}
+
 /// The tokens at least as likely as the one at `position`, in id order.
 pub(super) fn at_least<E: Scan>(values: &[E], position: u32, found: &mut Vec<Candidate>) {
     let below = values[position as usize].next_below();

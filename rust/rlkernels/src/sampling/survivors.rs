@@ -6,7 +6,7 @@ use super::list::{ExponentAtLeast, List, Source, WeightAtMost};
 use super::logits::Value;
 use super::passes::{BLOCK, Weight, ln};
 use super::scan::{Extent, Scan};
-use super::select::{at_least, top_k, top_p};
+use super::select::{at_least, top_k, top_k_cut, top_p};
 use crate::Float;
 use crate::isa::scatter;
 
@@ -87,7 +87,7 @@ impl<'a, E: Scan> Survivors<'a, E> {
         self.listed = true;
     }
 
-    pub(super) fn top_k(&mut self, k: usize, all_tied: bool) {
+    pub(super) fn top_k(&mut self, k: usize, tied: Tied) {
         if k == 0 {
             return;
         }
@@ -96,11 +96,11 @@ impl<'a, E: Scan> Survivors<'a, E> {
             let Some(last) = top_k(source.values, k, best) else {
                 return;
             };
-            if k > source.values.len() / SPARSE {
-                let tied = if all_tied { Tied::All } else { Tied::Lower };
-                self.work.spare.cut(source, &last.cut(tied, source.values.len()));
+            if tied == Tied::Higher || k > source.values.len() / SPARSE {
+                let cut = top_k_cut(source.values, best, &last, tied);
+                self.work.spare.cut(source, &cut);
             } else {
-                if all_tied {
+                if tied == Tied::All {
                     at_least(source.values, last.position, best);
                 }
                 self.work.spare.take(source, best);
@@ -109,7 +109,16 @@ impl<'a, E: Scan> Survivors<'a, E> {
         self.take_spare();
     }
 
-    pub(super) fn top_p(&mut self, p: f64, tied: Tied, temperature: f64) {
+    /// The spare list becomes the list of kept tokens if it holds so many, else the likeliest do.
+    fn take_spare_of(&mut self, least: usize, tied: Tied) {
+        if self.work.spare.values().len() < least {
+            self.top_k(least, tied);
+        } else {
+            self.take_spare();
+        }
+    }
+
+    pub(super) fn top_p(&mut self, p: f64, least: usize, tied: Tied, temperature: f64) {
         if p == 1.0 {
             return;
         }
@@ -124,19 +133,19 @@ impl<'a, E: Scan> Survivors<'a, E> {
                 None => return,
             }
         });
-        self.take_spare();
+        self.take_spare_of(least, tied);
     }
 
-    pub(super) fn min_p(&mut self, p: f64, temperature: f64) {
+    pub(super) fn min_p(&mut self, p: f64, least: usize, tied: Tied, temperature: f64) {
         if p == 0.0 {
             return;
         }
         let keep = ExponentAtLeast(self.weight(temperature), ln(p));
         with_source!(self, source => self.work.spare.keep(source, keep));
-        self.take_spare();
+        self.take_spare_of(least, tied);
     }
 
-    pub(super) fn xtc(&mut self, threshold: f64, temperature: f64) {
+    pub(super) fn xtc(&mut self, threshold: f64, special: &[i64], temperature: f64) {
         let weight = self.weight(temperature);
         let least = with_source!(self, source => {
             let total = weight.block_sums(source.values, &mut self.work.sums);
@@ -145,7 +154,14 @@ impl<'a, E: Scan> Survivors<'a, E> {
         if least >= 1.0 {
             return; // none is above, or only the likeliest: the least likely of one stays
         }
-        with_source!(self, source => self.work.spare.keep(source, WeightAtMost(weight, least)));
+        with_source!(self, source => {
+            self.work.spare.keep(source, WeightAtMost(weight, least));
+            for &id in special {
+                if let Some(position) = source.position(id as u32) {
+                    self.work.spare.insert(Value::widen(source.values[position]), id as u32);
+                }
+            }
+        });
         self.take_spare();
         self.extent = f64::extent(self.work.list.values());
     }

@@ -58,7 +58,12 @@ fn filters() -> impl Strategy<Value = Filters> {
         share(1.0),
         share(0.0),
         xtc,
-        prop_oneof![Just(1.0), 0.5..2.0],
+        (
+            prop_oneof![Just(1.0), 0.5..2.0],
+            prop_oneof![2 => Just(1usize), 1 => 1usize..60],
+            prop_oneof![Just(0.0), -1.0..2.0],
+            prop_oneof![Just(0.0), -1.0..2.0],
+        ),
     )
         .prop_map(
             |(
@@ -68,17 +73,20 @@ fn filters() -> impl Strategy<Value = Filters> {
                 top_p,
                 min_p,
                 (xtc_probability, xtc_threshold),
-                repetition_penalty,
+                (repetition_penalty, min_tokens_to_keep, presence_penalty, frequency_penalty),
             )| Filters {
                 order,
                 ties,
                 temperature,
+                min_tokens_to_keep,
                 top_k,
                 top_p,
                 min_p,
                 xtc_probability,
                 xtc_threshold,
                 repetition_penalty,
+                presence_penalty,
+                frequency_penalty,
             },
         )
 }
@@ -117,13 +125,24 @@ proptest! {
     #[test]
     fn what_is_kept_and_drawn_is_what_sorting_everything_gives(
         row in row(), filters in filters(), coin in 0.0..1.0, u in prop_oneof![Just(0.0), 0.0..1.0],
-        ids in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+        ids in prop::collection::vec(any::<prop::sample::Index>(), 0..5), biased: bool,
     ) {
         let history: Vec<i64> = ids.iter().map(|id| id.index(row.len() + 1) as i64 - 1).collect();
+        let generated: Vec<i64> = history.iter().flat_map(|&id| [id; 2]).chain([0, -1]).collect();
+        let special: Vec<i64> = history.iter().copied().filter(|&id| id >= 0).collect();
+        let bias: Vec<f64> = (0..row.len()).map(|id| (id % 7) as f64 / 4.0 - 0.5).collect();
         let (coins, xtc) = ([coin], coin < filters.xtc_probability);
-        let batch = Batch { history: Some(&history), xtc_coins: Some(&coins), ..batch(&row, row.len()) };
-        let penalised = naive::penalised(&row, &history, filters.repetition_penalty);
-        let want: Vec<_> = neighbours(&filters).iter().map(|f| naive::filtered(&penalised, f, xtc)).collect();
+        let batch = Batch {
+            history: Some(&history),
+            generated: Some(&generated),
+            logit_bias: biased.then_some(&bias),
+            xtc_coins: Some(&coins),
+            xtc_special_tokens: &special,
+            ..batch(&row, row.len())
+        };
+        let penalised = naive::penalised(&row, &history, &batch, &filters);
+        let want: Vec<_> =
+            neighbours(&filters).iter().map(|f| naive::filtered(&penalised, f, xtc, &special)).collect();
 
         let got = logprobs(&batch, &filters);
         prop_assert!(want.iter().any(|want| close(&got, want)), "got {:?}\nwant {:?}", got, want[0]);
@@ -193,9 +212,8 @@ fn long_rows_agree_with_sorting() {
         for row in 0..3 {
             let history = &history[row * 10..row * 10 + 10];
             let at = row * 20_000..row * 20_000 + 20_000;
-            let penalised =
-                naive::penalised(&logits[at.clone()], history, filters.repetition_penalty);
-            let want = naive::filtered(&penalised, &filters, filters.xtc_probability > 0.0);
+            let penalised = naive::penalised(&logits[at.clone()], history, &batch, &filters);
+            let want = naive::filtered(&penalised, &filters, filters.xtc_probability > 0.0, &[]);
             assert!(close(&got[at], &want), "row {row} differs with {filters:?}");
             assert_eq!(tokens[row] as usize, naive::draw(&want, uniforms[row]));
         }

@@ -11,17 +11,25 @@ pub(crate) fn log_softmax(x: &[f64], temperature: f64) -> Vec<f64> {
     shifted.iter().map(|z| z - log_sum).collect()
 }
 
-pub(crate) fn penalised(x: &[f64], history: &[i64], penalty: f64) -> Vec<f64> {
-    let penalise = |(id, &x): (usize, &f64)| match history.contains(&(id as i64)) {
-        true if x > 0.0 => x / penalty,
-        true => x * penalty,
-        false => x,
+/// The row with its bias and penalties, token by token.
+pub(crate) fn penalised(x: &[f64], history: &[i64], batch: &Batch<'_>, f: &Filters) -> Vec<f64> {
+    let generated = batch.generated.unwrap_or_default();
+    let bias = batch.logit_bias.unwrap_or_default();
+    let penalise = |(id, &x): (usize, &f64)| {
+        let x = x + bias.get(id).copied().unwrap_or(0.0);
+        let x = match history.contains(&(id as i64)) {
+            true if x > 0.0 => x / f.repetition_penalty,
+            true => x * f.repetition_penalty,
+            false => x,
+        };
+        let count = generated.iter().filter(|&&one| one == id as i64).count();
+        x - f.frequency_penalty * count as f64 - if count > 0 { f.presence_penalty } else { 0.0 }
     };
     x.iter().enumerate().map(penalise).collect()
 }
 
 /// `logits` with their penalty; `xtc` says whether the coin lets it act.
-pub(crate) fn filtered(logits: &[f64], f: &Filters, xtc: bool) -> Vec<f64> {
+pub(crate) fn filtered(logits: &[f64], f: &Filters, xtc: bool, special: &[i64]) -> Vec<f64> {
     if f.temperature == 0.0 {
         let most = logits.iter().copied().fold(-INF, f64::max);
         let first = logits.iter().position(|&x| x == most).unwrap();
@@ -36,20 +44,40 @@ pub(crate) fn filtered(logits: &[f64], f: &Filters, xtc: bool) -> Vec<f64> {
         (Ties::All, _) => (Equals::All, Equals::All),
         (Ties::LowerId, _) => (Equals::LowerFirst, Equals::LowerFirst),
     };
-    let top_k = |x: &[f64]| keep_ranked(x, ties_k, |rank, _| f.top_k == 0 || rank < f.top_k);
+    // transformers leaves so many tokens in each filter, mlx-lm in min-p.
+    let least = if f.order == Order::Hf {
+        f.min_tokens_to_keep
+    } else {
+        1
+    };
+    let top_k = |x: &[f64]| {
+        keep_ranked(x, ties_k, |rank, _| {
+            f.top_k == 0 || rank < f.top_k.max(least)
+        })
+    };
     let top_p = |x: &[f64]| {
         keep_ranked(x, ties_p, |rank, before| {
-            rank == 0 || f.top_p == 1.0 || before < f.top_p
+            rank < least || f.top_p == 1.0 || before < f.top_p
         })
+    };
+    let ties_m = match (f.ties, f.order) {
+        (Ties::All, _) => Equals::All,
+        (Ties::Library, Order::MlxLm) => Equals::HigherFirst,
+        _ => Equals::LowerFirst,
     };
     let min_p = |x: &[f64]| {
         let most = x.iter().copied().fold(-INF, f64::max);
-        renormalised(x, |x| x.exp() >= f.min_p * most.exp())
+        let likeliest = keep_ranked(x, ties_m, |rank, _| rank < f.min_tokens_to_keep);
+        renormalised(x, |id, x| {
+            x.exp() >= f.min_p * most.exp() || likeliest[id] > -INF
+        })
     };
     let xtc = |x: &[f64]| {
         let above = x.iter().copied().filter(|x| x.exp() > f.xtc_threshold);
         let least = above.fold(INF, f64::min);
-        renormalised(x, |x| !xtc || x <= least)
+        renormalised(x, |id, x| {
+            !xtc || x <= least || special.contains(&(id as i64))
+        })
     };
     match f.order {
         Order::Hf => xtc(&min_p(&top_p(&top_k(&log_softmax(logits, f.temperature))))),
@@ -60,8 +88,11 @@ pub(crate) fn filtered(logits: &[f64], f: &Filters, xtc: bool) -> Vec<f64> {
     }
 }
 
-fn renormalised(x: &[f64], stays: impl Fn(f64) -> bool) -> Vec<f64> {
-    let kept: Vec<f64> = x.iter().map(|&x| if stays(x) { x } else { -INF }).collect();
+fn renormalised(x: &[f64], stays: impl Fn(usize, f64) -> bool) -> Vec<f64> {
+    let kept = x.iter().enumerate();
+    let kept: Vec<f64> = kept
+        .map(|(id, &x)| if stays(id, x) { x } else { -INF })
+        .collect();
     log_softmax(&kept, 1.0)
 }
 
@@ -109,7 +140,10 @@ pub(crate) fn batch(logits: &[f64], vocabulary: usize) -> Batch<'_> {
         rows: logits.len() / vocabulary,
         vocabulary,
         history: None,
+        generated: None,
+        logit_bias: None,
         xtc_coins: None,
+        xtc_special_tokens: &[],
     }
 }
 
@@ -142,6 +176,11 @@ pub(crate) fn settings() -> Vec<Filters> {
                 top_k: 50,
                 top_p: 0.8,
                 ties: Ties::LowerId,
+                ..off
+            },
+            Filters {
+                min_p: 0.99,
+                min_tokens_to_keep: 40,
                 ..off
             },
             Filters {
