@@ -53,7 +53,7 @@ class TestLogSoftmax:
             assert abs(entropy(logits, temperature=temperature) - h) <= 8 * 2.0**-53 * max(1, h)
 
     def test_several_and_ignored_tokens_by_hand(self) -> None:
-        """p = 1/8, 2/8, 5/8: ids 2, none and 0 of one row; the other row is not read."""
+        """Ids 2, none and 0 of a row with p = 1/8, 2/8, 5/8; the other row is not read."""
         logits = np.array([np.log([1.0, 2.0, 5.0]), [NAN] * 3])
         asked: dict[str, Any] = {"ids": [[2, -100, 0], [-100] * 3], "temperature": 1.0, "ignore_index": -100}
         got = selective_log_softmax(logits, **asked)
