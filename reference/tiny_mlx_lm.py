@@ -44,7 +44,7 @@ SMALL: Final[Mapping[Any, str]] = {
     1: "n_shared_experts num_shared_experts num_shared_expert moe_num_shared_experts n_group topk_group num_expert_group "
     "n_groups mamba_n_groups moe_layer_freq decoder_sparse_step group_norm_size num_kv_reuse_layers attn_layer_offset "
     "expert_layer_offset n_shared_head",
-    2: "num_experts_per_tok num_experts_per_token moe_topk moe_k top_k_experts layer_group_size full_attention_interval "
+    2: "num_experts_per_tok num_experts_per_token moe_topk moe_top_k moe_k top_k_experts layer_group_size full_attention_interval "
     "sliding_window_pattern attn_layer_period expert_layer_period cla_share_factor mamba_expand "
     "dense_attention_every_n_layers",
     4: "num_experts n_routed_experts num_local_experts moe_num_experts conv_kernel mamba_d_conv linear_conv_kernel_dim "

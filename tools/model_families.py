@@ -118,7 +118,7 @@ def table(lines: Iterable[Mapping[str, Any]]) -> str:
             "| result | number | families |\n|---|---|---|",
             *body,
             f"\nLinear layers without an adapter: {', '.join(lacking)}.\n",
-            "Not trained:\n",
+            "The others:\n",
             *broken,
         ]
     )
@@ -129,7 +129,8 @@ def _names(lines: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _escaped(words: str) -> str:
-    return re.sub(r"([_*<>|\[\]])", r"\\\1", words if len(words) <= 200 else f"{words[:199]}…")
+    short = words if len(words) <= 200 else f"{words[:199]}…"
+    return re.sub(r"([_*<>|\[\]])", r"\\\1", short.replace("`", "'"))
 
 
 def recorded() -> list[dict[str, Any]]:
