@@ -242,4 +242,4 @@ fn every_machine_gives_the_same_bits() {
     assert_eq!(digest.value(), SAMPLING_DIGEST, "{:#x}", digest.value());
 }
 
-const SAMPLING_DIGEST: u64 = 0x3b27_6e0a_586a_5647;
+const SAMPLING_DIGEST: u64 = 0xbfed_7250_f301_f11b;
