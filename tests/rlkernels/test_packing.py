@@ -134,7 +134,7 @@ def test_first_fit_is_the_oracles(lengths: list[int], max_length: int) -> None:
     ("options", "message"),
     [
         ({"strategy": "bfd"}, '`strategy` is "bfd", must be one of "first-fit-decreasing", "best-fit-decreasing"'),
-        ({"over_long": "split"}, '`over_long` is "split", must be one of "error", "truncate"'),
+        ({"over_long": "cut"}, '`over_long` is "cut", must be one of "error", "truncate", "split"'),
     ],
 )
 def test_unknown_options(options: dict[str, Any], message: str) -> None:

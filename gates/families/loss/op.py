@@ -68,7 +68,10 @@ LOSS_FROM_LOGITS = Op(
 POLICY_LOSS_IN_PARTS = replace(
     POLICY_LOSS,
     name="policy_loss_in_parts",
-    inputs={**POLICY_LOSS.inputs, "parts": "rows of each micro-batch, in order; they add up to B"},
+    inputs={
+        **{name: words for name, words in POLICY_LOSS.inputs.items() if name != "row_mask"},
+        "parts": "rows of each micro-batch, in order; they add up to B",
+    },
     source="gradient accumulation over micro-batches, with the denominators of the whole step",
     formula="Σ over parts of each part's share of the step's loss, and the gradient of each part in its rows",
 )

@@ -74,6 +74,7 @@ ABSENT = {  # what an input that is not given means
     "logit_bias": None,
 }
 CERTAIN = ("top-p-zero", "min-p-one", "top-k-one")  # one token is left, whose log-prob is 0: only a draw tells it
+DRAWN = ("none", "top-k", "top-p", *CERTAIN, "all", "min-tokens-top-k", "xtc-special", "penalties")
 PAIRS = ("top-k-top-p", "top-k-min-p", "top-p-min-p")
 NUDGE = 1e-9  # relative: a threshold this close to a token's mass would judge rounding, not the filter
 EDGE = 1e-11  # relative: a running sum in float64 over 151,936 tokens is that good, whatever its order
@@ -126,12 +127,16 @@ def _inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size
     return chosen
 
 
+def _least(filters: str) -> dict[str, Any]:
+    """Return the declared choice that a case with these filters needs beside its order."""
+    return {name: FILTERS[filters][name] for name in ("min_tokens_to_keep",) if name in FILTERS[filters]}
+
+
 def _cases() -> Iterator[Case]:
     kept_sets = [filters for filters in FILTERS if filters not in CERTAIN]
     for filters, order, dtype in product(kept_sets, oracle.ORDERS, ("float32", "float64")):
         make = partial(_inputs, filters=filters, order=order, dtype=dtype, size=400)
-        least = {name: FILTERS[filters][name] for name in ("min_tokens_to_keep",) if name in FILTERS[filters]}
-        conventions = {"order": order, **least}
+        conventions = {"order": order, **_least(filters)}
         yield Case(f"{filters}-{order}-{dtype}", make, quick=dtype == "float32", conventions=conventions)
     for filters, order in product(("top-k", "top-p", "all"), oracle.ORDERS):
         make = partial(_inputs, filters=filters, order=order, dtype="float32", size=LARGE)
@@ -301,6 +306,14 @@ def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int) 
     return {**chosen, "uniforms": uniforms}
 
 
+def _draw_tied(rng: np.random.Generator) -> dict[str, Any]:
+    chosen = _tied(rng, "top-k", "hf", "all")
+    uniforms = rng.random(48)
+    logits = np.resize(chosen["logits"], (uniforms.size, chosen["logits"].shape[1]))
+    logits[:, 0] = -np.inf
+    return {**chosen, "logits": logits, "uniforms": uniforms}
+
+
 @gate(
     "sampling.draw.inverse-cdf",
     name="sample_tokens",
@@ -313,10 +326,11 @@ def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int) 
                 f"{filters}-{order}",
                 partial(_draw_inputs, filters=filters, order=order, size=400),
                 quick=True,
-                conventions={"order": order},
+                conventions={"order": order, **_least(filters)},
             )
-            for filters, order in product(("none", "top-k", "top-p", *CERTAIN, "all", "penalties"), oracle.ORDERS)
+            for filters, order in product(DRAWN, oracle.ORDERS)
         ),
+        Case("tied-hf", _draw_tied, quick=True, conventions={"order": "hf", "ties": "all"}),
         Case(f"none-hf-{LARGE}", partial(_draw_inputs, filters="none", order="hf", size=LARGE), quick=True),
         Case(f"top-p-hf-{LARGE}", partial(_draw_inputs, filters="top-p", order="hf", size=LARGE)),
     ),
