@@ -306,12 +306,12 @@ def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int) 
     return {**chosen, "uniforms": uniforms}
 
 
-def _draw_tied(rng: np.random.Generator) -> dict[str, Any]:
+def _draw_tied(rng: np.random.Generator, **filters: Any) -> dict[str, Any]:
     chosen = _tied(rng, "top-k", "hf", "all")
     uniforms = rng.random(48)
     logits = np.resize(chosen["logits"], (uniforms.size, chosen["logits"].shape[1]))
-    logits[:, 0] = -np.inf
-    return {**chosen, "logits": logits, "uniforms": uniforms}
+    logits[:, 0], logits[:, 5:15] = -np.inf, 10.0  # ten tokens are the likeliest
+    return {**chosen, **filters, "logits": logits, "uniforms": uniforms}
 
 
 @gate(
@@ -331,6 +331,12 @@ def _draw_tied(rng: np.random.Generator) -> dict[str, Any]:
             for filters, order in product(DRAWN, oracle.ORDERS)
         ),
         Case("tied-hf", _draw_tied, quick=True, conventions={"order": "hf", "ties": "all"}),
+        Case(
+            "tied-min-p-hf",
+            partial(_draw_tied, top_k=0, min_p=1.0, ties="lower-id"),  # all tokens at the bound stay
+            quick=True,
+            conventions={"order": "hf", "ties": "lower-id"},
+        ),
         Case(f"none-hf-{LARGE}", partial(_draw_inputs, filters="none", order="hf", size=LARGE), quick=True),
         Case(f"top-p-hf-{LARGE}", partial(_draw_inputs, filters="top-p", order="hf", size=LARGE)),
     ),

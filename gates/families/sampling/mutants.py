@@ -102,10 +102,10 @@ in_numpy(
     "sampling.min-p-exclusive",
     "sampling:min_p_length",
     "sampling.patches:above_the_bound",
-    mistake="a token at the bound goes, at min_p 1 the likeliest one too",
+    mistake="a token at the bound goes, at min_p 1 all but one of the likeliest",
     arises="p > min_p · p_max in the place of p ≥",
     theme="sampling",
-    symptom="Nothing in any curve, until min_p is 1: then no token is left, and rows of NaN or -inf are sampled from.",
+    symptom="Nothing in any curve: only equally likely tokens at the bound are drawn less often than they should be.",
     caught_by=("sampling.draw.inverse-cdf",),
 )
 in_numpy(
