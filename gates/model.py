@@ -5,7 +5,7 @@ All are frozen values. Nothing here runs a subject or prints.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -96,7 +96,8 @@ class Output:
 class Op:
     """One operation that subjects provide.
 
-    `inputs` describes each keyword: shape, dtype, unit, legal values.
+    `inputs` describes each keyword: shape, dtype, unit, legal values. Those in `optional` are given only in the cases
+    that are about them; a subject that does not take one is `unsupported` there.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Op:
     formula: str = ""
     inputs: Mapping[str, str] = field(default_factory=dict)
     oracle: Callable[..., Any] | None = None
+    optional: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

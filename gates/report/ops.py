@@ -68,6 +68,7 @@ def record(op: Op, gates: Iterable[Gate]) -> dict[str, Any]:
         "formula": op.formula,
         "source": op.source,
         "inputs": dict(op.inputs),
+        "optional": sorted(op.optional),
         "outputs": {
             name: {"like": o.like or None, "kind": None if o.like else o.kind, "axes": o.ndim}
             for name, o in op.outputs.items()
@@ -81,7 +82,8 @@ def as_text(op: Op, gates: Iterable[Gate]) -> str:
     """Return one op for a terminal."""
     data = record(op, gates)
     lines = [op.name, *(f"  {key}  {data[key]}" for key in ("formula", "source") if data[key]), "  inputs"]
-    lines += [f"    {name:26} {words}" for name, words in op.inputs.items()]
+    optional = {name: "optional: " if name in op.optional else "" for name in op.inputs}
+    lines += [f"    {name:26} {optional[name]}{words}" for name, words in op.inputs.items()]
     lines += ["  outputs"]
     lines += [f"    {name:26} {output_words(output)}" for name, output in op.outputs.items()]
     if data["conventions"]:

@@ -88,7 +88,8 @@ def scaffold(name: str, file: str, ops: Mapping[str, Op], conventions: Mapping[s
 
 def _function(op: Op, conventions: Mapping[str, Any]) -> str:
     choices = [f"    # {key}={tuple(values)!r},{convention_words(key)}" for key, values in conventions.items()]
-    arguments = [name for name in op.inputs if name.isidentifier() and not keyword.iskeyword(name)]
+    names = [name for name in op.inputs if name.isidentifier() and not keyword.iskeyword(name)]
+    arguments = [f"{name}=None" if name in op.optional else name for name in names]
     return FUNCTION.format(
         op=op.name,
         choices="\n".join(choices) if choices else "    # every case",

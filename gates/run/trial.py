@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from gates.run.compare import worst
 from gates.run.limits import NOWHERE, Place
 from gates.run.oracle_cache import OracleCache
 
+UNKNOWN = re.compile(r"^TypeError: .*unexpected keyword argument '(\w+)'")
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
 
 
@@ -105,6 +107,8 @@ class RunningTrial:
         outcome = self.call(op, layout=layout, **inputs)
         if outcome.kind == "unsupported":
             raise UnsupportedError(outcome.error)
+        if outcome.kind == "raised" and (unknown := UNKNOWN.search(outcome.error)) and unknown[1] in op.optional:
+            raise UnsupportedError(f"{op.name} does not take `{unknown[1]}`, which is optional")
         if outcome.kind != "value":
             own = outcome.error.startswith(f"{op.name} ")  # a sentence of the worker about what was returned or changed
             words = outcome.error if own else f"{op.name} {outcome.kind}: {outcome.error}"

@@ -22,6 +22,7 @@ SELECTIVE_LOG_SOFTMAX = Op(
     "cross_entropy",
     formula="lp = x[id]/τ − logsumexp(x/τ); H = −Σ_v p_v log p_v of the same tempered distribution",
     oracle=logprobs.selective_log_softmax,
+    optional=("ignore_index",),
 )
 WITH_ENTROPY = replace(
     SELECTIVE_LOG_SOFTMAX, outputs={"logprobs": Output(kind="f"), "entropy": Output(kind="f")}, oracle=logprobs.entropy
@@ -40,4 +41,5 @@ SELECTIVE_LOG_SOFTMAX_BACKWARD = Op(
     source="the chain rule",
     formula="∂L/∂x = (Σ_k g_k (onehot_k − p) − g_H p (log p + H)) / τ",
     oracle=logprobs.selective_log_softmax_backward,
+    optional=("ignore_index",),
 )

@@ -50,6 +50,7 @@ POLICY_LOSS = Op(
     ),
     formula="l = −min(min(r, δ)·A, clip(r, 1−ε_low, 1+ε_high)·A) + β·KL, aggregated as the algorithm says",
     oracle=losses.policy_loss,
+    optional=("row_mask",),
 )
 LOSS_FROM_LOGITS = Op(
     name="loss_from_logits",

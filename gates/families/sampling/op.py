@@ -27,6 +27,17 @@ FILTER_INPUTS = {
     "generated": "(B, H) int64 ids, −1 for none; given where one of these two penalties is on",
     "logit_bias": "(V,) float64, finite or −inf, added to the logits before the penalties; off where it is not given",
 }
+OPTIONAL = frozenset(
+    (
+        "ties",
+        "min_tokens_to_keep",
+        "xtc_special_tokens",
+        "presence_penalty",
+        "frequency_penalty",
+        "generated",
+        "logit_bias",
+    )
+)
 FILTERED_LOGPROBS = Op(
     name="filtered_logprobs",
     outputs={"logprobs": Output(kind="f", ndim=2)},
@@ -34,6 +45,7 @@ FILTERED_LOGPROBS = Op(
     source="top-p arXiv 1904.09751 · min-p 2407.01082 · penalty 1909.05858 · the two orders: transformers, mlx-lm",
     formula="each filter acts on the distribution renormalised over the survivors so far; float64, −inf where removed",
     oracle=sampling.filtered_logprobs,
+    optional=OPTIONAL,
 )
 SAMPLE_TOKENS = Op(
     name="sample_tokens",
@@ -41,4 +53,5 @@ SAMPLE_TOKENS = Op(
     inputs={**FILTER_INPUTS, "uniforms": "(B,) float64 in [0, 1)"},
     source="inverse transform sampling from the filtered distribution",
     formula="token = least k with C_k > u·C_V, C summed in float64 in id order",
+    optional=OPTIONAL,
 )

@@ -27,3 +27,22 @@ def test_a_law_beyond_what_is_declared_is_unsupported(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert "unsupported: mine: group_advantages of mine has baseline 'mean', not 'leave-one-out'" in done.stdout
     assert "8 passed, 0 failed" in done.stdout
+
+
+WITHOUT_OPTIONS = """
+from gates.subjects.numpy_baseline import subject
+
+def selective_log_softmax(*, logits, ids, temperature, entropy=False):
+    return subject.OPS["selective_log_softmax"](logits=logits, ids=ids, temperature=temperature, entropy=entropy)
+
+OPS = {"selective_log_softmax": selective_log_softmax}
+"""
+
+
+def test_a_missing_optional_input_is_unsupported(tmp_path: Path) -> None:
+    """A function of the signature that users had before `ignore_index` passes the cases that do not give it."""
+    (tmp_path / "mine.py").write_text(WITHOUT_OPTIONS)
+    select = ("logprobs.selective.matches-definition", "--quick")
+    done = gates("check", *select, "--subject", "./mine.py", "--no-minimise", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "unsupported: mine: selective_log_softmax does not take `ignore_index`, which is optional" in done.stdout
