@@ -19,7 +19,8 @@ TYPES = {
 CONVENTIONS = {
     "dtype": "of the input arrays",
     "arithmetic": 'the dtype of its arithmetic; ("float32",) is not expected to be more precise',
-    "rows": "by a mask, by lengths, flat with lengths, or all slots count",
+    "ids_per_position": 'one, or "several": ids of shape (…, K)',
+    "rows": "which slots count: by mask, lengths or rows, or all",
     "weights": "without off-policy weights, with them",
 }
 
