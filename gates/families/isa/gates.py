@@ -47,6 +47,9 @@ FILTERS: Inputs = {
     "xtc_probability": 0.5,
     "xtc_threshold": 0.015625,
     "repetition_penalty": 1.25,
+    "presence_penalty": 0.75,
+    "frequency_penalty": 0.375,
+    "min_tokens_to_keep": 4,
 }
 
 
@@ -137,7 +140,13 @@ def _backward(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) 
 def _filtered(rng: np.random.Generator, dtype: str, order: str) -> Inputs:
     history = rng.integers(0, VOCABULARY, (7, 20))
     logits = _logits(rng, dtype, 7, VOCABULARY)["logits"]
-    return {**FILTERS, "order": order, "logits": logits, "xtc_coin": rng.random(7), "history": history}
+    lists = {
+        "history": history,
+        "generated": history[:, :9],
+        "xtc_special_tokens": history[0, :3],
+        "logit_bias": rng.normal(0.0, 1.0, VOCABULARY),
+    }
+    return {**FILTERS, **lists, "order": order, "logits": logits, "xtc_coin": rng.random(7)}
 
 
 def _sampled(rng: np.random.Generator, dtype: str) -> Inputs:
