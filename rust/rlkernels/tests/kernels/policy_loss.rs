@@ -256,10 +256,6 @@ fn what_an_algorithm_does_not_read_or_lacks_is_named() {
             "`max_length` is 5, must be None: algorithm \"grpo\" as it is set does not read it",
         ),
         (
-            Convention::new(Algorithm::Grpo),
-            "`epsilon_low` is not given, must be for algorithm \"grpo\" as it is set",
-        ),
-        (
             Convention::new(Algorithm::Dapo),
             "`dapo_denominator` is not given, must be for algorithm \"dapo\" as it is set",
         ),
