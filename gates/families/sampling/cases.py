@@ -1,0 +1,156 @@
+"""Inputs of the gates of filters and draws: which filters act, on which logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gates.model import Array, Bound
+
+LARGE = 151_936
+OFF: dict[str, Any] = {
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "xtc_probability": 0.0,
+    "xtc_threshold": 0.125,
+    "xtc_coin": None,
+    "repetition_penalty": 1.0,
+    "history": None,
+}
+XTC: dict[str, Any] = {"xtc_probability": 0.5, "xtc_threshold": 0.03125}
+FILTERS: dict[str, dict[str, Any]] = {  # every number is exact in float32
+    "none": {},
+    "peaked": {},  # running sums are 1 long before the last token, which top-p at 1 keeps all the same
+    "raised": {},  # without subtracting the largest logit, exp overflows
+    "raised-top-p": {"top_p": 0.875},  # and so do the masses that a filter adds up
+    "temperature": {"temperature": 1.75},
+    "top-k": {"top_k": 20, "temperature": 1.5},
+    "top-k-one": {"top_k": 1},
+    "top-k-beyond": {"top_k": 1000},  # more than there are tokens
+    "top-p": {"top_p": 0.875, "temperature": 1.5},
+    "top-p-zero": {"top_p": 0.0},
+    "min-p": {"min_p": 0.0625, "temperature": 0.75},
+    "min-p-one": {"min_p": 1.0},  # the likeliest token is at the bound, and stays
+    "top-k-top-p": {"top_k": 20, "top_p": 0.75, "temperature": 1.5},  # the filters that most samplers have
+    "top-k-min-p": {"top_k": 20, "min_p": 0.125, "temperature": 1.5},
+    "top-p-min-p": {"top_p": 0.96875, "min_p": 0.0625, "temperature": 1.5},
+    "xtc": XTC,
+    "xtc-flat": XTC,  # rows in which XTC acts and no token reaches the threshold: none goes
+    "penalty": {"repetition_penalty": 1.375},
+    "all": {"top_k": 30, "top_p": 0.9375, "min_p": 0.015625, **XTC, "repetition_penalty": 1.25, "temperature": 1.25},
+    "min-tokens-top-k": {"top_k": 5, "min_tokens_to_keep": 12, "temperature": 1.5},
+    "min-tokens-top-p": {"top_p": 0.25, "min_tokens_to_keep": 12, "temperature": 1.5},
+    "min-tokens-min-p": {"min_p": 0.75, "min_tokens_to_keep": 12, "temperature": 1.5},
+    "xtc-special": {**XTC, "xtc_special_tokens": None},  # drawn below: the likeliest tokens of the rows
+    "presence": {"presence_penalty": 1.375, "generated": None},
+    "frequency": {"frequency_penalty": 0.625, "generated": None},
+    "bias": {"logit_bias": None, "repetition_penalty": 1.375},  # which is added before the penalty looks at signs
+    "penalties": {
+        "presence_penalty": 0.75,
+        "frequency_penalty": -0.375,
+        "generated": None,
+        "logit_bias": None,
+        "repetition_penalty": 1.25,
+        "temperature": 1.25,
+        "top_k": 60,
+    },
+}
+ABSENT = {  # what an input that is not given means
+    "min_tokens_to_keep": 1,
+    "xtc_special_tokens": None,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "logit_bias": None,
+}
+CERTAIN = ("top-p-zero", "min-p-one", "top-k-one")  # one token is left, whose log-prob is 0: only a draw tells it
+DRAWN = ("none", "top-k", "top-p", *CERTAIN, "all", "min-tokens-top-k", "xtc-special", "penalties")
+PAIRS = ("top-k-top-p", "top-k-min-p", "top-p-min-p")
+NUDGE = 1e-9  # relative: a threshold this close to a token's mass would judge rounding, not the filter
+EDGE = 1e-11  # relative: a running sum in float64 over 151,936 tokens is that good, whatever its order
+QUANTITIES = {
+    "tokens wrongly kept or removed": Bound("exact", "no threshold lies within a rounding of these tokens", 0),
+    "log-prob error in 2u·S (float64)": Bound(
+        "derived", "k·2u·S with S = (M − x)/min(τ, 1) + log Σ + max(1, −lp of the likeliest); k = 8", 8.0
+    ),
+}
+
+
+def distinct(rng: np.random.Generator, rows: int, size: int, dtype: str) -> Array:
+    """Return logits without ties: permuted steps of which the least is far above a rounding."""
+    if size == LARGE:  # 20 nats, e-fold in 7,600 tokens; the steps grow and shrink by half
+        steps = np.cumsum(rng.uniform(0.5, 1.5, (rows, size)), axis=1) * (20.0 / size)
+        steps[:, -50:] += np.linspace(0.0, 8.0, 50)  # and a head of likely ones
+    else:  # the likeliest ones as far apart as in text
+        steps = np.sort(rng.normal(0.0, 3.0, (rows, size)), axis=1) + np.arange(size) * 1e-4
+    return rng.permuted(steps - steps.mean(axis=1, keepdims=True), axis=1).astype(dtype)
+
+
+def inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size: int) -> dict[str, Any]:
+    """Return rows of logits without ties, and the filters of this name with the lists that they need."""
+    rows = 8 if size < LARGE else 2
+    chosen = {**OFF, **FILTERS[filters], "order": order, "logits": distinct(rng, rows, size, dtype)}
+    if filters in PAIRS:  # flat rows, in which the first filter decides, and peaked ones, in which the second does
+        chosen["logits"] *= np.where(np.arange(rows) % 2 == 0, 0.25, 2.0).astype(dtype)[:, None]
+    if filters == "peaked":
+        chosen["logits"] *= 3
+    if filters == "xtc-flat":
+        chosen["logits"] *= np.where(np.arange(rows) % 4 == 0, 0.125, 1.0).astype(dtype)[:, None]
+    if filters in {"raised", "raised-top-p"}:
+        chosen["logits"] += 128 if dtype == "float32" else 1024
+    if chosen["xtc_probability"]:
+        chosen["xtc_coin"] = np.where(np.arange(rows) % 2 == 0, 0.25, 0.75) + rng.uniform(-0.2, 0.2, rows)
+    if chosen["repetition_penalty"] != 1.0:
+        likely = np.argsort(-chosen["logits"], axis=1)[:, :6]
+        unlikely = rng.integers(0, size, (rows, 10))
+        chosen["history"] = np.concatenate([unlikely, np.full((rows, 3), -1), likely], axis=1).astype(np.int64)
+    if "xtc_special_tokens" in chosen:
+        chosen["xtc_special_tokens"] = np.unique(np.argmax(chosen["logits"], axis=1)[: rows // 2])
+    if "generated" in chosen:
+        likely = np.argsort(-chosen["logits"], axis=1)[:, :6]
+        ids = np.concatenate([likely[:, [0, 1, 1, 2, 2, 2, 3]], rng.integers(0, size, (rows, 9))], axis=1)
+        chosen["generated"] = np.concatenate([np.full((rows, 2), -1), rng.permuted(ids, axis=1)], axis=1).astype(
+            np.int64
+        )
+    if "logit_bias" in chosen:
+        chosen["logit_bias"] = rng.normal(0.0, 2.0, size)
+        chosen["logit_bias"][rng.integers(0, size, 5)] = -np.inf
+    return chosen
+
+
+def least(filters: str) -> dict[str, Any]:
+    """Return the declared choice that a case with these filters needs beside its order."""
+    return {name: FILTERS[filters][name] for name in ("min_tokens_to_keep",) if name in FILTERS[filters]}
+
+
+def scale(inputs: dict[str, Any], wanted: Array) -> Array:
+    """Return S (B, V): the magnitudes that a log-prob of the filtered distribution adds up."""
+    likeliest = wanted.max(axis=-1, keepdims=True)
+    logits = np.where(inputs["logits"] > -np.inf, inputs["logits"], 0.0).astype(np.float64)
+    if inputs.get("logit_bias") is not None:
+        logits = np.abs(logits) + np.where(inputs["logit_bias"] > -np.inf, np.abs(inputs["logit_bias"]), 0.0)
+    if "generated" in inputs:  # no token is there more often
+        most = inputs["generated"].shape[1]
+        logits = (
+            np.abs(logits) + abs(inputs.get("presence_penalty", 0.0)) + most * abs(inputs.get("frequency_penalty", 0.0))
+        )
+    spread = np.max(np.abs(logits), axis=-1, keepdims=True) * max(inputs["repetition_penalty"], 1.0)
+    far = (spread + np.abs(logits) * inputs["repetition_penalty"]) / min(inputs["temperature"] or 1.0, 1.0)
+    return np.asarray(far + np.log(logits.shape[-1]) + np.maximum(1.0, -likeliest))
+
+
+TIED: dict[str, dict[str, Any]] = {
+    "top-k": {"top_k": 40},
+    "top-p": {"top_p": 0.75},
+    "min-tokens": {"min_p": 0.75, "min_tokens_to_keep": 90},
+    "both": {"top_k": 90, "top_p": 0.75},  # what top-k keeps of the tied is the whole of which top-p keeps a share
+}
+
+
+def tied(rng: np.random.Generator, filters: str, order: str, ties: str) -> dict[str, Any]:
+    """Return rows in which hundreds of tokens share a logit; `ties` "any" is left to the subject."""
+    steps = np.round(rng.normal(0.0, 2.0, (6, 2000)))  # hundreds share a value
+    logits = np.minimum(steps, 9.0).astype(np.float32)  # one token at 11 would be three quarters of its row alone
+    return {**OFF, **TIED[filters], "order": order, "logits": logits, **({} if ties == "any" else {"ties": ties})}
