@@ -82,8 +82,8 @@ def _preconditions(t: Trial, inputs: dict[str, Any], wanted: Array) -> Iterator[
     if inputs["xtc_coin"] is not None:
         without = t.want(FILTERED_LOGPROBS, **{**inputs, "xtc_probability": 0.0, "xtc_coin": None}) > -np.inf
         differs = np.any(without != kept, axis=1)
-        yield t.precondition("rows on which cases.XTC acts", int(differs.sum()), ">=", 1)
-        yield t.precondition("rows on which cases.XTC does not act", int((~differs).sum()), ">=", 1)
+        yield t.precondition("rows on which XTC acts", int(differs.sum()), ">=", 1)
+        yield t.precondition("rows on which XTC does not act", int((~differs).sum()), ">=", 1)
 
 
 def _each_decides(t: Trial, inputs: dict[str, Any], kept: Array) -> Iterator[Evidence]:
