@@ -107,13 +107,13 @@ def inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size:
         unlikely = rng.integers(0, size, (rows, 10))
         chosen["history"] = np.concatenate([unlikely, np.full((rows, 3), -1), likely], axis=1).astype(np.int64)
     if "xtc_special_tokens" in chosen:
-        chosen["xtc_special_tokens"] = np.unique(np.argmax(chosen["logits"], axis=1)[: rows // 2])
+        chosen["xtc_special_tokens"] = np.argmax(chosen["logits"], axis=1)[
+            :3
+        ]  # XTC acts on the first and the third row
     if "generated" in chosen:
         likely = np.argsort(-chosen["logits"], axis=1)[:, :6]
-        ids = np.concatenate([likely[:, [0, 1, 1, 2, 2, 2, 3]], rng.integers(0, size, (rows, 9))], axis=1)
-        chosen["generated"] = np.concatenate([np.full((rows, 2), -1), rng.permuted(ids, axis=1)], axis=1).astype(
-            np.int64
-        )
+        parts = (likely[:, [0, 1, 1, 2, 2, 2, 3]], np.full((rows, 2), -1), rng.integers(0, size, (rows, 9)))
+        chosen["generated"] = rng.permuted(np.concatenate(parts, axis=1), axis=1).astype(np.int64)
     if "logit_bias" in chosen:
         chosen["logit_bias"] = rng.normal(0.0, 2.0, size)
         chosen["logit_bias"][rng.integers(0, size, 5)] = -np.inf

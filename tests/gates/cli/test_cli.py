@@ -145,7 +145,7 @@ class TestCheck:
         (tmp_path / "mine.py").write_text(RIGHT)
         done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 3
-        assert done.stdout.splitlines()[-1] == "0 passed, 0 failed, 22 unsupported"
+        assert done.stdout.splitlines()[-1] == "0 passed, 0 failed, 31 unsupported"
 
     def test_a_requirement_turns_unsupported_into_failure(self, tmp_path: Path) -> None:
         """`--require mine:packing` fails where packing is not provided."""
@@ -160,7 +160,7 @@ class TestCheck:
         done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         assert done.stdout.count("must define OPS") == 1
-        assert done.stdout.splitlines()[-1] == "0 passed, 22 failed"
+        assert done.stdout.splitlines()[-1] == "0 passed, 31 failed"
 
     def test_json_lines_are_json(self, tmp_path: Path) -> None:
         """`--json` prints one verdict a line and nothing else on stdout."""
@@ -170,7 +170,7 @@ class TestCheck:
         )
         statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
         assert statuses.count("pass") == 4
-        assert len(statuses) == 34
+        assert len(statuses) == 43
 
     def test_a_document_is_all_that_is_printed(self, tmp_path: Path) -> None:
         """`--format junit` prints XML and nothing else; the count goes to stderr."""
@@ -242,8 +242,8 @@ class TestPeers:
         monkeypatch.setenv("GATES_CACHE_DIR", str(tmp_path / "empty"))
         done = gates("check", "packing", "--subject", "mlxrl", *options, cwd=tmp_path)
         assert done.returncode == code
-        assert "skipped: mlxrl: no environment yet; `gates peers sync mlxrl` makes it (22)" in done.stdout
-        assert done.stdout.splitlines()[-1] == "0 passed, 0 failed, 22 skipped"
+        assert "skipped: mlxrl: no environment yet; `gates peers sync mlxrl` makes it (31)" in done.stdout
+        assert done.stdout.splitlines()[-1] == "0 passed, 0 failed, 31 skipped"
 
 
 class TestOthers:

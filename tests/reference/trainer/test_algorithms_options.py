@@ -77,7 +77,12 @@ def outcome(name: str, settings: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
 
 @pytest.mark.parametrize(
     ("name", "key"),
-    [(name, field.name) for name, (_, kind) in registry.ALGORITHMS.items() for field in fields(kind)],
+    [
+        (name, field.name)
+        for name, (_, kind) in registry.ALGORITHMS.items()
+        for field in fields(kind)
+        if field.name != "mask_truncated_completions"  # the step masks them: test_loop_updates
+    ],
     ids=lambda value: value,
 )
 def test_every_key_has_an_effect(name: str, key: str) -> None:

@@ -24,8 +24,9 @@ def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int) 
     rows = np.resize(np.arange(len(chosen["logits"])), uniforms.size)
     for name in {"logits", "xtc_coin", "history", "generated"} & chosen.keys():
         chosen[name] = chosen[name] if chosen[name] is None else chosen[name][rows]
-    chosen["logits"] = chosen["logits"].copy()
-    chosen["logits"][:, :3] = -np.inf  # u = 0 must not pick token 0
+    forbidden = "logit_bias" if "logit_bias" in chosen else "logits"
+    chosen[forbidden] = chosen[forbidden].copy()
+    chosen[forbidden][..., :3] = -np.inf  # u = 0 must not pick token 0
     return {**chosen, "uniforms": uniforms}
 
 
