@@ -21,7 +21,8 @@ def prove(
     select: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates. Default: all.")] = None,
     full: Annotated[bool, typer.Option("--full", help="All cases and draws instead of the quick ones.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Leave a mutant once its gates failed, and measure no sensitivities.")
+        bool,
+        typer.Option("--quick", help="Mutants only, each until its gates fail: without baseline and sensitivities."),
     ] = False,
     jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
     engine: engines.Name = "local",

@@ -46,10 +46,12 @@ def tried(subject: Subject, target: str, patch: str, **changes: Any) -> tuple[st
     return found.state, found.reason
 
 
-def test_a_proof_ends_as_its_file_says(tmp_path: Path) -> None:
-    """Without a subject nothing is measured: exit code 3, in the file and of the command."""
+@pytest.mark.parametrize("first", [False, True], ids=["whole", "quick"])
+def test_a_proof_ends_as_its_file_says(tmp_path: Path, first: bool) -> None:
+    """Without a subject or mutants nothing is measured: exit code 3, in the file and of the command."""
     writer = Writer(tmp_path / "prove.jsonl")
-    code = demonstrate(ProofRequest(Registry(), (make_gate(),), Options(), writer, ["prove"], lambda words: None))
+    request = ProofRequest(Registry(), (make_gate(),), Options(), writer, ["prove"], lambda words: None, first=first)
+    code = demonstrate(request)
     writer.close()
     summary = read(tmp_path / "prove.jsonl").summary
     assert summary is not None
