@@ -70,7 +70,7 @@ def make(
 ) -> dict[str, Any]:
     """Return the keywords of one call of policy_loss.
 
-    `rows` says how completions are told from padding ("all": there is none; "row-mask": some rows do not train), `weights` whether off-policy weights are
+    `rows` says how completions are marked off from padding ("all": there is none; "row-mask": some rows do not train), `weights` whether off-policy weights are
     given and for what, `beyond` how many columns lie behind the longest row (with `rows` of "lengths").
     """
     inputs = arrays.loss_inputs(rng, **data)
