@@ -1,0 +1,493 @@
+"""A number that carries a bound on its own rounding error, so that a literal program gives its own limit.
+
+`Number` holds an array of values, computed in float64, and for each of them the largest difference that a program in the
+dtype may have from the exact result (a running error bound: Wilkinson; Higham, Accuracy and Stability of Numerical
+Algorithms, 2nd ed., section 3.3). Every operation adds its own rounding: u for + - * / and sqrt, 4 ulp for exp, log and
+their kin, 0 where the result is exact. `gradient` differentiates a program as autograd does, and bounds the result too.
+
+Rules:
+- A sum is bounded by u times the sum of its |partial sums|, in the worst of several orders. An exact 0 adds nothing.
+- minimum, maximum, clip and absolute are bounded by intervals.
+- A comparison that lies within its own bound may come out either way: `where` then admits both branches.
+- A value that the dtype cannot hold is void, and so is what is computed from it, except by a minimum or maximum that
+  certainly discards it. A void element has the limit inf: no claim is made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Like = "Number | npt.ArrayLike"
+Rule = Callable[["Number"], "Number"]  # the cotangent of a result → that of one operand
+
+UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
+TINY = {name: float(np.finfo(name).tiny) for name in UNIT}
+LARGEST = {name: float(np.finfo(name).max) for name in UNIT}
+LIBRARY = 8.0  # u: 4 ulp, what libraries promise of exp and log
+FACTOR = 2.0  # on every bound: first-order terms leave products of roundings out
+LANES = (8, 32)  # accumulators of NumPy's and of vectorised sums
+_order = count()
+
+
+class Number:
+    """An array of values with bounds; see the module.
+
+    Attributes:
+        value: float64 values.
+        error: float64, at least 0: bounds on their absolute error.
+        void: bool: the dtype may overflow on the way to this element.
+        dtype: "float32" or "float64", in which the program computes.
+    """
+
+    __array_ufunc__ = None  # so that ndarray + Number asks Number
+    __slots__ = ("_parents", "_rank", "dtype", "error", "value", "void")
+
+    def __init__(
+        self,
+        value: npt.ArrayLike,
+        dtype: str,
+        error: npt.ArrayLike = 0.0,
+        void: npt.ArrayLike = False,
+        parents: Sequence[tuple[Number, Rule]] = (),
+    ) -> None:
+        self.value: Floats = np.asarray(value, np.float64)
+        self.dtype = dtype
+        self.error: Floats = np.broadcast_to(np.asarray(error, np.float64), self.value.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            too_large = ~(np.abs(self.value) + np.nan_to_num(self.error, nan=np.inf) <= LARGEST[dtype])
+        self.void: Bools = too_large | void
+        self._parents = tuple(parents)
+        self._rank = next(_order)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the values."""
+        return self.value.shape
+
+    def __repr__(self) -> str:
+        return f"Number({self.value!r} ± {self.error!r}, {self.dtype})"
+
+    # --- arithmetic
+
+    def _lift(self, other: Any) -> Number:
+        return other if isinstance(other, Number) else constant(other, self.dtype)
+
+    def _made(self, value: Any, error: Any, parents: Sequence[tuple[Number, Rule]], *, roundings: float = 1.0) -> Number:
+        """Return a result with its own rounding added to the error that its operands bring."""
+        with np.errstate(all="ignore"):
+            own = np.maximum(roundings * UNIT[self.dtype] * np.abs(value), TINY[self.dtype])
+            own = np.where(np.asarray(value) == 0.0, 0.0, own)
+        void: Any = False
+        for parent, _ in parents:
+            void = void | parent.void
+        return Number(value, self.dtype, np.asarray(error) + own, void, parents)
+
+    def __add__(self, other: Any) -> Number:
+        b = self._lift(other)
+        with np.errstate(all="ignore"):
+            value, error = self.value + b.value, self.error + b.error
+        return self._made(value, error, [(self, lambda g: g), (b, lambda g: g)])
+
+    def __neg__(self) -> Number:
+        return Number(-self.value, self.dtype, self.error, self.void, [(self, lambda g: -g)])
+
+    def __sub__(self, other: Any) -> Number:
+        b = self._lift(other)
+        with np.errstate(all="ignore"):
+            value, error = self.value - b.value, self.error + b.error
+        return self._made(value, error, [(self, lambda g: g), (b, lambda g: -g)])
+
+    def __mul__(self, other: Any) -> Number:
+        b = self._lift(other)
+        with np.errstate(all="ignore"):
+            value = self.value * b.value
+            error = np.abs(self.value) * b.error + np.abs(b.value) * self.error + self.error * b.error
+        exact = _is_power_of_two(b) | _is_power_of_two(self)  # ±1, ½ and 2 do not round
+        made = self._made(value, error, [(self, lambda g: g * b), (b, lambda g: g * self)])
+        made.error = np.where(exact, error, made.error)
+        return made
+
+    def __truediv__(self, other: Any) -> Number:
+        b = self._lift(other)
+        with np.errstate(all="ignore"):
+            value = self.value / b.value
+            room = np.abs(b.value) - b.error
+            error = (self.error + np.abs(value) * b.error) / room
+            bad = ~(room > 0.0)
+        made = self._made(value, np.where(bad, 0.0, error), [(self, lambda g: g / b), (b, lambda g: -(g * (made / b)))])
+        made.error = np.where(_is_power_of_two(b), np.where(bad, 0.0, error), made.error)
+        made.void = made.void | bad
+        return made
+
+    def __radd__(self, other: Any) -> Number:
+        return self._lift(other) + self
+
+    def __rsub__(self, other: Any) -> Number:
+        return self._lift(other) - self
+
+    def __rmul__(self, other: Any) -> Number:
+        return self._lift(other) * self
+
+    def __rtruediv__(self, other: Any) -> Number:
+        return self._lift(other) / self
+
+    # --- comparisons: what the values say, and where the bound leaves it open
+
+    def __gt__(self, other: Any) -> Test:
+        return Test(self - self._lift(other), strict=True)
+
+    def __lt__(self, other: Any) -> Test:
+        return Test(self._lift(other) - self, strict=True)
+
+    def __ge__(self, other: Any) -> Test:
+        return Test(self - self._lift(other), strict=False)
+
+    def __le__(self, other: Any) -> Test:
+        return Test(self._lift(other) - self, strict=False)
+
+    # --- shapes
+
+    def reshape(self, *shape: int) -> Number:
+        """Return the same numbers in another shape."""
+        before = self.shape
+        return Number(
+            self.value.reshape(*shape),
+            self.dtype,
+            self.error.reshape(*shape),
+            self.void.reshape(*shape),
+            [(self, lambda g: g.reshape(*before))],
+        )
+
+    def __getitem__(self, index: Any) -> Number:
+        def back(g: Number) -> Number:
+            spread = [np.zeros(self.shape) for _ in range(3)]
+            for target, part in zip(spread, (g.value, g.error, g.void), strict=True):
+                np.add.at(target, index, part)
+            return Number(spread[0], self.dtype, spread[1], spread[2] > 0.0)
+
+        return Number(self.value[index], self.dtype, self.error[index], self.void[index], [(self, back)])
+
+    def sum(self, axis: int | None = None, *, keepdims: bool = False) -> Number:
+        """Add up over an axis, or everything: the bound holds for each usual order."""
+        value, own = _sums(self.value, axis)
+        with np.errstate(all="ignore"):
+            error = self.error.sum(axis=axis) + UNIT[self.dtype] * own
+        void = self.void.any(axis=axis)
+        if keepdims:
+            value, error, void = (_kept(x, axis, self.shape) for x in (value, error, void))
+
+        def back(g: Number) -> Number:
+            wide = [np.broadcast_to(x if keepdims else _kept(x, axis, self.shape), self.shape) for x in (g.value, g.error, g.void)]
+            return Number(wide[0], self.dtype, wide[1], wide[2])
+
+        return Number(value, self.dtype, error, void, [(self, back)])
+
+    def mean(self, axis: int | None = None, *, keepdims: bool = False) -> Number:
+        """Add up and divide by the number of elements."""
+        length = self.value.size if axis is None else self.shape[axis]
+        return self.sum(axis, keepdims=keepdims) / float(length)
+
+    def detached(self) -> Number:
+        """Return the same numbers as constants: no gradient passes."""
+        return Number(self.value, self.dtype, self.error, self.void)
+
+    def plus_relative(self, roundings: float) -> Number:
+        """Return the same numbers with so many more roundings allowed."""
+        with np.errstate(all="ignore"):
+            error = self.error + roundings * UNIT[self.dtype] * np.abs(self.value)
+        return Number(self.value, self.dtype, error, self.void, [(self, lambda g: g)])
+
+    def limit(self) -> Floats:
+        """Return how far each element may lie from the exact result: inf where no claim can be made."""
+        with np.errstate(all="ignore"):
+            oracle = UNIT["float64"] * np.abs(self.value)  # the definition is itself a rounded float64
+            return np.where(self.void | np.isnan(self.value), np.inf, FACTOR * self.error + 4.0 * oracle)
+
+
+class Test:
+    """Whether a difference is positive: `truth` as the values say, `open` where the bound leaves it undecided."""
+
+    def __init__(self, difference: Number, *, strict: bool) -> None:
+        value = difference.value
+        with np.errstate(invalid="ignore"):
+            self.truth: Bools = value > 0.0 if strict else value >= 0.0
+            self.open: Bools = (np.abs(value) <= difference.error) & (difference.error > 0.0) | difference.void
+
+    def __invert__(self) -> Test:
+        other = object.__new__(Test)
+        other.truth, other.open = ~self.truth, self.open
+        return other
+
+    def __and__(self, other: Any) -> Test:
+        b = _test(other)
+        both = object.__new__(Test)
+        both.truth = self.truth & b.truth
+        both.open = (self.open & (b.truth | b.open)) | (b.open & (self.truth | self.open))
+        return both
+
+    __rand__ = __and__
+
+
+def constant(values: npt.ArrayLike, dtype: str) -> Number:
+    """Return numbers as they stand in the dtype: a Python scalar is rounded once, data of the dtype not at all."""
+    values = np.asarray(values)
+    if values.ndim == 0:
+        with np.errstate(over="ignore"):
+            values = np.asarray(values, np.float64).astype(dtype)
+    return Number(values, dtype)
+
+
+def number(data: npt.ArrayLike, dtype: str | None = None) -> Number:
+    """Return data as exact numbers of its own dtype; half types are computed in float32."""
+    array = np.asarray(data)
+    return Number(array, dtype or ("float64" if array.dtype == np.float64 else "float32"))
+
+
+def _unary(
+    x: Number, value: Floats, slope: Floats, curve: Any, rule: Rule, *, roundings: float = LIBRARY
+) -> Number:
+    """A function of one number: `slope` is the largest |f'| within the bound, `curve` an additional error."""
+    with np.errstate(all="ignore"):
+        return x._made(value, np.where(x.error == 0.0, 0.0, slope * x.error) + curve, [(x, rule)], roundings=roundings)  # noqa: SLF001
+
+
+def exp(x: Number) -> Number:
+    """e to the x."""
+    with np.errstate(all="ignore"):
+        value = np.exp(x.value)
+        made = _unary(x, value, np.exp(x.value + x.error), 0.0, lambda g: g * made)
+    made.error = np.where((x.value == 0.0) & (x.error == 0.0), 0.0, made.error)  # exp(0) is 1 in every library
+    return made
+
+
+def expm1(x: Number) -> Number:
+    """e to the x, minus 1, without cancellation."""
+    with np.errstate(all="ignore"):
+        return _unary(x, np.expm1(x.value), np.exp(x.value + x.error), 0.0, lambda g: g * exp(x))
+
+
+def log(x: Number) -> Number:
+    """The natural logarithm; void where the bound reaches 0."""
+    with np.errstate(all="ignore"):
+        least = x.value - x.error
+        value = np.log(x.value)
+        made = _unary(x, value, 1.0 / least, 0.0, lambda g: g / x)
+        made.void = made.void | ~(least > 0.0)
+    return made
+
+
+def log1p(x: Number) -> Number:
+    """log(1 + x) without cancellation."""
+    with np.errstate(all="ignore"):
+        least = 1.0 + x.value - x.error
+        made = _unary(x, np.log1p(x.value), 1.0 / least, 0.0, lambda g: g / (1.0 + x))
+        made.void = made.void | ~(least > 0.0)
+    return made
+
+
+def sqrt(x: Number) -> Number:
+    """The square root."""
+    with np.errstate(all="ignore"):
+        least = np.maximum(x.value - x.error, 0.0)
+        value = np.sqrt(np.maximum(x.value, 0.0))
+        error = np.maximum(value - np.sqrt(least), np.sqrt(np.maximum(x.value + x.error, 0.0)) - value)
+    made = x._made(value, error, [(x, lambda g: g * 0.5 / made)])  # noqa: SLF001
+    return made
+
+
+def absolute(x: Number) -> Number:
+    """The magnitude."""
+    sign = np.sign(x.value)
+    return Number(np.abs(x.value), x.dtype, x.error, x.void, [(x, lambda g: g * constant(sign, x.dtype))])
+
+
+def sigmoid(x: Number) -> Number:
+    """1 / (1 + exp(-x)), from the side that does not overflow."""
+    small = exp(-absolute(x))
+    return where(x.value >= 0.0, 1.0 / (1.0 + small), small / (1.0 + small))
+
+
+def logsigmoid(x: Number) -> Number:
+    """log sigmoid(x) = min(x, 0) - log1p(exp(-|x|)), as every framework writes it."""
+    return minimum(x, 0.0) - log1p(exp(-absolute(x)))
+
+
+def _pair(a: Any, b: Any) -> tuple[Number, Number]:
+    first = a if isinstance(a, Number) else b
+    return first._lift(a), first._lift(b)  # noqa: SLF001
+
+
+def minimum(a: Any, b: Any) -> Number:
+    """The smaller of two numbers; what is certainly the larger one may overflow."""
+    return _extreme(*_pair(a, b), smaller=True)
+
+
+def maximum(a: Any, b: Any) -> Number:
+    """The larger of two numbers; what is certainly the smaller one may overflow."""
+    return _extreme(*_pair(a, b), smaller=False)
+
+
+def _extreme(a: Number, b: Number, *, smaller: bool) -> Number:
+    pick, sign = (np.minimum, 1.0) if smaller else (np.maximum, -1.0)
+    with np.errstate(all="ignore"):
+        value = pick(a.value, b.value)
+        low, high = pick(a.value - a.error, b.value - b.error), pick(a.value + a.error, b.value + b.error)
+        error = np.fmax(value - low, high - value)
+        # the discarded one overflowed on the side where it certainly loses
+        lost_a = a.void & ~b.void & (sign * (a.value - b.value) > a.error * (a.error < np.inf) + b.error)
+        lost_b = b.void & ~a.void & (sign * (b.value - a.value) > b.error * (b.error < np.inf) + a.error)
+        value, error = np.where(lost_a, b.value, np.where(lost_b, a.value, value)), np.where(lost_a, b.error, np.where(lost_b, a.error, error))
+        void = (a.void & ~lost_a) | (b.void & ~lost_b)
+        from_a = sign * (b.value - a.value) > 0.0
+        tied = a.value == b.value
+        undecided = ~tied & (np.abs(a.value - b.value) <= a.error + b.error)
+    share = np.where(tied, 0.5, np.where(from_a, 1.0, 0.0))  # torch halves the gradient of a tie; others take a side
+    slack = np.where(undecided, 1.0, 0.0)  # a tie is that of a clip that does not act: both sides lead to one number
+
+    def rule(part: Floats) -> Rule:
+        def back(g: Number) -> Number:
+            with np.errstate(all="ignore"):
+                moved = np.where(part == 0.0, 0.0, g.value * part)
+                error_ = np.where((part == 0.0) & (slack == 0.0), 0.0, g.error + slack * np.abs(g.value))
+            return Number(moved, g.dtype, error_, g.void & ((part > 0.0) | (slack > 0.0)))
+
+        return back
+
+    return Number(value, a.dtype, error, void, [(a, rule(share)), (b, rule(1.0 - share))])
+
+
+def clip(x: Number, low: Any = None, high: Any = None) -> Number:
+    """Bound a number from below and above."""
+    x = x if low is None else maximum(x, low)
+    return x if high is None else minimum(x, high)
+
+
+def _test(condition: Any) -> Test:
+    if isinstance(condition, Test):
+        return condition
+    made = object.__new__(Test)
+    made.truth = np.asarray(condition, bool)
+    made.open = np.zeros(made.truth.shape, bool)
+    return made
+
+
+def where(condition: Test | npt.ArrayLike, a: Any, b: Any) -> Number:
+    """Select; where the condition lies within its own bound, the other branch is admitted."""
+    test = _test(condition)
+    a, b = _pair(a, b)
+    with np.errstate(all="ignore"):
+        value = np.where(test.truth, a.value, b.value)
+        error = np.where(test.truth, a.error, b.error)
+        other = np.where(test.truth, b.error, a.error)
+        apart = np.where(a.value == b.value, 0.0, np.abs(a.value - b.value))
+        error = np.where(test.open, np.maximum(error, other) + apart, error)
+    void = np.where(test.open, a.void | b.void, np.where(test.truth, a.void, b.void))
+
+    def rule(chosen: Bools) -> Rule:
+        def back(g: Number) -> Number:
+            with np.errstate(all="ignore"):
+                moved, slack = np.where(chosen, g.value, 0.0), np.where(test.open, np.abs(g.value), 0.0)
+                error_ = np.where(chosen | test.open, g.error, 0.0) + slack
+            return Number(moved, g.dtype, error_, g.void & (chosen | test.open))
+
+        return back
+
+    return Number(value, a.dtype, error, void, [(a, rule(test.truth)), (b, rule(~test.truth))])
+
+
+def gradient(result: Number, *of: Number) -> list[Number]:
+    """Return the gradient of the sum of `result` with respect to each of `of`, as autograd computes it."""
+    pending: dict[int, tuple[Number, Number]] = {
+        result._rank: (result, Number(np.ones(result.shape), result.dtype))  # noqa: SLF001
+    }
+    wanted = {x._rank for x in of}  # noqa: SLF001
+    found: dict[int, Number] = {}
+    while pending:
+        rank = max(pending)
+        node, cotangent = pending.pop(rank)
+        if rank in wanted:
+            found[rank] = cotangent
+        for parent, rule in node._parents:  # noqa: SLF001
+            if not (parent._parents or parent._rank in wanted):  # noqa: SLF001
+                continue
+            arrived = _narrowed(rule(cotangent), parent.shape)
+            before = pending.get(parent._rank)  # noqa: SLF001
+            pending[parent._rank] = (parent, arrived if before is None else before[1] + arrived)  # noqa: SLF001
+    return [found.get(x._rank, Number(np.zeros(x.shape), x.dtype)) for x in of]  # noqa: SLF001
+
+
+def widest(forms: Iterable[Number]) -> Floats:
+    """Return the largest limit of several forms of one program, element by element; void only where all are."""
+    limits = [form.limit() for form in forms]
+    largest = np.max([np.where(np.isinf(limit), -1.0, limit) for limit in limits], axis=0)
+    return np.where(largest < 0.0, np.inf, largest)
+
+
+def _narrowed(g: Number, shape: tuple[int, ...]) -> Number:
+    """Add up what broadcasting repeated."""
+    if g.shape == shape:
+        return g
+    while len(g.shape) > len(shape):
+        g = g.sum(axis=0)
+    for axis, size in enumerate(shape):
+        if size == 1 and g.shape[axis] != 1:
+            g = g.sum(axis=axis, keepdims=True)
+    if g.shape != shape:  # a cotangent that was not broadcast itself, such as that of a scalar
+        wide = [np.broadcast_to(x, shape) for x in (g.value, g.error, g.void)]
+        return Number(wide[0], g.dtype, wide[1], wide[2])
+    return g
+
+
+def _is_power_of_two(x: Number) -> Bools:
+    mantissa, _ = np.frexp(np.abs(np.where(np.isfinite(x.value), x.value, 0.0)))
+    return (mantissa == 0.5) & (x.error == 0.0)
+
+
+def _kept(x: Any, axis: int | None, shape: tuple[int, ...]) -> Any:
+    return np.reshape(x, (1,) * len(shape)) if axis is None else np.expand_dims(x, axis)
+
+
+def _sums(values: Floats, axis: int | None) -> tuple[Floats, Floats]:
+    """Return the sums, and for each the largest Σ|partial sums| over the usual orders."""
+    if axis is None:
+        if values.ndim <= 1:
+            return _along(values.reshape(-1))
+        rows = values.reshape(-1, values.shape[-1])
+        value, flat = _along(rows.reshape(-1))
+        orders = [flat]
+        for table in (rows, rows.T):
+            parts, inner = _along(table)
+            _, outer = _along(parts)
+            orders.append(inner.sum() + outer)
+        return value, np.max(orders, axis=0)
+    return _along(np.moveaxis(values, axis, -1))
+
+
+def _along(values: Floats) -> tuple[Floats, Floats]:
+    """Return sums over the last axis and the largest Σ|partial sums| of them."""
+    with np.errstate(all="ignore"):
+        total = values.sum(axis=-1)
+        if values.shape[-1] < 2:
+            return total, np.zeros(total.shape)
+        sizes = [_partial(values), _partial(values[..., ::-1])]
+        for lanes in LANES:
+            if values.shape[-1] > lanes:
+                padded = np.zeros((*values.shape[:-1], -(-values.shape[-1] // lanes) * lanes))
+                padded[..., : values.shape[-1]] = values
+                strided = np.swapaxes(padded.reshape(*values.shape[:-1], -1, lanes), -1, -2)
+                sizes.append(_partial(strided).sum(axis=-1) + _partial(strided.sum(axis=-1)))
+        return total, np.max(sizes, axis=0)
+
+
+def _partial(values: Floats) -> Floats:
+    """Σ|partial sums| in this order: the first term is exact, and an exact 0 adds no rounding."""
+    sums = np.abs(np.cumsum(values, axis=-1))
+    started = np.cumsum(values != 0.0, axis=-1) > 1
+    return np.where(started & (values != 0.0), sums, 0.0).sum(axis=-1)
