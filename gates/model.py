@@ -377,11 +377,11 @@ class Verdict:
     status: Status
     cause: str
     reason: str
-    op: str = ""
-    level: Level = "definition"
     evidence: tuple[Evidence, ...] = ()
     seconds: float = 0.0
     waived: Waived | None = None
+    op: str = ""
+    level: Level = "definition"
 
     @property
     def where(self) -> str:

@@ -70,8 +70,8 @@ def judge(
         "error",
         "nothing",
         "the gate measured nothing",
-        gate.graded(planned.case),
-        level,
+        op=gate.graded(planned.case),
+        level=level,
     )
     if missing := lacking(planned, hello):
         return replace(base, status="unsupported", cause="lacking", reason=missing)

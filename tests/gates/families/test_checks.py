@@ -44,7 +44,7 @@ OPS = {{"group_advantages": group_advantages}}
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        ("correct", "correct", ""),
+        ("pass", "correct", ""),
         ("if rewards.dtype.byteorder == '>': raise TypeError('big-endian')", "correct", ""),
         ("if rewards.strides[0] != rewards.itemsize: import os; os._exit(1)", "wrong", "crashed"),
         ("if rewards.strides[0] != rewards.itemsize: rewards = rewards * rewards", "wrong", "strided input"),

@@ -90,7 +90,7 @@ def test_a_subject_that_promises_no_order_of_ties_is_judged_without_it(tmp_path:
 @pytest.mark.parametrize(
     ("damage", "status", "words"),
     [
-        ("correct", "correct", ""),
+        ("pass", "correct", ""),
         ("bits[1, 5] ^= 1", "wrong", "bytes that differ from the first variant's is 1, must be <= 0 (wide × 1 against"),
         ("bits = bits[:1]", "error", "variants of instruction set and threads is 1"),
         ("bits = bits * 0", "error", "bytes that are not 0"),
