@@ -42,17 +42,17 @@ def token_kl(  # noqa: PLR0913  the op's keywords
     lp, ref = (_grid(x, valid, place) for x in (policy, reference))
     d = ref - lp
     forms = {"k1": [lp - ref], "k2": [0.5 * (d * d)], "k3": [exp(d) - d - 1.0, expm1(d) - d]}[estimator]
-    limits = []
-    for kl in forms:
-        if kl_clamp is not None:
-            kl = clip(kl, -kl_clamp, kl_clamp)
-        if old is not None and kl_ratio == "token":
-            kl = kl * exp(lp - _grid(old, valid, place))
-        if old is not None and kl_ratio == "sequence":
-            kl = kl * exp(_mean((lp - _grid(old, valid, place)) * valid, valid, keepdims=True))
-        kl = kl * valid
-        limits.append({"none": kl, "sum": kl.sum(axis=1), "mean": _mean(kl, valid)}[reduction])
-    found = widest(limits)
+    if kl_clamp is not None:
+        forms = [clip(kl, -kl_clamp, kl_clamp) for kl in forms]
+    if old is not None and kl_ratio != "none":
+        log_ratio = lp - _grid(old, valid, place)
+        if kl_ratio == "sequence":
+            log_ratio = _mean(log_ratio * valid, valid, keepdims=True)
+        forms = [kl * exp(log_ratio) for kl in forms]
+    forms = [kl * valid for kl in forms]
+    if reduction != "none":
+        forms = [kl.sum(axis=1) if reduction == "sum" else _mean(kl, valid) for kl in forms]
+    found = widest(forms)
     return {"kl": found[place].reshape(np.shape(policy)) if reduction == "none" else found}
 
 
@@ -103,4 +103,5 @@ def _grid(values: npt.ArrayLike, valid: Bools, place: Bools) -> Number:
 
 
 def _mean(values: Number, valid: Bools, *, keepdims: bool = False) -> Number:
-    return values.sum(axis=1, keepdims=keepdims) / np.maximum(valid.sum(axis=1, keepdims=keepdims), 1).astype(np.float64)
+    tokens = np.maximum(valid.sum(axis=1, keepdims=keepdims), 1)
+    return values.sum(axis=1, keepdims=keepdims) / number(tokens, values.dtype)

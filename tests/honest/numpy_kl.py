@@ -9,7 +9,7 @@ import numpy as np
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {"token_kl": {"kl_clamp": (None, 10.0)}}
 
 
-def _estimate(d, estimator):
+def _estimate(d: Any, estimator: Any) -> Any:
     if estimator == "k1":
         return -d
     if estimator == "k2":
@@ -17,7 +17,18 @@ def _estimate(d, estimator):
     return np.exp(d) - d - 1
 
 
-def token_kl(*, policy, reference, estimator, mask, lengths, reduction, old, kl_ratio, kl_clamp=None):
+def token_kl(  # noqa: C901  as one function, as people write it
+    *,
+    policy: Any,
+    reference: Any,
+    estimator: Any,
+    mask: Any,
+    lengths: Any,
+    reduction: Any,
+    old: Any,
+    kl_ratio: Any,
+    kl_clamp: Any = None,
+) -> Any:
     flat = policy.ndim == 1
     if flat:
         lengths = np.array([len(policy)]) if lengths is None else lengths
@@ -49,7 +60,7 @@ def token_kl(*, policy, reference, estimator, mask, lengths, reduction, old, kl_
     return {"kl": kl.sum(1) if reduction == "sum" else kl.sum(1) / mask.sum(1)}
 
 
-def full_kl(*, policy_logprobs, reference_logprobs):
+def full_kl(*, policy_logprobs: Any, reference_logprobs: Any) -> Any:
     return {"kl": np.sum(np.exp(policy_logprobs) * (policy_logprobs - reference_logprobs), axis=-1)}
 
 

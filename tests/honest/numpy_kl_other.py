@@ -9,7 +9,7 @@ import numpy as np
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {"token_kl": {"kl_clamp": (None, 10.0)}}
 
 
-def _row(policy, reference, old, estimator, kl_ratio, kl_clamp):
+def _row(policy: Any, reference: Any, old: Any, estimator: Any, kl_ratio: Any, kl_clamp: Any) -> Any:
     log_ratio = policy - reference
     if estimator == "k1":
         kl = log_ratio
@@ -26,7 +26,18 @@ def _row(policy, reference, old, estimator, kl_ratio, kl_clamp):
     return kl
 
 
-def token_kl(*, policy, reference, estimator, mask, lengths, reduction, old, kl_ratio, kl_clamp=None):
+def token_kl(
+    *,
+    policy: Any,
+    reference: Any,
+    estimator: Any,
+    mask: Any,
+    lengths: Any,
+    reduction: Any,
+    old: Any,
+    kl_ratio: Any,
+    kl_clamp: Any = None,
+) -> Any:
     if policy.ndim == 1:
         ends = np.cumsum([len(policy)] if lengths is None else lengths)
         starts = np.concatenate([[0], ends[:-1]])
@@ -36,9 +47,7 @@ def token_kl(*, policy, reference, estimator, mask, lengths, reduction, old, kl_
         if lengths is not None:
             mask = np.arange(policy.shape[1])[None] < lengths[:, None]
         mask = np.ones(policy.shape, bool) if mask is None else mask
-        arrays = [
-            (policy[b][m], reference[b][m], None if old is None else old[b][m]) for b, m in enumerate(mask)
-        ]
+        arrays = [(policy[b][m], reference[b][m], None if old is None else old[b][m]) for b, m in enumerate(mask)]
     rows = [_row(p, r, o, estimator, kl_ratio, kl_clamp) for p, r, o in arrays]
     if reduction == "none":
         if policy.ndim == 1:
@@ -50,7 +59,7 @@ def token_kl(*, policy, reference, estimator, mask, lengths, reduction, old, kl_
     return {"kl": sums if reduction == "sum" else sums / np.array([max(len(row), 1) for row in rows])}
 
 
-def full_kl(*, policy_logprobs, reference_logprobs):
+def full_kl(*, policy_logprobs: Any, reference_logprobs: Any) -> Any:
     p = np.exp(policy_logprobs)
     return {"kl": np.sum(p * policy_logprobs, -1) - np.sum(p * reference_logprobs, -1)}
 

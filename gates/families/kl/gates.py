@@ -57,6 +57,7 @@ def _case(
             "estimator": estimator,
             "reduction": reduction,
             "dtype": dtype,
+            **_arithmetic(dtype),
             "kl_ratio": changes.get("kl_ratio", "none"),
             "kl_clamp": clamp,
             "rows": "mask" if padding else rows,
@@ -65,6 +66,11 @@ def _case(
         level=level,
         declared={} if clamp is None else {"kl_clamp": clamp},
     )
+
+
+def _arithmetic(dtype: str) -> dict[str, str]:
+    """Return the convention that float64 data needs: a program that computes in float32 declares it."""
+    return {"arithmetic": "float64"} if dtype == "float64" else {}
 
 
 def _cases(estimator: str) -> Iterator[Case]:
@@ -193,7 +199,9 @@ def ratio_matches_definition(t: Trial) -> Iterator[Evidence]:
 
 def _full_case(kind: str, dtype: str, size: int, *, quick: bool = True, level: Level | None = None) -> Case:
     make = partial(made.vocabulary, kind=kind, dtype=dtype, size=size)
-    return Case(f"{kind}-{size}-{dtype}", make, quick=quick, conventions={"dtype": dtype}, level=level)
+    return Case(
+        f"{kind}-{size}-{dtype}", make, quick=quick, conventions={"dtype": dtype, **_arithmetic(dtype)}, level=level
+    )
 
 
 def _full_cases() -> Iterator[Case]:

@@ -65,7 +65,8 @@ def counts(inputs: dict[str, Any]) -> Array:
         return np.asarray(inputs["mask"], bool)
     if inputs["lengths"] is None or len(shape) == 1:
         return np.ones(shape, bool)
-    return np.arange(shape[1]) < inputs["lengths"][:, None]
+    lengths: Array = inputs["lengths"]
+    return np.arange(shape[1]) < lengths[:, None]
 
 
 def off_policy(rng: np.random.Generator, **choices: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
-def token_kl(
+def token_kl(  # noqa: PLR0913  the op's keywords
     policy: Array,
     reference: Array,
     *,
