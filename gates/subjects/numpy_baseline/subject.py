@@ -22,6 +22,8 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "token_kl": {"kl_clamp": (None, 10.0)},
     "policy_loss": {"algorithm": tuple(loss.SURROGATES)},
     "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
+    "prefer": {"ties": ("first",), "nan_rewards": ("unscored",)},
+    "best_of_n": {"ties": ("first",), "nan_rewards": ("unscored",)},
 }
 
 
