@@ -21,6 +21,7 @@ CONVENTIONS = {
     "arithmetic": 'the dtype of its arithmetic; ("float32",) is not expected to be more precise',
     "ids_per_position": 'one, or "several": ids of shape (…, K)',
     "rows": "which slots count: by mask, lengths or rows, or all",
+    "padding": 'where padding stands in a masked row: "right" of it, "left" of it, or in "holes" of it',
     "weights": "without off-policy weights, with them",
 }
 

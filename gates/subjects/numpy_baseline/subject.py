@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
+    "token_kl": {"kl_clamp": (None, 10.0)},
     "policy_loss": {"algorithm": tuple(loss.SURROGATES)},
     "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
+    "prefer": {"ties": ("first",), "nan_rewards": ("unscored",)},
+    "best_of_n": {"ties": ("first",), "nan_rewards": ("unscored",)},
 }
 
 
