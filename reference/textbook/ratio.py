@@ -137,8 +137,9 @@ def ratio_statistics(
 
 
 def _scalar(value: float, dtype: npt.DTypeLike) -> Number:
-    """A setting, which some programs round to the dtype and others do not."""
-    return constant(value, str(np.dtype(dtype).newbyteorder("="))).plus_relative(1.0)
+    """A setting: one that the dtype cannot hold is rounded to it by some programs and not by others."""
+    rounded = constant(value, str(np.dtype(dtype).newbyteorder("=")))
+    return rounded if float(rounded.value) == value else rounded.plus_relative(1.0)
 
 
 def _sums(policy: Number, old: Number) -> tuple[Number, Number]:
@@ -207,7 +208,7 @@ def _extreme(values: Number, pick: Callable[[Number, Number], Number]) -> Number
         paired = pick(values[:half], values[half : 2 * half])
         rest = values[2 * half :]
         values = paired if not rest.value.size else _joined(paired, rest)
-    return values.reshape()
+    return values[0]
 
 
 def _joined(first: Number, second: Number) -> Number:

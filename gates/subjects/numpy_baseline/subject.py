@@ -20,6 +20,7 @@ VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "group_advantages": {"nan_rewards": ("unscored",)},
     "normalise_then_sum": {"nan_rewards": ("unscored",)},
+    "importance_weights": {"nan_sampling": ("unrecorded",)},
     "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
     "policy_loss": {"algorithm": tuple(loss.SURROGATES)},
     "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
