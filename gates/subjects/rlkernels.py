@@ -116,6 +116,9 @@ def _operation(name: str, outputs: tuple[str, ...]) -> Operation:
 
 VERSIONS = _versions()
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "group_advantages": {"nan_rewards": ("unscored",)},
+    "normalise_then_sum": {"nan_rewards": ("unscored",)},
+    "importance_weights": {"nan_sampling": ("unrecorded",)},
     "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
     "policy_loss": {"algorithm": _algorithms()},
 }

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "group_advantages": {"nan_rewards": ("unscored",)},
+    "normalise_then_sum": {"nan_rewards": ("unscored",)},
+    "importance_weights": {"nan_sampling": ("unrecorded",)},
     "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
     "token_kl": {"kl_clamp": (None, 10.0)},
     "policy_loss": {"algorithm": tuple(loss.SURROGATES)},

@@ -135,7 +135,7 @@ class TestCheck:
         done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         assert (
-            "FAIL        mine · advantages.matches-definition · group-ddof1-add-mean-float32: advantage error in 2u·S (float32) is"
+            "FAIL        mine · advantages.matches-definition · group-mean-add-ddof1-float32: advantage error in 2u·S (float32) is"
             in done.stdout
         )
         assert "must be <= 4 (at [" in done.stdout
@@ -193,7 +193,7 @@ class TestCheck:
         done = gates(*command, "--baseline", str(before), cwd=tmp_path)
         assert done.returncode == 1
         assert (
-            "new failure: mine · advantages.matches-definition · group-ddof1-add-mean-float32: pass → fail"
+            "new failure: mine · advantages.matches-definition · group-mean-add-ddof1-float32: pass → fail"
             in done.stdout
         )
         if form == "text":

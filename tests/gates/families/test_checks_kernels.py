@@ -59,7 +59,6 @@ OPS = {{"kernel_bits": kernel_bits}}
         ("packing.truncates-only-by-name", "pack_sequences", 'found["indices"] = found["indices"][:3]', "refusing all"),
         ("kl.full.matches-definition", "full_kl", 'found["kl"] = found["kl"][None]', "shape"),
         ("kl.ratio.matches-definition", "token_kl", 'found["kl"] = found["kl"] * (1 + 1e-5)', "kl error"),
-        ("advantages.normalise-then-sum", "normalise_then_sum", 'found["advantages"] = found["advantages"][:-1]', "shape"),
     ],
 )  # fmt: skip
 def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, words: str) -> None:
