@@ -116,7 +116,10 @@ def _operation(name: str, outputs: tuple[str, ...]) -> Operation:
 
 VERSIONS = _versions()
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
+    **{
+        op: {"ties": ("library", "all", "lower-id"), "arithmetic": ("float64",)}
+        for op in ("filtered_logprobs", "sample_tokens")
+    },
     "policy_loss": {"algorithm": _algorithms()},
 }
 OWN = {"group_advantages": group_advantages, "policy_loss": policy_loss}

@@ -101,7 +101,7 @@ def _rows(logits: npt.ArrayLike, ids: npt.ArrayLike, ignore_index: int | None) -
     values, found = np.asarray(logits), np.asarray(ids)
     each = found.reshape(*values.shape[:-1], -1)
     counts = np.ones(each.shape, bool) if ignore_index is None else each != ignore_index
-    read = counts.any(axis=-1)
+    read = np.asarray(counts.any(axis=-1))
     x = values[read].reshape(-1, values.shape[-1])
     possible = x > -np.inf
     kept = number(np.where(possible, x, 0.0), "float64" if values.dtype == np.float64 else "float32")
