@@ -119,7 +119,10 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "group_advantages": {"nan_rewards": ("unscored",)},
     "normalise_then_sum": {"nan_rewards": ("unscored",)},
     "importance_weights": {"nan_sampling": ("unrecorded",)},
-    "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
+    **{
+        op: {"ties": ("library", "all", "lower-id"), "arithmetic": ("float64",)}
+        for op in ("filtered_logprobs", "sample_tokens")
+    },
     "policy_loss": {"algorithm": _algorithms()},
 }
 OWN = {"group_advantages": group_advantages, "policy_loss": policy_loss}

@@ -47,7 +47,7 @@ def normalise_then_sum(*, rewards, weights, group_size, group_ddof, group_eps, b
 
 
 def gae(*, rewards, values, gamma, lam, bootstrap=None, terminal=None, mask=None, lengths=None):
-    """verl's `compute_gae_advantage_return`, without its whitening, with bootstrap values and flags."""
+    """Verl's `compute_gae_advantage_return`, without its whitening, with bootstrap values and flags."""
     shape, dtype = rewards.shape, torch.from_numpy(np.zeros(1, rewards.dtype)).dtype
     if rewards.ndim == 1:
         place = keep = np.arange(max(lengths)) < np.asarray(lengths)[:, None]

@@ -21,8 +21,11 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "group_advantages": {"nan_rewards": ("unscored",)},
     "normalise_then_sum": {"nan_rewards": ("unscored",)},
     "importance_weights": {"nan_sampling": ("unrecorded",)},
-    "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
     "token_kl": {"kl_clamp": (None, 10.0)},
+    **{
+        op: {"ties": ("library", "all", "lower-id"), "arithmetic": ("float64",)}
+        for op in ("filtered_logprobs", "sample_tokens")
+    },
     "policy_loss": {"algorithm": tuple(loss.SURROGATES)},
     "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
     "prefer": {"ties": ("first",), "nan_rewards": ("unscored",)},
