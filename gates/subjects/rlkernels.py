@@ -118,6 +118,7 @@ VERSIONS = _versions()
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
     "policy_loss": {"algorithm": _algorithms()},
+    "pack_sequences": {"order": ("as-placed",)},
 }
 OWN = {"group_advantages": group_advantages, "policy_loss": policy_loss}
 OPS: dict[str, Operation] = {  # a build without one of the kernels is unsupported there

@@ -21,6 +21,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
     "policy_loss": {"algorithm": tuple(loss.SURROGATES)},
     "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
+    "pack_sequences": {"order": ("as-placed",)},
 }
 
 
