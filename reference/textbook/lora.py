@@ -10,7 +10,7 @@ import numpy.typing as npt
 from reference.textbook.number import Floats, Number, constant, number, where, widest
 
 
-def lora_linear(  # noqa: PLR0913  the op's keywords
+def lora_linear(
     x: npt.ArrayLike,
     *,
     weight: npt.ArrayLike,

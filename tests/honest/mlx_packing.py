@@ -1,6 +1,6 @@
 """Packing with the sort and the quotient of MLX.
 
-    gates check packing --subject tests/honest/mlx_packing.py
+gates check packing --subject tests/honest/mlx_packing.py
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ def pack_sequences(*, lengths: Any, max_length: int, strategy: str, over_long: s
         room[fits[0]] -= size
     ends = np.cumsum([0, *(len(one) for one in held)])
     share = (mx.sum(sizes) / (len(held) * max_length)).item() if held else 1.0
-    return {"indices": np.array(sum(held, []), np.int64), "offsets": ends, "efficiency": share}
+    return {
+        "indices": np.array([index for one in held for index in one], np.int64),
+        "offsets": ends,
+        "efficiency": share,
+    }
 
 
 OPS = {"pack_sequences": pack_sequences}

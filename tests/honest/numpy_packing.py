@@ -1,6 +1,6 @@
 """Plain programs of packing: an unstable sort, lists of bins, TRL's pieces.
 
-    gates check packing --subject tests/honest/numpy_packing.py
+gates check packing --subject tests/honest/numpy_packing.py
 """
 
 from __future__ import annotations

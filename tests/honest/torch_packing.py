@@ -1,6 +1,6 @@
 """Packing as TRL writes it: tensors, an unstable descending sort, the room of the bins in a tensor.
 
-    gates check packing --subject tests/honest/torch_packing.py --python PYTHON
+gates check packing --subject tests/honest/torch_packing.py --python PYTHON
 """
 
 from __future__ import annotations
