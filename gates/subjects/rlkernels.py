@@ -124,6 +124,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         for op in ("filtered_logprobs", "sample_tokens")
     },
     "policy_loss": {"algorithm": _algorithms()},
+    "pack_sequences": {"order": ("as-placed",)},
 }
 OWN = {"group_advantages": group_advantages, "policy_loss": policy_loss}
 OPS: dict[str, Operation] = {  # a build without one of the kernels is unsupported there

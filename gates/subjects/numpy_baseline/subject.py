@@ -30,6 +30,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
     "prefer": {"ties": ("first",), "nan_rewards": ("unscored",)},
     "best_of_n": {"ties": ("first",), "nan_rewards": ("unscored",)},
+    "pack_sequences": {"order": ("as-placed",)},
 }
 
 

@@ -1,4 +1,4 @@
-"""The gates of log-probs, sampling, random numbers, packing and rewards on broken subjects; and the variants of rlkernels."""
+"""The gates of log-probs, sampling, random numbers and rewards on broken subjects; and the variants of rlkernels."""
 
 from __future__ import annotations
 
@@ -54,9 +54,6 @@ OPS = {{"kernel_bits": kernel_bits}}
         ("sampling.temperature-zero.lowest-id", "sample_tokens", 'found["logprobs"] = found["logprobs"][:0]', "shape"),
         ("philox.known-answers", "philox4x32_10", 'found["words"] = found["words"][..., :2]', "words that differ"),
         ("philox.uniforms.keyed", "uniforms", 'found["uniforms"] = found["uniforms"] * (1 - 2.0**-52)', "uniforms that differ"),
-        ("packing.matches-definition", "pack_sequences", 'found["efficiency"] = np.nan', "efficiency"),
-        ("packing.matches-definition", "pack_sequences", 'found["indices"] = found["indices"][::-1]', "differ"),
-        ("packing.truncates-only-by-name", "pack_sequences", 'found["indices"] = found["indices"][:3]', "refusing all"),
         ("kl.full.matches-definition", "full_kl", 'found["kl"] = found["kl"][None]', "shape"),
         ("kl.ratio.matches-definition", "token_kl", 'found["kl"] = found["kl"] * (1 + 1e-5)', "kl error"),
     ],
