@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gates.model import Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
+from gates.model import FAILURES, Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
 from gates.run.engines.interface import Engine
 from gates.run.engines.pool import Pool
 from gates.run.execute import opened, run
@@ -90,12 +90,12 @@ def _try(
         return Trialled(mutant, "error", f"the patch target {mutant.target} never ran", found)
     for gate in named:
         here = [v for v in found if v.gate == gate.id]
-        if not any(v.status == "fail" for v in here):
+        if not any(v.status in FAILURES for v in here):
             states = ", ".join(sorted({f"{v.status} ({v.reason})" if v.reason else v.status for v in here}))
             if changes_nothing(mutant, named, host, options):
                 return Trialled(mutant, "equivalent", f"{EQUIVALENT} ({states})", found)
             return Trialled(mutant, "missed", f"{gate.id} does not fail: {states}", found)
-    failed = next(v for v in found if v.status == "fail")
+    failed = next(v for v in found if v.status in FAILURES)
     return Trialled(mutant, "caught", failed.reason, found)
 
 
@@ -125,12 +125,21 @@ def _until_caught(cases: list[PlannedCase], options: Options, engine: Engine) ->
         for planned in cases:
             if planned.gate.id in caught:
                 names = (planned.gate.id, planned.subject.name, planned.case.name)
-                yield Judged(Verdict(*names, seed_of(planned, options), "skipped", "caught", LEFT_OUT))
+                yield Judged(
+                    Verdict(
+                        *names,
+                        seed_of(planned, options),
+                        "skipped",
+                        "caught",
+                        LEFT_OUT,
+                        planned.gate.graded(planned.case),
+                    )
+                )
                 continue
             executor.submit([planned])
             for judged in executor.judged():
                 yield judged
-                if judged.verdict.status == "fail":
+                if judged.verdict.status in FAILURES:
                     caught.add(planned.gate.id)
 
 
@@ -178,14 +187,14 @@ def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker
         planned = PlannedCase(gate, subject, case)
         tape = Tape(worker, case.limit_s)
         cached = OracleCache()  # every disturbance is compared with the same oracle values
-        if judge(planned, tape.record, worker.hello, options, cached).status != "pass":
+        if judge(planned, tape.record, worker.hello, options, cached).status != "correct":
             continue
 
         def fails(
             power: float, planned: PlannedCase = planned, tape: Tape = tape, cached: OracleCache = cached
         ) -> bool:
             replay = Replay(tape, gate.probes, 10.0**power)
-            return judge(planned, replay.call, worker.hello, options, cached).status == "fail"
+            return judge(planned, replay.call, worker.hello, options, cached).status in FAILURES
 
         yield Sensitivity(gate.id, subject.name, case.name, least(fails))
 

@@ -54,7 +54,7 @@ class Number:
         value: npt.ArrayLike,
         dtype: str,
         error: npt.ArrayLike = 0.0,
-        void: npt.ArrayLike = False,
+        void: Any = False,  # noqa: FBT002  as in NumPy
         parents: Sequence[tuple[Number, Rule]] = (),
     ) -> None:
         self.value: Floats = np.asarray(value, np.float64)
@@ -62,7 +62,7 @@ class Number:
         self.error: Floats = np.broadcast_to(np.asarray(error, np.float64), self.value.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             too_large = ~(np.abs(self.value) + np.nan_to_num(self.error, nan=np.inf) <= LARGEST[dtype])
-        self.void: Bools = too_large | void
+        self.void: Bools = np.asarray(too_large | void)
         self._parents = tuple(parents)
         self._rank = next(_order)
 
@@ -79,7 +79,9 @@ class Number:
     def _lift(self, other: Any) -> Number:
         return other if isinstance(other, Number) else constant(other, self.dtype)
 
-    def _made(self, value: Any, error: Any, parents: Sequence[tuple[Number, Rule]], *, roundings: float = 1.0) -> Number:
+    def _made(
+        self, value: Any, error: Any, parents: Sequence[tuple[Number, Rule]], *, roundings: float = 1.0
+    ) -> Number:
         """Return a result with its own rounding added to the error that its operands bring."""
         with np.errstate(all="ignore"):
             own = np.maximum(roundings * UNIT[self.dtype] * np.abs(value), TINY[self.dtype])
@@ -184,7 +186,10 @@ class Number:
             value, error, void = (_kept(x, axis, self.shape) for x in (value, error, void))
 
         def back(g: Number) -> Number:
-            wide = [np.broadcast_to(x if keepdims else _kept(x, axis, self.shape), self.shape) for x in (g.value, g.error, g.void)]
+            wide = [
+                np.broadcast_to(x if keepdims else _kept(x, axis, self.shape), self.shape)
+                for x in (g.value, g.error, g.void)
+            ]
             return Number(wide[0], self.dtype, wide[1], wide[2])
 
         return Number(value, self.dtype, error, void, [(self, back)])
@@ -250,16 +255,14 @@ def number(data: npt.ArrayLike, dtype: str | None = None) -> Number:
     return Number(array, dtype or ("float64" if array.dtype == np.float64 else "float32"))
 
 
-def _unary(
-    x: Number, value: Floats, slope: Floats, curve: Any, rule: Rule, *, roundings: float = LIBRARY
-) -> Number:
+def _unary(x: Number, value: Floats, slope: Floats, curve: Any, rule: Rule, *, roundings: float = LIBRARY) -> Number:
     """A function of one number: `slope` is the largest |f'| within the bound, `curve` an additional error."""
     with np.errstate(all="ignore"):
         return x._made(value, np.where(x.error == 0.0, 0.0, slope * x.error) + curve, [(x, rule)], roundings=roundings)  # noqa: SLF001
 
 
 def exp(x: Number) -> Number:
-    """e to the x."""
+    """E to the x."""
     with np.errstate(all="ignore"):
         value = np.exp(x.value)
         made = _unary(x, value, np.exp(x.value + x.error), 0.0, lambda g: g * made)
@@ -268,7 +271,7 @@ def exp(x: Number) -> Number:
 
 
 def expm1(x: Number) -> Number:
-    """e to the x, minus 1, without cancellation."""
+    """E to the x, minus 1, without cancellation."""
     with np.errstate(all="ignore"):
         return _unary(x, np.expm1(x.value), np.exp(x.value + x.error), 0.0, lambda g: g * exp(x))
 
@@ -315,7 +318,7 @@ def sigmoid(x: Number) -> Number:
 
 
 def logsigmoid(x: Number) -> Number:
-    """log sigmoid(x) = min(x, 0) - log1p(exp(-|x|)), as every framework writes it."""
+    """Log sigmoid(x) = min(x, 0) - log1p(exp(-|x|)), as every framework writes it."""
     return minimum(x, 0.0) - log1p(exp(-absolute(x)))
 
 
@@ -343,7 +346,10 @@ def _extreme(a: Number, b: Number, *, smaller: bool) -> Number:
         # the discarded one overflowed on the side where it certainly loses
         lost_a = a.void & ~b.void & (sign * (a.value - b.value) > a.error * (a.error < np.inf) + b.error)
         lost_b = b.void & ~a.void & (sign * (b.value - a.value) > b.error * (b.error < np.inf) + a.error)
-        value, error = np.where(lost_a, b.value, np.where(lost_b, a.value, value)), np.where(lost_a, b.error, np.where(lost_b, a.error, error))
+        value, error = (
+            np.where(lost_a, b.value, np.where(lost_b, a.value, value)),
+            np.where(lost_a, b.error, np.where(lost_b, a.error, error)),
+        )
         void = (a.void & ~lost_a) | (b.void & ~lost_b)
         from_a = sign * (b.value - a.value) > 0.0
         tied = a.value == b.value
@@ -447,7 +453,7 @@ def _narrowed(g: Number, shape: tuple[int, ...]) -> Number:
 
 def _is_power_of_two(x: Number) -> Bools:
     mantissa, _ = np.frexp(np.abs(np.where(np.isfinite(x.value), x.value, 0.0)))
-    return (mantissa == 0.5) & (x.error == 0.0)
+    return np.asarray((mantissa == 0.5) & (x.error == 0.0))
 
 
 def _kept(x: Any, axis: int | None, shape: tuple[int, ...]) -> Any:
@@ -490,4 +496,4 @@ def _partial(values: Floats) -> Floats:
     """Σ|partial sums| in this order: the first term is exact, and an exact 0 adds no rounding."""
     sums = np.abs(np.cumsum(values, axis=-1))
     started = np.cumsum(values != 0.0, axis=-1) > 1
-    return np.where(started & (values != 0.0), sums, 0.0).sum(axis=-1)
+    return np.asarray(np.where(started & (values != 0.0), sums, 0.0).sum(axis=-1))

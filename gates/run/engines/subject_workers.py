@@ -64,12 +64,14 @@ class SubjectWorkers:
             worker.close()
 
     def _not_started(self, planned: PlannedCase, error: WorkerError) -> Verdict:
-        status: Status = "skipped" if error.kind == "absent" else "fail"
+        status: Status = "skipped" if error.kind == "absent" else "wrong"
         cause = "absent" if error.kind == "absent" else "start"
         reason = f"subject did not start: {error}" if cause == "start" else str(error)
         if cause == "absent" and planned.subject.remedy:
             reason = f"{reason}; {planned.subject.remedy}"
-        return Verdict(*planned.names, seed_of(planned, self.options), status, cause, reason)
+        return Verdict(
+            *planned.names, seed_of(planned, self.options), status, cause, reason, planned.gate.graded(planned.case)
+        )
 
     def _note_models(self, planned: PlannedCase) -> None:
         """Ask once for the content hash of every model that the verdicts depend on."""
