@@ -7,6 +7,7 @@ from dataclasses import replace
 from gates.model import Op, Output
 from reference.algorithms import ALGORITHMS, listed, taking, without
 from reference.oracle import dynamic_sampling, losses
+from reference.textbook import loss as textbook
 
 BY_TOKEN = tuple(one.name for one in ALGORITHMS.values() if not one.by_row)
 PAPERS = tuple(dict.fromkeys(one.paper for one in ALGORITHMS.values()))
@@ -15,19 +16,20 @@ LOSS_INPUTS = {
     "reference": "log-probs like those of the policy, or None where beta is 0",
     "advantages": f"(B,), or of the shape of the log-probs for {', '.join(BY_TOKEN)}",
     "algorithm": ", ".join(f'"{name}"' for name in ALGORITHMS),
-    "epsilon_low": f"lower clip width, 1 − ε_low (gmpo: −ε_low in log space); None for {listed(without('epsilon_low'))}",
+    "epsilon_low": f"lower clip width, 1 − ε_low (gmpo: −ε_low in log space); None for {listed(without('epsilon_low'))}"
+    " without a clip",
     "epsilon_high": "upper clip width, 1 + ε_high (gmpo: ε_high in log space; cispo: its cap); None for "
-    f"{listed(without('epsilon_high'))}",
+    f"{listed(without('epsilon_high'))} without a clip",
     "delta": "two-sided bound on the ratio, above 1 + ε_high, or None",
     "beta": f"weight of the KL to the reference, at least 0; 0 for {listed(x.name for x in ALGORITHMS.values() if not x.kl)}",
-    "kl_ratio": 'what multiplies the KL: "none", "token" or "sequence"',
+    "kl_ratio": 'what multiplies the KL: "none", "token" or "sequence"; None where beta is 0',
     "max_length": f"L_max of {listed(taking('max_length'))}, else None",
     "micro_batches": f"rows of each micro-batch of {listed(taking('micro_batches'))}, else None",
     "dapo_denominator": f'"global", "group" or "trl" for {listed(taking("dapo_denominator"))}, else None',
 }
 MORE_LOSS_INPUTS = {  # what the loss of log-probs has beyond the trainer's own way from logits
     "lengths": "(B,) int64 valid prefixes instead of a mask, or the rows' lengths of flat (N,) arrays; or None",
-    "kl_estimator": '"k1", "k2" or "k3" of reference − policy',
+    "kl_estimator": '"k1", "k2" or "k3" of reference − policy; None where beta is 0',
     "group_size": f"rows of a prompt, for the group denominator of {listed(taking('dapo_denominator'))}, else None",
     "tokens_in_step": "tokens of the generation batch times this window's share, for the trl denominator, else None",
     "weights": "(B,) or, where advantages may be, per token: off-policy weights, constants; or None",
@@ -42,6 +44,7 @@ POLICY_LOSS = Op(
         "policy": "(B, T), or (N,) with lengths: float32 or float64 log-probs of the current policy",
         "mask": "(B, T) bool, true on completion tokens, the first EOS included; or None",
         "row_mask": "(B,) bool, false on rows that do not train: they have no tokens and count in B; not given without any",
+        "kl_clamp": "the largest |KL estimate| of a token; not given without one",
         **LOSS_INPUTS,
         **MORE_LOSS_INPUTS,
     },
@@ -50,7 +53,9 @@ POLICY_LOSS = Op(
     ),
     formula="l = −min(min(r, δ)·A, clip(r, 1−ε_low, 1+ε_high)·A) + β·KL, aggregated as the algorithm says",
     oracle=losses.policy_loss,
-    optional=("row_mask",),
+    optional=("row_mask", "kl_clamp"),
+    textbook=textbook.policy_loss,
+    key=("algorithm",),
 )
 LOSS_FROM_LOGITS = Op(
     name="loss_from_logits",
@@ -70,11 +75,14 @@ POLICY_LOSS_IN_PARTS = replace(
     POLICY_LOSS,
     name="policy_loss_in_parts",
     inputs={
-        **{name: words for name, words in POLICY_LOSS.inputs.items() if name != "row_mask"},
+        **{name: words for name, words in POLICY_LOSS.inputs.items() if name not in POLICY_LOSS.optional},
         "parts": "rows of each micro-batch, in order; they add up to B",
     },
     source="gradient accumulation over micro-batches, with the denominators of the whole step",
     formula="Σ over parts of each part's share of the step's loss, and the gradient of each part in its rows",
+    oracle=None,
+    optional=(),
+    textbook=textbook.policy_loss_in_parts,
 )
 REWARDED_LOSS = Op(
     name="rewarded_loss",

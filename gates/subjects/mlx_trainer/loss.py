@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 ALGORITHMS = tuple(name for name, (kind, _) in registry.ALGORITHMS.items() if issubclass(kind, PolicyGradient))
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "policy_loss": {"dtype": ("float32",), "algorithm": ALGORITHMS, "rows": ("mask", "all", "lengths", "flat")},
+    "policy_loss": {"dtype": ("float32",), "algorithm": ALGORITHMS, "rows": ("mask", "holes", "all", "lengths", "flat")},
     "policy_loss_in_parts": {"dtype": ("float32",), "algorithm": ALGORITHMS},
     **{
         op: {"algorithm": ALGORITHMS}

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
-    "policy_loss": {"algorithm": tuple(loss.SURROGATES)},
+    "policy_loss": {
+        "algorithm": tuple(loss.SURROGATES),
+        "clipped": (False, True),
+        "kl_clamp": (None, 10.0),
+    },
     "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
 }
 
