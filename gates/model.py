@@ -55,6 +55,7 @@ LEVELS: Mapping[Level, str] = {
     "precision": "the full relative precision of the dtype, and reductions of more than 4,096 terms",
     "rule": "a choice of ours where the field has none, asked of subjects that declare it",
 }
+IN_LIMITS = "in textbook limits"  # the unit in which claims of definitions are measured
 GRADES: tuple[Grade, ...] = ("correct", "imprecise", "fragile", "wrong")  # from best to worst
 GRADE_OF: Mapping[Level, Grade] = {  # of a subject for which a claim of this level does not hold
     "definition": "wrong",
@@ -343,6 +344,12 @@ class Mutant:
     arises: str = ""  # how it comes about
     theme: str = ""  # one of THEMES
     symptom: str = ""  # what it looks like in training, in one sentence; or that no curve shows it
+    at: Level | None = None  # the level at which it must be caught; None: see `grade`
+
+    @property
+    def grade(self) -> Grade:
+        """The mildest grade that its host must get: a wrong formula is `wrong`, lost precision `imprecise`."""
+        return GRADE_OF[self.at or ("precision" if self.theme == "precision" else "definition")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,6 +215,10 @@ class MutantRecord(StrictRecord):
     symptom: str = ""
     state: Literal["caught", "missed", "equivalent", "error"]
     reason: str
+    level: Level | None = Field(None, description="at which it was caught, in the case that shows it best")
+    distance: Number | None = Field(
+        None, description="from the definition there, in textbook limits; null: counted exactly"
+    )
 
 
 class SensitivityRecord(StrictRecord):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
@@ -25,7 +27,7 @@ from gates.model import (
     Wire,
 )
 from gates.registry import REGISTRY
-from gates.run.inputs import inputs, with_model
+from gates.run.inputs import Drawn, RedrawError, attempts, take, with_model
 from gates.run.limits import Place
 from gates.run.oracle_cache import OracleCache
 from gates.run.plan import Options, PlannedCase, seed_of
@@ -78,20 +80,23 @@ def judge(
     status: Status
     try:
         cached = cached or OracleCache()
-        drawn = with_model(inputs(gate, planned.case, seed, cached), options.model)
-        with Scratch() as scratch:
-            trial = RunningTrial(
-                gate,
-                planned.case,
-                drawn,
-                declared(caller, subject, hello),
-                scratch,
-                not options.full,
-                place=Place.of(hello.versions),
-                cached=cached,
-            )
-            for item in gate.check(trial):
-                evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
+        for drawn in attempts(gate, planned.case, seed, cached):
+            evidence.clear()
+            asked = declared(_begun(planned, seed, drawn, evidence, cached, caller), subject, hello)
+            with Scratch() as scratch, suppress(RedrawError):
+                trial = RunningTrial(
+                    gate,
+                    planned.case,
+                    with_model(drawn.inputs, options.model),
+                    asked,
+                    scratch,
+                    not options.full,
+                    place=Place.of(hello.versions),
+                    cached=cached,
+                )
+                for item in gate.check(trial):
+                    evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
+                break
         status, level, cause, reason = _decide(evidence, level)
     except UnsupportedError as error:
         status, cause, reason = "unsupported", "lacking", str(error)
@@ -116,6 +121,26 @@ def judge(
         evidence=tuple(evidence),
         seconds=round(seconds, 4),
     )
+
+
+def _begun(
+    planned: PlannedCase, seed: int, drawn: Drawn, evidence: list[Evidence], cached: OracleCache, caller: Caller
+) -> Caller:
+    """Return a caller that at the first call refuses inputs which miss a precondition, so that others are drawn."""
+    untouched, begun = copy.deepcopy(drawn.inputs), False
+
+    def call(
+        op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
+    ) -> Outcome:
+        nonlocal begun
+        if not begun:
+            if drawn.again and any(item.role == "signal" and not item.holds for item in evidence):
+                raise RedrawError
+            take(planned.gate, planned.case, seed, cached, untouched)
+            begun = True
+        return caller(op, inputs, layout, kill_after_s)
+
+    return call
 
 
 def _fault(level: Level) -> Status:

@@ -47,6 +47,18 @@ class OracleCache:
         key = key_of(op, inputs, function)
         return function(**inputs) if key is None else self.once(key, partial(function, **inputs))
 
+    def find(self, key: bytes) -> Any:
+        """Return what is kept under this key, or None; the caller may change it."""
+        with self._lock:
+            known = self._found.get(key)
+            if known is not None:
+                self._found.move_to_end(key)
+        return copy.deepcopy(known[0]) if known is not None else None
+
+    def keep(self, key: bytes, value: Any) -> None:
+        """Keep a copy of a value under this key, while there is room."""
+        self._keep(key, value)
+
     def once(self, key: bytes, make: Callable[[], Any]) -> Any:
         """Return what `make` returned at the first call with this key; the caller may change it."""
         with self._lock:

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from gates.model import (
+    IN_LIMITS,
     Array,
     Case,
     Evidence,
@@ -39,7 +40,6 @@ TEXTBOOK = (
     "derived: twice the running error bound of a careful program in the dtype of the data, the widest of its usual forms, "
     "and the oracle's own rounding"
 )
-IN_LIMITS = "in textbook limits"
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
 
 
