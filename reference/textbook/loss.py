@@ -65,7 +65,7 @@ def policy_loss(policy: npt.ArrayLike, **inputs: Any) -> dict[str, Floats]:
         "loss" (), "gradient" of the shape of `policy`: float64 limits, inf where no claim can be made.
     """
     grid = Grid.of(np.shape(policy), **inputs)
-    found = list(forms(grid, number(policy), inputs))
+    found = forms(grid, grid.wide(policy, number(policy).dtype), inputs)
     return {
         "loss": widest([loss for loss, _ in found]),
         "gradient": grid.back(widest([slope for _, slope in found])),
@@ -103,8 +103,9 @@ class Grid(NamedTuple):
 
     def wide(self, values: Any, dtype: str) -> Number:
         """Return numbers of tokens, or of rows, as (B, T), 0 where no token stands."""
-        if isinstance(values, Number):  # of rows
-            return where(self.counts, values.reshape(-1, 1) * np.ones(self.counts.shape), 0.0)
+        if isinstance(values, Number):
+            spread = values.reshape(-1, 1) * np.ones(self.counts.shape) if len(values.shape) == 1 else values
+            return where(self.counts, spread, 0.0)
         array = np.asarray(values, np.float64)
         if self.flat and array.shape == (int(self.counts.sum()),):
             wide = np.zeros(self.counts.shape)
@@ -118,10 +119,12 @@ class Grid(NamedTuple):
         return wide[self.counts] if self.flat else wide
 
 
-def forms(grid: Grid, data: Number, inputs: dict[str, Any]) -> Sequence[tuple[Number, Number]]:
-    """Return loss and gradient of each form; `advantages` may be numbers of the rows that carry their own errors."""
-    dtype, counts = data.dtype, grid.counts
-    policy = grid.wide(data.value, dtype)
+def forms(grid: Grid, policy: Number, inputs: dict[str, Any]) -> list[tuple[Number, Number]]:
+    """Return loss and gradient of each form, for a policy of (B, T).
+
+    `advantages` of the rows and `weights` of the tokens may be numbers that carry their own errors.
+    """
+    dtype, counts = policy.dtype, grid.counts
     old = policy.detached() if inputs["old"] is None else grid.wide(inputs["old"], dtype)
     weights = inputs.get("weights")
     step = Step(

@@ -8,6 +8,7 @@ from gates.model import Op, Output
 from reference.algorithms import ALGORITHMS, listed, taking, without
 from reference.oracle import dynamic_sampling, losses
 from reference.textbook import loss as textbook
+from reference.textbook import loss_steps
 
 BY_TOKEN = tuple(one.name for one in ALGORITHMS.values() if not one.by_row)
 PAPERS = tuple(dict.fromkeys(one.paper for one in ALGORITHMS.values()))
@@ -70,6 +71,8 @@ LOSS_FROM_LOGITS = Op(
     },
     source="logits at position t score token t+1; then as policy_loss",
     formula="lp_t = x[id]/τ − logsumexp(x/τ); ∂loss/∂x = ∂loss/∂lp · (onehot − softmax)/τ",
+    textbook=loss_steps.loss_from_logits,
+    key=("algorithm",),
 )
 POLICY_LOSS_IN_PARTS = replace(
     POLICY_LOSS,
@@ -102,6 +105,7 @@ REWARDED_LOSS = Op(
     },
     source="RLOO, arXiv 2402.14740, eqs. 1 and 6",
     formula="A_i = leave-one-out of R_i − β·Σ_t(old − reference); loss = −mean_i exp(Σ_t D)·A_i, A a constant",
+    textbook=loss_steps.rewarded_loss,
 )
 LOSS_WITH_OPTIONS = Op(
     name="loss_with_options",
@@ -114,7 +118,7 @@ LOSS_WITH_OPTIONS = Op(
         "policy": "(B, T) float32 log-probs of the current policy",
         "old": "behaviour log-probs of the same shape",
         "reference": "log-probs of the reference policy of the same shape",
-        "sampling": "the sampler's log-probs of the same shape; NaN where it recorded none",
+        "sampling": "the sampler's log-probs of the same shape; NaN where it recorded none, which is a convention",
         "entropy": "(B, T) float32 entropies of the policy in nats, variables too",
         "advantages": "(B,) float32",
         "mask": "(B, T) bool, true on completion tokens",
@@ -130,6 +134,8 @@ LOSS_WITH_OPTIONS = Op(
     },
     source="TIS and MIS: Yao et al. 2025; top-entropy mask: arXiv 2506.01939; TRL for the denominators",
     formula="l·w·e + β·KL aggregated as the algorithm says − c·Σ H e / Σ e, e = [H ≥ quantile_{1−ρ} of the step]",
+    textbook=loss_steps.loss_with_options,
+    key=("algorithm",),
 )
 LOSS_CONSTANTS = Op(
     name="loss_constants",
@@ -155,6 +161,8 @@ LOSS_CONSTANTS = Op(
     },
     source="PPO, arXiv 1707.06347: the old policy is a constant; so are a reference and the weights of Yao et al. 2025",
     formula="`gradient` ∂loss/∂policy; `old_gradient`, `reference_gradient`, `sampling_gradient` in the other log-probs",
+    textbook=loss_steps.loss_constants,
+    key=("algorithm",),
 )
 LOSS_OF_COMPLETIONS = Op(
     name="loss_of_completions",
@@ -176,6 +184,7 @@ LOSS_OF_COMPLETIONS = Op(
     },
     source="TRL's GRPOConfig, mask_truncated_completions; DAPO, arXiv 2503.14476, section 3.4",
     formula="policy_loss with m_t = 1 for t < n of completions that ended; the others count in B and in no number of tokens",
+    key=("algorithm",),
 )
 KEEP_GROUPS = Op(
     name="keep_groups",
@@ -198,4 +207,5 @@ OVERLONG_PENALTY = Op(
     source="DAPO, arXiv 2503.14476, eq. 13",
     formula="0 if n ≤ L_max − L_c; (L_max − L_c − n)/L_c up to L_max; else −1",
     oracle=dynamic_sampling.overlong_penalty,
+    textbook=loss_steps.overlong_penalty,
 )

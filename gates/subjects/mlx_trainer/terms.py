@@ -16,15 +16,18 @@ from reference.trainer.metrics import ratios
 Array = np.ndarray[Any, Any]
 
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    name: {"dtype": ("float32",)}
-    for name in (
-        "importance_ratio",
-        "importance_weights",
-        "token_kl",
-        "group_advantages",
-        "normalise_then_sum",
-        "ratio_statistics",
-    )
+    "keep_groups": {"nan_rewards": ("unscored",)},
+    **{
+        name: {"dtype": ("float32",)}
+        for name in (
+            "importance_ratio",
+            "importance_weights",
+            "token_kl",
+            "group_advantages",
+            "normalise_then_sum",
+            "ratio_statistics",
+        )
+    },
 }
 
 
