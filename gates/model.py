@@ -130,7 +130,7 @@ class Case:
     """One seeded input of a gate.
 
     `make` builds the inputs from a NumPy generator and must use nothing else. `conventions` are the choices that this
-    case needs (`{"ddof": 1}`); a subject that declares other ones is `unsupported`. `model` is the part of the name that
+    case needs (`{"ddof": 1}`, a tuple of all that it needs); a subject that declares other ones is `unsupported`. `model` is the part of the name that
     tells the tiny model of this case from that of another. `level` stands instead of the gate's: "robustness" for a case
     with a hostile ingredient, "precision" for a very long reduction. `declared` are conventions that a subject must
     declare to be asked this case: a rule of ours, or an optional behaviour.

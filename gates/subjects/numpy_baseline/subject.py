@@ -26,7 +26,11 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         op: {"ties": ("library", "all", "lower-id"), "arithmetic": ("float64",)}
         for op in ("filtered_logprobs", "sample_tokens")
     },
-    "policy_loss": {"algorithm": tuple(loss.SURROGATES)},
+    "policy_loss": {
+        "algorithm": tuple(loss.SURROGATES),
+        "clipped": (False, True),
+        "kl_clamp": (None, 10.0),
+    },
     "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
     "prefer": {"ties": ("first",), "nan_rewards": ("unscored",)},
     "best_of_n": {"ties": ("first",), "nan_rewards": ("unscored",)},
