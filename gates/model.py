@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from gates.errors import ConfigurationError as ConfigurationError  # noqa: PLC0414  part of these types
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Wire = Any  # ndarray | int | float | str | bool | None | list[Wire] | dict[str, Wire]: all that can be sent to a worker
 Status = Literal["pass", "fail", "error", "unsupported", "skipped", "waived"]
@@ -36,10 +38,6 @@ THEMES = (
     "metrics",
 )
 STATUSES: tuple[Status, ...] = ("pass", "fail", "error", "skipped", "unsupported", "waived")
-
-
-class ConfigurationError(Exception):
-    """The user asked for something impossible; the message says what was found and what to do. Exit code 2."""
 
 
 class SubjectFaultError(Exception):

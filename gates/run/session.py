@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from gates.errors import ExitCode
 from gates.model import STATUSES, ConfigurationError, Gate, Status, Subject, Verdict
 from gates.results import machine
 from gates.results.jsonl import Results, Writer
@@ -36,7 +37,8 @@ from gates.run.resume import Resumed
 from gates.run.waivers import Waivers
 from gates.worker.process import Hello
 
-HELD, FAILED, USAGE, NOTHING, INTERRUPTED = 0, 1, 2, 3, 130
+HELD, FAILED, USAGE, NOTHING = ExitCode.HELD, ExitCode.FAILED, ExitCode.USAGE, ExitCode.NOTHING
+FAULT, INTERRUPTED = ExitCode.FAULT, ExitCode.INTERRUPTED
 
 
 @dataclass(frozen=True, slots=True)

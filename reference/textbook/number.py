@@ -79,7 +79,9 @@ class Number:
     def _lift(self, other: Any) -> Number:
         return other if isinstance(other, Number) else constant(other, self.dtype)
 
-    def _made(self, value: Any, error: Any, parents: Sequence[tuple[Number, Rule]], *, roundings: float = 1.0) -> Number:
+    def _made(
+        self, value: Any, error: Any, parents: Sequence[tuple[Number, Rule]], *, roundings: float = 1.0
+    ) -> Number:
         """Return a result with its own rounding added to the error that its operands bring."""
         with np.errstate(all="ignore"):
             own = np.maximum(roundings * UNIT[self.dtype] * np.abs(value), TINY[self.dtype])
@@ -184,7 +186,10 @@ class Number:
             value, error, void = (_kept(x, axis, self.shape) for x in (value, error, void))
 
         def back(g: Number) -> Number:
-            wide = [np.broadcast_to(x if keepdims else _kept(x, axis, self.shape), self.shape) for x in (g.value, g.error, g.void)]
+            wide = [
+                np.broadcast_to(x if keepdims else _kept(x, axis, self.shape), self.shape)
+                for x in (g.value, g.error, g.void)
+            ]
             return Number(wide[0], self.dtype, wide[1], wide[2])
 
         return Number(value, self.dtype, error, void, [(self, back)])
@@ -250,9 +255,7 @@ def number(data: npt.ArrayLike, dtype: str | None = None) -> Number:
     return Number(array, dtype or ("float64" if array.dtype == np.float64 else "float32"))
 
 
-def _unary(
-    x: Number, value: Floats, slope: Floats, curve: Any, rule: Rule, *, roundings: float = LIBRARY
-) -> Number:
+def _unary(x: Number, value: Floats, slope: Floats, curve: Any, rule: Rule, *, roundings: float = LIBRARY) -> Number:
     """A function of one number: `slope` is the largest |f'| within the bound, `curve` an additional error."""
     with np.errstate(all="ignore"):
         return x._made(value, np.where(x.error == 0.0, 0.0, slope * x.error) + curve, [(x, rule)], roundings=roundings)  # noqa: SLF001
@@ -343,7 +346,10 @@ def _extreme(a: Number, b: Number, *, smaller: bool) -> Number:
         # the discarded one overflowed on the side where it certainly loses
         lost_a = a.void & ~b.void & (sign * (a.value - b.value) > a.error * (a.error < np.inf) + b.error)
         lost_b = b.void & ~a.void & (sign * (b.value - a.value) > b.error * (b.error < np.inf) + a.error)
-        value, error = np.where(lost_a, b.value, np.where(lost_b, a.value, value)), np.where(lost_a, b.error, np.where(lost_b, a.error, error))
+        value, error = (
+            np.where(lost_a, b.value, np.where(lost_b, a.value, value)),
+            np.where(lost_a, b.error, np.where(lost_b, a.error, error)),
+        )
         void = (a.void & ~lost_a) | (b.void & ~lost_b)
         from_a = sign * (b.value - a.value) > 0.0
         tied = a.value == b.value
