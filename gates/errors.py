@@ -31,9 +31,9 @@ MEANINGS = {
 }
 EXIT_CODES = f"Exit codes: {' · '.join(f'{code.value} {meaning}' for code, meaning in MEANINGS.items())}."
 
-SPACE = "free some space, or choose a folder on another disk with --out"
+SPACE = "free some space there, or write to another disk"
 FILES = "raise the limit (ulimit -n 1024), or run fewer workers (--jobs 1)"
-ALLOW = "allow writing there, or choose another folder with --out"
+ALLOW = "allow writing there, or write to another folder"
 REMEDIES = {  # of what the machine refuses, whatever was asked for
     errno.ENOSPC: SPACE,
     errno.EDQUOT: SPACE,
@@ -42,7 +42,7 @@ REMEDIES = {  # of what the machine refuses, whatever was asked for
     errno.ENFILE: "the whole machine has too many open files; end other programs",
     errno.ENOMEM: "free some memory, or run fewer workers (--jobs 1)",
     errno.EAGAIN: "raise the limit on processes (ulimit -u), or run fewer workers (--jobs 1)",
-    errno.EIO: "the disk or its connection is at fault; choose a folder on another one with --out",
+    errno.EIO: "the disk or the connection to it has an error; write to another one",
     errno.EROFS: ALLOW,
     errno.EACCES: ALLOW,
     errno.EPERM: ALLOW,
@@ -60,7 +60,7 @@ class FaultError(Exception):
 
 def scarce(error: BaseException) -> bool:
     """Return whether the machine has too little of something, so that a call failed which is right by itself."""
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SCARCE)
+    return isinstance(error, OSError) and error.errno in SCARCE
 
 
 def sentence(what: str, error: OSError) -> str:
@@ -70,11 +70,21 @@ def sentence(what: str, error: OSError) -> str:
     return f"{what}: {why}{f'; {remedy}' if remedy else ''}"
 
 
-def refusal(what: str, error: OSError, otherwise: str = "") -> ConfigurationError | FaultError:
-    """Return the error for a file that cannot be opened: ours if the machine refuses, else the user's mistake.
+def unwritable(
+    path: object, error: OSError, otherwise: str = "", *, begun: bool = False
+) -> ConfigurationError | FaultError:
+    """Return the error for a file that cannot be written: ours if the machine refuses, else the user named a wrong place.
 
-    `otherwise` is the remedy of a mistake.
+    `otherwise` is the remedy for a wrong place; `begun` says that the place was there before.
     """
-    if error.errno in REMEDIES:
-        return FaultError(sentence(what, error))
-    return ConfigurationError(f"{sentence(what, error)}{f'; {otherwise}' if otherwise else ''}")
+    words = sentence(f"cannot write {path}", error)
+    if error.errno in REMEDIES or (begun and error.errno == errno.ENOENT):
+        return FaultError(words)
+    return ConfigurationError(f"{words}{f'; {otherwise}' if otherwise else ''}")
+
+
+def unreadable(path: object, error: OSError) -> ConfigurationError | FaultError:
+    """Return the error for a file that cannot be read: ours if the machine has too little of something, else the user's."""
+    if scarce(error):
+        return FaultError(sentence(f"cannot read {path}", error))
+    return ConfigurationError(f"cannot read {path}: {error.strerror or error}")
