@@ -99,7 +99,7 @@ class Worker:
                 os.close(fd)
             log.close()
             if scarce(error) or error.errno == errno.EAGAIN:
-                raise FaultError(sentence(f"cannot start {command[0]}", error)) from None
+                raise FaultError(sentence(f"cannot start {subject.name}", error)) from None
             raise WorkerError("absent", f"cannot start {command[0]}: {_why_not(error, subject)}") from None
         finally:
             os.close(worker_in)

@@ -50,7 +50,10 @@ if not TYPE_CHECKING:
     frames = _beside("frames")
 
 READ_AHEAD = 1 << 16  # bytes: a small request is read by one system call instead of three
-SCARCE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+SCARCE = (  # what an exception says of a machine that has too little of something; the last is of resource.setrlimit
+    *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)),
+    "not allowed to raise maximum limit",
+)
 OURS = ("gates", "reference")  # packages of a checkout of Gates
 
 # ---------------------------------------------------------------- pipes
@@ -321,7 +324,7 @@ def _kind(error: BaseException, start: Mapping[str, Any]) -> str:
     A subject says that it cannot run here by a NotImplementedError. A module that is missing is absent only if no part of it
     is here: `mylib.sub` without `mylib`, and no file beside the subject.
     """
-    if isinstance(error, OSError | ImportError) and any(os.strerror(number) in str(error) for number in SCARCE):
+    if isinstance(error, OSError | ImportError | ValueError) and any(words in str(error) for words in SCARCE):
         return "scarce"
     if isinstance(error, NotImplementedError | PreloadError):
         return "absent"
