@@ -11,7 +11,11 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a verb ends. FAULT takes precedence over FAILED: a run that could not ask everything does not blame a subject."""
+    """How a verb ends.
+
+    A run that came to its end is FAILED if a subject failed, whatever else there is, and FAULT if none did but a gate or the
+    oracle raised. A run that could not go on is FAULT.
+    """
 
     HELD = 0
     FAILED = 1
@@ -26,7 +30,7 @@ MEANINGS = {
     ExitCode.FAILED: "a subject failed (timeouts included), a requirement is unmet or a waiver is stale",
     ExitCode.USAGE: "usage",
     ExitCode.NOTHING: "nothing was measured",
-    ExitCode.FAULT: "our fault, whatever else failed (a gate or the oracle raised, disk full, too few open files)",
+    ExitCode.FAULT: "our fault: no subject failed but a gate or the oracle raised, or the run could not go on (disk full, too few open files)",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C or SIGTERM",
 }
 EXIT_CODES = f"Exit codes: {' · '.join(f'{code.value} {meaning}' for code, meaning in MEANINGS.items())}."

@@ -16,7 +16,20 @@ from gates.errors import ConfigurationError as ConfigurationError  # noqa: PLC04
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Wire = Any  # ndarray | int | float | str | bool | None | list[Wire] | dict[str, Wire]: all that can be sent to a worker
-Status = Literal["pass", "fail", "error", "unsupported", "skipped", "waived"]
+Level = Literal["definition", "law", "robustness", "precision", "rule"]
+Grade = Literal["correct", "imprecise", "fragile", "wrong"]
+Status = Literal[
+    "correct",
+    "imprecise",
+    "fragile",
+    "wrong",
+    "timeout",
+    "error",
+    "skipped",
+    "unsupported",
+    "waived",
+    "not asked",
+]
 Relation = Literal["<=", "<", ">=", ">", "==", "!="]
 Role = Literal["claim", "signal", "control"]
 OutcomeKind = Literal["value", "raised", "unsupported", "crashed", "timeout"]
@@ -37,7 +50,57 @@ THEMES = (
     "preference",
     "metrics",
 )
-STATUSES: tuple[Status, ...] = ("pass", "fail", "error", "skipped", "unsupported", "waived")
+LEVELS: Mapping[Level, str] = {
+    "definition": "is it the formula, on inputs that training produces?",
+    "law": "what holds whatever the formula is: padding is inert, rows may be reordered, a setting acts",
+    "robustness": "rare but possible input: NaN in masked slots, equal rewards, empty rows, overflow, strided arrays",
+    "precision": "the full relative precision of the dtype, and reductions of more than 4,096 terms",
+    "rule": "a choice of ours where the field has none, asked of subjects that declare it",
+}
+IN_LIMITS = "in textbook limits"  # the unit in which claims of definitions are measured
+GRADES: tuple[Grade, ...] = ("correct", "imprecise", "fragile", "wrong")  # from best to worst
+GRADE_OF: Mapping[Level, Grade] = {  # of a subject for which a claim of this level does not hold
+    "definition": "wrong",
+    "law": "wrong",
+    "rule": "wrong",
+    "robustness": "fragile",
+    "precision": "imprecise",
+}
+STATUSES: tuple[Status, ...] = (
+    "correct",
+    "imprecise",
+    "fragile",
+    "wrong",
+    "timeout",
+    "error",
+    "skipped",
+    "unsupported",
+    "waived",
+    "not asked",
+)
+FAILURES: frozenset[Status] = frozenset({"imprecise", "fragile", "wrong", "timeout"})  # that are the subject's
+NOT_JUDGED: frozenset[Status] = frozenset({"skipped", "unsupported", "not asked"})
+DEFINITIONS = "2.0"  # the version of docs/definitions.md, which every results file records
+
+
+def failing(fail_on: Grade) -> frozenset[Status]:
+    """Return the statuses that fail a run under `--fail-on`: that grade, the worse ones, and timeouts."""
+    return frozenset((*GRADES[GRADES.index(fail_on) :], "timeout"))
+
+
+def worst(statuses: Collection[Status]) -> Status:
+    """Return the status that counts for several verdicts of one thing: faults of ours first, then from worst to best."""
+    order: tuple[Status, ...] = (
+        "error",
+        "timeout",
+        "wrong",
+        "fragile",
+        "imprecise",
+        "waived",
+        "correct",
+        *sorted(NOT_JUDGED),
+    )
+    return min(statuses, key=order.index)
 
 
 class SubjectFaultError(Exception):
@@ -66,7 +129,9 @@ class Case:
 
     `make` builds the inputs from a NumPy generator and must use nothing else. `conventions` are the choices that this
     case needs (`{"ddof": 1}`); a subject that declares other ones is `unsupported`. `model` is the part of the name that
-    tells the tiny model of this case from that of another.
+    tells the tiny model of this case from that of another. `level` stands instead of the gate's: "robustness" for a case
+    with a hostile ingredient, "precision" for a very long reduction. `declared` are conventions that a subject must
+    declare to be asked this case: a rule of ours, or an optional behaviour.
     """
 
     name: str
@@ -75,13 +140,16 @@ class Case:
     limit_s: float = 20.0
     conventions: Mapping[str, Wire] = field(default_factory=dict)
     model: str = ""
+    level: Level | None = None
+    declared: Mapping[str, Wire] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
     """Shape and dtype of one output of an op.
 
-    `like` names an input whose shape and dtype the output has. Otherwise `kind` is a NumPy dtype kind ("f", "i", "b"),
+    `like` names an input whose shape and kind of dtype the output has; a wider or narrower float is accepted, since the
+    values decide. Otherwise `kind` is a NumPy dtype kind ("f", "i", "b"),
     "scalar", "text" or "any", and `ndim` the number of axes (None: any).
     """
 
@@ -105,6 +173,8 @@ class Op:
     inputs: Mapping[str, str] = field(default_factory=dict)
     oracle: Callable[..., Any] | None = None
     optional: Collection[str] = ()
+    textbook: Callable[..., Mapping[str, Array]] | None = None
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +245,15 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A limit and why it is right: a number, a function of what the trial has measured, or a recorded limit."""
+    """A limit and why it is right: a number, a function of what the trial has measured, or a recorded limit.
+
+    `level` stands instead of the case's and the gate's.
+    """
 
     kind: Literal["exact", "derived", "calibrated"]
     because: str
     limit: float | Callable[[Trial], float] | Recorded
+    level: Level | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +267,7 @@ class Evidence:
     because: str
     where: str = ""
     role: Role = "claim"
+    level: Level = "definition"
 
     @property
     def holds(self) -> bool:
@@ -240,9 +315,17 @@ class Gate:
     cases: tuple[Case, ...]
     bounds: Mapping[str, Bound]
     check: Callable[[Trial], Iterator[Evidence]]
+    level: Level = "definition"  # of its claims, where neither bound nor case has another
     name: str = ""  # the field's name that is judged, such as policy_loss[grpo]
     probes: tuple[Probe, ...] = ()
     needs: Mapping[str, float] = field(default_factory=dict)  # of a cluster's node, beside those of the subject
+
+    def graded(self, case: Case) -> str:
+        """Return what a verdict of this case is about: an op, with the choices that name it (`policy_loss[grpo]`)."""
+        name = self.name.partition("[")[0]
+        op = next((op for op in self.ops if op.name == name), self.ops[0])
+        chosen = [str(case.conventions[key]) for key in op.key if case.conventions.get(key) is not None]
+        return f"{op.name}[{', '.join(chosen)}]" if chosen else op.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +342,12 @@ class Mutant:
     arises: str = ""  # how it comes about
     theme: str = ""  # one of THEMES
     symptom: str = ""  # what it looks like in training, in one sentence; or that no curve shows it
+    at: Level | None = None  # the level at which it must be caught; None: see `grade`
+
+    @property
+    def grade(self) -> Grade:
+        """The mildest grade that its host must get: a wrong formula is `wrong`, lost precision `imprecise`."""
+        return GRADE_OF[self.at or ("precision" if self.theme == "precision" else "definition")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +363,10 @@ class Waived:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of one gate, subject and case."""
+    """The result of one gate, subject and case.
+
+    `op` is what is graded, such as `policy_loss[grpo]`; `level` that of the claim which decided, or of the case.
+    """
 
     gate: str
     subject: str
@@ -283,6 +375,8 @@ class Verdict:
     status: Status
     cause: str
     reason: str
+    op: str = ""
+    level: Level = "definition"
     evidence: tuple[Evidence, ...] = ()
     seconds: float = 0.0
     waived: Waived | None = None
@@ -339,6 +433,16 @@ class Trial(Protocol):
         self, quantity: str, got: Wire, want: Wire, *, scale: Wire = 1.0, role: Role = "claim", where: str = ""
     ) -> Evidence:
         """Compare elementwise: the largest |got − want| / scale with the limit of `bounds[quantity]`."""
+        ...
+
+    def textbook(self, op: Op, **inputs: Wire) -> Mapping[str, Array]:
+        """Return the textbook limits of each output: how far a careful program in the data's dtype may be off."""
+        ...
+
+    def agrees(
+        self, quantity: str, got: Wire, want: Wire, limits: Wire, *, scale: Wire | None = None, where: str = ""
+    ) -> Iterator[Evidence]:
+        """Compare elementwise with textbook limits; with `scale` also `within`, the claim of full precision."""
         ...
 
     def number(self, quantity: str, value: float, relation: Relation, *, where: str = "") -> Evidence:

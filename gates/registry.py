@@ -11,7 +11,20 @@ from fnmatch import fnmatchcase
 from importlib.metadata import entry_points
 from types import MappingProxyType
 
-from gates.model import THEMES, Bound, Case, ConfigurationError, Evidence, Gate, Mutant, Op, Probe, Subject, Trial
+from gates.model import (
+    THEMES,
+    Bound,
+    Case,
+    ConfigurationError,
+    Evidence,
+    Gate,
+    Level,
+    Mutant,
+    Op,
+    Probe,
+    Subject,
+    Trial,
+)
 
 FAMILIES = (
     "advantages",
@@ -46,6 +59,7 @@ class Registry:
         self,
         id_: str,
         *,
+        level: Level = "definition",
         question: str,
         why: str,
         ops: tuple[Op, ...],
@@ -58,7 +72,7 @@ class Registry:
         """Register the decorated check as a gate."""
 
         def register(check: Check) -> Check:
-            self.add_gate(Gate(id_, question, why, ops, cases, bounds, check, name, probes, needs))
+            self.add_gate(Gate(id_, question, why, ops, cases, bounds, check, level, name, probes, needs))
             return check
 
         return register

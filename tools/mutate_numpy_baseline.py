@@ -91,7 +91,7 @@ def functions_of(job: PlannedCase, ops: Operations, hello: Hello, options: Optio
 
     sys.setprofile(note)
     try:
-        passed = status(job, ops, hello, options) == "pass"
+        passed = status(job, ops, hello, options) == "correct"
     finally:
         sys.setprofile(None)
     return seen if passed else set()
@@ -108,7 +108,7 @@ def caught(mutation: Mutation, module: str, cases: Iterable[PlannedCase], hello:
     warnings.simplefilter("ignore")
     try:
         ops = operations(module, mutation.tree)
-        os._exit(int(any(status(job, ops, hello, options) == "fail" for job in cases)))
+        os._exit(int(any(status(job, ops, hello, options) == "wrong" for job in cases)))
     except BaseException:  # noqa: BLE001  a module that does not load
         os._exit(2)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gates.cli import engines
-from gates.config.format_names import CheckFormat
+from gates.config.format_names import CheckFormat, FailOn
 
 EXAMPLES = """Examples:
 
@@ -77,6 +77,13 @@ def check(
             help="What is printed: text, md, json, jsonl, junit or github (annotations too). Default: text; under GitHub Actions github.",
         ),
     ] = None,
+    fail_on: Annotated[
+        FailOn | None,
+        typer.Option(
+            metavar="GRADE", help="The mildest grade that fails the run: wrong (default), fragile, imprecise."
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="The same as --fail-on imprecise.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
     memory_limit: engines.MemoryLimit = None,
     minimise: Annotated[
@@ -86,9 +93,13 @@ def check(
         float, typer.Option(min=1.0, metavar="S", help="Time for each failure that is shrunk. Ctrl-C ends it earlier.")
     ] = 60.0,
 ) -> None:
-    """Run gates on subjects; print each verdict, why it failed, and as the last line a full count.
+    """Judge subjects, and grade each op: correct, imprecise, fragile or wrong.
 
-    The table tool.gates of a project's pyproject.toml sets defaults: subjects, select, require, model, python, jobs, seed, out, format, waivers. Options of the command line take precedence.
+    wrong: it is not the formula, or breaks a law. fragile: it fails on rare input (NaN in padding, equal rewards, overflow). imprecise: it loses precision that its dtype has.
+
+    Exit code: 0 held · 1 a subject failed or a requirement is unmet · 2 usage · 3 nothing was measured · 4 our own fault (a gate raised, disk full) · 130 interrupted.
+
+    The table tool.gates of a project's pyproject.toml sets defaults: subjects, select, require, model, python, jobs, seed, out, format, fail_on, waivers. Options of the command line take precedence.
     """
     from gates.cli import check_run
 
@@ -113,5 +124,7 @@ def check(
         as_json=as_json,
         memory_limit=memory_limit,
         shrink_seconds=minimise_seconds if minimise else 0.0,
+        fail_on="imprecise" if strict else fail_on,
+        strict=strict and fail_on is not None,
     )
     raise typer.Exit(check_run.conduct(arguments))

@@ -14,7 +14,7 @@ from gates.cli import counterexamples, engines, output, project, setup
 from gates.config.format_names import CheckFormat
 from gates.config.settings import Settings
 from gates.errors import FaultError
-from gates.model import ConfigurationError
+from gates.model import ConfigurationError, Grade
 from gates.registry import Registry
 from gates.report.text import Screen
 from gates.results.jsonl import Results, Writer
@@ -51,9 +51,13 @@ class Arguments:
     as_json: bool
     memory_limit: float | None
     shrink_seconds: float  # for each failure; 0: failures are not shrunk
+    fail_on: Grade | None = None
+    strict: bool = False  # and another grade is given too
 
     def __post_init__(self) -> None:
         """Refuse options that exclude each other."""
+        if self.strict:
+            raise ConfigurationError("--strict means --fail-on imprecise; leave out one of the two")
         if self.quick and self.full:
             raise ConfigurationError("--quick and --full exclude each other")
         if self.resume and (self.out or self.record):
@@ -142,6 +146,7 @@ def _prepare(arguments: Arguments) -> Run:
             waivers=request.waivers.entries,
             engine=arguments.engine,
             subject_files=session.file_digests(subjects, registry.subjects),
+            fail_on=arguments.fail_on or settings.fail_on or "wrong",
         )
     )
     resumed = resuming.resume(arguments.resume, header, cases) if arguments.resume else None
@@ -176,6 +181,7 @@ def _counterexamples(run: Run) -> counterexamples.Found:
         run.writer,
         silent=run.form not in {"text", "github"},
         budget_s=run.arguments.shrink_seconds,
+        fail_on=run.header.fail_on,
         failures=run.resumed.still_large if run.resumed else [],
     )
 
@@ -194,6 +200,7 @@ def _judge(run: Run, screen: Screen, found: counterexamples.Found) -> session.Ta
                 engine=engine,
                 resumed=run.resumed,
                 waivers=run.request.waivers,
+                fail_on=run.header.fail_on,
                 before_summary=partial(found.record, screen.all_judged),
             )
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import typer
 
-from gates.model import Subject, Verdict
+from gates.model import Grade, Subject, Verdict, failing
 from gates.report import smallest
 from gates.report.progress import Elapsed, console
 from gates.results.escape import one_line, visible
@@ -29,6 +29,7 @@ class Found:
     writer: Writer
     silent: bool
     budget_s: float  # seconds for each failure; 0: nothing is shrunk or kept
+    fail_on: Grade = "wrong"  # what does not fail the run is not shrunk
     failures: list[Verdict] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
@@ -36,7 +37,7 @@ class Found:
         """Return a verdict callback that keeps the failures and calls `show`."""
 
         def on_verdict(verdict: Verdict) -> None:
-            if verdict.status == "fail":
+            if verdict.status in failing(self.fail_on):
                 self.failures.append(verdict)
             show(verdict)
 

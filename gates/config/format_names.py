@@ -1,8 +1,9 @@
-"""The names of the report formats, separate from the renderers so that the command line starts quickly."""
+"""The names of the report formats and grades, separate from the renderers so that the command line starts quickly."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 CheckFormat = Literal["text", "md", "json", "jsonl", "junit", "github"]
+FailOn = Literal["wrong", "fragile", "imprecise"]
 ReportFormat = Literal["text", "md", "json", "jsonl", "junit", "github", "html"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gates.config.format_names import CheckFormat
+from gates.config.format_names import CheckFormat, FailOn
 from gates.config.validation import read_toml, validated
 from gates.model import ConfigurationError
 
@@ -27,6 +27,7 @@ class Settings(BaseModel):
     seed: int = Field(default=0, ge=0)
     out: str | None = None
     format: CheckFormat | None = None
+    fail_on: FailOn | None = None
     waivers: str | None = None
 
     def at(self, root: Path) -> Settings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gates.model import Mutant
+from gates.model import Level, Mutant
 from gates.registry import REGISTRY
 
 HOSTS = {"numpy": "gates.subjects.numpy_baseline", "reference": "reference.trainer", "rlkernels": "gates.subjects"}
@@ -22,6 +22,7 @@ def mutant(  # noqa: PLR0913  one keyword for each fact that the catalogue of mu
     arises: str = "",
     theme: str = "",
     symptom: str = "",
+    at: Level | None = None,
 ) -> None:
     """Register a mutation of a host subject.
 
@@ -29,7 +30,7 @@ def mutant(  # noqa: PLR0913  one keyword for each fact that the catalogue of mu
     mistaken function, "module:function" below `gates.families`. See `gates.model.Mutant` for the other fields.
     """
     where, made = f"{HOSTS[host]}.{target}", f"gates.families.{patch}"
-    REGISTRY.add_mutant(Mutant(name, mistake, host, where, made, caught_by, source, arises, theme, symptom))
+    REGISTRY.add_mutant(Mutant(name, mistake, host, where, made, caught_by, source, arises, theme, symptom, at))
 
 
 in_numpy = partial(mutant, "numpy")

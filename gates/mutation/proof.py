@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gates.model import Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
+from gates.model import FAILURES, GRADES, IN_LIMITS, Gate, Mutant, Outcome, Probe, Recipe, Subject, Verdict, Wire
 from gates.run.engines.interface import Engine
 from gates.run.engines.pool import Pool
 from gates.run.execute import opened, run
@@ -20,6 +21,7 @@ from gates.run.plan import Options, PlannedCase, plan, seed_of
 from gates.worker.process import Worker, WorkerError
 
 LARGEST, LEAST = -1.0, -10.0  # powers of ten of the relative errors that are tried
+FAR = 100.0  # textbook limits: what separates a wrong formula from an honest program
 STEP = 0.125  # of a power of ten: the least noticed error is known to a third
 
 
@@ -34,6 +36,12 @@ class Trialled:
     state: State
     reason: str
     verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def decided(self) -> Verdict | None:
+        """The verdict that says most: the worst grade, then the furthest from its limit."""
+        failed = [verdict for verdict in self.verdicts if verdict.status in FAILURES]
+        return max(failed, key=lambda verdict: (_severity(verdict), distance(verdict) or 0.0), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +91,55 @@ def _try(
 ) -> Trialled:
     named = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
     mutated = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
-    found, calls = _judged(plan(named, [host], quick=options.quick), mutated, engine, first=first)
+    found, calls = _judged(mutant, plan(named, [host], quick=options.quick), mutated, engine, first=first)
     if any(v.cause in {"start", "absent"} for v in found):
         return Trialled(mutant, "error", next(v.reason for v in found if v.cause in {"start", "absent"}), found)
     if not calls:
         return Trialled(mutant, "error", f"the patch target {mutant.target} never ran", found)
     for gate in named:
         here = [v for v in found if v.gate == gate.id]
-        if not any(v.status == "fail" for v in here):
+        if not any(v.status in FAILURES for v in here):
             states = ", ".join(sorted({f"{v.status} ({v.reason})" if v.reason else v.status for v in here}))
             if changes_nothing(mutant, named, host, options):
                 return Trialled(mutant, "equivalent", f"{EQUIVALENT} ({states})", found)
             return Trialled(mutant, "missed", f"{gate.id} does not fail: {states}", found)
-    failed = next(v for v in found if v.status == "fail")
-    return Trialled(mutant, "caught", failed.reason, found)
+    trialled = Trialled(mutant, "caught", "", found)
+    decided = trialled.decided
+    if decided is None:
+        raise AssertionError("every gate has failed")
+    if not _enough(mutant, decided):
+        return replace(trialled, state="missed", reason=_too_weak(mutant, decided))
+    return replace(trialled, reason=decided.reason)
+
+
+def distance(verdict: Verdict) -> float | None:
+    """Return how many textbook limits the worst claim lies away; None if no such claim failed."""
+    found = [item.observed for item in verdict.evidence if not item.holds and item.quantity.endswith(IN_LIMITS)]
+    return max((math.inf if math.isnan(value) else value for value in found), default=None)
+
+
+def _severity(verdict: Verdict) -> int:
+    return GRADES.index(verdict.status) if verdict.status in GRADES else 0  # a timeout shows no level
+
+
+def _enough(mutant: Mutant, verdict: Verdict) -> bool:
+    """Whether a verdict catches a mutant at its level, and a wrong formula far from the limit of honest programs."""
+    if verdict.status == "timeout":
+        return True
+    away = distance(verdict)
+    return _severity(verdict) >= GRADES.index(mutant.grade) and (mutant.grade != "wrong" or away is None or away >= FAR)
+
+
+def _too_weak(mutant: Mutant, verdict: Verdict) -> str:
+    if _severity(verdict) < GRADES.index(mutant.grade):
+        what = f"it is {verdict.status} at most, must be {mutant.grade}"
+    else:
+        what = f"it is {distance(verdict):.3g} textbook limits away at most, must be {FAR:g}"
+    return f"{what}: choose inputs that show it ({verdict.gate} · {verdict.case}: {verdict.reason})"
 
 
 def _judged(
-    cases: list[PlannedCase], options: Options, engine: Engine, *, first: bool
+    mutant: Mutant, cases: list[PlannedCase], options: Options, engine: Engine, *, first: bool
 ) -> tuple[tuple[Verdict, ...], int]:
     """Return the verdicts, and how often the mutated function ran.
 
@@ -109,7 +148,7 @@ def _judged(
     verdicts: dict[tuple[str, str], Verdict] = {}
     calls = 0
     for _ in range(2):
-        for judged in _until_caught(cases, options, engine) if first else run(cases, options, engine):
+        for judged in _until_caught(mutant, cases, options, engine) if first else run(cases, options, engine):
             verdicts[judged.verdict.gate, judged.verdict.case] = judged.verdict
             calls += judged.patched_calls
         cases = [c for c in cases if verdicts[c.gate.id, c.case.name].cause == TIMEOUT]
@@ -118,19 +157,28 @@ def _judged(
     return tuple(verdicts.values()), calls
 
 
-def _until_caught(cases: list[PlannedCase], options: Options, engine: Engine) -> Iterator[Judged]:
-    """Judge the cases one by one, and none of a gate that has failed."""
+def _until_caught(mutant: Mutant, cases: list[PlannedCase], options: Options, engine: Engine) -> Iterator[Judged]:
+    """Judge the cases one by one, and none of a gate that has caught the mutant at its level."""
     caught = set()
     with opened(options, engine) as executor:
         for planned in cases:
             if planned.gate.id in caught:
                 names = (planned.gate.id, planned.subject.name, planned.case.name)
-                yield Judged(Verdict(*names, seed_of(planned, options), "skipped", "caught", LEFT_OUT))
+                yield Judged(
+                    Verdict(
+                        *names,
+                        seed_of(planned, options),
+                        "skipped",
+                        "caught",
+                        LEFT_OUT,
+                        planned.gate.graded(planned.case),
+                    )
+                )
                 continue
             executor.submit([planned])
             for judged in executor.judged():
                 yield judged
-                if judged.verdict.status == "fail":
+                if judged.verdict.status in FAILURES and _enough(mutant, judged.verdict):
                     caught.add(planned.gate.id)
 
 
@@ -178,14 +226,14 @@ def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker
         planned = PlannedCase(gate, subject, case)
         tape = Tape(worker, case.limit_s)
         cached = OracleCache()  # every disturbance is compared with the same oracle values
-        if judge(planned, tape.record, worker.hello, options, cached).status != "pass":
+        if judge(planned, tape.record, worker.hello, options, cached).status != "correct":
             continue
 
         def fails(
             power: float, planned: PlannedCase = planned, tape: Tape = tape, cached: OracleCache = cached
         ) -> bool:
             replay = Replay(tape, gate.probes, 10.0**power)
-            return judge(planned, replay.call, worker.hello, options, cached).status == "fail"
+            return judge(planned, replay.call, worker.hello, options, cached).status in FAILURES
 
         yield Sensitivity(gate.id, subject.name, case.name, least(fails))
 

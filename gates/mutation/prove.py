@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-from gates.model import Gate, Mutant, Subject, Verdict
-from gates.mutation.proof import Sensitivity, Trialled, mutants_of, sensitivities, try_mutants
+from gates.model import LEVELS, Gate, Mutant, Subject, Verdict
+from gates.mutation.proof import Sensitivity, Trialled, distance, mutants_of, sensitivities, try_mutants
 from gates.registry import Registry
 from gates.report.progress import Bar
 from gates.report.proof_table import scores
@@ -71,6 +72,8 @@ def demonstrate(request: ProofRequest) -> int:
         code = tally.exit_code()  # nothing was measured
     seconds = time.monotonic() - start
     session.finish(writer, tally, seconds, code)
+    levels = Counter(record.level for record in tried if record.state == "caught" and record.level)
+    request.show("caught at: " + ", ".join(f"{level} {levels[level]}" for level in LEVELS if levels[level]))
     request.show(f"\nresults: {writer.path}")
     request.show(f"{len(mutants) - wrong} mutants caught, {wrong} not; {len(request.gates)} gates; {seconds:.0f} s")
     request.show(f"{len(mutants) - wrong} passed, {wrong} failed")
@@ -146,12 +149,15 @@ def mutant_record(done: Trialled) -> MutantRecord:
         symptom=m.symptom,
         state=done.state,
         reason=done.reason,
+        level=done.decided.level if done.decided else None,
+        distance=distance(done.decided) if done.decided else None,
     )
 
 
 def _line(done: Trialled) -> str:
     gates = ", ".join(done.mutant.caught_by)
-    return f"{done.state.upper():10} {done.mutant.name} in {done.mutant.host} by {gates}: {done.reason}"
+    at = f" at {done.decided.level}" if done.decided else ""
+    return f"{done.state.upper():10} {done.mutant.name} in {done.mutant.host} by {gates}{at}: {done.reason}"
 
 
 def _sensitivities(request: ProofRequest) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gates.cli import project, setup
-from gates.model import ConfigurationError, Verdict
+from gates.model import NOT_JUDGED, ConfigurationError, Grade, Verdict, failing
 from gates.registry import load
 from gates.report.labels import shown
 from gates.results.escape import one_line
@@ -19,7 +19,6 @@ from gates.run.engines.subject_workers import SubjectWorkers
 from gates.run.plan import Options, PlannedCase, plan
 
 NAME = "gates"  # the first part of every item's id: gates::numpy::kl.k3.matches-definition[small]
-NOT_JUDGED = frozenset(("skipped", "unsupported"))
 
 
 class NotHeldError(Exception):
@@ -68,6 +67,7 @@ class Judge:
         order = {subject.name: place for place, subject in enumerate(subjects)}
         self.waivers = found.waivers
         self.requirements = found.requirements
+        self.fail_on: Grade = found.settings.fail_on or "wrong"
         self.cases = sorted(plan(found.gates, subjects, quick=quick), key=lambda planned: order[planned.subject.name])
         self.workers = SubjectWorkers(
             Options(seed=found.settings.seed if seed is None else seed, quick=quick, model=model)
@@ -146,7 +146,7 @@ class GateItem(pytest.Item):
         if verdict.waived:
             who = f"waived until {verdict.waived.expires} by {verdict.waived.owner}: {verdict.waived.reason}"
             pytest.xfail(one_line(f"{who}; {verdict.reason}"))
-        if verdict.status != "pass":
+        if verdict.status in failing(self._judge.fail_on) or verdict.status == "error":
             raise NotHeldError(message(verdict))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:

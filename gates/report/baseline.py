@@ -13,7 +13,7 @@ from gates.results.records import HeaderRecord, VerdictRecord
 
 Kind = Literal["new failure", "fixed", "changed", "new", "gone"]
 KINDS: tuple[Kind, ...] = ("new failure", "fixed", "changed", "new", "gone")
-BAD = ("fail", "departs", "error")
+BAD = ("wrong", "fragile", "imprecise", "timeout", "departs", "error")
 SETTINGS = ("seed", "quick", "full", "model", "tool", "numpy", "blas", "python")  # of a header: what else may matter
 
 Names = tuple[str, str, str]  # subject, gate, case
@@ -102,7 +102,7 @@ def _change(names: Names, old: VerdictRecord | None, new: VerdictRecord | None) 
         kind = "new"
     elif not after:
         kind = "gone"
-    elif after == "pass" and before in (*BAD, "waived"):
+    elif after == "correct" and before in (*BAD, "waived"):
         kind = "fixed"
     return Change(kind, *names, before, after, new.reason if new else "")
 

@@ -247,6 +247,6 @@ def text(run: Results, problems: Sequence[str]) -> list[str]:
         result.append(one_line(f"FALSE POSITIVE {where}: {item.reason}; {again}"))
     result += [one_line(f"NO SEPARATION {problem}") for problem in problems]
     found = sum(map(counts, lines), Counter[Status]())
-    ends = [f"{found['pass']} passed, {found['fail']} failed"]
-    ends += [f"{found[status]} {status}" for status in STATUSES if status not in {"pass", "fail"} and found[status]]
+    ends = [f"{found['correct']} correct, {found['wrong']} wrong"]
+    ends += [f"{found[status]} {status}" for status in STATUSES if status not in {"correct", "wrong"} and found[status]]
     return [*result, "", one_line(f"results: {run.path}"), ", ".join(ends)]

@@ -7,12 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from gates.model import NOT_JUDGED
 from gates.report import smallest
-from gates.report.labels import NOT_JUDGED, shown
+from gates.report.labels import shown
 from gates.results.jsonl import Results
 from gates.results.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
 
-ORDER = ("error", "fail", "departs", "waived")
+ORDER = ("error", "timeout", "wrong", "fragile", "imprecise", "departs", "waived")
 LOST = ("crashed", "raised", "shape", "timeout")  # causes of a failure without a number
 
 
@@ -47,7 +48,7 @@ def failures(run: Results) -> list[Failure]:
             continue
         gate = "" if verdict.cause == "start" else verdict.gate
         ran[verdict.subject, gate] += 1
-        if verdict.status != "pass":
+        if verdict.status != "correct":
             found[shown(verdict), verdict.subject, gate].append(verdict)
     small = smallest.by_gate(run.counterexamples)
     return [

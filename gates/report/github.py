@@ -15,7 +15,7 @@ from gates.results.jsonl import Results
 
 SUMMARY_LIMIT = 1024 * 1024  # bytes of one step's summary; GitHub drops a larger one
 SUMMARY_FILE = "GITHUB_STEP_SUMMARY"
-ERRORS = ("fail", "departs", "error")
+ERRORS = ("wrong", "timeout", "departs", "error")
 
 
 def commands(runs: Iterable[Results]) -> list[str]:

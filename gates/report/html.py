@@ -12,10 +12,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from gates.model import FAILURES, NOT_JUDGED
 from gates.report import calibration_plot, changes, smallest
 from gates.report.baseline import Changes
 from gates.report.failures import ORDER
-from gates.report.labels import NOT_JUDGED
 from gates.report.not_judged import condensed
 from gates.report.page_data import STATUSES, Page, gather
 from gates.report.plain import MOST_IDLE
@@ -26,7 +26,19 @@ from gates.results.escape import visible
 
 FOLDER = Path(__file__).parent / "page"
 MOST_REASONS = 300  # the matrix has the rest
-SYMBOLS = {"pass": "✓", "fail": "✗", "departs": "≠", "error": "!", "skipped": "–", "unsupported": "·", "waived": "⚑"}
+SYMBOLS = {
+    "correct": "✓",
+    "imprecise": "≈",
+    "fragile": "△",
+    "wrong": "✗",
+    "timeout": "⏱",
+    "departs": "≠",
+    "error": "!",
+    "skipped": "–",
+    "unsupported": "·",
+    "not asked": "·",
+    "waived": "⚑",
+}
 
 
 def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
@@ -91,7 +103,7 @@ def _reasons(page: Page) -> list[Reason]:
         judged = sum(count for name, count in counts.items() if name not in NOT_JUDGED)
         count = f"{counts[status]} of {judged} {'case' if judged == 1 else 'cases'}"
         row = json.dumps([run, case, seed])
-        first = small.get((subject, gate)) if status == "fail" else None
+        first = small.get((subject, gate)) if status in FAILURES else None
         found.append(Reason(subject, gate, status, count, page.place(gate, subject), row, f"{case}: {reason}", first))
     return found
 

@@ -14,7 +14,17 @@ from gates.results.escape import visible
 from gates.results.jsonl import Results
 from gates.results.records import CounterexampleRecord, VerdictRecord
 
-RESULTS = {"fail": Failure, "error": Error, "skipped": Skipped, "unsupported": Skipped, "waived": Skipped}
+RESULTS = {
+    "wrong": Failure,
+    "fragile": Failure,
+    "imprecise": Failure,
+    "timeout": Failure,
+    "error": Error,
+    "skipped": Skipped,
+    "unsupported": Skipped,
+    "not asked": Skipped,
+    "waived": Skipped,
+}
 NO_CHARACTERS = str.maketrans("\ufffe\uffff", "\ufffd\ufffd")  # which XML 1.0 (§2.2, Char) excludes
 COMMAND = re.compile(r"^(?=\s*::)", re.MULTILINE)  # GitHub obeys such a line of a log, if the document is printed there
 

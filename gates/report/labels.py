@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gates.model import Evidence, Verdict
+from gates.model import FAILURES, Evidence, Verdict
 from gates.results.records import EvidenceRecord, VerdictRecord
 
 DEPARTS = "departs"
@@ -15,7 +15,7 @@ MEANING = {  # of a run's verb and exit code
     ("calibrate", 1): "Not in order",
 }
 NOTHING = 3
-NOT_JUDGED = ("skipped", "unsupported")
+FAULT = 4
 
 
 def meaning(verb: str, exit_code: int) -> str:
@@ -25,7 +25,7 @@ def meaning(verb: str, exit_code: int) -> str:
 
 def shown(verdict: Verdict | VerdictRecord) -> str:
     """Return the status; a failure that the peer documents is a deviation, not a bug."""
-    return DEPARTS if verdict.status == "fail" and verdict.cause == DEPARTS else verdict.status
+    return DEPARTS if verdict.status in FAILURES and verdict.cause == DEPARTS else verdict.status
 
 
 def sentence(item: EvidenceRecord) -> str:

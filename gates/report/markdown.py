@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from gates.model import NOT_JUDGED
 from gates.report import calibration, markdown_head, markdown_proof, not_judged, smallest
 from gates.report.baseline import Changes
 from gates.report.changes import changes_markdown
 from gates.report.failures import Failure, failures
-from gates.report.labels import NOT_JUDGED
 from gates.report.plain import counted
 from gates.report.subjects import COLUMNS, columns, standings
 from gates.results.escape import code, in_table
@@ -17,7 +17,10 @@ from gates.results.records import CounterexampleRecord, EvidenceRecord, VerdictR
 
 TITLES = {
     "error": "Errors of the judge",
-    "fail": "Failures",
+    "timeout": "Out of time",
+    "wrong": "Wrong",
+    "fragile": "Fragile",
+    "imprecise": "Imprecise",
     "departs": "Documented deviations from the definition",
     "waived": "Waived",
 }
@@ -69,7 +72,9 @@ def _subjects(verdicts: Iterable[VerdictRecord]) -> list[str]:
     lines.append("|---" * (len(shown_columns) + 2) + "|")
     for item in found:
         numbers = ((name, item.gates.get(name, 0)) for name in shown_columns)
-        words = (f"**{count}**" if count and name in {"fail", "error"} else str(count) for name, count in numbers)
+        words = (
+            f"**{count}**" if count and name in {"wrong", "timeout", "error"} else str(count) for name, count in numbers
+        )
         lines.append(f"| {in_table(item.subject)} | {' | '.join(words)} | {item.ran} of {item.cases} |")
     return [*lines, ""] if found else []
 
@@ -131,7 +136,7 @@ def matrix(verdicts: Iterable[VerdictRecord]) -> list[str]:
 
 
 def _cell(counts: Mapping[str, int]) -> str:
-    words = (f"**{s} {n}**" if s in {"fail", "error"} else f"{s} {n}" for s, n in counts.items())
+    words = (f"**{s} {n}**" if s in {"wrong", "timeout", "error"} else f"{s} {n}" for s, n in counts.items())
     return ", ".join(sorted(words))
 
 
@@ -140,7 +145,7 @@ def _closest(verdicts: Iterable[VerdictRecord]) -> list[str]:
     best: dict[str, tuple[float, EvidenceRecord, VerdictRecord]] = {}
     exact = set()
     for v in verdicts:
-        if v.status != "pass":
+        if v.status != "correct":
             continue
         for item in v.evidence:
             if item.role != "claim" or item.relation != "<=":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from gates.model import FAILURES
 from gates.report import proof_table
 from gates.results.escape import code, in_table
 from gates.results.jsonl import Results
@@ -20,7 +21,7 @@ def _baseline_failures(run: Results) -> list[str]:
     found = sorted(
         f"- **{in_table(v.subject)}** {code(v.gate)} {in_table(v.case)}: {v.status}: {in_table(v.reason)}"
         for v in run.judged
-        if v.status in {"fail", "error"}
+        if v.status in {*FAILURES, "error"}
     )
     return ["### What fails without a mutant", "", *found, ""] if found else []
 
@@ -49,7 +50,7 @@ def _mutants(run: Results) -> list[str]:
     rows = []
     for name, gates in sorted(by_mutant.items()):
         for gate, here in sorted(gates.items()):
-            failed = [v for v in here if v.status == "fail"]
+            failed = [v for v in here if v.status in FAILURES]
             words = in_table(failed[0].reason) if failed else "nothing"
             names = f"{in_table(name)} | {in_table(here[0].subject)} | {code(gate, cell=True)}"
             rows.append(f"| {names} | {len(failed)} of {len(here)} cases | {words} |")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from gates.model import Verdict
-from gates.report.labels import NOT_JUDGED
+from gates.model import NOT_JUDGED, Verdict
 from gates.results.records import VerdictRecord
 
 # parts of the judge's own reasons (`gates.run.judge.lacking`), before or after which an op or a value stands

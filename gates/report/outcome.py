@@ -11,7 +11,19 @@ from gates.results.jsonl import Results
 from gates.results.records import CalibrationRecord, HeaderRecord, MutantRecord, SummaryRecord, seeds_of
 from gates.run.calibration_summary import counts as counted
 
-STATUSES = ("fail", "error", DEPARTS, "waived", "pass", "skipped", "unsupported")
+STATUSES = (
+    "wrong",
+    "fragile",
+    "imprecise",
+    "timeout",
+    "error",
+    DEPARTS,
+    "waived",
+    "correct",
+    "skipped",
+    "unsupported",
+    "not asked",
+)
 DOCUMENTED = "documented deviation"
 
 

@@ -10,9 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from gates.model import FAILURES, NOT_JUDGED
 from gates.report import outcome
 from gates.report.failures import severity
-from gates.report.labels import NOT_JUDGED, shown
+from gates.report.labels import shown
 from gates.report.outcome import Outcome
 from gates.report.plain import judged, left
 from gates.report.smallest import Entry, entries
@@ -121,7 +122,7 @@ class Page:
 
     def _verdict(self, run: int, v: VerdictRecord) -> None:
         if v.mutant:
-            self.mutants[v.mutant, v.subject, v.gate][v.status == "fail"] += 1
+            self.mutants[v.mutant, v.subject, v.gate][v.status in FAILURES] += 1
             return
         status = shown(v)
         self.runs[run].counts[status] += 1

@@ -7,17 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
-from gates.model import Verdict
+from gates.model import FAILURES, NOT_JUDGED, Verdict
 from gates.report import calibration, not_judged, smallest
-from gates.report.labels import NOT_JUDGED, shown
+from gates.report.labels import shown
 from gates.results.escape import one_line
 from gates.results.jsonl import Results
 from gates.results.records import VerdictRecord
 from gates.run.session import Tally
 
 STYLES = {
-    "pass": "green",
-    "fail": "bold red",
+    "correct": "green",
+    "imprecise": "cyan",
+    "fragile": "yellow",
+    "wrong": "bold red",
+    "timeout": "bold red",
+    "not asked": "dim",
     "departs": "red",
     "error": "bold magenta",
     "skipped": "yellow",
@@ -38,7 +42,7 @@ def _run(run: Results) -> list[str]:
         state = [run.state] if run.summary is None else []
         return [*state, *calibration.text(run, run.summary.problems if run.summary else ())]
     verdicts = sorted(run.judged, key=lambda v: (v.subject, v.gate, v.case))
-    lines = [verdict_line(v).plain for v in verdicts if v.status in {"fail", "error", "waived"}]
+    lines = [verdict_line(v).plain for v in verdicts if v.status in {*FAILURES, "error", "waived"}]
     lines += [*smallest.lines(run.counterexamples, run.path.parent), *_mutants(run)]
     lines += ["", *(line.plain.rstrip() for line in table(verdicts)), *holes(verdicts)]
     lines += map(one_line, run.summary.problems) if run.summary else [run.state]
@@ -53,7 +57,7 @@ def _mutants(run: Results) -> list[str]:
     caught: dict[tuple[str, str], Counter[bool]] = defaultdict(Counter)
     for v in run.verdicts:
         if v.mutant:
-            caught[v.mutant, v.gate][v.status == "fail"] += 1
+            caught[v.mutant, v.gate][v.status in FAILURES] += 1
     return [
         f"{'CAUGHT' if counts[True] else 'MISSED':11} {one_line(mutant)} by {one_line(gate)}: {counts[True]} of {counts.total()} cases"
         for (mutant, gate), counts in sorted(caught.items())
@@ -64,7 +68,7 @@ def verdict_line(verdict: AnyVerdict) -> Text:
     """Return one verdict: status, place, and the reason unless it passed."""
     line = Text(f"{shown(verdict).upper():11} ", style=STYLES[shown(verdict)])
     line.append(" · ".join(map(one_line, (verdict.subject, verdict.gate, verdict.case))), style="default")
-    if verdict.reason and verdict.status != "pass":
+    if verdict.reason and verdict.status != "correct":
         line.append(f": {one_line(verdict.reason)}", style="default")
     if why := verdict.waived:
         words = f" (waived until {why.expires} by {why.owner}, {why.issue}: {why.reason})"
@@ -124,10 +128,10 @@ def judged(counts: Mapping[str, int]) -> tuple[str | None, str]:
     if not any(counts.values()):
         return None, "·"
     total = sum(count for status, count in counts.items() if status not in NOT_JUDGED)
-    for status in ("error", "fail", "departs"):
+    for status in ("error", "timeout", "wrong", "fragile", "imprecise", "departs"):
         if counts.get(status):
             return status, f"{status.upper()} {counts[status]} of {total}"
-    for status in ("waived", "pass"):
+    for status in ("waived", "correct"):
         if counts.get(status):
             return status, f"{status} {counts[status]}" + ("" if counts[status] == total else f" of {total}")
     worst = next(status for status in NOT_JUDGED if counts.get(status))

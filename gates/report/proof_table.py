@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from gates.model import FAILURES
 from gates.report.failures import largest_effect
 from gates.results.records import EvidenceRecord, MutantRecord, SensitivityRecord, VerdictRecord
 
@@ -52,11 +53,11 @@ def margins(
     noise: dict[str, tuple[float, str]] = {}
     effects: dict[tuple[str, str], float] = {}
     for v in verdicts:
-        if v.mutant is None and v.status == "pass":
+        if v.mutant is None and v.status == "correct":
             worst = max(_shares(v.evidence), default=None)
             if worst is not None and worst >= noise.get(v.gate, (-1.0, ""))[0]:
                 noise[v.gate] = (worst, f"{v.subject}, {v.case}")
-        elif v.mutant is not None and v.status == "fail":
+        elif v.mutant is not None and v.status in FAILURES:
             worst = largest_effect(v)
             effects[v.gate, v.mutant] = max(worst, effects.get((v.gate, v.mutant), 0.0))
     noticed: dict[str, list[float | None]] = defaultdict(list)

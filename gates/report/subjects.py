@@ -6,16 +6,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gates.report.labels import NOT_JUDGED
+from gates.model import NOT_JUDGED
 from gates.report.plain import judged
 from gates.results.records import SubjectRecord
 
 COLUMNS = {  # by the worst status of a gate
-    "fail": "gates failing",
+    "wrong": "gates wrong",
+    "timeout": "gates out of time",
+    "fragile": "gates fragile",
+    "imprecise": "gates imprecise",
     "error": "gates in error",
     "departs": "gates with documented deviations",
     "waived": "gates waived",
-    "pass": "gates passing",
+    "correct": "gates correct",
     "not judged": "gates not judged",
 }
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from gates.config.format_names import CheckFormat
-from gates.model import Verdict
+from gates.model import FAILURES, Verdict
 from gates.report.plain import holes, table, verdict_line
 from gates.report.progress import Bar, console
 from gates.results.escape import one_line, visible
@@ -55,11 +55,11 @@ class Screen:
             if verdict.subject not in self.dead:  # every further case would repeat the line
                 self.console.print(verdict_line(verdict))
             self.dead.add(verdict.subject)
-        elif verdict.status in {"fail", "error", "waived"}:
+        elif verdict.status in {*FAILURES, "error", "waived"}:
             self.console.print(verdict_line(verdict))
         if self.live:
             self.bar.advance(one_line(verdict.where))
-        elif verdict.status == "pass":  # skipped and unsupported cases are listed with their cause at the end
+        elif verdict.status == "correct":  # skipped and unsupported cases are listed with their cause at the end
             self.console.print(verdict_line(verdict))
 
     def all_judged(self) -> None:
@@ -78,7 +78,7 @@ class Screen:
         self.console.print()
         for line in (*table(self.verdicts), *holes(self.verdicts), *map(one_line, tally.problems)):
             self.console.print(line)
-        if any(v.status == "fail" and v.cause != "start" for v in self.verdicts):
+        if any(v.status in FAILURES and v.cause != "start" for v in self.verdicts):
             self.console.print(
                 "`gates explain GATE` shows what a gate checks, in which units, and where its limits come from"
             )

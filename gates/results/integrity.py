@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from math import inf, isnan
 
-from gates.model import STATUSES, ConfigurationError, Relation
+from gates.model import GRADES, STATUSES, ConfigurationError, Grade, Relation, Status, failing
 from gates.results.records import HeaderRecord, Record, SummaryRecord, VerdictRecord
 
 Key = tuple[str, str, str, int, str | None]
+HELD_BY: tuple[Status, ...] = (*GRADES, "waived")  # what shows that something was measured
 RELATIONS: Mapping[Relation, Callable[[float, float], bool]] = {
     "<=": op.le, "<": op.lt, ">=": op.ge, ">": op.gt, "==": op.eq, "!=": op.ne
 }  # fmt: skip
@@ -67,18 +68,20 @@ class Integrity:
             claimed, counted = record.counts.get(status, 0), self._counts[status]
             if claimed != counted:
                 raise ConfigurationError(f"{place} counts {claimed} {status}, the lines before it have {counted}")
-        if record.exit_code not in (legal := _exit_codes(record)):
+        if record.exit_code not in (legal := _exit_codes(record, self._header.fail_on)):
             raise ConfigurationError(
                 f"{place} says exit code {record.exit_code}; after these verdicts and problems it is "
                 f"{' or '.join(map(str, legal))}"
             )
 
 
-def _exit_codes(record: SummaryRecord) -> tuple[int, ...]:
-    """Return the possible exit codes, by the rules of `gates.run.session.Tally`; older files have 1 without `problems`."""
-    if record.problems or any(record.counts.get(status) for status in ("fail", "error")):
+def _exit_codes(record: SummaryRecord, fail_on: Grade) -> tuple[int, ...]:
+    """Return the possible exit codes, by the rules of `gates.run.session.Tally`."""
+    if record.problems or any(record.counts.get(status) for status in failing(fail_on)):
         return (1,)
-    return (0, 1) if any(record.counts.get(status) for status in ("pass", "waived")) else (3, 1)
+    if record.counts.get("error"):
+        return (4,)
+    return (0,) if any(record.counts.get(status) for status in HELD_BY) else (3,)
 
 
 def holds(a: float, relation: Relation, b: float) -> bool:

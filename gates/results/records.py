@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from gates.model import Relation, Role, Status, Verdict
+from gates.model import Grade, Level, Relation, Role, Status, Verdict
 
-FORMAT = 1
+FORMAT = 2
 MOST_SEEDS = 1_000_000  # of one case; a calibration judges a thousand
 MOST_SHARDS = 10_000  # above any CI matrix, below a typing mistake
 
@@ -125,6 +125,8 @@ class HeaderRecord(StrictRecord):
     seed: int
     quick: bool
     full: bool = False
+    fail_on: Grade = Field("wrong", description="the mildest grade that fails the run")
+    definitions: str = Field("", description="the version of docs/definitions.md that was judged by")
     model: str | None
     gates: list[str]
     subjects: list[str]
@@ -175,6 +177,7 @@ class EvidenceRecord:
     because: Repeated
     where: str
     role: Role
+    level: Level
     holds: bool
 
 
@@ -186,6 +189,8 @@ class VerdictRecord(StrictRecord):
     subject: str
     case: str
     seed: int
+    op: str = Field(description="what is graded: an op, with the choices that name it, such as policy_loss[grpo]")
+    level: Level = Field(description="of the claim that decided, or of the case")
     status: Status
     cause: str
     reason: str
@@ -210,6 +215,10 @@ class MutantRecord(StrictRecord):
     symptom: str = ""
     state: Literal["caught", "missed", "equivalent", "error"]
     reason: str
+    level: Level | None = Field(None, description="at which it was caught, in the case that shows it best")
+    distance: Number | None = Field(
+        None, description="from the definition there, in textbook limits; null: counted exactly"
+    )
 
 
 class SensitivityRecord(StrictRecord):

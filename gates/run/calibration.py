@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from gates.model import STATUSES, ConfigurationError, Gate, Recorded, Status, Verdict
+from gates.model import FAILURES, STATUSES, ConfigurationError, Gate, Recorded, Status, Verdict
 from gates.results.jsonl import Results, Writer, read
 from gates.results.records import HeaderRecord, NearestRecord, SummaryRecord, seeds_of
 from gates.run import execute, limits
@@ -310,7 +310,7 @@ def _observed(found: NearestRecord) -> float:
 def _effects(gate: Gate, quantity: str, proof: Results) -> list[tuple[str, float, str, bool]]:
     """Return the case, value, mutant and whether it was caught, of each value that a proof has of a gate's quantity."""
     return [
-        (verdict.case, item.observed, verdict.mutant, verdict.status == "fail")
+        (verdict.case, item.observed, verdict.mutant, verdict.status in FAILURES)
         for verdict in proof.verdicts
         if verdict.mutant and verdict.gate == gate.id
         for item in verdict.evidence

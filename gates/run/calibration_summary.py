@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from gates.errors import unwritable
-from gates.model import STATUSES, Status, Verdict
+from gates.model import FAILURES, STATUSES, Status, Verdict
 from gates.results.atomic_write import write_whole
 from gates.results.jsonl import Results, as_line, read
 from gates.results.records import (
@@ -42,7 +42,7 @@ Kind = Literal["judged", "unsupported", "skipped", "uncalibrated"]
 KINDS: tuple[Kind, ...] = ("judged", "unsupported", "skipped", "uncalibrated")
 ABSENT: frozenset[Kind] = frozenset(("skipped", "uncalibrated"))
 SHOWN: Mapping[Kind, Status] = {
-    "judged": "pass",
+    "judged": "correct",
     "unsupported": "unsupported",
     "skipped": "skipped",
     "uncalibrated": "error",
@@ -53,7 +53,7 @@ Seeds = dict[str, set[int]]  # case → seeds
 
 def is_false_positive(verdict: Verdict) -> bool:
     """Return whether a verdict on a correct subject is a false positive; a limit that nobody has recorded yet is none."""
-    return verdict.status in {"fail", "error"} and verdict.cause != UNCALIBRATED
+    return verdict.status in {*FAILURES, "error"} and verdict.cause != UNCALIBRATED
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ def counts(record: CalibrationRecord) -> Counter[Status]:
     for kind, cases in record.seeds.items():
         found[SHOWN[kind]] += sum(len(seeds_of(text)) for text in cases.values())
     for item in record.false_positives:
-        found["pass"] -= 1
+        found["correct"] -= 1
         found[item.status] += 1
     return found
 

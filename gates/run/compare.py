@@ -29,6 +29,20 @@ def worst(got: Wire, want: Wire, scale: Wire = 1.0) -> tuple[float, str]:
     return float(error[place]), f"{at}got {a[place]:.{digits}g}, want {b[place]:.{digits}g}"
 
 
+def worst_claimed(got: Wire, want: Wire, limits: Wire) -> tuple[float, str, int]:
+    """Return what `worst` does in units of textbook limits, and of how many elements a claim is made.
+
+    An element whose limit is infinite or NaN is left out.
+    """
+    a, b = (np.asarray(x, dtype=np.float64) for x in (got, want))
+    limit = np.broadcast_to(np.asarray(limits, dtype=np.float64), a.shape)
+    claimed = np.isfinite(limit)
+    if not claimed.any():
+        return 0.0, "no element has a textbook limit", 0
+    observed, place = worst(np.where(claimed, a, 0.0), np.where(claimed, b, 0.0), np.where(claimed, limit, 1.0))
+    return observed, place, int(claimed.sum())
+
+
 def relative_error(got: Array, want: Array, scale: Array) -> Array:
     """Return |got − want| / scale elementwise, with the rules of `worst` for infinities and NaN."""
     same = (got == want) | (np.isnan(got) & np.isnan(want))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from gates.model import Verdict
 from gates.run.engines.interface import Engine, Executor
 from gates.run.engines.pool import Pool
 from gates.run.judge import Judged
-from gates.run.plan import Options, PlannedCase
+from gates.run.plan import Options, PlannedCase, seed_of
+
+NOT_ASKED = "not asked: the definition does not hold"
+DEPENDENT = frozenset(("law", "robustness", "precision"))
 
 
 def run(cases: Sequence[PlannedCase], options: Options, engine: Engine | None = None) -> Iterator[Judged]:
@@ -16,6 +20,48 @@ def run(cases: Sequence[PlannedCase], options: Options, engine: Engine | None = 
     with opened(options, engine) as executor:
         executor.submit(cases)
         yield from executor.judged()
+
+
+def in_order(
+    cases: Sequence[PlannedCase], options: Options, engine: Engine | None = None, before: Iterable[Verdict] = ()
+) -> Iterator[Judged]:
+    """Judge definitions first; what is wrong by its definition is not asked what rests on it, so one cause is one finding.
+
+    Args:
+        cases: the plan.
+        options: what applies to every case.
+        engine: this machine's workers if None.
+        before: verdicts of an interrupted run.
+    """
+    wrong = {(verdict.subject, verdict.op) for verdict in before if _denied(verdict)}
+    dependent = [planned for planned in cases if (planned.case.level or planned.gate.level) in DEPENDENT]
+    chosen = {id(planned) for planned in dependent}
+    with opened(options, engine) as executor:
+        executor.submit([planned for planned in cases if id(planned) not in chosen])
+        for judged in executor.judged():
+            if _denied(judged.verdict):
+                wrong.add((judged.verdict.subject, judged.verdict.op))
+            yield judged
+        left = []
+        for planned in dependent:
+            op = planned.gate.graded(planned.case)
+            if (planned.subject.name, op) in wrong:
+                yield Judged(_not_asked(planned, options, op))
+            else:
+                left.append(planned)
+        executor.submit(left)
+        yield from executor.judged()
+
+
+def _denied(verdict: Verdict) -> bool:
+    """Whether a verdict says that the definition of its op does not hold; a subject that did not start says nothing."""
+    return verdict.status == "wrong" and verdict.level == "definition" and verdict.cause != "start"
+
+
+def _not_asked(planned: PlannedCase, options: Options, op: str) -> Verdict:
+    level = planned.case.level or planned.gate.level
+    reason = f"{NOT_ASKED} ({op} of {planned.subject.name})"
+    return Verdict(*planned.names, seed_of(planned, options), "not asked", "definition", reason, op, level)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from typing import Any, Never, cast
+from dataclasses import dataclass
+from typing import Any, Never
 
 import numpy as np
 
@@ -24,14 +25,58 @@ class _FirstCallError(BaseException):
     """The check has come to its first call. No `Exception`, so that no check catches it."""
 
 
-def inputs(gate: Gate, case: Case, seed: int, cached: OracleCache | None = None) -> Mapping[str, Wire | Recipe]:
-    """Return the first inputs of this seed that meet every precondition; the caller may change them.
+class RedrawError(BaseException):
+    """The inputs miss a precondition, and others can be drawn. No `Exception`, so that no check catches it."""
 
-    After `DRAWS` attempts the last inputs are returned, and the verdict names the precondition that they miss.
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Inputs of a case, and whether a check that finds a precondition unmet may ask for others."""
+
+    inputs: Mapping[str, Any]
+    again: bool
+
+
+def attempts(gate: Gate, case: Case, seed: int, cached: OracleCache) -> Iterator[Drawn]:
+    """Yield inputs until the caller takes some: those that were taken before, else `DRAWS` attempts.
+
+    `take` notes which were taken. After the last attempt the verdict names the precondition that they miss.
+    """
+    known = cached.find(_key(gate, case, seed))
+    if known is not None:
+        yield Drawn(known, again=False)
+        return
+    rng = np.random.default_rng(seed)
+    for left in reversed(range(DRAWS)):
+        before = rng.bit_generator.state
+        made = case.make(rng)
+        again = left > 0 and rng.bit_generator.state != before  # else another attempt gives the same inputs
+        yield Drawn(made, again=again)
+        if not again:
+            return
+
+
+def take(gate: Gate, case: Case, seed: int, cached: OracleCache, taken: Mapping[str, Any]) -> None:
+    """Note the inputs that meet every precondition, for the subjects that follow."""
+    cached.keep(_key(gate, case, seed), taken)
+
+
+def inputs(gate: Gate, case: Case, seed: int, cached: OracleCache | None = None) -> Mapping[str, Wire | Recipe]:
+    """Return the first inputs of this seed that meet every precondition before the first call; the caller may change them.
+
+    `judge` gets the same ones from `attempts`, in the one pass in which it calls the subject.
     """
     cached = cached or OracleCache()
-    key = f"{gate.id}/{case.name}/{seed}".encode()
-    return cast("Mapping[str, Wire | Recipe]", cached.once(key, lambda: _drawn(gate, case, seed, cached)))
+    for drawn in attempts(gate, case, seed, cached):
+        unmet = (item.role == "signal" and not item.holds for item in beforehand(gate, case, drawn.inputs, cached))
+        if not (any(unmet) and drawn.again):
+            take(gate, case, seed, cached, drawn.inputs)
+            return drawn.inputs
+    raise AssertionError("the last attempt is always taken")
+
+
+def _key(gate: Gate, case: Case, seed: int) -> bytes:
+    return f"{gate.id}/{case.name}/{seed}".encode()
 
 
 def with_model(inputs: Mapping[str, Wire | Recipe], model: str | None) -> Mapping[str, Wire | Recipe]:
@@ -42,18 +87,6 @@ def with_model(inputs: Mapping[str, Wire | Recipe], model: str | None) -> Mappin
         name: Recipe("model", {"path": model}) if isinstance(value, Recipe) and value.kind == "model" else value
         for name, value in inputs.items()
     }
-
-
-def _drawn(gate: Gate, case: Case, seed: int, cached: OracleCache) -> Mapping[str, Any]:
-    rng = np.random.default_rng(seed)
-    for _ in range(DRAWS):
-        before = rng.bit_generator.state
-        made = case.make(rng)
-        if not any(item.role == "signal" and not item.holds for item in beforehand(gate, case, made, cached)):
-            break
-        if rng.bit_generator.state == before:
-            break  # nothing was drawn, so another attempt gives the same inputs
-    return made
 
 
 def beforehand(

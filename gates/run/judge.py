@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
+import numpy as np
+
 from gates.errors import FaultError, scarce, sentence
-from gates.model import Evidence, Outcome, Recipe, Status, SubjectFaultError, UnsupportedError, Verdict, Wire
+from gates.model import (
+    GRADE_OF,
+    GRADES,
+    Evidence,
+    Level,
+    Outcome,
+    Provided,
+    Recipe,
+    Status,
+    SubjectFaultError,
+    UnsupportedError,
+    Verdict,
+    Wire,
+)
 from gates.registry import REGISTRY
-from gates.run.inputs import inputs, with_model
+from gates.run.inputs import Drawn, RedrawError, attempts, take, with_model
 from gates.run.limits import Place
 from gates.run.oracle_cache import OracleCache
 from gates.run.plan import Options, PlannedCase, seed_of
@@ -20,7 +37,8 @@ from gates.worker.process import Hello, WorkerError
 
 IN_PART = "in part: "  # with this a subject's documentation explains a deviation only partly: it stays a failure
 UNCALIBRATED = "uncalibrated"  # the cause of an error: the limit of a claim is recorded for other backends only
-TIMEOUT = "timeout"  # the cause of a failure: a call took longer than its case allows
+TIMEOUT = "timeout"  # status and cause: a call took longer than its case allows
+BOOLEANS = (bool, np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +62,18 @@ def judge(
     """Return the verdict of one case. Whatever the gate, the oracle or the subject raises becomes part of it."""
     gate, subject = planned.gate, planned.subject.name
     seed = seed_of(planned, options)
-    base = Verdict(gate.id, subject, planned.case.name, seed, "error", "nothing", "the gate measured nothing")
+    level = planned.case.level or gate.level
+    base = Verdict(
+        gate.id,
+        subject,
+        planned.case.name,
+        seed,
+        "error",
+        "nothing",
+        "the gate measured nothing",
+        gate.graded(planned.case),
+        level,
+    )
     if missing := lacking(planned, hello):
         return replace(base, status="unsupported", cause="lacking", reason=missing)
     start = time.monotonic()
@@ -52,35 +81,47 @@ def judge(
     status: Status
     try:
         cached = cached or OracleCache()
-        drawn = with_model(inputs(gate, planned.case, seed, cached), options.model)
-        with Scratch() as scratch:
-            trial = RunningTrial(
-                gate,
-                planned.case,
-                drawn,
-                declared(caller, subject, hello),
-                scratch,
-                not options.full,
-                place=Place.of(hello.versions),
-                cached=cached,
-            )
-            for item in gate.check(trial):
-                evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
-        status, cause, reason = _decide(evidence)
+        for drawn in attempts(gate, planned.case, seed, cached):
+            evidence.clear()
+            asked = declared(_begun(planned, seed, drawn, evidence, cached, caller), subject, hello)
+            with Scratch() as scratch, suppress(RedrawError):
+                trial = RunningTrial(
+                    gate,
+                    planned.case,
+                    with_model(drawn.inputs, options.model),
+                    asked,
+                    scratch,
+                    not options.full,
+                    place=Place.of(hello.versions),
+                    cached=cached,
+                )
+                for item in gate.check(trial):
+                    evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
+                break
+        status, level, cause, reason = _decide(evidence, level)
     except UnsupportedError as error:
         status, cause, reason = "unsupported", "lacking", str(error)
     except SubjectFaultError as error:
-        status, cause, reason = "fail", error.cause, str(error)
+        status = "timeout" if error.cause == TIMEOUT else _fault(level)
+        cause, reason = error.cause, str(error)
     except OracleError as error:
         status, cause, reason = "error", "oracle", str(error)
     except WorkerError as error:
-        status, cause, reason = "fail", "start", f"subject did not start again: {error}"
+        status, cause, reason = "wrong", "start", f"subject did not start again: {error}"
     except Exception as error:  # noqa: BLE001  whatever a gate raises is the gate's error, and the run goes on
         status, cause, reason = "error", "gate", _raised(error, f"{gate.id} · {planned.case.name}")
-    if status == "fail" and cause == "bound":  # only a wrong number can be a deliberate choice: no exception, no crash
+    if cause == "bound":  # only a wrong number can be a deliberate choice: no exception, no crash
         cause, reason = _documented(hello.documented.get(gate.name, "") if gate.name else "", reason)
     seconds = time.monotonic() - start
-    return replace(base, status=status, cause=cause, reason=reason, evidence=tuple(evidence), seconds=round(seconds, 4))
+    return replace(
+        base,
+        status=status,
+        level=level,
+        cause=cause,
+        reason=reason,
+        evidence=tuple(evidence),
+        seconds=round(seconds, 4),
+    )
 
 
 def _raised(error: Exception, where: str) -> str:
@@ -96,20 +137,46 @@ def _raised(error: Exception, where: str) -> str:
     return f"the gate raised {type(error).__name__}: {error}"
 
 
-def _decide(evidence: list[Evidence]) -> tuple[Status, str, str]:
-    """Return status, cause and reason of a check that ran to its end."""
+def _begun(
+    planned: PlannedCase, seed: int, drawn: Drawn, evidence: list[Evidence], cached: OracleCache, caller: Caller
+) -> Caller:
+    """Return a caller that at the first call refuses inputs which miss a precondition, so that others are drawn."""
+    untouched, begun = copy.deepcopy(drawn.inputs), False
+
+    def call(
+        op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
+    ) -> Outcome:
+        nonlocal begun
+        if not begun:
+            if drawn.again and any(item.role == "signal" and not item.holds for item in evidence):
+                raise RedrawError
+            take(planned.gate, planned.case, seed, cached, untouched)
+            begun = True
+        return caller(op, inputs, layout, kill_after_s)
+
+    return call
+
+
+def _fault(level: Level) -> Status:
+    """Return the grade for an exception, a crash or a wrong shape: of a very long reduction it is more than imprecise."""
+    return GRADE_OF["robustness" if level == "precision" else level]
+
+
+def _decide(evidence: list[Evidence], level: Level) -> tuple[Status, Level, str, str]:
+    """Return status, level, cause and reason of a check that ran to its end: the worst claim that does not hold."""
     for item in evidence:
         if item.role == "signal" and not item.holds:
-            return "error", "signal", f"precondition not met: {item.sentence()}"
+            return "error", level, "signal", f"precondition not met: {item.sentence()}"
     for item in evidence:
         if math.isnan(item.limit):  # no limit was ever measured for this backend
-            return "error", UNCALIBRATED, item.because
-    for item in evidence:
-        if not item.holds:
-            return "fail", "bound" if item.role == "claim" else "control", item.sentence()
+            return "error", level, UNCALIBRATED, item.because
+    failed = [item for item in evidence if not item.holds]
+    if failed:
+        worst = max(failed, key=lambda item: GRADES.index(GRADE_OF[item.level]))  # the first of the worst
+        return GRADE_OF[worst.level], worst.level, "bound" if worst.role == "claim" else "control", worst.sentence()
     if not any(item.role == "claim" for item in evidence):
-        return "error", "nothing", "the gate measured nothing"
-    return "pass", "held", ""
+        return "error", level, "nothing", "the gate measured nothing"
+    return "correct", level, "held", ""
 
 
 def _documented(where: str, reason: str) -> tuple[str, str]:
@@ -129,19 +196,46 @@ def lacking(planned: PlannedCase, hello: Hello) -> str:
             known |= {other.name for other in planned.gate.ops}
             hint = f"; it defines {near[0]}" if near and near[0] not in known else ""
             return f"{op.name} is not defined by {planned.subject.name}{hint}"
-        for name, value in planned.case.conventions.items():
-            choices = provided.conventions.get(name)
-            if choices is not None and value not in choices:
-                shown = ", ".join(repr(choice) for choice in choices)
-                return f"{op.name} of {planned.subject.name} has {name} {shown}, not {value!r}"
+        if missing := _other_choice(planned, op.name, provided):
+            return missing
     return ""
+
+
+def _other_choice(planned: PlannedCase, op: str, provided: Provided) -> str:
+    """Return which convention of the case the subject does not have, or does not declare though it must."""
+    for name, value in planned.case.conventions.items():
+        choices = provided.conventions.get(name)
+        if choices is not None and not _among(value, choices):
+            return f"{op} of {planned.subject.name} has {name} {_shown(choices)}, not {value!r}"
+    if op != planned.gate.graded(planned.case).partition("[")[0]:
+        return ""
+    for name, value in planned.case.declared.items():
+        if not _among(value, provided.conventions.get(name, ())):
+            return f"{op} of {planned.subject.name} does not declare {name}=({value!r},), not {value!r}"
+    return ""
+
+
+def _among(value: Wire, choices: tuple[Wire, ...]) -> bool:
+    """Whether a value is one of the choices; True is not 1, and a number may have been rounded to float32."""
+    if isinstance(value, BOOLEANS) or value is None or isinstance(value, str):
+        return any(
+            value == choice and isinstance(choice, BOOLEANS) == isinstance(value, BOOLEANS) for choice in choices
+        )
+    if not isinstance(value, int | float | np.number):
+        return value in choices
+    numbers = [choice for choice in choices if isinstance(choice, int | float) and not isinstance(choice, bool)]
+    return any(value == choice or np.float32(value) == np.float32(choice) for choice in numbers)
+
+
+def _shown(choices: tuple[Wire, ...]) -> str:
+    return ", ".join(repr(choice) for choice in choices)
 
 
 def declared(caller: Caller, subject: str, hello: Hello) -> Caller:
     """Return a caller that answers `unsupported` to a choice which the subject did not declare.
 
     `lacking` looks at the conventions of the case, but a check may use another choice beside them (leave-one-out beside
-    the mean). Only choices given as text are compared: a number such as ε may have any value.
+    the mean, or another ε). Words, numbers and booleans bind alike.
     """
 
     def call(
@@ -150,9 +244,8 @@ def declared(caller: Caller, subject: str, hello: Hello) -> Caller:
         provided = hello.provides.get(op)
         for name, choices in (provided.conventions if provided else {}).items():
             value = inputs.get(name)
-            if isinstance(value, str) and value not in choices:
-                shown = ", ".join(repr(choice) for choice in choices)
-                return Outcome("unsupported", error=f"{op} of {subject} has {name} {shown}, not {value!r}")
+            if isinstance(value, str | bool | int | float) and not _among(value, choices):
+                return Outcome("unsupported", error=f"{op} of {subject} has {name} {_shown(choices)}, not {value!r}")
         return caller(op, inputs, layout, kill_after_s)
 
     return call

@@ -24,6 +24,8 @@ SAME = (
     "seed",
     "quick",
     "full",
+    "fail_on",
+    "definitions",
     "model",
     "gates",
     "subjects",
@@ -176,7 +178,8 @@ def _distinct(parts: Sequence[Results]) -> Iterator[Record]:
 
 
 def _summary(parts: Sequence[Results]) -> SummaryRecord:
-    tally = Tally(Counter(verdict.status for run in parts for verdict in run.verdicts))
+    fail_on = parts[0].header.fail_on
+    tally = Tally(Counter(verdict.status for run in parts for verdict in run.verdicts), fail_on=fail_on)
     summaries = [run.summary for run in parts if run.summary]
     failed = any(summary.exit_code == FAILED for summary in summaries)  # a requirement that one shard did not meet
     problems = dict.fromkeys(words for summary in summaries for words in summary.problems) | dict.fromkeys(

@@ -35,8 +35,29 @@ class OracleCache:
         """Return the oracle's result for these inputs; the caller may change it."""
         if op.oracle is None:
             raise TypeError(f"{op.name} has no oracle")
-        key = key_of(op, inputs)
-        return op.oracle(**inputs) if key is None else self.once(key, partial(op.oracle, **inputs))
+        return self._asked(op, op.oracle, inputs)
+
+    def limits(self, op: Op, inputs: Mapping[str, Wire]) -> Any:
+        """Return the textbook limits for these inputs; the caller may change them."""
+        if op.textbook is None:
+            raise TypeError(f"{op.name} has no textbook program")
+        return self._asked(op, op.textbook, inputs)
+
+    def _asked(self, op: Op, function: Callable[..., Any], inputs: Mapping[str, Wire]) -> Any:
+        key = key_of(op, inputs, function)
+        return function(**inputs) if key is None else self.once(key, partial(function, **inputs))
+
+    def find(self, key: bytes) -> Any:
+        """Return what is kept under this key, or None; the caller may change it."""
+        with self._lock:
+            known = self._found.get(key)
+            if known is not None:
+                self._found.move_to_end(key)
+        return copy.deepcopy(known[0]) if known is not None else None
+
+    def keep(self, key: bytes, value: Any) -> None:
+        """Keep a copy of a value under this key, while there is room."""
+        self._keep(key, value)
 
     def once(self, key: bytes, make: Callable[[], Any]) -> Any:
         """Return what `make` returned at the first call with this key; the caller may change it."""
@@ -63,9 +84,12 @@ class OracleCache:
                 self._size -= dropped
 
 
-def key_of(op: Op, inputs: Mapping[str, Wire]) -> bytes | None:
-    """Return a digest of an op and its inputs with their memory layout, or None if an input cannot be digested."""
-    digest = hashlib.blake2b(f"{op.name} {id(op.oracle)}".encode(), digest_size=20)
+def key_of(op: Op, inputs: Mapping[str, Wire], function: Callable[..., Any] | None = None) -> bytes | None:
+    """Return a digest of an op, what is asked of it (the oracle), and its inputs with their memory layout.
+
+    None if an input cannot be digested.
+    """
+    digest = hashlib.blake2b(f"{op.name} {id(function or op.oracle)}".encode(), digest_size=20)
     return digest.digest() if _feed(digest, dict(inputs)) else None
 
 

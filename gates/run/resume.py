@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.model import ConfigurationError, Evidence, Verdict, Waived
+from gates.model import FAILURES, ConfigurationError, Evidence, Verdict, Waived
 from gates.results.jsonl import Results, Writer, read
 from gates.results.records import HeaderRecord, ResumeRecord, VerdictRecord
 from gates.run.plan import Names, PlannedCase
@@ -36,7 +36,7 @@ class Resumed:
         """The failures without a counterexample record, because the run was stopped before it shrank them."""
         done = {(found.gate, found.subject) for found in self.earlier.counterexamples}
         left = () if self.complete else self.verdicts
-        return [one for one in left if one.status == "fail" and (one.gate, one.subject) not in done]
+        return [one for one in left if one.status in FAILURES and (one.gate, one.subject) not in done]
 
 
 def resume(path: Path, wanted: HeaderRecord, cases: Sequence[PlannedCase]) -> Resumed:
@@ -105,7 +105,9 @@ def command(words: Sequence[str], path: Path) -> str:
 def verdict(record: VerdictRecord) -> Verdict:
     """Return the verdict that a line was written from."""
     evidence = tuple(
-        Evidence(item.quantity, item.observed, item.relation, item.limit, item.because, item.where, item.role)
+        Evidence(
+            item.quantity, item.observed, item.relation, item.limit, item.because, item.where, item.role, item.level
+        )
         for item in record.evidence
     )
     fields = record.model_dump(exclude={"record", "evidence", "mutant", "waived"})

@@ -16,8 +16,19 @@ from typing import Literal
 import numpy as np
 
 from gates.errors import ExitCode
-from gates.model import STATUSES, ConfigurationError, Gate, Status, Subject, Verdict
+from gates.model import (
+    DEFINITIONS,
+    STATUSES,
+    ConfigurationError,
+    Gate,
+    Grade,
+    Status,
+    Subject,
+    Verdict,
+    failing,
+)
 from gates.results import machine
+from gates.results.integrity import HELD_BY
 from gates.results.jsonl import Results, Writer
 from gates.results.records import (
     HeaderRecord,
@@ -30,7 +41,7 @@ from gates.results.records import (
     verdict_record,
 )
 from gates.run.engines.interface import Engine
-from gates.run.execute import run
+from gates.run.execute import in_order
 from gates.run.judge import Judged
 from gates.run.plan import Options, PlannedCase
 from gates.run.resume import Resumed
@@ -76,6 +87,7 @@ class Tally:
     holes: list[Verdict] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     hellos: dict[str, Hello] = field(default_factory=dict)  # the first handshake of each subject
+    fail_on: Grade = "wrong"  # the mildest grade that fails the run
 
     def add(self, verdict: Verdict, requirements: Iterable[Requirement] = ()) -> None:
         """Count a verdict."""
@@ -89,18 +101,17 @@ class Tally:
         return [*(f"required, but {hole.status}: {hole.where}: {hole.reason}" for hole in self.holes), *self.stale]
 
     def exit_code(self) -> int:
-        """Return 0 if all held, 1 if not, 3 if nothing was measured."""
-        if self.problems or self.counts["fail"] or self.counts["error"]:
+        """Return 0 if all held, 1 if a subject or a requirement failed, 4 if a gate or the oracle did, 3 if nothing was measured."""
+        if self.problems or any(self.counts[status] for status in failing(self.fail_on)):
             return FAILED
-        return HELD if self.counts["pass"] or self.counts["waived"] else NOTHING
+        if self.counts["error"]:
+            return FAULT
+        return HELD if any(self.counts[status] for status in HELD_BY) else NOTHING
 
     def line(self) -> str:
-        """Return the last line of a run: passed and failed always, other statuses where there are any."""
-        words = {"pass": "passed", "fail": "failed", "error": "errors"}
-        shown = [s for s in STATUSES if s in {"pass", "fail"} or self.counts[s]]
-        plural = {s: words.get(s, s) for s in shown}
-        if self.counts["error"] == 1:
-            plural["error"] = "error"
+        """Return the last line of a run: correct and wrong always, other statuses where there are any."""
+        shown = [s for s in STATUSES if s in {"correct", "wrong"} or self.counts[s]]
+        plural = {s: f"{s}s" if s in {"error", "timeout"} and self.counts[s] != 1 else s for s in shown}
         return ", ".join(f"{self.counts[s]} {plural[s]}" for s in shown)
 
 
@@ -126,6 +137,7 @@ class RunInfo:
     waivers: Sequence[WaiverRecord] = ()
     engine: str = "local"
     seeds: int | None = None  # of a calibration
+    fail_on: Grade = "imprecise"
     subject_files: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -150,6 +162,8 @@ def header(info: RunInfo) -> HeaderRecord:
         seed=options.seed,
         quick=options.quick,
         full=options.full,
+        fail_on=info.fail_on,
+        definitions=DEFINITIONS,
         model=options.model,
         gates=[gate.id for gate in info.gates],
         subjects=[subject.name for subject in info.subjects],
@@ -216,6 +230,7 @@ class CheckRequest:
     engine: Engine | None = None  # None: this machine's workers
     resumed: Resumed | None = None
     waivers: Waivers = field(default_factory=Waivers)
+    fail_on: Grade = "wrong"
     before_summary: Callable[[], None] = lambda: None  # called when all is judged; it may write lines
 
 
@@ -224,14 +239,14 @@ def check(request: CheckRequest) -> Tally:
 
     Ctrl-C leaves what was written.
     """
-    tally = Tally()
+    tally = Tally(fail_on=request.fail_on)
     writer, waivers, resumed = request.writer, request.waivers, request.resumed
     handshakes = HandshakeRecords(resumed.earlier if resumed else None)
     for verdict in resumed.verdicts if resumed else ():
         waivers.note(verdict)
         tally.add(verdict, request.requirements)
     start = time.monotonic()
-    for found in run(request.cases, request.options, request.engine):
+    for found in in_order(request.cases, request.options, request.engine, resumed.verdicts if resumed else ()):
         judged = replace(found, verdict=waivers.apply(found.verdict))
         if judged.hello:
             tally.hellos.setdefault(judged.verdict.subject, judged.hello)

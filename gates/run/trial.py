@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -12,9 +12,12 @@ from typing import Any, Self
 import numpy as np
 
 from gates.model import (
+    IN_LIMITS,
+    Array,
     Case,
     Evidence,
     Gate,
+    Level,
     Op,
     Outcome,
     Output,
@@ -28,11 +31,15 @@ from gates.model import (
     precondition,
 )
 from gates.run import limits
-from gates.run.compare import worst
+from gates.run.compare import worst, worst_claimed
 from gates.run.limits import NOWHERE, Place
 from gates.run.oracle_cache import OracleCache
 
 UNKNOWN = re.compile(r"^TypeError: .*unexpected keyword argument '(\w+)'")
+TEXTBOOK = (
+    "derived: twice the running error bound of a careful program in the dtype of the data, the widest of its usual forms, "
+    "and the oracle's own rounding"
+)
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
 
 
@@ -118,7 +125,7 @@ class RunningTrial:
                 raise SubjectFaultError("shape", f"{op.name} returned {sorted(outcome.value)}, must have {name!r}")
             if problem := _misfit(outcome.value[name], output, inputs):
                 raise SubjectFaultError("shape", f"{op.name}.{name} {problem}")
-        return dict(outcome.value)
+        return {name: _as_array(value, op.outputs.get(name)) for name, value in outcome.value.items()}
 
     def want(self, op: Op, **inputs: Wire) -> Any:
         """Return what the oracle computes."""
@@ -129,25 +136,65 @@ class RunningTrial:
         except Exception as error:
             raise OracleError(f"the oracle of {op.name} raised {type(error).__name__}: {error}") from error
 
-    def within(
-        self, quantity: str, got: Wire, want: Wire, *, scale: Wire = 1.0, role: Role = "claim", where: str = ""
-    ) -> Evidence:
-        """Compare elementwise with the limit of `bounds[quantity]`."""
+    def textbook(self, op: Op, **inputs: Wire) -> Mapping[str, Array]:
+        """Return the textbook limits of each output, element by element; inf where no claim can be made."""
+        if op.textbook is None:
+            raise OracleError(f"{op.name} has no textbook program")
+        try:
+            found: Mapping[str, Array] = self.cached.limits(op, inputs)
+        except Exception as error:
+            raise OracleError(f"the textbook program of {op.name} raised {type(error).__name__}: {error}") from error
+        return found
+
+    def agrees(
+        self, quantity: str, got: Wire, want: Wire, limits: Wire, *, scale: Wire | None = None, where: str = ""
+    ) -> Iterator[Evidence]:
+        """Compare elementwise with textbook limits; with `scale` also `within`, the claim of full precision.
+
+        The quantity of the first claim is that of the second without its unit: `kl error in 2u·S (float32)` becomes
+        `kl error in textbook limits`. Elements without a limit are left out; without any the claim is an error of the gate.
+        """
+        self._comparable(quantity, got, want)
+        observed, place, claimed = worst_claimed(got, want, limits)
+        found = Evidence(
+            f"{quantity.partition(' in ')[0]} {IN_LIMITS}",
+            observed,
+            "<=",
+            1.0,
+            TEXTBOOK,
+            ", ".join(part for part in (where, place) if part),
+            level=self.level,
+        )
+        if not claimed:
+            found = self.precondition(f"elements with a textbook limit ({quantity})", 0, ">=", 1)
+        else:
+            self.comparisons.append(Comparison(found, got, want, limits))
+        yield found
+        if scale is not None:
+            yield self.within(quantity, got, want, scale=scale, where=where)
+
+    def _comparable(self, quantity: str, got: Wire, want: Wire) -> None:
         if np.asarray(got).dtype.kind not in "fiub":
             raise SubjectFaultError("shape", f"{quantity}: dtype {np.asarray(got).dtype}, must hold numbers")
         if np.shape(got) != np.shape(want):
             raise SubjectFaultError("shape", f"{quantity}: shape {np.shape(got)}, must be {np.shape(want)}")
+
+    def within(
+        self, quantity: str, got: Wire, want: Wire, *, scale: Wire = 1.0, role: Role = "claim", where: str = ""
+    ) -> Evidence:
+        """Compare elementwise with the limit of `bounds[quantity]`."""
+        self._comparable(quantity, got, want)
         observed, place = worst(got, want, scale)
         where = ", ".join(part for part in (where, place) if part)
         limit, because = self._limit(quantity)
-        found = Evidence(quantity, observed, "<=", limit, because, where, role)
+        found = Evidence(quantity, observed, "<=", limit, because, where, role, self._level(quantity))
         self.comparisons.append(Comparison(found, got, want, scale))
         return found
 
     def number(self, quantity: str, value: float, relation: Relation, *, where: str = "") -> Evidence:
         """Compare one number with the limit of `bounds[quantity]`."""
         limit, because = self._limit(quantity)
-        return Evidence(quantity, float(value), relation, limit, because, where)
+        return Evidence(quantity, float(value), relation, limit, because, where, level=self._level(quantity))
 
     def precondition(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
         """State a condition without which the check means nothing."""
@@ -155,7 +202,15 @@ class RunningTrial:
 
     def negative_control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
         """State that a quantity claimed to be constant changes where it should."""
-        return Evidence(name, float(value), relation, float(limit), because, role="control")
+        return Evidence(name, float(value), relation, float(limit), because, role="control", level=self.level)
+
+    @property
+    def level(self) -> Level:
+        """The level of what this case asks, where a bound has no other."""
+        return self.case.level or self.gate.level
+
+    def _level(self, quantity: str) -> Level:
+        return self.gate.bounds[quantity].level or self.level
 
     def _limit(self, quantity: str) -> tuple[float, str]:
         """Return a limit and the reason for it. A limit that is not recorded is NaN, which makes the verdict an error."""
@@ -191,8 +246,9 @@ def _misfit(value: Wire, output: Output, inputs: Mapping[str, Wire]) -> str:
         return "is a nested list whose rows differ in length, must be an array"
     if output.like:
         model = np.asarray(inputs[output.like])
+        fits = array.shape == model.shape and array.dtype.kind == model.dtype.kind
         shape, dtype = f"{array.dtype}{list(array.shape)}", f"{model.dtype}{list(model.shape)}"
-        return "" if shape == dtype else f"is {shape}, must be {dtype} like {output.like}"
+        return "" if fits else f"is {shape}, must be {dtype} like {output.like}"
     wanted = "fiub" if output.kind == "scalar" else {"i": "iu"}.get(output.kind, output.kind)
     ndim = 0 if output.kind == "scalar" else output.ndim
     problems = []
@@ -201,3 +257,10 @@ def _misfit(value: Wire, output: Output, inputs: Mapping[str, Wire]) -> str:
     if ndim is not None and array.ndim != ndim:
         problems.append(f"has {array.ndim} axes, must have {ndim}")
     return ", ".join(problems)
+
+
+def _as_array(value: Wire, output: Output | None) -> Wire:
+    """Return a list of numbers as an array, where an array is promised."""
+    if output is None or not isinstance(value, list):
+        return value
+    return np.asarray(value) if output.like or output.kind in {"f", "i", "b"} else value

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from gates.config.validation import nearest, read_toml, validated
-from gates.model import ConfigurationError, Gate, Status, Subject, Verdict, Waived
+from gates.model import FAILURES, ConfigurationError, Gate, Status, Subject, Verdict, Waived
 from gates.results.records import VerdictRecord, Waiver, WaiverRecord
 
 FILE = "gates.toml"
-WAIVED: tuple[Status, ...] = ("fail", "error")
+WAIVED: tuple[Status, ...] = (*sorted(FAILURES), "error")
 
 
 def read(path: Path) -> list[Waiver]:

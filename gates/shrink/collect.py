@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gates.model import Subject, Verdict
+from gates.model import FAILURES, Subject, Verdict
 from gates.run.plan import Options, PlannedCase
 from gates.shrink.failing_case import BUDGET_S, CAUSES, CannotShrinkError, Progress, as_drawn, shrink_case
 from gates.shrink.file import Counterexample, write
@@ -47,7 +47,7 @@ class Shrinker:
 
     def note(self, verdict: Verdict) -> None:
         """Keep a verdict if it is the first failure of its gate and subject."""
-        if verdict.status == "fail" and verdict.cause not in NOT_SHRUNK:
+        if verdict.status in FAILURES and verdict.cause not in NOT_SHRUNK:
             known = self.failures.setdefault((verdict.gate, verdict.subject), verdict)
             if self._place(verdict) < self._place(known):
                 self.failures[verdict.gate, verdict.subject] = verdict

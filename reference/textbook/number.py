@@ -54,7 +54,7 @@ class Number:
         value: npt.ArrayLike,
         dtype: str,
         error: npt.ArrayLike = 0.0,
-        void: npt.ArrayLike = False,
+        void: Any = False,  # noqa: FBT002  as in NumPy
         parents: Sequence[tuple[Number, Rule]] = (),
     ) -> None:
         self.value: Floats = np.asarray(value, np.float64)
@@ -62,7 +62,7 @@ class Number:
         self.error: Floats = np.broadcast_to(np.asarray(error, np.float64), self.value.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             too_large = ~(np.abs(self.value) + np.nan_to_num(self.error, nan=np.inf) <= LARGEST[dtype])
-        self.void: Bools = too_large | void
+        self.void: Bools = np.asarray(too_large | void)
         self._parents = tuple(parents)
         self._rank = next(_order)
 
@@ -262,7 +262,7 @@ def _unary(x: Number, value: Floats, slope: Floats, curve: Any, rule: Rule, *, r
 
 
 def exp(x: Number) -> Number:
-    """e to the x."""
+    """E to the x."""
     with np.errstate(all="ignore"):
         value = np.exp(x.value)
         made = _unary(x, value, np.exp(x.value + x.error), 0.0, lambda g: g * made)
@@ -271,7 +271,7 @@ def exp(x: Number) -> Number:
 
 
 def expm1(x: Number) -> Number:
-    """e to the x, minus 1, without cancellation."""
+    """E to the x, minus 1, without cancellation."""
     with np.errstate(all="ignore"):
         return _unary(x, np.expm1(x.value), np.exp(x.value + x.error), 0.0, lambda g: g * exp(x))
 
@@ -318,7 +318,7 @@ def sigmoid(x: Number) -> Number:
 
 
 def logsigmoid(x: Number) -> Number:
-    """log sigmoid(x) = min(x, 0) - log1p(exp(-|x|)), as every framework writes it."""
+    """Log sigmoid(x) = min(x, 0) - log1p(exp(-|x|)), as every framework writes it."""
     return minimum(x, 0.0) - log1p(exp(-absolute(x)))
 
 
@@ -453,7 +453,7 @@ def _narrowed(g: Number, shape: tuple[int, ...]) -> Number:
 
 def _is_power_of_two(x: Number) -> Bools:
     mantissa, _ = np.frexp(np.abs(np.where(np.isfinite(x.value), x.value, 0.0)))
-    return (mantissa == 0.5) & (x.error == 0.0)
+    return np.asarray((mantissa == 0.5) & (x.error == 0.0))
 
 
 def _kept(x: Any, axis: int | None, shape: tuple[int, ...]) -> Any:
@@ -496,4 +496,4 @@ def _partial(values: Floats) -> Floats:
     """Σ|partial sums| in this order: the first term is exact, and an exact 0 adds no rounding."""
     sums = np.abs(np.cumsum(values, axis=-1))
     started = np.cumsum(values != 0.0, axis=-1) > 1
-    return np.where(started & (values != 0.0), sums, 0.0).sum(axis=-1)
+    return np.asarray(np.where(started & (values != 0.0), sums, 0.0).sum(axis=-1))

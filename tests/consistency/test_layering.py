@@ -103,7 +103,7 @@ from gates.run.session import CheckRequest, check
 registry = load()
 cases = plan(registry.select(("trainer.adapters-off-is-base",)), [registry.subjects["reference"]], quick=True)
 tally = check(CheckRequest(cases, Options()))
-print(json.dumps([tally.counts["pass"], sorted(sys.modules)]))
+print(json.dumps([tally.counts["correct"], sorted(sys.modules)]))
 """
         passed, modules = json.loads(self.run(code))
         assert passed >= 1

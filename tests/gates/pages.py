@@ -53,18 +53,18 @@ class Elements(HTMLParser):
 
 def mixed(folder: Path) -> list[Path]:
     """A check with one verdict of each status, and a proof with sensitivities and mutants."""
-    waived = Waived("fail", "known", "#12", "ada", "2027-01-01")
+    waived = Waived("wrong", "known", "#12", "ada", "2027-01-01")
     check = [
         verdict(),
-        verdict("fail", case="other"),
-        verdict("fail", gate="loss.grpo", cause="departs"),
+        verdict("wrong", case="other"),
+        verdict("wrong", gate="loss.grpo", cause="departs"),
         verdict("error", gate="packing"),
         verdict("waived", gate="ratio", waived=waived),
-        verdict("pass", gate="weights"),
+        verdict("correct", gate="weights"),
         *(verdict("unsupported", gate=gate, subject="peer") for gate in ("kl.k1", "kl.k3")),
         verdict("skipped", subject="peer", gate="loss.grpo"),
     ]
-    proof = [verdict(), verdict("fail", mutant="kl.flipped"), verdict("pass", mutant="kl.lost")]
+    proof = [verdict(), verdict("wrong", mutant="kl.flipped"), verdict("correct", mutant="kl.lost")]
     write(folder / "check.jsonl", check, problems=["required, but skipped: peer"])
     noticed = {"kl.k1": [1e-10, 1e-6], "kl.k3": [1e-3, None], "loss.grpo": [None]}
     records = [
@@ -79,7 +79,7 @@ def mixed(folder: Path) -> list[Path]:
 def hostile(folder: Path) -> Path:
     """A run in which every word of a subject tries to be markup."""
     evidence = Evidence(HOSTILE, float("inf"), "<=", 1.0, HOSTILE, HOSTILE)
-    strange = Verdict(HOSTILE, HOSTILE, HOSTILE, 1, "fail", "bound", HOSTILE, (evidence,))
+    strange = Verdict(HOSTILE, HOSTILE, HOSTILE, 1, "wrong", "bound", HOSTILE, (evidence,))
     hole = verdict("unsupported", reason=HOSTILE)
     path = folder / "<title><script>alert(2)<script>.jsonl"
     said = SubjectRecord(subject=HOSTILE, provides=[], versions={HOSTILE: HOSTILE})
@@ -97,7 +97,7 @@ def calibrated(folder: Path) -> Path:
     def block(gate: str, first: int, share: float | None, refused: tuple[int, ...] = ()) -> None:
         seed = first + 3 if first == 0 else 15
         near = NearestRecord(quantity="kl", case="some", seed=seed, share=share, observed=1.0, limit=2.0)
-        reason = {"status": "fail", "cause": "bound", "reason": "kl is 5, must be <= 4"}
+        reason = {"status": "wrong", "cause": "bound", "reason": "kl is 5, must be <= 4"}
         writer.write(
             CalibrationRecord(
                 gate=gate,

@@ -52,7 +52,7 @@ def header(**changes: Any) -> HeaderRecord:
 
 
 def verdict(
-    status: Status = "pass",
+    status: Status = "correct",
     *,
     gate: str = "kl.k3",
     subject: str = "mine",
@@ -60,9 +60,9 @@ def verdict(
     reason: str = "",
     **more: Any,
 ) -> VerdictRecord:
-    evidence = (HELD,) if status == "pass" else (HELD, BROKEN) if status == "fail" else ()
-    words = reason or ("" if status == "pass" else BROKEN.sentence() if status == "fail" else f"why it is {status}")
-    cause = more.pop("cause", {"pass": "held", "fail": "bound"}.get(status, status))
+    evidence = (HELD,) if status == "correct" else (HELD, BROKEN) if status == "wrong" else ()
+    words = reason or ("" if status == "correct" else BROKEN.sentence() if status == "wrong" else f"why it is {status}")
+    cause = more.pop("cause", {"correct": "held", "wrong": "bound"}.get(status, status))
     mutant = more.pop("mutant", None)
     return verdict_record(Verdict(gate, subject, case, 7, status, cause, words, evidence, 0.25, **more), mutant)
 
@@ -99,8 +99,8 @@ def write(
     ]
     counts = Counter(v.status for v in verdicts)
     if complete:
-        held = 0 if counts["pass"] or counts["waived"] else 3
-        code = 1 if counts["fail"] or counts["error"] or problems else held
+        held = 0 if counts["correct"] or counts["waived"] else 3
+        code = 1 if counts["wrong"] or counts["error"] or problems else held
         every: dict[Status, int] = {status: counts[status] for status in STATUSES}
         lines.append(SummaryRecord(counts=every, seconds=1.0, exit_code=code, problems=list(problems)))
     for line in lines:

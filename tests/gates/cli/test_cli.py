@@ -169,7 +169,7 @@ class TestCheck:
             "check", "packing", "advantages.constant-group-is-zero", "--subject", "./mine.py", "--json", cwd=tmp_path
         )
         statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
-        assert statuses.count("pass") == 4
+        assert statuses.count("correct") == 4
         assert len(statuses) == 43
 
     def test_a_document_is_all_that_is_printed(self, tmp_path: Path) -> None:

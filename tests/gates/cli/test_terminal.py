@@ -57,9 +57,9 @@ def obeyed(text: str) -> set[str]:
 def check(tmp_path: Path) -> Path:
     """A check in which every name, reason, place and version is the attack."""
     evidence = Evidence(ATTACK, float("inf"), "<=", 1.0, ATTACK, ATTACK)
-    waived = Waived("fail", ATTACK, ATTACK, ATTACK, ATTACK)
+    waived = Waived("wrong", ATTACK, ATTACK, ATTACK, ATTACK)
     cells = [
-        verdict_record(Verdict(ATTACK, ATTACK, ATTACK, 1, "fail", ATTACK, ATTACK, (evidence,))),
+        verdict_record(Verdict(ATTACK, ATTACK, ATTACK, 1, "wrong", ATTACK, ATTACK, (evidence,))),
         verdict_record(Verdict(ATTACK, ATTACK, "waived", 1, "waived", ATTACK, ATTACK, (), 0.0, waived)),
         *(
             verdict(status, gate=status, subject=ATTACK, reason=ATTACK)
@@ -106,7 +106,7 @@ def proof(tmp_path: Path) -> Path:
         state="missed",
         reason=ATTACK,
     )
-    cells = [verdict(), verdict("fail", mutant=ATTACK, gate=ATTACK, reason=ATTACK)]
+    cells = [verdict(), verdict("wrong", mutant=ATTACK, gate=ATTACK, reason=ATTACK)]
     write(tmp_path / "proof.jsonl", cells, verb="prove", also=[mutant])
     return tmp_path / "proof.jsonl"
 
@@ -127,7 +127,7 @@ def calibration(tmp_path: Path) -> Path:
         commits=[ATTACK],
         seeds={"judged": {ATTACK: "0-1"}, "skipped": {ATTACK + "2": "0"}},
         retried={},
-        false_positives=[FalsePositiveRecord(case=ATTACK, seed=1, status="fail", cause=ATTACK, reason=ATTACK)],
+        false_positives=[FalsePositiveRecord(case=ATTACK, seed=1, status="wrong", cause=ATTACK, reason=ATTACK)],
         nearest=[NearestRecord(quantity=ATTACK, case=ATTACK, seed=0, share=0.5, observed=1.0, limit=2.0)],
     )
     writer.write(line)
@@ -192,7 +192,7 @@ def test_json_keeps_the_words(check: Path, monkeypatch: pytest.MonkeyPatch, caps
 
 def test_junit_is_xml(check: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A parser takes it, and what XML cannot hold is shown as its escape or as U+FFFD."""
-    strange = verdict("fail", subject="\uffff\ufffe<&>\"'\t\n]]>", reason="\uffff]]>&amp;\n\x00")
+    strange = verdict("wrong", subject="\uffff\ufffe<&>\"'\t\n]]>", reason="\uffff]]>&amp;\n\x00")
     write(check.with_name("strange.jsonl"), [strange])
     words = ("report", str(check), str(check.with_name("strange.jsonl")), "--format", "junit")
     _, out, _ = printed(monkeypatch, capsys, *words)
@@ -240,8 +240,8 @@ def test_a_check_as_it_runs(form: str, capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setenv("NO_COLOR", "1")
     evidence = Evidence(ATTACK, 2.0, "<=", 1.0, ATTACK, ATTACK)
     screen = Screen(3, form)  # type: ignore[arg-type]  # the parameter's values are this Literal's
-    screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "fail", "bound", ATTACK, (evidence,)))
-    screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "fail", "start", ATTACK))
+    screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "wrong", "bound", ATTACK, (evidence,)))
+    screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "wrong", "start", ATTACK))
     screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "skipped", "absent", ATTACK))
     tally = Tally()
     tally.stale.append(ATTACK)

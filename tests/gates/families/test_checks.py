@@ -44,10 +44,10 @@ OPS = {{"group_advantages": group_advantages}}
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        ("pass", "pass", ""),
-        ("if rewards.dtype.byteorder == '>': raise TypeError('big-endian')", "pass", ""),
-        ("if rewards.strides[0] != rewards.itemsize: import os; os._exit(1)", "fail", "crashed"),
-        ("if rewards.strides[0] != rewards.itemsize: rewards = rewards * rewards", "fail", "strided input"),
+        ("correct", "correct", ""),
+        ("if rewards.dtype.byteorder == '>': raise TypeError('big-endian')", "correct", ""),
+        ("if rewards.strides[0] != rewards.itemsize: import os; os._exit(1)", "wrong", "crashed"),
+        ("if rewards.strides[0] != rewards.itemsize: rewards = rewards * rewards", "wrong", "strided input"),
     ],
     ids=["takes all", "refuses one", "crashes on one", "differs on one"],
 )
@@ -74,7 +74,7 @@ def test_a_layout_may_be_refused_and_nothing_else(tmp_path: Path, body: str, sta
 def test_a_broken_rollout_fails(tmp_path: Path, damage: str, words: str) -> None:
     """NaN logits, impossible tokens and lengths, foreign draws and swapped logits fail, with the reason."""
     for verdict in verdicts(tmp_path, BROKEN_ROLLOUT.format(damage), "rollout.row-alone.equals-batch"):
-        assert verdict.status == "fail", verdict.reason
+        assert verdict.status == "wrong", verdict.reason
         assert words in verdict.reason
 
 
@@ -84,4 +84,4 @@ def test_a_broken_rollout_fails(tmp_path: Path, damage: str, words: str) -> None
 def test_nan_logprobs_fail(tmp_path: Path, gate: str) -> None:
     """Log-probs that are NaN are the subject's failure, not a missing signal."""
     for verdict in verdicts(tmp_path, BROKEN_LOGPROBS, gate):
-        assert verdict.status == "fail", verdict.reason
+        assert verdict.status == "wrong", verdict.reason

@@ -64,9 +64,9 @@ OPS = {{"kernel_bits": kernel_bits}}
 def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, words: str) -> None:
     """Wrong shapes and dtypes, NaN, missing outputs and small errors are the subject's failure, with the reason."""
     found = verdicts(tmp_path, broken(op, damage), gate)
-    failed = [verdict for verdict in found if verdict.status == "fail"]
+    failed = [verdict for verdict in found if verdict.status == "wrong"]
     assert failed, {(verdict.status, verdict.reason) for verdict in found}
-    assert {verdict.status for verdict in found} <= {"fail", "pass"}
+    assert {verdict.status for verdict in found} <= {"wrong", "correct"}
     assert any(words in f"{verdict.reason} {verdict.evidence}" for verdict in failed), {v.reason for v in failed}
 
 
@@ -79,25 +79,25 @@ def test_a_subject_that_promises_no_order_of_ties_is_judged_without_it(tmp_path:
         keep[tied] = np.arange(tied.size) >= tied.size - count
     found["logprobs"] = np.where(kept, -1.0, -np.inf)"""
     free = broken("filtered_logprobs", damage, conventions={"filtered_logprobs": {"ties": ["any"]}})
-    assert {v.status for v in verdicts(tmp_path, free, "sampling.filters.ties")} == {"pass", "unsupported"}
+    assert {v.status for v in verdicts(tmp_path, free, "sampling.filters.ties")} == {"correct", "unsupported"}
     held = broken("filtered_logprobs", damage)
     by_case = {v.case: v.status for v in verdicts(tmp_path, held, "sampling.filters.ties")}
-    assert set(by_case.values()) == {"pass", "fail"}
+    assert set(by_case.values()) == {"correct", "wrong"}
     lower = {"top-k-mlx-lm-library", "min-tokens-hf-library", *(case for case in by_case if case.endswith("lower-id"))}
-    assert {case for case, status in by_case.items() if status == "fail"} == lower
+    assert {case for case, status in by_case.items() if status == "wrong"} == lower
 
 
 @pytest.mark.parametrize(
     ("damage", "status", "words"),
     [
-        ("pass", "pass", ""),
-        ("bits[1, 5] ^= 1", "fail", "bytes that differ from the first variant's is 1, must be <= 0 (wide × 1 against"),
+        ("correct", "correct", ""),
+        ("bits[1, 5] ^= 1", "wrong", "bytes that differ from the first variant's is 1, must be <= 0 (wide × 1 against"),
         ("bits = bits[:1]", "error", "variants of instruction set and threads is 1"),
         ("bits = bits * 0", "error", "bytes that are not 0"),
-        ("bits = bits * 0 + 7", "fail", "bytes that one unit in the last place of an input moves"),
+        ("bits = bits * 0 + 7", "wrong", "bytes that one unit in the last place of an input moves"),
         (
             "bits = bits + np.random.default_rng().integers(0, 99, bits.shape[1], dtype=np.uint8)",
-            "fail",
+            "wrong",
             "between two calls",
         ),
     ],
@@ -179,7 +179,7 @@ def test_an_instruction_set_that_is_forced_is_the_one_in_use() -> None:
     found = list(run(plan([gate], variants, quick=True), Options(quick=True)))
     assert {judged.verdict.subject for judged in found} == {subject.name for subject in variants}
     for judged in found:
-        assert judged.verdict.status == "pass", judged.verdict.reason
+        assert judged.verdict.status == "correct", judged.verdict.reason
         assert judged.hello is not None
         assert f"rlkernels@{judged.hello.versions['rlkernels forced to']}" == judged.verdict.subject
 

@@ -50,5 +50,5 @@ from broken import broken, verdicts
 def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, words: str) -> None:
     """What should move and stays, and what should stay and moves, fails with the reason."""
     found = verdicts(tmp_path, broken(op, damage, "mlx_trainer"), gate, most=1)
-    assert {verdict.status for verdict in found} == {"fail"}
+    assert {verdict.status for verdict in found} == {"wrong"}
     assert all(words in verdict.reason for verdict in found), {verdict.reason for verdict in found}

@@ -76,7 +76,7 @@ class TestMutants:
         gate = make_gate(id="g", cases=tuple(replace(case, name=name, quick=True) for name in "abc"))
         (found,) = try_mutants([mutant], {"g": gate}, {host.name: host}, Options(), first=True)
         assert found.state == "caught"
-        assert [verdict.status for verdict in found.verdicts] == ["fail", "skipped", "skipped"]
+        assert [verdict.status for verdict in found.verdicts] == ["wrong", "skipped", "skipped"]
 
     def test_a_pause_of_the_machine_catches_no_mistake(self, tmp_path: Path, subject: Maker) -> None:
         """A timed-out case is retried: of two cases the first one times out once."""
@@ -113,7 +113,7 @@ class TestMutants:
 
         right = subject("return {'y': 2 * x}")
         (judged,) = run(plan([make_gate(check=check)], [right], quick=False), Options())
-        assert (judged.verdict.status, judged.verdict.cause) == ("fail", "bound")
+        assert (judged.verdict.status, judged.verdict.cause) == ("wrong", "bound")
 
     def test_a_gate_that_measures_nothing_is_an_error(self, subject: Maker) -> None:
         """A gate that yields no claim is an error on the unmutated subject and catches no mutant."""

@@ -235,7 +235,7 @@ class TestOutcomes:
         found = {p.get("name"): p.get("value") for p in case.iter("property")}
         assert case.get("classname") == "gates.mine"
         assert str(case.get("name")).startswith("advantages.constant-group-is-zero[")
-        assert (found["status"], found["cause"]) == ("fail", "bound")
+        assert (found["status"], found["cause"]) == ("wrong", "bound")
         claims = [value for name, value in found.items() if str(name).startswith("claim: ")]
         assert [value for value in claims if " <= 0.0 does not hold (reward " in str(value)]
         failure = case.find("failure")

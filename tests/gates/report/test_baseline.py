@@ -21,21 +21,21 @@ from gates.results.records import PlanRecord
 @pytest.mark.parametrize(
     ("before", "after", "kind"),
     [
-        ("pass", "pass", None),
-        ("fail", "fail", None),
-        ("pass", "fail", "new failure"),
+        ("correct", "correct", None),
+        ("wrong", "wrong", None),
+        ("correct", "wrong", "new failure"),
         ("unsupported", "error", "new failure"),
-        ("waived", "fail", "new failure"),
-        (None, "fail", "new failure"),
-        (None, "pass", "new"),
-        ("pass", None, "gone"),
-        ("fail", "pass", "fixed"),
-        ("error", "pass", "fixed"),
-        ("waived", "pass", "fixed"),
-        ("fail", "error", "changed"),
-        ("fail", "waived", "changed"),
-        ("pass", "unsupported", "changed"),
-        ("fail", "skipped", "changed"),
+        ("waived", "wrong", "new failure"),
+        (None, "wrong", "new failure"),
+        (None, "correct", "new"),
+        ("correct", None, "gone"),
+        ("wrong", "correct", "fixed"),
+        ("error", "correct", "fixed"),
+        ("waived", "correct", "fixed"),
+        ("wrong", "error", "changed"),
+        ("wrong", "waived", "changed"),
+        ("correct", "unsupported", "changed"),
+        ("wrong", "skipped", "changed"),
     ],
 )
 def test_kinds(tmp_path: Path, before: Status | None, after: Status | None, kind: str | None) -> None:
@@ -66,7 +66,7 @@ def test_other_gates_and_subjects_are_not_gone(tmp_path: Path) -> None:
 def test_what_a_stopped_run_did_not_come_to_is_neither_new_nor_gone(tmp_path: Path, stopped: str, words: str) -> None:
     """Nobody knows what it would have said; a failure is reported all the same, for hiding one is worse."""
     old, new = [verdict(case=name) for name in "ab"], [verdict(case=name) for name in "acd"]
-    runs = {"old": old, "new": [*new, verdict("fail", case="e")]}
+    runs = {"old": old, "new": [*new, verdict("wrong", case="e")]}
     more = {name: {"complete": False, "planned": 9} if name == stopped else {} for name in runs}
     files = [write(tmp_path / f"{name}.jsonl", cells, **more[name]) for name, cells in runs.items()]
     found = compare(*files)
@@ -93,8 +93,11 @@ def test_other_settings_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["text", "md", "json", "github"])
 def test_every_form_tells_them(tmp_path: Path, form: ReportFormat) -> None:
     """`gates report NEW --baseline OLD`: each kind of change is there, and rendering twice gives the same bytes."""
-    old = [verdict(case=name) for name in "abc"] + [verdict("fail", case="d"), verdict("fail", case="e", reason="x|y")]
-    new = [verdict("fail", case="a"), verdict("unsupported", case="b"), verdict(case="d"), verdict(case="f")]
+    old = [verdict(case=name) for name in "abc"] + [
+        verdict("wrong", case="d"),
+        verdict("wrong", case="e", reason="x|y"),
+    ]
+    new = [verdict("wrong", case="a"), verdict("unsupported", case="b"), verdict(case="d"), verdict(case="f")]
     write(tmp_path / "old.jsonl", old)
     run = write(tmp_path / "new.jsonl", new)
     arguments = ["report", str(run.path), "--baseline", str(tmp_path / "old.jsonl"), "--format", form]

@@ -23,8 +23,8 @@ from gates.results.jsonl import Results
 from gates.run.session import Tally
 
 RESULTS = {
-    "pass": [],
-    "fail": [Failure],
+    "correct": [],
+    "wrong": [Failure],
     "departs": [Failure],
     "error": [Error],
     "unsupported": [Skipped],
@@ -36,10 +36,10 @@ RESULTS = {
 def run(tmp_path: Path) -> Results:
     """One verdict of each status, and one failure whose words are hostile."""
     verdicts = [
-        verdict("pass"),
-        verdict("fail", case="other"),
-        verdict("fail", gate="kl.k1", reason=HOSTILE),
-        verdict("fail", gate="loss", cause="departs"),
+        verdict("correct"),
+        verdict("wrong", case="other"),
+        verdict("wrong", gate="kl.k1", reason=HOSTILE),
+        verdict("wrong", gate="loss", cause="departs"),
         verdict("error", gate="packing"),
         verdict("unsupported", gate="ratio"),
         verdict("skipped", subject="peer", reason="it is not here"),
@@ -86,7 +86,7 @@ class TestJunit:
         failed = cases["mine", "kl.k3", "other"]
         values = {p.get("name"): p.get("value") for p in failed.iter("property")}
         assert values["kl error in 2u·S"] == "kl error in 2u·S is nan, must be <= 4 (at [1])"
-        assert (values["seed"], values["status"]) == ("7", "fail")
+        assert (values["seed"], values["status"]) == ("7", "wrong")
         assert failed.find("failure") is not None
 
     @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ class TestJunit:
     @pytest.mark.parametrize("form", ["junit", "github"])
     def test_a_proof_has_no_such_form(self, tmp_path: Path, form: ReportFormat) -> None:
         """A failing mutant is a success, which these formats cannot express."""
-        proof = write(tmp_path / "proof.jsonl", [verdict("fail", mutant="m")], verb="prove")
+        proof = write(tmp_path / "proof.jsonl", [verdict("wrong", mutant="m")], verb="prove")
         with pytest.raises(ConfigurationError, match="shows checks"):
             render(form, [proof])
 
@@ -134,7 +134,7 @@ class TestGithub:
 
     def test_annotations_are_escaped(self, run: Results) -> None:
         """Each annotation is one line; %, CR and LF are escaped, in the title also : and the comma (`command.ts`)."""
-        strange = verdict("fail", gate="a:b,c%", reason="100%\r\nof, all: it")
+        strange = verdict("wrong", gate="a:b,c%", reason="100%\r\nof, all: it")
         (line,) = github.commands([write(run.path.with_name("strange.jsonl"), [strange])])
         assert line == "::error title=mine · a%3Ab%2Cc%25::fail in 1 of 1 case; some: 100%25%0D%0Aof, all: it"
 
@@ -148,7 +148,7 @@ class TestGithub:
 
     def test_a_subject_that_does_not_start_is_one_annotation(self, tmp_path: Path) -> None:
         """Its reason stands once, with the number of cases."""
-        dead = [verdict("fail", gate=gate, cause="start", reason="it has no OPS") for gate in ("a", "b")]
+        dead = [verdict("wrong", gate=gate, cause="start", reason="it has no OPS") for gate in ("a", "b")]
         assert github.commands([write(tmp_path / "dead.jsonl", dead)]) == [
             "::error title=mine · fail::it has no OPS (2 cases)"
         ]
@@ -205,7 +205,7 @@ class TestText:
 
     def test_a_proof_shows_its_mutants(self, tmp_path: Path) -> None:
         """Caught and missed, with the number of cases."""
-        verdicts = [verdict(), verdict("fail", mutant="a"), verdict("pass", mutant="b")]
+        verdicts = [verdict(), verdict("wrong", mutant="a"), verdict("correct", mutant="b")]
         lines = render("text", [write(tmp_path / "p.jsonl", verdicts, verb="prove")]).splitlines()
         assert "CAUGHT      a by kl.k3: 1 of 1 cases" in lines
         assert "MISSED      b by kl.k3: 0 of 1 cases" in lines
@@ -222,7 +222,7 @@ class TestText:
         """Brackets in a name or a reason are printed as they are, and take no more than their line."""
         screen = Screen(1)
         screen.verdict(Verdict("g", "[/red]", "c", 0, "skipped", "absent", "[/bold] and [red]"))
-        screen.verdict(Verdict("g", "[/red]", "c", 0, "fail", "bound", "one\ntwo"))
+        screen.verdict(Verdict("g", "[/red]", "c", 0, "wrong", "bound", "one\ntwo"))
         screen.summary(Tally())
         text = capsys.readouterr().out
         assert "skipped: [/red]: [/bold] and [red] (1)" in text

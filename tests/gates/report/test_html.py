@@ -74,7 +74,7 @@ class TestFile:
         """Each cell of the table has its status in words."""
         page = Elements(render_html(mixed))
         words = page.text("button").split("Close")[0].lower()
-        for status in ("pass", "fail", "departs", "error", "waived", "unsupported", "skipped"):
+        for status in ("correct", "wrong", "departs", "error", "waived", "unsupported", "skipped"):
             assert status in words
 
     def test_each_subject_has_a_line(self, mixed: list[Path]) -> None:
@@ -92,7 +92,7 @@ class TestFile:
         """Of a gate that fails in three of four cases, one reason: that of the case furthest beyond its limit."""
         failing = [Evidence("kl", value, "<=", 4.0, "x") for value in (8.0, 400.0, 40.0)]
         records = [
-            verdict_record(Verdict("kl.k3", "mine", f"case-{n}", 7, "fail", "bound", item.sentence(), (item,)))
+            verdict_record(Verdict("kl.k3", "mine", f"case-{n}", 7, "wrong", "bound", item.sentence(), (item,)))
             for n, item in enumerate(failing)
         ]
         write(tmp_path / "run.jsonl", [*records, verdict(), verdict("unsupported", case="other")])
@@ -118,9 +118,9 @@ class TestFile:
 
     def test_changes_since_a_baseline(self, tmp_path: Path) -> None:
         """`--baseline`: settings that differ, and each change with its type in words."""
-        old = [verdict(), verdict(case="other"), verdict("fail", gate="packing")]
+        old = [verdict(), verdict(case="other"), verdict("wrong", gate="packing")]
         write(tmp_path / "old.jsonl", old, seed=3)
-        write(tmp_path / "new.jsonl", [verdict(), verdict("fail", case="other"), verdict(gate="packing")])
+        write(tmp_path / "new.jsonl", [verdict(), verdict("wrong", case="other"), verdict(gate="packing")])
         once, again = ("".join(render_files([tmp_path / "new.jsonl"], "html", tmp_path / "old.jsonl")) for _ in "12")
         assert once == again
         said = Elements(once)
@@ -178,10 +178,10 @@ class TestFile:
             linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
             return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-        pairs = [(name, f"{name}-ground") for name in ("pass", "fail", "departs", "error", "waived")]
+        pairs = [(name, f"{name}-ground") for name in ("correct", "wrong", "departs", "error", "waived")]
         pairs += [(name, ground) for name in ("text", "quiet") for ground in ("ground", "raised")]
-        pairs += [("pass", "raised"), ("fail", "raised")]
-        pairs += [("quiet", f"{name}-ground") for name in ("fail", "departs", "error", "waived")]
+        pairs += [("correct", "raised"), ("wrong", "raised")]
+        pairs += [("quiet", f"{name}-ground") for name in ("wrong", "departs", "error", "waived")]
         pairs += [(name, "ground") for name, _ in pairs[:5]] + [("text", "fail-ground"), ("accent", "ground")]
         for front, back in pairs:
             low, high = sorted((luminance(colours[front]), luminance(colours[back])))

@@ -25,9 +25,9 @@ SMALL = "document.querySelector('#cases .small')"
 def run(tmp_path: Path) -> list[Path]:
     """One gate with a smallest input in one of two failing cases, one without, and a record without its verdict."""
     verdicts = [
-        verdict("fail", case="other"),
-        verdict("fail", case="some"),
-        verdict("fail", gate="loss"),
+        verdict("wrong", case="other"),
+        verdict("wrong", case="some"),
+        verdict("wrong", gate="loss"),
         verdict(gate="ratio"),
     ]
     also = [smallest(), none("loss").model_copy(update={"case": "some"}), smallest(gate="zone")]
@@ -142,7 +142,7 @@ class TestBrowser:
         """Nothing of a record's words becomes markup, in the list and in the evidence."""
         names = dict.fromkeys(("gate", "subject", "case"), HOSTILE)
         path = tmp_path / "run.jsonl"
-        write(path, [verdict("fail", **names)], also=[smallest(**names, words=HOSTILE, file=HOSTILE)])
+        write(path, [verdict("wrong", **names)], also=[smallest(**names, words=HOSTILE, file=HOSTILE)])
         page = shown(chromium, [path], tmp_path)
         page.value("document.querySelector('#smallest-0 button.goes').click()")
         assert "<script>alert(1)</script>" in page.value(f"{SMALL}.textContent")

@@ -19,7 +19,7 @@ def failing(
 ) -> VerdictRecord:
     """Return a failure with a broken claim for each number."""
     items = tuple(Evidence(f"q{place}", value, relation, limit, "x") for place, value in enumerate(observed))  # type: ignore[arg-type]
-    return verdict_record(Verdict("g.x", "mine", case, 7, "fail", cause, f"as {case} says", items))
+    return verdict_record(Verdict("g.x", "mine", case, 7, "wrong", cause, f"as {case} says", items))
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_many_other_cases_are_counted(tmp_path: Path) -> None:
 
 def test_what_came_out_is_at_the_top(tmp_path: Path) -> None:
     """One sentence, then how many gates of each subject hold; departures are no failures; the sections in order."""
-    waived = Waived("fail", "known", "#12", "ada", "2027-01-01")
+    waived = Waived("wrong", "known", "#12", "ada", "2027-01-01")
     verdicts = [
         verdict(),
-        verdict("fail", gate="b"),
-        verdict("fail", gate="c", cause="departs"),
+        verdict("wrong", gate="b"),
+        verdict("wrong", gate="c", cause="departs"),
         verdict("error", gate="d"),
         verdict("waived", gate="e", waived=waived),
         verdict("unsupported", gate="f"),
@@ -96,7 +96,7 @@ def test_several_runs_have_an_overview(tmp_path: Path) -> None:
 
 def test_a_subject_that_does_not_start_is_reported_once(tmp_path: Path) -> None:
     """Its reason stands once, not once per gate."""
-    dead = [verdict("fail", gate=gate, cause="start", reason="it has no OPS") for gate in ("a", "b", "c")]
+    dead = [verdict("wrong", gate=gate, cause="start", reason="it has no OPS") for gate in ("a", "b", "c")]
     assert render([write(tmp_path / "r.jsonl", dead)]).count("it has no OPS") == 1
 
 

@@ -22,7 +22,7 @@ from gates.results.jsonl import Results
 def run(tmp_path: Path) -> Results:
     """Three failing gates; one has a smallest input, two have none for the same reason."""
     failing = [
-        verdict("fail", case=case, gate=gate) for gate in ("kl.k3", "loss", "ratio") for case in ("other", "some")
+        verdict("wrong", case=case, gate=gate) for gate in ("kl.k3", "loss", "ratio") for case in ("other", "some")
     ]
     return write(tmp_path / "run.jsonl", failing, also=[none("loss"), smallest(), none("ratio")])
 
@@ -41,7 +41,7 @@ def test_every_format_has_words_and_command(run: Results, form: ReportFormat) ->
 def test_every_command_names_interpreter_and_model(tmp_path: Path, form: ReportFormat) -> None:
     """Those that the failing run was given: without them the command would judge something else, or nothing."""
     small = smallest(python="/opt/my env/python", model="org/model")
-    text = html.unescape(render(form, [write(tmp_path / "run.jsonl", [verdict("fail", case="other")], also=[small])]))
+    text = html.unescape(render(form, [write(tmp_path / "run.jsonl", [verdict("wrong", case="other")], also=[small])]))
     assert f"{FILE}' --python '/opt/my env/python' --model org/model" in text
 
 
@@ -94,7 +94,7 @@ def test_hostile_words_are_shown_and_never_obeyed(tmp_path: Path, form: ReportFo
     names = dict.fromkeys(("gate", "subject", "case"), HOSTILE)
     run = write(
         tmp_path / "run.jsonl",
-        [verdict("fail", reason=HOSTILE, **names)],
+        [verdict("wrong", reason=HOSTILE, **names)],
         also=[smallest(**names, words=HOSTILE, file=HOSTILE)],
     )
     text = render(form, [run])
@@ -115,7 +115,7 @@ def test_hostile_words_are_shown_and_never_obeyed(tmp_path: Path, form: ReportFo
 
 def test_the_summary_stays_below_one_megabyte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three thousand failures with long words are cut at a line, with a line that says how much is missing."""
-    failing = [verdict("fail", gate=f"g{number}") for number in range(3000)]
+    failing = [verdict("wrong", gate=f"g{number}") for number in range(3000)]
     also = [smallest("some", gate=f"g{number}", words=WORDS * 10) for number in range(3000)]
     text = render("md", [write(tmp_path / "run.jsonl", failing, also=also)])
     assert len(text.encode()) > github.SUMMARY_LIMIT

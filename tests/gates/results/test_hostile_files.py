@@ -40,7 +40,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
         session.RunInfo("check", WHAT, gates, subject, options, len(cases), plan=Shard().record(cases))
     )
     path = tmp_path_factory.mktemp("whole") / "whole.jsonl"
-    records.write(path, records.whole([c.names for c in cases], head, ["pass", "unsupported"]))
+    records.write(path, records.whole([c.names for c in cases], head, ["correct", "unsupported"]))
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -179,7 +179,7 @@ LINES: dict[str, tuple[Change, str]] = {
     ),
     "two ends": (lambda lines: lines.append(lines[-1]), "follows the summary"),
     "counts that lie": (
-        lambda lines: lines[-1]["counts"].update({"pass": 6}),
+        lambda lines: lines[-1]["counts"].update({"correct": 6}),
         "counts 6 pass, the lines before it have 5",
     ),
     "an exit code that lies": (put(-1, exit_code=3), "says exit code 3; .* it is 0 or 1"),

@@ -45,8 +45,8 @@ HEADER = HeaderRecord(
     planned=2,
 )
 ODD = Evidence("q", float("nan"), "<=", float("inf"), "because", 'a "quoted" | place\n')
-VERDICT = Verdict("g", "s", "c", 1, "fail", "bound", ODD.sentence(), (ODD,), 0.5)
-COUNTS = {"pass": 0, "fail": 2, "error": 0, "skipped": 0, "unsupported": 0, "waived": 0}
+VERDICT = Verdict("g", "s", "c", 1, "wrong", "bound", ODD.sentence(), (ODD,), 0.5)
+COUNTS = {"correct": 0, "wrong": 2, "error": 0, "skipped": 0, "unsupported": 0, "waived": 0}
 
 
 def recorded(path: Path) -> bytes:

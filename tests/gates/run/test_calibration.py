@@ -80,7 +80,7 @@ class TestCounts:
         found = read(file)
         assert found.state == "complete"
         assert found.summary is not None
-        assert found.summary.counts["pass"] == 5
+        assert found.summary.counts["correct"] == 5
         assert [line.seeds for line in found.calibrations] == [{"judged": {"some": n}} for n in ("0-1", "2-3", "4")]
         assert (found.calibrations[0].backend, found.calibrations[0].blas) == ("numpy", "own")
         (line,) = added(found.calibrations)
@@ -98,7 +98,7 @@ class TestCounts:
         assert 0 < len(bad) < 12
         for seed in range(12):
             (judged,) = run(plan([gate], [right], quick=True), Options(seed=seed))
-            assert (judged.verdict.status == "fail") is (seed in bad), seed
+            assert (judged.verdict.status == "wrong") is (seed in bad), seed
         first = min(bad)
         assert f"FALSE POSITIVE at seed {first}: tried · double" in " ".join(capsys.readouterr().out.split())
         again = f"gates check double.matches-definition --seed {first} --subject tried --quick"
@@ -275,7 +275,7 @@ class TestResume:
         assert refused(file) == [(seed, "bound") for seed in (0, 1, 2)]
         summary = read(file).summary
         assert summary is not None
-        assert (summary.counts["pass"], summary.counts["fail"]) == (0, 3)
+        assert (summary.counts["correct"], summary.counts["wrong"]) == (0, 3)
 
     def test_a_finished_file_is_not_judged_again(
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch

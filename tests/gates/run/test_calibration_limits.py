@@ -82,7 +82,7 @@ class TestWhere:
         """The recorded limit decides, with its noise floor, mutant and seeds as the argument."""
         limits(entry(limit=1e9), entry(backend="mlx-cpu", limit=0.0))
         found = verdict(gate_of(Recorded(2.0)), subject(RIGHT))
-        assert found.status == "pass"
+        assert found.status == "correct"
         assert found.evidence[0].limit == 1e9
         assert "noise floor 2 over 20 seeds, smallest mutant effect: thrice 10" in found.evidence[0].because
 
@@ -90,7 +90,7 @@ class TestWhere:
         """Without an entry of this place the derived limit decides, and is called so."""
         limits(entry(backend="mlx-gpu"))
         found = verdict(gate_of(Recorded(2.0, derived=0.5)), subject(ZERO))
-        assert (found.status, found.evidence[0].limit) == ("pass", 0.5)
+        assert (found.status, found.evidence[0].limit) == ("correct", 0.5)
         assert found.evidence[0].because.startswith("derived: ")
         assert "no limit is recorded for some on numpy with own BLAS" in found.evidence[0].because
 
@@ -98,7 +98,7 @@ class TestWhere:
         """The largest of other places decides where the gate says that it may."""
         limits(entry(backend="mlx-gpu", limit=7.0), entry(backend="mlx-cpu", limit=6.0))
         found = verdict(gate_of(Recorded(2.0, portable="it is the method's")), subject(ZERO))
-        assert (found.status, found.evidence[0].limit) == ("pass", 7.0)
+        assert (found.status, found.evidence[0].limit) == ("correct", 7.0)
         assert found.evidence[0].because.endswith("on numpy with own BLAS, but it is the method's")
 
     def test_without_any_it_is_an_error_that_names_the_remedy(self, limits: Any, subject: Maker) -> None:
@@ -179,7 +179,7 @@ class TestMaking:
         broken = Evidence("y", mutant_gives, "<=", 1.1, "because")
         blind = Evidence("y", 1.0, "<=", 1.1, "because")
         for name, item in (("wrong", broken), ("blind", blind)):
-            proof.write(verdict_record(Verdict(GATE, "tried", "some", 0, "fail", "bound", "", (item,)), name))
+            proof.write(verdict_record(Verdict(GATE, "tried", "some", 0, "wrong", "bound", "", (item,)), name))
         proof.close()
         for round_ in range(2):
             path = tmp_path / f"calibrate-{round_}.jsonl"
@@ -189,7 +189,7 @@ class TestMaking:
         assert found.limit == (2.0 if code == 0 else 1.1)  # √1.2 rounded up to three digits
         assert found.source == "calibrate-1.jsonl, prove-1.jsonl"
         assert [old.source for old in found.history] == ["calibrate-0.jsonl, prove-1.jsonl"]
-        assert verdict(gate, right).status == "pass"
+        assert verdict(gate, right).status == "correct"
 
     @pytest.mark.parametrize("values", [(1.0, math.nan), (math.nan, 1.0), (1.0, math.inf)], ids=str)
     def test_none_is_made_of_what_is_no_number(self, tmp_path: Path, subject: Maker, values: tuple[float, ...]) -> None:

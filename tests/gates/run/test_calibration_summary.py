@@ -47,7 +47,7 @@ def line(judged: str = "", case: str = "x-float32", **changes: Any) -> Calibrati
 
 
 def refused(seed: int, case: str = "x-float32") -> FalsePositiveRecord:
-    return FalsePositiveRecord(case=case, seed=seed, status="fail", cause="bound", reason="r")
+    return FalsePositiveRecord(case=case, seed=seed, status="wrong", cause="bound", reason="r")
 
 
 def near(share: float | None, seed: int, quantity: str = "q") -> NearestRecord:
@@ -86,7 +86,7 @@ class TestLines:
         (found,) = added([one, two])
         assert found.seeds == {"judged": {"x-float32": "0-14"}}
         assert (found.commits, found.retried) == (["cccccccc", "dddddddd"], {"x-float32": "6"})
-        assert counts(found) == {"pass": 14, "fail": 1}
+        assert counts(found) == {"correct": 14, "wrong": 1}
         assert added([found, one]) == [found]
 
     def test_what_was_judged_in_the_end_is_no_longer_skipped(self) -> None:
@@ -210,7 +210,7 @@ class TestSummary:
         assert [(item.quantity, item.share) for item in merged.nearest] == [("other", 0.2), ("q", 0.9)]
         assert (found.state, found.header.codes, found.header.dirty) == ("complete", CODES, False)
         assert found.summary is not None
-        assert (found.summary.counts["pass"], found.summary.exit_code) == (19, 1)
+        assert (found.summary.counts["correct"], found.summary.exit_code) == (19, 1)
         again = path.read_bytes()
         record(two, path, CODES)
         assert path.read_bytes() == again

@@ -118,7 +118,7 @@ class TestRun:
 
             def judged(self) -> Iterator[Judged]:
                 for case in "ab":
-                    yield Judged(Verdict("g", "s", case, 0, "pass", "held", ""))
+                    yield Judged(Verdict("g", "s", case, 0, "correct", "held", ""))
 
             def close(self) -> None:
                 log.append("close")

@@ -142,7 +142,7 @@ class TestAtImport:
         monkeypatch.setattr(process, "START_LIMIT_S", 1.0 if name == "hangs" else 60.0)
         text, words = AT_IMPORT[name]
         verdict = judged(written(tmp_path, text))
-        assert (verdict.status, verdict.cause) == ("fail", "start"), verdict
+        assert (verdict.status, verdict.cause) == ("wrong", "start"), verdict
         assert re.search(words, verdict.reason), verdict.reason
         assert verdict.reason.isprintable()
 
@@ -156,7 +156,7 @@ class TestInACall:
         body, cause, words = IN_A_CALL[name]
         limit = 1.0 if cause == "timeout" else 30.0
         verdict = judged(written(tmp_path, doing(body, head="KEPT = []")), limit_s=limit)
-        assert verdict.status == "fail", verdict
+        assert verdict.status == "wrong", verdict
         assert re.fullmatch(cause, verdict.cause), verdict
         assert re.search(words.replace("[", r"\[").replace("$", r"\$"), verdict.reason), verdict.reason
 
@@ -172,7 +172,7 @@ class TestInACall:
             yield t.within("y", got, t.want(make_gate().ops[0], **t.inputs))
 
         (found,) = run(plan([make_gate(check=twice)], [subject], quick=True), Options())
-        assert (found.verdict.status, found.verdict.cause) == ("fail", "crashed")
+        assert (found.verdict.status, found.verdict.cause) == ("wrong", "crashed")
         # whichever comes first: the late answer alone, or behind the right one
         assert re.search("it answered call 1, must answer call|bytes follow the frame", found.verdict.reason)
 
@@ -186,7 +186,7 @@ class TestLimits:
         subject = written(tmp_path, doing(body))
         limited = type(subject)(subject.name, subject.entry, subject.module, memory_limit=300 << 20)
         verdict = judged(limited, limit_s=60.0)
-        assert (verdict.status, verdict.cause) == ("fail", "crashed")
+        assert (verdict.status, verdict.cause) == ("wrong", "crashed")
         assert re.search(r"uses \d+ MiB, must be at most 300 \(--memory-limit\)", verdict.reason)
 
     def test_memory_of_children_counts(self, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ class TestLimits:
         monkeypatch.setattr(watch, "PROCESSES", 8)
         bomb = "import os, time\nfor _ in range(20):\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)\ntime.sleep(60)"
         verdict = judged(written(tmp_path, doing(bomb)), limit_s=60.0)
-        assert (verdict.status, verdict.cause) == ("fail", "crashed")
+        assert (verdict.status, verdict.cause) == ("wrong", "crashed")
         assert "processes, must be at most 8" in verdict.reason
 
     def test_children_that_leave_the_group_end_too(self, tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ class TestInterpreters:
         python.chmod(0o755)
         file = written(tmp_path, doing(WRONG)).entry
         verdict = judged(catalogue.from_file(str(file), str(python)))
-        assert (verdict.status, verdict.cause) == ("fail", "start")
+        assert (verdict.status, verdict.cause) == ("wrong", "start")
         assert words in verdict.reason
 
     def test_an_old_python_is_told_its_version(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a hundred thousand verdicts with six pieces of evidence each, as in recorded runs: 240 MB."""
     folder = tmp_path_factory.mktemp("large")
-    text = verdict("pass").model_dump(mode="json")
+    text = verdict("correct").model_dump(mode="json")
     with (folder / "large.jsonl").open("w") as file:
         whole = write(folder / "small.jsonl", [verdict()], complete=False, planned=100_000)
         file.write(whole.header.model_dump_json() + "\n")

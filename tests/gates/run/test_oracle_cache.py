@@ -104,7 +104,7 @@ class TestAnswers:
         gate = make_gate(check, ops=(op,), cases=(case,))
         right, wrong = subject("return {'y': 2 * x}"), subject("return {'y': 3 * x}", name="wrong")
         found = {j.verdict.subject: j.verdict.status for j in run(plan([gate], [wrong, right], quick=True), Options())}
-        assert found == {"tried": "pass", "wrong": "fail"}
+        assert found == {"tried": "correct", "wrong": "wrong"}
         assert (len(made), len(asked)) == (1, 1)
 
     def test_a_recipe_comes_back_as_it_was(self) -> None:

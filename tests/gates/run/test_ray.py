@@ -116,9 +116,9 @@ class TestUnits:
         found = units.read_judged(answer["judged"])
         (here,) = run([planned], Options())
         assert replace(found.verdict, seconds=0.0) == replace(here.verdict, seconds=0.0)
-        assert found.verdict.status == "pass"
+        assert found.verdict.status == "correct"
         assert found.hello == here.hello
-        judged = Judged(records.verdict(("g", "s", "c"), "fail"), None, 7, {"hash": {"path": "x"}})
+        judged = Judged(records.verdict(("g", "s", "c"), "wrong"), None, 7, {"hash": {"path": "x"}})
         again = units.read_judged(units.judged_text(judged))
         assert (again.patched_calls, again.models, again.hello) == (7, {"hash": {"path": "x"}}, None)
 

@@ -97,7 +97,7 @@ class TestResume:
             assert run.state == "complete"
             assert sorted(names(run)) == sorted([c.names for c in PLAN])
             assert sorted([*before, *engine.judged_names]) == sorted([c.names for c in PLAN])
-            assert tally.counts["pass"] == len(PLAN)
+            assert tally.counts["correct"] == len(PLAN)
             assert [r.judged for r in run.resumes] == ([] if size == len(data) else [len(before)])
 
     def test_a_cut_inside_the_header_says_that_nothing_was_judged(self, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ class TestResume:
 
     def test_a_complete_run_stays_as_it_is(self, tmp_path: Path) -> None:
         """Nothing is judged and no byte is written; the tally is that of the file."""
-        file = records.write(tmp_path / "r.jsonl", records.whole([c.names for c in PLAN], HEAD, ["fail"]))
+        file = records.write(tmp_path / "r.jsonl", records.whole([c.names for c in PLAN], HEAD, ["wrong"]))
         data = file.read_bytes()
         engine, tally = finish(file)
         assert (engine.judged_names, file.read_bytes(), tally.exit_code()) == ([], data, 1)
@@ -138,7 +138,7 @@ class TestResume:
     def test_a_verdict_is_read_back_as_it_was_written(self) -> None:
         """Numbers that are not finite included."""
         evidence = Evidence("q", float("inf"), "<=", 1.0, "because", "where", "control")
-        found = Verdict("g", "s", "c", 7, "fail", "control", "reason", (evidence,), 0.25)
+        found = Verdict("g", "s", "c", 7, "wrong", "control", "reason", (evidence,), 0.25)
         assert verdict(verdict_record(found)) == found
 
 

@@ -33,14 +33,14 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("body", "status", "cause"),
         [
-            (RIGHT, "pass", "held"),
-            ("return {'y': 2.001 * x}", "fail", "bound"),
-            ("return {'y': x * np.nan}", "fail", "bound"),
-            ("return {'y': 2 * x[:-1]}", "fail", "shape"),
-            ("return {'y': (2 * x).astype(np.float32)}", "fail", "shape"),
-            ("return {'z': 2 * x}", "fail", "shape"),
-            ("raise ValueError('no')", "fail", "raised"),
-            ("import os\nos._exit(1)", "fail", "crashed"),
+            (RIGHT, "correct", "held"),
+            ("return {'y': 2.001 * x}", "wrong", "bound"),
+            ("return {'y': x * np.nan}", "wrong", "bound"),
+            ("return {'y': 2 * x[:-1]}", "wrong", "shape"),
+            ("return {'y': (2 * x).astype(np.float32)}", "wrong", "shape"),
+            ("return {'z': 2 * x}", "wrong", "shape"),
+            ("raise ValueError('no')", "wrong", "raised"),
+            ("import os\nos._exit(1)", "wrong", "crashed"),
             ("raise NotImplementedError('no float64')", "unsupported", "lacking"),
         ],
         ids=["right", "wrong", "nan", "short", "dtype", "no output", "raises", "crashes", "unsupported"],
@@ -53,7 +53,7 @@ class TestFaults:
     def test_a_subject_that_cannot_start_fails(self, subject: Maker) -> None:
         """A subject whose file raises is judged as failing, not left out."""
         found = verdict(make_gate(), subject(RIGHT, head="1 / 0"))
-        assert (found.status, found.cause) == ("fail", "start")
+        assert (found.status, found.cause) == ("wrong", "start")
         assert "ZeroDivisionError" in found.reason
 
     def test_an_absent_subject_is_skipped_with_its_cause(self, subject: Maker) -> None:
@@ -74,13 +74,13 @@ class TestFaults:
             Case(name, lambda rng, sign=sign: {"x": sign * np.ones(4)}) for name, sign in (("dies", 1), ("lives", -1))
         )
         found = [j.verdict for j in run(plan([make_gate(cases=cases)], [dying], quick=False), Options())]
-        assert {v.case: v.status for v in found} == {"dies": "fail", "lives": "pass"}
+        assert {v.case: v.status for v in found} == {"dies": "wrong", "lives": "correct"}
 
     def test_a_documented_departure_is_named_so(self, subject: Maker) -> None:
         """A peer's documented other choice still fails, and its reason starts with where it is documented."""
         head = "DEPARTURES_DOCUMENTED = {'double': 'README, section Doubling'}"
         found = verdict(make_gate(), subject("return {'y': 3 * x}", head=head))
-        assert (found.status, found.cause) == ("fail", "departs")
+        assert (found.status, found.cause) == ("wrong", "departs")
         assert found.reason.startswith("departs (documented: README, section Doubling)")
 
     @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ class TestFaults:
         """What is documented only in part, an exception and a wrong shape stay plain failures."""
         head = f"DEPARTURES_DOCUMENTED = {{'double': {documented!r}}}"
         found = verdict(make_gate(), subject(body, head=head))
-        assert (found.status, found.cause) == ("fail", cause)
+        assert (found.status, found.cause) == ("wrong", cause)
 
     def test_declared_conventions_leave_other_cases_unsupported(self, subject: Maker) -> None:
         """A case that needs a convention the subject does not declare is unsupported, and says which it has."""
@@ -124,7 +124,7 @@ class TestState:
             yield t.number("y", float(first.kind != "timeout") + float(second.kind != "value"), "<=")
 
         gate = make_gate(resume, bounds={"y": Bound("exact", "a test", 0.0)})
-        assert verdict(gate, subject(body)).status == "pass"
+        assert verdict(gate, subject(body)).status == "correct"
 
 
 class TestErrors:
@@ -197,5 +197,5 @@ class TestPlan:
         cases = tuple(Case(str(n), lambda rng: {"x": np.ones(2)}) for n in range(50))
         slow = subject("import time\ntime.sleep(0.2)\nreturn {'y': 2 * x}")
         judged = run(plan([make_gate(cases=cases)], [slow], quick=False), Options(jobs=2))
-        assert next(judged).verdict.status == "pass"
+        assert next(judged).verdict.status == "correct"
         judged.close()  # type: ignore[attr-defined]

@@ -23,17 +23,17 @@ class TestTally:
     @pytest.mark.parametrize(
         ("counts", "code", "line"),
         [
-            ({"pass": 3}, 0, "3 passed, 0 failed"),
+            ({"correct": 3}, 0, "3 passed, 0 failed"),
             (
-                {"pass": 15, "fail": 1, "error": 2, "skipped": 8, "unsupported": 3, "waived": 1},
+                {"correct": 15, "wrong": 1, "error": 2, "skipped": 8, "unsupported": 3, "waived": 1},
                 1,
                 "15 passed, 1 failed, 2 errors, 8 skipped, 3 unsupported, 1 waived",
             ),
-            ({"pass": 1, "error": 1}, 1, "1 passed, 0 failed, 1 error"),
+            ({"correct": 1, "error": 1}, 1, "1 passed, 0 failed, 1 error"),
             ({"skipped": 2}, 3, "0 passed, 0 failed, 2 skipped"),
             ({"unsupported": 2}, 3, "0 passed, 0 failed, 2 unsupported"),
             ({}, 3, "0 passed, 0 failed"),
-            ({"pass": 1, "unsupported": 2}, 0, "1 passed, 0 failed, 2 unsupported"),
+            ({"correct": 1, "unsupported": 2}, 0, "1 passed, 0 failed, 2 unsupported"),
         ],
     )
     def test_counts(self, counts: dict[Status, int], code: int, line: str) -> None:
@@ -43,7 +43,7 @@ class TestTally:
 
     def test_a_required_skip_fails_a_run_that_held(self) -> None:
         """A hole in what was required is exit code 1."""
-        assert Tally(Counter({"pass": 1, "skipped": 1}), [verdict("skipped")]).exit_code() == 1
+        assert Tally(Counter({"correct": 1, "skipped": 1}), [verdict("skipped")]).exit_code() == 1
 
 
 class TestRequirement:
@@ -54,7 +54,7 @@ class TestRequirement:
         [
             ("mine", "skipped", True),
             ("mine", "unsupported", False),
-            ("mine", "fail", False),
+            ("mine", "wrong", False),
             ("mine:kl", "unsupported", True),
             ("mine:kl.*", "skipped", True),
             ("mine:loss", "skipped", False),
@@ -74,11 +74,11 @@ class TestRequirement:
 @pytest.mark.parametrize(
     ("counts", "words"),
     [
-        ({"pass": 3}, "pass 3"),
-        ({"pass": 2, "unsupported": 1}, "pass 2 (+1)"),
-        ({"pass": 2, "fail": 1}, "FAIL 1 of 3"),
-        ({"fail": 2, "error": 1}, "ERROR 1 of 3"),
-        ({"fail": 3, "pass": 1, "unsupported": 7, "skipped": 1}, "FAIL 3 of 4 (+8)"),
+        ({"correct": 3}, "pass 3"),
+        ({"correct": 2, "unsupported": 1}, "pass 2 (+1)"),
+        ({"correct": 2, "wrong": 1}, "FAIL 1 of 3"),
+        ({"wrong": 2, "error": 1}, "ERROR 1 of 3"),
+        ({"wrong": 3, "correct": 1, "unsupported": 7, "skipped": 1}, "FAIL 3 of 4 (+8)"),
         ({"skipped": 2}, "skipped"),
         ({}, "·"),
     ],

@@ -29,7 +29,7 @@ from gates.run.shards import Shard, digest, without
 SUBJECT = Subject("s", Path("s.py"), "s")
 LIMITS = st.sampled_from([1.0, 5.0, 20.0, 20.0, 120.0])
 PLANS = st.lists(st.lists(LIMITS, min_size=1, max_size=6), min_size=0, max_size=8)
-STATUS = st.sampled_from(["pass", "fail", "error", "skipped", "unsupported"])
+STATUS = st.sampled_from(["correct", "wrong", "error", "skipped", "unsupported"])
 
 
 def planned(gates: Sequence[Sequence[float]]) -> list[PlannedCase]:
@@ -49,7 +49,7 @@ def shard_files(cases: list[PlannedCase], count: int, folder: Path, statuses: Se
         part = Shard(index, count)
         mine = [one.names for one in part.take(cases)]
         head = records.header([j.names for j in cases], planned=len(mine), plan=part.record(cases))
-        lines = records.whole(mine, head, [given.get(c, "pass") for c in mine])
+        lines = records.whole(mine, head, [given.get(c, "correct") for c in mine])
         found.append(read(records.write(folder / f"{index}.jsonl", lines)))
     return found
 
@@ -128,8 +128,8 @@ class TestMerge:
         wanted = {one.names: status for one, status in zip(cases, statuses, strict=False)}
         found = [(v.gate, v.subject, v.case) for v in whole.verdicts]
         assert sorted(found) == sorted(one.names for one in cases)
-        assert {(v.gate, v.subject, v.case): v.status for v in whole.verdicts if v.status != "pass"} == {
-            names: status for names, status in wanted.items() if status != "pass"
+        assert {(v.gate, v.subject, v.case): v.status for v in whole.verdicts if v.status != "correct"} == {
+            names: status for names, status in wanted.items() if status != "correct"
         }
         assert whole.state == "complete"
         assert whole.header.plan == Shard().record(cases)
@@ -153,7 +153,7 @@ class TestMerge:
     def test_it_renders_like_one_run(self, tmp_path: Path) -> None:
         """The report of the merged file has the tables of a run that was never cut in shards."""
         cases = planned([[1.0, 5.0, 20.0], [1.0, 1.0]])
-        statuses = ["pass", "fail", "unsupported"]
+        statuses = ["correct", "wrong", "unsupported"]
         merged = read(records.write(tmp_path / "merged.jsonl", merge(shard_files(cases, 3, tmp_path, statuses))))
         names = [one.names for one in cases]
         alone = read(records.write(tmp_path / "alone.jsonl", records.whole(names, records.header(names), statuses)))  # type: ignore[arg-type]  # of literals
@@ -279,7 +279,7 @@ def test_a_requirement_that_one_shard_missed_fails_the_whole(tmp_path: Path) -> 
 def test_a_shard_in_which_nothing_was_measured_does_not_spoil_the_whole(tmp_path: Path) -> None:
     """A shard of unsupported cases ends with 3; with passes in another the whole ends with 0, without any with 3."""
     mine = {one.names for one in Shard(1, 2).take(PLAN)}
-    runs = shard_files(PLAN, 2, tmp_path, ["unsupported" if one.names in mine else "pass" for one in PLAN])
+    runs = shard_files(PLAN, 2, tmp_path, ["unsupported" if one.names in mine else "correct" for one in PLAN])
     assert runs[0].summary is not None
     assert runs[0].summary.exit_code == 3
     assert exit_code(runs) == 0
@@ -300,9 +300,9 @@ def test_the_smallest_inputs_are_named_from_the_merged_file(tmp_path: Path, out:
     shards, whole = tmp_path / "shards", tmp_path / out
     (shards / "1.counterexamples").mkdir(parents=True)
     (shards / "1.counterexamples" / "g0-s.safetensors").touch()
-    runs = shard_files(PLAN, 2, shards, ["fail"])
-    of_failing = next(run for run in runs if any(v.status == "fail" for v in run.verdicts))
-    failing = next(v for v in of_failing.verdicts if v.status == "fail")
+    runs = shard_files(PLAN, 2, shards, ["wrong"])
+    of_failing = next(run for run in runs if any(v.status == "wrong" for v in run.verdicts))
+    failing = next(v for v in of_failing.verdicts if v.status == "wrong")
     of_failing.counterexamples.append(
         CounterexampleRecord(
             **failing.model_dump(include={"gate", "subject", "case", "seed"}),

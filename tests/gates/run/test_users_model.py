@@ -80,7 +80,7 @@ class TestVerdicts:
     def test_targets_are_layers_of_the_model(self, family: str) -> None:
         """Neither has a `q_proj`; another of their layers is named instead."""
         verdict = _judged("trainer.configuration-applies", "adapter.targets", family=family)
-        assert verdict.status == "pass", verdict.reason
+        assert verdict.status == "correct", verdict.reason
         assert "proj" in " ".join(item.where for item in verdict.evidence)
 
     def test_limits_of_the_tiny_model_are_not_applied(self) -> None:
@@ -95,5 +95,5 @@ class TestVerdicts:
         assert "float32" in _judged(gate, "", family="llama").reason
         assert _judged(gate, "", family="llama").status == "unsupported"
         found = _judged(gate, "", dtype="float16")
-        assert found.status == "pass", found.reason
+        assert found.status == "correct", found.reason
         assert any("no float16" in item.quantity for item in found.evidence)

@@ -53,19 +53,19 @@ class TestApply:
     @pytest.mark.parametrize(
         ("changes", "status", "wanted"),
         [
-            ({}, "fail", "waived"),
+            ({}, "wrong", "waived"),
             ({}, "error", "waived"),
-            ({}, "pass", "pass"),
+            ({}, "correct", "correct"),
             ({}, "unsupported", "unsupported"),
             ({}, "skipped", "skipped"),
-            ({"subject": "other"}, "fail", "fail"),
-            ({"id": "kl"}, "fail", "fail"),
-            ({"id": "kl.*"}, "fail", "waived"),
-            ({"case": "other"}, "fail", "fail"),
-            ({"case": "some"}, "fail", "waived"),
-            ({"case": "s*"}, "fail", "waived"),
-            ({"expires": TODAY}, "fail", "waived"),
-            ({"expires": date(2026, 11, 20)}, "fail", "fail"),
+            ({"subject": "other"}, "wrong", "wrong"),
+            ({"id": "kl"}, "wrong", "wrong"),
+            ({"id": "kl.*"}, "wrong", "waived"),
+            ({"case": "other"}, "wrong", "wrong"),
+            ({"case": "some"}, "wrong", "waived"),
+            ({"case": "s*"}, "wrong", "waived"),
+            ({"expires": TODAY}, "wrong", "waived"),
+            ({"expires": date(2026, 11, 20)}, "wrong", "wrong"),
         ],
     )
     def test_a_failure_that_it_covers(self, changes: dict[str, Any], status: Status, wanted: Status) -> None:
@@ -74,10 +74,10 @@ class TestApply:
 
     def test_the_verdict_keeps_its_reason_and_status(self) -> None:
         """The record says what would be without the waiver, and who answers."""
-        found = waivers().apply(verdict("fail"))
+        found = waivers().apply(verdict("wrong"))
         assert found.reason == "kl error is 9, must be <= 4"
         assert found.waived is not None
-        assert (found.waived.status, found.waived.owner, found.waived.expires) == ("fail", "ada", "2026-12-31")
+        assert (found.waived.status, found.waived.owner, found.waived.expires) == ("wrong", "ada", "2026-12-31")
 
 
 class TestProblems:
@@ -86,21 +86,21 @@ class TestProblems:
     @pytest.mark.parametrize(
         ("changes", "statuses", "words"),
         [
-            ({}, ["fail"], ""),
-            ({}, ["pass", "error"], ""),
+            ({}, ["wrong"], ""),
+            ({}, ["correct", "error"], ""),
             ({}, ["skipped"], ""),
             (
                 {},
-                ["pass", "pass", "unsupported"],
+                ["correct", "correct", "unsupported"],
                 "no longer needed, since nothing it names fails (2 pass, 1 unsupported)",
             ),
             ({}, ["unsupported"], "no longer needed"),
-            ({"id": "kl.k33"}, ["fail"], "matches no verdict of this run, did you mean 'kl.k3'"),
-            ({"subject": "mime"}, ["fail"], "matches no verdict of this run, did you mean 'mine'"),
-            ({"case": "none"}, ["fail"], "matches no verdict of this run: correct"),
-            ({"expires": date(2026, 11, 20)}, ["fail"], "(ada, #12) expired on 2026-11-20"),
+            ({"id": "kl.k33"}, ["wrong"], "matches no verdict of this run, did you mean 'kl.k3'"),
+            ({"subject": "mime"}, ["wrong"], "matches no verdict of this run, did you mean 'mine'"),
+            ({"case": "none"}, ["wrong"], "matches no verdict of this run: correct"),
+            ({"expires": date(2026, 11, 20)}, ["wrong"], "(ada, #12) expired on 2026-11-20"),
             ({"expires": date(2026, 11, 20)}, [], "expired"),
-            ({"whole": False}, ["pass"], ""),
+            ({"whole": False}, ["correct"], ""),
             ({"whole": False}, [], ""),
         ],
     )
@@ -211,7 +211,7 @@ class TestRun:
         found = [v for v in run.verdicts if v.status == "waived"]
         assert found
         assert f", {len(found)} waived" in text.splitlines()[-1]
-        assert all(v.waived.status == "fail" and v.evidence and "must be <=" in v.reason for v in found)
+        assert all(v.waived.status == "wrong" and v.evidence and "must be <=" in v.reason for v in found)
         assert "(waived until 2999-12-31 by ada, #12: one degree of freedom too many)" in text
         assert run.header.waivers[0].owner == "ada"
 
@@ -245,7 +245,7 @@ def test_the_clock_is_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("second", "words"),
-    [("fail", ""), ("pass", "is no longer needed, since nothing it names fails (2 pass)")],
+    [("wrong", ""), ("correct", "is no longer needed, since nothing it names fails (2 pass)")],
     ids=["needed by one shard", "by none"],
 )
 def test_shards_tell_together_whether_a_waiver_is_needed(tmp_path: Path, second: Status, words: str) -> None:
@@ -253,7 +253,7 @@ def test_shards_tell_together_whether_a_waiver_is_needed(tmp_path: Path, second:
     names = [("kl.k3", "mine", name) for name in ("a", "b")]
     entries = list(waivers().entries)
     shards = []
-    for index, (name, status) in enumerate(zip(names, ("pass", second), strict=True), 1):
+    for index, (name, status) in enumerate(zip(names, ("correct", second), strict=True), 1):
         judged = waivers().apply(verdict(status, case=name[2]))
         plan = PlanRecord(digest=digest(names), cells=2, shard=index, shards=2)
         line = verdict_record(judged)

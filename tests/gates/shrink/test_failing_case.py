@@ -128,8 +128,8 @@ class TestCollecting:
         gate = load().gates["rollout.batched.equals-naive"]
         planned = PlannedCase(gate, load().subjects["reference"], gate.cases[0])
         maker = Shrinker([planned], Options(), load().subjects, tmp_path)
-        maker.note(Verdict(gate.id, "reference", gate.cases[0].name, 1, "fail", "timeout", "no answer within 20 s"))
-        maker.note(Verdict("other", "reference", "c", 1, "fail", "departs", "documented"))
+        maker.note(Verdict(gate.id, "reference", gate.cases[0].name, 1, "wrong", "timeout", "no answer within 20 s"))
+        maker.note(Verdict("other", "reference", "c", 1, "wrong", "departs", "documented"))
         (kept,) = maker.run()
         assert kept.reason == "a failure by timeout takes the whole time limit at each try"
         assert kept.path is not None
@@ -145,7 +145,7 @@ class TestCollecting:
         gate = load().gates["kl.k1.matches-definition"]
         planned = PlannedCase(gate, load().subjects["numpy"], gate.cases[0])
         maker = Shrinker([planned], Options(), load().subjects, tmp_path)
-        maker.note(Verdict(gate.id, "numpy", gate.cases[0].name, 1, "fail", "bound", "y is 2, must be <= 1"))
+        maker.note(Verdict(gate.id, "numpy", gate.cases[0].name, 1, "wrong", "bound", "y is 2, must be <= 1"))
         (kept,) = maker.run()
         assert kept.reason == "the search raised OverflowError: too large"
         assert kept.path is not None

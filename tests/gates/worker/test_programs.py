@@ -150,7 +150,7 @@ class TestBadTalkers:
         [
             ({**ANSWER, "id": 2}, "answered call 2, must answer call 1"),
             ({k: v for k, v in ANSWER.items() if k != "id"}, "answered call None"),
-            ({**ANSWER, "kind": "pass"}, "of kind 'pass'"),
+            ({**ANSWER, "kind": "correct"}, "of kind 'pass'"),
             ({**ANSWER, "value": [1]}, "no value with seconds"),
             ({**ANSWER, "seconds": "quick"}, "no value with seconds"),
             ({"id": 1}, "of kind None"),
