@@ -52,13 +52,13 @@ def _forced(isa: str) -> dict[str, str]:
     """Return the instruction set that RLKERNELS_ISA forces, having seen that it is the one in use.
 
     Raises:
-        OSError: it is not offered here: the subject is absent.
+        NotImplementedError: it is not offered here: the subject is absent.
         RuntimeError: the variable reached nothing.
     """
     if not isa:
         return {}
     if isa not in (offered := rlkernels.available_isas()):
-        raise OSError(f"rlkernels offers {', '.join(offered)} here, not {isa}")
+        raise NotImplementedError(f"rlkernels offers {', '.join(offered)} here, not {isa}")
     if (used := rlkernels.use_isa(isa)) != isa:
         raise RuntimeError(f"RLKERNELS_ISA is {isa}, and rlkernels was using {used}")
     return {"rlkernels forced to": isa}
