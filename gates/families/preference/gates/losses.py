@@ -155,7 +155,8 @@ def _preconditions(t: Trial, inputs: Mapping[str, Any], wanted: Any, *, shared: 
         yield t.precondition("pairs inside the margin", int(pulled.sum()), ">=", 1)
         yield t.precondition("pairs beyond the margin", int((~pulled).sum()), ">=", 1)
     if inputs["loss"] == "dpop" and inputs["reference"] is not None:
-        behind = np.where(inputs["mask"], inputs["reference"] - inputs["policy"], 0.0)[0::2].sum(axis=1)
+        reference, policy = (np.where(inputs["mask"], inputs[name], 0.0) for name in ("reference", "policy"))
+        behind = (reference - policy)[0::2].sum(axis=1)
         yield t.precondition("chosen completions that fell behind", int((behind > 0).sum()), ">=", 1)
         yield t.precondition("chosen completions that gained", int((behind < 0).sum()), ">=", 1)
 
