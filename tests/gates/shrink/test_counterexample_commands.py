@@ -72,7 +72,7 @@ class TestCommands:
         file = f"o/{record.file}"
         again = gates("replay", file, cwd=tmp_path)
         assert again.returncode == 1
-        assert again.stdout.startswith("fails: mine · advantages.matches-definition · group-ddof1-add-mean-float")
+        assert again.stdout.startswith("fails: mine · advantages.matches-definition · group-mean-add-ddof1-float")
         assert gates("replay", file, "--subject", "numpy", cwd=tmp_path).returncode == 0
         assert gates("replay", file, "--subject", "reference", "--json", cwd=tmp_path).returncode in {0, 3}
         emitted = gates("replay", file, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path)

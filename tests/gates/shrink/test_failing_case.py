@@ -32,7 +32,7 @@ class TestShrinking:
             ("loss.lengths-off-by-one", "ragged", 4, "got 0"),
             ("kl.k3-expm1-minus-d", "tiny-right-none-float64", 3, "completion 1 of 1, token 1 of 1: got"),
             ("ratios.swapped", "token-holes-far-float32", 3, "ratio exp(policy − old) 2.71828"),
-            ("advantages.unscored-counts-zero", "trl-float32", 2, "completion 1 of 2: got"),
+            ("advantages.unscored-counts-zero", "trl-ordinary-float32", 2, "completion 1 of 2: got"),
             ("sampling.draw-reaches", "none-hf", 3, "uniforms [0.0]"),
             ("loss.bnpo-one-micro-batch", "ragged", 8, "micro_batches [1, 1]"),
         ],
