@@ -18,8 +18,8 @@ from reference.oracle.preference_choice import best_of_n
 KINDS: dict[str, tuple[Level, dict[str, Wire]]] = {  # of scores: the level of the question, and whom it is asked
     "distinct": ("definition", {}),
     "ties": ("rule", {"ties": "first"}),
-    "unscored": ("rule", {"nan_rewards": "unscored"}),
-    "infinite": ("robustness", {}),
+    "not-scored": ("rule", {"nan_rewards": "unscored"}),
+    "infinities": ("robustness", {}),
 }
 
 
