@@ -51,8 +51,7 @@ def group_advantages(
             continue
         among = scored if scale == "group" else scored.reshape(1, -1)
         variance = _variance(compared, among, ddof)
-        for quotient in _quotients(difference, variance, eps, eps_mode):
-            forms.append(where(scored, quotient, 0.0))
+        forms += [where(scored, quotient, 0.0) for quotient in _quotients(difference, variance, eps, eps_mode)]
     return {"advantages": widest(forms).reshape(-1)}
 
 

@@ -16,6 +16,7 @@ from reference.trainer.metrics import ratios
 Array = np.ndarray[Any, Any]
 
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "keep_groups": {"nan_rewards": ("unscored",)},
     **{name: {"dtype": ("float32",)} for name in ("importance_ratio", "token_kl", "ratio_statistics")},
     **{
         name: {"dtype": ("float32",), "nan_rewards": ("unscored",)}

@@ -241,7 +241,7 @@ class TestCommands:
         """Exit code 2 and no traceback."""
         write(tmp_path / "c.safetensors", changed())
         write(tmp_path / "other.safetensors", changed(gate="gone"))
-        write(tmp_path / "k.safetensors", changed(case="masked-sum-float64", inputs={"policy": np.zeros(2)}))
+        write(tmp_path / "k.safetensors", changed(case="right-none-float64", inputs={"policy": np.zeros(2)}))
         done = gates(*arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert words in " ".join(done.stderr.split())
