@@ -17,12 +17,6 @@ def _array(x: Any, dtype: Any = None) -> Any:
     return mx.array(x, dtype=dtype or (mx.float64 if x.dtype == np.float64 else mx.float32))
 
 
-def _deviation(x: Any, ddof: Any, **axis: Any) -> Any:
-    centred = x - x.mean(keepdims=True, **axis)
-    count = x.size if not axis else x.shape[axis["axis"]]
-    return mx.sqrt(mx.square(centred).sum(keepdims=True, **axis) / (count - ddof))
-
-
 def group_advantages(
     *, rewards: Any, group_size: Any, scale: Any, ddof: Any, eps: Any, eps_mode: Any, baseline: Any
 ) -> dict[str, Any]:
@@ -34,7 +28,7 @@ def group_advantages(
     if baseline == "leave-one-out":
         advantages = advantages * (group_size / (group_size - 1))
     if scale != "none":
-        std = _deviation(groups, ddof, axis=1) if scale == "group" else _deviation(groups, ddof)
+        std = mx.std(groups, axis=1, keepdims=True, ddof=ddof) if scale == "group" else mx.std(groups, ddof=ddof)
         if eps_mode == "add":
             advantages = advantages / (std + eps)
         elif eps_mode == "inside":
@@ -50,9 +44,11 @@ def normalise_then_sum(
     """Normalise each reward function in its group, sum with weights, normalise over the batch."""
     rewards, weights = _array(rewards), _array(weights)
     groups = rewards.reshape(-1, group_size, rewards.shape[1])
-    scores = (groups - groups.mean(axis=1, keepdims=True)) / (_deviation(groups, group_ddof, axis=1) + group_eps)
+    scores = (groups - groups.mean(axis=1, keepdims=True)) / (
+        mx.std(groups, axis=1, keepdims=True, ddof=group_ddof) + group_eps
+    )
     total = (scores.reshape(rewards.shape) * weights).sum(axis=1)
-    return {"advantages": np.array((total - total.mean()) / (_deviation(total, batch_ddof) + batch_eps))}
+    return {"advantages": np.array((total - total.mean()) / (mx.std(total, ddof=batch_ddof) + batch_eps))}
 
 
 def gae(
