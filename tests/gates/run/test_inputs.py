@@ -20,7 +20,7 @@ SILENT = {
     "preference.ipo.matches-definition": (8, "mean-near-float32", "change of the loss when the sides are swapped"),
     "preference.hinge.matches-definition": (1238, "plain-near-float64", "pairs beyond the margin"),
     "loss.options.match-definition": (57, "tis-sequence", "share of elements at a clip bound"),
-    "weights.matches-definition": (33, "tis-seq_sum-to-one-holes-float32-unrecorded", "smallest ratio"),
+    "weights.matches-definition": (12, "typical-mis-seq_sum-to-one-holes-float32", "share of ratios at a bound"),
 }
 
 
