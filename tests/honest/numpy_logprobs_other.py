@@ -37,7 +37,7 @@ def selective_log_softmax(*, logits: Any, ids: Any, temperature: float, entropy:
 def selective_log_softmax_backward(
     *, logits: Any, ids: Any, grad_logprobs: Any, temperature: float, grad_entropy: Any
 ) -> dict[str, Any]:
-    """g (onehot − p) and the Jacobian of the entropy, one row after the other."""
+    """G (onehot − p) and the Jacobian of the entropy, one row after the other."""
     size = logits.shape[-1]
     result = np.empty_like(logits).reshape(-1, size)
     for index, row in enumerate(logits.reshape(-1, size)):
