@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 VERSIONS = {"numpy": np.__version__}
-CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    name: {"ties": ("any",)} for name in ("filtered_logprobs", "sample_tokens")
-}
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {}
 
 
 def log_softmax(x: Any) -> Any:

@@ -8,7 +8,7 @@ import torch
 
 VERSIONS = {"torch": torch.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    name: {"order": ("hf",), "ties": ("any",)} for name in ("filtered_logprobs", "sample_tokens")
+    name: {"order": ("hf",)} for name in ("filtered_logprobs", "sample_tokens")
 }
 NOTHING = -float("inf")
 
