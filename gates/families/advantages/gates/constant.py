@@ -51,9 +51,7 @@ def _cases() -> Iterator[Case]:
         def awkward(rng: np.random.Generator, choice: dict[str, Any] = choice, dtype: str = dtype) -> dict[str, Any]:
             return _awkward(rng, choice, dtype)
 
-        yield Case(
-            f"{name}-{dtype}", awkward, quick=name in {"trl", "mlxrl"}, conventions={**choice, "dtype": dtype}
-        )
+        yield Case(f"{name}-{dtype}", awkward, quick=name in {"trl", "mlxrl"}, conventions={**choice, "dtype": dtype})
 
 
 @gate(

@@ -157,8 +157,12 @@ def _is_first(inputs: Mapping[str, Any]) -> bool:
     cases=tuple(_cases()),
     bounds={
         **BOUNDS,
-        "largest |ΣA| of a group in 2u·ΣS (float32)": Bound("derived", "G errors of k·2u·S each; k = 4", 4.0, level="precision"),
-        "largest |ΣA| of a group in 2u·ΣS (float64)": Bound("derived", "G errors of k·2u·S each; k = 8", 8.0, level="precision"),
+        "largest |ΣA| of a group in 2u·ΣS (float32)": Bound(
+            "derived", "G errors of k·2u·S each; k = 4", 4.0, level="precision"
+        ),
+        "largest |ΣA| of a group in 2u·ΣS (float64)": Bound(
+            "derived", "G errors of k·2u·S each; k = 8", 8.0, level="precision"
+        ),
     },
     probes=(Probe("group_advantages", ("advantages",), _is_first),),
 )
