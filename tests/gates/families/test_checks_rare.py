@@ -106,7 +106,7 @@ TIME_FIRST = """\
         ),
         ("preference.ipo.matches-definition", "preference_loss", MEAN_OF_NO_TOKENS, "mean-without-tokens-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", TOP_P_AT_ONE_ACTS, "peaked-hf-float32"),
-        ("sampling.draw.inverse-cdf", "sample_tokens", TOP_K_FROM_TWO, "top-k-one-hf"),
+        ("sampling.draw.inverse-cdf", "sample_tokens", TOP_K_FROM_TWO, "top-k-one-hf-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", TOP_K_WRAPS, "top-k-beyond-hf-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", NAIVE_SOFTMAX, "raised-hf-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", NAIVE_SOFTMAX, "raised-hf-float64"),
