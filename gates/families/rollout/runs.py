@@ -73,7 +73,7 @@ def worded_inputs(
     rng: np.random.Generator, temperature: float = 0.7, path: str = "naive", family: str = "qwen3"
 ) -> dict[str, Any]:
     """Return the inputs of a case with a few worded prompts, 8 samples of each, drawn under a filter by this path."""
-    made = case_inputs(rng, temperature=temperature, top_p=0.9, samples=8, count=6, family=family, style="worded")
+    made = case_inputs(rng, temperature=temperature, top_p=0.95, samples=8, count=6, family=family, style="worded")
     return {**made, "path": path}
 
 

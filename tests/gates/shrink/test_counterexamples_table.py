@@ -50,9 +50,9 @@ MODELS = [  # mutant, a case in which it shows, the most tokens (or texts) that 
     ("rollout.stale-prefix-cache", "prefix-updated", 6, "path 'prefix'"),
     ("rollout.filters-dropped", "top-p", 40, "draws of probability 0"),  # one draw in each of the check's 40 rounds
     ("ratio.constant", "float32", 8, "log ratio after the change"),
-    ("scoring.slots-in-the-wrong-order", "qwen3", 24, "1 prompt, 2 samples of each, 2 tokens"),
+    ("scoring.slots-in-the-wrong-order", "qwen3-scored", 24, "1 prompt, 2 samples of each, 2 tokens"),
     ("scoring.half-logits-not-upcast", "bfloat16", 6, "log-prob error"),
-    ("agreement.one-prompt-length", "qwen3", 14, "a row alone and in the batch"),
+    ("agreement.one-prompt-length", "qwen3-rows", 14, "a row alone and in the batch"),
     (
         "trainer.base-trains-too",
         "float32",

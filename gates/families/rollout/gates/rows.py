@@ -34,13 +34,11 @@ TOPICS = (
     ops=(ROLLOUT, TOKEN_LOGITS),
     cases=(
         Case(
-            "temperature-0", partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=64, style="worded")
+            "greedy",
+            partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=64, style="worded"),
+            sample=runs.SAMPLE,
         ),
-        Case(
-            "temperature-0.7-top-p-0.95",
-            partial(runs.case_inputs, temperature=0.7, top_p=0.95, samples=8, count=6, style="worded"),
-            quick=True,
-        ),
+        Case("sampled", runs.worded_inputs, quick=True, sample=runs.SAMPLE),
     ),
     bounds=paths.BOUNDS,
     probes=(Probe("rollout", ("logits",), lambda inputs: inputs["rows"] is not None),),
