@@ -194,7 +194,8 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     yield this("flat-rows", rows="flat", quick=True)
     yield this("float64", data={"dtype": "float64"})
     yield this("row-weights", weights="row", quick=True)
-    if algorithm == "grpo":  # the layouts' own handling of a row without tokens
+    if algorithm == "grpo":  # the layouts' own handling of a row as wide as the array, and of one without tokens
+        yield this("prefixes-to-the-end", rows="lengths")
         yield this("empty-prefix", rows="lengths", beyond=BEYOND, data={"empty_row": True})
         yield this("empty-flat-row", rows="flat", data={"empty_row": True})
     if not one.by_row:

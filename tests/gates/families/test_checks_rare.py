@@ -95,7 +95,7 @@ TIME_FIRST = """\
     [
         ("loss.grpo.matches-definition", "policy_loss", NO_MASK_IS_ANOTHER_LOSS, "no-mask"),
         ("loss.grpo.matches-definition", "policy_loss", LONGEST_ROW_IS_THE_WIDTH, "prefixes"),
-        ("loss.grpo.matches-definition", "policy_loss", LAST_COLUMN_IS_PADDING, "lengths"),
+        ("loss.grpo.matches-definition", "policy_loss", LAST_COLUMN_IS_PADDING, "prefixes-to-the-end"),
         ("ratio.matches-definition", "importance_ratio", LONGEST_ROW_IS_THE_WIDTH, "token-wider-near-float32"),
         ("ratio.matches-definition", "importance_ratio", LAST_COLUMN_IS_PADDING, "token-prefix-near-float32"),
         (
@@ -127,6 +127,7 @@ def test_a_mistake_in_a_rare_input_is_found(tmp_path: Path, gate: str, op: str, 
     """The case that holds it fails, and a case that does not passes."""
     code = WRAPPED.format(op=op, mistake=mistake)
     found = {verdict.case: verdict for verdict in verdicts(tmp_path, code, gate, quick=False)}
-    assert found[case].status == "wrong", found[case].reason
+    grade = "fragile" if gate == "loss.extreme-ratios-stay-numbers" else "wrong"
+    assert found[case].status == grade, found[case].reason
     assert found[case].cause in {"bound", "shape"}, found[case].reason
     assert any(verdict.status == "correct" for verdict in found.values())

@@ -170,6 +170,7 @@ def _extreme_cases() -> Iterator[Case]:
             yield _extreme_case(algorithm, "kl", "beyond-float64", -1.0, "float32")
         if algorithm in TWO_SIDED:
             yield _extreme_case(algorithm, "two-sided", "beyond-float64", -1.0, "float32")
+    yield _extreme_case("grpo", "plain", "beyond-float32", 0.0, "float32")
     yield _extreme_case("luspo", "kl", "beyond-float64", -1.0, "float32")  # an element that overflows on its way
 
 
