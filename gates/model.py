@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from gates.errors import ConfigurationError as ConfigurationError  # noqa: PLC0414  part of these types
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Wire = Any  # ndarray | int | float | str | bool | None | list[Wire] | dict[str, Wire]: all that can be sent to a worker
 Level = Literal["definition", "law", "robustness", "precision", "rule"]
@@ -99,10 +101,6 @@ def worst(statuses: Collection[Status]) -> Status:
         *sorted(NOT_JUDGED),
     )
     return min(statuses, key=order.index)
-
-
-class ConfigurationError(Exception):
-    """The user asked for something impossible; the message says what was found and what to do. Exit code 2."""
 
 
 class SubjectFaultError(Exception):
@@ -377,11 +375,11 @@ class Verdict:
     status: Status
     cause: str
     reason: str
-    op: str = ""
-    level: Level = "definition"
     evidence: tuple[Evidence, ...] = ()
     seconds: float = 0.0
     waived: Waived | None = None
+    op: str = ""
+    level: Level = "definition"
 
     @property
     def where(self) -> str:

@@ -20,6 +20,7 @@ CONVENTIONS = {
     "dtype": "of the input arrays",
     "arithmetic": 'the dtype of its arithmetic; ("float32",) is not expected to be more precise',
     "ids_per_position": 'one, or "several": ids of shape (…, K)',
+    "padding": 'where padding stands in a masked row: "right" of it, "left" of it, or in "holes" of it',
     "rows": "which slots count: by mask (right-padded, with holes), lengths or rows, or all",
     "empty_rows": "(False,): no row is ever without tokens",
     "ratio": '("on-policy",): a library without old log-probs',

@@ -1,6 +1,6 @@
 """Plain MLX programs of the losses, in the dtype of the data, with `mx.value_and_grad`'s gradients.
 
-    gates check loss --subject tests/honest/mlx_loss.py
+gates check loss --subject tests/honest/mlx_loss.py
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ def surrogate(lp: mx.array, old: mx.array, advantages: mx.array, mask: mx.array,
         ones = mx.ones_like(advantages)
         tau = mx.where(advantages > 0, x["sapo_temperature_positive"] * ones, x["sapo_temperature_negative"] * ones)
         return -mx.sigmoid(tau * (mx.exp(log_ratio) - 1)) * 4 / tau * advantages
-    q = mx.where(
-        advantages > 0, mx.minimum(log_ratio, x["epsilon_high"]), mx.maximum(log_ratio, -x["epsilon_low"])
-    )
+    q = mx.where(advantages > 0, mx.minimum(log_ratio, x["epsilon_high"]), mx.maximum(log_ratio, -x["epsilon_low"]))
     return -mx.exp((q * mask).sum(-1, keepdims=True) / n) * advantages
 
 

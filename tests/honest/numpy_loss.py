@@ -1,6 +1,6 @@
 """Plain NumPy programs of the policy losses, in the dtype of the data, with gradients by hand.
 
-    gates check loss --subject tests/honest/numpy_loss.py
+gates check loss --subject tests/honest/numpy_loss.py
 """
 
 from __future__ import annotations

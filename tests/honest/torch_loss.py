@@ -1,6 +1,6 @@
 """Plain PyTorch programs of the losses, in the dtype of the data, with autograd's gradients.
 
-    gates check loss --subject tests/honest/torch_loss.py --python PYTHON_WITH_TORCH
+gates check loss --subject tests/honest/torch_loss.py --python PYTHON_WITH_TORCH
 """
 
 from __future__ import annotations
@@ -68,9 +68,7 @@ def surrogate(
         return -torch.clamp(log_ratio.exp(), max=cap).detach() * advantages * lp
     if algorithm == "sapo":
         ones = torch.ones_like(advantages)  # torch.where of two Python numbers is float32, whatever the data is
-        tau = torch.where(
-            advantages > 0, ones * x["sapo_temperature_positive"], ones * x["sapo_temperature_negative"]
-        )
+        tau = torch.where(advantages > 0, ones * x["sapo_temperature_positive"], ones * x["sapo_temperature_negative"])
         return -torch.sigmoid(tau * (log_ratio.exp() - 1)) * 4 / tau * advantages
     q = torch.where(
         advantages > 0, torch.clamp(log_ratio, max=x["epsilon_high"]), torch.clamp(log_ratio, min=-x["epsilon_low"])
@@ -125,7 +123,9 @@ def policy_loss(**x: Any) -> dict[str, Any]:
     """Return loss and gradient."""
     variable = _tensor(x["policy"]).requires_grad_()
     mask = _grid(x)
-    lp = variable if variable.ndim == 2 else torch.zeros(mask.shape, dtype=variable.dtype).masked_scatter(mask, variable)
+    lp = (
+        variable if variable.ndim == 2 else torch.zeros(mask.shape, dtype=variable.dtype).masked_scatter(mask, variable)
+    )
     loss = forward(lp, mask, x)
     loss.backward()
     return {"loss": loss.item(), "gradient": variable.grad.numpy()}

@@ -105,7 +105,9 @@ def _conventions(held: dict[str, Any]) -> dict[str, Any]:
     question="Do old, reference and sampling log-probs get no gradient, and off-policy weights none through the policy?",
     why="A reference or a weight that keeps its graph pulls on the policy by itself; the loss's value is right all the while.",
     ops=(LOSS_CONSTANTS,),
-    cases=tuple(Case(name, partial(_held, name=name), quick=True, conventions=_conventions(HELD[name])) for name in HELD),
+    cases=tuple(
+        Case(name, partial(_held, name=name), quick=True, conventions=_conventions(HELD[name])) for name in HELD
+    ),
     bounds={
         "elements of old with a gradient": Bound("exact", "the old policy is a constant", 0),
         "elements of the reference with a gradient": Bound("exact", "the reference is a constant", 0),

@@ -114,12 +114,8 @@ def prompt_gets_no_gradient(t: Trial) -> Iterator[Evidence]:
     )
     unit, limits = 2 * FLOAT32_U, t.textbook(LOSS_FROM_LOGITS, **x)
     scored_only = np.where(mask, got["logprobs"], 0.0)
-    yield from t.agrees(
-        "log-prob error in 2u·S", scored_only, policy, limits["logprobs"], scale=unit * _scale(x, mask)
-    )
-    yield from t.agrees(
-        "loss error in 2u·S", got["loss"], loss.loss, limits["loss"], scale=unit * loss.loss_scale
-    )
+    yield from t.agrees("log-prob error in 2u·S", scored_only, policy, limits["logprobs"], scale=unit * _scale(x, mask))
+    yield from t.agrees("loss error in 2u·S", got["loss"], loss.loss, limits["loss"], scale=unit * loss.loss_scale)
     heard = np.where(silent[..., None], 0.0, got["gradient"])  # the others have their own claim
     scale = unit * float(loss.gradient_scale.max()) / x["temperature"]
     yield from t.agrees("gradient error in 2u·S", heard, gradient, limits["gradient"], scale=scale)

@@ -85,9 +85,7 @@ def parts_add_up(t: Trial) -> Iterator[Evidence]:
     slopes = limits["gradient"]
     yield from t.agrees("gradient error in 2u·S", gradient, wanted.gradient, slopes, scale=unit * scale)
     quantity = "distance from the step in one part in 2u·S"
-    yield from t.agrees(
-        quantity, got["loss"], float(one["loss"]), 2 * limits["loss"], scale=loss_unit, where="loss"
-    )
+    yield from t.agrees(quantity, got["loss"], float(one["loss"]), 2 * limits["loss"], scale=loss_unit, where="loss")
     other = np.where(sure, one["gradient"], wanted.gradient)
     yield from t.agrees(quantity, gradient, other, 2 * slopes, scale=unit * scale)
 
