@@ -191,7 +191,7 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     yield this("holes", data={"holes": True})
     yield this("on-policy", old=None, quick=algorithm == "grpo")
     yield this("prefixes", rows="lengths", beyond=BEYOND, quick=algorithm == "grpo")
-    yield this("flat-rows", rows="flat", quick=True)
+    yield this("flat-rows", rows="flat", quick=algorithm in {"grpo", "gspo"})
     yield this("float64", data={"dtype": "float64"})
     yield this("row-weights", weights="row", quick=True)
     if algorithm == "grpo":  # the layouts' own handling of a row as wide as the array, and of one without tokens

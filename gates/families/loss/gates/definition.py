@@ -170,7 +170,7 @@ def _poison_case(algorithm: str, poison: str, *, quick: bool = False) -> Case:
 
 def _poison_cases() -> Iterator[Case]:
     for algorithm in ALGORITHMS:
-        yield _poison_case(algorithm, "ordinary", quick=True)
+        yield _poison_case(algorithm, "ordinary", quick=algorithm in cases.LEVELS)
         yield _poison_case(algorithm, "nan", quick=algorithm == "grpo")
     for algorithm in ("grpo", "gspo", "rloo"):  # a ratio of a token, of a row's mean and of its sum
         yield from (_poison_case(algorithm, poison) for poison in ("minus-inf", "absurd"))
