@@ -94,8 +94,8 @@ TIME_FIRST = """\
     ("gate", "op", "mistake", "case"),
     [
         ("loss.grpo.matches-definition", "policy_loss", NO_MASK_IS_ANOTHER_LOSS, "no-mask"),
-        ("loss.grpo.matches-definition", "policy_loss", LONGEST_ROW_IS_THE_WIDTH, "lengths-wider"),
-        ("loss.grpo.matches-definition", "policy_loss", LAST_COLUMN_IS_PADDING, "lengths"),
+        ("loss.grpo.matches-definition", "policy_loss", LONGEST_ROW_IS_THE_WIDTH, "prefixes"),
+        ("loss.grpo.matches-definition", "policy_loss", LAST_COLUMN_IS_PADDING, "prefixes-to-the-end"),
         ("ratio.matches-definition", "importance_ratio", LONGEST_ROW_IS_THE_WIDTH, "token-wider-typical-float32"),
         ("ratio.matches-definition", "importance_ratio", LAST_COLUMN_IS_PADDING, "token-prefix-typical-float32"),
         (
