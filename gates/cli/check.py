@@ -20,7 +20,10 @@ gates check --format junit > gates.xml"""
 def check(
     select: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SELECT]...", help="Gates: ids, prefixes (kl) or globs (kl.*). Default: all."),
+        typer.Argument(
+            metavar="[SELECT]...",
+            help="Gates: ids, prefixes (kl, loss.gr) or globs (*.matches-definition). Default: all.",
+        ),
     ] = None,
     subject: Annotated[
         list[str] | None, typer.Option("--subject", metavar="NAME|FILE", help="Who is judged; may be repeated.")
