@@ -128,7 +128,7 @@ class Case:
     """One seeded input of a gate.
 
     `make` builds the inputs from a NumPy generator and must use nothing else. `conventions` are the choices that this
-    case needs (`{"ddof": 1}`); a subject that declares other ones is `unsupported`. `model` is the part of the name that
+    case needs (`{"ddof": 1}`, a tuple of all that it needs); a subject that declares other ones is `unsupported`. `model` is the part of the name that
     tells the tiny model of this case from that of another. `level` stands instead of the gate's: "robustness" for a case
     with a hostile ingredient, "precision" for a very long reduction. `declared` are conventions that a subject must
     declare to be asked this case: a rule of ours, or an optional behaviour.
@@ -375,11 +375,11 @@ class Verdict:
     status: Status
     cause: str
     reason: str
-    op: str = ""
-    level: Level = "definition"
     evidence: tuple[Evidence, ...] = ()
     seconds: float = 0.0
     waived: Waived | None = None
+    op: str = ""
+    level: Level = "definition"
 
     @property
     def where(self) -> str:

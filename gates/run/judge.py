@@ -71,8 +71,8 @@ def judge(
         "error",
         "nothing",
         "the gate measured nothing",
-        gate.graded(planned.case),
-        level,
+        op=gate.graded(planned.case),
+        level=level,
     )
     if missing := lacking(planned, hello):
         return replace(base, status="unsupported", cause="lacking", reason=missing)
@@ -216,7 +216,9 @@ def _other_choice(planned: PlannedCase, op: str, provided: Provided) -> str:
 
 
 def _among(value: Wire, choices: tuple[Wire, ...]) -> bool:
-    """Whether a value is one of the choices; True is not 1, and a number may have been rounded to float32."""
+    """Whether a value is one of the choices, or each of several; True is not 1, a number may be rounded to float32."""
+    if isinstance(value, tuple):
+        return all(_among(one, choices) for one in value)
     if isinstance(value, BOOLEANS) or value is None or isinstance(value, str):
         return any(
             value == choice and isinstance(choice, BOOLEANS) == isinstance(value, BOOLEANS) for choice in choices

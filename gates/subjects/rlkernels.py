@@ -116,8 +116,15 @@ def _operation(name: str, outputs: tuple[str, ...]) -> Operation:
 
 VERSIONS = _versions()
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
+    "group_advantages": {"nan_rewards": ("unscored",)},
+    "normalise_then_sum": {"nan_rewards": ("unscored",)},
+    "importance_weights": {"nan_sampling": ("unrecorded",)},
+    **{
+        op: {"ties": ("library", "all", "lower-id"), "arithmetic": ("float64",)}
+        for op in ("filtered_logprobs", "sample_tokens")
+    },
     "policy_loss": {"algorithm": _algorithms()},
+    "pack_sequences": {"order": ("as-placed",)},
 }
 OWN = {"group_advantages": group_advantages, "policy_loss": policy_loss}
 OPS: dict[str, Operation] = {  # a build without one of the kernels is unsupported there

@@ -100,7 +100,7 @@ def write(
     counts = Counter(v.status for v in verdicts)
     if complete:
         held = 0 if counts["correct"] or counts["waived"] else 3
-        code = 1 if counts["wrong"] or counts["error"] or problems else held
+        code = 1 if counts["wrong"] or problems else 4 if counts["error"] else held
         every: dict[Status, int] = {status: counts[status] for status in STATUSES}
         lines.append(SummaryRecord(counts=every, seconds=1.0, exit_code=code, problems=list(problems)))
     for line in lines:

@@ -73,7 +73,7 @@ class SubjectWorkers:
         if cause == "absent" and planned.subject.remedy:
             reason = f"{reason}; {planned.subject.remedy}"
         return Verdict(
-            *planned.names, seed_of(planned, self.options), status, cause, reason, planned.gate.graded(planned.case)
+            *planned.names, seed_of(planned, self.options), status, cause, reason, op=planned.gate.graded(planned.case)
         )
 
     def _note_models(self, planned: PlannedCase) -> None:

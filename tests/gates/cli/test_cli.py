@@ -125,7 +125,7 @@ class TestCheck:
         (tmp_path / "mine.py").write_text(RIGHT)
         done = gates("check", "advantages.constant-group-is-zero", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert done.stdout.splitlines()[-1] == "4 passed, 0 failed, 8 unsupported"
+        assert done.stdout.splitlines()[-1] == "4 correct, 0 wrong, 8 unsupported"
         (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
         assert json.loads(file.read_text().splitlines()[-1])["exit_code"] == 0
 
@@ -135,7 +135,7 @@ class TestCheck:
         done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         assert (
-            "FAIL        mine · advantages.matches-definition · group-ddof1-add-mean-float32: advantage error in 2u·S (float32) is"
+            "FAIL        mine · advantages.matches-definition · group-mean-add-ddof1-float32: advantage error in 2u·S (float32) is"
             in done.stdout
         )
         assert "must be <= 4 (at [" in done.stdout
@@ -145,7 +145,7 @@ class TestCheck:
         (tmp_path / "mine.py").write_text(RIGHT)
         done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 3
-        assert done.stdout.splitlines()[-1] == "0 passed, 0 failed, 31 unsupported"
+        assert done.stdout.splitlines()[-1] == "0 correct, 0 wrong, 31 unsupported"
 
     def test_a_requirement_turns_unsupported_into_failure(self, tmp_path: Path) -> None:
         """`--require mine:packing` fails where packing is not provided."""
@@ -160,7 +160,7 @@ class TestCheck:
         done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         assert done.stdout.count("must define OPS") == 1
-        assert done.stdout.splitlines()[-1] == "0 passed, 31 failed"
+        assert done.stdout.splitlines()[-1] == "0 correct, 31 wrong"
 
     def test_json_lines_are_json(self, tmp_path: Path) -> None:
         """`--json` prints one verdict a line and nothing else on stdout."""
@@ -180,7 +180,7 @@ class TestCheck:
         )
         assert done.stdout.startswith("<?xml")
         assert done.stdout.count("<testcase ") == 2
-        assert done.stderr.splitlines()[-1] == "0 passed, 0 failed, 2 unsupported"
+        assert done.stderr.splitlines()[-1] == "0 correct, 0 wrong, 2 unsupported"
 
     @pytest.mark.parametrize("form", ["text", "md"])
     def test_a_baseline_shows_what_broke_and_changes_no_exit_code(self, tmp_path: Path, form: str) -> None:
@@ -193,7 +193,7 @@ class TestCheck:
         done = gates(*command, "--baseline", str(before), cwd=tmp_path)
         assert done.returncode == 1
         assert (
-            "new failure: mine · advantages.matches-definition · group-ddof1-add-mean-float32: pass → fail"
+            "new failure: mine · advantages.matches-definition · group-mean-add-ddof1-float32: pass → fail"
             in done.stdout
         )
         if form == "text":
@@ -243,7 +243,7 @@ class TestPeers:
         done = gates("check", "packing", "--subject", "mlxrl", *options, cwd=tmp_path)
         assert done.returncode == code
         assert "skipped: mlxrl: no environment yet; `gates peers sync mlxrl` makes it (31)" in done.stdout
-        assert done.stdout.splitlines()[-1] == "0 passed, 0 failed, 31 skipped"
+        assert done.stdout.splitlines()[-1] == "0 correct, 0 wrong, 31 skipped"
 
 
 class TestOthers:
@@ -312,4 +312,4 @@ class TestOthers:
         first = gates("report", str(file), cwd=tmp_path).stdout
         assert gates("report", str(file), "--out", "R.md", cwd=tmp_path).returncode == 0
         assert (tmp_path / "R.md").read_text() == first
-        assert "| `advantages.constant-group-is-zero` | pass 4, unsupported 8 |" in first
+        assert "| `advantages.constant-group-is-zero` | correct 4, unsupported 8 |" in first

@@ -67,7 +67,7 @@ class TestInit:
         assert gates("init", "mylib", *op, cwd=tmp_path).returncode == 0
         done = gates("check", "--quick", "--subject", "./mylib_gates.py", cwd=tmp_path)
         assert done.returncode == 3, done.stdout[-3000:]
-        assert done.stdout.splitlines()[-1].startswith("0 passed, 0 failed, ")
+        assert done.stdout.splitlines()[-1].startswith("0 correct, 0 wrong, ")
         assert "group_advantages is not filled in yet" in done.stdout
 
     def test_what_is_filled_in_is_judged(self, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ class TestInit:
         file.write_text(text.replace('raise NotImplementedError("token_kl is not filled in yet")', filled))
         done = gates("check", "kl.k1", "kl.k3", "--subject", "./mylib_gates.py", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "4 passed, 0 failed, 56 unsupported" in done.stdout
+        assert "4 correct, 0 wrong, 56 unsupported" in done.stdout
         assert "token_kl of mylib_gates has estimator 'k1', not 'k3'" in done.stdout
 
     def test_an_op_declared_twice_is_refused(self, tmp_path: Path) -> None:
