@@ -10,11 +10,13 @@ import typer
 from gates.cli import engines
 from gates.config.format_names import CheckFormat, FailOn
 
-EXAMPLES = """Examples:
+EXAMPLES = f"""Examples:
 
 gates check --quick · gates check kl loss.grpo · gates check rollout --full · gates check --subject ./mine.py ·
 gates check rollout --model ./Qwen3-0.6B-4bit · gates check --subject mlxrl --require mlxrl ·
-gates check --format junit > gates.xml"""
+gates check --format junit > gates.xml
+
+{EXIT_CODES}"""
 
 
 def check(

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from command_line import RIGHT, gates
 
-from gates.errors import FaultError
+from gates.errors import MEANINGS, ExitCode, FaultError
 from gates.results import atomic_write
 from gates.results.jsonl import Writer, read
 from gates.results.records import ResumeRecord
 
 CHECK = ("check", "advantages.matches-definition", "--subject", "./mine.py", "--quick", "--jobs", "1")
 FULL = Path("/dev/full")
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def limited(*arguments: str, cwd: Path, **limits: int) -> subprocess.CompletedProcess[str]:
@@ -210,3 +211,19 @@ def test_an_error_of_ours_is_no_failure_of_a_subject(tmp_path: Path) -> None:
     assert done.returncode == 4
     assert "ZeroDivisionError" in done.stderr
     assert "gates: unexpected ZeroDivisionError, and no verdict on a subject" in done.stderr
+
+
+class TestExitCodes:
+    """One table, that users find."""
+
+    @pytest.mark.parametrize("arguments", [("--help",), ("check", "--help")])
+    def test_help_has_them(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+        """Each number with its meaning."""
+        words = " ".join(gates(*arguments, cwd=tmp_path).stdout.split())
+        for code, meaning in MEANINGS.items():
+            assert f"{code.value} {meaning}" in words
+
+    def test_the_documents_have_them(self) -> None:
+        """docs/ci.md has a row for each."""
+        text = (ROOT / "docs" / "ci.md").read_text()
+        assert [code for code in ExitCode if f"\n| {code.value} | " not in text] == []
