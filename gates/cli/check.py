@@ -9,6 +9,7 @@ import typer
 
 from gates.cli import engines
 from gates.config.format_names import CheckFormat, FailOn
+from gates.errors import EXIT_CODES
 
 EXAMPLES = f"""Examples:
 
