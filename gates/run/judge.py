@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from gates.model import (
     Verdict,
     Wire,
 )
+from gates.nearest import nearest
 from gates.registry import REGISTRY
 from gates.run.inputs import Drawn, RedrawError, attempts, take, with_model
 from gates.run.limits import Place
@@ -212,7 +212,7 @@ def lacking(planned: PlannedCase, hello: Hello) -> str:
     for op in planned.gate.ops:
         provided = hello.provides.get(op.name)
         if provided is None:
-            near = get_close_matches(op.name, hello.provides, 1, 0.8)
+            near = nearest(op.name, hello.provides, cutoff=0.8)
             known = {other.name for gate in REGISTRY.gates.values() for other in gate.ops}  # these are not misspelt
             known |= {other.name for other in planned.gate.ops}
             hint = f"; it defines {near[0]}" if near and near[0] not in known else ""
