@@ -25,7 +25,7 @@ from gates.cli import (
     trainer,
 )
 
-EPILOG = "Exit codes: 0 all held · 1 a gate failed or errored, a requirement is not met or a waiver is stale · 2 usage · 3 nothing measured."
+EPILOG = "Exit codes: 0 held · 1 a subject failed, a requirement is unmet or a waiver is stale · 2 usage · 3 nothing measured · 4 our own fault · 130 interrupted."
 
 app = typer.Typer(
     name="gates",

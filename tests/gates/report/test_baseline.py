@@ -93,7 +93,10 @@ def test_other_settings_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["text", "md", "json", "github"])
 def test_every_form_tells_them(tmp_path: Path, form: ReportFormat) -> None:
     """`gates report NEW --baseline OLD`: each kind of change is there, and rendering twice gives the same bytes."""
-    old = [verdict(case=name) for name in "abc"] + [verdict("wrong", case="d"), verdict("wrong", case="e", reason="x|y")]
+    old = [verdict(case=name) for name in "abc"] + [
+        verdict("wrong", case="d"),
+        verdict("wrong", case="e", reason="x|y"),
+    ]
     new = [verdict("wrong", case="a"), verdict("unsupported", case="b"), verdict(case="d"), verdict(case="f")]
     write(tmp_path / "old.jsonl", old)
     run = write(tmp_path / "new.jsonl", new)
