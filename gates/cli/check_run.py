@@ -13,6 +13,7 @@ import typer
 from gates.cli import counterexamples, engines, output, project, setup
 from gates.config.format_names import CheckFormat
 from gates.config.settings import Settings
+from gates.errors import FaultError
 from gates.model import ConfigurationError, Grade
 from gates.registry import Registry
 from gates.report.text import Screen
@@ -95,6 +96,10 @@ def conduct(arguments: Arguments) -> int:
         screen.interrupted(run.writer.path)
         typer.echo(f"go on with: {resuming.command(run.header.command, run.writer.path)}", err=True)
         return session.INTERRUPTED
+    except (FaultError, OSError) as error:
+        raise output.ended_early(
+            error, run.writer.path, resuming.command(run.header.command, run.writer.path)
+        ) from None
     finally:
         run.writer.close()
     if screen.verbose:

@@ -12,6 +12,7 @@ from gates.config.format_names import CheckFormat
 
 if TYPE_CHECKING:
     from gates.cli.counterexamples import Found
+    from gates.errors import FaultError
     from gates.registry import Registry
     from gates.report.text import Screen
     from gates.results.jsonl import Results
@@ -27,6 +28,20 @@ def chosen(form: CheckFormat | None, *, as_json: bool) -> CheckFormat:
     if as_json:
         return "jsonl"
     return form or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text")
+
+
+def ended_early(error: FaultError | OSError, path: Path, command: str) -> FaultError:
+    """Return the error of a run that could not go on: why, what is kept, and the command that resumes it."""
+    from gates.errors import FaultError, sentence
+    from gates.model import ConfigurationError
+    from gates.results.jsonl import read
+
+    words = str(error) if isinstance(error, FaultError) else sentence("cannot write the output", error)
+    try:
+        kept = f"{read(path).state}; they are in {path}"
+    except ConfigurationError:
+        return FaultError(words)  # the file is gone
+    return FaultError(f"{words}\n{kept}\ngo on with: {command}")
 
 
 def since(baseline: Path | None, form: CheckFormat) -> Results | None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from gates.model import ConfigurationError
+from gates.errors import ConfigurationError, unreadable
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -26,7 +26,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+        raise unreadable(path, error) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is no TOML: {error}") from None
 

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 
 import numpy as np
 
+from gates.errors import FaultError, scarce, sentence
 from gates.model import (
     GRADE_OF,
     GRADES,
@@ -70,8 +71,8 @@ def judge(
         "error",
         "nothing",
         "the gate measured nothing",
-        gate.graded(planned.case),
-        level,
+        op=gate.graded(planned.case),
+        level=level,
     )
     if missing := lacking(planned, hello):
         return replace(base, status="unsupported", cause="lacking", reason=missing)
@@ -108,7 +109,7 @@ def judge(
     except WorkerError as error:
         status, cause, reason = "wrong", "start", f"subject did not start again: {error}"
     except Exception as error:  # noqa: BLE001  whatever a gate raises is the gate's error, and the run goes on
-        status, cause, reason = "error", "gate", f"the gate raised {type(error).__name__}: {error}"
+        status, cause, reason = "error", "gate", _raised(error, f"{gate.id} · {planned.case.name}")
     if cause == "bound":  # only a wrong number can be a deliberate choice: no exception, no crash
         cause, reason = _documented(hello.documented.get(gate.name, "") if gate.name else "", reason)
     seconds = time.monotonic() - start
@@ -121,6 +122,19 @@ def judge(
         evidence=tuple(evidence),
         seconds=round(seconds, 4),
     )
+
+
+def _raised(error: Exception, where: str) -> str:
+    """Return the reason of a verdict on a gate that raised.
+
+    Raises:
+        FaultError: the machine has too little of something, which the next case would lack too.
+    """
+    if isinstance(error, FaultError):
+        raise error
+    if isinstance(error, OSError) and scarce(error):
+        raise FaultError(sentence(f"cannot judge {where}: {error.filename or 'a file'}", error)) from None
+    return f"the gate raised {type(error).__name__}: {error}"
 
 
 def _begun(
@@ -202,7 +216,9 @@ def _other_choice(planned: PlannedCase, op: str, provided: Provided) -> str:
 
 
 def _among(value: Wire, choices: tuple[Wire, ...]) -> bool:
-    """Whether a value is one of the choices; True is not 1, and a number may have been rounded to float32."""
+    """Whether a value is one of the choices, or each of several; True is not 1, a number may be rounded to float32."""
+    if isinstance(value, tuple):
+        return all(_among(one, choices) for one in value)
     if isinstance(value, BOOLEANS) or value is None or isinstance(value, str):
         return any(
             value == choice and isinstance(choice, BOOLEANS) == isinstance(value, BOOLEANS) for choice in choices

@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from gates.errors import ExitCode
 from gates.model import (
     DEFINITIONS,
     STATUSES,
@@ -47,7 +48,8 @@ from gates.run.resume import Resumed
 from gates.run.waivers import Waivers
 from gates.worker.process import Hello
 
-HELD, FAILED, USAGE, NOTHING, FAULT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+HELD, FAILED, USAGE, NOTHING = ExitCode.HELD, ExitCode.FAILED, ExitCode.USAGE, ExitCode.NOTHING
+FAULT, INTERRUPTED = ExitCode.FAULT, ExitCode.INTERRUPTED
 
 
 @dataclass(frozen=True, slots=True)

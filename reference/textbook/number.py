@@ -61,7 +61,7 @@ class Number:
         self.dtype = dtype
         self.error: Floats = np.broadcast_to(np.asarray(error, np.float64), self.value.shape)
         with np.errstate(over="ignore", invalid="ignore"):
-            too_large = ~(np.abs(self.value) + np.nan_to_num(self.error, nan=np.inf) <= LARGEST[dtype])
+            too_large = ~(np.abs(self.value) + self.error <= LARGEST[dtype])  # NaN is, too
         self.void: Bools = np.asarray(too_large | void)
         self._parents = tuple(parents)
         self._rank = next(_order)

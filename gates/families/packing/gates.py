@@ -1,10 +1,15 @@
-"""Does packing keep every sequence once, in the bins of its strategy, and cut nothing unless it was asked to?"""
+"""Does packing keep every sequence once, in the bins of its strategy, and cut nothing unless it was asked to?
+
+Bins are compared by what they hold, up to ties: their order, the order within a bin, which of several sequences of one
+length lies where, and with best fit which of several equally full bins takes a sequence, are free.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -16,7 +21,9 @@ from reference.oracle import packing as oracle
 
 FFD, BFD = oracle.STRATEGIES
 
-KINDS = ("geometric", "ties", "full-bins", "one")
+KINDS = ("geometric", "ties", "full", "one")
+ORDER = {"order": "as-placed"}  # a convention: nothing is left to ties
+EFFICIENCY = "efficiency error"
 MANY = 1000  # sequences, enough for the two strategies to give different bins
 SHORT = {FFD: "", BFD: "-best-fit"}  # first fit was the first strategy, and its cases keep their names
 
@@ -27,8 +34,8 @@ def _make(rng: np.random.Generator, kind: str, strategy: str) -> dict[str, Any]:
         lengths = np.minimum(rng.geometric(1 / 300, 2000), limit)
     elif kind == "ties":
         lengths = rng.integers(1, 9, 1500) * 256
-    elif kind == "full-bins":
-        lengths = np.concatenate([np.full(40, limit), np.full(80, limit // 2), rng.integers(0, 3, 50)])
+    elif kind == "full":
+        lengths = np.concatenate([np.full(40, limit), np.full(80, limit // 2), rng.integers(1, 3, 50)])
     else:
         lengths = np.array([limit])
     return {"lengths": np.asarray(lengths, np.int64), "max_length": limit, "strategy": strategy, "over_long": "error"}
@@ -39,12 +46,13 @@ def _make(rng: np.random.Generator, kind: str, strategy: str) -> dict[str, Any]:
     name="pack_sequences",
     question="Does packing fill bins without overflow, lose or repeat nothing, and give the same bins each time?",
     why="A lost sequence is lost data; an overflowing bin is cut later, in silence; unstable ties undo reproducibility.",
+    level="law",
     ops=(PACK_SEQUENCES,),
     cases=tuple(
         Case(
             f"{kind}{SHORT[strategy]}",
             partial(_make, kind=kind, strategy=strategy),
-            quick=kind in {"ties", "full-bins"},
+            quick=kind in {"ties", "full"},
             conventions={"strategy": strategy, "over_long": "error"},
         )
         for kind, strategy in product(KINDS, oracle.STRATEGIES)
@@ -53,7 +61,7 @@ def _make(rng: np.random.Generator, kind: str, strategy: str) -> dict[str, Any]:
         "tokens above max_length in the fullest bin": Bound("exact", "a bin holds at most max_length tokens", 0),
         "sequences lost or repeated": Bound("exact", "every sequence is in one bin, once", 0),
         "indices that differ between two calls": Bound(
-            "exact", "ties go by original index, so nothing is left to chance", 0
+            "exact", "packing is a function of the lengths: nothing is left to chance", 0
         ),
         "bins above first-fit's guarantee": Bound(
             "derived", "any fit leaves at most one bin half empty or less, so bins ≤ 2·⌈Σ lengths / max_length⌉", 0
@@ -80,7 +88,9 @@ def bins_hold_every_sequence_once(t: Trial) -> Iterator[Evidence]:
 
 
 def _is_partition(indices: Array, offsets: Array, size: int) -> bool:
-    return bool(offsets[0] == 0 and offsets[-1] == size and np.all(np.diff(offsets) > 0) and indices.size == size)
+    if not offsets.size or indices.size != size:
+        return False
+    return bool(offsets[0] == 0 and offsets[-1] == size and np.all(np.diff(offsets.astype(np.int64)) > 0))
 
 
 def _lost(indices: Array, offsets: Array, size: int) -> int:
@@ -91,64 +101,93 @@ def _lost(indices: Array, offsets: Array, size: int) -> int:
 
 
 def _exact_make(rng: np.random.Generator, kind: str, strategy: str, over_long: str) -> dict[str, Any]:
-    if kind == "nothing":
-        return {"lengths": np.zeros(0, np.int64), "max_length": 64, "strategy": strategy, "over_long": over_long}
     limit = 1000
-    lengths = rng.integers(0, 1400 if over_long == "truncate" else limit + 1, 600)
-    if kind == "ties":
-        lengths = lengths // 100 * 100
-    if (
-        kind == "uneven"
-    ):  # two or three to a bin, so that later bins are fuller than earlier ones: where first and best fit part
+    if kind == "uneven":  # two or three to a bin, so that later bins are fuller: where first and best fit part
         lengths = np.concatenate([rng.integers(250, 450, 900), rng.integers(1, 120, 300)])
+    elif kind == "tied":
+        lengths = rng.integers(1, 14 if over_long == "truncate" else 11, 600) * 100
+    else:
+        lengths = rng.integers(0, limit + 1, 0 if kind == "nothing" else 300)
+        lengths[::7] = 0
     if over_long == "truncate":
         lengths[::17] += limit
     return {"lengths": lengths, "max_length": limit, "strategy": strategy, "over_long": over_long}
 
 
 def _exact_cases() -> Iterator[Case]:
-    for kind, strategy, over_long in product(("ties", "uneven", "nothing"), oracle.STRATEGIES, oracle.OVER_LONG):
-        yield Case(
-            f"{kind}-{strategy}-{over_long}",
-            partial(_exact_make, kind=kind, strategy=strategy, over_long=over_long),
-            quick=True,
-            conventions={"strategy": strategy, "over_long": over_long},
-        )
+    for kind, strategy, over_long in product(("tied", "uneven"), oracle.STRATEGIES, oracle.OVER_LONG):
+        yield _exact_case(kind, strategy, over_long)
+    for kind, strategy in product(("nothing", "empty-sequences"), oracle.STRATEGIES):
+        yield _exact_case(kind, strategy, "error", level="robustness")
+
+
+def _exact_case(kind: str, strategy: str, over_long: str, **more: Any) -> Case:
+    return Case(
+        f"{kind}-{strategy}-{over_long}",
+        partial(_exact_make, kind=kind, strategy=strategy, over_long=over_long),
+        quick=True,
+        conventions={"strategy": strategy, "over_long": over_long},
+        **more,
+    )
 
 
 @gate(
     "packing.matches-definition",
     name="pack_sequences[bins]",
-    question="Are the bins those of first- or best-fit-decreasing, and is the efficiency their tokens over their room?",
+    question="Do the bins hold what first- or best-fit-decreasing puts there, and is the efficiency their tokens over their room?",
     why="A best fit that is a first fit wastes the room it was chosen to save; an efficiency above 1 hides what was cut.",
+    level="definition",
     ops=(PACK_SEQUENCES,),
     cases=tuple(_exact_cases()),
     bounds={
-        "indices and offsets that differ": Bound(
-            "exact", "ties go by index, then by bin: nothing is left to choose", 0
+        "sequences lost or repeated": Bound("exact", "every sequence is in one bin, once", 0),
+        "bins that hold other lengths": Bound(
+            "exact", "which of several sequences of one length lies where is free; lengths are not", 0
         ),
-        "efficiency error": Bound("derived", "one division of whole numbers", 2.0**-52),
+        EFFICIENCY: Bound("derived", "one division of whole numbers", 2.0**-52, level="precision"),
     },
     probes=(Probe("pack_sequences", ("efficiency",)),),
 )
 def matches_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare every index, every offset and the efficiency with the definition."""
+    """Compare what the bins hold with the definition's, up to ties, and the efficiency."""
     inputs = dict(t.inputs)
+    lengths = np.minimum(inputs["lengths"], inputs["max_length"])
     indices, offsets, efficiency = t.want(PACK_SEQUENCES, **inputs)
-    if inputs["lengths"].size > MANY:
+    wanted = _held(lengths[indices], offsets, inputs["strategy"])
+    if lengths.size > MANY:
         other = t.want(PACK_SEQUENCES, **{**inputs, "strategy": BFD if inputs["strategy"] == FFD else FFD})
-        yield t.precondition(
-            "places that the other strategy fills otherwise", int(np.sum(other[0] != indices)), ">=", 1
-        )
-    if inputs["lengths"].size:
-        tied = inputs["lengths"].size - np.unique(inputs["lengths"]).size
+        apart = _apart(_held(lengths[other[0]], other[1], inputs["strategy"]), wanted)
+        yield t.precondition("bins that the other strategy fills otherwise", apart, ">=", 1)
+    if lengths.size:
+        tied = lengths.size - np.unique(inputs["lengths"]).size
         yield t.precondition("sequences as long as another", tied, ">=", 50)
         cut = int(np.maximum(inputs["lengths"] - inputs["max_length"], 0).sum())
         yield t.precondition("tokens too many", cut, ">=" if inputs["over_long"] == "truncate" else "<=", cut and 1)
     got = t.got(PACK_SEQUENCES, **inputs)
-    differing = _differing(got["indices"], indices) + _differing(got["offsets"], offsets)
-    yield t.number("indices and offsets that differ", differing, "<=")
-    yield t.within("efficiency error", got["efficiency"], efficiency)
+    lost = _lost(got["indices"], got["offsets"], lengths.size)
+    yield t.number("sequences lost or repeated", lost, "<=")
+    if not lost:
+        found = _held(lengths[got["indices"]], got["offsets"], inputs["strategy"])
+        yield t.number("bins that hold other lengths", _apart(found, wanted), "<=")
+    yield from _efficient(t, got["efficiency"], efficiency)
+
+
+def _efficient(t: Trial, got: Any, wanted: float) -> Iterator[Evidence]:
+    limits = t.textbook(PACK_SEQUENCES, **t.inputs)["efficiency"]
+    yield from t.agrees(EFFICIENCY, got, wanted, limits, scale=1.0)
+
+
+def _held(sizes: Array, offsets: Array, strategy: str) -> Counter[Any]:
+    """Return how often each content of a bin occurs, as its lengths in order; with best fit as its tokens.
+
+    Best fit may put a sequence into any of several equally full bins: then only how full the bins are is determined.
+    """
+    bins = [sizes[start:end] for start, end in pairwise(offsets)]
+    return Counter(int(np.sum(one)) if strategy == BFD else tuple(np.sort(one).tolist()) for one in bins)
+
+
+def _apart(found: Counter[Any], wanted: Counter[Any]) -> int:
+    return max((found - wanted).total(), (wanted - found).total())
 
 
 def _differing(got: Array, wanted: Array) -> int:
@@ -160,11 +199,12 @@ def _differing(got: Array, wanted: Array) -> int:
     name="pack_sequences[over-long]",
     question="Is a sequence longer than a bin an error that names `lengths`, unless truncation was asked for?",
     why="A completion that is cut in silence trains on a sentence without its end.",
+    level="law",
     ops=(PACK_SEQUENCES,),
     cases=tuple(
         Case(
-            strategy,
-            partial(_exact_make, kind="ties", strategy=strategy, over_long="truncate"),
+            f"{strategy}-tied",
+            partial(_exact_make, kind="tied", strategy=strategy, over_long="truncate"),
             quick=True,
             conventions={"strategy": strategy},
         )
@@ -194,68 +234,130 @@ def truncates_only_by_name(t: Trial) -> Iterator[Evidence]:
 def _piece_inputs(rng: np.random.Generator, strategy: str, kind: str) -> dict[str, Any]:
     limit = 64
     lengths = rng.integers(1, 3 * limit, 300)
-    lengths[::11] = 0
-    if kind == "whole-bins":
-        lengths = rng.integers(0, 4, 60) * limit
+    if kind == "empty-sequences":
+        lengths[::11] = 0
+    elif kind == "whole":
+        lengths = rng.integers(1, 4, 60) * limit
     elif kind == "nothing":
         lengths = np.zeros(3, np.int64)
     return {"lengths": lengths, "max_length": limit, "strategy": strategy, "over_long": oracle.SPLIT}
 
 
+def _piece_case(kind: str, strategy: str, **more: Any) -> Case:
+    return Case(
+        f"{kind}-{strategy}",
+        partial(_piece_inputs, strategy=strategy, kind=kind),
+        quick=True,
+        conventions={"strategy": strategy, "over_long": oracle.SPLIT},
+        **more,
+    )
+
+
+CUTS = (*oracle.STRATEGIES, oracle.WRAPPED)
+
+
 @gate(
     "packing.pieces.match-definition",
     name="pack_sequences[split]",
-    question="Split or wrapped, does each token lie in one bin, once, and where the strategy puts it?",
+    question="Split or wrapped, does each token lie in one bin, once, and in a piece and a bin of the strategy?",
     why="A lost remainder is lost data, most of it ends of answers; a piece with a wrong start trains on another's tokens.",
+    level="definition",
     ops=(PACK_PIECES,),
-    cases=tuple(
-        Case(
-            f"{kind}-{strategy}",
-            partial(_piece_inputs, strategy=strategy, kind=kind),
-            quick=True,
-            conventions={"strategy": strategy, "over_long": oracle.SPLIT},
-        )
-        for kind, strategy in product(("uneven", "whole-bins", "nothing"), (*oracle.STRATEGIES, oracle.WRAPPED))
+    cases=(
+        *(_piece_case(kind, strategy) for kind, strategy in product(("ragged", "whole"), CUTS)),
+        *(
+            _piece_case(kind, strategy, level="robustness")
+            for kind, strategy in product(("empty-sequences", "nothing"), CUTS)
+        ),
     ),
     bounds={
         "tokens lost or repeated": Bound("exact", "pieces are cut and none is thrown away", 0),
         "tokens above max_length in the fullest bin": Bound("exact", "a bin holds at most max_length tokens", 0),
-        "indices, offsets, starts and sizes that differ": Bound(
-            "exact", "ties go by piece, then by bin: nothing is left to choose", 0
-        ),
-        "efficiency error": Bound("derived", "one division of whole numbers", 2.0**-52),
+        "pieces that the definition does not cut": Bound("exact", "where a sequence is cut is not free", 0),
+        "bins that hold other pieces": Bound("exact", "which of several pieces of one length lies where is free", 0),
+        EFFICIENCY: Bound("derived", "one division of whole numbers", 2.0**-52, level="precision"),
     },
     probes=(Probe("pack_sequences", ("efficiency",)),),
 )
 def pieces_match_definition(t: Trial) -> Iterator[Evidence]:
-    """Count every token from the pieces alone, then compare them with the definition."""
-    inputs = dict(t.inputs)
-    lengths, limit = inputs["lengths"], inputs["max_length"]
-    indices, offsets, efficiency, starts, sizes = t.want(PACK_PIECES, **inputs)
+    """Count every token from the pieces alone, then compare pieces and bins with the definition, up to ties."""
+    lengths, limit, strategy = t.inputs["lengths"], t.inputs["max_length"], t.inputs["strategy"]
+    indices, offsets, efficiency, starts, sizes = t.want(PACK_PIECES, **t.inputs)
     if lengths.any():
-        yield t.precondition("sequences without a token", int(np.sum(lengths == 0)), ">=", 5)
         yield t.precondition("sequences longer than a bin", int(np.sum(lengths > limit)), ">=", 5)
         yield t.precondition("most pieces of a sequence", int(np.bincount(indices).max()), ">=", 3)
-    got = t.got(PACK_PIECES, **inputs)
+    got = t.got(PACK_PIECES, **t.inputs)
     held = [got[name] for name in ("indices", "starts", "sizes")]
-    same = len({part.shape for part in held}) == 1 and _lies_within(held[0], held[1], held[2], lengths)
+    possible = len({part.shape for part in held}) == 1 and _lies_within(held[0], held[1], held[2], lengths)
     counts = np.zeros(int(lengths.sum()) + 1, np.int64)
-    if same:
+    if possible:
         first = (np.cumsum(lengths) - lengths)[held[0]] + held[1]
         np.add.at(counts, first, 1)
         np.add.at(counts, first + held[2], -1)
-    yield t.number("tokens lost or repeated", int(np.sum(np.cumsum(counts)[:-1] != 1)), "<=")
-    ends = np.cumsum(np.append(0, held[2]))
-    if same and got["offsets"].size and np.all((got["offsets"] >= 0) & (got["offsets"] < ends.size)):
-        fullest = int(np.diff(ends[got["offsets"]]).max(initial=0))
+    wrong = int(np.sum(np.cumsum(counts)[:-1] != 1)) + int(not possible)
+    yield t.number("tokens lost or repeated", wrong, "<=")
+    pieces = Counter(zip(*(part.tolist() for part in held), strict=False))
+    cut = Counter(zip(indices.tolist(), starts.tolist(), sizes.tolist(), strict=True))
+    yield t.number("pieces that the definition does not cut", _apart(pieces, cut), "<=")
+    if not wrong and _is_partition(np.arange(held[0].size), got["offsets"], held[0].size):
+        fullest = int(np.add.reduceat(np.append(held[2], 0), got["offsets"][:-1]).max(initial=0))
         yield t.number("tokens above max_length in the fullest bin", max(0, fullest - limit), "<=")
-    wanted = {"indices": indices, "offsets": offsets, "starts": starts, "sizes": sizes}
-    differing = sum(_differing(got[name], value) for name, value in wanted.items())
-    yield t.number("indices, offsets, starts and sizes that differ", differing, "<=")
-    yield t.within("efficiency error", got["efficiency"], efficiency)
+        found = _of_pieces(held[0], held[1], held[2], got["offsets"], strategy)
+        yield t.number(
+            "bins that hold other pieces", _apart(found, _of_pieces(indices, starts, sizes, offsets, strategy)), "<="
+        )
+    elif not wrong:
+        yield t.number("bins that hold other pieces", max(1, offsets.size - 1), "<=", where="offsets are no bins")
+    yield from _efficient(t, got["efficiency"], efficiency)
+
+
+def _of_pieces(indices: Array, starts: Array, sizes: Array, offsets: Array, strategy: str) -> Counter[Any]:
+    """Return what `_held` does of pieces; wrapped bins leave nothing free but their order."""
+    if strategy != oracle.WRAPPED:
+        return _held(sizes, offsets, strategy)
+    pieces = list(zip(indices.tolist(), starts.tolist(), sizes.tolist(), strict=True))
+    return Counter(tuple(sorted(pieces[start:end])) for start, end in pairwise(offsets.tolist()))
 
 
 def _lies_within(indices: Array, starts: Array, sizes: Array, lengths: Array) -> bool:
     if not np.all((indices >= 0) & (indices < lengths.size)):
         return False
     return bool(np.all((starts >= 0) & (sizes >= 0) & (starts + sizes <= lengths[indices])))
+
+
+def _placed_case(kind: str, strategy: str, over_long: str) -> Case:
+    make = (
+        partial(_piece_inputs, strategy=strategy, kind=kind)
+        if over_long == oracle.SPLIT
+        else partial(_exact_make, kind=kind, strategy=strategy, over_long=over_long)
+    )
+    conventions = {"strategy": strategy, "over_long": over_long}
+    return Case(f"{kind}-{strategy}-{over_long}", make, quick=True, conventions=conventions, declared=ORDER)
+
+
+@gate(
+    "packing.order.as-placed",
+    name="pack_sequences[order]",
+    question="Are bins given as they were opened, sequences as they were placed, and do ties go by index and by bin?",
+    why="Then a packing can be compared by its bits, and two implementations train on the same batches.",
+    level="rule",
+    ops=(PACK_SEQUENCES,),
+    cases=(
+        *(_placed_case(kind, way, "error") for kind, way in product(("tied", "uneven"), oracle.STRATEGIES)),
+        *(_placed_case("ragged", way, oracle.SPLIT) for way in CUTS),
+    ),
+    bounds={
+        "indices and offsets that differ": Bound(
+            "exact", "longest first, ties by index, of equally full bins the first: nothing is left to choose", 0
+        ),
+    },
+)
+def order_is_as_placed(t: Trial) -> Iterator[Evidence]:
+    """Compare every index and every offset with the definition."""
+    inputs: Mapping[str, Any] = t.inputs
+    indices, offsets, *_ = t.want(PACK_SEQUENCES, **inputs)
+    sizes = inputs["lengths"] if inputs["over_long"] == "error" else np.minimum(inputs["lengths"], inputs["max_length"])
+    yield t.precondition("sequences as long as another", sizes.size - np.unique(sizes).size, ">=", 50)
+    got = t.got(PACK_SEQUENCES, **inputs)
+    differing = _differing(got["indices"], indices) + _differing(got["offsets"], offsets)
+    yield t.number("indices and offsets that differ", differing, "<=")

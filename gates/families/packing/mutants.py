@@ -36,6 +36,17 @@ in_numpy(
     caught_by=_GATE,
 )
 
+in_numpy(
+    "packing.last-of-ties-first",
+    "packing:pack_sequences",
+    "packing.patches:last_of_ties_first",
+    mistake="of sequences of equal length the last is placed first",
+    arises="an ascending sort that is read backwards",
+    theme="packing",
+    symptom="Nothing in any curve: batches differ from those of another implementation of the same packing.",
+    caught_by=("packing.order.as-placed",),
+)
+
 _EXACT = ("packing.matches-definition",)
 
 in_numpy(

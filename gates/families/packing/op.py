@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gates.model import Op, Output
 from reference.oracle import packing
+from reference.textbook import packing as textbook
 
 PACK_SEQUENCES = Op(
     name="pack_sequences",
@@ -17,13 +18,16 @@ PACK_SEQUENCES = Op(
     inputs={
         "lengths": "(N,) int64 tokens of each sequence, at least 0",
         "max_length": "tokens of a bin, at least 1",
-        "strategy": '"first-fit-decreasing" or "best-fit-decreasing"; ties by index, and the first of equally full bins; '
+        "strategy": '"first-fit-decreasing" or "best-fit-decreasing", with ties in any order; '
         'with "split" also "wrapped": one sequence after the other, cut where bins end',
         "over_long": 'a sequence longer than a bin: "error", "truncate" to max_length, or "split" into pieces of it',
     },
     source="D. S. Johnson, Near-optimal bin packing algorithms, 1973; pieces: TRL's bfd_split and wrapped",
-    formula="bin b is indices[offsets[b]:offsets[b+1]]; efficiency = tokens kept / (bins·max_length), 1.0 without bins",
+    formula="bin b is indices[offsets[b]:offsets[b+1]]; efficiency = tokens kept / (bins·max_length), 1.0 without bins; "
+    "with `order` as-placed bins lie as they were opened, sequences as they were placed, ties by index and by bin",
     oracle=packing.pack_sequences,
+    textbook=textbook.pack_sequences,
+    key=("strategy", "over_long"),
 )
 PACK_PIECES = replace(
     PACK_SEQUENCES,

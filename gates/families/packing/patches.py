@@ -37,6 +37,13 @@ def unstable_ties(original: Fn) -> Fn:
 
 
 @mutation
+def last_of_ties_first(original: Fn, lengths: Any, max_length: int, **rest: Any) -> Any:
+    """Pack the sequences in the reverse order."""
+    indices, *others = original(np.asarray(lengths)[::-1], max_length, **rest)
+    return (len(lengths) - 1 - indices, *others)
+
+
+@mutation
 def first_fit_always(original: Fn, *arguments: Any, **rest: Any) -> Any:
     """Ignore the strategy."""
     return original(*arguments, **{**rest, "strategy": "first-fit-decreasing"})

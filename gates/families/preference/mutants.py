@@ -275,4 +275,5 @@ in_numpy(
     theme="normalisation",
     symptom="The loss is NaN at the first pair whose prompt fills the window, and the weights are from then on.",
     caught_by=(IPO, "preference.simpo.matches-definition"),
+    at="robustness",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -46,16 +46,31 @@ def _ordinary(rng: np.random.Generator) -> list[str]:
     return worded + [f"{a}+{b}=" for a, b in numbers]
 
 
-def _make(rng: np.random.Generator, *, chat: bool, hostile: bool) -> dict[str, Any]:
-    texts = _ordinary(rng)
-    return {"model": runs.model(), "texts": list(HOSTILE) if hostile else texts, "chat": chat}
+def _few_shot(rng: np.random.Generator) -> list[str]:
+    """Return prompts that end where an answer starts: with a space or a line break."""
+    return [f"{text}\nAnswer:{end}" for text in _ordinary(rng)[:12] for end in (" ", "\n", "\n\n")]
 
 
-CASES = (
-    Case("corpus", partial(_make, chat=False, hostile=False), quick=True),
-    Case("corpus-chat", partial(_make, chat=True, hostile=False), quick=True),
-    Case("hostile", partial(_make, chat=False, hostile=True), quick=True),
-    Case("hostile-chat", partial(_make, chat=True, hostile=True)),
+def _turns(rng: np.random.Generator) -> list[str]:
+    """Return answers as a model writes them, special tokens included."""
+    return [f"It is {a + b}.<|im_end|>" for a, b in rng.integers(0, 1000, (20, 2))]
+
+
+def _hostile(_: np.random.Generator) -> list[str]:
+    return list(HOSTILE)
+
+
+def _make(rng: np.random.Generator, *, texts: Callable[[np.random.Generator], list[str]], chat: bool) -> dict[str, Any]:
+    return {"model": runs.model(), "texts": texts(rng), "chat": chat}
+
+
+CORPUS = Case("corpus", partial(_make, chat=False, texts=_ordinary), quick=True)
+FEW_SHOT = Case("few-shot", partial(_make, chat=False, texts=_few_shot), quick=True)
+TURNS = Case("turns", partial(_make, chat=False, texts=_turns), quick=True)
+RARE = Case("hostile", partial(_make, chat=False, texts=_hostile), quick=True, level="robustness")
+CHATS = (
+    Case("corpus-chat", partial(_make, chat=True, texts=_ordinary), quick=True),
+    Case("hostile-chat", partial(_make, chat=True, texts=_hostile), level="robustness"),
 )
 
 
@@ -73,8 +88,9 @@ def _encoded(t: Trial, by: str, **changes: Any) -> dict[str, Any]:
     name="encode_prompts[transformers]",
     question="Do prompts become the ids that transformers gives them, special tokens and chat template included?",
     why="A missing generation prompt or a second BOS trains on texts that the model never sees in use.",
+    level="definition",
     ops=(ENCODE_PROMPTS,),
-    cases=CASES,
+    cases=(CORPUS, FEW_SHOT, RARE, *CHATS),
     bounds={"texts whose ids differ": Bound("exact", SAME, 0)},
 )
 def equals_transformers(t: Trial) -> Iterator[Evidence]:
@@ -97,8 +113,9 @@ def equals_transformers(t: Trial) -> Iterator[Evidence]:
     name="encode_prompts[decode]",
     question="Is decoding the ids of a text the text, byte for byte?",
     why="Rewards read decoded text: spaces that are cleaned up or special tokens that vanish change the reward.",
+    level="law",
     ops=(ENCODE_PROMPTS, DECODE_TOKENS),
-    cases=(CASES[0], CASES[2]),
+    cases=(CORPUS, FEW_SHOT, TURNS, RARE),
     bounds={"texts that come back changed": Bound("exact", "a byte-level tokenizer loses nothing", 0)},
 )
 def round_trip(t: Trial) -> Iterator[Evidence]:

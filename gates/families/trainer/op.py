@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from gates.families.rollout.op import BATCH_INPUTS, MODEL_INPUTS
 from gates.model import Op, Output
+from reference.oracle import lora
+from reference.textbook import lora as textbook
 
 TRAIN_STEP = Op(
     name="train_step",
@@ -84,4 +86,6 @@ LORA_LINEAR = Op(
     source="LoRA, arXiv 2106.09685, eq. 3; PEFT's lora_dropout",
     formula="y = x·Wᵀ + scale·(x·m/(1 − p))·A·B with the mask m of the draw; outside an update m = 1 and p = 0; "
     "`kept` is m, above 0 where an input is kept",
+    oracle=lora.lora_linear,  # under a mask that was drawn: it takes `kept` in place of `draw`
+    textbook=textbook.lora_linear,
 )

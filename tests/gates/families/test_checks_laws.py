@@ -161,7 +161,7 @@ class TestAdvantageLaws:
         np.testing.assert_allclose(advantages.group_advantages(**left), [2**-0.5, -(2**-0.5)])
 
     def test_epsilon_has_the_unit_of_the_rewards(self) -> None:
-        """Four times the rewards: four times an ε that is added, sixteen times one under the root."""
-        assert laws._scaled_eps({"eps": 0.5, "eps_mode": "add"}) == 2.0
-        assert laws._scaled_eps({"eps": 0.5, "eps_mode": "inside"}) == 8.0
+        """Sixteen times the rewards: sixteen times an ε that is added, 256 times one under the root."""
+        assert laws._scaled_eps({"eps": 0.5, "eps_mode": "add"}) == 8.0
+        assert laws._scaled_eps({"eps": 0.5, "eps_mode": "inside"}) == 128.0
         assert laws._scaled_eps({"eps": None, "eps_mode": None}) is None

@@ -12,7 +12,8 @@ from junitparser import Error, Failure, JUnitXml, Properties, Skipped
 from runs_on_file import HOSTILE, verdict, write
 from typer.testing import CliRunner
 
-from gates.cli import app, output
+from gates.cli import output
+from gates.cli.verbs import app
 from gates.config.format_names import CheckFormat, ReportFormat
 from gates.model import ConfigurationError, Verdict
 from gates.report import github

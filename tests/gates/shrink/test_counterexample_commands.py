@@ -72,7 +72,7 @@ class TestCommands:
         file = f"o/{record.file}"
         again = gates("replay", file, cwd=tmp_path)
         assert again.returncode == 1
-        assert again.stdout.startswith("fails: mine · advantages.matches-definition · group-ddof1-add-mean-float")
+        assert again.stdout.startswith("fails: mine · advantages.matches-definition · group-mean-add-ddof1-float")
         assert gates("replay", file, "--subject", "numpy", cwd=tmp_path).returncode == 0
         assert gates("replay", file, "--subject", "reference", "--json", cwd=tmp_path).returncode in {0, 3}
         emitted = gates("replay", file, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path)
@@ -241,7 +241,7 @@ class TestCommands:
         """Exit code 2 and no traceback."""
         write(tmp_path / "c.safetensors", changed())
         write(tmp_path / "other.safetensors", changed(gate="gone"))
-        write(tmp_path / "k.safetensors", changed(case="masked-sum-float64", inputs={"policy": np.zeros(2)}))
+        write(tmp_path / "k.safetensors", changed(case="right-none-float64", inputs={"policy": np.zeros(2)}))
         done = gates(*arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert words in " ".join(done.stderr.split())

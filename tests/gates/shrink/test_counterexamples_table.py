@@ -18,8 +18,8 @@ from gates.shrink.probe import Asker
 #: with their arrays and what maps one to the other, are 13; a step of four rows with five arrays would be 20.
 MOST = 16
 TABLE = [  # mutant, a case in which it shows, words that name the place or the regime
-    ("advantages.ddof-always-0", "group-ddof1-add-mean-float32", "completion 1 of 2: got"),
-    ("advantage-laws.clipped-rewards", "shifted-trl-float32", "distance of the two sides"),
+    ("advantages.ddof-always-0", "group-mean-add-ddof1-float32", "completion 1 of 2: got"),
+    ("advantage-laws.clipped-rewards", "multiplied-trl-of-eight-float32", "distance of the two sides"),
     ("kl.full-reversed", "near-float32", "row 1 of 1: got"),
     ("ratios.swapped", "token-holes-far-float32", "ratio exp(policy − old)"),
     ("logprobs.backward-sign", "normal-float16", "vocabulary id 1 of 2: got 0.5, want -0.5"),

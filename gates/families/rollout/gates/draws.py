@@ -15,13 +15,16 @@ from gates.families.rollout.op import ROLLOUT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle import logprobs, sampling
+from reference.textbook import rollout as textbook
 
 DRAWS = 100_000
 ROUND = 2_500  # rows of one call: its caches stay below 100 MB
 EXPECTED = 8.0  # draws that a bin of the chi-square must expect at least; rarer tokens share one bin
 SIGMAS = 5.0  # a chance of 3e-7 for an honest sampler
 UNIT = 2.0**-24  # of float32, in which every path may score
-ACCURACY = Bound("derived", "k·2u·S with S = |x - M|/τ + max(1, log Σ) and k = 4 for float32", 4.0)
+ACCURACY = Bound("derived", "k·2u·S with S = |x - M|/τ + max(1, log Σ) and k = 4 for float32", 4.0, level="precision")
+CUT = 2.0**-16  # relative: how far sums in float32 over 272 tokens may move the threshold of a filter
+THRESHOLDS = ("top_p", "min_p", "xtc_threshold")
 CHOICES: dict[str, dict[str, Any]] = {
     "plain": {"temperature": 1.0, "top_p": 1.0},
     "top-p": {"temperature": 0.8, "top_p": 0.95},  # 17 bins or more on 600 prompts; at 0.7 and 0.9 one of them had 3
@@ -36,6 +39,7 @@ def _make(rng: np.random.Generator, choice: Mapping[str, Any], **changes: Any) -
 
 @gate(
     "rollout.draws.follow-distribution",
+    level="law",
     name="rollout[distribution]",
     question="Do 10⁵ first tokens of one prompt have the filtered distribution, by a chi-square test?",
     why="A draw may be right for its uniform and the uniforms wrong: reused, coarse or correlated.",
@@ -111,6 +115,7 @@ def _three(rng: np.random.Generator, path: str, choice: Mapping[str, Any]) -> di
 
 @gate(
     "rollout.log-probs.match-definition",
+    level="definition",
     name="rollout[three log-probs]",
     question="Are the model, tempered and behaviour log-probs of every path those of its own logits?",
     why="They enter ratios and corrections: one taken for another is a bias that no curve shows.",
@@ -130,10 +135,16 @@ def logprobs_match_definition(t: Trial) -> Iterator[Evidence]:
     logits, tokens = run["logits"][row, step], run["tokens"][row, step]
     choice = of_each_draw(t.inputs["sampler"], run, row, step, t.inputs["seed"], 0)
     tau = float(choice["temperature"])
+    left = sampling.filtered_logprobs(logits, **choice)
     want = {
         "model": logprobs.selective_log_softmax(logits, tokens, temperature=1.0),
         "tempered": logprobs.selective_log_softmax(logits, tokens, temperature=tau),
-        "behaviour": sampling.filtered_logprobs(logits, **choice)[np.arange(len(tokens)), tokens],
+        "behaviour": left[np.arange(len(tokens)), tokens],
+    }
+    limits = {
+        "model": textbook.log_probs(logits, tokens, 1.0),
+        "tempered": textbook.log_probs(logits, tokens, tau),
+        "behaviour": _behaviour_limits(logits, tokens, choice, left > -np.inf),
     }
     yield t.precondition("draws", len(row), ">=", 100)
     for name, other in (("model", "tempered"), ("tempered", "behaviour"), ("behaviour", "model")):
@@ -142,6 +153,21 @@ def logprobs_match_definition(t: Trial) -> Iterator[Evidence]:
             yield t.precondition(f"largest difference of {name} and {other}", apart, ">=", 1e-3)
     scale = 2.0 * UNIT * logprobs.logprob_scale(logits, tokens, temperature=min(tau, 1.0))
     for name, values in want.items():
-        yield t.within(
-            f"error of the {name} log-probs in 2u·S", run[f"{name}_logprobs"][row, step], values, scale=scale
-        )
+        got, quantity = run[f"{name}_logprobs"][row, step], f"error of the {name} log-probs in 2u·S"
+        yield from t.agrees(quantity, got, values, limits[name], scale=scale)
+
+
+def _behaviour_limits(logits: Array, tokens: Array, choice: sampling.Sampling, kept: Array) -> Array:
+    """Return the limits of the behaviour log-probs: inf where float32 sums may keep other tokens."""
+    seen = None
+    if choice["repetition_penalty"] != 1:
+        seen = (np.asarray(choice["history"])[:, :, None] == np.arange(logits.shape[1])).any(axis=1)
+    penalty, tau = float(choice["repetition_penalty"]), float(choice["temperature"])
+    limits = textbook.log_probs(logits, tokens, tau, kept=kept, seen=seen, penalty=penalty)
+    given: Mapping[str, Any] = choice
+    for name in THRESHOLDS:
+        for value in (given[name] * (1 - CUT), min(1.0, given[name] * (1 + CUT))):
+            if 0 < given[name] < 1:
+                moved = sampling.filtered_logprobs(logits, **{**given, name: value}) > -np.inf
+                limits = np.where((moved == kept).all(axis=1), limits, np.inf)
+    return limits

@@ -25,6 +25,7 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, Any]:
 
 @gate(
     "rollout.early-ends-save-time",
+    level="law",
     name="rollout[early ends]",
     question="Is a rollout in which every row ends within two tokens done in less than half the time of one of 96 tokens?",
     why="A loop that runs to max_tokens whatever has ended pays for the longest answer at every step of training.",

@@ -25,6 +25,7 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, Any]:
 
 @gate(
     "rollout.long-rows.equal-naive",
+    level="law",
     name="rollout[long rows]",
     question="Do rows of 280 tokens, longer than what a cache has room for at first, draw the tokens of full forwards?",
     why="Columns that are lost or moved when a buffer grows are the start of the prompt: the answer forgets its question.",

@@ -116,6 +116,7 @@ def _router_gaps(t: Trial, run: Mapping[str, Any]) -> Array | None:
 
 @gate(
     "rollout.batched.equals-naive",
+    level="law",
     name="rollout[batched]",
     question="Does the batched, cached rollout draw the tokens of one full forward per token?",
     why="Padding, positions, caches and compaction go wrong in ways that still read like language.",
@@ -135,6 +136,7 @@ def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
 
 @gate(
     "rollout.prefix.equals-naive",
+    level="law",
     name="rollout[prefix]",
     question="Does a prompt prefilled once give all samples of its group the tokens of one full forward per token?",
     why="A shared prefix that one sample writes into, or that is older than the weights, is the other samples' prompt.",
@@ -150,6 +152,7 @@ def prefix_equals_naive(t: Trial) -> Iterator[Evidence]:
 
 @gate(
     "rollout.compiled.equals-naive",
+    level="law",
     name="rollout[compiled]",
     question="Does the compiled step over fixed buffers draw the tokens of one full forward per token?",
     why="What a compiler bakes in, a mask over unwritten columns and idle rows of a bucket go wrong silently.",
@@ -165,6 +168,7 @@ def compiled_equals_naive(t: Trial) -> Iterator[Evidence]:
 
 @gate(
     "rollout.cached.equals-naive",
+    level="law",
     name="rollout[cached]",
     question="Does one row over its own cache draw the tokens of one full forward per token?",
     why="It is the plainest use of a cache, and so the first place to look when a faster path is wrong.",

@@ -39,6 +39,7 @@ def _make(rng: np.random.Generator, bits: int) -> dict[str, Any]:
 
 @gate(
     "rollout.quantised.within-ratio",
+    level="law",
     name="rollout[quantised KV]",
     question="With keys and values in 8 or 4 bits, is every token right for its own logits, and the policy near the model's?",
     why="Sampling bears the error, a ratio's denominator does not: its tail and its sequences give it away, not its mean.",

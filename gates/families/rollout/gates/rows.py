@@ -27,6 +27,7 @@ TOPICS = (
 
 @gate(
     "rollout.row-alone.equals-batch",
+    level="law",
     name="rollout[one row]",
     question="Does a row alone draw the tokens that it draws in a batch?",
     why="Draws that depend on the batch make a run unrepeatable, and a resumed run another run.",
@@ -72,6 +73,7 @@ def _ends(rng: np.random.Generator, path: str) -> dict[str, Any]:
 
 @gate(
     "rollout.rows.end-at-first-eos",
+    level="law",
     name="rollout[ends]",
     question="Is a row's length the place of its first EOS plus one, and nothing drawn after it?",
     why="A finished row that goes on puts tokens nobody sampled into the loss and into every length statistic.",

@@ -34,6 +34,7 @@ def _make(rng: np.random.Generator, path: str, changes: Mapping[str, Any]) -> di
 
 @gate(
     "rollout.settings-act",
+    level="law",
     name="rollout[settings]",
     question="Do temperature, top-k, top-p, min-p, XTC and the repetition penalty each change the tokens drawn?",
     why="A filter that is read, logged and never applied is tuned for weeks, and the samples are those without it.",

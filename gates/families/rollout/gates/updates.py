@@ -25,6 +25,7 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, object]:
 
 @gate(
     "rollout.update.reaches-every-path",
+    level="law",
     name="rollout[after an update]",
     question="After the weights changed in place, does the next rollout use the new ones, in every cache and compiled step?",
     why="A stale cache gives fluent text of an older policy: every ratio is wrong, and no loss curve says so.",

@@ -82,6 +82,7 @@ def _batch(t: Trial) -> dict[str, Any]:
 
 @gate(
     "trainer.only-adapters-train",
+    level="law",
     name="train_step",
     question="Does one optimizer step change the adapters, all of them, and leave every bit of the base?",
     why="A base that moves is not QLoRA; adapters that stay are a forward pass outside value_and_grad, or were never found.",
@@ -141,6 +142,7 @@ def _whole(t: Trial, trainable: list[str]) -> Iterator[Evidence]:
 
 @gate(
     "trainer.adapters-off-is-base",
+    level="law",
     name="completion_logprobs[reference]",
     question="Are reference log-probs, taken with non-zero adapters switched off, bit for bit those of the base model?",
     why="A reference pass with the adapters on makes the KL zero for ever: nothing holds the policy back.",
@@ -180,6 +182,7 @@ def _long(rng: np.random.Generator, family: str, bits: int) -> dict[str, Any]:
 
 @gate(
     "trainer.checkpointing.same-step",
+    level="law",
     name="train_step[checkpointing]",
     question="Does a step whose blocks are computed again in the backward pass have the loss and the gradient of one that kept them?",
     why="What a checkpoint captures instead of taking as an input gets no gradient: the loss falls more slowly, and nobody knows.",

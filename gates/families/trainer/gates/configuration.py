@@ -99,6 +99,7 @@ def _series(run: Mapping[str, Any], name: str) -> Array:
 
 @gate(
     "trainer.configuration-applies",
+    level="law",
     name="train_run[configuration]",
     question="Does each of these keys of a configuration change the adapters that come out?",
     why="A key that is accepted and never read is worse than an unknown one: the log says that it was used.",
@@ -157,6 +158,7 @@ def _steady(rng: np.random.Generator, **algorithm: Any) -> dict[str, Any]:
 
 @gate(
     "trainer.no-spikes",
+    level="law",
     name="train_run[steady]",
     question="Does a short run stay free of jumps in the gradient's norm and in the ratio's KL, and of numbers that are not finite?",
     why="A wrong scale at one step of many, or state that leaks between steps, shows as a spike and heals before anyone looks.",
@@ -214,6 +216,7 @@ def _tempered(rng: np.random.Generator, temperature: float, path: str) -> dict[s
 
 @gate(
     "trainer.scores-at-the-temperature-of-sampling",
+    level="law",
     name="train_run[temperature]",
     question="In a run, are tokens scored at the temperature they were drawn at?",
     why="Sampled at 0.7 and scored at 1, every ratio to the sampler is wrong, and the run learns something else, slowly.",

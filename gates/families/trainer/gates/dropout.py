@@ -14,7 +14,6 @@ from gates.families.trainer.op import LORA_LINEAR, STEP_LOGPROBS
 from gates.families.units import FLOAT32_U
 from gates.model import Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.oracle import lora
 
 ROWS, INPUTS, RANK, OUTPUTS = 64, 96, 8, 24
 SIGMAS = 6.5  # of a binomial share: passed once in 10¹⁰ shares
@@ -35,6 +34,7 @@ def _make(rng: np.random.Generator, p: float) -> dict[str, Any]:
 
 @gate(
     "trainer.lora-dropout.matches-definition",
+    level="definition",
     name="lora_linear",
     question="Is a share p of the adapter's input dropped and the rest divided by 1 − p, with the base's own path untouched?",
     why="Without the division an adapter trains at a scale that it never has again once dropout is off.",
@@ -44,7 +44,10 @@ def _make(rng: np.random.Generator, p: float) -> dict[str, Any]:
     ),
     bounds={
         "output error in 2u·S": Bound(
-            "derived", "one rounding for each term of a sum: I + r + O of them, whatever the order", ROUNDINGS
+            "derived",
+            "one rounding for each term of a sum: I + r + O of them, whatever the order",
+            ROUNDINGS,
+            level="precision",
         ),
         "distance of the dropped share from p": Bound(
             "derived", SHARE_BECAUSE, lambda t: SIGMAS * _deviation(float(t.inputs["p"]))
@@ -54,9 +57,9 @@ def _make(rng: np.random.Generator, p: float) -> dict[str, Any]:
             SHARE_BECAUSE,
             lambda t: SIGMAS * _deviation(2 * float(t.inputs["p"]) * (1 - float(t.inputs["p"]))),
         ),
-        "elements that the same draw changes": Bound("exact", "a draw is a function of its numbers", 0),
+        "elements that the same draw changes": Bound("exact", "a draw is a function of its numbers", 0, level="law"),
         "elements dropped outside an update": Bound(
-            "exact", "rollouts and constants are those of the policy itself", 0
+            "exact", "rollouts and constants are those of the policy itself", 0, level="law"
         ),
     },
     probes=(Probe("lora_linear", ("y",)),),
@@ -71,8 +74,10 @@ def lora_dropout_matches_definition(t: Trial) -> Iterator[Evidence]:
     layer = {name: x[name] for name in ("weight", "a", "b", "scale")}
     masks = [np.asarray(found["kept"]) > 0 for found in (first, again, other, plain)]
     for found, kept, probability in ((first, masks[0], p), (plain, masks[3], 0.0)):
-        wanted = lora.lora_linear(x["x"], **layer, kept=kept, p=probability)
-        yield t.within("output error in 2u·S", found["y"], wanted.y, scale=2 * FLOAT32_U * wanted.scale)
+        masked = {"x": x["x"], **layer, "kept": kept, "p": probability}
+        wanted, limits = t.want(LORA_LINEAR, **masked), t.textbook(LORA_LINEAR, **masked)["y"]
+        scale = 2 * FLOAT32_U * wanted.scale
+        yield from t.agrees("output error in 2u·S", found["y"], wanted.y, limits, scale=scale)
     dropped = float(np.mean(~masks[0]))
     yield t.number("distance of the dropped share from p", abs(dropped - p), "<=", where=f"{dropped:.4f}")
     changed = float(np.mean(masks[0] != masks[2]))
@@ -95,6 +100,7 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
 
 @gate(
     "trainer.dropout.acts-in-updates-only",
+    level="law",
     name="step_logprobs",
     question="With dropout, are rollouts, old log-probs and reference log-probs those of the policy itself?",
     why="A rollout of a policy with holes is drawn from another policy than the one that is trained, saved and served.",

@@ -62,6 +62,7 @@ DROPOUT: dict[str, dict[str, Any]] = {
 
 @gate(
     "trainer.resume.bit-exact",
+    level="law",
     name="train_run[resume]",
     question="Does a run that was killed and resumed end with the bits of one that was not?",
     why="A moment estimate or a draw's round that is lost on resume trains another model than the log says.",
@@ -102,6 +103,7 @@ def resume_is_bit_exact(t: Trial) -> Iterator[Evidence]:
 
 @gate(
     "trainer.trains-on-sampled-ids",
+    level="law",
     name="sampled_and_scored",
     question="Does the loss's forward pass read the very ids that were drawn?",
     why="Decoding and encoding again gives other ids for the same text: log-probs of tokens that nobody sampled.",
@@ -121,6 +123,7 @@ def trains_on_sampled_ids(t: Trial) -> Iterator[Evidence]:
 
 @gate(
     "trainer.clip-acts-after-the-first-update",
+    level="law",
     name="train_run[clip]",
     question="From the second pass over a rollout on, does the clip act against the policy that drew it?",
     why="Old log-probs taken anew at each pass make every ratio 1: epsilon is inert and nothing holds the policy back.",

@@ -10,7 +10,7 @@ in_trainer(
     "trainer.patches.dropout:not_divided",
     mistake="what is kept is not divided by 1 − p",
     arises="a mask multiplied into the input",
-    theme="precision",
+    theme="normalisation",
     symptom="Reward jumps when the adapter is used without dropout: its scale is 1/(1 − p) of the one it was trained at.",
     caught_by=LAYER,
 )
