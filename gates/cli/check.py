@@ -90,6 +90,9 @@ def check(
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="The same as --fail-on imprecise.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="A line for each case as it is judged, and the table of gates.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
     memory_limit: engines.MemoryLimit = None,
     minimise: Annotated[
@@ -132,5 +135,6 @@ def check(
         shrink_seconds=minimise_seconds if minimise else 0.0,
         fail_on="imprecise" if strict else fail_on,
         strict=strict and fail_on is not None,
+        verbose=verbose,
     )
     raise typer.Exit(check_run.conduct(arguments))

@@ -133,7 +133,7 @@ def test_a_failure_is_followed_by_where_to_read_on(tmp_path: Path, returned: str
     select = ("advantages.constant-group-is-zero", "--quick", "--no-minimise")
     done = gates("check", *select, "--subject", "./mine.py", cwd=tmp_path)
     assert done.returncode == code, done.stdout
-    assert ("`gates explain GATE` shows" in done.stdout) == hint
+    assert ("gates explain advantages.constant-group-is-zero says what was asked" in done.stdout) == hint
 
 
 class TestAnyPrefix:

@@ -155,7 +155,7 @@ class TestGithub:
         """Each annotation is one line; %, CR and LF are escaped, in the title also : and the comma (`command.ts`)."""
         strange = verdict("wrong", gate="a:b,c%", reason="100%\r\nof, all: it")
         (line,) = github.commands([write(run.path.with_name("strange.jsonl"), [strange])])
-        assert line == "::error title=mine · a%3Ab%2Cc%25::fail in 1 of 1 case; some: 100%25%0D%0Aof, all: it"
+        assert line == "::error title=mine · a%3Ab%2Cc%25::wrong in 1 of 1 case; some: 100%25%0D%0Aof, all: it"
 
     def test_errors_come_first_and_skips_are_warnings(self, run: Results) -> None:
         """GitHub shows ten of each type; a skipped subject is reported once."""
@@ -169,7 +169,7 @@ class TestGithub:
         """Its reason stands once, with the number of cases."""
         dead = [verdict("wrong", gate=gate, cause="start", reason="it has no OPS") for gate in ("a", "b")]
         assert github.commands([write(tmp_path / "dead.jsonl", dead)]) == [
-            "::error title=mine · fail::it has no OPS (2 cases)"
+            "::error title=mine · wrong::it has no OPS (2 cases)"
         ]
 
     def test_no_words_of_a_subject_start_a_line(self, run: Results) -> None:
@@ -215,12 +215,12 @@ class TestText:
     """Lines for people."""
 
     def test_a_recorded_run_reads_as_it_did(self, run: Results) -> None:
-        """Failures with their reasons, the table, what was not judged, what fails the run, and the count as last line."""
+        """A row for each op that is not correct, who was not judged, what fails the run, and last the exit code."""
         lines = render("text", [run]).splitlines()
-        assert lines[-1] == "1 passed, 3 failed, 1 error, 2 skipped, 1 unsupported"
-        assert "skipped: peer: it is not here (2)" in lines
+        assert lines[-1] == "exit 1: 2 wrong, 1 error, 1 departs, 1 requirement unmet"
+        assert "peer · not judged: it is not here" in lines
         assert "required, but skipped: peer" in lines
-        assert any(line.startswith("DEPARTS     mine · loss · some") for line in lines)
+        assert any(line.startswith("  DEPARTS    loss ") for line in lines)
 
     def test_a_proof_shows_its_mutants(self, tmp_path: Path) -> None:
         """Caught and missed, with the number of cases."""
@@ -239,13 +239,13 @@ class TestText:
 
     def test_a_subjects_words_are_no_markup(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Brackets in a name or a reason are printed as they are, and take no more than their line."""
-        screen = Screen(1)
+        screen = Screen(1, verbose=True)
         screen.verdict(Verdict("g", "[/red]", "c", 0, "skipped", "absent", "[/bold] and [red]"))
         screen.verdict(Verdict("g", "[/red]", "c", 0, "wrong", "bound", "one\ntwo"))
-        screen.summary(Tally())
+        screen.end(Path("run.jsonl"), Tally())
         text = capsys.readouterr().out
         assert "skipped: [/red]: [/bold] and [red] (1)" in text
-        assert "FAIL        [/red] · g · c: one two\n" in text
+        assert "WRONG       [/red] · g · c: one two\n" in text
 
 
 class TestChoice:
