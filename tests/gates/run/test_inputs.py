@@ -19,7 +19,7 @@ SILENT = {
     "loss.luspo.matches-definition": (37, "kl-and-weights", "share of elements at a clip bound"),
     "preference.hinge.matches-definition": (300, "plain-ordinary-float64", "pairs beyond the margin"),
     "loss.options.match-definition": (57, "tis-sequence", "share of elements at a clip bound"),
-    "weights.matches-definition": (33, "tis-seq_sum-to-one-holes-float32-unrecorded", "smallest ratio"),
+    "weights.matches-definition": (12, "typical-mis-seq_sum-to-one-holes-float32", "share of ratios at a bound"),
 }
 
 
