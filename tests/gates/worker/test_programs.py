@@ -68,7 +68,7 @@ class TestExample:
         done = gates("check", "kl.k1", "kl.k2", "kl.k3", "--subject", str(EXAMPLE), cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.splitlines()[-1] == "exit 0: all 3 correct"
-        assert "token_kl[k1] · token_kl[k2] · token_kl[k3] (27 cases" in done.stdout
+        assert re.search(r"correct +token_kl\[k1\] · token_kl\[k2\] · token_kl\[k3\]", done.stdout)
 
     def test_a_mistake_in_it_is_found(self, tmp_path: Path) -> None:
         """Without the sign, k1 fails, and the counterexample is one token."""
