@@ -10,8 +10,7 @@ from mlx_lm import sample_utils as filters_of
 
 VERSIONS = {"mlx": mx.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    name: {"order": ("mlx-lm",), "arithmetic": ("float32",)}
-    for name in ("filtered_logprobs", "sample_tokens")
+    name: {"order": ("mlx-lm",), "arithmetic": ("float32",)} for name in ("filtered_logprobs", "sample_tokens")
 }
 
 
