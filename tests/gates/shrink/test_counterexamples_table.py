@@ -33,9 +33,9 @@ TABLE = [  # mutant, a case in which it shows, words that name the place or the 
     ("sampling.penalty-of-padding", "penalty-hf-float32", "vocabulary id"),
     ("sampling.top-k-keeps-the-tied", "top-k-of-600-hf-lower-id", "share the largest logit"),
     ("sampling.draw-reaches", "none-hf-float32", "u = 0: the first token that has mass"),
-    ("packing.best-fit-is-first-fit", "ties-best-fit-decreasing-error", "indices: sequence"),
-    ("preference.beta-outside", "plain-near-float32", "want 0.693147"),
-    ("preference.tie-prefers-second", "finite", "tie: all scores of the group are equal"),
+    ("packing.best-fit-is-first-fit", "uneven-best-fit-decreasing-error", "bins that hold other lengths"),
+    ("preference.beta-outside", "plain-ordinary-float32", "want 0.693147"),
+    ("preference.tie-prefers-second", "ties", "tie: all scores of the group are equal"),
     ("philox.seed-halves-swapped", "grid", "seed 1"),
     ("isa.one-lane-of-one-set", "normalise-then-sum-float64", "against scalar × 1"),
     ("isa.sum-follows-the-threads", "advantages-batch-float32", "scalar × 3 against scalar × 1"),
@@ -43,16 +43,16 @@ TABLE = [  # mutant, a case in which it shows, words that name the place or the 
 
 
 MODELS = [  # mutant, a case in which it shows, the most tokens (or texts) that may be left, words
-    ("rollout.batched-padding-visible", "temperature-0", 14, "2 prompts, 1 sample of each, 1 token"),
-    ("rollout.draws-by-position", "temperature-0.7-top-p-0.95", 22, "draws that did not use their keyed uniform"),
-    ("rollout.finished-rows-go-on", "batched", 3, "cut to 1 prompt, 1 sample of each, 1 token"),
+    ("rollout.batched-padding-visible", "greedy", 14, "2 prompts, 1 sample of each, 1 token"),
+    ("rollout.draws-by-position", "sampled", 22, "draws that did not use their keyed uniform"),
+    ("rollout.finished-rows-go-on", "batched-ends", 3, "cut to 1 prompt, 1 sample of each, 1 token"),
     ("rollout.top-k-inert", "top_k-batched", 3, "changes.top_k 1"),
-    ("rollout.stale-prefix-cache", "prefix", 6, "path 'prefix'"),
+    ("rollout.stale-prefix-cache", "prefix-updated", 6, "path 'prefix'"),
     ("rollout.filters-dropped", "top-p", 40, "draws of probability 0"),  # one draw in each of the check's 40 rounds
     ("ratio.constant", "float32", 8, "log ratio after the change"),
-    ("scoring.slots-in-the-wrong-order", "qwen3", 24, "1 prompt, 2 samples of each, 2 tokens"),
+    ("scoring.slots-in-the-wrong-order", "qwen3-scored", 24, "1 prompt, 2 samples of each, 2 tokens"),
     ("scoring.half-logits-not-upcast", "bfloat16", 6, "log-prob error"),
-    ("agreement.one-prompt-length", "qwen3", 14, "a row alone and in the batch"),
+    ("agreement.one-prompt-length", "qwen3-rows", 14, "a row alone and in the batch"),
     (
         "trainer.base-trains-too",
         "float32",

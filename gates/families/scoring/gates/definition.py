@@ -30,26 +30,27 @@ def _make(
     return {**inputs, "adapter": {**runs.ADAPTER, "embeddings": embeddings}}
 
 
+def _case(name: str, *, quick: bool = False, model: str = "", **changes: Any) -> Case:
+    """Return a case that several gates share, with the rows that the naive path draws in it."""
+    make = partial(_make, **changes)
+    return Case(f"{name}-scored", make, quick=quick, model=model or name, sample=f"scoring/{name}")
+
+
 CASES = (
-    Case("qwen3", _make, quick=True, model="qwen3"),
-    Case("qwen3-4-bit", partial(_make, bits=4), quick=True, model="qwen3-4-bit"),
-    Case("llama-embeddings", partial(_make, family="llama", embeddings=True), model="llama"),
-    Case(
-        "gemma3_text-tied-embeddings",
-        partial(_make, family="gemma3_text", embeddings=True),
-        quick=True,
-        model="gemma3_text-tied",
-    ),
-    Case("qwen3_moe-4-bit", partial(_make, family="qwen3_moe", bits=4), model="qwen3_moe-4-bit"),
-    Case("qwen3_next", partial(_make, family="qwen3_next"), quick=True, model="qwen3_next"),
-    Case("qwen3_5", partial(_make, family="qwen3_5"), model="qwen3_5"),
+    _case("qwen3", quick=True),
+    _case("qwen3-4-bit", quick=True, bits=4),
+    _case("llama-embeddings", model="llama", family="llama", embeddings=True),
+    _case("gemma3_text-tied-embeddings", quick=True, model="gemma3_text-tied", family="gemma3_text", embeddings=True),
+    _case("qwen3_moe-4-bit", family="qwen3_moe", bits=4),
+    _case("qwen3_next", quick=True, family="qwen3_next"),
+    _case("qwen3_5", family="qwen3_5"),
 )
 
 
 def _scored(t: Trial) -> Iterator[Evidence]:
     """Yield the preconditions, and keep the batch and the logits that drew its tokens in the trial's facts."""
     yield from runs.calibrate(t, t.inputs["adapter"])
-    run = runs.rollout(t, "naive", adapter=t.inputs["adapter"], eos_ids=runs.choose_eos(t, t.inputs["adapter"]))
+    run = runs.slow(t, adapter=t.inputs["adapter"], eos_ids=runs.choose_eos(t, t.inputs["adapter"]))
     inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]
     yield t.precondition("scored tokens", int(inside.sum()), ">=", 30)
     yield t.precondition("different lengths of prompts", len({len(p) for p in runs.row_prompts(run)}), ">=", 2)
