@@ -230,7 +230,7 @@ def _final(rows: Rows, filters: Mapping[str, Any], *, every: bool) -> Iterator[N
 def _running_error(p: Number) -> Floats:
     """Return the bounds of running sums from the first element on, and of their division by the whole."""
     sums = np.abs(np.cumsum(p.value, axis=-1))
-    rounds = np.where(p.value != 0.0, sums, 0.0)
+    rounds = np.minimum(sums, p.value / UNIT[p.dtype])  # no addition errs by more than its term
     return np.asarray(np.cumsum(p.error + UNIT[p.dtype] * rounds, axis=-1))
 
 
