@@ -20,8 +20,8 @@ SEEDS ?= 20
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-check: setup ## judge our own subjects: every gate, every case
-	@$(BIN)/gates check
+check: setup ## judge our own subjects: every gate, every case, at the strictest grade
+	@$(BIN)/gates check --strict
 
 test: setup ## test the tool itself: pytest and cargo test
 	@$(BIN)/python -m pytest -m fast

@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from gates.errors import ConfigurationError as ConfigurationError  # noqa: PLC0414  part of these types
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Wire = Any  # ndarray | int | float | str | bool | None | list[Wire] | dict[str, Wire]: all that can be sent to a worker
 Level = Literal["definition", "law", "robustness", "precision", "rule"]
@@ -101,10 +103,6 @@ def worst(statuses: Collection[Status]) -> Status:
     return min(statuses, key=order.index)
 
 
-class ConfigurationError(Exception):
-    """The user asked for something impossible; the message says what was found and what to do. Exit code 2."""
-
-
 class SubjectFaultError(Exception):
     """The subject did not return what the op promises; the verdict is `fail` with this cause."""
 
@@ -130,7 +128,7 @@ class Case:
     """One seeded input of a gate.
 
     `make` builds the inputs from a NumPy generator and must use nothing else. `conventions` are the choices that this
-    case needs (`{"ddof": 1}`); a subject that declares other ones is `unsupported`. `model` is the part of the name that
+    case needs (`{"ddof": 1}`, a tuple of all that it needs); a subject that declares other ones is `unsupported`. `model` is the part of the name that
     tells the tiny model of this case from that of another. `level` stands instead of the gate's: "robustness" for a case
     with a hostile ingredient, "precision" for a very long reduction. `declared` are conventions that a subject must
     declare to be asked this case: a rule of ours, or an optional behaviour. Cases that name the same `sample`, of this
@@ -379,11 +377,11 @@ class Verdict:
     status: Status
     cause: str
     reason: str
-    op: str = ""
-    level: Level = "definition"
     evidence: tuple[Evidence, ...] = ()
     seconds: float = 0.0
     waived: Waived | None = None
+    op: str = ""
+    level: Level = "definition"
 
     @property
     def where(self) -> str:

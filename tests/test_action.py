@@ -14,7 +14,7 @@ import pytest
 import typer
 import yaml
 
-from gates.cli import app
+from gates.cli.verbs import app
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".github" / "actions" / "gates"

@@ -1,95 +1,110 @@
-"""The command line. Verbs print and decide nothing; only typer is imported here, so that `gates --help` is quick."""
+"""The command line: `main` sees to signals and errors, and then imports the verbs of verbs.py."""
 
 from __future__ import annotations
 
-import io
+import contextlib
+import os
 import signal
 import sys
-from typing import Annotated
+from types import FrameType
+from typing import NoReturn
 
-import typer
+from gates.errors import ExitCode
 
-from gates.cli import (
-    calibrate,
-    check,
-    explain,
-    init,
-    listing,
-    merge,
-    mutants,
-    ops,
-    peers,
-    prove,
-    replay,
-    report,
-    trainer,
-)
-
-EPILOG = "Exit codes: 0 all held · 1 a gate failed or errored, a requirement is not met or a waiver is stale · 2 usage · 3 nothing measured."
-
-app = typer.Typer(
-    name="gates",
-    epilog=EPILOG,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("check", epilog=check.EXAMPLES)(check.check)
-app.command("list", epilog=listing.EXAMPLES)(listing.list_)
-app.command("explain", epilog=explain.EXAMPLES)(explain.explain)
-app.command("mutants", epilog=mutants.EXAMPLES)(mutants.mutants)
-app.command("ops", epilog=ops.EXAMPLES)(ops.ops)
-app.command("init", epilog=init.EXAMPLES)(init.init)
-app.command("prove", epilog=prove.EXAMPLES)(prove.prove)
-app.command("calibrate", epilog=calibrate.EXAMPLES)(calibrate.calibrate)
-app.command("report", epilog=report.EXAMPLES)(report.report)
-app.command("replay", epilog=replay.EXAMPLES)(replay.replay)
-app.command("merge", epilog=merge.EXAMPLES)(merge.merge)
-app.add_typer(peers.app, name="peers")
-app.add_typer(trainer.app, name="trainer")
-for _verb in trainer.VERBS:
-    app.command(_verb, hidden=True, add_help_option=False, context_settings=trainer.ANY_ARGUMENTS)(trainer.moved)
-
-
-def _version(value: bool) -> None:
-    if value:
-        from gates.run.session import tool_version
-
-        typer.echo(tool_version())
-        raise typer.Exit
-
-
-@app.callback()
-def gates(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
-    ] = False,
-) -> None:
-    """Judge implementations of LLM reinforcement-learning post-training: verdicts with evidence."""
+IMPORTING = "<frozen importlib"  # the file of Python's own frames while a module is loaded
+NAME = "gates"
 
 
 def main() -> None:
-    """Run a command; what the user got wrong is one sentence and exit code 2, never a traceback.
+    """Run a command. A user's mistake is one sentence and exit code 2, a fault of ours 4; the first has no traceback.
 
-    SIGTERM, which CI sends, ends a command as Ctrl-C does: in order, with all that was judged kept. SIGINT is set too, for
-    the background job of a script is started with it ignored. What the terminal's encoding does not have is written as an
-    escape: a run must not end at a minus sign.
+    SIGTERM, which CI sends, ends a command as Ctrl-C does, with the same exit code: what was judged is kept, and the run
+    can be resumed. SIGINT is set too, for the background job of a script is started with it ignored.
     """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        try:
+            from gates.cli.verbs import app
+
+            _any_encoding()
+            app()
+        finally:
+            _flush()
+    except KeyboardInterrupt:  # while the verbs were built, so nothing is open; a verb catches its own
+        _leave()
+    except Exception as error:  # noqa: BLE001  whatever it is, it has one of our exit codes
+        _report(error)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """End at once while a module is loaded, for an interrupted import may go on or fail in any way; else raise.
+
+    Nothing is lost: lines of results are written unbuffered, and a worker ends when the judge's pipe closes.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(IMPORTING):
+            _leave()
+        frame = frame.f_back
+    raise KeyboardInterrupt(number)
+
+
+def _leave() -> NoReturn:
+    """Say that the command was interrupted, and end without what Python does at its end.
+
+    It would raise SIGINT again if Ctrl-C came in an `eval`, such as typer's of annotations, and change the exit code.
+    """
+    os.write(2, f"{NAME}: interrupted\n".encode())
+    os._exit(ExitCode.INTERRUPTED)
+
+
+def _any_encoding() -> None:
+    """Write what the terminal's encoding lacks as an escape: a run must not end at a minus sign."""
+    import io
+
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, signal.default_int_handler)
-    try:
-        app()
-    except KeyboardInterrupt:  # while the commands were built; from then on typer catches it
-        typer.echo("gates: interrupted", err=True)
-        sys.exit(128 + signal.SIGINT)
-    except Exception as error:
-        from gates.model import ConfigurationError
+
+
+def _flush() -> None:
+    """Write what is buffered while a full disk can still be reported."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _report(error: Exception) -> None:
+    """Print an error as a sentence, with a traceback where it is a mistake in Gates, and end with its code."""
+    from gates.errors import ConfigurationError, FaultError, sentence
+
+    if isinstance(error, ConfigurationError):
+        _end(str(error), ExitCode.USAGE)
+    if isinstance(error, FaultError):
+        _end(str(error), ExitCode.FAULT)
+    if isinstance(error, MemoryError):
+        _end("out of memory; free some, or run fewer workers (--jobs 1)", ExitCode.FAULT)
+    if isinstance(error, OSError) and error.errno is not None:
+        place = error.filename if isinstance(error.filename, str) else "the output"
+        _end(sentence(f"cannot read or write {place}", error), ExitCode.FAULT)
+    import traceback
+
+    traceback.print_exception(error)
+    _end(
+        f"unexpected {type(error).__name__}, and no verdict on a subject; please report it, unless it is of code of yours",
+        ExitCode.FAULT,
+    )
+
+
+def _end(words: str, code: ExitCode) -> NoReturn:
+    """Print one sentence on standard error and leave, even if neither stream can be written to."""
+    with contextlib.suppress(OSError):
         from gates.results.escape import visible
 
-        if not isinstance(error, ConfigurationError):
-            raise
-        typer.echo(visible(f"gates: {error}"), err=True)
-        sys.exit(2)
+        words = visible(words)
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{NAME}: {words}\n")
+        sys.stderr.flush()
+    try:
+        _flush()
+    except OSError:
+        os._exit(code)  # Python would flush again at its end, fail again, and exit with 120
+    sys.exit(code)

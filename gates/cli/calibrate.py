@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gates.cli import engines
+from gates.errors import FaultError
 
 if TYPE_CHECKING:
     from gates.run.calibration import Ended
@@ -33,7 +34,9 @@ class Only(StrEnum):
 
 
 def calibrate(
-    select: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates. Default: all.")] = None,
+    select: Annotated[
+        list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates: ids, prefixes or globs. Default: all.")
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, max=100_000, help="How many seeds. Default: 20.", show_default=False)
     ] = None,
@@ -72,7 +75,7 @@ def calibrate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSONL lines instead of text.")] = False,
 ) -> None:
     """Judge correct subjects at many seeds: every failure is a false positive of its gate, named with the seed that shows it again."""
-    from gates.cli import selection, setup
+    from gates.cli import output, selection, setup
     from gates.model import ConfigurationError
     from gates.report.calibration_progress import Progress
     from gates.results.jsonl import read
@@ -118,10 +121,7 @@ def calibrate(
         if not left and cases:  # without a case nothing is measured, which the run's own end says
             typer.echo(f"nothing is left: {summary} has seeds {seed} to {asked[-1]} of all cases")
             raise typer.Exit(session.HELD)
-    if resume is None:
-        writer = setup.writer("calibrate", out, record=False)
-        writer.close()
-        resume = writer.path
+    resume = resume or _new_file(out)
     try:
         with engines.opened(engine, registry) as executors:
             request = Request(gates, cases, options, asked, block, header, proofs, write_limits, executors, recorded)
@@ -129,11 +129,22 @@ def calibrate(
     except KeyboardInterrupt:
         typer.echo(f"interrupted; nothing that was judged is lost: repeat the command with --resume {resume}", err=True)
         raise typer.Exit(session.INTERRUPTED) from None
+    except (FaultError, OSError) as error:
+        raise output.ended_early(error, resume, f"the same command and --resume {resume}") from None
     _print(ended, as_json=as_json)
     if record:
         for note in merge(read(resume), summary, codes(registry.gates.values())):
             typer.echo(note, err=True)
     raise typer.Exit(ended.code)
+
+
+def _new_file(folder: Path | None) -> Path:
+    """Make the empty file of a run, which is written as one that is gone on with."""
+    from gates.cli import setup
+
+    writer = setup.writer("calibrate", folder, record=False)
+    writer.close()
+    return writer.path
 
 
 def _print(ended: Ended, *, as_json: bool) -> None:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from gates.cli.verb import Verb
+
 EXAMPLES = """Examples:
 
 gates peers list · gates peers sync mlxrl"""
@@ -13,7 +15,7 @@ gates peers list · gates peers sync mlxrl"""
 app = typer.Typer(help="Create and list the isolated environments of peers.", no_args_is_help=True)
 
 
-@app.command("sync", epilog=EXAMPLES)
+@app.command("sync", cls=Verb, epilog=EXAMPLES)
 def sync(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Peers, as `gates peers list` shows them.")],
 ) -> None:
@@ -29,7 +31,7 @@ def sync(
         typer.echo(f"{name}: ready at {found.path}")
 
 
-@app.command("list", epilog=EXAMPLES)
+@app.command("list", cls=Verb, epilog=EXAMPLES)
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List peers, their pinned versions, whether their environments exist, and what each peer is for."""
     import dataclasses

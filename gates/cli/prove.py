@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 
 from gates.cli import engines
+from gates.errors import FaultError
 
 EXAMPLES = """Examples:
 
@@ -18,7 +20,9 @@ gates prove · gates prove kl --quick · gates prove --full --record"""
 
 
 def prove(
-    select: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates. Default: all.")] = None,
+    select: Annotated[
+        list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates: ids, prefixes or globs. Default: all.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="All cases and draws instead of the quick ones.")] = False,
     quick: Annotated[
         bool,
@@ -56,10 +60,14 @@ def prove(
         with engines.opened(engine, registry) as executors:
             request = ProofRequest(registry, gates, options, writer, sys.argv[1:], typer.echo, executors, quick)
             code = demonstrate(request)
-    except KeyboardInterrupt:
-        writer.close()
-        typer.echo(f"interrupted; what was proved so far is in {writer.path}", err=True)
-        os._exit(session.INTERRUPTED)  # mutants may be running in threads; their workers end with this process
+    except (KeyboardInterrupt, FaultError, OSError) as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        why = "interrupted" if interrupted else f"gates: {error}"
+        with contextlib.suppress(FaultError, OSError):
+            typer.echo(f"{why}; what was proved so far is in {writer.path}", err=True)
+            writer.close()
+        # mutants may be running in threads; their workers end with this process
+        os._exit(session.INTERRUPTED if interrupted else session.FAULT)
     writer.close()
     if record:
         setup.recorded(writer.path)

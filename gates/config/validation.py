@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,15 +9,15 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from gates.model import ConfigurationError
+from gates.errors import ConfigurationError, unreadable
+from gates.nearest import hint
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def nearest(name: str, legal: Iterable[str]) -> str:
     """Return `, did you mean 'x'`, or nothing if no legal name is near."""
-    found = difflib.get_close_matches(name, sorted(legal), n=1)
-    return f", did you mean {found[0]!r}" if found else ""
+    return hint(name, sorted(legal), form=", did you mean {}")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -26,7 +25,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+        raise unreadable(path, error) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is no TOML: {error}") from None
 

@@ -171,7 +171,7 @@ def _until_caught(mutant: Mutant, cases: list[PlannedCase], options: Options, en
                         "skipped",
                         "caught",
                         LEFT_OUT,
-                        planned.gate.graded(planned.case),
+                        op=planned.gate.graded(planned.case),
                     )
                 )
                 continue

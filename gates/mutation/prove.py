@@ -67,7 +67,7 @@ def demonstrate(request: ProofRequest) -> int:
     wrong = len(mutants) - sum(record.state == "caught" for record in tried)
     if not request.first:
         _sensitivities(request)
-    code = session.FAILED if wrong else session.HELD
+    code: int = session.FAILED if wrong else session.HELD
     if request.first and not mutants:
         code = tally.exit_code()  # nothing was measured
     seconds = time.monotonic() - start

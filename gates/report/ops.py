@@ -20,8 +20,16 @@ CONVENTIONS = {
     "dtype": "of the input arrays",
     "arithmetic": 'the dtype of its arithmetic; ("float32",) is not expected to be more precise',
     "ids_per_position": 'one, or "several": ids of shape (…, K)',
-    "rows": "which slots count: by mask, lengths or rows, or all",
+    "padding": 'where padding stands in a masked row: "right" of it, "left" of it, or in "holes" of it',
+    "rows": "which slots count: by mask (right-padded, with holes), lengths or rows, or all",
+    "empty_rows": "(False,): no row is ever without tokens",
+    "ratio": '("on-policy",): a library without old log-probs',
+    "advantages": '("row",): one for a row; ("inside",): it takes rewards, and no case is asked',
+    "clipped": "RLOO without the clip of its ratio, with it",
+    "parts": "micro-batches of a step: equal in rows, or any",
     "weights": "without off-policy weights, with them",
+    "nan_rewards": "a NaN reward is not scored; asked if declared",
+    "nan_sampling": "a NaN log-prob of the sampler was not recorded; asked if declared",
 }
 
 
@@ -41,10 +49,9 @@ def conventions_of(name: str, gates: Iterable[Gate]) -> dict[str, list[Any]]:
         if not any(op.name == name for op in gate.ops):
             continue
         for case in gate.cases:
-            for key, value in case.conventions.items():
+            for key, value in (*case.conventions.items(), *case.declared.items()):
                 choices = found.setdefault(key, [])
-                if value not in choices:
-                    choices.append(value)
+                choices += [one for one in (value if isinstance(value, tuple) else (value,)) if one not in choices]
     return {key: sorted(choices, key=lambda x: (x is None, str(type(x)), x)) for key, choices in sorted(found.items())}
 
 

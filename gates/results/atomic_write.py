@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from gates.model import ConfigurationError
+from gates.errors import unwritable
+
+LINKLESS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)  # of a file system without hard links
 
 
 def write_whole(path: Path, text: str | bytes | Iterable[str]) -> None:
@@ -19,8 +23,15 @@ def write_new(path: Path, text: str) -> None:
     """Write a new file in one step; one that exists is an error."""
 
     def link(made: Path, target: Path) -> None:
-        target.hardlink_to(made)
-        made.unlink()
+        try:
+            target.hardlink_to(made)
+        except OSError as error:
+            if error.errno not in LINKLESS:
+                raise
+            target.touch(exist_ok=False)
+            made.replace(target)
+        else:
+            made.unlink()
 
     _write(path, text, link)
 
@@ -30,7 +41,7 @@ def _write(path: Path, text: str | bytes | Iterable[str], put: Callable[[Path, P
         path.parent.mkdir(parents=True, exist_ok=True)
         fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
+        raise unwritable(path, error) from None
     try:
         with os.fdopen(fd, "wb") as file:
             if isinstance(text, bytes):
@@ -42,8 +53,9 @@ def _write(path: Path, text: str | bytes | Iterable[str], put: Callable[[Path, P
         Path(name).chmod(0o644)
         put(Path(name), path)
     except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
+        with contextlib.suppress(OSError):
+            Path(name).unlink(missing_ok=True)
+        raise unwritable(path, error, begun=True) from None
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

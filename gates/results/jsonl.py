@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import gzip
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gates.model import ConfigurationError
+from gates.errors import ConfigurationError, FaultError, scarce, sentence, unwritable
 from gates.results import read_lines
 from gates.results.atomic_write import write_whole
 from gates.results.integrity import Integrity
@@ -55,9 +56,12 @@ class Writer:
             how = os.O_CREAT | os.O_EXCL if new else os.O_NONBLOCK  # do not wait on a pipe
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | how, 0o644)
         except OSError as error:
-            remedy = "choose a folder with --out" if new else "name the file of an interrupted run"
-            what = "write results to" if new else "resume"
-            raise ConfigurationError(f"cannot {what} {path}: {error.strerror}; {remedy}") from None
+            if new:
+                raise unwritable(f"results to {path}", error, "choose a folder for results with --out") from None
+            if scarce(error):
+                raise FaultError(sentence(f"cannot resume {path}", error)) from None
+            words = f"cannot resume {path}: {error.strerror}; name the file of an interrupted run"
+            raise ConfigurationError(words) from None
         try:
             self._own()
         except BaseException:
@@ -92,15 +96,35 @@ class Writer:
         os.ftruncate(self._fd, end)
 
     def write(self, record: Record) -> None:
-        """Append one line in one write."""
+        """Append one line in one write.
+
+        Raises:
+            FaultError: the line cannot be written whole; the file then ends with the one before it, and one without a line
+                is removed.
+        """
         data = as_line(record).encode()
-        while data:  # a signal or a full disk may cut a write short; the torn line is then completed or ignored
-            data = data[os.write(self._fd, data) :]
+        try:
+            if os.fstat(self._fd).st_nlink == 0:  # what is written to a removed file is lost without an error
+                raise FaultError(
+                    f"cannot write results to {self.path}: it was removed while the run wrote to it; begin the run again"
+                )
+            while data:  # a signal may cut a write short
+                data = data[os.write(self._fd, data) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.cut()
+                if os.fstat(self._fd).st_size == 0:
+                    self.path.unlink()
+            raise FaultError(sentence(f"cannot write results to {self.path}", error)) from None
 
     def close(self) -> None:
         """Flush everything to disk and close the file."""
-        os.fsync(self._fd)
-        os.close(self._fd)
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            raise FaultError(sentence(f"cannot write results to {self.path}", error)) from None
+        finally:
+            os.close(self._fd)
 
 
 def compress(path: Path) -> Path:

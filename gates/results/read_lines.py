@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gates.model import ConfigurationError
+from gates.errors import ConfigurationError, unreadable
 
 LINE_LIMIT = 16 << 20  # bytes: a hundred times the longest line of a run
 
@@ -34,7 +34,7 @@ def whole_lines(path: Path, *, torn: bool = False) -> Iterator[tuple[int, bytes]
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ConfigurationError(f"cannot read {path}: is not gzip to its end ({error})") from None
     except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+        raise unreadable(path, error) from None
 
 
 def first_object(path: Path) -> dict[str, Any]:

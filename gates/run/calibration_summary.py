@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from gates.errors import unwritable
 from gates.model import FAILURES, STATUSES, Status, Verdict
 from gates.results.atomic_write import write_whole
 from gates.results.jsonl import Results, as_line, read
@@ -201,7 +202,10 @@ def record(run: Results, path: Path, now: Mapping[str, str]) -> list[str]:
     `now` has the digest of the present code of every gate. Seeds that other code judged are dropped, those of the run too:
     its own `--write-limits` may have changed the limits that it was judged by.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from None
     with _locked(path.parent):
         old = read(path) if path.is_file() else None
         kept, stale = _by_code(old, now)

@@ -61,7 +61,7 @@ def _denied(verdict: Verdict) -> bool:
 def _not_asked(planned: PlannedCase, options: Options, op: str) -> Verdict:
     level = planned.case.level or planned.gate.level
     reason = f"{NOT_ASKED} ({op} of {planned.subject.name})"
-    return Verdict(*planned.names, seed_of(planned, options), "not asked", "definition", reason, op, level)
+    return Verdict(*planned.names, seed_of(planned, options), "not asked", "definition", reason, op=op, level=level)
 
 
 @contextmanager

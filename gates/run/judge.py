@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 
 import numpy as np
 
+from gates.errors import FaultError, scarce, sentence
 from gates.model import (
     GRADE_OF,
     GRADES,
@@ -26,6 +26,7 @@ from gates.model import (
     Verdict,
     Wire,
 )
+from gates.nearest import nearest
 from gates.registry import REGISTRY
 from gates.run.inputs import Drawn, RedrawError, attempts, take, with_model
 from gates.run.limits import Place
@@ -74,8 +75,8 @@ def judge(
         "error",
         "nothing",
         "the gate measured nothing",
-        gate.graded(planned.case),
-        level,
+        op=gate.graded(planned.case),
+        level=level,
     )
     if missing := lacking(planned, hello):
         return replace(base, status="unsupported", cause="lacking", reason=missing)
@@ -113,7 +114,7 @@ def judge(
     except WorkerError as error:
         status, cause, reason = "wrong", "start", f"subject did not start again: {error}"
     except Exception as error:  # noqa: BLE001  whatever a gate raises is the gate's error, and the run goes on
-        status, cause, reason = "error", "gate", f"the gate raised {type(error).__name__}: {error}"
+        status, cause, reason = "error", "gate", _raised(error, f"{gate.id} · {planned.case.name}")
     if cause == "bound":  # only a wrong number can be a deliberate choice: no exception, no crash
         cause, reason = _documented(hello.documented.get(gate.name, "") if gate.name else "", reason)
     seconds = time.monotonic() - start
@@ -126,6 +127,19 @@ def judge(
         evidence=tuple(evidence),
         seconds=round(seconds, 4),
     )
+
+
+def _raised(error: Exception, where: str) -> str:
+    """Return the reason of a verdict on a gate that raised.
+
+    Raises:
+        FaultError: the machine has too little of something, which the next case would lack too.
+    """
+    if isinstance(error, FaultError):
+        raise error
+    if isinstance(error, OSError) and scarce(error):
+        raise FaultError(sentence(f"cannot judge {where}: {error.filename or 'a file'}", error)) from None
+    return f"the gate raised {type(error).__name__}: {error}"
 
 
 def _begin(
@@ -198,7 +212,7 @@ def lacking(planned: PlannedCase, hello: Hello) -> str:
     for op in planned.gate.ops:
         provided = hello.provides.get(op.name)
         if provided is None:
-            near = get_close_matches(op.name, hello.provides, 1, 0.8)
+            near = nearest(op.name, hello.provides, cutoff=0.8)
             known = {other.name for gate in REGISTRY.gates.values() for other in gate.ops}  # these are not misspelt
             known |= {other.name for other in planned.gate.ops}
             hint = f"; it defines {near[0]}" if near and near[0] not in known else ""
@@ -223,7 +237,9 @@ def _other_choice(planned: PlannedCase, op: str, provided: Provided) -> str:
 
 
 def _among(value: Wire, choices: tuple[Wire, ...]) -> bool:
-    """Whether a value is one of the choices; True is not 1, and a number may have been rounded to float32."""
+    """Whether a value is one of the choices, or each of several; True is not 1, a number may be rounded to float32."""
+    if isinstance(value, tuple):
+        return all(_among(one, choices) for one in value)
     if isinstance(value, BOOLEANS) or value is None or isinstance(value, str):
         return any(
             value == choice and isinstance(choice, BOOLEANS) == isinstance(value, BOOLEANS) for choice in choices

@@ -16,6 +16,7 @@ import numpy as np
 
 from gates.model import ConfigurationError, Recipe, Subject
 from gates.registry import Registry
+from gates.results.atomic_write import write_new
 from gates.run.compare import worst
 from gates.run.trial import Comparison
 from gates.shrink.failing_case import TRUSTED
@@ -134,12 +135,7 @@ def emit(
             _new(beside)
             write(beside, found)
     _new(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-    except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
+    write_new(path, text)
     return path
 
 

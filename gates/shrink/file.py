@@ -18,6 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from gates.errors import unreadable
 from gates.model import Array, ConfigurationError, Recipe
 from gates.results.atomic_write import write_whole
 from gates.shrink.flatten import RECIPE
@@ -65,7 +66,8 @@ def write(path: Path, found: Counterexample) -> None:
 
     Raises:
         ValueError: an input has a type that the format does not hold.
-        ConfigurationError: the folder cannot be written to.
+        ConfigurationError: the place is no file that can be written.
+        FaultError: the machine refuses, such as on a full disk.
     """
     tensors: dict[str, Array] = {}
     values = {f.name: getattr(found, f.name) for f in fields(found) if f.name != "inputs"}
@@ -90,7 +92,7 @@ def read(path: Path) -> Counterexample:
             tensors = {name: _checked(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118  no mapping
         return _parse(body, tensors)
     except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigurationError(f"{path} is no counterexample of Gates: {error}") from None
 

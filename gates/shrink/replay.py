@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gates.errors import FaultError
 from gates.model import Case, ConfigurationError, Gate, Recipe, Subject
 from gates.registry import Registry, load
 from gates.run import inputs as drawing
@@ -47,6 +48,8 @@ def replay(found: Counterexample, registry: Registry, subject: Subject, model: s
         if error.kind == "absent":
             remedy = f"; {subject.remedy}" if subject.remedy else ""
             raise ConfigurationError(f"{subject.name} is not installed: {error}{remedy}") from None
+        if error.kind == "scarce":
+            raise FaultError(f"{subject.name} did not start: {error}") from None
         return Answer("fails", "start", f"subject did not start: {error}")
     finally:
         asker.close()

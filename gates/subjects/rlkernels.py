@@ -52,13 +52,13 @@ def _forced(isa: str) -> dict[str, str]:
     """Return the instruction set that RLKERNELS_ISA forces, having seen that it is the one in use.
 
     Raises:
-        OSError: it is not offered here: the subject is absent.
+        NotImplementedError: it is not offered here: the subject is absent.
         RuntimeError: the variable reached nothing.
     """
     if not isa:
         return {}
     if isa not in (offered := rlkernels.available_isas()):
-        raise OSError(f"rlkernels offers {', '.join(offered)} here, not {isa}")
+        raise NotImplementedError(f"rlkernels offers {', '.join(offered)} here, not {isa}")
     if (used := rlkernels.use_isa(isa)) != isa:
         raise RuntimeError(f"RLKERNELS_ISA is {isa}, and rlkernels was using {used}")
     return {"rlkernels forced to": isa}
@@ -116,7 +116,13 @@ def _operation(name: str, outputs: tuple[str, ...]) -> Operation:
 
 VERSIONS = _versions()
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
+    "group_advantages": {"nan_rewards": ("unscored",)},
+    "normalise_then_sum": {"nan_rewards": ("unscored",)},
+    "importance_weights": {"nan_sampling": ("unrecorded",)},
+    **{
+        op: {"ties": ("library", "all", "lower-id"), "arithmetic": ("float64",)}
+        for op in ("filtered_logprobs", "sample_tokens")
+    },
     "policy_loss": {"algorithm": _algorithms()},
     "pack_sequences": {"order": ("as-placed",)},
 }

@@ -130,7 +130,7 @@ def _lower(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else {"$float": repr(value)}
+        return value if math.isfinite(value) else {"$float": repr(float(value))}
     if isinstance(value, dict):
         if bad := [key for key in value if not isinstance(key, str) or key.startswith("$")]:
             raise FrameError(f"keys {bad} do not cross the wire: they must be text that does not start with '$'")

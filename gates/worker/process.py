@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gates.errors import FaultError, scarce, sentence
 from gates.model import ConfigurationError, Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
 from gates.worker import frames, worker
 from gates.worker.watch import TICK_S, Watch
@@ -37,7 +38,7 @@ class WorkerError(Exception):
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
-        self.kind = kind  # absent · broken · crashed · timeout · limit
+        self.kind = kind  # absent · broken · scarce · crashed · timeout · limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,7 @@ class Worker:
         """Start the subject's interpreter and wait for its handshake."""
         if subject.why_absent:
             raise WorkerError("absent", subject.why_absent)
-        worker_in, to_worker = os.pipe()
-        from_worker, worker_out = os.pipe()
-        log = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the worker
-        _append_only(log.fileno())
+        log, (worker_in, to_worker), (from_worker, worker_out) = _channels(subject)
         if subject.is_program:  # another language: frames on standard input and output
             command = [str(subject.entry)]
         else:
@@ -100,6 +98,8 @@ class Worker:
             for fd in (to_worker, from_worker):
                 os.close(fd)
             log.close()
+            if scarce(error) or error.errno == errno.EAGAIN:
+                raise FaultError(sentence(f"cannot start {subject.name}", error)) from None
             raise WorkerError("absent", f"cannot start {command[0]}: {_why_not(error, subject)}") from None
         finally:
             os.close(worker_in)
@@ -133,7 +133,7 @@ class Worker:
                 raise WorkerError("crashed", words) from None
             raise
         if hello.get("kind") != "ready":
-            kind = "absent" if hello.get("kind") == "absent" else "broken"
+            kind = str(hello.get("kind")) if hello.get("kind") in {"absent", "scarce"} else "broken"
             raise WorkerError(kind, str(hello.get("error") or f"it answered {_short(hello)}, must be ready"))
         if self.subject.module.startswith("gates.") and not self.subject.is_program:
             _same_checkout(self.subject, hello.get("code", {}))
@@ -302,6 +302,24 @@ def _why_not(error: OSError, subject: Subject) -> str:
     if error.errno == errno.ENOENT and subject.is_program:
         return "the interpreter that its first line names is not here"
     return str(error.strerror)
+
+
+def _channels(subject: Subject) -> tuple[Any, tuple[int, int], tuple[int, int]]:
+    """Return the file for a worker's output, and two pipes.
+
+    Raises:
+        FaultError: this process has too many open files, or the folder of temporary files is full.
+    """
+    with contextlib.ExitStack() as opened:
+        try:
+            log = opened.enter_context(tempfile.TemporaryFile())
+            pipes = [os.pipe() for _ in range(2)]
+        except OSError as error:
+            place = f", whose output goes to {tempfile.gettempdir()}" if error.errno != errno.EMFILE else ""
+            raise FaultError(sentence(f"cannot start {subject.name}{place}", error)) from None
+        opened.pop_all()
+    _append_only(log.fileno())
+    return log, pipes[0], pipes[1]
 
 
 def _append_only(fd: int) -> None:

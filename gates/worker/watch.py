@@ -48,7 +48,7 @@ class Watch:
     def find(self) -> list[psutil.Process]:
         """Return the worker and its descendants that still run, and remember them."""
         found: list[psutil.Process] = []
-        with contextlib.suppress(psutil.Error):
+        with contextlib.suppress(psutil.Error, OSError):  # OSError: too few open files to look into /proc
             worker = psutil.Process(self.pid)
             found = [worker, *worker.children(recursive=True)]
         self.seen |= {process.pid: process for process in found[1:]}
@@ -57,12 +57,12 @@ class Watch:
     def end(self) -> None:
         """Kill the processes that outlive the worker; psutil spares another process that has taken over a number."""
         for process in self.seen.values():
-            with contextlib.suppress(psutil.Error):
+            with contextlib.suppress(psutil.Error, OSError):
                 process.kill()
 
 
 def _memory(process: psutil.Process) -> int:
     try:
         return int(process.memory_info().rss)
-    except psutil.Error:  # it ended meanwhile
+    except (psutil.Error, OSError):  # it ended meanwhile, or there are too few open files to look
         return 0

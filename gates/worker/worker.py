@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import errno
 import functools
 import importlib
 import importlib.util
@@ -49,6 +50,10 @@ if not TYPE_CHECKING:
     frames = _beside("frames")
 
 READ_AHEAD = 1 << 16  # bytes: a small request is read by one system call instead of three
+SCARCE = (  # what an exception says of a machine that has too little of something; the last is of resource.setrlimit
+    *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)),
+    "not allowed to raise maximum limit",
+)
 OURS = ("gates", "reference")  # packages of a checkout of Gates
 
 # ---------------------------------------------------------------- pipes
@@ -161,9 +166,16 @@ class Applied:
         setattr(owner, name, counted)
 
 
+class PreloadError(Exception):
+    """A library that this subject is judged with is not on this machine."""
+
+
 def _preload(library: str) -> str:
     """Load a shared library first, so that its symbols take precedence, and return its path and configuration."""
-    loaded = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+    try:
+        loaded = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise PreloadError(str(error)) from None
     if not hasattr(loaded, "openblas_get_config"):
         return library
     loaded.openblas_get_config.restype = ctypes.c_char_p
@@ -306,6 +318,31 @@ def _place(error: BaseException) -> str:
     return place[:300]
 
 
+def _kind(error: BaseException, start: Mapping[str, Any]) -> str:
+    """Return why a subject did not start: something that it needs is `absent`, the machine's means are `scarce`, or it is `broken`.
+
+    A subject says that it cannot run here by a NotImplementedError. A module that is missing is absent only if no part of it
+    is here: `mylib.sub` without `mylib`, and no file beside the subject.
+    """
+    if isinstance(error, OSError | ImportError | ValueError) and any(words in str(error) for words in SCARCE):
+        return "scarce"
+    if isinstance(error, NotImplementedError | PreloadError):
+        return "absent"
+    return "absent" if isinstance(error, ModuleNotFoundError) and not _partly_here(error.name, start) else "broken"
+
+
+def _partly_here(module: str | None, start: Mapping[str, Any]) -> bool:
+    """Return whether a module that is missing belongs to a package of this interpreter, or lies beside the subject's file."""
+    if not module:
+        return False
+    top, entry = module.partition(".")[0], Path(start["entry"])
+    shipped = start["module"].startswith("gates.")  # beside it are subjects of other libraries, under their names
+    beside = [entry.parent / top, entry.parent / f"{top}.py"]
+    if not shipped and any(path.exists() and path != entry for path in beside):
+        return True
+    return top != module and importlib.util.find_spec(top) is not None
+
+
 def main() -> None:
     """Serve one subject until the judge closes the pipe."""
     parser = argparse.ArgumentParser(description="Serves one subject of Gates; started by the judge.")
@@ -321,8 +358,7 @@ def main() -> None:
         operations = _operations(module)
         _write(writer, _hello(module, operations, preloaded))
     except BaseException as error:
-        absent = isinstance(error, ModuleNotFoundError | OSError)
-        _write(writer, {"kind": "absent" if absent else "broken", "error": _words(error)})
+        _write(writer, {"kind": _kind(error, start), "error": _words(error)})
         return
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(reader, inbox), daemon=True).start()

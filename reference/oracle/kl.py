@@ -9,7 +9,7 @@ from reference.oracle.definitions.exact import Exact
 from reference.oracle.definitions.kl import ESTIMATORS
 from reference.oracle.definitions.kl import k3_of_rounded as k3
 from reference.oracle.errors import kl as errors
-from reference.oracle.inputs import Bools, Floats, choice, floats, integers, mask_of
+from reference.oracle.inputs import Bools, Floats, choice, floats, integers, mask_of, positive
 
 REDUCTIONS = ("none", "sum", "mean")
 KL_RATIOS = ("none", "token", "sequence")
@@ -27,6 +27,7 @@ def token_kl(
     reduction: str,
     old: npt.ArrayLike | None = None,
     kl_ratio: str = "none",
+    kl_clamp: float | None = None,
 ) -> Floats:
     """With d = reference - policy on tokens sampled from the policy: k1 = -d, k2 = d**2/2, k3 = exp(d) - d - 1.
 
@@ -45,6 +46,7 @@ def token_kl(
             empty one).
         old: log-probs of the policy that sampled, of the same shape; None is on-policy, where every ratio is 1.
         kl_ratio: "none", "token" or "sequence".
+        kl_clamp: c above 0: estimates are clamped to [-c, c] before they are weighted or reduced; None leaves them.
 
     Returns:
         float64, nats.
@@ -57,7 +59,7 @@ def token_kl(
     the estimate one under the current policy for tokens of another: docs/definitions.md, "KL to the reference".
     """
     choice("reduction", reduction, REDUCTIONS)
-    values, counts, sequences = _terms(policy, reference, estimator, mask, lengths)
+    values, counts, sequences = _terms(policy, reference, estimator, mask, lengths, kl_clamp)
     moved = _log_ratios(policy, old, kl_ratio, counts, sequences)
     weighted = values if moved is None else values * exact.exp(moved)
     return _reduce(weighted, counts, sequences, reduction)
@@ -73,6 +75,7 @@ def kl_scale(
     reduction: str,
     old: npt.ArrayLike | None = None,
     kl_ratio: str = "none",
+    kl_clamp: float | None = None,
 ) -> Floats:
     """The error of an estimate is measured in units of the sum of its absolute terms over the denominator.
 
@@ -87,6 +90,7 @@ def kl_scale(
         reduction: as in `token_kl`.
         old: as in `token_kl`.
         kl_ratio: as in `token_kl`.
+        kl_clamp: as in `token_kl`.
 
     Returns:
         float64 of the shape of `token_kl`: |value| ("none"), sum |terms| ("sum"), sum |terms| / n ("mean").
@@ -97,7 +101,7 @@ def kl_scale(
     Source: docs/definitions.md, "Accuracy".
     """
     choice("reduction", reduction, REDUCTIONS)
-    values, counts, sequences = _terms(policy, reference, estimator, mask, lengths)
+    values, counts, sequences = _terms(policy, reference, estimator, mask, lengths, kl_clamp)
     moved = _log_ratios(policy, old, kl_ratio, counts, sequences)
     sizes = errors.weighted_scale(values, moved, averaged=kl_ratio == "sequence")
     return _reduce(sizes, counts, sequences, reduction)
@@ -183,6 +187,7 @@ def _terms(
     estimator: str,
     mask: npt.ArrayLike | None,
     lengths: npt.ArrayLike | None,
+    kl_clamp: float | None,
 ) -> tuple[Floats, Bools, list[slice] | None]:
     """Per slot the estimate and whether it counts; the sequences, as slices of a ragged (N,) array."""
     choice("estimator", estimator, ESTIMATORS)
@@ -193,7 +198,10 @@ def _terms(
     counts, sequences = _selection(of_policy.shape, mask, lengths)
     d = exact.difference(np.where(counts, of_reference, 0.0), np.where(counts, of_policy, 0.0))
     with np.errstate(invalid="ignore", over="ignore"):
-        return definition.estimate(d, estimator), counts, sequences
+        values = definition.estimate(d, estimator)
+    if kl_clamp is not None:
+        values = definition.clamped(values, positive("kl_clamp", kl_clamp))
+    return values, counts, sequences
 
 
 def _selection(

@@ -45,6 +45,8 @@ def surrogate(batch: Batch, settings: Settings, dtype: np.dtype) -> tuple[Term, 
     Source: as `policy_loss`.
     """
     term = definition.DEFINITIONS[settings.algorithm].term
+    if term is definition.rloo and settings.epsilon_low is not None:
+        term = definition.rloo_clipped
     form = FORMS.get(term, Form())
     _refuse_unused(settings, form.unused)
     if form.constants is None:
@@ -55,7 +57,9 @@ def surrogate(batch: Batch, settings: Settings, dtype: np.dtype) -> tuple[Term, 
     return found, form.tolerance(batch, constants, found, dtype)
 
 
-def loss_kl(batch: Batch, reference: Floats, *, estimator: str | None, kl_ratio: str | None) -> tuple[Term, Floats]:
+def loss_kl(
+    batch: Batch, reference: Floats, *, estimator: str | None, kl_ratio: str | None, clamp: float | None = None
+) -> tuple[Term, Floats]:
     """Return the KL's term, per unit of beta, and what an error of its slope is measured in.
 
     Args:
@@ -63,6 +67,7 @@ def loss_kl(batch: Batch, reference: Floats, *, estimator: str | None, kl_ratio:
         reference: (B, T) log-probs of the reference model.
         estimator: "k1", "k2" or "k3".
         kl_ratio: "none", "token" or "sequence".
+        clamp: the largest |estimate|, above 0; None for none.
 
     Raises:
         ValueError: an unknown convention.
@@ -73,13 +78,16 @@ def loss_kl(batch: Batch, reference: Floats, *, estimator: str | None, kl_ratio:
     choice("kl_ratio", kl_ratio, KL_RATIOS)
     d, name, level = exact.difference(reference, batch.policy), str(estimator), str(kl_ratio)
     with np.errstate(over="ignore", invalid="ignore"):
-        if level == "token":
+        if clamp is not None:
+            limit = positive("kl_clamp", clamp)
+            term = kl_definition.weighed(batch, kl_definition.clamped(d, name, limit), level)
+        elif level == "token":
             term = kl_definition.by_token_ratio(batch, d, name)
         elif level == "sequence":
             term = kl_definition.by_sequence_ratio(batch, d, name)
         else:
             term = kl_definition.unweighted(d, name)
-        return term, errors.kl_scale(batch, d, name, level)
+        return term, errors.kl_scale(batch, d, name, level, clamp)
 
 
 def _refuse_unused(settings: Settings, names: tuple[str, ...]) -> None:
@@ -137,6 +145,7 @@ class Form(NamedTuple):
 FORMS: Mapping[Callable[..., Term], Form] = {
     definition.token_clipped: Form(_ratio_bounds, errors.token_clipped, ()),
     definition.mean_clipped: Form(_ratio_bounds, errors.mean_clipped, ()),
+    definition.rloo_clipped: Form(_ratio_bounds, errors.rloo_clipped, ()),
     definition.cispo: Form(_cispo_cap, unused=("epsilon_low", "delta")),
     definition.sapo: Form(_temperatures, errors.sapo),
     definition.gmpo: Form(_log_bounds, errors.gmpo, ("delta",)),

@@ -55,6 +55,7 @@ def policy_loss(
     beta: float,
     kl_ratio: str | None,
     kl_estimator: str | None = None,
+    kl_clamp: float | None = None,
     max_length: int | None = None,
     micro_batches: Sequence[int] | None = None,
     dapo_denominator: str | None = None,
@@ -84,7 +85,7 @@ def policy_loss(
         row_mask: (B,), 0 on rows that do not train: they have no tokens and count in B, as TRL's truncated completions.
         algorithm: one of `DEFINITIONS`.
         epsilon_low: the ratio's lower bound is 1 - epsilon_low; "gmpo": the difference's is -epsilon_low. None for
-            "rloo", "sapo" and "cispo".
+            "sapo" and "cispo", and for "rloo" without a clip.
         epsilon_high: the upper bound is 1 + epsilon_high; "gmpo": epsilon_high. "cispo": see `cispo_bound`. None
             for "rloo" and "sapo".
         delta: upper bound on the ratio under a negative advantage, above 1 + epsilon_high; None for none.
@@ -92,6 +93,7 @@ def policy_loss(
         kl_ratio: what multiplies the KL, unclipped and differentiable: "token" (r), "sequence" (the mean ratio) or
             "none"; not read where beta is 0.
         kl_estimator: "k1", "k2" or "k3" of reference - policy; not read where beta is 0.
+        kl_clamp: the largest |KL estimate| of a token, which has no gradient beyond it; None for none.
         max_length: see `row_weights`; needed by "dr_grpo", as the next four are by other algorithms.
         micro_batches: see `row_weights`.
         dapo_denominator: see `row_weights`.
@@ -155,7 +157,7 @@ def policy_loss(
         ),
         np.dtype(branch_dtype or ("float32" if np.asarray(policy).dtype == np.float32 else "float64")),
     )
-    kl, kl_scale = _kl(batch, rows, reference, beta, kl_estimator, kl_ratio, algorithm)
+    kl, kl_scale = _kl(batch, rows, reference, beta, kl_estimator, kl_ratio, kl_clamp, algorithm)
 
     return PolicyLoss(
         loss=total((a * (term.value + beta * kl.value))[counts]),
@@ -175,6 +177,7 @@ def _kl(
     beta: float,
     estimator: str | None,
     kl_ratio: str | None,
+    kl_clamp: float | None,
     algorithm: str,
 ) -> tuple[Term, Floats]:
     number("beta", beta, least=0)
@@ -186,7 +189,7 @@ def _kl(
     if reference is None:
         raise ValueError(f"`reference` is None, must be given where beta is {beta}")
     other = finite("reference", rows.grid("reference", reference))
-    return loss_kl(batch, other, estimator=estimator, kl_ratio=kl_ratio)
+    return loss_kl(batch, other, estimator=estimator, kl_ratio=kl_ratio, clamp=kl_clamp)
 
 
 def _per_token(name: str, value: npt.ArrayLike, rows: Rows, *, by_row: bool) -> Floats:

@@ -20,6 +20,7 @@ DEFINITIONS: dict[str, Callable[..., definition.Pairs]] = {
     "orpo": definition.orpo,
     "simpo": definition.simpo,
     "cpo": definition.cpo,
+    "orpo without a likelihood": definition.odds_ratio,
 }
 ERRORS: dict[str, Callable[..., errors.Scales]] = {
     "dpo": errors.dpo,
@@ -29,8 +30,9 @@ ERRORS: dict[str, Callable[..., errors.Scales]] = {
     "orpo": errors.orpo,
     "simpo": errors.simpo,
     "cpo": errors.cpo,
+    "orpo without a likelihood": errors.odds_ratio,
 }
-PAIR_LOSSES = tuple(DEFINITIONS)
+PAIR_LOSSES = ("dpo", "hinge", "ipo", "dpop", "orpo", "simpo", "cpo")
 WITH_REFERENCE = ("dpo", "hinge", "ipo", "dpop")
 LENGTHS = ("sum", "mean")
 
@@ -63,6 +65,7 @@ def preference_loss(
     penalty: float | None = None,
     margin: float | None = None,
     nll: float | None = None,
+    attention_mask: npt.ArrayLike | None = None,
 ) -> PreferenceLoss:
     """The mean over pairs of a function of both completions' log-probs, with x the difference of the two log-ratios.
 
@@ -74,7 +77,8 @@ def preference_loss(
     - "dpop": -log sigma(Delta - beta lambda max(0, reference_c - policy_c)), lambda = penalty;
     - "simpo": -log sigma(beta (mean_c - mean_r) - gamma), gamma = margin, means of the policy's log-probs;
     - "orpo": -mean_c - lambda log sigma(odds_c - odds_r), odds = a - log(1 - exp a) of the mean a, lambda = beta: the
-      negative log-likelihood is the chosen completion's own token mean;
+      negative log-likelihood is the chosen completion's own token mean, or that of all tokens of the chosen rows
+      together, prompts included, where `attention_mask` says which;
     - "cpo": -log sigma(beta (policy_c - policy_r)) + alpha NLL, alpha = nll, NLL the mean over all chosen tokens of the batch.
 
     Args:
@@ -88,6 +92,7 @@ def preference_loss(
         penalty: "dpop" only, at least 0.
         margin: "simpo" only, gamma.
         nll: "cpo" only, alpha, at least 0.
+        attention_mask: "orpo" only: (2 P, T), 1 on prompt and completion tokens; None elsewhere.
 
     Returns:
         `PreferenceLoss`.
@@ -107,6 +112,7 @@ def preference_loss(
         "penalty": (penalty, "dpop"),
         "margin": (margin, "simpo"),
         "nll": (nll, "cpo"),
+        "attention_mask": (attention_mask, "orpo"),
     }
     for name, (value, owner) in constants.items():
         if value is not None and loss != owner:
@@ -124,8 +130,9 @@ def preference_loss(
     if loss == "orpo" and (np.any(chosen.mean >= 0) or np.any(rejected.mean >= 0)):
         raise ValueError("`policy` has a completion of probability 1, must be below: its odds are infinite")
     own = _own_constant(loss, label_smoothing=label_smoothing, penalty=penalty, margin=margin, nll=nll)
-    pairs = DEFINITIONS[loss](chosen, rejected, beta, *own)
-    scales = ERRORS[loss](chosen, rejected, beta, *own)
+    name = loss if attention_mask is None else "orpo without a likelihood"
+    pairs = DEFINITIONS[name](chosen, rejected, beta, *own)
+    scales = ERRORS[name](chosen, rejected, beta, *own)
     share = 1.0 / (len(values) // 2)
     gradient, sizes = np.zeros(values.shape), np.zeros(values.shape)
     for k, side, slope, size in (
@@ -135,7 +142,22 @@ def preference_loss(
         by_token = (share / np.maximum(side.tokens, 1.0) if averaged else share) * np.ones(len(slope))
         gradient[k::2] = np.where(counts[k::2], (slope * by_token)[:, None], 0.0)
         sizes[k::2] = np.where(counts[k::2], (size * by_token)[:, None], 0.0)
-    return PreferenceLoss(total(pairs.loss) * share, gradient, total(scales.loss) * share, sizes)
+    found = PreferenceLoss(total(pairs.loss) * share, gradient, total(scales.loss) * share, sizes)
+    return found if attention_mask is None else _with_likelihood(found, policy, attention_mask)
+
+
+def _with_likelihood(found: PreferenceLoss, policy: npt.ArrayLike, attention_mask: npt.ArrayLike) -> PreferenceLoss:
+    """Add the likelihood of all tokens of the chosen rows."""
+    values, counts = _masked(policy, attention_mask)
+    counts = counts & (np.arange(len(counts)) % 2 == 0)[:, None]
+    nll, slope = definition.likelihood(values, counts)
+    size, slope_size = errors.likelihood(values, counts)
+    return PreferenceLoss(
+        found.loss + nll,
+        found.gradient + np.where(counts, slope, 0.0),
+        found.loss_scale + size,
+        found.gradient_scale + np.where(counts, slope_size, 0.0),
+    )
 
 
 def _own_constant(

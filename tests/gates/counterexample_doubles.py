@@ -17,7 +17,7 @@ from gates.shrink.file import Counterexample
 
 SOME = Counterexample(
     gate="kl.k3.matches-definition",
-    case="masked-none-float64",
+    case="tiny-right-none-float64",
     seed=3,
     subject="numpy",
     entry="/nowhere/mine.py",

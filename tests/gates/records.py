@@ -47,7 +47,9 @@ def verdict(cell: Names, status: Status = "correct", seconds: float = 0.5) -> Ve
     """A verdict with one piece of evidence."""
     held = Evidence("q", 1.0 if status == "correct" else float("nan"), "<=", 2.0, "exact: a test")
     reason = "" if status == "correct" else held.sentence()
-    return Verdict(*cell, 1, status, "held" if status == "correct" else "bound", reason, (held,), seconds)
+    return Verdict(
+        *cell, 1, status, "held" if status == "correct" else "bound", reason, evidence=(held,), seconds=seconds
+    )
 
 
 def whole(cells: Iterable[Names], head: HeaderRecord, statuses: Iterable[Status] = ()) -> list[Record]:
@@ -55,7 +57,7 @@ def whole(cells: Iterable[Names], head: HeaderRecord, statuses: Iterable[Status]
     given = list(statuses)
     found = [verdict(c, given[i] if i < len(given) else "correct") for i, c in enumerate(cells)]
     counts = Counter(v.status for v in found)
-    code = 1 if counts["wrong"] or counts["error"] else 0 if counts["correct"] else 3
+    code = 1 if counts["wrong"] else 4 if counts["error"] else 0 if counts["correct"] else 3
     end = SummaryRecord(counts={s: counts[s] for s in STATUSES}, seconds=1.0, exit_code=code)
     return [head, *(verdict_record(v) for v in found), end]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from gates.cli.trainer import evaluate, generate, memory, smoke, train
+from gates.cli.verb import Verb
 
 VERBS = ("smoke", "train", "generate", "evaluate", "memory")
 ANY_ARGUMENTS = {
@@ -13,11 +14,11 @@ ANY_ARGUMENTS = {
 }  # so that an old name never fails on its options
 
 app = typer.Typer(help="Train, try and measure models with the MLX reference trainer.", no_args_is_help=True)
-app.command("smoke", epilog=smoke.EXAMPLES)(smoke.smoke)
-app.command("train", epilog=train.EXAMPLES)(train.train)
-app.command("generate", epilog=generate.EXAMPLES)(generate.generate)
-app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
-app.command("memory", epilog=memory.EXAMPLES)(memory.memory)
+app.command("smoke", cls=Verb, epilog=smoke.EXAMPLES)(smoke.smoke)
+app.command("train", cls=Verb, epilog=train.EXAMPLES)(train.train)
+app.command("generate", cls=Verb, epilog=generate.EXAMPLES)(generate.generate)
+app.command("evaluate", cls=Verb, epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command("memory", cls=Verb, epilog=memory.EXAMPLES)(memory.memory)
 
 
 def moved(context: typer.Context) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from gates.model import Op, Output
 from reference.oracle import advantages
+from reference.textbook import advantages as textbook
+
+NAN_UNSCORED = {"nan_rewards": "unscored"}  # a rule of ours: a subject is asked it only if it declares the convention
 
 GROUP_ADVANTAGES = Op(
     name="group_advantages",
     outputs={"advantages": Output(like="rewards")},
     inputs={
-        "rewards": "(B,) float32 or float64, prompt-major; NaN means not scored",
+        "rewards": "(B,) float32 or float64, prompt-major; NaN means not scored, where nan_rewards=('unscored',) is declared",
         "group_size": "G, divides B",
         "scale": '"group", "batch" or "none": whose deviation divides',
         "ddof": "0 or 1; None with scale none",
@@ -20,12 +23,13 @@ GROUP_ADVANTAGES = Op(
     source="DeepSeekMath, arXiv 2402.03300, section 4.1.2; Dr. GRPO, arXiv 2503.20783; RLOO, arXiv 2402.14740",
     formula="A_i = (R_i − baseline_i) / divisor; prompt-major groups of G",
     oracle=advantages.group_advantages,
+    textbook=textbook.group_advantages,
 )
 NORMALISE_THEN_SUM = Op(
     name="normalise_then_sum",
     outputs={"advantages": Output(kind="f", ndim=1)},
     inputs={
-        "rewards": "(B, F) float32 or float64, one column per reward function; NaN means not scored",
+        "rewards": "(B, F) float32 or float64, one column per reward function; NaN as in group_advantages",
         "weights": "(F,) of the same dtype",
         "group_size": "G, divides B",
         "group_ddof": "0 or 1, of the deviation in each group",
@@ -36,4 +40,5 @@ NORMALISE_THEN_SUM = Op(
     source="GDPO, arXiv 2601.05242",
     formula="z_f = (R_f − mean_g) / (std_g + ε); s = Σ_f w_f z_f; A = (s − mean) / (std + ε) over the batch",
     oracle=advantages.normalise_then_sum,
+    textbook=textbook.normalise_then_sum,
 )

@@ -49,6 +49,16 @@ in_numpy(
     caught_by=("kl.k3.matches-definition",),
 )
 in_numpy(
+    "kl.clamp-one-sided",
+    "kl:clamped",
+    "kl.patches:clamped_below",
+    mistake="the estimate is bounded from below only: a token of a huge k3 still counts in full",
+    arises="max(x, -c) for clamp(x, -c, c)",
+    theme="KL",
+    symptom="Spikes of the KL, and of the gradient with it, at single tokens that the reference finds likely.",
+    caught_by=("kl.k3.matches-definition",),
+)
+in_numpy(
     "kl.ratio-level-swapped",
     "kl:kl_weights",
     "kl.patches:swapped_levels",

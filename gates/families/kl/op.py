@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gates.model import Op, Output
 from reference.oracle import kl
+from reference.textbook import kl as textbook
 
 TOKEN_KL = Op(
     name="token_kl",
@@ -17,10 +18,14 @@ TOKEN_KL = Op(
         "reduction": '"none" (per token), "sum" or "mean" (per sequence)',
         "old": "log-probs of the policy that sampled, of the same shape and dtype, or None: on-policy, every ratio 1",
         "kl_ratio": 'what multiplies each estimate: "none", "token" exp(policy − old), "sequence" exp(its mean)',
+        "kl_clamp": "c: each estimate is clamped to [−c, c] before it is weighted or reduced; or None",
     },
+    optional=("kl_clamp",),
     source="J. Schulman, Approximating KL Divergence, 2020",
     formula="d = reference − policy: k1 = −d, k2 = d²/2, k3 = exp(d) − d − 1",
     oracle=kl.token_kl,
+    textbook=textbook.token_kl,
+    key=("estimator",),
 )
 FULL_KL = Op(
     name="full_kl",
@@ -32,4 +37,5 @@ FULL_KL = Op(
     source="S. Kullback and R. Leibler, On Information and Sufficiency, 1951, eq. 2.4",
     formula="KL = Σ_v p_v (log p_v − log q_v)",
     oracle=kl.full_kl,
+    textbook=textbook.full_kl,
 )

@@ -55,6 +55,12 @@ def without_half(original: Fn, *arguments: Any, **rest: Any) -> Any:
 
 
 @mutation
+def clamped_below(_original: Fn, values: Any, most: Any) -> Any:
+    """Bound the estimates from below only."""
+    return values if most is None else np.maximum(values, -most)
+
+
+@mutation
 def swapped_levels(original: Fn, *arguments: Any) -> Any:
     """Weight a token's estimate by its sequence's ratio, and the other way round."""
     other = {"token": "sequence", "sequence": "token"}

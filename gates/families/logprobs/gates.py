@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from gates.families import arrays, layouts
 from gates.families.logprobs.op import SELECTIVE_LOG_SOFTMAX, SELECTIVE_LOG_SOFTMAX_BACKWARD, WITH_ENTROPY
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Evidence, Level, Op, Probe, Trial, Wire
 from gates.registry import gate
 from reference.oracle import logprobs as oracle
 
@@ -21,12 +22,15 @@ BATCH = (3, 4)  # completions and tokens of a (B, T, V) batch: as they come out 
 TEMPERATURES = {"cold": 0.25, "hot": 1.5}  # exact in every dtype
 TINY = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 0.0}  # the least number above 0
 
+HALF = ("float16", "bfloat16")
 HALF_K = 4.0  # k of half types; the scale holds one rounding to them, divided by k
 ROUNDING = "k·2u·S, u that of the result's dtype"
 WIDTH = "k = 4: float32 and narrower data in float64, or in float32 summed in pairs or compensated"
 BOUNDS = {
     **{
-        f"{what} error in 2u·S ({result})": Bound("derived", f"{ROUNDING}, S = {scale}; {because}", k)
+        f"{what} error in 2u·S ({result})": Bound(
+            "derived", f"{ROUNDING}, S = {scale}; {because}", k, level="precision"
+        )
         for what, scale in (
             ("log-prob", "|x_id − M|/τ + max(1, log Σ exp((x − M)/τ))"),
             ("entropy", "max(1, H)"),
@@ -36,11 +40,16 @@ BOUNDS = {
     },
     **{
         f"gradient error in 2u·S ({result})": Bound(
-            "derived", "k·2u·S of float32, k = 4, then one rounding to the dtype and one least subnormal", HALF_K
+            "derived",
+            "k·2u·S of float32, k = 4, then one rounding to the dtype and one least subnormal",
+            HALF_K,
+            level="precision",
         )
-        for result in ("float16", "bfloat16")
+        for result in HALF
     },
-    "results of another dtype": Bound("exact", "float32 for float16, bfloat16 and float32 logits, else float64", 0),
+    "results of a narrower dtype": Bound(
+        "exact", "float32 for float16, bfloat16 and float32 logits, else float64", 0, level="precision"
+    ),
 }
 
 
@@ -53,6 +62,10 @@ def _logits(rng: np.random.Generator, kind: str, rows: int, size: int, *, half: 
         logits[:, 0], logits[:, 1] = 0.0, -np.inf
     if kind == "equal":
         logits = np.repeat(rng.normal(0.0, 3.0, (rows, 1)), size, axis=1)
+    if kind == "raised":
+        logits += np.where(np.arange(rows) % 2 == 0, 1000.0, -1000.0)[:, None]
+    if kind == "denormal":
+        logits *= 1e-40
     if kind == "offset":
         far = 128.0 if half else 1e4  # with a larger offset half types round all logits to a few values
         logits += np.where(np.arange(rows) % 2 == 0, far, -far)[:, None]
@@ -74,7 +87,8 @@ def _make(rng: np.random.Generator, kind: str, dtype: str, size: int) -> dict[st
     if "ignored" in kind:
         ids[rng.random(ids.shape) < 0.25] = IGNORED
         ids[2:5], ids[5] = IGNORED, 7
-        logits[2:5] = np.nan  # padding may hold anything
+        if "some" not in kind:
+            logits[2:5] = np.nan  # padding may hold anything
         ignoring = {"ignore_index": IGNORED}
     temperature = TEMPERATURES.get(kind, 1.0)
     return {"logits": logits, "ids": ids, "temperature": temperature, **ignoring, "dtype": dtype, "kind": kind}
@@ -83,23 +97,45 @@ def _make(rng: np.random.Generator, kind: str, dtype: str, size: int) -> dict[st
 MORE: dict[str, dict[str, Any]] = {
     "several": {"ids_per_position": "several"},
     "ignored": {"ignore_index": IGNORED},
-    "several-ignored": {"ids_per_position": "several", "ignore_index": IGNORED},
+    "some-ignored": {"ignore_index": IGNORED},
+    "several-some-ignored": {"ids_per_position": "several", "ignore_index": IGNORED},
 }
+#: level → kind of logits → dtypes: one case for each regime.
+REGIMES: dict[Level, dict[str, tuple[str, ...]]] = {
+    "definition": {
+        "normal": ("float32", "float64", *HALF),
+        "batch": ("float32",),
+        "cold": ("float64",),
+        "hot": ("float32",),
+        "several": ("float32",),
+        "some-ignored": ("float32",),
+        "several-some-ignored": ("float64",),
+    },
+    "robustness": {
+        "peaked": ("float32", "bfloat16"),
+        "masked": ("float32", "float64"),
+        "equal": ("float32",),
+        "raised": ("float32",),
+        "denormal": ("float32",),
+        "ignored": ("float32",),
+        "layouts": ("float32",),
+    },
+    "precision": {"offset": ("float32", "float64", "bfloat16")},
+}
+QUICK = ("peaked-float32", "masked-float32", "raised-float32", "ignored-float32")
+LONG_ROWS = {"normal": ("float32", "float64", "bfloat16"), "equal": ("float32",), "hot": ("float16",)}
 
 
 def _cases() -> Iterator[Case]:
-    for dtype in ("float16", "bfloat16", "float32", "float64"):
-        for kind in ("normal", "peaked", "masked", "equal", "offset", "batch", *TEMPERATURES):
-            quick = dtype == "float32" or kind in {"normal", "peaked"}
+    for level, kinds in REGIMES.items():
+        for kind, dtype in ((kind, dtype) for kind, dtypes in kinds.items() for dtype in dtypes):
             make = partial(_make, kind=kind, dtype=dtype, size=SMALL)
-            yield Case(f"{kind}-{dtype}", make, quick=quick, conventions={"dtype": dtype})
-        for kind, more in MORE.items():
-            make = partial(_make, kind=kind, dtype=dtype, size=SMALL)
-            yield Case(f"{kind}-{dtype}", make, quick=dtype == "float32", conventions={"dtype": dtype, **more})
-        for kind in ("normal", "equal", "hot"):
-            make = partial(_make, kind=kind, dtype=dtype, size=LARGE)
-            quick = dtype == "float32" and kind == "equal"
-            yield Case(f"{kind}-{LARGE}-{dtype}", make, quick=quick, conventions={"dtype": dtype})
+            asked = {"dtype": dtype, **MORE.get(kind, {})}
+            quick = level == "definition" or f"{kind}-{dtype}" in QUICK
+            yield Case(f"{kind}-{dtype}", make, quick=quick, conventions=asked, level=level)
+    for kind, dtype in ((kind, dtype) for kind, dtypes in LONG_ROWS.items() for dtype in dtypes):
+        make = partial(_make, kind=kind, dtype=dtype, size=LARGE)
+        yield Case(f"{kind}-{LARGE}-{dtype}", make, conventions={"dtype": dtype}, level="precision")
 
 
 def _inputs(t: Trial) -> tuple[str, str, dict[str, Any], dict[str, str] | None]:
@@ -129,11 +165,34 @@ def _preconditions(t: Trial, kind: str, inputs: dict[str, Any]) -> Iterator[Evid
 
 def _dtype(t: Trial, results: tuple[Array, ...], dtype: str) -> Evidence:
     wanted = "float64" if dtype == "float64" else "float32"
-    return t.number("results of another dtype", sum(np.asarray(x).dtype != wanted for x in results), "<=")
+    narrower = sum(np.asarray(x).dtype not in (wanted, "float64") for x in results)
+    return t.number("results of a narrower dtype", narrower, "<=")
+
+
+def _limits(t: Trial, op: Op, inputs: Mapping[str, Any], output: str) -> Array:
+    """Return textbook limits; none for long rows, of which nothing else is asked than their precision."""
+    return np.zeros(()) if inputs["logits"].shape[-1] == LARGE else t.textbook(op, **inputs)[output]
+
+
+def _claims(
+    t: Trial, quantity: str, got: Wire, wanted: Array, limits: Array, scale: Array, *, dtype: str, where: str = ""
+) -> Iterator[Evidence]:
+    """Yield the claims of the definition and of full precision; of long rows only the second.
+
+    Half logits: float32 arithmetic, and two roundings to the half type, of the shifted logits and of the result. `scale` is
+    2u·S with the u of float32.
+    """
+    if t.inputs["logits"].shape[-1] == LARGE:
+        yield t.within(quantity, got, wanted, scale=scale, where=where)
+        return
+    if dtype in HALF:
+        limits = limits + scale * (UNIT[dtype] / UNIT["float32"])
+    yield from t.agrees(quantity, got, wanted, limits, scale=scale, where=where)
 
 
 @gate(
     "logprobs.selective.matches-definition",
+    level="definition",
     name="selective_log_softmax",
     question="Is lp = x[id]/τ − logsumexp(x/τ), for half, single and double logits, up to a vocabulary of 151,936?",
     why="A naive float32 sum over the vocabulary is off by 1e-4 nats, and every ratio and KL inherits it.",
@@ -149,21 +208,24 @@ def selective_matches_definition(t: Trial) -> Iterator[Evidence]:
     result = "float64" if dtype == "float64" else "float32"
     wanted = t.want(SELECTIVE_LOG_SOFTMAX, **inputs)
     scale = 2 * UNIT[result] * oracle.logprob_scale(**inputs)
+    limits = _limits(t, SELECTIVE_LOG_SOFTMAX, inputs, "logprobs")
     quantity = f"log-prob error in 2u·S ({result})"
     got = t.got(SELECTIVE_LOG_SOFTMAX, layout=layout, **inputs, entropy=False)["logprobs"]
     yield _dtype(t, (got,), dtype)
-    yield t.within(quantity, got, wanted, scale=scale)
-    if layout is None:
+    yield from _claims(t, quantity, got, wanted, limits, scale, dtype=dtype)
+    if kind == "layouts":
         for where, other in layouts.values(t, SELECTIVE_LOG_SOFTMAX, {**inputs, "entropy": False}, ("logits",)):
-            yield t.within(quantity, other["logprobs"], wanted, scale=scale, where=where)
+            yield from _claims(t, quantity, other["logprobs"], wanted, limits, scale, dtype=dtype, where=where)
     if kind == "masked":
         impossible = {**inputs, "ids": np.ones_like(inputs["ids"])}  # id 1 of a masked row cannot be drawn
         got = t.got(SELECTIVE_LOG_SOFTMAX, layout=layout, **impossible, entropy=False)["logprobs"]
-        yield t.within(quantity, got, np.full(len(got), -np.inf), where="ids that cannot be drawn")
+        never = np.full(np.shape(got), -np.inf)
+        yield from t.agrees(quantity, got, never, 0.0, where="ids that cannot be drawn")
 
 
 @gate(
     "logprobs.entropy.matches-definition",
+    level="definition",
     name="selective_log_softmax[entropy]",
     question="Is the entropy −Σ p log p that of the same tempered distribution as the log-probs?",
     why="An entropy at τ = 1 beside log-probs at τ = 0.25 selects other tokens for an entropy mask.",
@@ -181,10 +243,14 @@ def entropy_matches_definition(t: Trial) -> Iterator[Evidence]:
     got = t.got(WITH_ENTROPY, layout=layout, **inputs, entropy=True)
     yield _dtype(t, (got["logprobs"], got["entropy"]), dtype)
     scale = 2 * UNIT[result] * np.maximum(1.0, wanted)
-    yield t.within(f"entropy error in 2u·S ({result})", got["entropy"], wanted, scale=scale)
+    limits = _limits(t, WITH_ENTROPY, inputs, "entropy")
+    quantity = f"entropy error in 2u·S ({result})"
+    yield from _claims(t, quantity, got["entropy"], wanted, limits, scale, dtype=dtype)
     scale = 2 * UNIT[result] * oracle.logprob_scale(**inputs)
+    limits = _limits(t, WITH_ENTROPY, inputs, "logprobs")
     beside = t.want(SELECTIVE_LOG_SOFTMAX, **inputs)
-    yield t.within(f"log-prob error in 2u·S ({result})", got["logprobs"], beside, scale=scale)
+    quantity = f"log-prob error in 2u·S ({result})"
+    yield from _claims(t, quantity, got["logprobs"], beside, limits, scale, dtype=dtype)
 
 
 def _backward_make(
@@ -200,12 +266,14 @@ def _backward_make(
 def _backward_cases() -> Iterator[Case]:
     for case in _cases():
         for name, entropy in (("", False), ("-entropy", True)):
-            make = partial(_backward_make, case.make, entropy=entropy)  # type: ignore[arg-type]
-            yield Case(f"{case.name}{name}", make, quick=case.quick, conventions=case.conventions)
+            if entropy or case.name == "normal-float32":
+                make = partial(_backward_make, case.make, entropy=entropy)  # type: ignore[arg-type]
+                yield replace(case, name=f"{case.name}{name}", make=make)
 
 
 @gate(
     "logprobs.backward.matches-definition",
+    level="definition",
     name="selective_log_softmax_backward",
     question="Is the gradient of the logits (Σ g (onehot − p) − g_H p (log p + H)) / τ?",
     why="A forgotten 1/τ scales the learning rate; a forgotten H pushes the entropy the wrong way.",
@@ -220,12 +288,15 @@ def backward_matches_definition(t: Trial) -> Iterator[Evidence]:
     yield from _preconditions(t, kind, inputs)
     wanted = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **inputs)
     yield t.precondition("largest |gradient|", np.max(np.abs(wanted)), ">=", 0.05)
-    if inputs["grad_entropy"] is not None and kind not in {"equal", "peaked"}:  # there dH/dx is 0
+    if inputs["grad_entropy"] is not None and kind not in {"equal", "peaked", "denormal"}:  # there dH/dx is 0
         without = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **{**inputs, "grad_entropy": None})
         yield t.precondition("largest share of the entropy", np.max(np.abs(wanted - without)), ">=", 1e-4)
     inside = "float64" if dtype == "float64" else "float32"
     scale = 2 * UNIT[inside] * oracle.backward_scale(**inputs) + TINY[dtype] * (wanted != 0.0)
-    if dtype in {"float16", "bfloat16"}:  # one rounding to the dtype, and 1% for rounding twice
-        scale += 1.01 * UNIT[dtype] * np.abs(wanted) / HALF_K
+    limits = _limits(t, SELECTIVE_LOG_SOFTMAX_BACKWARD, inputs, "gradient")
     got = t.got(SELECTIVE_LOG_SOFTMAX_BACKWARD, layout=layout, **inputs)["gradient"]
-    yield t.within(f"gradient error in 2u·S ({dtype})", got, wanted, scale=scale)
+    quantity = f"gradient error in 2u·S ({dtype})"
+    if dtype in HALF:  # one rounding to the dtype, and 1% for rounding twice
+        limits = limits + scale * (UNIT[dtype] / UNIT["float32"])
+        scale = scale + 1.01 * UNIT[dtype] * np.abs(wanted) / HALF_K
+    yield from _claims(t, quantity, got, wanted, limits, scale, dtype="float32" if dtype in HALF else dtype)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays
-from gates.model import Array, Case
+from gates.model import Array, Case, Level
 from reference.algorithms import ALGORITHMS
 
 PART_BECAUSE = (
@@ -38,7 +38,9 @@ WHOLE: dict[str, Any] = {
 }
 SCALARS = ("epsilon_low", "epsilon_high", "delta", "beta", "sapo_temperature_positive", "sapo_temperature_negative")
 EXCLUDED = slice(1, None, 3)  # the rows that a row mask excludes
-LAYOUTS = ("mask", "all", "lengths", "flat")
+FAR = (slice(None), slice(None, None, 4))  # the tokens whose KL a clamp holds
+FAR_BY = 4.0  # nats: k3 is 50 there
+BOTH_RATIOS = ("off-policy", "on-policy")  # a law about `old` that is given and left out
 BEYOND = 3  # columns behind the longest row, so that it is not the width
 
 
@@ -75,7 +77,11 @@ def make(
     """
     inputs = arrays.loss_inputs(rng, **data)
     choice = {**WHOLE, **ALGORITHMS[algorithm].constants, **changes}
-    inputs["reference"] = inputs["reference"] if choice["beta"] else None
+    if not choice["beta"]:
+        inputs["reference"], choice["kl_ratio"], choice["kl_estimator"] = None, None, None
+    if choice.get("kl_clamp"):
+        for name in ("policy", "old"):
+            inputs[name][FAR] -= FAR_BY
     if changes.get("old", "given") is None:
         inputs["old"] = None
     if choice["micro_batches"] and sum(choice["micro_batches"]) != len(inputs["mask"]):
@@ -155,49 +161,63 @@ def case(
     conventions = {
         "algorithm": algorithm,
         "dtype": chosen.get("dtype", "float32"),
-        "kl_ratio": choice["kl_ratio"],
-        "kl_estimator": choice["kl_estimator"],
-        "rows": rows,
+        "ratio": "on-policy" if changes.get("old", "given") is None else "off-policy",
+        "rows": "holes" if chosen.get("holes") and rows == "mask" else rows,
+        "advantages": "token" if chosen.get("by_token") else "row",
         "weights": weights != "none",
-        "dapo_denominator": choice["dapo_denominator"],
+        **({"empty_rows": True} if chosen.get("empty_row") else {}),
+        **({name: choice[name] for name in ("kl_ratio", "kl_estimator")} if choice["beta"] else {}),
+        **({"dapo_denominator": choice["dapo_denominator"]} if choice["dapo_denominator"] else {}),
+        **({"clipped": choice["epsilon_low"] is not None} if algorithm == "rloo" else {}),
         **({"arithmetic": arithmetic} if arithmetic else {}),
     }
+    declared = {}
+    if conventions.get("clipped"):
+        declared["clipped"] = True
+    if choice.get("kl_clamp"):
+        declared["kl_clamp"] = choice["kl_clamp"]
     made = partial(make, algorithm=algorithm, data=chosen, changes=changes, rows=rows, weights=weights, beyond=beyond)
-    return Case(name, made, quick=quick, conventions=conventions)
+    level: Level | None = "robustness" if chosen.get("empty_row") else None
+    return Case(name, made, quick=quick, conventions=conventions, declared=declared, level=level)
 
 
 def cases_of(algorithm: str) -> Iterator[Case]:
     """Yield the cases in which an algorithm's loss and gradient are compared with their definition."""
     this, one = partial(case, algorithm), ALGORITHMS[algorithm]
     yield this("ragged", quick=True)
-    yield this("small-ratios", data={"spread": 0.02})
-    yield this("equal-lengths", data={"equal_lengths": True})
     yield this("no-mask", rows="all", data={"equal_lengths": True}, quick=algorithm == "grpo")
-    yield this("empty-row", data={"empty_row": True})
-    yield this("row-mask", rows="row-mask", quick=algorithm == "grpo")
+    yield this("empty-row", data={"empty_row": True}, quick=algorithm == "grpo")
+    yield this("row-mask", rows="row-mask", quick=algorithm in {"grpo", "dapo", "cispo"})
     yield this("holes", data={"holes": True})
-    yield this("on-policy", old=None)
-    yield this("lengths", rows="lengths", data={"empty_row": True})
-    yield this("lengths-wider", rows="lengths", beyond=BEYOND, data={"empty_row": True}, quick=algorithm == "grpo")
-    yield this("flat", rows="flat", data={"empty_row": True}, quick=True)
+    yield this("on-policy", old=None, quick=algorithm == "grpo")
+    yield this("prefixes", rows="lengths", beyond=BEYOND, quick=algorithm == "grpo")
+    yield this("flat-rows", rows="flat", quick=algorithm in {"grpo", "gspo"})
     yield this("float64", data={"dtype": "float64"})
     yield this("row-weights", weights="row", quick=True)
+    if algorithm == "grpo":  # the layouts' own handling of a row as wide as the array, and of one without tokens
+        yield this("prefixes-to-the-end", rows="lengths")
+        yield this("empty-prefix", rows="lengths", beyond=BEYOND, data={"empty_row": True})
+        yield this("empty-flat-row", rows="flat", data={"empty_row": True})
     if not one.by_row:
-        yield this("token-weights", weights="token", quick=True)
+        yield this("token-weights", weights="token")
         yield this("token-advantages", data={"by_token": True}, quick=True)
-        yield this("token-advantages-flat", data={"by_token": True}, rows="flat", weights="token")
     if batch_for(algorithm).get("by_token"):
         yield this("row-advantages", data={"by_token": False})
     if one.two_sided:
         yield this("two-sided-clip", delta=tight_delta(algorithm), quick=algorithm == "grpo")
+    if algorithm == "rloo":
+        yield this("clipped", data={"spread": 0.15}, epsilon_low=0.2, epsilon_high=0.25, quick=True)
     if one.kl:
         yield this("kl", beta=0.04, quick=True)
+        yield this("on-policy-kl", beta=0.04, old=None)
         yield from (this(f"kl-times-{level}-ratio", beta=0.04, kl_ratio=level) for level in ("token", "sequence"))
         yield from (
             this(f"{estimator}-{level}", beta=0.3, kl_estimator=estimator, kl_ratio=level, quick=level == "token")
-            for estimator, level in product(("k1", "k2"), ("none", "token", "sequence"))
+            for estimator, level in (("k1", "none"), ("k2", "none"), ("k1", "token"), ("k2", "sequence"))
         )
         yield this("kl-and-weights", beta=0.3, weights="row", quick=True)
+    if algorithm in {"grpo", "dapo", "gspo"}:
+        yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=True)
     if "dapo_denominator" in one.constants:
         yield this("by-prompt", dapo_denominator="group", group_size=4, quick=True)
         yield this("window", dapo_denominator="trl", tokens_in_step=171.5, quick=True)
@@ -216,10 +236,16 @@ PRECISE: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (  # name, wha
 )
 
 
+LEVELS = ("grpo", "gspo", "rloo", "cispo", "sapo", "gmpo")  # one algorithm for each form of the ratio's term
+
+
 def precise_cases() -> Iterator[Case]:
-    """Yield the cases in which every element is held to the bound of kernels, for small and for huge ratios."""
+    """Yield the cases in which every element is held to the bound of kernels, for small and for huge ratios.
+
+    Algorithms that differ in their denominator alone are asked twice, in float32.
+    """
     for one, dtype, (name, data, changes) in product(ALGORITHMS.values(), ("float32", "float64"), PRECISE):
-        if changes and not one.kl:
+        if (changes and not one.kl) or (one.name not in LEVELS and (dtype == "float64" or name in {"near", "k2-far"})):
             continue
         # A product of 48 ratios must fit float32.
         spread = {"spread": 1.0} if one.level == "seq_sum" and data else data
@@ -228,6 +254,6 @@ def precise_cases() -> Iterator[Case]:
             f"{one.name}-{name}-{dtype}",
             data={"width": 48, "dtype": dtype, **spread},
             arithmetic="float64",
-            quick=name in {"far", "kl"},
+            quick=name in {"far", "kl"} and one.name in {"grpo", "gspo"},
             **changes,
         )

@@ -19,8 +19,8 @@ LAW_BECAUSE = (
     "the longest row, as in the losses' own gates"
 )
 BOUNDS = {
-    "distance of the losses in 2u·S": Bound("derived", LAW_BECAUSE, lambda t: t.facts["roundings"]),
-    "distance of the gradients in 2u·S": Bound("derived", LAW_BECAUSE, lambda t: t.facts["roundings"]),
+    f"distance of the {what} in 2u·S": Bound("derived", LAW_BECAUSE, lambda t: t.facts["roundings"], "precision")
+    for what in ("losses", "gradients")
 }
 NOT_FINITE = "numbers that are not finite"
 BOUNDS[NOT_FINITE] = Bound("exact", "finite inputs far from overflow; NaN on both sides is no agreement", 0.0)
@@ -75,11 +75,13 @@ def hold(t: Trial) -> Iterator[Evidence]:
     sides, wrong = _wanted(law, t.want), _wanted(broken, t.want)
     t.facts["roundings"] = _roundings(law, broken)
     yield from _preconditions(law, broken, sides, wrong)
-    got = _measured(t, law, sides)
+    got, limits = _measured(t, law, sides), _limits(t, law)
     yield t.number(NOT_FINITE, not_finite(*got.losses, *got.gradients), "<=")
     if law.with_loss:
-        yield t.within("distance of the losses in 2u·S", got.losses[1], got.losses[0], scale=got.loss_unit)
-    yield t.within("distance of the gradients in 2u·S", got.gradients[1], got.gradients[0], scale=got.gradient_unit)
+        loss, quantity = sum(limits.losses), "distance of the losses in 2u·S"
+        yield from t.agrees(quantity, got.losses[1], got.losses[0], loss, scale=got.loss_unit)
+    slopes, quantity = sum(limits.gradients), "distance of the gradients in 2u·S"
+    yield from t.agrees(quantity, got.gradients[1], got.gradients[0], slopes, scale=got.gradient_unit)
     moved = _measured(t, broken, wrong).apart(with_loss=law.with_loss)
     because = "a law that also holds where it must not says nothing: half of the definition's own distance"
     least = APART * t.facts["roundings"] / 2
@@ -134,16 +136,26 @@ def _measured(t: Trial, law: Law, sides: list[PolicyLoss]) -> Found:
     return _found(law, sides, [(float(x["loss"]), x["gradient"]) for x in answers])
 
 
+def _limits(t: Trial, law: Law) -> Found:
+    """Return the textbook limits of both sides, in the first's layout."""
+    limits = [t.textbook(POLICY_LOSS, **side) for side in (law.left, law.right)]
+    return _brought(law, [(float(x["loss"]), x["gradient"]) for x in limits], 1.0, 1.0)
+
+
 def _found(law: Law, sides: list[PolicyLoss], answers: list[tuple[float, Array]]) -> Found:
-    """Bring the second side into the first's layout."""
     unit = 2 * UNIT[str(law.left["policy"].dtype)]
+    largest = float(sides[0].gradient_scale.max()) + law.factor * float(sides[1].gradient_scale.max())
+    return _brought(law, answers, unit * (sides[0].loss_scale + sides[1].loss_scale), unit * largest)
+
+
+def _brought(law: Law, answers: list[tuple[float, Array]], loss_unit: float, gradient_unit: float) -> Found:
+    """Bring the second side into the first's layout."""
     left, right = (np.asarray(gradient, np.float64) for _, gradient in answers)
     valid = cases.valid(law.left)
     moved = right if law.take is None else right.reshape(-1)[law.take].reshape(left.shape)
-    largest = float(sides[0].gradient_scale.max()) + law.factor * float(sides[1].gradient_scale.max())
     return Found(
         (answers[0][0], answers[1][0]),
         (np.where(valid, left, 0.0), np.where(valid, law.factor * moved, 0.0)),
-        unit * (sides[0].loss_scale + sides[1].loss_scale),
-        unit * largest,
+        loss_unit,
+        gradient_unit,
     )

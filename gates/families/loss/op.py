@@ -7,6 +7,8 @@ from dataclasses import replace
 from gates.model import Op, Output
 from reference.algorithms import ALGORITHMS, listed, taking, without
 from reference.oracle import dynamic_sampling, losses
+from reference.textbook import loss as textbook
+from reference.textbook import loss_steps
 
 BY_TOKEN = tuple(one.name for one in ALGORITHMS.values() if not one.by_row)
 PAPERS = tuple(dict.fromkeys(one.paper for one in ALGORITHMS.values()))
@@ -15,19 +17,20 @@ LOSS_INPUTS = {
     "reference": "log-probs like those of the policy, or None where beta is 0",
     "advantages": f"(B,), or of the shape of the log-probs for {', '.join(BY_TOKEN)}",
     "algorithm": ", ".join(f'"{name}"' for name in ALGORITHMS),
-    "epsilon_low": f"lower clip width, 1 − ε_low (gmpo: −ε_low in log space); None for {listed(without('epsilon_low'))}",
+    "epsilon_low": f"lower clip width, 1 − ε_low (gmpo: −ε_low in log space); None for {listed(without('epsilon_low'))}"
+    " without a clip",
     "epsilon_high": "upper clip width, 1 + ε_high (gmpo: ε_high in log space; cispo: its cap); None for "
-    f"{listed(without('epsilon_high'))}",
+    f"{listed(without('epsilon_high'))} without a clip",
     "delta": "two-sided bound on the ratio, above 1 + ε_high, or None",
     "beta": f"weight of the KL to the reference, at least 0; 0 for {listed(x.name for x in ALGORITHMS.values() if not x.kl)}",
-    "kl_ratio": 'what multiplies the KL: "none", "token" or "sequence"',
+    "kl_ratio": 'what multiplies the KL: "none", "token" or "sequence"; None where beta is 0',
     "max_length": f"L_max of {listed(taking('max_length'))}, else None",
     "micro_batches": f"rows of each micro-batch of {listed(taking('micro_batches'))}, else None",
     "dapo_denominator": f'"global", "group" or "trl" for {listed(taking("dapo_denominator"))}, else None',
 }
 MORE_LOSS_INPUTS = {  # what the loss of log-probs has beyond the trainer's own way from logits
     "lengths": "(B,) int64 valid prefixes instead of a mask, or the rows' lengths of flat (N,) arrays; or None",
-    "kl_estimator": '"k1", "k2" or "k3" of reference − policy',
+    "kl_estimator": '"k1", "k2" or "k3" of reference − policy; None where beta is 0',
     "group_size": f"rows of a prompt, for the group denominator of {listed(taking('dapo_denominator'))}, else None",
     "tokens_in_step": "tokens of the generation batch times this window's share, for the trl denominator, else None",
     "weights": "(B,) or, where advantages may be, per token: off-policy weights, constants; or None",
@@ -42,6 +45,7 @@ POLICY_LOSS = Op(
         "policy": "(B, T), or (N,) with lengths: float32 or float64 log-probs of the current policy",
         "mask": "(B, T) bool, true on completion tokens, the first EOS included; or None",
         "row_mask": "(B,) bool, false on rows that do not train: they have no tokens and count in B; not given without any",
+        "kl_clamp": "the largest |KL estimate| of a token; not given without one",
         **LOSS_INPUTS,
         **MORE_LOSS_INPUTS,
     },
@@ -50,7 +54,9 @@ POLICY_LOSS = Op(
     ),
     formula="l = −min(min(r, δ)·A, clip(r, 1−ε_low, 1+ε_high)·A) + β·KL, aggregated as the algorithm says",
     oracle=losses.policy_loss,
-    optional=("row_mask",),
+    optional=("row_mask", "kl_clamp"),
+    textbook=textbook.policy_loss,
+    key=("algorithm",),
 )
 LOSS_FROM_LOGITS = Op(
     name="loss_from_logits",
@@ -65,16 +71,21 @@ LOSS_FROM_LOGITS = Op(
     },
     source="logits at position t score token t+1; then as policy_loss",
     formula="lp_t = x[id]/τ − logsumexp(x/τ); ∂loss/∂x = ∂loss/∂lp · (onehot − softmax)/τ",
+    textbook=loss_steps.loss_from_logits,
+    key=("algorithm",),
 )
 POLICY_LOSS_IN_PARTS = replace(
     POLICY_LOSS,
     name="policy_loss_in_parts",
     inputs={
-        **{name: words for name, words in POLICY_LOSS.inputs.items() if name != "row_mask"},
+        **{name: words for name, words in POLICY_LOSS.inputs.items() if name not in POLICY_LOSS.optional},
         "parts": "rows of each micro-batch, in order; they add up to B",
     },
     source="gradient accumulation over micro-batches, with the denominators of the whole step",
     formula="Σ over parts of each part's share of the step's loss, and the gradient of each part in its rows",
+    oracle=None,
+    optional=(),
+    textbook=textbook.policy_loss_in_parts,
 )
 REWARDED_LOSS = Op(
     name="rewarded_loss",
@@ -94,6 +105,7 @@ REWARDED_LOSS = Op(
     },
     source="RLOO, arXiv 2402.14740, eqs. 1 and 6",
     formula="A_i = leave-one-out of R_i − β·Σ_t(old − reference); loss = −mean_i exp(Σ_t D)·A_i, A a constant",
+    textbook=loss_steps.rewarded_loss,
 )
 LOSS_WITH_OPTIONS = Op(
     name="loss_with_options",
@@ -106,7 +118,7 @@ LOSS_WITH_OPTIONS = Op(
         "policy": "(B, T) float32 log-probs of the current policy",
         "old": "behaviour log-probs of the same shape",
         "reference": "log-probs of the reference policy of the same shape",
-        "sampling": "the sampler's log-probs of the same shape; NaN where it recorded none",
+        "sampling": "the sampler's log-probs of the same shape; NaN where it recorded none, which is a convention",
         "entropy": "(B, T) float32 entropies of the policy in nats, variables too",
         "advantages": "(B,) float32",
         "mask": "(B, T) bool, true on completion tokens",
@@ -122,6 +134,8 @@ LOSS_WITH_OPTIONS = Op(
     },
     source="TIS and MIS: Yao et al. 2025; top-entropy mask: arXiv 2506.01939; TRL for the denominators",
     formula="l·w·e + β·KL aggregated as the algorithm says − c·Σ H e / Σ e, e = [H ≥ quantile_{1−ρ} of the step]",
+    textbook=loss_steps.loss_with_options,
+    key=("algorithm",),
 )
 LOSS_CONSTANTS = Op(
     name="loss_constants",
@@ -147,6 +161,8 @@ LOSS_CONSTANTS = Op(
     },
     source="PPO, arXiv 1707.06347: the old policy is a constant; so are a reference and the weights of Yao et al. 2025",
     formula="`gradient` ∂loss/∂policy; `old_gradient`, `reference_gradient`, `sampling_gradient` in the other log-probs",
+    textbook=loss_steps.loss_constants,
+    key=("algorithm",),
 )
 LOSS_OF_COMPLETIONS = Op(
     name="loss_of_completions",
@@ -168,6 +184,7 @@ LOSS_OF_COMPLETIONS = Op(
     },
     source="TRL's GRPOConfig, mask_truncated_completions; DAPO, arXiv 2503.14476, section 3.4",
     formula="policy_loss with m_t = 1 for t < n of completions that ended; the others count in B and in no number of tokens",
+    key=("algorithm",),
 )
 KEEP_GROUPS = Op(
     name="keep_groups",
@@ -190,4 +207,5 @@ OVERLONG_PENALTY = Op(
     source="DAPO, arXiv 2503.14476, eq. 13",
     formula="0 if n ≤ L_max − L_c; (L_max − L_c − n)/L_c up to L_max; else −1",
     oracle=dynamic_sampling.overlong_penalty,
+    textbook=loss_steps.overlong_penalty,
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from gates.model import Array, Bound
+from gates.model import Array, Bound, Evidence, Op, Trial
 
 LARGE = 151_936
 OFF: dict[str, Any] = {
@@ -65,15 +66,18 @@ ABSENT = {  # what an input that is not given means
     "frequency_penalty": 0.0,
     "logit_bias": None,
 }
-CERTAIN = ("top-p-zero", "min-p-one", "top-k-one")  # one token is left, whose log-prob is 0: only a draw tells it
-DRAWN = ("none", "top-k", "top-p", *CERTAIN, "all", "min-tokens-top-k", "xtc-special", "penalties")
+FILTERS["layouts"] = FILTERS["all"]  # in other memory layouts
 PAIRS = ("top-k-top-p", "top-k-min-p", "top-p-min-p")
+IN_FLOAT64 = {"arithmetic": "float64"}  # float32 filters are right; who declares this is held to float64
 NUDGE = 1e-9  # relative: a threshold this close to a token's mass would judge rounding, not the filter
 EDGE = 1e-11  # relative: a running sum in float64 over 151,936 tokens is that good, whatever its order
 QUANTITIES = {
     "tokens wrongly kept or removed": Bound("exact", "no threshold lies within a rounding of these tokens", 0),
     "log-prob error in 2u·S (float64)": Bound(
-        "derived", "k·2u·S with S = (M − x)/min(τ, 1) + log Σ + max(1, −lp of the likeliest); k = 8", 8.0
+        "derived",
+        "k·2u·S with S = (M − x)/min(τ, 1) + log Σ + max(1, −lp of the likeliest); k = 8",
+        8.0,
+        level="precision",
     ),
 }
 
@@ -141,6 +145,28 @@ def scale(inputs: dict[str, Any], wanted: Array) -> Array:
     return np.asarray(far + np.log(logits.shape[-1]) + np.maximum(1.0, -likeliest))
 
 
+def undecided(t: Trial, op: Op, inputs: Mapping[str, Any]) -> Evidence:
+    """State that rounding in the dtype of the logits decides no token of these inputs."""
+    rows = np.isinf(t.textbook(op, **inputs)["logprobs"]).any(axis=-1)
+    return t.precondition("rows in which rounding decides a token", int(rows.sum()), "<=", 0)
+
+
+GAP = 0.012  # of the probability: 151,936 float32 additions in one order move a running sum by at most n·u = 0.009
+
+
+def with_gap(rng: np.random.Generator, order: str) -> dict[str, Any]:
+    """Return long rows of which 20 tokens have nearly all the mass, and a top-p that lies well between two running sums."""
+    logits = distinct(rng, 2, LARGE, "float32")
+    likely = np.linspace(25.0, 25.5, 20).astype(np.float32)
+    for row in logits:
+        head = rng.choice(LARGE, likely.size, replace=False)
+        head[0] = LARGE - 1  # the last token is one of them
+        row[head] = rng.permuted(likely)
+    running = np.cumsum(np.exp(likely[::-1].astype(np.float64))) / np.exp(likely.astype(np.float64)).sum()
+    between = float(np.float32((running[13] + running[14]) / 2))
+    return {**OFF, "order": order, "top_p": between, "logits": logits}
+
+
 TIED: dict[str, dict[str, Any]] = {
     "top-k": {"top_k": 40},
     "top-p": {"top_p": 0.75},
@@ -150,7 +176,6 @@ TIED: dict[str, dict[str, Any]] = {
 
 
 def tied(rng: np.random.Generator, filters: str, order: str, ties: str) -> dict[str, Any]:
-    """Return rows in which hundreds of tokens share a logit; `ties` "any" is left to the subject."""
-    steps = np.round(rng.normal(0.0, 2.0, (6, 2000)))  # hundreds share a value
-    logits = np.minimum(steps, 9.0).astype(np.float32)  # one token at 11 would be three quarters of its row alone
+    """Return rows in which dozens of tokens share a logit; `ties` "any" is left to the subject."""
+    logits = np.minimum(np.round(rng.normal(0.0, 2.0, (4, 600))), 7.0).astype(np.float32)
     return {**OFF, **TIED[filters], "order": order, "logits": logits, **({} if ties == "any" else {"ties": ties})}

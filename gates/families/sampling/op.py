@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gates.model import Op, Output
 from reference.oracle import sampling
+from reference.textbook import sampling as textbook
 
 FILTER_INPUTS = {
     "logits": "(B, V) float32 or float64, finite or −inf",
@@ -43,8 +44,9 @@ FILTERED_LOGPROBS = Op(
     outputs={"logprobs": Output(kind="f", ndim=2)},
     inputs=FILTER_INPUTS,
     source="top-p arXiv 1904.09751 · min-p 2407.01082 · penalty 1909.05858 · the two orders: transformers, mlx-lm",
-    formula="each filter acts on the distribution renormalised over the survivors so far; float64, −inf where removed",
+    formula="each filter acts on the distribution renormalised over the survivors so far; −inf where removed",
     oracle=sampling.filtered_logprobs,
+    textbook=textbook.filtered_logprobs,
     optional=OPTIONAL,
 )
 SAMPLE_TOKENS = Op(
@@ -52,6 +54,7 @@ SAMPLE_TOKENS = Op(
     outputs={"tokens": Output(kind="i", ndim=1), "logprobs": Output(kind="f", ndim=1)},
     inputs={**FILTER_INPUTS, "uniforms": "(B,) float64 in [0, 1)"},
     source="inverse transform sampling from the filtered distribution",
-    formula="token = least k with C_k > u·C_V, C summed in float64 in id order",
+    formula="token = least k with C_k > u·C_V, C summed in id order",
+    textbook=textbook.sample_tokens,
     optional=OPTIONAL,
 )

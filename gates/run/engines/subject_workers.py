@@ -65,13 +65,16 @@ class SubjectWorkers:
             worker.close()
 
     def _not_started(self, planned: PlannedCase, error: WorkerError) -> Verdict:
-        status: Status = "skipped" if error.kind == "absent" else "wrong"
+        started: dict[str, Status] = {"absent": "skipped", "scarce": "error"}
+        status = started.get(error.kind, "wrong")
         cause = "absent" if error.kind == "absent" else "start"
         reason = f"subject did not start: {error}" if cause == "start" else str(error)
+        if error.kind == "scarce":
+            reason = f"{reason}; raise the limits of this shell (ulimit -a) or free some space"
         if cause == "absent" and planned.subject.remedy:
             reason = f"{reason}; {planned.subject.remedy}"
         return Verdict(
-            *planned.names, seed_of(planned, self.options), status, cause, reason, planned.gate.graded(planned.case)
+            *planned.names, seed_of(planned, self.options), status, cause, reason, op=planned.gate.graded(planned.case)
         )
 
     def _note_models(self, planned: PlannedCase) -> None:

@@ -26,12 +26,14 @@ Array = np.ndarray[Any, Any]
 
 ALGORITHMS = tuple(name for name, (kind, _) in registry.ALGORITHMS.items() if issubclass(kind, PolicyGradient))
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "policy_loss": {"dtype": ("float32",), "algorithm": ALGORITHMS, "rows": ("mask", "all", "lengths", "flat")},
-    "policy_loss_in_parts": {"dtype": ("float32",), "algorithm": ALGORITHMS},
-    **{
-        op: {"algorithm": ALGORITHMS}
-        for op in ("loss_from_logits", "loss_with_options", "loss_of_completions", "loss_constants")
+    "policy_loss": {
+        "dtype": ("float32",),
+        "algorithm": ALGORITHMS,
+        "rows": ("mask", "holes", "all", "lengths", "flat"),
     },
+    "policy_loss_in_parts": {"dtype": ("float32",), "algorithm": ALGORITHMS},
+    **{op: {"algorithm": ALGORITHMS} for op in ("loss_from_logits", "loss_of_completions", "loss_constants")},
+    "loss_with_options": {"algorithm": ALGORITHMS, "nan_sampling": ("unrecorded",)},
 }
 NAMES = {  # the op's words for what a Settings calls otherwise
     "dapo_denominator": "aggregation",

@@ -17,6 +17,8 @@ LOSSES = {"dpo": "sigmoid", "hinge": "hinge", "ipo": "ipo"}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "preference_loss": {"loss": tuple(LOSSES), "dtype": ("float32",)},
     "winner_loss": {"dtype": ("float32",)},
+    "prefer": {"ties": ("first",), "nan_rewards": ("unscored",)},
+    "best_of_n": {"ties": ("first",), "nan_rewards": ("unscored",)},
 }
 
 

@@ -16,15 +16,13 @@ from reference.trainer.metrics import ratios
 Array = np.ndarray[Any, Any]
 
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    name: {"dtype": ("float32",)}
-    for name in (
-        "importance_ratio",
-        "importance_weights",
-        "token_kl",
-        "group_advantages",
-        "normalise_then_sum",
-        "ratio_statistics",
-    )
+    "keep_groups": {"nan_rewards": ("unscored",)},
+    **{name: {"dtype": ("float32",)} for name in ("importance_ratio", "token_kl", "ratio_statistics")},
+    **{
+        name: {"dtype": ("float32",), "nan_rewards": ("unscored",)}
+        for name in ("group_advantages", "normalise_then_sum")
+    },
+    "importance_weights": {"dtype": ("float32",), "nan_sampling": ("unrecorded",)},
 }
 
 

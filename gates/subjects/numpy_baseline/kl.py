@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 
-def token_kl(
+def token_kl(  # noqa: PLR0913  the op's keywords
     policy: Array,
     reference: Array,
     *,
@@ -22,6 +22,7 @@ def token_kl(
     reduction: str = "none",
     old: Array | None = None,
     kl_ratio: str = "none",
+    kl_clamp: float | None = None,
 ) -> Array:
     """Sampled KL(policy || reference) per token, or its sum or mean per sequence, with d = reference - policy."""
     arguments.one_of("kl_ratio", kl_ratio, ("none", "token", "sequence"))
@@ -45,12 +46,18 @@ def token_kl(
         else:
             value = terms.k3(high)
             values = value + np.where(np.isfinite(value), np.expm1(high), 0.0) * low
+        values = clamped(values, kl_clamp)
         if old is not None and kl_ratio != "none":
             values = values * kl_weights(left, terms.select(where.wide("old", old), where.valid), where.valid, kl_ratio)
         if reduction == "none":
             return where.narrow(values, policy)
         sums, counts = values.sum(axis=1), where.valid.sum(axis=1)
     return arguments.narrow(sums / np.maximum(counts, 1) if reduction == "mean" else sums, policy)
+
+
+def clamped(values: Array, most: float | None) -> Array:
+    """Return the estimates within [-most, most], or as they are."""
+    return values if most is None else np.clip(values, -most, most)
 
 
 def kl_weights(policy: Array, old: Array, valid: Array, kl_ratio: str) -> Array:

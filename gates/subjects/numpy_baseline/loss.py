@@ -41,6 +41,7 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
     beta: float = 0.0,
     kl_estimator: str | None = "k3",
     kl_ratio: str | None = "none",
+    kl_clamp: float | None = None,
     weights: Array | None = None,
     max_length: int | None = None,
     micro_batches: Sequence[int] | None = None,
@@ -79,7 +80,7 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
             if algorithm == "rloo" or reference is None:
                 raise ValueError(f"`beta` is {beta}, must be 0 without `reference`, and for rloo (KL is in its reward)")
             right = terms.select(where.wide("reference", reference), where.valid)
-            kl, pull = kl_term(step, right, kl_estimator, kl_ratio)
+            kl, pull = kl_term(step, right, kl_estimator, kl_ratio, kl_clamp)
             scaled = _rounded(beta, like) * weight
             summands, gradient = summands + scaled * kl, gradient + scaled * pull
         loss = terms.total(terms.select(summands, where.valid))
@@ -185,9 +186,13 @@ def _sequence(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
 
 
 def _product(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
-    _refuse(settings, "epsilon_low", "epsilon_high", "delta")
-    value = -_scaled(ratios.sequence_ratio(step.lp, step.old, 1), step.advantage)
-    return value, value * step.tokens  # a product moves whole with each factor
+    ratio = ratios.sequence_ratio(step.lp, step.old, 1) * np.ones(step.valid.shape)
+    if settings.get("epsilon_low") is not None:
+        value, slope = clipped(ratio, step.advantage, *_bounds(settings))
+        return value, slope * step.tokens  # a product moves whole with each factor
+    _refuse(settings, "epsilon_high", "delta")
+    value = -_scaled(ratio, step.advantage)
+    return value, value * step.tokens
 
 
 def clipped(ratio: Array, advantage: Array, low: float, high: float, cap: float) -> tuple[Array, Array]:
@@ -249,16 +254,24 @@ def held(moved: Array, advantage: Array, low: float, high: float) -> tuple[Array
     return q, q == moved
 
 
-def kl_term(step: Step, reference: Array, estimator: str | None, kl_ratio: str | None) -> tuple[Array, Array]:
-    """Return the estimate per token times the ratio that `kl_ratio` names, and its slope, which flows through both."""
+def kl_term(
+    step: Step, reference: Array, estimator: str | None, kl_ratio: str | None, limit: float | None = None
+) -> tuple[Array, Array]:
+    """Return the estimate per token times the ratio that `kl_ratio` names, and its slope, which flows through both.
+
+    An estimate beyond ±limit is held there and has no slope of its own.
+    """
     arguments.one_of("kl_estimator", estimator, ("k1", "k2", "k3"))
     arguments.one_of("kl_ratio", kl_ratio, ("none", "token", "sequence"))
     kl, pull = estimate(*terms.difference(reference, step.lp), str(estimator))
+    inside = np.abs(kl) <= (math.inf if limit is None else limit)
+    if limit is not None:
+        kl, pull = np.clip(kl, -limit, limit), np.where(inside, pull, 0.0)
     if kl_ratio == "none":
         return kl, pull
     if kl_ratio == "token":
         ratio = ratios.token_ratio(step.lp, step.old)
-        both = step.lp - reference if estimator == "k3" else pull + kl  # k3 + 1 - exp(d) is -d
+        both = np.where(inside, step.lp - reference, kl) if estimator == "k3" else pull + kl  # k3 + 1 - exp(d) is -d
         return ratio * kl, ratio * both
     ratio = ratios.sequence_ratio(step.lp, step.old, step.tokens)
     mean = terms.select(kl, step.valid).sum(axis=1, keepdims=True) / np.maximum(step.tokens, 1)

@@ -37,6 +37,7 @@ def preference_loss(  # noqa: PLR0913  the op's keywords
     penalty: float | None = None,
     margin: float | None = None,
     nll: float | None = None,
+    attention_mask: Array | None = None,
 ) -> tuple[float, Array]:
     """Return the mean loss over pairs and its gradient in the policy's log-probs."""
     arguments.one_of("loss", loss, tuple(LOSSES))
@@ -65,13 +66,26 @@ def preference_loss(  # noqa: PLR0913  the op's keywords
     )
     if loss == "ipo":
         arguments.one_of("lengths", lengths, ("sum", "mean"))
-    value, slopes = LOSSES[loss](pairs, constants, mean=lengths == "mean")
+    value, slopes = LOSSES[loss](pairs, constants, mean=lengths == "mean", likelihood=attention_mask is None)
     per_row = np.zeros(len(lp))
     per_row[chosen], per_row[rejected] = slopes[:, 0], slopes[:, 1]
     if lengths == "mean" or loss in {"simpo", "orpo"}:
         per_row /= np.maximum(tokens, 1)
     gradient = terms.select(per_row[:, None] / len(value) * np.ones(valid.shape), valid)
-    return terms.total(value) / len(value), arguments.narrow(gradient, like)
+    mean = terms.total(value) / len(value)
+    if attention_mask is not None:
+        cost, pull = of_all_tokens(like, attention_mask)
+        mean, gradient = mean + cost, gradient + pull
+    return mean, arguments.narrow(gradient, like)
+
+
+def of_all_tokens(policy: Array, attention_mask: Array) -> tuple[float, Array]:
+    """Return the mean −log-prob over all tokens of the chosen rows, prompts included, and its gradient (2 P, T)."""
+    chosen, _ = sides(len(policy))
+    read = np.zeros(policy.shape, bool)
+    read[chosen] = counted(attention_mask)[chosen]
+    lp = terms.select(arguments.wide("policy", policy), read)
+    return -terms.total(lp) / read.sum(), np.where(read, -1.0 / read.sum(), 0.0)
 
 
 def counted(mask: Array) -> Array:
@@ -139,7 +153,7 @@ def target(beta: float) -> float:
     return 0.5 / beta
 
 
-def _ipo(pairs: Pairs, constants: dict[str, float], *, mean: bool) -> tuple[Array, Array]:
+def _ipo(pairs: Pairs, constants: dict[str, float], *, mean: bool, **_: object) -> tuple[Array, Array]:
     off = (pairs.mean_ratio if mean else pairs.ratio) - target(constants["beta"])
     return off * off, _opposite(2.0 * off)
 
@@ -171,11 +185,12 @@ def log_odds(mean: Array) -> tuple[Array, Array]:
     return mean - np.log(other), 1.0 / other
 
 
-def _orpo(pairs: Pairs, constants: dict[str, float], **_: object) -> tuple[Array, Array]:
+def _orpo(pairs: Pairs, constants: dict[str, float], *, likelihood: bool, **_: object) -> tuple[Array, Array]:
     odds, pull = log_odds(pairs.means)
     value, slope = logistic(odds[:, 0] - odds[:, 1], 1.0, 0.0)
-    slopes = constants["beta"] * _opposite(slope) * pull - np.array([1.0, 0.0])
-    return constants["beta"] * value - pairs.means[:, 0], slopes
+    own = float(likelihood)  # of each completion; else it is that of all tokens
+    slopes = constants["beta"] * _opposite(slope) * pull - np.array([own, 0.0])
+    return constants["beta"] * value - own * pairs.means[:, 0], slopes
 
 
 def likelihood(pairs: Pairs, weight: float) -> tuple[Array, Array | float]:

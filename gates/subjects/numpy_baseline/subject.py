@@ -18,9 +18,22 @@ if TYPE_CHECKING:
 
 VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "filtered_logprobs": {"ties": ("library", "all", "lower-id")},
-    "policy_loss": {"algorithm": tuple(loss.SURROGATES)},
+    "group_advantages": {"nan_rewards": ("unscored",)},
+    "normalise_then_sum": {"nan_rewards": ("unscored",)},
+    "importance_weights": {"nan_sampling": ("unrecorded",)},
+    "token_kl": {"kl_clamp": (None, 10.0)},
+    **{
+        op: {"ties": ("library", "all", "lower-id"), "arithmetic": ("float64",)}
+        for op in ("filtered_logprobs", "sample_tokens")
+    },
+    "policy_loss": {
+        "algorithm": tuple(loss.SURROGATES),
+        "clipped": (False, True),
+        "kl_clamp": (None, 10.0),
+    },
     "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
+    "prefer": {"ties": ("first",), "nan_rewards": ("unscored",)},
+    "best_of_n": {"ties": ("first",), "nan_rewards": ("unscored",)},
     "pack_sequences": {"order": ("as-placed",)},
 }
 

@@ -48,6 +48,11 @@ def estimate(d: Exact, estimator: str) -> Floats:
     return {"k1": k1, "k2": k2, "k3": k3}[estimator](d)
 
 
+def clamped(values: Floats, most: float) -> Floats:
+    """Estimates bounded to [-most, most], as verl bounds its `low_var_kl`: verl/trainer/ppo/core_algos.py, kl_penalty."""
+    return np.clip(values, -most, most)
+
+
 def slope(d: Exact, estimator: str) -> Floats:
     """The derivative by the policy's log-prob, where d falls as that rises: 1 (k1), -d (k2), 1 - exp(d) (k3)."""
     if estimator == "k1":

@@ -88,9 +88,19 @@ def mean_ratio(batch: Batch) -> Floats:
 
 def rloo(batch: Batch) -> Term:
     """The loss l = -A prod_t r_t, which stands n times in its row's sum and moves by r with each log-prob. arXiv 2402.14740."""
-    r = ratio.on_tokens(ratio.sequence_product(batch.log_ratio), batch.counts)
-    value = -times(r, batch.weighted_advantages)
+    value = -times(product_ratio(batch), batch.weighted_advantages)
     return Term(value, value * batch.lengths[:, None])
+
+
+def rloo_clipped(batch: Batch, bounds: Bounds) -> Term:
+    """The clip of the product of a row's ratios, which moves whole with each log-prob. TRL's RLOOTrainer."""
+    term = clipped(batch, product_ratio(batch), bounds)
+    return Term(term.value, term.slope * batch.lengths[:, None])
+
+
+def product_ratio(batch: Batch) -> Floats:
+    """The product of a row's ratios, on its tokens."""
+    return ratio.on_tokens(ratio.sequence_product(batch.log_ratio), batch.counts)
 
 
 def cispo(batch: Batch, cap: float) -> Term:

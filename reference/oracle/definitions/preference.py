@@ -97,9 +97,20 @@ def orpo(c: Side, r: Side, beta: float) -> Pairs:
 
     The negative log-likelihood is the chosen completion's own token mean; lambda is `beta`.
     """
+    found = odds_ratio(c, r, beta)
+    return found._replace(loss=found.loss - c.mean, chosen=found.chosen - 1.0)
+
+
+def odds_ratio(c: Side, r: Side, beta: float) -> Pairs:
+    """The loss l = -lambda log sigma(odds_c - odds_r): ORPO's without a likelihood, eq. 7."""
     found = of_margin(log_odds(c.mean) - log_odds(r.mean), beta)
-    loss = -c.mean + beta * found.loss
-    return Pairs(loss, -1.0 + found.chosen * log_odds_slope(c.mean), found.rejected * log_odds_slope(r.mean))
+    return Pairs(beta * found.loss, found.chosen * log_odds_slope(c.mean), found.rejected * log_odds_slope(r.mean))
+
+
+def likelihood(policy: Floats, counts: Bools) -> tuple[float, float]:
+    """The negative log-likelihood of all counted tokens together, NLL = -(sum lp) / N, and its derivative by each, -1 / N."""
+    tokens = max(float(np.sum(counts)), 1.0)
+    return -exact.total(policy[counts]) / tokens, -1.0 / tokens
 
 
 def log_odds(a: Floats) -> Floats:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reference.oracle.definitions import exact, kl, ratio
+from reference.oracle.definitions import exact, kl, loss_kl, ratio
 from reference.oracle.definitions.exact import Exact
 from reference.oracle.definitions.logistic import sigmoid
-from reference.oracle.definitions.losses import Batch, Bounds, Term, mean_ratio, times
+from reference.oracle.definitions.losses import Batch, Bounds, Term, mean_ratio, product_ratio, times
 from reference.oracle.errors.branches import near_bound
 from reference.oracle.inputs import Bools, Floats
 
@@ -45,6 +45,13 @@ def token_clipped(batch: Batch, bounds: Bounds, term: Term, dtype: np.dtype) -> 
 def mean_clipped(batch: Batch, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
     """The tolerance of the clip of the geometric mean of the row's ratios."""
     return clipped(batch, mean_ratio(batch), bounds, term, dtype)
+
+
+def rloo_clipped(batch: Batch, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
+    """The tolerance of the clip of the product of a row's ratios, which moves n times as fast as the mean of the row."""
+    n = batch.lengths[:, None].astype(np.float64)
+    one = clipped(batch, product_ratio(batch), bounds, Term(term.value, term.slope / np.maximum(n, 1.0)), dtype)
+    return Tolerance(one.scale * n, one.near, one.other * n, one.slack)
 
 
 def clipped(batch: Batch, r: Floats, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
@@ -83,8 +90,11 @@ def sapo(batch: Batch, tau: Floats, term: Term, dtype: np.dtype) -> Tolerance:
     return smooth(term, np.abs(times(condition, batch.weighted_advantages)))
 
 
-def kl_scale(batch: Batch, d: Exact, estimator: str, kl_ratio: str) -> Floats:
+def kl_scale(batch: Batch, d: Exact, estimator: str, kl_ratio: str, clamp: float | None = None) -> Floats:
     """The absolute terms of the KL's slope, (B, T)."""
+    if clamp is not None:
+        k, slope = loss_kl.clamped(d, estimator, clamp)
+        return loss_kl.weighed(batch, Term(np.abs(k), np.abs(slope)), kl_ratio).slope
     slope = kl.slope(d, estimator)
     if kl_ratio == "none":
         return np.abs(slope)

@@ -12,7 +12,7 @@ import numpy as np
 
 from reference.oracle.definitions.logistic import minus_log_sigmoid, sigmoid
 from reference.oracle.definitions.preference import Side, log_odds, log_odds_slope, nll_weight
-from reference.oracle.inputs import Floats
+from reference.oracle.inputs import Bools, Floats
 
 
 class Scales(NamedTuple):
@@ -66,11 +66,21 @@ def simpo(c: Side, r: Side, beta: float, margin: float) -> Scales:
 
 def orpo(c: Side, r: Side, beta: float) -> Scales:
     """A rounding of a mean a moves its odds by |a| / (1 - exp a), and the slope of the odds by |a| exp(a) / (1 - exp a)**2."""
+    found = odds_ratio(c, r, beta)
+    return found._replace(loss=np.abs(c.mean) + found.loss, chosen=1.0 + found.chosen)
+
+
+def odds_ratio(c: Side, r: Side, beta: float) -> Scales:
+    """The scales of ORPO without its likelihood."""
     (pull_c, reach_c, more_c), (pull_r, reach_r, more_r) = _odds(c.mean), _odds(r.mean)
     found = of_margin(log_odds(c.mean) - log_odds(r.mean), reach_c + reach_r, beta)
-    return Scales(
-        np.abs(c.mean) + beta * found.loss, 1.0 + found.chosen * pull_c * more_c, found.rejected * pull_r * more_r
-    )
+    return Scales(beta * found.loss, found.chosen * pull_c * more_c, found.rejected * pull_r * more_r)
+
+
+def likelihood(policy: Floats, counts: Bools) -> tuple[float, float]:
+    """The scales of a mean over tokens and of its derivative by each."""
+    tokens = max(float(np.sum(counts)), 1.0)
+    return float(np.sum(np.abs(policy[counts]))) / tokens, 1.0 / tokens
 
 
 def cpo(c: Side, r: Side, beta: float, nll: float) -> Scales:

@@ -15,7 +15,10 @@ from gates.results.jsonl import read as read_results
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('subject = ["x"]', "[tool.gates] has no 'subject', did you mean 'subjects'; legal are format, jobs, model"),
+        (
+            'subject = ["x"]',
+            "[tool.gates] has no 'subject', did you mean 'subjects'; legal are fail_on, format, jobs, model",
+        ),
         ("nonsense = 1", "[tool.gates] has no 'nonsense'; legal are"),
         ("jobs = -1", "jobs: Input should be greater than or equal to 0, found -1"),
         ('jobs = "2"', "jobs: Input should be a valid integer, found '2'"),

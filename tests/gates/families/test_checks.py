@@ -44,16 +44,16 @@ OPS = {{"group_advantages": group_advantages}}
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        ("correct", "correct", ""),
+        ("pass", "correct", ""),
         ("if rewards.dtype.byteorder == '>': raise TypeError('big-endian')", "correct", ""),
-        ("if rewards.strides[0] != rewards.itemsize: import os; os._exit(1)", "wrong", "crashed"),
-        ("if rewards.strides[0] != rewards.itemsize: rewards = rewards * rewards", "wrong", "strided input"),
+        ("if rewards.strides[0] != rewards.itemsize: import os; os._exit(1)", "fragile", "crashed"),
+        ("if rewards.strides[0] != rewards.itemsize: rewards = rewards * rewards", "fragile", "strided input"),
     ],
     ids=["takes all", "refuses one", "crashes on one", "differs on one"],
 )
 def test_a_layout_may_be_refused_and_nothing_else(tmp_path: Path, body: str, status: str, words: str) -> None:
     """A clear error for a memory layout is allowed; a crash there, or other numbers, fail."""
-    for verdict in verdicts(tmp_path, LAYOUTS.format(body), "advantages.matches-definition"):
+    for verdict in verdicts(tmp_path, LAYOUTS.format(body), "advantages.matches-definition", "layouts"):
         assert verdict.status == status, verdict.reason
         assert words in verdict.reason
 

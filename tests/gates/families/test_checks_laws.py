@@ -72,7 +72,8 @@ LOSS_LAWS = (
 def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, words: str) -> None:
     """Zeros fail by the control, NaN and offsets by the law, in every quick case."""
     found = verdicts(tmp_path, broken(op, damage), gate)
-    assert {verdict.status for verdict in found} == {"wrong"}
+    grade = "fragile" if gate == "loss.extreme-ratios-stay-numbers" else "wrong"
+    assert {verdict.status for verdict in found} == {grade}
     assert all(words in verdict.reason for verdict in found), {verdict.reason for verdict in found}
 
 
@@ -81,12 +82,12 @@ EARLY = """
     found["gradient"] = np.where(big, {sign} * np.copysign(np.float32(np.inf), found["gradient"]), found["gradient"])"""
 
 
-@pytest.mark.parametrize(("sign", "status"), [("1", "correct"), ("-1", "wrong")])
+@pytest.mark.parametrize(("sign", "status"), [("1", "correct"), ("-1", "fragile")])
 def test_an_element_may_overflow_on_its_way(tmp_path: Path, sign: str, status: str) -> None:
     """At this seed e^(1000/11) / 8 is an element that float32 holds and its ratio e^(1000/11) is not: ∞ is right, −∞ is not."""
     code = broken("policy_loss", EARLY.format(sign=sign))
     case = "luspo-kl-beyond-float64-loss-float32"
-    found = verdicts(tmp_path, code, "loss.extreme-ratios-stay-numbers", case, seed=1)
+    found = verdicts(tmp_path, code, "loss.extreme-ratios-stay-numbers", case, seed=1, quick=False)
     assert [verdict.status for verdict in found] == [status], found
 
 
@@ -161,7 +162,7 @@ class TestAdvantageLaws:
         np.testing.assert_allclose(advantages.group_advantages(**left), [2**-0.5, -(2**-0.5)])
 
     def test_epsilon_has_the_unit_of_the_rewards(self) -> None:
-        """Four times the rewards: four times an ε that is added, sixteen times one under the root."""
-        assert laws._scaled_eps({"eps": 0.5, "eps_mode": "add"}) == 2.0
-        assert laws._scaled_eps({"eps": 0.5, "eps_mode": "inside"}) == 8.0
+        """Sixteen times the rewards: sixteen times an ε that is added, 256 times one under the root."""
+        assert laws._scaled_eps({"eps": 0.5, "eps_mode": "add"}) == 8.0
+        assert laws._scaled_eps({"eps": 0.5, "eps_mode": "inside"}) == 128.0
         assert laws._scaled_eps({"eps": None, "eps_mode": None}) is None

@@ -94,19 +94,19 @@ TIME_FIRST = """\
     ("gate", "op", "mistake", "case"),
     [
         ("loss.grpo.matches-definition", "policy_loss", NO_MASK_IS_ANOTHER_LOSS, "no-mask"),
-        ("loss.grpo.matches-definition", "policy_loss", LONGEST_ROW_IS_THE_WIDTH, "lengths-wider"),
-        ("loss.grpo.matches-definition", "policy_loss", LAST_COLUMN_IS_PADDING, "lengths"),
-        ("ratio.matches-definition", "importance_ratio", LONGEST_ROW_IS_THE_WIDTH, "token-wider-near-float32"),
-        ("ratio.matches-definition", "importance_ratio", LAST_COLUMN_IS_PADDING, "token-prefix-near-float32"),
+        ("loss.grpo.matches-definition", "policy_loss", LONGEST_ROW_IS_THE_WIDTH, "prefixes"),
+        ("loss.grpo.matches-definition", "policy_loss", LAST_COLUMN_IS_PADDING, "prefixes-to-the-end"),
+        ("ratio.matches-definition", "importance_ratio", LONGEST_ROW_IS_THE_WIDTH, "token-wider-typical-float32"),
+        ("ratio.matches-definition", "importance_ratio", LAST_COLUMN_IS_PADDING, "token-prefix-typical-float32"),
         (
             "loss.extreme-ratios-stay-numbers",
             "policy_loss",
             INFINITY_TIMES_ZERO,
             "grpo-plain-beyond-float32-neither-float32",
         ),
-        ("preference.ipo.matches-definition", "preference_loss", MEAN_OF_NO_TOKENS, "mean-empty-completions-float32"),
+        ("preference.ipo.matches-definition", "preference_loss", MEAN_OF_NO_TOKENS, "mean-without-tokens-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", TOP_P_AT_ONE_ACTS, "peaked-hf-float32"),
-        ("sampling.draw.inverse-cdf", "sample_tokens", TOP_K_FROM_TWO, "top-k-one-hf"),
+        ("sampling.draw.inverse-cdf", "sample_tokens", TOP_K_FROM_TWO, "top-k-one-hf-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", TOP_K_WRAPS, "top-k-beyond-hf-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", NAIVE_SOFTMAX, "raised-hf-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", NAIVE_SOFTMAX, "raised-hf-float64"),
@@ -118,15 +118,15 @@ TIME_FIRST = """\
             "xtc-flat-hf-float32",
         ),
         ("logprobs.selective.matches-definition", "selective_log_softmax", TIME_FIRST, "batch-float32"),
-        ("logprobs.entropy.matches-definition", "selective_log_softmax", TIME_FIRST, "batch-float64"),
-        ("logprobs.backward.matches-definition", "selective_log_softmax_backward", TIME_FIRST, "batch-float16"),
-        ("kl.full.matches-definition", "full_kl", TIME_FIRST, "batch-float32"),
+        ("logprobs.entropy.matches-definition", "selective_log_softmax", TIME_FIRST, "batch-float32"),
+        ("logprobs.backward.matches-definition", "selective_log_softmax_backward", TIME_FIRST, "batch-float32-entropy"),
+        ("kl.full.matches-definition", "full_kl", TIME_FIRST, "batch-500-float32"),
     ],
 )
 def test_a_mistake_in_a_rare_input_is_found(tmp_path: Path, gate: str, op: str, mistake: str, case: str) -> None:
     """The case that holds it fails, and a case that does not passes."""
     code = WRAPPED.format(op=op, mistake=mistake)
     found = {verdict.case: verdict for verdict in verdicts(tmp_path, code, gate, quick=False)}
-    assert found[case].status == "wrong", found[case].reason
+    assert found[case].status in {"wrong", "fragile"}, found[case].reason
     assert found[case].cause in {"bound", "shape"}, found[case].reason
     assert any(verdict.status == "correct" for verdict in found.values())

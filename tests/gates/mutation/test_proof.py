@@ -101,7 +101,7 @@ class TestMutants:
         """A gate whose limit nothing exceeds misses a mutant that does change the output."""
         blind = {"y": Bound("derived", "never exceeded", 1e9)}
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", bounds=blind)
-        assert (state, reason) == ("missed", "g does not fail: pass")
+        assert (state, reason) == ("missed", "g does not fail: correct")
 
     def test_a_gate_with_an_empty_denominator_is_found_out(self, subject: Maker) -> None:
         """A mean over no elements is NaN, which no relation holds of: the unmutated baseline fails, and no proof is begun."""

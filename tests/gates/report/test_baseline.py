@@ -9,7 +9,7 @@ import pytest
 from runs_on_file import verdict, write
 from typer.testing import CliRunner
 
-from gates.cli import app
+from gates.cli.verbs import app
 from gates.config.format_names import ReportFormat
 from gates.model import ConfigurationError, Status
 from gates.report.baseline import KINDS, compare

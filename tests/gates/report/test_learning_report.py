@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gates.cli import app
+from gates.cli.verbs import app
 from gates.model import ConfigurationError
 from gates.report.learning import WANTED_GAIN, is_learning_file, read_curves, render_curves
 from reference.algorithms import ALGORITHMS as LOSSES

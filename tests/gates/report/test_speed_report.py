@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from gates.cli import app
+from gates.cli.verbs import app
 from gates.model import ConfigurationError
 from gates.report.speed import render_speed
 from gates.report.speed_summary import speed_summary

@@ -9,7 +9,7 @@ import pytest
 from records import header, whole
 from typer.testing import CliRunner
 
-from gates.cli import app
+from gates.cli.verbs import app
 from gates.model import ConfigurationError
 from gates.results.jsonl import Writer, compress, read
 

@@ -138,7 +138,7 @@ def evidence(**fields: Any) -> Change:
 
 
 LINES: dict[str, tuple[Change, str]] = {
-    "another format": (put(0, format=2), "is of format 2, this version reads format 1"),
+    "another format": (put(0, format=9), "is of format 9, this version reads format 2"),
     "no format": (put(0, format=None), "is of format None"),
     "a format as text": (put(0, format="1"), "is of format 1, this version"),
     "no header": (lambda lines: lines.pop(0), ":1 must be a header, is a verdict"),
@@ -180,9 +180,9 @@ LINES: dict[str, tuple[Change, str]] = {
     "two ends": (lambda lines: lines.append(lines[-1]), "follows the summary"),
     "counts that lie": (
         lambda lines: lines[-1]["counts"].update({"correct": 6}),
-        "counts 6 pass, the lines before it have 5",
+        "counts 6 correct, the lines before it have 5",
     ),
-    "an exit code that lies": (put(-1, exit_code=3), "says exit code 3; .* it is 0 or 1"),
+    "an exit code that lies": (put(-1, exit_code=3), "says exit code 3; .* it is 0"),
     "a problem that fails nothing": (put(-1, problems=["stale"], exit_code=0), "says exit code 0; .* it is 1"),
     "an exit code of nobody": (put(-1, exit_code=7), "says exit code 7; after"),
     "a count of nobody": (lambda lines: lines[-1]["counts"].update({"great": 1}), "is no record"),
@@ -243,9 +243,9 @@ def test_numbers_that_are_no_json(tmp_path: Path, whole: list[Line], refused: Ca
 @pytest.mark.parametrize(
     ("change", "codes", "words"),
     [
-        (lambda lines: None, (0, 0, 0), "5 pass, 1 unsupported; exit code 0"),
-        (evidence(observed="nan", holds=False), (0, 0, 0), "5 pass"),
-        (evidence(observed="-inf"), (0, 0, 0), "5 pass"),
+        (lambda lines: None, (0, 0, 0), "5 correct, 1 unsupported; exit code 0"),
+        (evidence(observed="nan", holds=False), (0, 0, 0), "5 correct"),
+        (evidence(observed="-inf"), (0, 0, 0), "5 correct"),
         (lambda lines: lines.pop(), (0, 2, 0), "incomplete: 6 of 6"),
         (lambda lines: [lines.pop() for _ in range(3)], (0, 2, 0), "incomplete: 4 of 6"),
         (lambda lines: [lines.pop() for _ in range(7)], (0, 2, 0), "incomplete: 0 of 6"),

@@ -316,8 +316,8 @@ class TestCommand:
     def test_seeds_add_up_over_sessions(self, tmp_path: Path) -> None:
         """Two seeds, then up to three: the second run judges one; a third one finds nothing left."""
         for options, said in (
-            (["--seeds", "2"], "passed, 0 failed"),
-            (["--seeds-up-to", "3"], "passed, 0 failed"),
+            (["--seeds", "2"], "correct, 0 wrong"),
+            (["--seeds-up-to", "3"], "correct, 0 wrong"),
             (["--seeds-up-to", "3"], "nothing is left: results/gates/calibration.jsonl has seeds 0 to 2 of all cases"),
         ):
             ended = self.gates(tmp_path, "--subject", "numpy", "--record", *options)

@@ -85,7 +85,7 @@ IN_A_CALL = {
     "another name": ("return {'z': 2 * x}", "shape", "must have 'y'"),
     "wrong shape": ("return {'y': x[:3]}", "shape", "must be float64[8] like x"),
     "one axis more": ("return {'y': (2 * x)[None]}", "shape", "must be float64[8]"),
-    "wrong dtype": ("return {'y': (2 * x).astype('f4')}", "shape", "is float32[8], must be float64[8]"),
+    "wrong dtype": ("return {'y': (2 * x).astype('i8')}", "shape", "is int64[8], must be float64[8]"),
     "a list of text": ("return {'y': ['2'] * 8}", "shape", "must be float64[8]"),
     "ragged": ("return {'y': [[1.0], [1.0, 2.0]]}", "shape", "rows differ in length"),
     "nested dicts": ("return {'y': {'y': {'y': 1}}}", "shape", "must be float64[8]"),
@@ -138,7 +138,7 @@ class TestAtImport:
 
     @pytest.mark.parametrize("name", AT_IMPORT)
     def test_it_fails_with_its_reason(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        """The verdict is `fail` by `start`, with words that name what is wrong."""
+        """The verdict is `wrong` by `start`, with words that name what is wrong."""
         monkeypatch.setattr(process, "START_LIMIT_S", 1.0 if name == "hangs" else 60.0)
         text, words = AT_IMPORT[name]
         verdict = judged(written(tmp_path, text))
@@ -152,11 +152,11 @@ class TestInACall:
 
     @pytest.mark.parametrize("name", IN_A_CALL)
     def test_it_fails_with_its_reason(self, tmp_path: Path, name: str) -> None:
-        """The verdict is `fail`, with the cause and the words that say how."""
+        """The verdict is `wrong`, or `timeout`, with the cause and the words that say how."""
         body, cause, words = IN_A_CALL[name]
         limit = 1.0 if cause == "timeout" else 30.0
         verdict = judged(written(tmp_path, doing(body, head="KEPT = []")), limit_s=limit)
-        assert verdict.status == "wrong", verdict
+        assert verdict.status == ("timeout" if cause == "timeout" else "wrong"), verdict
         assert re.fullmatch(cause, verdict.cause), verdict
         assert re.search(words.replace("[", r"\[").replace("$", r"\$"), verdict.reason), verdict.reason
 
@@ -329,7 +329,7 @@ def test_the_command_line_never_calls_it_a_pass(tmp_path: Path, text: str) -> No
     command = [sys.executable, "-m", "gates", "check", "kl.k1", "--quick", "--subject", "./mine.py"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=120)
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1].startswith("0 passed, ")
+    assert done.stdout.splitlines()[-1].startswith("0 correct, ")
     assert "Traceback" not in done.stdout + done.stderr
 
 

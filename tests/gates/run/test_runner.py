@@ -28,7 +28,7 @@ def gate_of(check: Callable[[Trial], Iterator[Evidence]]) -> Gate:
 
 
 class TestFaults:
-    """What is the subject's fault is `fail`."""
+    """What is the subject's fault is `wrong`."""
 
     @pytest.mark.parametrize(
         ("body", "status", "cause"),
@@ -37,13 +37,27 @@ class TestFaults:
             ("return {'y': 2.001 * x}", "wrong", "bound"),
             ("return {'y': x * np.nan}", "wrong", "bound"),
             ("return {'y': 2 * x[:-1]}", "wrong", "shape"),
-            ("return {'y': (2 * x).astype(np.float32)}", "wrong", "shape"),
+            ("return {'y': (2 * x).astype(np.int64)}", "wrong", "shape"),
+            ("return {'y': (2 * x).tolist()}", "correct", "held"),
+            ("return {'y': np.asarray(2 * x, object).astype(float)}", "correct", "held"),
             ("return {'z': 2 * x}", "wrong", "shape"),
             ("raise ValueError('no')", "wrong", "raised"),
             ("import os\nos._exit(1)", "wrong", "crashed"),
             ("raise NotImplementedError('no float64')", "unsupported", "lacking"),
         ],
-        ids=["right", "wrong", "nan", "short", "dtype", "no output", "raises", "crashes", "unsupported"],
+        ids=[
+            "right",
+            "wrong",
+            "nan",
+            "short",
+            "dtype",
+            "list",
+            "wider",
+            "no output",
+            "raises",
+            "crashes",
+            "unsupported",
+        ],
     )
     def test_each_kind_of_answer_has_its_status(self, subject: Maker, body: str, status: str, cause: str) -> None:
         """A wrong number, a wrong shape, an exception and a crash fail; only the right value passes."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gates.model import ConfigurationError, Status, Subject, Verdict
+from gates.model import ConfigurationError, Grade, Status, Subject, Verdict
 from gates.report.plain import cell
 from gates.run import session
 from gates.run.session import Requirement, Tally
@@ -23,21 +23,21 @@ class TestTally:
     @pytest.mark.parametrize(
         ("counts", "code", "line"),
         [
-            ({"correct": 3}, 0, "3 passed, 0 failed"),
+            ({"correct": 3}, 0, "3 correct, 0 wrong"),
             (
                 {"correct": 15, "wrong": 1, "error": 2, "skipped": 8, "unsupported": 3, "waived": 1},
                 1,
-                "15 passed, 1 failed, 2 errors, 8 skipped, 3 unsupported, 1 waived",
+                "15 correct, 1 wrong, 2 errors, 8 skipped, 3 unsupported, 1 waived",
             ),
-            ({"correct": 1, "error": 1}, 1, "1 passed, 0 failed, 1 error"),
-            ({"skipped": 2}, 3, "0 passed, 0 failed, 2 skipped"),
-            ({"unsupported": 2}, 3, "0 passed, 0 failed, 2 unsupported"),
-            ({}, 3, "0 passed, 0 failed"),
-            ({"correct": 1, "unsupported": 2}, 0, "1 passed, 0 failed, 2 unsupported"),
+            ({"correct": 1, "error": 1}, 4, "1 correct, 0 wrong, 1 error"),
+            ({"skipped": 2}, 3, "0 correct, 0 wrong, 2 skipped"),
+            ({"unsupported": 2}, 3, "0 correct, 0 wrong, 2 unsupported"),
+            ({}, 3, "0 correct, 0 wrong"),
+            ({"correct": 1, "unsupported": 2}, 0, "1 correct, 0 wrong, 2 unsupported"),
         ],
     )
     def test_counts(self, counts: dict[Status, int], code: int, line: str) -> None:
-        """0 all held, 1 a failure or an error, 3 nothing measured; passed and failed are always said."""
+        """0 all held, 1 a subject failed, 4 the judge did, 3 nothing measured; correct and wrong are always said."""
         tally = Tally(Counter(counts))
         assert (tally.exit_code(), tally.line()) == (code, line)
 
@@ -74,11 +74,11 @@ class TestRequirement:
 @pytest.mark.parametrize(
     ("counts", "words"),
     [
-        ({"correct": 3}, "pass 3"),
-        ({"correct": 2, "unsupported": 1}, "pass 2 (+1)"),
-        ({"correct": 2, "wrong": 1}, "FAIL 1 of 3"),
+        ({"correct": 3}, "correct 3"),
+        ({"correct": 2, "unsupported": 1}, "correct 2 (+1)"),
+        ({"correct": 2, "wrong": 1}, "WRONG 1 of 3"),
         ({"wrong": 2, "error": 1}, "ERROR 1 of 3"),
-        ({"wrong": 3, "correct": 1, "unsupported": 7, "skipped": 1}, "FAIL 3 of 4 (+8)"),
+        ({"wrong": 3, "correct": 1, "unsupported": 7, "skipped": 1}, "WRONG 3 of 4 (+8)"),
         ({"skipped": 2}, "skipped"),
         ({}, "·"),
     ],
@@ -99,3 +99,20 @@ def test_a_digest_tells_one_version_of_a_file_from_another(tmp_path: Path) -> No
     assert before == session.file_digests(subjects, {"numpy"})
     file.write_text("OPS = {}  # mended\n")
     assert session.file_digests(subjects, {"numpy"}) != before
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "counts", "code"),
+    [
+        ("wrong", {"fragile": 1, "imprecise": 1}, 0),
+        ("fragile", {"fragile": 1}, 1),
+        ("fragile", {"imprecise": 1}, 0),
+        ("imprecise", {"imprecise": 1}, 1),
+        ("wrong", {"timeout": 1}, 1),
+        ("wrong", {"wrong": 1, "error": 1}, 1),
+        ("wrong", {"not asked": 1}, 3),
+    ],
+)
+def test_a_grade_fails_the_run_from_fail_on_upwards(fail_on: Grade, counts: dict[Status, int], code: int) -> None:
+    """A timeout always does; what was not asked was not measured."""
+    assert Tally(Counter(counts), fail_on=fail_on).exit_code() == code

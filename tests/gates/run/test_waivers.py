@@ -92,7 +92,7 @@ class TestProblems:
             (
                 {},
                 ["correct", "correct", "unsupported"],
-                "no longer needed, since nothing it names fails (2 pass, 1 unsupported)",
+                "no longer needed, since nothing it names fails (2 correct, 1 unsupported)",
             ),
             ({}, ["unsupported"], "no longer needed"),
             ({"id": "kl.k33"}, ["wrong"], "matches no verdict of this run, did you mean 'kl.k3'"),
@@ -245,7 +245,7 @@ def test_the_clock_is_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("second", "words"),
-    [("wrong", ""), ("correct", "is no longer needed, since nothing it names fails (2 pass)")],
+    [("wrong", ""), ("correct", "is no longer needed, since nothing it names fails (2 correct)")],
     ids=["needed by one shard", "by none"],
 )
 def test_shards_tell_together_whether_a_waiver_is_needed(tmp_path: Path, second: Status, words: str) -> None:

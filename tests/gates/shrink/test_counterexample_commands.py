@@ -63,7 +63,7 @@ class TestCommands:
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
         done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
         assert done.returncode == 1
-        assert "(96 → 2 numbers): advantage error in 2u·S" in done.stdout
+        assert "(96 → 2 numbers): advantage error in textbook limits" in done.stdout
         (results,) = (tmp_path / "o").glob("*.jsonl")
         (record,) = read_results(results).counterexamples
         assert (record.elements_before, record.elements_after, record.finished) == (96, 2, True)
@@ -72,7 +72,7 @@ class TestCommands:
         file = f"o/{record.file}"
         again = gates("replay", file, cwd=tmp_path)
         assert again.returncode == 1
-        assert again.stdout.startswith("fails: mine · advantages.matches-definition · group-ddof1-add-mean-float")
+        assert again.stdout.startswith("fails: mine · advantages.matches-definition · group-mean-add-ddof1-float")
         assert gates("replay", file, "--subject", "numpy", cwd=tmp_path).returncode == 0
         assert gates("replay", file, "--subject", "reference", "--json", cwd=tmp_path).returncode in {0, 3}
         emitted = gates("replay", file, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path)
@@ -241,7 +241,7 @@ class TestCommands:
         """Exit code 2 and no traceback."""
         write(tmp_path / "c.safetensors", changed())
         write(tmp_path / "other.safetensors", changed(gate="gone"))
-        write(tmp_path / "k.safetensors", changed(case="masked-sum-float64", inputs={"policy": np.zeros(2)}))
+        write(tmp_path / "k.safetensors", changed(case="right-none-float64", inputs={"policy": np.zeros(2)}))
         done = gates(*arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert words in " ".join(done.stderr.split())

@@ -72,6 +72,10 @@ class TestFrames:
         """A tree of wire values survives the wire bit for bit, NaN and infinities included."""
         assert equal(tree, round_trip(tree))
 
+    def test_a_numpy_number_that_is_not_finite_comes_back(self) -> None:
+        """A loss is often a np.float64, whose repr is no number."""
+        assert round_trip({"loss": np.float64("-inf")}) == {"loss": -np.inf}
+
     def test_layouts_and_byte_orders_arrive_as_plain_arrays(self) -> None:
         """A strided and a big-endian array arrive as little-endian C order with the same values."""
         strided = np.arange(10, dtype=">i4")[::3]

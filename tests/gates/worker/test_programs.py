@@ -67,7 +67,7 @@ class TestExample:
         """All three estimators hold; what it does not provide is unsupported."""
         done = gates("check", "kl.k1", "kl.k2", "kl.k3", "--subject", str(EXAMPLE), cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert done.stdout.splitlines()[-1] == "18 passed, 0 failed, 72 unsupported"
+        assert done.stdout.splitlines()[-1] == "18 correct, 0 wrong, 72 unsupported"
 
     def test_a_mistake_in_it_is_found(self, tmp_path: Path) -> None:
         """Without the sign, k1 fails, and the counterexample is one token."""
@@ -150,7 +150,7 @@ class TestBadTalkers:
         [
             ({**ANSWER, "id": 2}, "answered call 2, must answer call 1"),
             ({k: v for k, v in ANSWER.items() if k != "id"}, "answered call None"),
-            ({**ANSWER, "kind": "correct"}, "of kind 'pass'"),
+            ({**ANSWER, "kind": "pass"}, "of kind 'pass'"),
             ({**ANSWER, "value": [1]}, "no value with seconds"),
             ({**ANSWER, "seconds": "quick"}, "no value with seconds"),
             ({"id": 1}, "of kind None"),

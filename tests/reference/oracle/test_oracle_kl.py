@@ -1,6 +1,7 @@
 """The KL estimators equal mpmath and hand computations, whatever masked slots hold."""
 
 import math
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -98,6 +99,16 @@ class TestTokenKl:
                 "k3": [mpmath.exp(x) - x - 1 for x in d],
             }[estimator]
             assert all(abs(g - w) <= 8 * 2.0**-53 * abs(w) for g, w in zip(got, want, strict=True))
+
+    @pytest.mark.parametrize(
+        ("estimator", "values"),
+        [("k1", [[0.5, -0.5, 0], [0.5, 0, 0]]), ("k3", [[1 / E, 0.5, 0], [0.5, 0, 0]])],
+    )
+    def test_the_clamp_bounds_both_ends_before_the_sum(self, estimator: str, values: list[list[float]]) -> None:
+        """Each estimate on its own, in the sums too."""
+        call = partial(token_kl, POLICY, REFERENCE, estimator=estimator, kl_clamp=0.5)
+        np.testing.assert_allclose(call(reduction="none"), values, rtol=1e-15)
+        np.testing.assert_allclose(call(reduction="sum"), np.sum(values, axis=1), rtol=1e-15)
 
     def test_k1_of_equal_policies_is_positive_zero(self) -> None:
         """No sign bit without a difference."""

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays, layouts
-from gates.families.advantages.gates.definition import BOUNDS
+from gates.families.advantages.gates.inputs import BOUNDS
 from gates.families.units import UNIT
 from gates.model import Case, Evidence, Op, Output, Probe, Trial
 from gates.registry import gate
 from reference.oracle import gae as oracle
+from reference.textbook import advantages as textbook
 
 GAE = Op(
     name="gae",
@@ -31,24 +32,38 @@ GAE = Op(
     source="J. Schulman et al., arXiv 1506.02438, eq. 16",
     formula="δ = r + γ(1 − f)V⁺ − V; A = δ + γλ(1 − f)A⁺, from a row's last token to its first",
     oracle=oracle.gae,
+    textbook=textbook.gae,
 )
+
+
+ROWS = ("mask", "holes", "lengths", "flat", "whole")
+SETTINGS = {  # γ, λ, and whether values follow and episodes end within rows
+    "td": (1.0, 0.0, True),
+    "returns": (1.0, 1.0, True),
+    "undiscounted": (1.0, 0.95, True),
+    "nothing-after": (0.99, 0.95, False),
+}
 
 
 def _make(
     rng: np.random.Generator,
     dtype: str,
-    *,
-    rows: str = "mask",
-    gamma: float = 0.99,
-    lam: float = 0.95,
-    ends: bool = True,
+    rows: str,
+    settings: tuple[float, float, bool] = (0.99, 0.95, True),
+    hostile: bool = False,  # noqa: FBT001, FBT002  a keyword of partial
 ) -> dict[str, Any]:
     count, width = 8, 24
+    gamma, lam, ends = settings
     mask = arrays.ragged_mask(rng, count, width)
     if rows == "holes":
         mask &= rng.random(mask.shape) > 0.3
+        mask[:, 0] = True
     reward, value = (rng.normal(0.0, spread, (count, width)).astype(dtype) for spread in (1.0, 2.0))
-    terminal = rng.random(mask.shape) < 0.1
+    terminal = (rng.random(mask.shape) < 0.1) & mask
+    if hostile:
+        mask[3] = False
+        reward, value = (np.where(mask, x, bad).astype(dtype) for x, bad in ((reward, np.nan), (value, np.inf)))
+        terminal |= ~mask
     made: dict[str, Any] = {
         "rewards": reward,
         "values": value,
@@ -70,20 +85,26 @@ def _make(
 
 
 def _cases() -> Iterator[Case]:
+    for rows in ROWS:
+        make = partial(_make, dtype="float32", rows=rows)
+        yield Case(f"tokens-{rows}-float32", make, quick=True, conventions={"dtype": "float32"})
+    for name, settings in SETTINGS.items():
+        make = partial(_make, dtype="float32", rows="mask", settings=settings)
+        yield Case(f"tokens-{name}-float32", make, quick=True, conventions={"dtype": "float32"})
+    for rows in ("holes", "flat"):
+        make = partial(_make, dtype="float64", rows=rows)
+        yield Case(f"tokens-{rows}-float64", make, quick=rows == "holes", conventions={"dtype": "float64"})
     for dtype in ("float32", "float64"):
-        for rows in ("mask", "holes", "lengths", "flat", "whole"):
-            make = partial(_make, dtype=dtype, rows=rows)
-            yield Case(f"{rows}-{dtype}", make, quick=rows in {"holes", "flat"}, conventions={"dtype": dtype})
-        for name, gamma, lam in (("td", 1.0, 0.0), ("returns", 1.0, 1.0), ("undiscounted", 1.0, 0.95)):
-            make = partial(_make, dtype=dtype, gamma=gamma, lam=lam)
-            yield Case(f"{name}-{dtype}", make, quick=True, conventions={"dtype": dtype})
-        make = partial(_make, dtype=dtype, ends=False)
-        yield Case(f"nothing-after-{dtype}", make, quick=True, conventions={"dtype": dtype})
+        make = partial(_make, dtype=dtype, rows="mask", hostile=True)
+        yield Case(
+            f"masked-nan-{dtype}", make, quick=dtype == "float32", level="robustness", conventions={"dtype": dtype}
+        )
 
 
 @gate(
     "advantages.gae.matches-definition",
     name="gae",
+    level="definition",
     question="Are the estimates those of the recurrence, across masked slots, ends of episodes and ends of rows?",
     why="A terminal flag that cuts the wrong value, or a masked slot that is stepped through, biases every token before it.",
     ops=(GAE,),
@@ -92,14 +113,17 @@ def _cases() -> Iterator[Case]:
     probes=(Probe("gae", ("advantages",)),),
 )
 def gae_matches_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare every token with the exact recurrence, in units of the same recurrence over absolute values."""
+    """Compare every token with the exact recurrence; where NaN stands in masked slots, in other memory layouts too."""
     wanted = t.want(GAE, **t.inputs)
     dtype = str(t.inputs["rewards"].dtype)
     yield t.precondition("largest |advantage|", np.max(np.abs(wanted)), ">", 0.1, "zeros agree with zeros")
     if t.inputs["terminal"] is not None:
-        yield t.precondition("tokens that end an episode", int(np.sum(t.inputs["terminal"])), ">=", 3)
+        inside = t.inputs["mask"] if t.inputs["mask"] is not None else True
+        yield t.precondition("tokens that end an episode", int(np.sum(t.inputs["terminal"] & inside)), ">=", 3)
     scale = 2 * UNIT[dtype] * oracle.gae_scale(**t.inputs)
+    limits = t.textbook(GAE, **t.inputs)["advantages"]
     quantity = f"advantage error in 2u·S ({dtype})"
-    yield t.within(quantity, t.got(GAE, **t.inputs)["advantages"], wanted, scale=scale)
-    for where, other in layouts.values(t, GAE, t.inputs, ("rewards", "values")):
-        yield t.within(quantity, other["advantages"], wanted, scale=scale, where=where)
+    yield from t.agrees(quantity, t.got(GAE, **t.inputs)["advantages"], wanted, limits, scale=scale)
+    if np.isnan(t.inputs["rewards"]).any():
+        for where, other in layouts.values(t, GAE, t.inputs, ("rewards", "values")):
+            yield from t.agrees(quantity, other["advantages"], wanted, limits, scale=scale, where=where)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gates.families.advantages.gates.inputs import PRESETS, UNSCALED
 from gates.families.advantages.op import GROUP_ADVANTAGES, NORMALISE_THEN_SUM
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
@@ -16,7 +17,7 @@ from gates.registry import gate
 from reference.oracle import advantages as oracle
 
 SIZE, GROUPS = 8, 6
-SHIFT, FACTOR = 64.0, 4.0
+SHIFT, FACTOR = 4.0, 16.0
 FIRST, FIRST_OF_SAME = 1.25, 1.5  # the first reward; the other where both calls of a law have the same rewards
 K = {"float32": 4.0, "float64": 8.0}
 LAW_BECAUSE = (
@@ -24,29 +25,20 @@ LAW_BECAUSE = (
     "in units of 2u·(S plus the other S)"
 )
 BOUNDS = {
-    f"distance of the two sides in 2u·S ({dtype})": Bound("derived", f"{LAW_BECAUSE}; k = {k:g}", k)
+    f"distance of the two sides in 2u·S ({dtype})": Bound("derived", f"{LAW_BECAUSE}; k = {k:g}", k, level="precision")
     for dtype, k in K.items()
 }
 NOT_FINITE = "advantages that are not finite"
 BOUNDS[NOT_FINITE] = Bound("exact", "finite rewards far from overflow; NaN on both sides is no agreement", 0.0)
-SCALED: dict[str, dict[str, Any]] = {
-    "trl": {"scale": "group", "ddof": 1, "eps": 2.0**-13, "eps_mode": "add", "baseline": "mean"},
-    "mlxrl": {"scale": "group", "ddof": 0, "eps": 2.0**-26, "eps_mode": "inside", "baseline": "mean"},
-    "rlox": {"scale": "group", "ddof": 0, "eps": 2.0**-26, "eps_mode": "threshold", "baseline": "mean"},
-    "batch": {"scale": "batch", "ddof": 1, "eps": 2.0**-13, "eps_mode": "add", "baseline": "mean"},
-    "leave-one-out": {"scale": "group", "ddof": 1, "eps": 2.0**-13, "eps_mode": "add", "baseline": "leave-one-out"},
-}
-UNSCALED: dict[str, Any] = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}
 CHOICES: dict[str, dict[str, Any]] = {
-    **SCALED,
-    "dr-grpo": {**UNSCALED, "baseline": "mean"},
-    "rloo": {**UNSCALED, "baseline": "leave-one-out"},
+    **{name: PRESETS[name] for name in ("trl", "rlox", "mlxrl", "batch", "dr-grpo", "rloo")},
+    "leave-one-out": {**PRESETS["trl"], "baseline": "leave-one-out"},
 }
 Inputs = dict[str, Any]
 
 
 def _rewards(rng: np.random.Generator, dtype: str, size: int, first: float) -> Array:
-    """Return rewards that are multiples of 1/64 below 2, so that a shift by 64 and a factor of 4 round nothing."""
+    """Return rewards that are multiples of 1/64 of at most 3, so that a shift by 4 and a factor of 16 round nothing."""
     grid = rng.integers(-128, 128, (GROUPS, size)) / 64.0
     grid[0, 0] = first
     grid[:, 1] = np.where(grid.max(axis=1) - grid.min(axis=1) < 0.5, 3.0, grid[:, 1])
@@ -121,22 +113,32 @@ def _make(rng: np.random.Generator, law: str, choice: Mapping[str, Any], dtype: 
     return {"left": left, **LAWS[law](left, rng)}
 
 
+EVERY = tuple(CHOICES)
+ASKED = {  # every choice is moved and reordered; the other laws act where its kind of divisor or baseline does
+    "shifted": EVERY,
+    "reordered": EVERY,
+    "multiplied": ("trl", "mlxrl", "rlox", "dr-grpo"),
+    "negated": ("trl", "mlxrl", "rloo"),
+    "without-itself": ("trl", "dr-grpo"),
+}
+IN_FLOAT64 = (("shifted", "trl"), ("shifted", "rlox"), ("reordered", "rlox"), ("without-itself", "dr-grpo"))
+
+
 def _cases() -> Iterator[Case]:
-    for law, (name, choice), dtype in product(LAWS, CHOICES.items(), K):
-        if law == "two-samples" or (law == "without-itself" and choice["baseline"] == "leave-one-out"):
-            continue
-        made = partial(_make, law=law, choice=choice, dtype=dtype, size=SIZE)
+    named = [(law, name, "float32") for law, names in ASKED.items() for name in names]
+    for law, name, dtype in (*named, *((law, name, "float64") for law, name in IN_FLOAT64)):
+        made = partial(_make, law=law, choice=CHOICES[name], dtype=dtype, size=SIZE)
         quick = dtype == "float32" and name in {"trl", "mlxrl", "dr-grpo"}
-        yield Case(f"{law}-{name}-{dtype}", made, quick=quick, conventions={**_open(choice), "dtype": dtype})
+        open_ = {"eps"} if law == "multiplied" else set()  # ε has the unit of the rewards, so it changes with them
+        yield Case(f"{law}-{name}-of-eight-{dtype}", made, quick=quick, conventions=_but(CHOICES[name], open_, dtype))
     for (law, choice), dtype in product((("without-itself", CHOICES["dr-grpo"]), ("two-samples", Z_SCORE)), K):
         made = partial(_make, law=law, choice=choice, dtype=dtype, size=2)
-        conventions = {**_open(choice), "dtype": dtype}
-        yield Case(f"{law}-of-two-{dtype}", made, quick=True, conventions=conventions)
+        yield Case(f"{law}-of-two-{dtype}", made, quick=dtype == "float32", conventions=_but(choice, set(), dtype))
 
 
-def _open(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the conventions of a case; ε varies within it, and a subject with one fixed ε refuses the call itself."""
-    return {name: value for name, value in choice.items() if name != "eps"}
+def _but(choice: Mapping[str, Any], open_: set[str], dtype: str) -> dict[str, Any]:
+    """Return the conventions of a case without those that vary within it."""
+    return {"dtype": dtype, **{name: value for name, value in choice.items() if name not in open_}}
 
 
 def _is_first(inputs: Mapping[str, Any]) -> bool:
@@ -148,14 +150,19 @@ def _is_first(inputs: Mapping[str, Any]) -> bool:
 @gate(
     "advantages.laws-hold",
     name="group_advantages[laws]",
+    level="law",
     question="Do advantages ignore a shift, follow scale, sign and order, and is leave-one-out the mean's times G/(G − 1)?",
     why="A reward that is raised by a constant, or measured in other units, must not change what is learned.",
     ops=(GROUP_ADVANTAGES,),
     cases=tuple(_cases()),
     bounds={
         **BOUNDS,
-        "largest |ΣA| of a group in 2u·ΣS (float32)": Bound("derived", "G errors of k·2u·S each; k = 4", 4.0),
-        "largest |ΣA| of a group in 2u·ΣS (float64)": Bound("derived", "G errors of k·2u·S each; k = 8", 8.0),
+        "largest |ΣA| of a group in 2u·ΣS (float32)": Bound(
+            "derived", "G errors of k·2u·S each; k = 4", 4.0, level="precision"
+        ),
+        "largest |ΣA| of a group in 2u·ΣS (float64)": Bound(
+            "derived", "G errors of k·2u·S each; k = 8", 8.0, level="precision"
+        ),
     },
     probes=(Probe("group_advantages", ("advantages",), _is_first),),
 )
@@ -178,11 +185,15 @@ def laws_hold(t: Trial) -> Iterator[Evidence]:
     of_left = np.asarray(t.got(GROUP_ADVANTAGES, **left)["advantages"], np.float64)
     of_right = np.asarray(t.got(GROUP_ADVANTAGES, **right)["advantages"], np.float64)
     yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(of_left)) + np.sum(~np.isfinite(of_right))), "<=")
-    yield t.within(f"distance of the two sides in 2u·S ({dtype})", factor * of_right[take], of_left, scale=scale)
+    limits = [t.textbook(GROUP_ADVANTAGES, **side)["advantages"] for side in (left, right)]
+    both = limits[0] + np.abs(factor) * limits[1][take]
+    quantity = f"distance of the two sides in 2u·S ({dtype})"
+    yield from t.agrees(quantity, factor * of_right[take], of_left, both, scale=scale)
     size = left["group_size"]
-    sums = np.abs(of_left.reshape(-1, size).sum(axis=1))
+    sums = of_left.reshape(-1, size).sum(axis=1)
     units = unit * oracle.advantage_scale(**left).reshape(-1, size).sum(axis=1)
-    yield t.number(f"largest |ΣA| of a group in 2u·ΣS ({dtype})", float(np.max(sums / units)), "<=")
+    quantity, nothing = f"largest |ΣA| of a group in 2u·ΣS ({dtype})", np.zeros(sums.shape)
+    yield from t.agrees(quantity, sums, nothing, limits[0].reshape(-1, size).sum(axis=1), scale=units)
     bumped = left["rewards"].copy()
     first = bumped[:size]
     bumped[0] = first.min() - 1 if bumped[0] == first.max() else first.max() + 1
@@ -202,17 +213,18 @@ def _several(rng: np.random.Generator, dtype: str, group_ddof: int, batch_ddof: 
 @gate(
     "advantages.normalise-then-sum.ignores-units",
     name="normalise_then_sum[laws]",
+    level="law",
     question="Without ε, does it ignore each reward function's own unit and zero, and the unit of the weights?",
     why="It exists so that a reward function measured in hundreds counts no more than one measured in ones.",
     ops=(NORMALISE_THEN_SUM,),
     cases=tuple(
         Case(
-            f"ddof-{group}-{batch}-{dtype}",
+            f"own-units-ddof-{group}-{batch}-{dtype}",
             partial(_several, dtype=dtype, group_ddof=group, batch_ddof=batch),
-            quick=group == 1,
+            quick=dtype == "float32",
             conventions={"group_ddof": group, "batch_ddof": batch, "dtype": dtype},
         )
-        for (group, batch), dtype in product(((1, 1), (1, 0), (0, 1)), K)
+        for group, batch, dtype in ((1, 1, "float32"), (1, 0, "float32"), (0, 1, "float32"), (1, 1, "float64"))
     ),
     bounds=BOUNDS,
     probes=(Probe("normalise_then_sum", ("advantages",), lambda inputs: float(inputs["weights"][0]) == 1.0),),
@@ -233,7 +245,8 @@ def ignores_units(t: Trial) -> Iterator[Evidence]:
     scale = unit * (oracle.normalise_then_sum_scale(**left) + oracle.normalise_then_sum_scale(**right))
     of_left, of_right = (t.got(NORMALISE_THEN_SUM, **side)["advantages"] for side in (left, right))
     yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(of_left)) + np.sum(~np.isfinite(of_right))), "<=")
-    yield t.within(f"distance of the two sides in 2u·S ({dtype})", of_right, of_left, scale=scale)
+    both = sum(t.textbook(NORMALISE_THEN_SUM, **side)["advantages"] for side in (left, right))
+    yield from t.agrees(f"distance of the two sides in 2u·S ({dtype})", of_right, of_left, both, scale=scale)
     turned = t.got(NORMALISE_THEN_SUM, **{**left, "weights": left["weights"][::-1].copy()})["advantages"]
     step = float(np.abs(turned.astype(np.float64) - of_left).max())
     yield t.negative_control("change of an advantage by other weights", step, ">=", 0.05, "constants obey every law")

@@ -26,6 +26,7 @@ in_numpy(
         "Single steps where the largest advantage and the gradient norm jump by orders of magnitude, then calm again."
     ),
     caught_by=("advantages.constant-group-is-zero",),
+    at="robustness",
 )
 in_numpy(
     "advantages.unscored-counts-zero",

@@ -36,13 +36,15 @@ def _cases() -> Iterator[Case]:
                 continue
             name = f"{algorithm}-{'kl' if beta else 'plain'}"
             changes: dict[str, Any] = {"beta": beta} if beta else {}
-            conventions = loss_cases.case(algorithm, name, **changes).conventions
+            conventions = {**loss_cases.case(algorithm, name, **changes).conventions, "ratio": loss_cases.BOTH_RATIOS}
             on_policy = partial(_on_policy, algorithm=algorithm, beta=beta)
-            yield Case(name, on_policy, quick=not beta, conventions=conventions)
+            quick = not beta and algorithm in loss_cases.LEVELS
+            yield Case(name, on_policy, quick=quick, conventions=conventions)
 
 
 @gate(
     "loss.old-is-a-constant",
+    level="law",
     name="policy_loss[detach]",
     question="On-policy, is the gradient that of a constant `old` with the same numbers, alive and the same?",
     why="An `old` that keeps its graph cancels the policy in every ratio: the loss looks right and nothing is learned.",
@@ -71,6 +73,7 @@ HELD: dict[str, dict[str, Any]] = {
 }
 
 
+CLIP = {"epsilon_low": 0.2, "epsilon_high": 0.28, "dapo_denominator": "global"}  # on-policy no bound acts
 WITHOUT: dict[str, Any] = {  # defaults of a case
     "beta": 0.3,
     "kl_estimator": "k3",
@@ -91,19 +94,30 @@ def _held(rng: np.random.Generator, name: str) -> dict[str, Any]:
     return {**inputs, **({"old": None} if on_policy else {}), "sampling": sampling, **changes}
 
 
+def _conventions(held: dict[str, Any]) -> dict[str, Any]:
+    ratio = loss_cases.BOTH_RATIOS if held.get("on_policy") else "off-policy"
+    return {"algorithm": held["algorithm"], "dtype": "float32", "ratio": ratio}
+
+
 @gate(
     "loss.constants-get-no-gradient",
+    level="law",
     name="policy_loss[constants]",
     question="Do old, reference and sampling log-probs get no gradient, and off-policy weights none through the policy?",
     why="A reference or a weight that keeps its graph pulls on the policy by itself; the loss's value is right all the while.",
     ops=(LOSS_CONSTANTS,),
-    cases=tuple(Case(name, partial(_held, name=name), quick=True, conventions={"dtype": "float32"}) for name in HELD),
+    cases=tuple(
+        Case(name, partial(_held, name=name), quick=True, conventions=_conventions(HELD[name])) for name in HELD
+    ),
     bounds={
         "elements of old with a gradient": Bound("exact", "the old policy is a constant", 0),
         "elements of the reference with a gradient": Bound("exact", "the reference is a constant", 0),
         "elements of the sampler's log-probs with a gradient": Bound("exact", "weights are constants", 0),
         "on-policy gradient in 2u·S": Bound(
-            "derived", "one number by definition, and each errs by k·2u·S, k = 4; S the largest element", 8.0
+            "derived",
+            "one number by definition, and each errs by k·2u·S, k = 4; S the largest element",
+            8.0,
+            "precision",
         ),
     },
 )
@@ -126,9 +140,11 @@ def constants_get_no_gradient(t: Trial) -> Iterator[Evidence]:
         "change of the gradient by another reference", moved, ">", 1e-4, "a reference that is not read has none"
     )
     if x["old"] is None:
-        wanted = np.asarray(t.got(LOSS_CONSTANTS, **{**x, "old": x["policy"].copy()})["gradient"])
+        given = {**x, "old": x["policy"].copy()}
+        wanted = np.asarray(t.got(LOSS_CONSTANTS, **given)["gradient"])
         scale = 2 * UNIT["float32"] * float(np.abs(wanted).max())
-        yield t.within("on-policy gradient in 2u·S", gradient, wanted, scale=scale)
+        limits = [t.textbook(LOSS_CONSTANTS, **CLIP, **side)["gradient"] for side in (x, given)]
+        yield from t.agrees("on-policy gradient in 2u·S", gradient, wanted, limits[0] + limits[1], scale=scale)
 
 
 def _poisoned(rng: np.random.Generator, temperature: float, beta: float) -> dict[str, Any]:
@@ -137,6 +153,7 @@ def _poisoned(rng: np.random.Generator, temperature: float, beta: float) -> dict
 
 @gate(
     "loss.prompt-does-not-matter",
+    level="law",
     name="policy_loss[prompt]",
     question="Do loss and gradient keep every bit when the logits at prompt positions and past the end are others?",
     why="A prompt that enters the loss rewards a model for what the user wrote, and no loss curve says so.",

@@ -26,9 +26,9 @@ FILLED = {"policy": -0.5, "old": -0.6, "reference": -0.7, "advantages": 1.0}  # 
 
 
 def _data(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    data: dict[str, Any] = {"empty_row": True, **cases.batch_for(algorithm)}
+    data = cases.batch_for(algorithm)
     if ALGORITHMS[algorithm].level == "seq_sum":
-        data["spread"] = 0.1
+        data = {**data, "spread": 0.1}
     return cases.make(rng, algorithm, data, changes)
 
 
@@ -42,22 +42,30 @@ def _of_rows(inputs: Mapping[str, Any], chosen: Array) -> dict[str, Any]:
 
 
 def _permuted(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Shuffle rows, and tokens within their rows; broken, the advantages stay where they were."""
+    """Shuffle rows, and tokens within their rows; broken, the advantages stay where they were.
+
+    Tokens stay in front of the padding, which stays where it is: a subject may have right-padded rows only.
+    """
     left = _data(rng, algorithm, changes)
     rows, width = left["mask"].shape
     order = rng.permutation(rows)
     if "micro_batches" in ALGORITHMS[algorithm].constants:  # a micro-batch keeps its rows
         order = np.concatenate([4 + rng.permutation(4), rng.permutation(4)])
-    columns = np.stack([rng.permutation(width) for _ in range(rows)])
+    order = np.roll(order, int(order[-1] == rows - 1))  # the longest row goes elsewhere
     right = _of_rows(left, order)
-    for name in ("policy", "old", "reference", "advantages", "mask"):
+    columns = np.stack([[*rng.permutation(size), *range(size, width)] for size in right["mask"].sum(axis=1)])
+    for name in ("policy", "old", "reference", "advantages"):
         if right[name] is not None and right[name].shape == (rows, width):
             right[name] = np.take_along_axis(right[name], columns, axis=1)
     place = np.empty((rows, width), np.int64)
     place[order[:, None], columns] = np.arange(rows * width).reshape(rows, width)
     other = np.roll(left["advantages"], 1, axis=0)
-    broken = {"right": {"advantages": other}}
-    return {"left": left, "right": right, "take": place.reshape(-1), "broken": broken}
+    return {
+        "left": left,
+        "right": right,
+        "take": place.reshape(-1),
+        "broken": {"right": {"advantages": other}},
+    }
 
 
 def _copied(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -73,8 +81,10 @@ def _copied(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]
     return {"left": left, "right": right, "take": np.arange(left["mask"].size), "factor": 2.0, "broken": broken}
 
 
-def _wider(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Add columns of padding that hold NaN; broken, every other row has tokens there."""
+def _wider(
+    rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any], *, poison: bool = False
+) -> Mapping[str, Any]:
+    """Add columns of padding that hold what tokens hold, or NaN; broken, every other row has tokens there."""
     left = _data(rng, algorithm, changes)
     rows, width = left["mask"].shape
     right, filled = dict(left), {}
@@ -82,12 +92,11 @@ def _wider(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any])
         value = left[name]
         if value is None or value.shape != (rows, width):
             continue
-        more = np.zeros((rows, WIDER), bool) if name == "mask" else np.full((rows, WIDER), np.nan, value.dtype)
+        some = np.zeros((rows, WIDER), bool) if name == "mask" else np.full((rows, WIDER), FILLED[name], value.dtype)
+        more = np.full_like(some, np.nan) if poison and name != "mask" else some
         right[name] = np.concatenate([value, more], axis=1)
-        every_other = np.broadcast_to(np.arange(rows)[:, None] % 2 == 0, (rows, WIDER))
-        filled[name] = np.concatenate(
-            [value, every_other if name == "mask" else np.full_like(more, FILLED[name])], axis=1
-        )
+        filled[name] = np.concatenate([value, some], axis=1)
+    filled["mask"][::2] = True
     place = (np.arange(rows)[:, None] * (width + WIDER) + np.arange(width)).reshape(-1)
     return {"left": left, "right": right, "take": place, "broken": {"right": filled}}
 
@@ -99,14 +108,20 @@ def _cases(make: Callable[..., Mapping[str, Any]]) -> Iterator[Case]:
                 continue
             whole = cases.case(algorithm, f"{algorithm}-{name}", **changes)
             of_algorithm = partial(make, algorithm=algorithm, changes=changes)
-            quick = algorithm in {"grpo", "gspo", "dapo"} if name == "kl" else True
+            quick = algorithm == "grpo" or (algorithm in {"dapo", "gspo", "rloo"} and name == "plain")
             yield Case(whole.name, of_algorithm, quick=quick, conventions=whole.conventions)
 
 
+def _poisoned_cases() -> Iterator[Case]:
+    for algorithm in ("grpo", "gspo", "rloo"):  # a ratio of a token, of a row's mean and of its sum
+        conventions = cases.case(algorithm, algorithm).conventions
+        of_algorithm = partial(_wider, algorithm=algorithm, changes=PLAIN, poison=True)
+        yield Case(f"{algorithm}-nan", of_algorithm, conventions=conventions, level="robustness")
+
+
 def _reordered_call(inputs: Mapping[str, Any]) -> bool:
-    """Return whether some row's tokens are no prefix, as in the shuffled call alone."""
-    mask = inputs["mask"]
-    return bool(np.any(mask[:, 1:] & ~mask[:, :-1]))
+    """Return whether this is the call of the shuffled rows: the longest one is the last before."""
+    return not bool(inputs["mask"][-1].all())
 
 
 def _probe(when: Callable[[Mapping[str, Any]], bool]) -> tuple[Probe, ...]:
@@ -115,6 +130,7 @@ def _probe(when: Callable[[Mapping[str, Any]], bool]) -> tuple[Probe, ...]:
 
 @gate(
     "loss.order-does-not-matter",
+    level="law",
     name="policy_loss[permutation]",
     question="Do rows in another order, and tokens in another order in them, have the same loss and the same gradients?",
     why="A group, a mask or an advantage that is found by its place, not by its row, trains on another row's answer.",
@@ -130,6 +146,7 @@ def order_does_not_matter(t: Trial) -> Iterator[Evidence]:
 
 @gate(
     "loss.copies-do-not-matter",
+    level="law",
     name="policy_loss[batch size]",
     question="Does a step in which every row stands twice have the same loss, and half the gradient in each copy?",
     why="A sum where a mean belongs, or a denominator of one device's rows, makes the learning rate depend on the batch.",
@@ -145,11 +162,12 @@ def copies_do_not_matter(t: Trial) -> Iterator[Evidence]:
 
 @gate(
     "loss.wider-padding-does-not-matter",
+    level="law",
     name="policy_loss[padding width]",
     question="Do loss and gradient stay the same when columns of padding are added?",
     why="A mean over the padded width ties the loss to the longest answer that happens to be in the batch.",
     ops=(POLICY_LOSS,),
-    cases=tuple(_cases(_wider)),
+    cases=(*_cases(_wider), *_poisoned_cases()),
     bounds=laws.BOUNDS,
     probes=_probe(lambda inputs: inputs["mask"].shape[1] > 16),
 )
@@ -165,7 +183,8 @@ def _split_cases() -> Iterator[Case]:
         changes = KL if one.kl else PLAIN
         whole = cases.case(algorithm, algorithm, **changes)
         of_algorithm = partial(_data, algorithm=algorithm, changes=changes)
-        yield Case(algorithm, of_algorithm, quick=True, conventions=whole.conventions)
+        quick = algorithm in {"grpo", "dapo", "dr_grpo", "gspo", "luspo"}
+        yield Case(algorithm, of_algorithm, quick=quick, conventions=whole.conventions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,14 +226,17 @@ SPLIT_BECAUSE = "each of the three calls errs by at most k·2u·S of its own, an
 
 @gate(
     "loss.splits-add-up",
+    level="law",
     name="policy_loss[split]",
     question="Is the loss of a step the mean of the losses of its parts, each weighed by its rows (DAPO, CISPO: its tokens)?",
     why="Gradient accumulation and data parallelism rest on it; rows that see each other break both.",
     ops=(POLICY_LOSS,),
     cases=tuple(_split_cases()),
     bounds={
-        "distance of the losses in 2u·S": Bound("derived", SPLIT_BECAUSE, lambda t: t.facts["limit"]),
-        "distance of the gradients in 2u·S": Bound("derived", SPLIT_BECAUSE, lambda t: t.facts["limit"]),
+        f"distance of the {what} in 2u·S": Bound("derived", SPLIT_BECAUSE, lambda t: t.facts["limit"], "precision")
+        for what in ("losses", "gradients")
+    }
+    | {
         laws.NOT_FINITE: laws.BOUNDS[laws.NOT_FINITE],
     },
     probes=(Probe("policy_loss", ("loss", "gradient"), lambda inputs: len(inputs["mask"]) in {8, 24}),),
@@ -229,9 +251,12 @@ def splits_add_up(t: Trial) -> Iterator[Evidence]:
     yield t.number(laws.NOT_FINITE, laws.not_finite(*numbers), "<=")
     loss = sum(share * float(x["loss"]) for share, x in zip(split.shares, some, strict=True))
     scale = split.unit * split.wanted.loss_scale
-    yield t.within("distance of the losses in 2u·S", loss, float(one["loss"]), scale=scale)
+    limit, *limits = (t.textbook(POLICY_LOSS, **x) for x in (t.inputs, *split.parts))
+    both = limit["loss"] + sum(share * x["loss"] for share, x in zip(split.shares, limits, strict=True))
+    yield from t.agrees("distance of the losses in 2u·S", loss, float(one["loss"]), both, scale=scale)
     joined = _joined([x["gradient"] for x in some], split.shares)
-    yield t.within("distance of the gradients in 2u·S", joined, one["gradient"], scale=split.scale)
+    slopes = limit["gradient"] + _joined([x["gradient"] for x in limits], split.shares)
+    yield from t.agrees("distance of the gradients in 2u·S", joined, one["gradient"], slopes, scale=split.scale)
     moved = float(np.abs(_joined([x["gradient"] for x in some], EVEN) - one["gradient"]).max()) / split.scale
     yield t.negative_control(
         "distance of its parts weighed alike in 2u·S", moved, ">=", 5e3, "half of the definition's, at least"

@@ -43,10 +43,10 @@ REWARD_BECAUSE = f"{cases.PART_BECAUSE}; k = 4, and a rounding of the advantage 
     ),
     bounds={
         "advantage error in 2u·S": Bound(
-            "derived", "rewards and KL in float64, one rounding to float32; S = max|R| of the group", 2.0
+            "derived", "rewards and KL in float64, one rounding to float32; S = max|R| of the group", 2.0, "precision"
         ),
-        "loss error in 2u·S": Bound("derived", REWARD_BECAUSE, 5.0),
-        "gradient error in 2u·S": Bound("derived", REWARD_BECAUSE, 5.0),
+        "loss error in 2u·S": Bound("derived", REWARD_BECAUSE, 5.0, "precision"),
+        "gradient error in 2u·S": Bound("derived", REWARD_BECAUSE, 5.0, "precision"),
     },
     probes=(Probe("rewarded_loss", ("loss", "gradient", "advantages")),),
 )
@@ -77,7 +77,10 @@ def kl_in_reward(t: Trial) -> Iterator[Evidence]:
     got = t.got(REWARDED_LOSS, **x)
     unit = 2 * FLOAT32_U
     largest = np.repeat(np.abs(lowered).reshape(-1, 4).max(axis=1), 4)
-    yield t.within("advantage error in 2u·S", got["advantages"], wanted_advantages, scale=unit * largest)
-    yield t.within("loss error in 2u·S", got["loss"], wanted.loss, scale=unit * wanted.loss_scale)
-    scale = unit * np.where(x["mask"], wanted.gradient_scale, 0.0)
-    yield t.within("gradient error in 2u·S", got["gradient"], wanted.gradient, scale=scale)
+    limits = t.textbook(REWARDED_LOSS, **x)
+    for name, quantity, want, scale in (
+        ("advantages", "advantage error in 2u·S", wanted_advantages, unit * largest),
+        ("loss", "loss error in 2u·S", wanted.loss, unit * wanted.loss_scale),
+        ("gradient", "gradient error in 2u·S", wanted.gradient, unit * np.where(x["mask"], wanted.gradient_scale, 0.0)),
+    ):
+        yield from t.agrees(quantity, got[name], want, limits[name], scale=scale)

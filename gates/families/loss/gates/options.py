@@ -50,19 +50,36 @@ BECAUSE = (
 )
 
 
-def _make(rng: np.random.Generator, name: str) -> dict[str, Any]:
+def _make(rng: np.random.Generator, name: str, *, nan: str = "") -> dict[str, Any]:
+    """Return a step; `nan` says where it stands: in all "masked" slots, or where the log-prob is "unrecorded"."""
     algorithm, parts, changes = CASES[name]
     inputs = arrays.loss_inputs(rng, rows=sum(parts), spread=0.02 if algorithm == "gspo" else 0.3)
     spread = 0.12 if changes.get("correction_level") == "seq_sum" else 0.4
     sampling = inputs["old"] + rng.normal(0.0, spread, inputs["old"].shape)
-    sampling = np.where(rng.random(sampling.shape) < 0.1, np.nan, sampling).astype(np.float32)
     entropy = rng.gamma(0.8, 0.9, sampling.shape).astype(np.float32)
-    poisoned = {
-        key: np.where(inputs["mask"], x, np.float32(np.nan))
-        for key, x in {**inputs, "sampling": sampling, "entropy": entropy}.items()
-        if key not in {"advantages", "mask"}
-    }
-    return {**inputs, **poisoned, "algorithm": algorithm, "parts": list(parts), **OFF, **changes}
+    given = {**inputs, "sampling": sampling.astype(np.float32), "entropy": entropy}
+    if nan == "unrecorded":
+        given["sampling"][rng.random(sampling.shape) < 0.1] = np.nan
+    if nan == "masked":
+        for key in ("policy", "old", "reference", "sampling", "entropy"):
+            given[key] = np.where(given["mask"], given[key], np.float32(np.nan))
+    return {**given, "algorithm": algorithm, "parts": list(parts), **OFF, **changes}
+
+
+def _cases() -> Iterator[Case]:
+    for name, (algorithm, parts, changes) in CASES.items():
+        conventions: dict[str, Any] = {"algorithm": algorithm, "dtype": "float32", "parts": "any"}
+        if parts == WHOLE:
+            conventions["parts"] = "equal"
+        if changes.get("correction"):
+            conventions |= {"correction": changes["correction"], "correction_level": changes["correction_level"]}
+        yield Case(f"{name}-plain", partial(_make, name=name), quick=True, conventions=conventions)
+        if name in {"tis-token", "mis-sequence"}:
+            unrecorded, rule = partial(_make, name=name, nan="unrecorded"), {"nan_sampling": "unrecorded"}
+            yield Case(f"{name}-unrecorded", unrecorded, conventions=conventions, declared=rule, level="rule")
+        if name in {"everything", "mis-sequence"}:
+            masked = partial(_make, name=name, nan="masked")
+            yield Case(f"{name}-masked-nan", masked, conventions=conventions, level="robustness")
 
 
 def _expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, float]:
@@ -111,11 +128,11 @@ def _expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, fl
     question="Do TIS, MIS, the top-entropy mask and the entropy bonus keep every denominator, and leave the KL alone?",
     why="A mask that shrinks the denominator raises the step with every token it drops; a quantile per micro-batch is noise.",
     ops=(LOSS_WITH_OPTIONS,),
-    cases=tuple(Case(name, partial(_make, name=name), quick=True, conventions={"dtype": "float32"}) for name in CASES),
+    cases=tuple(_cases()),
     bounds={
-        "loss error in 2u·S": Bound("derived", f"{BECAUSE}; k = 8", 8.0),
-        "gradient error in 2u·S": Bound("derived", f"{BECAUSE}; k = 8", 8.0),
-        "entropy gradient error in 2u·S": Bound("derived", f"{BECAUSE}; k = 2", 2.0),
+        "loss error in 2u·S": Bound("derived", f"{BECAUSE}; k = 8", 8.0, "precision"),
+        "gradient error in 2u·S": Bound("derived", f"{BECAUSE}; k = 8", 8.0, "precision"),
+        "entropy gradient error in 2u·S": Bound("derived", f"{BECAUSE}; k = 2", 2.0, "precision"),
     },
     probes=(Probe("loss_with_options", ("loss", "gradient")),),
 )
@@ -129,6 +146,7 @@ def options_match_definition(t: Trial) -> Iterator[Evidence]:
         moved = np.abs(plain.gradient - wanted.gradient).max() / np.abs(wanted.gradient).max()
         yield t.precondition("change of the gradient by weights and mask, relative", moved, ">=", 1e-2)
     if x["entropy_share"] < 1.0:
+        yield from _sure(t, mask)
         yield t.precondition("tokens that the mask leaves out", int((mask & ~chosen).sum()), ">=", 10)
         own = [np.quantile(h[m], 1.0 - x["entropy_share"]) for h, m in _by_part(x)]
         yield t.precondition(
@@ -138,11 +156,24 @@ def options_match_definition(t: Trial) -> Iterator[Evidence]:
     yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
     got = t.got(LOSS_WITH_OPTIONS, **x)
     unit, tiny = 2 * FLOAT32_U, float(np.finfo(np.float32).tiny)
-    yield t.within("loss error in 2u·S", got["loss"], loss, scale=unit * (wanted.loss_scale + bonus))
+    limits = t.textbook(LOSS_WITH_OPTIONS, **x)
+    scale = unit * (wanted.loss_scale + bonus)
+    yield from t.agrees("loss error in 2u·S", got["loss"], loss, limits["loss"], scale=scale)
     scale = unit * np.where(mask, np.maximum(wanted.gradient_scale, tiny), 0.0)
-    yield t.within("gradient error in 2u·S", got["gradient"], wanted.gradient, scale=scale)
-    pull = np.where(chosen, -x["entropy_bonus"] / chosen.sum(), 0.0)
-    yield t.within("entropy gradient error in 2u·S", got["entropy_gradient"], pull, scale=unit * np.abs(pull))
+    yield from t.agrees("gradient error in 2u·S", got["gradient"], wanted.gradient, limits["gradient"], scale=scale)
+    pull, slopes = np.where(chosen, -x["entropy_bonus"] / chosen.sum(), 0.0), limits["entropy_gradient"]
+    yield from t.agrees(
+        "entropy gradient error in 2u·S", got["entropy_gradient"], pull, slopes, scale=unit * np.abs(pull)
+    )
+
+
+def _sure(t: Trial, mask: Array) -> Iterator[Evidence]:
+    """Require that float32 finds the same quantile: it lies between two tokens, and near neither."""
+    heights, share = t.inputs["entropy"][mask].astype(np.float64), 1.0 - t.inputs["entropy_share"]
+    place = (heights.size - 1) * share
+    yield t.precondition("place of the quantile between two tokens", abs(place - np.round(place)), ">=", 1e-3)
+    near = np.abs(heights - np.quantile(heights, share)).min()
+    yield t.precondition("distance of the quantile from the nearest entropy", near, ">=", 1e-4)
 
 
 def _by_part(x: Mapping[str, Any]) -> Iterator[tuple[Array, Array]]:
@@ -150,13 +181,14 @@ def _by_part(x: Mapping[str, Any]) -> Iterator[tuple[Array, Array]]:
     return zip(np.split(x["entropy"], ends), np.split(x["mask"], ends), strict=True)
 
 
-def _rewards(rng: np.random.Generator, convention: str) -> dict[str, Any]:
+def _rewards(rng: np.random.Generator, convention: str, *, unscored: bool = False) -> dict[str, Any]:
     accuracy = rng.integers(0, 2, (40, 4)).astype(np.float64)
     accuracy[:6] = rng.integers(0, 2, (6, 1))
     style = np.where(rng.random((40, 4)) < 0.5, 0.25, 0.0)
     style[:3] = 0.0
-    accuracy[10:14][rng.random((4, 4)) < 0.5] = np.nan
-    accuracy[14], accuracy[15, 1:], style[14] = np.nan, np.nan, np.nan
+    if unscored:
+        accuracy[10:14][rng.random((4, 4)) < 0.5] = np.nan
+        accuracy[14], accuracy[15, 1:], style[14] = np.nan, np.nan, np.nan
     rewards = np.stack([style.reshape(-1), accuracy.reshape(-1)], axis=1)
     return {
         "rewards": rewards,
@@ -167,13 +199,22 @@ def _rewards(rng: np.random.Generator, convention: str) -> dict[str, Any]:
     }
 
 
+def _keep_cases() -> Iterator[Case]:
+    for name in ("accuracy", "total"):
+        conventions = {"convention": name}
+        yield Case(f"{name}-scored", partial(_rewards, convention=name), quick=True, conventions=conventions)
+        unscored = partial(_rewards, convention=name, unscored=True)
+        rule = {"nan_rewards": "unscored"}
+        yield Case(f"{name}-unscored", unscored, quick=True, conventions=conventions, declared=rule, level="rule")
+
+
 @gate(
     "loss.dapo.keeps-groups-that-differ",
     name="keep_groups",
     question="Does dynamic sampling keep exactly the groups whose accuracy (or total) has max > min, NaN left out?",
     why="Judged by the total, a style reward keeps groups that are all right, whose accuracy teaches nothing.",
     ops=(KEEP_GROUPS,),
-    cases=tuple(Case(name, partial(_rewards, convention=name), quick=True) for name in ("accuracy", "total")),
+    cases=tuple(_keep_cases()),
     bounds={"groups judged otherwise": Bound("exact", "a comparison has no rounding", 0.0)},
 )
 def keeps_groups_that_differ(t: Trial) -> Iterator[Evidence]:
@@ -204,7 +245,11 @@ def _lengths(rng: np.random.Generator, limit: int, buffer: int) -> dict[str, Any
         Case(f"{limit}-{buffer}", partial(_lengths, limit=limit, buffer=buffer), quick=True)
         for limit, buffer in ((64, 16), (100, 7), (32, 32))
     ),
-    bounds={"penalty error in 2u": Bound("derived", "one division of whole numbers in float64: u relative", 2.0)},
+    bounds={
+        "penalty error in 2u": Bound(
+            "derived", "one division of whole numbers in float64: u relative", 2.0, "precision"
+        )
+    },
     probes=(Probe("overlong_penalty", ("penalty",)),),
 )
 def overlong(t: Trial) -> Iterator[Evidence]:
@@ -214,4 +259,5 @@ def overlong(t: Trial) -> Iterator[Evidence]:
     yield t.precondition("lengths inside the buffer", int(((wanted < 0) & (wanted > -1)).sum()), ">=", 3)
     yield t.precondition("lengths beyond the limit", int((x["lengths"] > x["limit"]).sum()), ">=", 1)
     got = t.got(OVERLONG_PENALTY, **x)["penalty"]
-    yield t.within("penalty error in 2u", got, wanted, scale=2.0**-52 * np.abs(wanted))
+    limits = t.textbook(OVERLONG_PENALTY, **x)["penalty"]
+    yield from t.agrees("penalty error in 2u", got, wanted, limits, scale=2.0**-52 * np.abs(wanted))

@@ -11,7 +11,7 @@ import numpy as np
 
 from gates.families.loss import cases, laws
 from gates.families.loss.op import POLICY_LOSS
-from gates.model import Case, Evidence, Probe, Trial
+from gates.model import Case, Evidence, Probe, Trial, Wire
 from gates.registry import gate
 from reference.algorithms import ALGORITHMS, taking
 
@@ -116,12 +116,13 @@ def _same_slope(rng: np.random.Generator, algorithm: str, other: str) -> Mapping
     }
 
 
-def _case(name: str, algorithm: str, make: Make, *, quick: bool = True) -> Case:
+def _case(name: str, algorithm: str, make: Make, *, quick: bool = True, ratio: Wire = None, **changes: Any) -> Case:
     def marked(rng: np.random.Generator) -> Mapping[str, Any]:
         pair = dict(make(rng))
         return {**pair, "right": {**pair["right"], **MARK}}
 
-    return Case(name, marked, quick=quick, conventions=cases.case(algorithm, name).conventions)
+    conventions = dict(cases.case(algorithm, name, **changes).conventions)
+    return Case(name, marked, quick=quick, conventions={**conventions, **({"ratio": ratio} if ratio else {})})
 
 
 def _cases() -> Iterator[Case]:
@@ -139,21 +140,22 @@ def _cases() -> Iterator[Case]:
     for algorithm in taking("dapo_denominator"):
         yield _case(f"{algorithm}-of-one-prompt-is-global", algorithm, partial(_one_prompt, algorithm=algorithm))
         yield _case(f"{algorithm}-of-its-own-window-is-global", algorithm, partial(_own_window, algorithm=algorithm))
-    for algorithm, one in ALGORITHMS.items():
-        if one.two_sided:
-            quick, make = algorithm in {"grpo", "gspo"}, partial(_far_delta, algorithm=algorithm)
-            yield _case(f"{algorithm}-delta-beyond-every-ratio", algorithm, make, quick=quick)
-        quick = algorithm in {"grpo", "gmpo"}
-        if one.kl:
-            yield _case(f"{algorithm}-beta-0", algorithm, partial(_no_kl, algorithm=algorithm), quick=quick)
-        yield _case(f"{algorithm}-weights-1", algorithm, partial(_weights_of_one, algorithm=algorithm), quick=quick)
+    for algorithm in ("grpo", "gspo"):
+        yield _case(f"{algorithm}-delta-beyond-every-ratio", algorithm, partial(_far_delta, algorithm=algorithm))
+    for algorithm in ("grpo", "gspo", "gmpo"):
+        quick, make = algorithm != "gspo", partial(_no_kl, algorithm=algorithm)
+        yield _case(f"{algorithm}-beta-0", algorithm, make, quick=quick, beta=0.3)
+    for algorithm in ("grpo", "gmpo", "cispo"):
+        quick, make = algorithm != "cispo", partial(_weights_of_one, algorithm=algorithm)
+        yield _case(f"{algorithm}-weights-1", algorithm, make, quick=quick, weights="row")
     for algorithm, other in (("sapo", "grpo"), ("gspo", "grpo"), ("gmpo", "gspo"), ("cispo", "dapo")):
         make = partial(_same_slope, algorithm=algorithm, other=other)
-        yield _case(f"{algorithm}-on-policy-has-the-slope-of-{other}", algorithm, make)
+        yield _case(f"{algorithm}-on-policy-has-the-slope-of-{other}", algorithm, make, ratio=cases.BOTH_RATIOS)
 
 
 @gate(
     "loss.reductions.hold",
+    level="law",
     name="policy_loss[reductions]",
     question="Do special cases reduce: one micro-batch, one token, equal lengths, one prompt, δ = ∞, β = 0, weights of 1, on-policy?",
     why="Two code paths for one formula drift apart; where they meet, a default that was slipped in shows.",

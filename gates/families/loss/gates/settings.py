@@ -21,19 +21,20 @@ Changes = Mapping[str, Any]
 SPREAD = 0.6  # deviation of log-ratios: with it every bound of every case stops some token
 WITH_KL = tuple(name for name, one in ALGORITHMS.items() if one.kl)
 TWO_SIDED = tuple(name for name, one in ALGORITHMS.items() if one.two_sided)
+LEVELS = ("grpo", "gspo", "gmpo")  # a clip of each token's ratio, of a row's, and in log space
 SETTINGS: dict[str, tuple[tuple[str, ...], Changes, Changes]] = {  # algorithms, setting before, setting after
-    "epsilon-low": (taking("epsilon_low"), {}, {"epsilon_low": 0.1}),
-    "epsilon-high": (taking("epsilon_high"), {}, {"epsilon_high": 0.1}),
-    "delta": (TWO_SIDED, {}, {"delta": 1.35}),
-    "beta": (WITH_KL, {"beta": 0.1}, {"beta": 0.2}),
-    "kl-estimator": (WITH_KL, {"beta": 0.1}, {"kl_estimator": "k2"}),
-    "kl-ratio": (WITH_KL, {"beta": 0.1}, {"kl_ratio": "token"}),
+    "epsilon-low": (LEVELS, {}, {"epsilon_low": 0.1}),
+    "epsilon-high": ((*LEVELS, "cispo"), {}, {"epsilon_high": 0.1}),
+    "delta": (("grpo", "gspo"), {}, {"delta": 1.35}),
+    "beta": (("grpo", "dapo", "gmpo"), {"beta": 0.1}, {"beta": 0.2}),
+    "kl-estimator": (("grpo", "gspo"), {"beta": 0.1}, {"kl_estimator": "k2"}),
+    "kl-ratio": (("grpo", "sapo"), {"beta": 0.1}, {"kl_ratio": "token"}),
     "max-length": (taking("max_length"), {}, {"max_length": 40}),
     "micro-batches": (taking("micro_batches"), {}, {"micro_batches": [3, 5]}),
     "denominator": (taking("dapo_denominator"), {}, {"dapo_denominator": "group", "group_size": 4}),
-    "group-size": (taking("dapo_denominator"), {"dapo_denominator": "group", "group_size": 4}, {"group_size": 2}),
+    "group-size": (("dapo",), {"dapo_denominator": "group", "group_size": 4}, {"group_size": 2}),
     "tokens": (
-        taking("dapo_denominator"),
+        ("cispo",),
         {"dapo_denominator": "trl", "tokens_in_step": 100.0},
         {"tokens_in_step": 150.0},
     ),
@@ -87,6 +88,7 @@ def _cases() -> Iterator[Case]:
 
 @gate(
     "loss.settings-act",
+    level="law",
     name="policy_loss[settings]",
     question="Does each setting of a loss change its gradient, as much as in the definition?",
     why="A setting that is read and not passed on, or clipped away, is tuned for weeks and does nothing.",
@@ -126,7 +128,7 @@ EXTREME = {
     "infinite where the definition is finite, or the other way round": Bound("exact", WHICH, 0.0),
     "largest |gradient| in masked slots": Bound("exact", "masked slots are selected away, infinite rows too", 0.0),
     "error of finite gradients in 2u·S": Bound(
-        "derived", f"{laws.LAW_BECAUSE}; S the largest finite element's", lambda t: t.facts["roundings"]
+        "derived", f"{laws.LAW_BECAUSE}; S the largest finite element's", lambda t: t.facts["roundings"], "precision"
     ),
 }
 
@@ -156,23 +158,37 @@ def _extreme(
 
 
 def _extreme_cases() -> Iterator[Case]:
-    kinds: dict[str, Changes] = {"plain": {}, "kl": {"beta": 0.3}, "two-sided": {"delta": 1.5}}
-    for algorithm, dtype, sign, (far, size), (kind, changes) in product(
-        ALGORITHMS, ("float32", "float64"), (1.0, -1.0, 0.0), FAR.items(), kinds.items()
-    ):
-        if (kind == "kl" and algorithm not in WITH_KL) or (kind == "two-sided" and algorithm not in TWO_SIDED):
-            continue
-        if kind != "plain" and (far == "beyond-float32" or not sign):
-            continue
-        name = f"{algorithm}-{kind}-{far}-{'gain' if sign > 0 else 'loss' if sign else 'neither'}-{dtype}"
-        conventions = cases.case(algorithm, name, data={"dtype": dtype}, **changes).conventions
-        made = partial(_extreme, algorithm=algorithm, dtype=dtype, sign=sign, size=size, changes=changes)
-        quick = dtype == "float32" and far == "beyond-float64"
-        yield Case(name, made, quick=quick, conventions=conventions)
+    """Yield every algorithm far beyond float32, and one of each level of ratio at the other ends and with each setting."""
+    for algorithm, sign in product(ALGORITHMS, (1.0, -1.0)):
+        yield _extreme_case(algorithm, "plain", "beyond-float64", sign, "float32")
+    for algorithm in cases.LEVELS:
+        yield _extreme_case(algorithm, "plain", "beyond-float64", 0.0, "float32")
+        yield _extreme_case(algorithm, "plain", "beyond-float64", -1.0, "float64")
+        yield _extreme_case(algorithm, "plain", "beyond-float32", -1.0, "float32")
+        if algorithm in WITH_KL:
+            yield _extreme_case(algorithm, "kl", "beyond-float64", 1.0, "float32")
+            yield _extreme_case(algorithm, "kl", "beyond-float64", -1.0, "float32")
+        if algorithm in TWO_SIDED:
+            yield _extreme_case(algorithm, "two-sided", "beyond-float64", -1.0, "float32")
+    yield _extreme_case("grpo", "plain", "beyond-float32", 0.0, "float32")
+    yield _extreme_case("luspo", "kl", "beyond-float64", -1.0, "float32")  # an element that overflows on its way
+
+
+def _extreme_case(algorithm: str, kind: str, far: str, sign: float, dtype: str) -> Case:
+    changes: Changes = {"plain": {}, "kl": {"beta": 0.3}, "two-sided": {"delta": 1.5}}[kind]
+    name = f"{algorithm}-{kind}-{far}-{'gain' if sign > 0 else 'loss' if sign else 'neither'}-{dtype}"
+    conventions = dict(cases.case(algorithm, name, data={"dtype": dtype}, **changes).conventions)
+    conventions["advantages"] = "row"
+    if kind == "kl":
+        conventions["kl_clamp"] = None
+    made = partial(_extreme, algorithm=algorithm, dtype=dtype, sign=sign, size=FAR[far], changes=changes)
+    quick = algorithm in {"grpo", "rloo", "gmpo"} and dtype == "float32" and far == "beyond-float64"
+    return Case(name, made, quick=quick, conventions=conventions)
 
 
 @gate(
     "loss.extreme-ratios-stay-numbers",
+    level="robustness",
     name="policy_loss[overflow]",
     question="With log-ratios of ±95 and ±1000, is nothing NaN, and infinite exactly what the definition makes infinite?",
     why="inf · 0 is NaN: one token that the policy has given up turns a whole update into NaN, or a clamp hides it.",
@@ -219,7 +235,9 @@ def extreme_ratios_stay_numbers(t: Trial) -> Iterator[Evidence]:
     yield t.number("largest |gradient| in masked slots", float(np.abs(gradient[~valid]).max()), "<=")
     finite = valid & np.isfinite(exact) & ~early & np.isfinite(wanted.gradient_scale) & (wanted.gradient_scale < limit)
     scale = 2 * UNIT[str(dtype)] * float(wanted.gradient_scale[finite].max())
-    yield t.within("error of finite gradients in 2u·S", gradient[finite], wanted.gradient[finite], scale=scale)
+    limits = t.textbook(POLICY_LOSS, **inputs)["gradient"][finite]
+    quantity = "error of finite gradients in 2u·S"
+    yield from t.agrees(quantity, gradient[finite], wanted.gradient[finite], limits, scale=scale)
 
 
 def _first(where: Array) -> str:

@@ -17,6 +17,7 @@ from gates.registry import gate
 @gate(
     "ratio.sampler-and-scorer-agree",
     name="completion_logprobs[sampled]",
+    level="law",
     question="Are the sampler's tempered log-probs those that scoring gives the same tokens at the same temperature?",
     why="Sampled at one temperature and scored at another, every importance ratio is off before the first update.",
     ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),

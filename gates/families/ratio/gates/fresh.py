@@ -40,6 +40,7 @@ CASES = (
 @gate(
     "ratio.fresh-batch-is-one",
     name="importance_ratios",
+    level="law",
     question="Does a full-forward recompute on a fresh batch give ratios of 1, and exp(Δlp) after the adapter changed?",
     why="A ratio that is not 1 on a fresh batch is off-policy by mistake; one that is always 1 makes every clip inert.",
     ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS, IMPORTANCE_RATIOS),
@@ -65,6 +66,7 @@ def fresh_batch_is_one(t: Trial) -> Iterator[Evidence]:
 @gate(
     "ratio.cached-decode.within-bound",
     name="rollout[log-probs]",
+    level="law",
     question="Are the log-probs that the cached decode recorded those of a full forward, within the numeric noise?",
     why="Stored rollout log-probs enter a ratio's denominator: an error there is a bias in every update.",
     ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),

@@ -12,94 +12,132 @@ import numpy as np
 from gates.families.sampling import cases
 from gates.families.sampling.op import FILTERED_LOGPROBS, SAMPLE_TOKENS
 from gates.families.units import FLOAT64_U
-from gates.model import Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle import sampling as oracle
 
+ENDS = np.array([0.0, 2.0**-53, 0.5, 0.99, 0.9999, 0.99999, 0.999999, 1 - 2.0**-53])
+PLAIN = (  # filters and an order: of those that leave one token only a draw tells it
+    *product(("top-k", "top-p", "all"), oracle.ORDERS),
+    *(("none", "hf"), ("top-k-one", "hf"), ("top-p-zero", "hf"), ("min-p-one", "hf")),
+    *(("min-tokens-top-k", "hf"), ("xtc-special", "mlx-lm"), ("penalties", "mlx-lm")),
+)
+WIDE = (("none", "hf"), ("top-p", "mlx-lm"), ("all", "hf"), ("penalties", "mlx-lm"))  # once more, in float64
 
-def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int) -> dict[str, Any]:
-    ends = np.array([0.0, 2.0**-53, 0.5, 0.99, 0.9999, 0.99999, 0.999999, 1 - 2.0**-53])
-    uniforms = np.concatenate([ends, rng.random(56 if size < cases.LARGE else 4)])
+
+def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int, *, wide: bool) -> dict[str, Any]:
+    uniforms = np.concatenate([ENDS if wide else [0.0, 0.5, 0.99], rng.random(56 if size < cases.LARGE else 4)])
     chosen = cases.inputs(rng, filters, order, "float32", size)
-    rows = np.resize(np.arange(len(chosen["logits"])), uniforms.size)
-    for name in {"logits", "xtc_coin", "history", "generated"} & chosen.keys():
-        chosen[name] = chosen[name] if chosen[name] is None else chosen[name][rows]
     forbidden = "logit_bias" if "logit_bias" in chosen else "logits"
     chosen[forbidden] = chosen[forbidden].copy()
     chosen[forbidden][..., :3] = -np.inf  # u = 0 must not pick token 0
-    return {**chosen, "uniforms": uniforms}
+    return {**chosen, "uniforms": uniforms, "wide": wide}
+
+
+def _for_each(uniforms: Array, chosen: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs with a row for each uniform: the few rows that there are, again and again."""
+    rows = np.resize(np.arange(len(chosen["logits"])), uniforms.size)
+    by_row = {"logits", "xtc_coin", "history", "generated"}
+    return {name: value[rows] if name in by_row and value is not None else value for name, value in chosen.items()}
 
 
 def _draw_tied(rng: np.random.Generator, **filters: Any) -> dict[str, Any]:
-    chosen = cases.tied(rng, "top-k", "hf", "all")
-    uniforms = rng.random(48)
-    logits = np.resize(chosen["logits"], (uniforms.size, chosen["logits"].shape[1]))
+    logits = np.minimum(np.round(rng.normal(0.0, 2.0, (4, 600))), 7.0).astype(np.float32)
     logits[:, 0], logits[:, 5:15] = -np.inf, 10.0  # ten tokens are the likeliest
-    return {**chosen, **filters, "logits": logits, "uniforms": uniforms}
+    return {**cases.OFF, "order": "hf", **filters, "logits": logits, "uniforms": rng.random(48), "wide": False}
+
+
+def _draw_cases() -> Iterator[Case]:
+    for filters, order in PLAIN:
+        make = partial(_draw_inputs, filters=filters, order=order, size=400, wide=False)
+        conventions = {"order": order, **cases.least(filters)}
+        yield Case(f"{filters}-{order}-float32", make, quick=True, conventions=conventions)
+    yield Case(
+        "tied-min-p-of-600-hf", partial(_draw_tied, min_p=1.0), quick=True, conventions={"order": "hf"}
+    )  # all tokens at the bound stay
+    yield Case(
+        "tied-top-k-of-600-hf",
+        partial(_draw_tied, top_k=40, ties="all"),
+        quick=True,
+        level="rule",
+        conventions={"order": "hf"},
+        declared={"ties": "all"},
+    )
+    for filters, order in WIDE:
+        make = partial(_draw_inputs, filters=filters, order=order, size=400, wide=True)
+        yield Case(f"{filters}-{order}", make, quick=True, conventions={"order": order}, declared=cases.IN_FLOAT64)
+    for filters in ("none", "top-p"):
+        make = partial(_draw_inputs, filters=filters, order="hf", size=cases.LARGE, wide=True)
+        quick = filters == "none"
+        name = f"{filters}-hf-{cases.LARGE}"
+        yield Case(name, make, quick=quick, conventions={"order": "hf"}, declared=cases.IN_FLOAT64)
 
 
 @gate(
     "sampling.draw.inverse-cdf",
+    level="definition",
     name="sample_tokens",
-    question="Is the token the least k with C_k > u·C_V in float64, and its log-prob that of the filtered row?",
+    question="Is the token the least k with C_k > u·C_V, and its log-prob that of the filtered row?",
     why="A float32 running sum ends at 0.99999 for 152k tokens; ≥ instead of > picks a filtered token 0 at u = 0.",
     ops=(SAMPLE_TOKENS,),
-    cases=(
-        *(
-            Case(
-                f"{filters}-{order}",
-                partial(_draw_inputs, filters=filters, order=order, size=400),
-                quick=True,
-                conventions={"order": order, **cases.least(filters)},
-            )
-            for filters, order in product(cases.DRAWN, oracle.ORDERS)
-        ),
-        Case("tied-hf", _draw_tied, quick=True, conventions={"order": "hf", "ties": "all"}),
-        Case(
-            "tied-min-p-hf",
-            partial(_draw_tied, top_k=0, min_p=1.0, ties="lower-id"),  # all tokens at the bound stay
-            quick=True,
-            conventions={"order": "hf", "ties": "lower-id"},
-        ),
-        Case(f"none-hf-{cases.LARGE}", partial(_draw_inputs, filters="none", order="hf", size=cases.LARGE), quick=True),
-        Case(f"top-p-hf-{cases.LARGE}", partial(_draw_inputs, filters="top-p", order="hf", size=cases.LARGE)),
-    ),
+    cases=tuple(_draw_cases()),
     bounds={
         **cases.QUANTITIES,
         "tokens that are not their uniform's": Bound(
-            "exact", "the token of u, or of u·(1 ± 1e-11) beside a boundary: a float64 sum is that good", 0
+            "exact",
+            "the token of u, or a neighbour where a running sum lies within its own rounding of u: of the dtype of the "
+            "logits, or 1e-11 for a subject that declares float64",
+            0,
         ),
     },
     probes=(Probe("sample_tokens", ("logprobs",)),),
 )
 def draw_inverse_cdf(t: Trial) -> Iterator[Evidence]:
-    """Look up every uniform in the oracle's intervals, u = 0 and u just below 1 among them."""
+    """Look up every uniform in the oracle's intervals, widened by the rounding of the running sums."""
     inputs = dict(t.inputs)
-    uniforms = inputs.pop("uniforms")
+    uniforms, wide = inputs.pop("uniforms"), inputs.pop("wide")
     filtered = t.want(FILTERED_LOGPROBS, **inputs)
-    near = [np.clip(uniforms * (1 + side), 0.0, 1 - 2.0**-53) for side in (-cases.EDGE, 0.0, cases.EDGE)]
-    admissible = np.stack([oracle.draw(filtered, u) for u in near])
-    edges = int(np.sum(admissible[0] != admissible[2]))
-    yield t.precondition("draws beside a boundary", edges, "<=", max(1, uniforms.size // 100))
-    yield t.precondition("distinct tokens", np.unique(admissible[1]).size, ">=", 4)
+    limits = None if wide else t.textbook(SAMPLE_TOKENS, **inputs)
+    if limits is not None:
+        yield cases.undecided(t, SAMPLE_TOKENS, inputs)
+    low, high = oracle.token_intervals(filtered)
+    room = cases.EDGE * high if limits is None else limits["sums"]
+    before = np.concatenate([np.zeros((len(room), 1)), room[:, :-1]], axis=1)
+    rows = np.resize(np.arange(len(filtered)), uniforms.size)
+    filtered, low, high, room, before = (x[rows] for x in (filtered, low, high, room, before))
+    inputs = _for_each(uniforms, inputs)
+    u = uniforms[:, None]
+    admitted = (filtered > -np.inf) & (u >= low - before) & ((u < high + room) | ((u <= high) & (room > 0.0)))
+    edges = int(np.sum(admitted.sum(axis=1) > 1))
+    yield t.precondition("draws beside a boundary", edges, "<=", max(1, uniforms.size // (100 if wide else 8)))
+    yield t.precondition("draws that no token has", int(np.sum(~admitted.any(axis=1))), "<=", 0)
+    yield t.precondition("distinct tokens", np.unique(np.argmax(admitted, axis=1)).size, ">=", 4)
     yield t.precondition(
         "rows whose first token cannot be drawn", int(np.sum(filtered[:, 0] == -np.inf)), ">=", len(filtered)
     )
     got = t.got(SAMPLE_TOKENS, **inputs, uniforms=uniforms)
-    tokens = got["tokens"]
-    wrong = np.all(tokens != admissible, axis=0) if tokens.shape == uniforms.shape else np.ones(uniforms.size, bool)
+    tokens, at = got["tokens"], np.arange(uniforms.size)
+    fits = tokens.shape == uniforms.shape and bool(np.all((tokens >= 0) & (tokens < filtered.shape[1])))
+    wrong = ~admitted[at, tokens] if fits else np.ones(uniforms.size, bool)
     first = f"u = {float(uniforms[np.argmax(wrong)])!r}" if np.any(wrong) else ""
     yield t.number("tokens that are not their uniform's", int(wrong.sum()), "<=", where=first)
-    if not np.any(wrong):
-        at = np.arange(tokens.size)
+    if np.any(wrong):
+        return
+    quantity, wanted = "log-prob error in 2u·S (float64)", filtered[at, tokens]
+    if limits is None:
         scale = 2 * FLOAT64_U * cases.scale(inputs, filtered)[at, tokens]
-        yield t.within("log-prob error in 2u·S (float64)", got["logprobs"], filtered[at, tokens], scale=scale)
+        yield t.within(quantity, got["logprobs"], wanted, scale=scale)
+    else:
+        yield from t.agrees(quantity, got["logprobs"], wanted, limits["logprobs"][rows, tokens])
 
 
-def _greedy_inputs(rng: np.random.Generator, order: str, kind: str) -> dict[str, Any]:
+def _greedy_inputs(rng: np.random.Generator, order: str, kind: str, *, tied: bool) -> dict[str, Any]:
     logits = np.round(rng.normal(0.0, 1.0, (16, 300)), 1).astype(np.float32)
     top = logits.max(axis=1, keepdims=True)
-    logits[:, [250, 40, 120]] = top  # three or more tokens share the maximum
+    if tied:
+        logits[:, [250, 40, 120]] = top  # three or more tokens share the maximum
+    else:
+        np.put_along_axis(logits, rng.integers(0, 300, (16, 1)), top + 0.5, axis=1)
     chosen = {**cases.OFF, "temperature": 0.0, "order": order, "logits": logits, "uniforms": rng.random(16)}
     if kind == "filters":
         chosen |= {"top_k": 2, "top_p": 0.5, "min_p": 0.5, **cases.XTC, "xtc_coin": np.zeros(16)}
@@ -111,13 +149,26 @@ def _greedy_inputs(rng: np.random.Generator, order: str, kind: str) -> dict[str,
 
 @gate(
     "sampling.temperature-zero.lowest-id",
+    level="definition",
     name="sample_tokens[τ = 0]",
     question="At temperature 0, is the token the lowest id of the largest penalised logit, whatever u and the filters?",
     why="Greedy evaluation must give one answer: a tie broken by chance makes two runs of one model differ.",
     ops=(SAMPLE_TOKENS,),
-    cases=tuple(
-        Case(f"{kind}-{order}", partial(_greedy_inputs, order=order, kind=kind), quick=True)
-        for kind, order in product(("plain", "filters", "penalty"), oracle.ORDERS)
+    cases=(
+        *(
+            Case(f"one-maximum-{kind}-{order}", partial(_greedy_inputs, order=order, kind=kind, tied=False), quick=True)
+            for kind, order in (("plain", "hf"), *product(("filters",), oracle.ORDERS), ("penalty", "hf"))
+        ),
+        *(
+            Case(
+                f"{kind}-{order}",
+                partial(_greedy_inputs, order=order, kind=kind, tied=True),
+                quick=True,
+                level="rule",
+                declared={"ties": "lower-id"},
+            )
+            for kind, order in (("plain", "hf"), *product(("filters",), oracle.ORDERS), ("penalty", "hf"))
+        ),
     ),
     bounds={
         "tokens that are not the lowest id of the maximum": Bound("exact", "τ = 0 is defined so", 0),
@@ -125,12 +176,12 @@ def _greedy_inputs(rng: np.random.Generator, order: str, kind: str) -> dict[str,
     },
 )
 def temperature_zero_lowest_id(t: Trial) -> Iterator[Evidence]:
-    """Put several tokens on the maximum and ask for the first of them."""
+    """Ask for the one maximum, and where several tokens share it for the first of them."""
     inputs = dict(t.inputs)
     uniforms = inputs.pop("uniforms")
     wanted = np.argmax(t.want(FILTERED_LOGPROBS, **inputs), axis=1)
     maxima = np.sum(inputs["logits"] == inputs["logits"].max(axis=1, keepdims=True), axis=1)
-    yield t.precondition("fewest tokens on a maximum", maxima.min(), ">=", 3)
+    yield t.precondition("fewest tokens on a maximum", maxima.min(), ">=", 3 if maxima.max() > 1 else 1)
     got = t.got(SAMPLE_TOKENS, **inputs, uniforms=uniforms)
     wrong = got["tokens"] != wanted if got["tokens"].shape == wanted.shape else np.ones(1)
     yield t.number("tokens that are not the lowest id of the maximum", int(np.sum(wrong)), "<=")

@@ -13,24 +13,66 @@ from gates.families import layouts
 from gates.families.sampling import cases
 from gates.families.sampling.op import FILTERED_LOGPROBS
 from gates.families.units import FLOAT64_U
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Evidence, Level, Probe, Trial
 from gates.registry import gate
 from reference.oracle import sampling as oracle
 
+BOTH = (  # filters that the two orders place differently, or that leave other tokens in them
+    *("temperature", "top-k", "top-p", "min-p", *cases.PAIRS, "xtc", "xtc-flat", "all"),
+    *("min-tokens-top-k", "min-tokens-top-p", "min-tokens-min-p"),
+)
+SLOW = ("temperature", *cases.PAIRS, "xtc-flat", "min-tokens-top-k", "raised-top-p")  # in the second order
+ONE = {  # the others, with the order in which a library has them
+    "none": "hf",
+    "peaked": "hf",
+    "top-k-beyond": "hf",
+    "penalty": "hf",
+    "xtc-special": "mlx-lm",
+    "presence": "mlx-lm",
+    "frequency": "mlx-lm",
+    "bias": "mlx-lm",
+    "penalties": "mlx-lm",
+}
+HOSTILE = (("raised", "hf"), ("raised", "mlx-lm"), ("raised-top-p", "hf"), ("raised-top-p", "mlx-lm"))
+DOUBLE = (("top-p", "hf"), ("top-p", "mlx-lm"), ("all", "hf"), ("all", "mlx-lm"), ("penalties", "mlx-lm"))
+
+
+def _make(rng: np.random.Generator, arithmetic: str, filters: str, order: str, dtype: str, size: int) -> dict[str, Any]:
+    made = cases.inputs(rng, filters, order, dtype, size)
+    return {**made, "arithmetic": arithmetic, "layouts": filters == "layouts"}
+
+
+def _gap(rng: np.random.Generator, order: str) -> dict[str, Any]:
+    return {**cases.with_gap(rng, order), "arithmetic": "with a gap", "layouts": False}
+
+
+def _case(filters: str, order: str, dtype: str, level: Level = "definition", *, wide: bool = False) -> Case:
+    make = partial(_make, arithmetic="of the data", filters=filters, order=order, dtype=dtype, size=400)
+    asked = {"order": order, **cases.least(filters), **(cases.IN_FLOAT64 if wide else {})}
+    quick = order == "hf" or filters not in SLOW
+    return Case(f"{filters}-{order}-{dtype}", make, quick=quick, conventions=asked, level=level)
+
 
 def _cases() -> Iterator[Case]:
-    kept_sets = [filters for filters in cases.FILTERS if filters not in cases.CERTAIN]
-    for filters, order, dtype in product(kept_sets, oracle.ORDERS, ("float32", "float64")):
-        make = partial(cases.inputs, filters=filters, order=order, dtype=dtype, size=400)
-        conventions = {"order": order, **cases.least(filters)}
-        yield Case(f"{filters}-{order}-{dtype}", make, quick=dtype == "float32", conventions=conventions)
-    for filters, order in product(("top-k", "top-p", "all"), oracle.ORDERS):
-        make = partial(cases.inputs, filters=filters, order=order, dtype="float32", size=cases.LARGE)
-        yield Case(f"{filters}-{order}-{cases.LARGE}", make, conventions={"order": order})
+    yield from (_case(filters, order, "float32") for filters, order in product(BOTH, oracle.ORDERS))
+    yield from (_case(filters, order, "float32") for filters, order in ONE.items())
+    yield from (_case(filters, order, "float64", wide=True) for filters, order in DOUBLE)
+    yield from (_case(filters, order, "float32", "robustness") for filters, order in (*HOSTILE, ("layouts", "hf")))
+    yield _case("raised", "hf", "float64", "robustness", wide=True)
+    for order in oracle.ORDERS:
+        yield Case(f"top-p-gap-{order}-{cases.LARGE}", partial(_gap, order=order), conventions={"order": order})
+    for filters, order, size in (
+        *product(("all",), oracle.ORDERS, (400,)),
+        *product(("top-k", "top-p", "all"), oracle.ORDERS, (cases.LARGE,)),
+    ):
+        make = partial(_make, arithmetic="float64", filters=filters, order=order, dtype="float32", size=size)
+        name, quick = (f"{filters}-{order}-{size}", False) if size == cases.LARGE else (f"{filters}-{order}-wide", True)
+        yield Case(name, make, quick=quick, conventions={"order": order}, declared=cases.IN_FLOAT64)
 
 
 @gate(
     "sampling.filters.keep-the-right-tokens",
+    level="definition",
     name="filtered_logprobs",
     question="Do penalty, temperature, top-k, top-p, min-p and XTC keep the tokens of the definition, in both orders?",
     why="The two orders keep different sets: a library that mixes them samples from a distribution nobody recorded.",
@@ -40,34 +82,74 @@ def _cases() -> Iterator[Case]:
     probes=(Probe("filtered_logprobs", ("logprobs",)),),
 )
 def filters_keep_the_right_tokens(t: Trial) -> Iterator[Evidence]:
-    """Compare the kept sets exactly and the renormalised log-probs in units of their rounding, on tie-free rows."""
+    """Compare the kept sets exactly on tie-free rows, and the log-probs in textbook limits.
+
+    Float64 logits, and a subject that declares float64 arithmetic, are also asked for full precision.
+    """
     inputs = dict(t.inputs)
+    arithmetic, layouts_too = inputs.pop("arithmetic"), inputs.pop("layouts")
     wanted = t.want(FILTERED_LOGPROBS, **inputs)
-    yield from _preconditions(t, inputs, wanted)
-    scale = 2 * FLOAT64_U * cases.scale(inputs, wanted)
+    yield from _preconditions(t, inputs, wanted, arithmetic)
+    limits = _limits(t, inputs, wanted, arithmetic)
+    wide = arithmetic == "float64" or inputs["logits"].dtype == np.float64
+    scale = 2 * FLOAT64_U * cases.scale(inputs, wanted) if wide else None
     got = t.got(FILTERED_LOGPROBS, **inputs)["logprobs"]
-    yield from _compare(t, got, wanted, scale, "")
-    for where, other in layouts.values(t, FILTERED_LOGPROBS, inputs, ("logits",)):
-        yield from _compare(t, other["logprobs"], wanted, scale, where)
+    yield from _compare(t, got, wanted, limits, scale, "")
+    if layouts_too:
+        for where, other in layouts.values(t, FILTERED_LOGPROBS, inputs, ("logits",)):
+            yield from _compare(t, other["logprobs"], wanted, limits, scale, where)
 
 
-def _compare(t: Trial, got: Array, wanted: Array, scale: Array, where: str) -> Iterator[Evidence]:
+def _limits(t: Trial, inputs: dict[str, Any], wanted: Array, arithmetic: str) -> Array | None:
+    """Return textbook limits (B, V); of long rows those of the tokens that stay, or none."""
+    if arithmetic == "of the data":
+        return t.textbook(FILTERED_LOGPROBS, **inputs)["logprobs"]
+    if arithmetic == "float64":
+        return None
+    limits = np.zeros(wanted.shape)
+    for index, logits in enumerate(inputs["logits"]):
+        kept = wanted[index] > -np.inf
+        few = {**cases.OFF, "order": inputs["order"], "logits": logits[None, kept]}
+        limits[index, kept] = t.textbook(FILTERED_LOGPROBS, **few)["logprobs"][0]
+    return limits
+
+
+def _compare(
+    t: Trial, got: Array, wanted: Array, limits: Array | None, scale: Array | None, where: str
+) -> Iterator[Evidence]:
     wrong = (got > -np.inf) != (wanted > -np.inf) if got.shape == wanted.shape else np.ones(1)
     yield t.number("tokens wrongly kept or removed", int(wrong.sum()), "<=", where=where)
-    if not np.any(wrong):
-        kept = wanted > -np.inf
-        yield t.within("log-prob error in 2u·S (float64)", got[kept], wanted[kept], scale=scale[kept], where=where)
+    if np.any(wrong):
+        return
+    kept, quantity = wanted > -np.inf, "log-prob error in 2u·S (float64)"
+    if limits is not None:
+        unit = None if scale is None else scale[kept]
+        yield from t.agrees(quantity, got[kept], wanted[kept], limits[kept], scale=unit, where=where)
+    elif scale is not None:
+        yield t.within(quantity, got[kept], wanted[kept], scale=scale[kept], where=where)
 
 
-def _preconditions(t: Trial, inputs: dict[str, Any], wanted: Array) -> Iterator[Evidence]:
+def _decided(t: Trial, inputs: dict[str, Any], kept: Array, arithmetic: str) -> Iterator[Evidence]:
+    """Yield that no token's fate hangs on a rounding."""
+    if arithmetic == "of the data":
+        yield cases.undecided(t, FILTERED_LOGPROBS, inputs)
+    elif arithmetic == "float64":
+        for nudge in (-cases.NUDGE, cases.NUDGE):
+            names = ("top_p", "min_p", "xtc_threshold")
+            near = {name: min(inputs[name] * (1 + nudge), 1.0) if inputs[name] < 1 else 1.0 for name in names}
+            moved = int(np.sum((t.want(FILTERED_LOGPROBS, **{**inputs, **near}) > -np.inf) != kept))
+            yield t.precondition("tokens that the last digits of a threshold decide", moved, "<=", 0)
+    else:
+        p = np.sort(np.exp(oracle.filtered_logprobs(**{**inputs, "top_p": 1.0})), axis=1)[:, ::-1]
+        nearest = np.abs(np.cumsum(p, axis=1) - inputs["top_p"]).min()
+        yield t.precondition("distance of top-p from a running sum", nearest, ">=", cases.GAP)
+
+
+def _preconditions(t: Trial, inputs: dict[str, Any], wanted: Array, arithmetic: str) -> Iterator[Evidence]:
     kept = wanted > -np.inf
     unique = min(np.unique(row).size for row in inputs["logits"])
     yield t.precondition("distinct logits in a row", unique, ">=", inputs["logits"].shape[1])
-    for nudge in (-cases.NUDGE, cases.NUDGE):
-        names = ("top_p", "min_p", "xtc_threshold")
-        near = {name: min(inputs[name] * (1 + nudge), 1.0) if inputs[name] < 1 else 1.0 for name in names}
-        moved = int(np.sum((t.want(FILTERED_LOGPROBS, **{**inputs, **near}) > -np.inf) != kept))
-        yield t.precondition("tokens that the last digits of a threshold decide", moved, "<=", 0)
+    yield from _decided(t, inputs, kept, arithmetic)
     plain = t.want(FILTERED_LOGPROBS, **cases.OFF, order=inputs["order"], logits=inputs["logits"])
     removing = [k for k in ("top_k", "top_p", "min_p", "xtc_probability") if inputs[k] != cases.OFF[k]]
     if removing and not inputs["top_k"] > inputs["logits"].shape[1]:
@@ -104,12 +186,14 @@ def _tied_cases() -> Iterator[Case]:
             continue  # top-k after top-p keeps what it keeps alone; without a promise top-p has another whole
         make = partial(cases.tied, filters=filters, order=order, ties=ties)
         least = {name: value for name, value in cases.TIED[filters].items() if name in cases.ABSENT}
-        promise = {} if ties == "any" else {"ties": ties, **least}
-        yield Case(f"{filters}-{order}-{ties}", make, quick=True, conventions={"order": order, **promise})
+        promise: dict[str, Any] = {} if ties == "any" else {"declared": {"ties": ties}, "level": "rule"}
+        asked = {"order": order, **least}
+        yield Case(f"{filters}-of-600-{order}-{ties}", make, quick=True, conventions=asked, **promise)
 
 
 @gate(
     "sampling.filters.ties",
+    level="definition",
     name="filtered_logprobs[ties]",
     question="With ties at the threshold, is every token that is not tied there kept or removed rightly, and are those "
     "that are kept as the subject promises?",
@@ -142,6 +226,7 @@ def filters_ties(t: Trial) -> Iterator[Evidence]:
     yield t.precondition("fewest tokens at a threshold", int(tied.sum(axis=1).min()), ">=", 20)
     yield t.precondition("tied tokens that the promise decides", int(np.sum(every & ~lower)), ">=", 20)
     yield from _each_decides(t, inputs, exact)
+    yield cases.undecided(t, FILTERED_LOGPROBS, inputs)
     got = t.got(FILTERED_LOGPROBS, **inputs)["logprobs"] > -np.inf
     wrong = (got != exact) if got.shape == exact.shape else np.ones_like(tied)
     yield t.number("tokens off the threshold wrongly kept or removed", int(np.sum(wrong & ~tied)), "<=")

@@ -17,6 +17,7 @@ from gates.registry import gate
 
 @gate(
     "scoring.rows-do-not-see-each-other",
+    level="law",
     name="completion_logprobs[one row]",
     question="Has a row the log-probs alone, and in another order, that it has in a padded batch?",
     why="Padding that is attended to, or positions that count it, tie a row's score to its neighbours' lengths.",

@@ -16,44 +16,47 @@ from gates.registry import gate
 from reference.algorithms import ALGORITHMS
 from reference.oracle import losses
 
-PARTS = (1, 4, 3)  # of eight rows in two groups of four: uneven, and the second part holds rows of both
-WIDE_PARTS = (5, 12, 7)  # of twenty-four
+PARTS = {  # of eight rows in two groups of four, and of twenty-four
+    "any": {8: (1, 4, 3), 24: (5, 12, 7)},  # the second part holds rows of both groups
+    "equal": {8: (2, 2, 2, 2), 24: (6, 6, 6, 6)},
+}
 
 
-def _part_case(algorithm: str, name: str, *, quick: bool = True, **changes: Any) -> Case:
-    whole = cases.case(algorithm, f"{algorithm}-{name}", data={"empty_row": True}, quick=quick, **changes)
+def _part_case(algorithm: str, name: str, *, quick: bool = True, sizes: str = "any", **changes: Any) -> Case:
+    whole = cases.case(algorithm, f"{algorithm}-{name}", quick=quick, **changes)
 
     def make(rng: np.random.Generator) -> Mapping[str, Any]:
         inputs: dict[str, Any] = dict(whole.make(rng))
-        return {**inputs, "parts": list(PARTS if len(inputs["mask"]) == sum(PARTS) else WIDE_PARTS)}
+        return {**inputs, "parts": list(PARTS[sizes][len(inputs["mask"])])}
 
-    return replace(whole, make=make)
+    return replace(whole, make=make, conventions={**whole.conventions, "parts": sizes})
 
 
 def _part_cases() -> Iterator[Case]:
     for algorithm, one in ALGORITHMS.items():
         if one.aggregation == "micro-batch":
             continue  # by definition its value depends on the split
-        yield _part_case(algorithm, "plain")
+        yield _part_case(algorithm, "uneven")
+        yield _part_case(algorithm, "equal", sizes="equal", quick=algorithm == "grpo")
         if one.kl:
-            yield _part_case(algorithm, "kl", beta=0.3, quick=False)
+            yield _part_case(algorithm, "uneven-kl", beta=0.3, quick=False)
         if "dapo_denominator" in one.constants:
-            yield _part_case(algorithm, "by-prompt", dapo_denominator="group", group_size=4)
-            yield _part_case(algorithm, "window", dapo_denominator="trl", tokens_in_step=171.5, quick=False)
+            yield _part_case(algorithm, "uneven-by-prompt", dapo_denominator="group", group_size=4)
+            yield _part_case(algorithm, "uneven-window", dapo_denominator="trl", tokens_in_step=171.5, quick=False)
 
 
 @gate(
     "trainer.micro-batches.add-up",
-    name="policy_loss[micro-batches]",
+    name="policy_loss_in_parts[micro-batches]",
     question="Do loss and gradient of a step in uneven parts add up to those of the step in one?",
     why="A denominator of the micro-batch instead of the step's weighs short answers, and the last part, by accident.",
     ops=(POLICY_LOSS, POLICY_LOSS_IN_PARTS),
     cases=tuple(_part_cases()),
     bounds={
-        "loss error in 2u·S": Bound("derived", f"{cases.PART_BECAUSE}; k = 4", 4.0),
-        "gradient error in 2u·S": Bound("derived", f"{cases.PART_BECAUSE}; k = 4", 4.0),
+        "loss error in 2u·S": Bound("derived", f"{cases.PART_BECAUSE}; k = 4", 4.0, "precision"),
+        "gradient error in 2u·S": Bound("derived", f"{cases.PART_BECAUSE}; k = 4", 4.0, "precision"),
         "distance from the step in one part in 2u·S": Bound(
-            "derived", f"{cases.PART_BECAUSE}; both err by at most k = 4", 8.0
+            "derived", f"{cases.PART_BECAUSE}; both err by at most k = 4", 8.0, "precision"
         ),
     },
     probes=(Probe("policy_loss_in_parts", ("loss", "gradient")),),
@@ -66,21 +69,25 @@ def parts_add_up(t: Trial) -> Iterator[Evidence]:
     tokens = [int(part.sum()) for part in np.split(inputs["mask"], np.cumsum(sizes)[:-1])]
     yield t.precondition("different numbers of tokens in a part", len(set(tokens)), ">=", 2)
     unit, scale = 2 * FLOAT32_U, np.maximum(wanted.gradient_scale, float(np.finfo(np.float32).tiny))
-    naive = np.abs(_means_of_parts(inputs, sizes) - wanted.gradient)
-    yield t.precondition(
-        "largest change by denominators of parts, in 2u·S", float((naive / (unit * scale)).max()), ">", 1e4
-    )
+    if len(set(sizes)) > 1:  # the means of equal parts are those of the step, for means over rows
+        naive = np.abs(_means_of_parts(inputs, sizes) - wanted.gradient)
+        change = float((naive / (unit * scale)).max())
+        yield t.precondition("largest change by denominators of parts, in 2u·S", change, ">", 1e4)
     yield t.precondition("share of elements at a clip bound", wanted.near_branch[inputs["mask"]].mean(), "<", 0.01)
     got, one = t.got(POLICY_LOSS_IN_PARTS, **inputs, parts=sizes), t.got(POLICY_LOSS, **inputs)
     sure = ~wanted.near_branch
     loss_unit = unit * wanted.loss_scale
+    limits = t.textbook(POLICY_LOSS_IN_PARTS, **inputs, parts=sizes)
     off = max(abs(float(got["loss"]) - wanted.loss) - wanted.branch_slack, 0.0)
-    yield t.within("loss error in 2u·S", wanted.loss + off, wanted.loss, scale=loss_unit)
+    loss = wanted.loss + off
+    yield from t.agrees("loss error in 2u·S", loss, wanted.loss, limits["loss"], scale=loss_unit)
     gradient = np.where(sure, got["gradient"], wanted.gradient)
-    yield t.within("gradient error in 2u·S", gradient, wanted.gradient, scale=unit * scale)
+    slopes = limits["gradient"]
+    yield from t.agrees("gradient error in 2u·S", gradient, wanted.gradient, slopes, scale=unit * scale)
     quantity = "distance from the step in one part in 2u·S"
-    yield t.within(quantity, got["loss"], float(one["loss"]), scale=loss_unit, where="loss")
-    yield t.within(quantity, gradient, np.where(sure, one["gradient"], wanted.gradient), scale=unit * scale)
+    yield from t.agrees(quantity, got["loss"], float(one["loss"]), 2 * limits["loss"], scale=loss_unit, where="loss")
+    other = np.where(sure, one["gradient"], wanted.gradient)
+    yield from t.agrees(quantity, gradient, other, 2 * slopes, scale=unit * scale)
 
 
 def _means_of_parts(inputs: Mapping[str, Any], sizes: list[int]) -> Array:

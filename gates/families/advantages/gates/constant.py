@@ -1,0 +1,89 @@
+"""Is the advantage of a group with equal rewards zero?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gates.families.advantages.gates.inputs import BOUNDS, DTYPES, PRESETS
+from gates.families.advantages.op import GROUP_ADVANTAGES
+from gates.model import Bound, Case, Evidence, Trial
+from gates.registry import gate
+
+PLAIN = ("trl", "verl", "mlxrl", "batch", "dr-grpo", "rloo")
+AWKWARD = {name: PRESETS[name] for name in ("trl", "rlox", "mlxrl", "dr-grpo", "rloo")} | {
+    "no-epsilon": {"scale": "group", "ddof": 0, "eps": 0.0, "eps_mode": "add", "baseline": "mean"}
+}
+LARGEST = "largest |advantage| of a constant group"
+
+
+def _solved_alike(rng: np.random.Generator, choice: dict[str, Any], dtype: str) -> dict[str, Any]:
+    """Groups in which all succeed, all fail, or all get half: sums and means of these are exact however they are taken."""
+    groups = [np.full(8, value) for value in (1.0, 0.0, -1.0, 0.5)]
+    return {"rewards": np.concatenate([*groups, rng.normal(0.0, 1.0, 8)]).astype(dtype), "group_size": 8, **choice}
+
+
+def _awkward(rng: np.random.Generator, choice: dict[str, Any], dtype: str) -> dict[str, Any]:
+    """Groups of equal rewards whose sum rounds: of 10 it leaves a residue in both dtypes; of 4 or 8 often none."""
+    groups = [np.full(10, value) for value in (0.35, 0.1, 0.7, 1 / 3, 2.3, 123.456)]
+    return {"rewards": np.concatenate([*groups, rng.normal(0.0, 1.0, 10)]).astype(dtype), "group_size": 10, **choice}
+
+
+def _cases() -> Iterator[Case]:
+    for name in PLAIN:
+        choice = PRESETS[name]
+
+        def solved(rng: np.random.Generator, choice: dict[str, Any] = choice) -> dict[str, Any]:
+            return _solved_alike(rng, choice, "float32")
+
+        yield Case(
+            f"solved-alike-{name}-float32",
+            solved,
+            quick=name in {"trl", "rloo"},
+            level="law",
+            conventions={**choice, "dtype": "float32"},
+        )
+    for (name, choice), dtype in product(AWKWARD.items(), DTYPES):
+
+        def awkward(rng: np.random.Generator, choice: dict[str, Any] = choice, dtype: str = dtype) -> dict[str, Any]:
+            return _awkward(rng, choice, dtype)
+
+        yield Case(f"{name}-{dtype}", awkward, quick=name in {"trl", "mlxrl"}, conventions={**choice, "dtype": dtype})
+
+
+@gate(
+    "advantages.constant-group-is-zero",
+    name="group_advantages[constant group]",
+    level="robustness",
+    question="Is the advantage of a group with equal rewards zero?",
+    why="The mean of equal floats is not always that float; a division by a tiny deviation amplifies the residue.",
+    ops=(GROUP_ADVANTAGES,),
+    cases=tuple(_cases()),
+    bounds={**BOUNDS, LARGEST: Bound("exact", "max = min gives A = 0 by rule", 0.0)},
+)
+def constant_group_is_zero(t: Trial) -> Iterator[Evidence]:
+    """Look at groups of equal rewards beside one that varies: within the textbook limit of 0, or exactly 0 by rule.
+
+    Exactly 0 is asked where the naive mean leaves a residue, and only there.
+    """
+    size = t.inputs["group_size"]
+    grouped = t.inputs["rewards"].reshape(-1, size)
+    naive = np.array([sum(row.tolist(), grouped.dtype.type(0)) / size for row in grouped[:-1]], grouped.dtype)
+    residues = int(np.sum(naive != grouped[:-1, 0]))
+    got = np.asarray(t.got(GROUP_ADVANTAGES, **t.inputs)["advantages"], np.float64).reshape(-1, size)
+    flat = np.abs(got[:-1])
+    if size == 8:
+        yield t.precondition("groups whose naive mean leaves a residue", residues, "<=", 0)
+        limits = t.textbook(GROUP_ADVANTAGES, **t.inputs)["advantages"].reshape(-1, size)[:-1]
+        yield from t.agrees(LARGEST, flat, np.zeros(flat.shape), limits)
+    else:
+        yield t.precondition("groups whose naive mean leaves a residue", residues, ">=", 1)
+        at = np.unravel_index(int(np.argmax(np.where(np.isnan(flat), np.inf, flat))), flat.shape)
+        yield t.number(LARGEST, float(flat[at]), "<=", where=f"reward {grouped[at]:.6g}, element {at[1]}")
+    moves = float(np.max(np.abs(got[-1])))
+    yield t.negative_control(
+        "largest |advantage| of a varying group", moves, ">", 0.1, "zero must not be all it returns"
+    )

@@ -1,0 +1,92 @@
+"""Is each reward function normalised in its group, and then the weighted sum over the batch?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families import layouts
+from gates.families.advantages.gates.inputs import BOUNDS
+from gates.families.advantages.op import NAN_UNSCORED, NORMALISE_THEN_SUM
+from gates.families.units import UNIT
+from gates.model import Case, Evidence, Level, Probe, Trial
+from gates.registry import gate
+from reference.oracle import advantages as oracle
+
+STAGES = {  # ddof and ε of the groups, then of the batch
+    "trl": (1, 1e-4, 1, 1e-4),
+    "mixed": (1, 1e-4, 0, 1e-2),
+    "mixed-back": (0, 1e-2, 1, 1e-4),
+    "no-epsilon": (0, 0.0, 0, 0.0),
+}
+ASKED: dict[str, Level] = {"constant": "robustness", "unscored": "rule"}
+NAMES = ("group_ddof", "group_eps", "batch_ddof", "batch_eps")
+
+
+def _make(rng: np.random.Generator, dtype: str, stages: dict[str, Any], kind: str) -> dict[str, Any]:
+    """A verifier, a length penalty in tens, a style score in hundredths."""
+    size, prompts = 4, 3
+    correct = np.tile([0.0, 1.0, 1.0, 0.0], prompts)
+    rewards = np.stack([correct, rng.uniform(-50.0, 0.0, correct.size), rng.normal(0.0, 0.02, correct.size)], axis=1)
+    if kind == "constant":
+        rewards[:size, 2] = 0.1  # a constant group of one function adds nothing there
+    if kind == "unscored":
+        rewards[5, 0] = np.nan  # one function could not score: a 0 in the sum
+        rewards[[2, 9]] = np.nan  # no function could: the row is unscored
+    weights = np.array([1.0, 0.5, -2.0], dtype)
+    made = {"rewards": rewards.astype(dtype), "weights": weights, "group_size": size, **stages}
+    return made | ({"layouts": True} if kind == "constant" else {})
+
+
+def _case(name: str, dtype: str, kind: str, *, quick: bool = False) -> Case:
+    stages = dict(zip(NAMES, STAGES[name], strict=True))
+    return Case(
+        f"{kind}-{name}-{dtype}",
+        partial(_make, dtype=dtype, kind=kind, stages=stages),
+        quick=quick,
+        conventions={**stages, "dtype": dtype},
+        level=ASKED.get(kind),
+        declared=NAN_UNSCORED if kind == "unscored" else {},
+    )
+
+
+CASES = (
+    *(_case(name, "float32", "three", quick=True) for name in STAGES),
+    _case("trl", "float64", "three"),
+    _case("trl", "float32", "constant", quick=True),
+    _case("mixed", "float32", "unscored", quick=True),
+    _case("trl", "float64", "unscored"),
+)
+
+
+@gate(
+    "advantages.normalise-then-sum",
+    name="normalise_then_sum",
+    level="definition",
+    question="Is each reward function normalised in its group, and then their weighted sum over the batch?",
+    why="Summed first, a reward function with large numbers drowns the others; two deviations are two conventions each.",
+    ops=(NORMALISE_THEN_SUM,),
+    cases=CASES,
+    bounds=BOUNDS,
+    probes=(Probe("normalise_then_sum", ("advantages",)),),
+)
+def normalise_then_sum(t: Trial) -> Iterator[Evidence]:
+    """Compare three reward functions of different sizes with the definition."""
+    inputs = dict(t.inputs)
+    in_layouts = inputs.pop("layouts", False)
+    dtype = str(inputs["rewards"].dtype)
+    rounded = {name: float(np.dtype(dtype).type(inputs[name])) for name in ("group_eps", "batch_eps")}
+    wanted = t.want(NORMALISE_THEN_SUM, **{**inputs, **rounded})
+    summed = np.nansum(inputs["rewards"].astype(np.float64) * inputs["weights"], axis=1)
+    distance = np.max(np.abs((summed - summed.mean()) / summed.std() - wanted))
+    yield t.precondition("largest distance to the z-score of the plain sum", distance, ">=", 0.1)
+    scale = 2 * UNIT[dtype] * oracle.normalise_then_sum_scale(**{**inputs, **rounded})
+    quantity = f"advantage error in 2u·S ({dtype})"
+    limits = t.textbook(NORMALISE_THEN_SUM, **inputs)["advantages"]
+    yield from t.agrees(quantity, t.got(NORMALISE_THEN_SUM, **inputs)["advantages"], wanted, limits, scale=scale)
+    if in_layouts:
+        for where, got in layouts.values(t, NORMALISE_THEN_SUM, inputs, ("rewards",)):
+            yield from t.agrees(quantity, got["advantages"], wanted, limits, scale=scale, where=where)

@@ -1,0 +1,286 @@
+"""Do preference losses have the value and the gradient of their definition?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gates.families.preference import inputs as made
+from gates.families.preference.op import KTO_LOSS, PREFERENCE_LOSS
+from gates.families.units import UNIT
+from gates.model import Array, Bound, Case, Evidence, Level, Probe, Trial
+from gates.registry import gate
+
+DTYPES = ("float32", "float64")
+EMPTY = ("dpo", "ipo", "dpop", "simpo", "cpo")  # of orpo a completion without tokens has odds of 1 to 0
+# With these constants the margins of `made.pairs` stay below 9: beyond, 1 − σ(z) has no two digits left in float32.
+LOSSES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
+    "dpo": (
+        "−(1−s) log σ(Δ) − s log σ(−Δ), arXiv 2305.18290 eq. 7",
+        {
+            "plain": {"beta": 0.1, "label_smoothing": 0.0},
+            "smoothed": {"beta": 0.3, "label_smoothing": 0.2},
+            "strict": {"beta": 1.25, "label_smoothing": 0.0},
+        },
+    ),
+    "hinge": ("max(0, 1 − Δ), arXiv 2305.10425", {"plain": {"beta": 2.0}}),
+    "ipo": (
+        "(x − 1/(2β))², x summed or averaged over tokens, arXiv 2310.12036 eq. 17",
+        {"sum": {"beta": 0.2, "lengths": "sum"}, "mean": {"beta": 0.8, "lengths": "mean"}},
+    ),
+    "dpop": (
+        "−log σ(Δ − βλ·max(0, ref_c − lp_c)), arXiv 2402.13228 eq. 3",
+        {"plain": {"beta": 0.2, "penalty": 5.0}},
+    ),
+    "orpo": (
+        "NLL_c − λ log σ(log-odds difference), both of token means, arXiv 2403.07691 eqs. 4 to 7",
+        {"plain": {"beta": 0.4}},
+    ),
+    "simpo": ("−log σ(β(mean_c − mean_r) − γ), arXiv 2405.14734 eq. 6", {"plain": {"beta": 1.25, "margin": 1.2}}),
+    "cpo": (
+        "−log σ(β(lp_c − lp_r)) + α·NLL of all chosen tokens, arXiv 2401.08417",
+        {"plain": {"beta": 0.1, "nll": 0.7}},
+    ),
+}
+CANCELS = {"dpo": "plain", "hinge": "plain", "ipo": "sum"}  # where a shared prompt may be scored
+BECAUSE = (
+    "k·2u·S: log-ratios summed without error, sums of the data wider or compensated; S counts the slope times the argument, "
+    "which is rounded once"
+)
+BOUNDS = {
+    **{
+        f"{quantity} error in 2u·S ({dtype})": Bound("derived", f"{BECAUSE}; k = {k:g}", k, level="precision")
+        for quantity in ("loss", "gradient")
+        for dtype, k in (("float32", 4.0), ("float64", 8.0))
+    },
+    "largest |gradient| in masked slots": Bound("exact", "prompt and padding are no input of the loss", 0.0),
+}
+
+
+def _case(
+    loss: str,
+    constants: str,
+    kind: str,
+    dtype: str = "float32",
+    *,
+    level: Level | None = None,
+    quick: bool = False,
+    make: Callable[..., dict[str, Any]] = made.pairs,
+    **choices: Any,
+) -> Case:
+    """Return a case of a loss with one of its sets of constants; `choices` are those of `made.pairs`."""
+    all_tokens = choices.get("all_tokens", False)
+    return Case(
+        f"{constants}-{kind}-{dtype}",
+        partial(make, loss=loss, constants=LOSSES[loss][1][constants], dtype=dtype, **choices),
+        quick=quick,
+        conventions={
+            "loss": loss,
+            **_of_dtype(dtype),
+            "padding": choices.get("padding", "right"),
+            "prompt": "shared" if choices.get("shared") else "any",
+            **({"nll_tokens": "all" if all_tokens else "completion"} if loss == "orpo" else {}),
+        },
+        level=level,
+    )
+
+
+def _of_dtype(dtype: str) -> dict[str, str]:
+    """Return the conventions of data of a dtype: a program that computes in float32 says so of its arithmetic."""
+    return {"dtype": dtype, **({"arithmetic": "float64"} if dtype == "float64" else {})}
+
+
+def _cases(loss: str) -> Iterator[Case]:
+    sets = LOSSES[loss][1]
+    for constants, dtype in product(sets, DTYPES):
+        yield _case(loss, constants, "ordinary", dtype, quick=True)
+    first, last = next(iter(sets)), [*sets][-1]
+    yield _case(loss, first, "left-padded", padding="left")
+    if loss not in made.ALONE:
+        yield _case(loss, first, "no-reference", free=True)
+        for dtype in DTYPES:
+            yield _case(loss, last, "unrelated", dtype, level="robustness", spread=made.FAR)
+    if loss in CANCELS:
+        yield _case(loss, CANCELS[loss], "shared-prompt", shared=True, quick=True)
+    if loss == "orpo":
+        for dtype in DTYPES:
+            yield _case(loss, first, "all-tokens", dtype, all_tokens=True, quick=True)
+    yield _case(loss, last, "unreadable", level="robustness", make=made.unreadable_pairs, quick=True)
+    if loss in EMPTY:
+        yield _case(loss, last, "without-tokens", level="robustness", make=made.without_tokens, quick=True)
+
+
+def _check(t: Trial) -> Iterator[Evidence]:
+    inputs = dict(t.inputs)
+    shared = _prompt_is_shared(inputs)
+    wanted = t.want(PREFERENCE_LOSS, **made.rounded(inputs))
+    yield from _preconditions(t, inputs, wanted, shared=shared)
+    limits = t.textbook(PREFERENCE_LOSS, **inputs)
+    if shared:  # a subject may score the prompts: more terms, which cancel
+        scored = t.textbook(PREFERENCE_LOSS, **{**inputs, "mask": inputs["mask"] | made.before(inputs["mask"])})
+        limits = {
+            "loss": np.maximum(limits["loss"], scored["loss"]),
+            "gradient": np.where(inputs["mask"], np.maximum(limits["gradient"], scored["gradient"]), 0.0),
+        }
+    yield from _compare(t, t.got(PREFERENCE_LOSS, **inputs), wanted, inputs, limits, shared=shared)
+
+
+def _prompt_is_shared(inputs: Mapping[str, Any]) -> bool:
+    prompts = made.before(inputs["mask"])
+    return bool(
+        np.array_equal(prompts[0::2], prompts[1::2])
+        and np.array_equal((inputs["policy"] * prompts)[0::2], (inputs["policy"] * prompts)[1::2])
+    )
+
+
+def _preconditions(t: Trial, inputs: Mapping[str, Any], wanted: Any, *, shared: bool) -> Iterator[Evidence]:
+    unit = 2 * UNIT[str(inputs["policy"].dtype)] * wanted.loss_scale
+    order = np.arange(len(inputs["policy"])).reshape(-1, 2)[:, ::-1].reshape(-1)
+    names = [name for name in ("policy", "reference", "mask", "attention_mask") if inputs.get(name) is not None]
+    swapped = {**inputs, **{name: inputs[name][order] for name in names}}
+    shift = abs(t.want(PREFERENCE_LOSS, **made.rounded(swapped)).loss - wanted.loss)
+    yield t.precondition("change of the loss when the sides are swapped, in 2u·S", shift / unit, ">=", 1e2)
+    wide = {**inputs, "mask": inputs["mask"] | made.before(inputs["mask"])}
+    prompts = abs(t.want(PREFERENCE_LOSS, **made.rounded(wide)).loss - wanted.loss)
+    if shared:
+        yield t.precondition("change of the loss when prompts count, in 2u·S", prompts / unit, "<=", 1.0)
+    else:
+        yield t.precondition("change of the loss when prompts count, in 2u·S", prompts / unit, ">=", 1e2)
+    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+    if inputs["loss"] == "hinge":
+        pulled = np.abs(wanted.gradient[0::2]).max(axis=1) > 0
+        yield t.precondition("pairs inside the margin", int(pulled.sum()), ">=", 1)
+        yield t.precondition("pairs beyond the margin", int((~pulled).sum()), ">=", 1)
+    if inputs["loss"] == "dpop" and inputs["reference"] is not None:
+        reference, policy = (np.where(inputs["mask"], inputs[name], 0.0) for name in ("reference", "policy"))
+        behind = (reference - policy)[0::2].sum(axis=1)
+        yield t.precondition("chosen completions that fell behind", int((behind > 0).sum()), ">=", 1)
+        yield t.precondition("chosen completions that gained", int((behind < 0).sum()), ">=", 1)
+
+
+def _compare(
+    t: Trial,
+    got: Mapping[str, Any],
+    wanted: Any,
+    inputs: Mapping[str, Any],
+    limits: Mapping[str, Array],
+    *,
+    shared: bool = False,
+) -> Iterator[Evidence]:
+    """Compare loss and gradient; in slots that are not read the gradient is 0, or that of a shared prompt cancels."""
+    dtype = str(inputs["policy"].dtype)
+    unit, least = 2 * UNIT[dtype], float(np.finfo(dtype).tiny)
+    read = inputs["mask"] | inputs.get("attention_mask", False)
+    read &= inputs["mask"] | (np.arange(len(read)) % 2 == 0)[:, None]  # likelihood is that of chosen rows
+    yield from t.agrees(
+        f"loss error in 2u·S ({dtype})", got["loss"], wanted.loss, limits["loss"], scale=unit * wanted.loss_scale
+    )
+    gradient = np.asarray(got["gradient"])
+    scale = unit * np.where(read, np.maximum(wanted.gradient_scale, least), 1.0)
+    inside = np.where(read, gradient, 0.0)
+    yield from t.agrees(f"gradient error in 2u·S ({dtype})", inside, wanted.gradient, limits["gradient"], scale=scale)
+    outside = ~read
+    if shared:
+        prompts = made.before(inputs["mask"])
+        both = np.where(prompts, gradient, 0.0).reshape(-1, 2, gradient.shape[1]).sum(axis=1)
+        room = limits["gradient"].max(axis=1).reshape(-1, 2).sum(axis=1)[:, None] * np.ones(both.shape)
+        yield from t.agrees("gradient error of a shared prompt", both, np.zeros(both.shape), room)
+        outside &= ~prompts
+    yield t.number("largest |gradient| in masked slots", float(np.max(np.abs(gradient[outside]))), "<=")
+
+
+def _register(loss: str) -> Callable[[Trial], Iterator[Evidence]]:
+    return gate(
+        f"preference.{loss}.matches-definition",
+        level="definition",
+        name=f"preference_loss[{loss}]",
+        question=f"Are {loss}'s loss and ∂loss/∂policy those of {LOSSES[loss][0]}?",
+        why="Swapped sides, a mean for a sum or a β outside the sigmoid still lower the loss, and teach something else.",
+        ops=(PREFERENCE_LOSS,),
+        cases=tuple(_cases(loss)),
+        bounds=BOUNDS,
+        probes=(Probe("preference_loss", ("loss", "gradient")),),
+    )(_check)
+
+
+for _loss in LOSSES:
+    _register(_loss)
+
+
+def _kto_case(
+    name: str, dtype: str = "float32", *, shift: float, level: Level | None = None, quick: bool = False, **choices: Any
+) -> Case:
+    return Case(
+        f"{name}-{dtype}",
+        partial(made.labelled, dtype=dtype, shift=shift, **choices),
+        quick=quick,
+        conventions={**_of_dtype(dtype), "padding": choices.get("padding", "right")},
+        level=level,
+    )
+
+
+def _kto_cases() -> Iterator[Case]:
+    for dtype, (name, shift) in product(DTYPES, (("ahead", 2.0), ("behind", -2.0))):
+        yield _kto_case(f"{name}-ordinary", dtype, shift=shift, quick=True)
+    yield _kto_case("left-padded", shift=2.0, padding="left")
+    yield _kto_case("unreadable", shift=2.0, garbage=True, level="robustness", quick=True)
+
+
+@gate(
+    "preference.kto.matches-definition",
+    level="definition",
+    name="kto_loss",
+    question="Are KTO's loss and gradient λ(1 − σ(±β(lr − z0))), z0 = max(0, mean of mismatched log-ratios), a constant?",
+    why="A z0 that is dropped or negative moves the point at which a row counts as a gain.",
+    ops=(KTO_LOSS,),
+    cases=tuple(_kto_cases()),
+    bounds=BOUNDS,
+    probes=(Probe("kto_loss", ("loss", "gradient")),),
+)
+def kto_matches_definition(t: Trial) -> Iterator[Evidence]:
+    """Compare rows of both labels, with a reference point above and below 0."""
+    inputs = dict(t.inputs)
+    wanted = t.want(KTO_LOSS, **made.rounded(inputs))
+    yield t.precondition("|mean| of the mismatched log-ratios", abs(float(inputs["mismatched"].mean())), ">=", 0.5)
+    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+    yield from _compare(t, t.got(KTO_LOSS, **inputs), wanted, inputs, t.textbook(KTO_LOSS, **inputs))
+
+
+@gate(
+    "preference.reference-free",
+    level="law",
+    name="preference_loss[reference-free]",
+    question="Without a reference, is the loss that of a reference of zeros?",
+    why="A reference-free run that still subtracts one is held to a model that it was told to leave.",
+    ops=(PREFERENCE_LOSS,),
+    cases=tuple(
+        _case(loss, constants, f"free-{loss}", quick=True)
+        for loss in ("dpo", "hinge", "ipo")
+        for constants in LOSSES[loss][1]
+        if constants != "strict"  # without a reference its margins leave no digits of σ
+    ),
+    bounds=BOUNDS,
+)
+def reference_free(t: Trial) -> Iterator[Evidence]:
+    """Run without a reference and with zeros; with the real one the loss must move."""
+    inputs = dict(t.inputs)
+    yield t.precondition("tokens", int(inputs["mask"].sum()), ">=", 50)
+    free = {**inputs, "reference": None}
+    wanted, limits = t.want(PREFERENCE_LOSS, **made.rounded(free)), t.textbook(PREFERENCE_LOSS, **free)
+    without = t.got(PREFERENCE_LOSS, **free)
+    zeros = t.got(PREFERENCE_LOSS, **{**inputs, "reference": np.zeros_like(inputs["policy"])})
+    for name in ("loss", "gradient"):  # both lie within the limits of one definition
+        quantity = f"difference of the {name} to that of zeros"
+        yield from t.agrees(quantity, without[name], zeros[name], 2.0 * limits[name])
+    unit = 2 * UNIT["float32"] * wanted.loss_scale
+    yield from t.agrees("loss error in 2u·S (float32)", without["loss"], wanted.loss, limits["loss"], scale=unit)
+    held = t.got(PREFERENCE_LOSS, **inputs)
+    # The loss alone may come back to its first value; the gradients are 5e3 units apart or more.
+    moved = np.abs([*np.ravel(held["gradient"] - without["gradient"]), held["loss"] - without["loss"]]).max() / unit
+    yield t.negative_control(
+        "change of loss or gradient by the reference in 2u·S", moved, ">", 1e2, "a reference must count"
+    )

@@ -1,0 +1,114 @@
+"""Are the statistics of importance ratios those of their definitions?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gates.families import layouts
+from gates.families.ratio.gates.pairs import FORMS, bounds, moved, pair
+from gates.families.ratio.op import RATIO_STATISTICS
+from gates.families.units import UNIT
+from gates.model import Bound, Case, Evidence, Probe, Trial
+from gates.registry import gate
+from reference.oracle.statistics import SHARES, Statistics
+
+SPREADS = {"near": 0.02, "typical": 0.25, "far": 1.0, "hostile": 0.25}  # nats
+ROWS = 16  # of up to 31 tokens
+BEYOND = "share error beyond ratios at a bound"
+UNASKED = "clipped shares without advantages"
+
+
+def _make(
+    rng: np.random.Generator,
+    form: str,
+    size: str,
+    dtype: str,
+    signs: bool,  # noqa: FBT001  a keyword of partial
+) -> dict[str, Any]:
+    drawn = pair(rng, form, dtype, SPREADS[size], rows=ROWS, hostile=size == "hostile")
+    policy, behaviour = drawn.pop("pair")
+    return {
+        "policy": policy,
+        "behaviour": behaviour,
+        "epsilon_low": 0.2,
+        "epsilon_high": 0.28,
+        "advantages": np.resize(np.array([1.1, -0.6, 0.4, -1.3, 0.0], dtype), ROWS) if signs else None,
+        **drawn,
+    }
+
+
+def _case(form: str, size: str, dtype: str, *, signs: bool = True, quick: bool = False) -> Case:
+    return Case(
+        f"sixteen-rows-{form}-{size}-{dtype}{'' if signs else '-without-advantages'}",
+        partial(_make, form=form, size=size, dtype=dtype, signs=signs),
+        quick=quick,
+        level="robustness" if size == "hostile" else None,
+        conventions={"dtype": dtype},
+    )
+
+
+def _cases() -> Iterator[Case]:
+    for form in FORMS:
+        yield _case(form, "typical", "float32", quick=form in {"holes", "flat"})
+    for size in ("near", "far"):
+        yield _case("holes", size, "float32", quick=True)
+        yield _case("holes", size, "float64")
+    yield _case("holes", "typical", "float32", signs=False, quick=True)
+    yield _case("masked", "hostile", "float32", quick=True)
+    yield _case("masked", "hostile", "float64")
+
+
+@gate(
+    "statistics.match-definition",
+    name="ratio_statistics",
+    level="definition",
+    question="Are the statistics of importance ratios, per token and per sequence, those of their definitions?",
+    why="They are what tells a healthy step from one that has left its policy; k3 of −D reads 1e-3 where 0.4 is true.",
+    ops=(RATIO_STATISTICS,),
+    cases=tuple(_cases()),
+    bounds={
+        **bounds("statistic"),
+        BEYOND: Bound("derived", "a share is a count over n: one rounding", 2.0**-52, level="precision"),
+        UNASKED: Bound("exact", "without advantages nobody knows what a clip stops", 0.0, level="robustness"),
+    },
+    probes=(Probe("ratio_statistics", tuple(RATIO_STATISTICS.outputs)),),
+)
+def statistics_match_definition(t: Trial) -> Iterator[Evidence]:
+    """Compare every statistic by name, each in its textbook limit and in the unit of its own error."""
+    inputs = dict(t.inputs)
+    dtype = inputs["policy"].dtype
+    rounded = {k: float(dtype.type(inputs[k])) for k in ("epsilon_low", "epsilon_high")}
+    wanted = t.want(RATIO_STATISTICS, **{**inputs, **rounded})
+    difference = moved(inputs["policy"], inputs["behaviour"])
+    yield t.precondition("tokens", difference.size, ">=", 100, "a percentile of few values is their largest")
+    if difference.max() > 0.5:
+        high, low = wanted.values["outside_high"], wanted.values["outside_low"]
+        yield t.precondition("share of ratios outside the clip range", min(high, low), ">", 0.0)
+    got = t.got(RATIO_STATISTICS, **inputs)
+    if inputs["advantages"] is None:
+        extra = sum(name in got for name in got if "clipped" in name)
+        yield t.number(UNASKED, extra, "<=")
+    yield from _compared(t, got, wanted)
+    if np.isnan(inputs["policy"]).any():
+        for where, other in layouts.values(t, RATIO_STATISTICS, inputs, ("policy", "behaviour")):
+            yield from _compared(t, other, wanted, where)
+
+
+def _compared(t: Trial, got: dict[str, Any], wanted: Statistics, where: str = "") -> Iterator[Evidence]:
+    dtype = str(t.inputs["policy"].dtype)
+    limits = t.textbook(RATIO_STATISTICS, **t.inputs)
+    quantity = f"statistic error in 2u·S ({dtype})"
+    for name, want in wanted.values.items():
+        value, place = float(got.get(name, np.nan)), f"{name}, {where}" if where else name
+        if name.removeprefix("seq_sum_") in SHARES:
+            yield from t.agrees(quantity, value, want, limits[name], where=place)
+            off = abs(value - want) - wanted.near[name]
+            off = max(off, 0.0) if off == off else off  # noqa: PLR0124  NaN stays
+            yield t.number(BEYOND, off, "<=", where=place)
+            continue
+        scale = 2 * UNIT[dtype] * wanted.scales[name]
+        yield from t.agrees(quantity, value, want, limits[name], scale=scale, where=place)

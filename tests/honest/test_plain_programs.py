@@ -1,0 +1,55 @@
+"""Right code is never called wrong: plain programs of every op, in NumPy, MLX and PyTorch, as their authors write them.
+
+The programs stand beside this file. `make record` judges each at 1000 seeds (tools/honest_proof.py); here it is a few.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+FAMILIES = sorted({path.stem.split("_")[1] for path in HERE.glob("numpy_*.py")})
+
+
+def proof(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the tool in a process of its own."""
+    command = [sys.executable, str(ROOT / "tools" / "honest_proof.py"), "--jobs", "1", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_program_is_called_wrong(family: str) -> None:
+    """Neither by a definition nor by a law; what a program lacks is left out, and something is judged."""
+    done = proof(family, "--seeds", "2")
+    assert done.returncode == 0, done.stdout
+    assert "'correct': " in done.stdout
+
+
+def test_a_wrong_program_is_called_wrong(tmp_path: Path) -> None:
+    """Otherwise the test above would show nothing."""
+    text = (HERE / "numpy_kl.py").read_text(encoding="utf-8")
+    changed = text.replace("reference - policy", "policy - reference")
+    assert changed != text
+    (tmp_path / "numpy_kl.py").write_text(changed, encoding="utf-8")
+    done = proof("kl", "--seeds", "1", "--programs", str(tmp_path))
+    assert done.returncode == 1, done.stdout
+    assert "'wrong': " in done.stdout
+
+
+def test_the_record_has_every_program_at_a_thousand_seeds() -> None:
+    """And in none of them a program that was called wrong."""
+    found = json.loads((ROOT / "results" / "judge" / "honest.json").read_text(encoding="utf-8"))
+    assert found["seeds"] >= 1000
+    assert set(found["programs"]) == {path.name for path in HERE.glob("*_*.py") if path.name != Path(__file__).name}
+    judged = {name: program for name, program in found["programs"].items() if "left_out" not in program}
+    assert any(name.startswith("torch_") for name in judged)
+    for name, program in judged.items():
+        assert program["verdicts"].get("correct"), name
+        assert not program["refused"], name
+        assert not set(program["verdicts"]) & {"wrong", "error", "timeout"}, name

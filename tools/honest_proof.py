@@ -1,0 +1,166 @@
+"""Judge plain programs at many seeds: right code is never called wrong. `make record` records it in results/judge/honest.json.
+
+    .venv/bin/python tools/honest_proof.py                    # 1000 seeds of every program: half an hour
+    .venv/bin/python tools/honest_proof.py kl --seeds 20      # a look at one family; nothing is recorded
+    TORCH_PYTHON=env/bin/python .venv/bin/python tools/honest_proof.py
+
+The programs are tests/honest/FRAMEWORK_FAMILY.py: each op as an ordinary author writes it, in the data's dtype. They are
+asked what can be graded `wrong` (definitions and laws). Programs of PyTorch need an interpreter that has it, named by
+TORCH_PYTHON; without one, or without MLX, they are listed as left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import proofs
+
+sys.path.insert(0, str(proofs.ROOT))
+
+from gates.model import IN_LIMITS, NOT_JUDGED, Gate, Subject, Verdict
+from gates.registry import load
+from gates.report.progress import Bar
+from gates.results.atomic_write import write_whole
+from gates.results.machine import commit
+from gates.run.execute import opened
+from gates.run.plan import Options, PlannedCase, plan, runs_a_model
+from gates.subjects import catalogue
+
+PROGRAMS = proofs.ROOT / "tests" / "honest"
+RECORD = proofs.ROOT / "results" / "judge" / "honest.json"
+SEEDS = 1000
+BLOCK = 10  # seeds
+ASKED = frozenset(("definition", "law"))  # a claim of another level cannot make a program wrong
+MODULES = {"numpy": "numpy", "mlx": "mlx", "torch": "torch"}
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of one program: verdicts by status, and the nearest that a definition came to its limit."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    nearest: dict[str, tuple[float, str, int]] = field(default_factory=dict)  # by gate: share, case, seed
+    refused: list[str] = field(default_factory=list)
+
+    def add(self, verdict: Verdict, seed: int) -> None:
+        """Count a verdict."""
+        self.statuses[verdict.status] += 1
+        if verdict.status in {"wrong", "error", "timeout"}:
+            self.refused.append(f"{verdict.where}, seed {seed}: {verdict.reason}")
+        for item in verdict.evidence:
+            if item.role == "claim" and item.quantity.endswith(IN_LIMITS):
+                self.nearest[verdict.gate] = max(
+                    self.nearest.get(verdict.gate, (-1.0, "", 0)), (item.observed, verdict.case, seed)
+                )
+
+    def record(self) -> dict[str, Any]:
+        """Return it as it is recorded."""
+        near = {gate: [float(f"{share:.3g}"), case, seed] for gate, (share, case, seed) in sorted(self.nearest.items())}
+        return {"verdicts": dict(sorted(self.statuses.items())), "nearest": near, "refused": self.refused[:20]}
+
+
+def interpreter(framework: str) -> tuple[str | None, str]:
+    """Return the interpreter for a framework's programs (None: this one), and why there is none."""
+    named = os.environ.get(f"{framework.upper()}_PYTHON")
+    if named:
+        return named, ""
+    if importlib.util.find_spec(MODULES[framework]):
+        return None, ""
+    return None, f"{framework} is not installed; {framework.upper()}_PYTHON names an interpreter that has it"
+
+
+def programs(folder: Path, families: Sequence[str]) -> Iterator[tuple[Path, str, Subject | None, str]]:
+    """Yield each program with its family, as a subject or with why it is left out."""
+    for path in sorted(folder.glob("*_*.py")):
+        framework, _, rest = path.stem.partition("_")
+        family = rest.partition("_")[0]
+        if framework not in MODULES or (families and family not in families):
+            continue
+        python, why = interpreter(framework)
+        yield path, family, None if why else catalogue.from_file(str(path), python), why
+
+
+def cases_for(subject: Subject, gates: Sequence[Gate]) -> list[PlannedCase]:
+    """Return the cases of pure ops that may call a program wrong."""
+    planned = plan(gates, [subject], quick=False)
+    return [one for one in planned if (one.case.level or one.gate.level) in ASKED]
+
+
+def judge(subjects: Sequence[Subject], gates: Sequence[Gate], seeds: range, jobs: int) -> dict[str, Seen]:
+    """Judge the programs of one family at every seed, in blocks in which they share the oracle's results.
+
+    Cases that a program does not have are asked once.
+    """
+    seen = {subject.name: Seen() for subject in subjects}
+    asked = [one for subject in subjects for one in cases_for(subject, gates)]
+    blocks = [seeds[:1], *(seeds[start : start + BLOCK] for start in range(1, len(seeds), BLOCK))]
+    with opened(Options(jobs=jobs)) as executor, Bar(f"{len(subjects)} programs", len(asked) * len(seeds)) as bar:
+        for block in blocks:
+            left: set[tuple[str, str, str]] = set()
+            executor.submit([replace(one, seed=seed) for seed in block for one in asked])
+            for judged in executor.judged():
+                verdict = judged.verdict
+                seen[verdict.subject].add(verdict, judged.seed or 0)
+                bar.advance(verdict.where)
+                if verdict.status in NOT_JUDGED:
+                    left.add((verdict.gate, verdict.subject, verdict.case))
+            asked = [one for one in asked if one.names not in left]
+    return seen
+
+
+def main() -> int:
+    """Return 1 if any program is called wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", help="such as kl, loss, sampling; all by default")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--programs", type=Path, default=PROGRAMS, help="their folder")
+    given = parser.parse_args()
+    pure = [gate for gate in load().gates.values() if not runs_a_model(gate)]
+    found: dict[str, Any] = {}
+    began, refused = time.monotonic(), 0
+    whole = not given.families and given.seeds >= SEEDS and given.programs == PROGRAMS
+    try:
+        families: dict[str, list[Subject]] = defaultdict(list)
+        for path, family, subject, why in programs(given.programs, given.families):
+            if subject is None:
+                found[path.name] = {"left_out": why}
+                print(f"{path.name}: left out: {why}")
+            else:
+                families[family].append(subject)
+        for family, subjects in families.items():
+            start = time.monotonic()
+            for name, seen in judge(subjects, pure, range(given.seeds), given.jobs).items():
+                refused += len(seen.refused)
+                print(f"{name}: {dict(seen.statuses)}", *(f"  {words}" for words in seen.refused[:10]), sep="\n")
+                found[f"{name}.py"] = seen.record()
+            print(f"{family}: {time.monotonic() - start:.0f} s", flush=True)
+    except KeyboardInterrupt:
+        whole = False
+        print("interrupted: the programs above were judged, nothing is recorded", file=sys.stderr)
+    if whole:
+        revision, dirty = commit()
+        record = {
+            "seeds": given.seeds,
+            "commit": f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}",
+            "python": platform.python_version(),
+            "seconds": round(time.monotonic() - began),
+            "programs": found,
+        }
+        write_whole(RECORD, json.dumps(record, indent=1) + "\n")
+    return 1 if refused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
