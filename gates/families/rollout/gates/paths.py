@@ -129,8 +129,8 @@ def _router_gaps(t: Trial, run: Mapping[str, Any]) -> Array | None:
     ops=(ROLLOUT, TOKEN_LOGITS),
     cases=(
         *_qwen3(),
-        *_families(runs.FAMILIES, QUICK),
         *_filtered("hf-filters"),
+        *_families(runs.FAMILIES, QUICK),
     ),
     bounds=BOUNDS,
     probes=_probe("batched"),
