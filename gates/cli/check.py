@@ -9,18 +9,24 @@ import typer
 
 from gates.cli import engines
 from gates.config.format_names import CheckFormat, FailOn
+from gates.errors import EXIT_CODES
 
-EXAMPLES = """Examples:
+EXAMPLES = f"""Examples:
 
 gates check --quick · gates check kl loss.grpo · gates check rollout --full · gates check --subject ./mine.py ·
 gates check rollout --model ./Qwen3-0.6B-4bit · gates check --subject mlxrl --require mlxrl ·
-gates check --format junit > gates.xml"""
+gates check --format junit > gates.xml
+
+{EXIT_CODES}"""
 
 
 def check(
     select: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SELECT]...", help="Gates: ids, prefixes (kl) or globs (kl.*). Default: all."),
+        typer.Argument(
+            metavar="[SELECT]...",
+            help="Gates: ids, prefixes (kl, loss.gr) or globs (*.matches-definition). Default: all.",
+        ),
     ] = None,
     subject: Annotated[
         list[str] | None, typer.Option("--subject", metavar="NAME|FILE", help="Who is judged; may be repeated.")
@@ -84,6 +90,9 @@ def check(
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="The same as --fail-on imprecise.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="A line for each case as it is judged, and the table of gates.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
     memory_limit: engines.MemoryLimit = None,
     minimise: Annotated[
@@ -126,5 +135,6 @@ def check(
         shrink_seconds=minimise_seconds if minimise else 0.0,
         fail_on="imprecise" if strict else fail_on,
         strict=strict and fail_on is not None,
+        verbose=verbose,
     )
     raise typer.Exit(check_run.conduct(arguments))

@@ -53,6 +53,7 @@ class Arguments:
     shrink_seconds: float  # for each failure; 0: failures are not shrunk
     fail_on: Grade | None = None
     strict: bool = False  # and another grade is given too
+    verbose: bool = False  # a line for each verdict
 
     def __post_init__(self) -> None:
         """Refuse options that exclude each other."""
@@ -83,7 +84,7 @@ class Run:
 def conduct(arguments: Arguments) -> int:
     """Judge what the arguments name, print it, and return the exit code."""
     run = _prepare(arguments)
-    screen = Screen(len(run.cases), run.form)
+    screen = Screen(len(run.cases), run.form, verbose=arguments.verbose, fail_on=run.header.fail_on)
     if run.resumed:
         screen.verdicts.extend(run.resumed.verdicts)
     else:
@@ -101,9 +102,10 @@ def conduct(arguments: Arguments) -> int:
         ) from None
     finally:
         run.writer.close()
-    found.show()
+    if screen.verbose:
+        found.show()
     output.notes(tally, run.registry)
-    output.end(screen, run.writer.path, tally, run.before)
+    output.end(screen, run.writer.path, tally, run.before, found)
     if arguments.record:
         setup.recorded(run.writer.path)
     return tally.exit_code()

@@ -32,6 +32,8 @@ class Found:
     fail_on: Grade = "wrong"  # what does not fail the run is not shrunk
     failures: list[Verdict] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    records: list[CounterexampleRecord] = field(default_factory=list)
 
     def watching(self, show: Callable[[Verdict], None]) -> Callable[[Verdict], None]:
         """Return a verdict callback that keeps the failures and calls `show`."""
@@ -62,12 +64,12 @@ class Found:
         with Elapsed(console(stderr=True), wanted=not self.silent) as elapsed:
             kept = []
             for one in shrinker.run(_Shown(elapsed)):
-                self.writer.write(self._record(one))
+                self.records.append(self._record(one))
+                self.writer.write(self.records[-1])
                 kept.append(one)
         self.lines += [line for one in kept if one.tried for line in self._lines(one)]
         if left := sum(not one.tried for one in kept):
-            rest = f"{left} more {'is' if left == 1 else 'are'} kept as drawn in {folder}"
-            self.lines.append(f"{rest}; `gates check GATE` shrinks the failure of one gate")
+            self.notes.append(f"{left} more failing {'input' if left == 1 else 'inputs'}, not shrunk: {folder}")
 
     def _lines(self, one: Kept) -> list[str]:
         found, where = one.found, one.verdict.where

@@ -11,6 +11,7 @@ import typer
 from gates.config.format_names import CheckFormat
 
 if TYPE_CHECKING:
+    from gates.cli.counterexamples import Found
     from gates.errors import FaultError
     from gates.registry import Registry
     from gates.report.text import Screen
@@ -64,24 +65,23 @@ def notes(tally: Tally, registry: Registry) -> None:
             typer.echo(one_line(f"note: {sentence}"), err=True)
 
 
-def end(screen: Screen, path: Path, tally: Tally, before: Results | None) -> None:
-    """Print the rest of a finished run; a document is rendered from the results file alone."""
+def end(screen: Screen, path: Path, tally: Tally, before: Results | None, found: Found) -> None:
+    """Print the end of a finished run; a document is rendered from the results file alone."""
     from gates.report import github
     from gates.report.baseline import compare
     from gates.report.changes import changes_text
     from gates.report.formats import pieces, render
     from gates.results.jsonl import read
 
-    screen.summary(tally)
     runs = [] if screen.form == "jsonl" or (screen.form == "text" and before is None) else [read(path)]
     changes = compare(before, runs[0]) if before else None
     if screen.form in {"md", "json", "junit"}:
         for piece in pieces(screen.form, runs, changes):
             typer.echo(piece, nl=False)
     elif changes:
-        typer.echo(f"\n{changes_text(changes)}")
+        typer.echo(f"{changes_text(changes)}\n")
     if screen.form == "github":
         for line in github.commands(runs):
             typer.echo(line)
         github.append_summary(render("md", runs, changes))
-    screen.end(path, tally)
+    screen.end(path, tally, found.records, found.notes)

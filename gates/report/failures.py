@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gates.model import NOT_JUDGED
+from gates.model import NOT_JUDGED, Evidence, Verdict
 from gates.report import smallest
 from gates.report.labels import shown
 from gates.results.jsonl import Results
@@ -70,7 +70,7 @@ def _worst_first(verdicts: Iterable[VerdictRecord]) -> list[VerdictRecord]:
     return sorted(verdicts, key=lambda v: (-severity(v), v.case, v.seed))
 
 
-def severity(verdict: VerdictRecord) -> float:
+def severity(verdict: Verdict | VerdictRecord) -> float:
     """Return how far beyond its limit the first broken claim is, which is the one in the verdict's reason."""
     return math.inf if verdict.cause in LOST else next(_beyond(verdict.evidence), math.inf)
 
@@ -80,7 +80,7 @@ def largest_effect(verdict: VerdictRecord) -> float:
     return math.inf if verdict.cause in LOST else max(_beyond(verdict.evidence), default=math.inf)
 
 
-def _beyond(evidence: Iterable[EvidenceRecord]) -> Iterator[float]:
+def _beyond(evidence: Iterable[Evidence | EvidenceRecord]) -> Iterator[float]:
     """Yield how far beyond its limit each broken claim is: a share of the limit, or the number itself if the limit is 0."""
     for item in evidence:
         if item.role == "claim" and not item.holds:

@@ -11,6 +11,7 @@ from gates.results.records import VerdictRecord
 # parts of the judge's own reasons (`gates.run.judge.lacking`), before or after which an op or a value stands
 UNDEFINED = " is not defined by "
 OTHER = ", not "
+FEW = 2  # causes up to which each is quoted
 
 
 def reasons(verdicts: Iterable[Verdict | VerdictRecord]) -> list[tuple[str, str, str]]:
@@ -41,3 +42,29 @@ def condensed(found: Mapping[tuple[str, str, str], int]) -> list[tuple[str, str,
             cause = before + ", ".join(f"{part} ({count})" for part, _, count in parts)
         lines.append((status, subject, cause))
     return lines
+
+
+def counted(found: Mapping[tuple[str, str, str], int], subject: str) -> list[str]:
+    """Return how much of a subject was not judged, in a few words for each type of cause; few causes are quoted."""
+    mine = {reason: (status, count) for (name, status, reason), count in found.items() if name == subject}
+    ops = sorted({reason.partition(UNDEFINED)[0] for reason in mine if reason.endswith(f"{UNDEFINED}{subject}")})
+    choices = sorted(reason for reason in mine if OTHER in reason and UNDEFINED not in reason)
+    unasked = sum(count for status, count in mine.values() if status == "not asked")
+    other = sorted(
+        reason
+        for reason, (status, _) in mine.items()
+        if status != "not asked" and reason not in choices and not reason.endswith(f"{UNDEFINED}{subject}")
+    )
+    parts = []
+    if ops:
+        words = ", ".join(ops) if len(ops) <= FEW else "gates ops"
+        parts.append(f"{len(ops)} {'op' if len(ops) == 1 else 'ops'} that {subject} does not have ({words})")
+    if len(choices) > FEW:
+        parts.append(f"{len(choices)} conventions that it does not declare (-v)")
+    if unasked:
+        parts.append(f"{unasked} {'case' if unasked == 1 else 'cases'} not asked of ops whose definition does not hold")
+    parts += choices if len(choices) <= FEW else []
+    parts += other[:FEW]
+    if len(other) > FEW:
+        parts.append(f"{len(other) - FEW} other causes (-v)")
+    return parts

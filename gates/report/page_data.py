@@ -33,7 +33,19 @@ from gates.results.records import (
     VerdictRecord,
 )
 
-STATUSES = ("pass", "fail", "departs", "error", "skipped", "unsupported", "waived")
+STATUSES = (
+    "correct",
+    "imprecise",
+    "fragile",
+    "wrong",
+    "timeout",
+    "departs",
+    "error",
+    "skipped",
+    "unsupported",
+    "not asked",
+    "waived",
+)
 
 
 @dataclass(slots=True)
@@ -126,12 +138,12 @@ class Page:
             return
         status = shown(v)
         self.runs[run].counts[status] += 1
-        if self.runs[run].header.verb != "check" and v.status not in {"fail", "error"}:
+        if self.runs[run].header.verb != "check" and v.status not in {*FAILURES, "error"}:
             return  # of an unmutated baseline run the page shows only what fails
         self.counts[v.gate, v.subject][status] += 1
-        if status in {"skipped", "unsupported"}:
+        if v.status in NOT_JUDGED:
             self.holes[v.subject, status, v.reason] += 1
-        elif status != "pass":
+        elif status != "correct":
             key = (v.subject, v.gate, status)
             entry = (-severity(v), v.case, v.seed, run, v.reason)
             self.worst[key] = min(self.worst.get(key, entry), entry)

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.text import Text
 
 from gates.model import FAILURES, NOT_JUDGED, Verdict
-from gates.report import calibration, not_judged, smallest
+from gates.report import calibration, not_judged, screen
 from gates.report.labels import shown
+from gates.report.wrap import columns
 from gates.results.escape import one_line
 from gates.results.jsonl import Results
 from gates.results.records import VerdictRecord
@@ -33,7 +34,7 @@ AnyVerdict = Verdict | VerdictRecord
 
 
 def render_text(runs: Iterable[Results]) -> str:
-    """Return what a terminal shows at the end of each run: failures, table, what was not judged, counts."""
+    """Return what a terminal shows at the end of each run: of a check the screen of its grades."""
     return "\n\n".join("\n".join(_run(run)) for run in runs) + "\n"
 
 
@@ -41,9 +42,11 @@ def _run(run: Results) -> list[str]:
     if run.header.verb == "calibrate":
         state = [run.state] if run.summary is None else []
         return [*state, *calibration.text(run, run.summary.problems if run.summary else ())]
+    if run.header.verb == "check":
+        return [line.plain.rstrip() for line in screen.lines(screen.of(run), columns())]
     verdicts = sorted(run.judged, key=lambda v: (v.subject, v.gate, v.case))
     lines = [verdict_line(v).plain for v in verdicts if v.status in {*FAILURES, "error", "waived"}]
-    lines += [*smallest.lines(run.counterexamples, run.path.parent), *_mutants(run)]
+    lines += _mutants(run)
     lines += ["", *(line.plain.rstrip() for line in table(verdicts)), *holes(verdicts)]
     lines += map(one_line, run.summary.problems) if run.summary else [run.state]
     if run.mutants:

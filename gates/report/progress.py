@@ -1,8 +1,10 @@
-"""Progress bars, shown on terminals only."""
+"""Progress: a bar on a terminal; where there is none a check writes a line now and then."""
 
 from __future__ import annotations
 
 import os
+import sys
+import time
 from typing import Self
 
 from rich.console import Console
@@ -25,6 +27,9 @@ def console(*, stderr: bool = False) -> Console:
     """
     plain = True if "NO_COLOR" in os.environ else None
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True, no_color=plain)
+
+
+EVERY_S = 10.0  # seconds between two lines of progress
 
 
 class _Live:
@@ -76,7 +81,14 @@ class Bar(_Live):
             ),
         )
         self.live = target.is_terminal
-        self._progress = Progress(*columns, console=target, transient=True, expand=True, disable=not self.live)
+        self._progress = Progress(
+            *columns,
+            console=target,
+            transient=True,
+            expand=True,
+            disable=not self.live,
+            redirect_stdout=not target.stderr,  # what is printed belongs on stdout, also while stderr shows a bar
+        )
         self._task = self._progress.add_task("", total=total)
 
     def advance(self, words: str) -> None:
@@ -86,3 +98,21 @@ class Bar(_Live):
     def say(self, line: str) -> None:
         """Print a line above the bar."""
         self._progress.console.print(line, markup=False)
+
+
+class Lines:
+    """Writes a line of progress to stderr at most every ten seconds, where no bar is shown."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._start = self._last = time.monotonic()
+
+    def advance(self, words: str) -> None:
+        """Count one more as done."""
+        self._done += 1
+        now = time.monotonic()
+        if now - self._last >= EVERY_S:
+            self._last = now
+            sys.stderr.write(f"judged {self._done} of {self._total} cases, {words} ({now - self._start:.0f} s)\n")
+            sys.stderr.flush()

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gates.results.escape import one_line, visible
+from gates.results.escape import visible
 from gates.results.records import CounterexampleRecord, VerdictRecord
+
+UNTRIED = "only the first "  # with this `gates.shrink.collect` says why it did not try
 
 
 def verdict_key(found: CounterexampleRecord | VerdictRecord) -> tuple[str, str, str, int]:
@@ -49,6 +51,13 @@ def size(found: CounterexampleRecord) -> str:
     return f"{found.elements_before} → {found.elements_after} {unit}{cut}"
 
 
+def in_short(found: CounterexampleRecord) -> str:
+    """Return sizes and words, or why the input is as it was drawn; nothing where only the first ones are shrunk."""
+    if shrunk(found):
+        return f"smallest input ({size(found)}): {found.words}"
+    return "" if found.words.startswith(UNTRIED) else f"input as drawn, not shrunk: {found.words}"
+
+
 def command(found: CounterexampleRecord, folder: Path | None = None) -> str:
     """Return the command that judges the input again, relative to the folder of the results, or to here if `folder` is it."""
     if found.file is None:
@@ -65,20 +74,6 @@ def sentence(found: CounterexampleRecord, folder: Path | None = None) -> str:
     else:
         words = f"input as drawn ({found.case}), not shrunk: {found.words}"
     return f"{words}; {command(found, folder)}" if found.file else words
-
-
-def lines(found: Iterable[CounterexampleRecord], folder: Path) -> list[str]:
-    """Return each shrunk input in two lines, words and command, then the reasons for not shrinking others."""
-    found = list(found)
-    text = []
-    for items in by_gate(found).values():
-        for item in items:
-            where = f"{item.subject} · {item.gate} · {item.case} ({size(item)})"
-            text.append(one_line(f"smallest input: {where}: {item.words}"))
-            text.append(one_line(f"  {command(item, folder)}"))
-    for reason, items in not_shrunk(found):
-        text.append(one_line(f"not shrunk: {reason} ({len(items)} {'failure' if len(items) == 1 else 'failures'})"))
-    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,8 +177,8 @@ class EvidenceRecord:
     because: Repeated
     where: str
     role: Role
-    level: Level
     holds: bool
+    level: Level = "definition"  # a file of speeds has no levels
 
 
 class VerdictRecord(StrictRecord):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -56,7 +57,7 @@ class Shrinker:
         """Yield each failure with its file; after Ctrl-C the rest is kept as drawn."""
         progress = progress or Progress()
         tried = 0
-        for verdict in sorted(self.failures.values(), key=self._place):
+        for verdict in self._in_turn():
             if verdict.cause not in CAUSES:
                 yield self._as_drawn(verdict, f"a failure by {verdict.cause} takes the whole time limit at each try")
             elif tried == MOST:
@@ -67,6 +68,16 @@ class Shrinker:
             else:
                 tried += 1
                 yield self._small(verdict, progress)
+
+    def _in_turn(self) -> list[Verdict]:
+        """Return the failures in the order of the plan, but one of each subject and op before the second of any."""
+        before: Counter[tuple[str, str]] = Counter()
+        turns: dict[str, int] = {}
+        ordered = sorted(self.failures.values(), key=self._place)
+        for verdict in ordered:
+            turns[verdict.where] = before[verdict.subject, verdict.op]
+            before[verdict.subject, verdict.op] += 1
+        return sorted(ordered, key=lambda verdict: turns[verdict.where])
 
     def _small(self, verdict: Verdict, progress: Progress) -> Kept:
         planned = self.cases[self._place(verdict)]

@@ -47,7 +47,9 @@ def verdict(cell: Names, status: Status = "correct", seconds: float = 0.5) -> Ve
     """A verdict with one piece of evidence."""
     held = Evidence("q", 1.0 if status == "correct" else float("nan"), "<=", 2.0, "exact: a test")
     reason = "" if status == "correct" else held.sentence()
-    return Verdict(*cell, 1, status, "held" if status == "correct" else "bound", reason, (held,), seconds)
+    return Verdict(
+        *cell, 1, status, "held" if status == "correct" else "bound", reason, evidence=(held,), seconds=seconds
+    )
 
 
 def whole(cells: Iterable[Names], head: HeaderRecord, statuses: Iterable[Status] = ()) -> list[Record]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gates.model import STATUSES, Evidence, Status, Verdict
+from gates.model import STATUSES, Evidence, Level, Status, Verdict, failing
+from gates.results.integrity import HELD_BY
 from gates.results.jsonl import Results, Writer, read
 from gates.results.records import (
     CounterexampleRecord,
@@ -22,6 +23,8 @@ from gates.results.records import (
 HELD = Evidence("kl error in 2u·S", 1.5, "<=", 4.0, "rounding", "at [0]")
 BROKEN = Evidence("kl error in 2u·S", float("nan"), "<=", 4.0, "rounding", "at [1]")
 HOSTILE = "</script><script>alert(1)</script>\n::error::x\x1b[31m [/red] & \"quoted\" 'x' | %0A"
+
+LEVELS: dict[str, Level] = {"fragile": "robustness", "imprecise": "precision"}
 
 WORDS = "completion 3 of 4, token 7: got 0, want -0.03125; ratio just above 1 + ε_high"
 FILE = "run.counterexamples/a b;rm.safetensors"
@@ -64,7 +67,14 @@ def verdict(
     words = reason or ("" if status == "correct" else BROKEN.sentence() if status == "wrong" else f"why it is {status}")
     cause = more.pop("cause", {"correct": "held", "wrong": "bound"}.get(status, status))
     mutant = more.pop("mutant", None)
-    return verdict_record(Verdict(gate, subject, case, 7, status, cause, words, evidence, 0.25, **more), mutant)
+    known: dict[str, Any] = {
+        "op": gate,
+        "level": LEVELS.get(status, "definition"),
+        "evidence": evidence,
+        "seconds": 0.25,
+        **more,
+    }
+    return verdict_record(Verdict(gate, subject, case, 7, status, cause, words, **known), mutant)
 
 
 def smallest(case: str = "other", **more: Any) -> CounterexampleRecord:
@@ -99,8 +109,9 @@ def write(
     ]
     counts = Counter(v.status for v in verdicts)
     if complete:
-        held = 0 if counts["correct"] or counts["waived"] else 3
-        code = 1 if counts["wrong"] or problems else 4 if counts["error"] else held
+        held = 0 if any(counts[status] for status in HELD_BY) else 3
+        bad = any(counts[status] for status in failing(lines[0].fail_on))
+        code = 1 if bad or problems else 4 if counts["error"] else held
         every: dict[Status, int] = {status: counts[status] for status in STATUSES}
         lines.append(SummaryRecord(counts=every, seconds=1.0, exit_code=code, problems=list(problems)))
     for line in lines:

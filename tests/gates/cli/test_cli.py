@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -121,11 +122,13 @@ class TestCheck:
     """`gates check` on one's own file."""
 
     def test_a_right_subject_passes(self, tmp_path: Path) -> None:
-        """A user's own file is judged in what it declares; the last line is a full count, and the JSONL is complete."""
+        """A user's own file is judged in what it declares; the last line is exit code and count, and the JSONL is complete."""
         (tmp_path / "mine.py").write_text(RIGHT)
         done = gates("check", "advantages.constant-group-is-zero", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert done.stdout.splitlines()[-1] == "4 correct, 0 wrong, 8 unsupported"
+        assert done.stdout.splitlines()[-1] == "exit 0: all 1 correct"
+        assert done.stdout.startswith("mine · 1 op judged · 1 correct ")
+        assert "correct    group_advantages (4 cases, " in done.stdout
         (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
         assert json.loads(file.read_text().splitlines()[-1])["exit_code"] == 0
 
@@ -134,18 +137,29 @@ class TestCheck:
         (tmp_path / "mine.py").write_text(RIGHT.replace("ddof=ddof", "ddof=0"))
         done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
-        assert (
-            "FAIL        mine · advantages.matches-definition · group-mean-add-ddof1-float32: advantage error in 2u·S (float32) is"
-            in done.stdout
-        )
-        assert "must be <= 4 (at [" in done.stdout
+        text = " ".join(done.stdout.split())
+        assert "mine · 1 op judged · 1 wrong" in text
+        assert re.search(r"WRONG group_advantages advantage error in .* must be <= .* \(at \[.* of .* cases\)", text)
+        assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
+
+    def test_verbose_has_a_line_for_each_case_and_the_table(self, tmp_path: Path) -> None:
+        """What `-v` prints stands before the screen, which ends as it does without."""
+        (tmp_path / "mine.py").write_text(RIGHT)
+        select = ("advantages.constant-group-is-zero", "--subject", "./mine.py")
+        short, long = (gates("check", *select, *more, cwd=tmp_path).stdout for more in ([], ["-v"]))
+        assert long.count("CORRECT     mine · advantages.constant-group-is-zero · ") == 4
+        assert "advantages.constant-group-is-zero  correct 4 (+" in long
+        assert "unsupported: mine: group_advantages of mine has eps_mode 'add'" in long
+        assert "CORRECT " not in short
+        assert long.splitlines()[-1] == short.splitlines()[-1]
 
     def test_nothing_measured_is_exit_code_3(self, tmp_path: Path) -> None:
         """Where everything is unsupported, nothing was measured, and that is no success."""
         (tmp_path / "mine.py").write_text(RIGHT)
         done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 3
-        assert done.stdout.splitlines()[-1] == "0 correct, 0 wrong, 31 unsupported"
+        assert done.stdout.splitlines()[0] == "mine · not judged: 1 op that mine does not have (pack_sequences)"
+        assert done.stdout.splitlines()[-1].startswith("exit 3: nothing was judged")
 
     def test_a_requirement_turns_unsupported_into_failure(self, tmp_path: Path) -> None:
         """`--require mine:packing` fails where packing is not provided."""
@@ -159,8 +173,9 @@ class TestCheck:
         (tmp_path / "mine.py").write_text("x = 1\n")
         done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
-        assert done.stdout.count("must define OPS") == 1
-        assert done.stdout.splitlines()[-1] == "0 correct, 31 wrong"
+        assert " ".join(done.stdout.split()).count("must define OPS") == 1
+        assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
+        assert "mine · did not start" in done.stdout
 
     def test_json_lines_are_json(self, tmp_path: Path) -> None:
         """`--json` prints one verdict a line and nothing else on stdout."""
@@ -169,8 +184,8 @@ class TestCheck:
             "check", "packing", "advantages.constant-group-is-zero", "--subject", "./mine.py", "--json", cwd=tmp_path
         )
         statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
-        assert statuses.count("correct") == 4
-        assert len(statuses) == 43
+        assert statuses.count("correct") == 6
+        assert statuses.count("unsupported") == len(statuses) - 6 > 12
 
     def test_a_document_is_all_that_is_printed(self, tmp_path: Path) -> None:
         """`--format junit` prints XML and nothing else; the count goes to stderr."""
@@ -180,7 +195,7 @@ class TestCheck:
         )
         assert done.stdout.startswith("<?xml")
         assert done.stdout.count("<testcase ") == 2
-        assert done.stderr.splitlines()[-1] == "0 correct, 0 wrong, 2 unsupported"
+        assert done.stderr.splitlines()[-1].startswith("exit 3: nothing was judged")
 
     @pytest.mark.parametrize("form", ["text", "md"])
     def test_a_baseline_shows_what_broke_and_changes_no_exit_code(self, tmp_path: Path, form: str) -> None:
@@ -193,11 +208,11 @@ class TestCheck:
         done = gates(*command, "--baseline", str(before), cwd=tmp_path)
         assert done.returncode == 1
         assert (
-            "new failure: mine · advantages.matches-definition · group-mean-add-ddof1-float32: pass → fail"
+            "new failure: mine · advantages.matches-definition · group-mean-add-ddof1-float32: correct → wrong"
             in done.stdout
         )
         if form == "text":
-            assert " failed" in done.stdout.splitlines()[-1]
+            assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
         (tmp_path / "mine.py").write_text(RIGHT)
         done = gates(*command, "--baseline", str(before), cwd=tmp_path)
         assert done.returncode == 0
@@ -210,9 +225,9 @@ class TestCheck:
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
         done = gates("check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
-        assert "::error title=mine · advantages.matches-definition::fail in " in done.stdout
-        assert " failed" in done.stdout.splitlines()[-1]
-        assert "| `advantages.matches-definition` | **fail" in (tmp_path / "summary.md").read_text()
+        assert "::error title=mine · group_advantages::wrong in " in done.stdout
+        assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
+        assert "| `group_advantages` | **wrong** |" in (tmp_path / "summary.md").read_text()
 
 
 class TestModel:
@@ -242,8 +257,8 @@ class TestPeers:
         monkeypatch.setenv("GATES_CACHE_DIR", str(tmp_path / "empty"))
         done = gates("check", "packing", "--subject", "mlxrl", *options, cwd=tmp_path)
         assert done.returncode == code
-        assert "skipped: mlxrl: no environment yet; `gates peers sync mlxrl` makes it (31)" in done.stdout
-        assert done.stdout.splitlines()[-1] == "0 correct, 0 wrong, 31 skipped"
+        assert "mlxrl · not judged: no environment yet; `gates peers sync mlxrl` makes it" in done.stdout
+        assert done.stdout.splitlines()[-1].startswith(f"exit {code}: ")
 
 
 class TestOthers:
@@ -312,4 +327,4 @@ class TestOthers:
         first = gates("report", str(file), cwd=tmp_path).stdout
         assert gates("report", str(file), "--out", "R.md", cwd=tmp_path).returncode == 0
         assert (tmp_path / "R.md").read_text() == first
-        assert "| `advantages.constant-group-is-zero` | correct 4, unsupported 8 |" in first
+        assert "| `advantages.constant-group-is-zero` | pass 4, unsupported 8 |" in first

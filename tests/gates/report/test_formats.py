@@ -27,7 +27,6 @@ RESULTS = {
     "wrong": [Failure],
     "departs": [Failure],
     "error": [Error],
-    "unsupported": [Skipped],
     "skipped": [Skipped],
 }
 
@@ -81,8 +80,9 @@ class TestJunit:
     def test_one_test_case_per_verdict_with_its_evidence(self, run: Results) -> None:
         """Every verdict is a test case of its subject's suite, and evidence is its properties."""
         top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
-        cases = {(s.get("name"), c.get("classname"), c.get("name")): c for s in top for c in s}
-        assert {key for key in cases if key[0] != "gates"} == {(v.subject, v.gate, v.case) for v in run.verdicts}
+        cases = {(s.get("name"), c.get("classname"), c.get("name")): c for s in top for c in s.iter("testcase")}
+        asked = [v for v in run.verdicts if v.status != "unsupported"]
+        assert {key for key in cases if key[0] != "gates"} == {(v.subject, v.gate, v.case) for v in asked}
         failed = cases["mine", "kl.k3", "other"]
         values = {p.get("name"): p.get("value") for p in failed.iter("property")}
         assert values["kl error in 2u·S"] == "kl error in 2u·S is nan, must be <= 4 (at [1])"
@@ -91,13 +91,32 @@ class TestJunit:
 
     @pytest.mark.parametrize(
         ("suite", "counts"),
-        [("mine", ("6", "3", "1", "1")), ("peer", ("2", "0", "0", "2")), ("gates", ("1", "0", "1", "0"))],
+        [("mine", ("5", "3", "1", "0")), ("peer", ("2", "0", "0", "2")), ("gates", ("1", "0", "1", "0"))],
     )
     def test_the_counts_are_those_of_the_cases(self, run: Results, suite: str, counts: tuple[str, ...]) -> None:
         """Failures, errors and what was not judged; an unmet requirement is an error of the run."""
         top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
         (found,) = (s for s in top if s.get("name") == suite)
         assert tuple(found.get(name) for name in ("tests", "failures", "errors", "skipped")) == counts
+
+    def test_what_is_not_declared_is_left_out(self, run: Results) -> None:
+        """A subject with five ops of fifty has no forty-five skipped tests; their number is a property of its suite."""
+        top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
+        found = {
+            suite.get("name"): {p.get("name"): p.get("value") for p in suite.findall("properties/property")}
+            for suite in top
+        }
+        assert found == {"mine": {"left out: unsupported": "1"}, "peer": {}, "gates": {}}
+
+    def test_a_run_that_measured_nothing_is_an_error(self, tmp_path: Path) -> None:
+        """Without the cases that are left out the document would be empty, and green."""
+        nothing = write(tmp_path / "nothing.jsonl", [verdict("unsupported")])
+        top = ET.fromstring(render("junit", [nothing]))  # noqa: S314  our own text
+        assert [(suite.get("name"), suite.get("tests"), suite.get("errors")) for suite in top] == [
+            ("mine", "0", "0"),
+            ("gates", "1", "1"),
+        ]
+        assert top[1][0].get("name") == "nothing was measured"
 
     def test_the_standard_parser_reads_it(self, run: Results) -> None:
         """Junitparser finds the counts and times that the suites state, and the result and properties of each case."""
@@ -136,7 +155,7 @@ class TestGithub:
         """Each annotation is one line; %, CR and LF are escaped, in the title also : and the comma (`command.ts`)."""
         strange = verdict("wrong", gate="a:b,c%", reason="100%\r\nof, all: it")
         (line,) = github.commands([write(run.path.with_name("strange.jsonl"), [strange])])
-        assert line == "::error title=mine · a%3Ab%2Cc%25::fail in 1 of 1 case; some: 100%25%0D%0Aof, all: it"
+        assert line == "::error title=mine · a%3Ab%2Cc%25::wrong in 1 of 1 case; some: 100%25%0D%0Aof, all: it"
 
     def test_errors_come_first_and_skips_are_warnings(self, run: Results) -> None:
         """GitHub shows ten of each type; a skipped subject is reported once."""
@@ -150,7 +169,7 @@ class TestGithub:
         """Its reason stands once, with the number of cases."""
         dead = [verdict("wrong", gate=gate, cause="start", reason="it has no OPS") for gate in ("a", "b")]
         assert github.commands([write(tmp_path / "dead.jsonl", dead)]) == [
-            "::error title=mine · fail::it has no OPS (2 cases)"
+            "::error title=mine · wrong::it has no OPS (2 cases)"
         ]
 
     def test_no_words_of_a_subject_start_a_line(self, run: Results) -> None:
@@ -196,12 +215,12 @@ class TestText:
     """Lines for people."""
 
     def test_a_recorded_run_reads_as_it_did(self, run: Results) -> None:
-        """Failures with their reasons, the table, what was not judged, what fails the run, and the count as last line."""
+        """A row for each op that is not correct, who was not judged, what fails the run, and last the exit code."""
         lines = render("text", [run]).splitlines()
-        assert lines[-1] == "1 passed, 3 failed, 1 error, 2 skipped, 1 unsupported"
-        assert "skipped: peer: it is not here (2)" in lines
+        assert lines[-1] == "exit 1: 2 wrong, 1 error, 1 departs, 1 requirement unmet"
+        assert "peer · not judged: it is not here" in lines
         assert "required, but skipped: peer" in lines
-        assert any(line.startswith("DEPARTS     mine · loss · some") for line in lines)
+        assert any(line.startswith("  DEPARTS    loss ") for line in lines)
 
     def test_a_proof_shows_its_mutants(self, tmp_path: Path) -> None:
         """Caught and missed, with the number of cases."""
@@ -220,13 +239,13 @@ class TestText:
 
     def test_a_subjects_words_are_no_markup(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Brackets in a name or a reason are printed as they are, and take no more than their line."""
-        screen = Screen(1)
+        screen = Screen(1, verbose=True)
         screen.verdict(Verdict("g", "[/red]", "c", 0, "skipped", "absent", "[/bold] and [red]"))
         screen.verdict(Verdict("g", "[/red]", "c", 0, "wrong", "bound", "one\ntwo"))
-        screen.summary(Tally())
+        screen.end(Path("run.jsonl"), Tally())
         text = capsys.readouterr().out
         assert "skipped: [/red]: [/bold] and [red] (1)" in text
-        assert "FAIL        [/red] · g · c: one two\n" in text
+        assert "WRONG       [/red] · g · c: one two\n" in text
 
 
 class TestChoice:

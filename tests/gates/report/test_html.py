@@ -92,7 +92,9 @@ class TestFile:
         """Of a gate that fails in three of four cases, one reason: that of the case furthest beyond its limit."""
         failing = [Evidence("kl", value, "<=", 4.0, "x") for value in (8.0, 400.0, 40.0)]
         records = [
-            verdict_record(Verdict("kl.k3", "mine", f"case-{n}", 7, "wrong", "bound", item.sentence(), (item,)))
+            verdict_record(
+                Verdict("kl.k3", "mine", f"case-{n}", 7, "wrong", "bound", item.sentence(), evidence=(item,))
+            )
             for n, item in enumerate(failing)
         ]
         write(tmp_path / "run.jsonl", [*records, verdict(), verdict("unsupported", case="other")])
@@ -114,7 +116,7 @@ class TestFile:
         page = Elements(render_html(mixed))
         assert "caught in 1 of 1 cases" in page.text("td")
         assert "missed in 0 of 1 cases" in page.text("td")
-        assert "2 fail" not in page.text("li")
+        assert "2 wrong" not in page.text("li")
 
     def test_changes_since_a_baseline(self, tmp_path: Path) -> None:
         """`--baseline`: settings that differ, and each change with its type in words."""
@@ -127,7 +129,7 @@ class TestFile:
         assert "Changes since old.jsonl" in said.text("h2")
         assert "seed was 3, is 0" in said.text("li")
         assert "1 new failure, 1 fixed, 1 as before" in said.text("p")
-        assert "mine · kl.k3 · other: pass → fail: kl error in 2u·S is nan" in said.text("li")
+        assert "mine · kl.k3 · other: correct → wrong: kl error in 2u·S is nan" in said.text("li")
         assert {"new failure", "fixed"} <= {words for tag, words in said.texts if tag == "span"}
 
     def test_a_calibration_is_drawn_and_told(self, calibrated: Path) -> None:
@@ -178,11 +180,11 @@ class TestFile:
             linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
             return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-        pairs = [(name, f"{name}-ground") for name in ("correct", "wrong", "departs", "error", "waived")]
+        pairs = [(name, f"{name}-ground") for name in ("correct", "wrong", "departs", "error", "waived", "imprecise")]
         pairs += [(name, ground) for name in ("text", "quiet") for ground in ("ground", "raised")]
         pairs += [("correct", "raised"), ("wrong", "raised")]
-        pairs += [("quiet", f"{name}-ground") for name in ("wrong", "departs", "error", "waived")]
-        pairs += [(name, "ground") for name, _ in pairs[:5]] + [("text", "fail-ground"), ("accent", "ground")]
+        pairs += [("quiet", f"{name}-ground") for name in ("wrong", "departs", "error", "waived", "imprecise")]
+        pairs += [(name, "ground") for name, _ in pairs[:6]] + [("text", "wrong-ground"), ("accent", "ground")]
         for front, back in pairs:
             low, high = sorted((luminance(colours[front]), luminance(colours[back])))
             assert (high + 0.05) / (low + 0.05) >= 4.5, (front, back)

@@ -29,7 +29,7 @@ class TestBrowser:
         assert page.value("document.querySelector('dialog').open")
         assert page.value("document.getElementById('evidence-of').textContent") == "mine · kl.k3"
         first = page.value("document.querySelector('#cases details').textContent")
-        assert "✗ fail other" in first
+        assert "✗ wrong other" in first
         assert "kl error in 2u·S is nan, must be <= 4 (at [1])" in first
         page.press("Escape")
         assert not page.value("document.querySelector('dialog').open")
@@ -126,7 +126,7 @@ class TestBrowser:
     def test_hostile_words_run_nothing(self, chromium: Browser, hostile: Path, tmp_path: Path) -> None:
         """No dialog of an injected script, no broken policy, and the evidence shows the words as they are."""
         page = shown(chromium, [hostile], tmp_path)
-        page.value("document.querySelector('td.fail button').click()")
+        page.value("document.querySelector('td.wrong button').click()")
         assert page.value("document.querySelectorAll('script').length") == 2
         assert SEEN in page.value("document.getElementById('cases').textContent")
         assert not [event for event in page.events if event["method"] == "Page.javascriptDialogOpening"]

@@ -64,9 +64,9 @@ class TestBrowser:
     def test_the_evidence_of_a_case_has_it(self, chromium: Browser, run: list[Path], tmp_path: Path) -> None:
         """Words, size, the file's name and the command stand in the case that it belongs to, and in no other."""
         page = shown(chromium, run, tmp_path)
-        page.value("document.querySelector('td.fail button').click()")
+        page.value("document.querySelector('td.wrong button').click()")
         cases = "[...document.querySelectorAll('#cases details')].map(e => [e.querySelector('summary').innerText, !!e.querySelector('.small')])"
-        assert page.value(cases) == [["✗ fail other", True], ["✗ fail some", False]]
+        assert page.value(cases) == [["✗ wrong other", True], ["✗ wrong some", False]]
         text = page.value(f"{SMALL}.innerText")
         for words in (WORDS, "900 → 6 numbers, when the time was over", FILE, COMMAND):
             assert words in text
@@ -75,7 +75,7 @@ class TestBrowser:
     def test_a_case_without_one_says_why(self, chromium: Browser, run: list[Path], tmp_path: Path) -> None:
         """The reason that was recorded stands in its place."""
         page = shown(chromium, run, tmp_path)
-        page.value("document.querySelectorAll('td.fail button')[1].click()")
+        page.value("document.querySelectorAll('td.wrong button')[1].click()")
         assert page.value(f"{SMALL}.innerText") == "Not shrunk: a whole model"
 
     @pytest.mark.parametrize("place", ["#cases", "#smallest-0"], ids=["in the evidence", "in the list"])
@@ -85,7 +85,7 @@ class TestBrowser:
         """Enter on the button copies, or selects where a browser refuses; either is announced to screen readers."""
         page = shown(chromium, run, tmp_path)
         if place == "#cases":
-            page.value("document.querySelector('td.fail button').click()")
+            page.value("document.querySelector('td.wrong button').click()")
         page.value(f"document.querySelector('{place} button.copy').focus()")
         assert page.value(FOCUSED.format("getAttribute('aria-label')")).startswith("Copy the command for ")
         page.press("Enter")
@@ -100,7 +100,7 @@ class TestBrowser:
     def test_from_the_evidence_to_the_list(self, chromium: Browser, run: list[Path], tmp_path: Path) -> None:
         """The link closes the evidence and leaves the reader at the item."""
         page = shown(chromium, run, tmp_path)
-        page.value("document.querySelector('td.fail button').click()")
+        page.value("document.querySelector('td.wrong button').click()")
         page.value(f"{SMALL}.querySelector('a').focus()")
         page.press("Enter")
         assert not page.value("document.querySelector('dialog').open")
@@ -109,7 +109,7 @@ class TestBrowser:
 
     @pytest.mark.parametrize(
         ("button", "case"),
-        [("#smallest-0 button.goes", "✗ fail other"), ("ul.reasons li:nth-child(2) button.goes", "✗ fail some")],
+        [("#smallest-0 button.goes", "✗ wrong other"), ("ul.reasons li:nth-child(2) button.goes", "✗ wrong some")],
         ids=["smallest input", "what did not hold"],
     )
     def test_from_a_list_to_the_case(

@@ -15,11 +15,11 @@ from gates.results.records import SubjectRecord, VerdictRecord, verdict_record
 
 
 def failing(
-    case: str, *observed: float, relation: str = "<=", limit: float = 4.0, cause: str = "bound"
+    case: str, *observed: float, relation: str = "<=", limit: float = 4.0, cause: str = "bound", gate: str = "g.x"
 ) -> VerdictRecord:
     """Return a failure with a broken claim for each number."""
     items = tuple(Evidence(f"q{place}", value, relation, limit, "x") for place, value in enumerate(observed))  # type: ignore[arg-type]
-    return verdict_record(Verdict("g.x", "mine", case, 7, "wrong", cause, f"as {case} says", items))
+    return verdict_record(Verdict(gate, "mine", case, 7, "wrong", cause, f"as {case} says", gate, evidence=items))
 
 
 @pytest.mark.parametrize(

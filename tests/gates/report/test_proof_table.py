@@ -21,6 +21,7 @@ def evidence(observed: float, limit: float, **changes: Any) -> EvidenceRecord:
 def verdict(mutant: str | None, *items: EvidenceRecord, cause: str = "bound", **changes: Any) -> VerdictRecord:
     """A pass without a mutant, a failure with one."""
     values: dict[str, Any] = {"gate": "g.x", "subject": "s", "case": "c", "seed": 0, "reason": "", "seconds": 0.0}
+    values |= {"op": "x", "level": "definition"}
     status = "correct" if mutant is None else "wrong"
     return VerdictRecord(**(values | changes), status=status, cause=cause, evidence=list(items), mutant=mutant)
 

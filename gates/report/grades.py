@@ -1,0 +1,136 @@
+"""Grade each op of a subject: the worst of its verdicts, the reason that counts, and how strong a pass is."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gates.model import NOT_JUDGED, Mutant, Verdict, worst
+from gates.registry import REGISTRY
+from gates.report.failures import severity
+from gates.report.labels import DEPARTS, shown
+from gates.results.records import VerdictRecord
+
+AnyVerdict = Verdict | VerdictRecord
+ORDER = ("wrong", "fragile", "imprecise", "timeout", "error", DEPARTS, "waived", "correct")  # of rows
+LEVELS = ("definition", "law", "rule", "robustness", "precision")  # the first explains most
+EVERY = "every op"  # of a subject that did not start
+
+
+@dataclass(frozen=True, slots=True)
+class OpGrade:
+    """The grade of one op of one subject, such as `policy_loss[grpo]`."""
+
+    subject: str
+    op: str
+    status: str  # one of ORDER
+    cases: int  # that were judged
+    like: int  # of them with this status
+    left: int  # cases that were not judged
+    gates: tuple[str, ...]  # that judged it
+    mutants: int  # of the catalogue that these gates catch
+    verdict: AnyVerdict  # one with this status: the reason that counts
+
+    @property
+    def count(self) -> str:
+        """Return `12 of 12 cases`, or `12 cases` if all are correct."""
+        words = f"{self.cases} {'case' if self.cases == 1 else 'cases'}"
+        return words if self.status == "correct" else f"{self.like} of {words}"
+
+    @property
+    def strength(self) -> str:
+        """Return how strong a pass is: `12 cases, 31 mutants of this op would have been seen`."""
+        if not self.mutants:
+            return self.count
+        return f"{self.count}, {self.mutants} {'mutant' if self.mutants == 1 else 'mutants'} of this op would have been seen"
+
+
+@dataclass(slots=True)
+class _Found:
+    """The verdicts of one op so far."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, AnyVerdict] = field(default_factory=dict)  # of each shown status the one that counts
+    gates: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Grades:
+    """Collects verdicts without mutants, one by one: it holds one verdict for each op and status."""
+
+    mutants: Mapping[str, Mutant] = field(default_factory=lambda: REGISTRY.mutants)
+    left: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # not judged: subject, status, reason
+    _ops: dict[tuple[str, str], _Found] = field(default_factory=lambda: defaultdict(_Found))
+
+    @classmethod
+    def of(cls, verdicts: Iterable[AnyVerdict]) -> Grades:
+        """Return the grades of verdicts."""
+        found = cls()
+        for verdict in verdicts:
+            found.add(verdict)
+        return found
+
+    def add(self, verdict: AnyVerdict) -> None:
+        """Count a verdict."""
+        found = self._ops[verdict.subject, EVERY if verdict.cause == "start" else verdict.op]
+        status = shown(verdict)
+        found.counts[status] += 1
+        if verdict.status in NOT_JUDGED:
+            self.left[verdict.subject, verdict.status, verdict.reason] += 1
+            return
+        found.gates.add(verdict.gate)
+        known = found.first.get(status)
+        if known is None or _rank(verdict) < _rank(known):
+            found.first[status] = verdict
+
+    @property
+    def subjects(self) -> list[str]:
+        """Return the subjects in the order in which they came."""
+        return list(dict.fromkeys(subject for subject, _ in self._ops))
+
+    def grades(self, subject: str | None = None) -> list[OpGrade]:
+        """Return the grades of the ops that were judged, by subject, worst first, then by op."""
+        found = [
+            self._grade(name, op, counted)
+            for (name, op), counted in self._ops.items()
+            if counted.first and subject in {None, name}
+        ]
+        return sorted(found, key=lambda grade: (grade.subject, ORDER.index(grade.status), grade.op))
+
+    def caught(self, gates: Collection[str]) -> int:
+        """Return how many mutants of the catalogue any of these gates catches."""
+        return sum(not set(gates).isdisjoint(mutant.caught_by) for mutant in self.mutants.values())
+
+    def _grade(self, subject: str, op: str, found: _Found) -> OpGrade:
+        status = _worst(found.first)
+        cases = sum(count for name, count in found.counts.items() if name not in NOT_JUDGED)
+        return OpGrade(
+            subject=subject,
+            op=op,
+            status=status,
+            cases=cases,
+            like=found.counts[status],
+            left=found.counts.total() - cases,
+            gates=tuple(sorted(found.gates)),
+            mutants=self.caught(found.gates),
+            verdict=found.first[status],
+        )
+
+
+def _worst(found: Mapping[str, AnyVerdict]) -> str:
+    """Return the worst shown status; a documented deviation counts where nothing that is not documented is as bad."""
+    statuses = {shown_as: verdict.status for shown_as, verdict in found.items()}
+    bad = worst(list(statuses.values()))
+    return bad if bad in found else next(name for name, status in statuses.items() if status == bad)
+
+
+def _rank(verdict: AnyVerdict) -> tuple[int, float, str, str]:
+    """Return the order in which verdicts of one status explain it: definitions first, then what is furthest off."""
+    return LEVELS.index(verdict.level), -severity(verdict), verdict.gate, verdict.case
+
+
+def totals(grades: Iterable[OpGrade]) -> dict[str, int]:
+    """Return how many ops have each grade, worst first."""
+    counts = Counter(grade.status for grade in grades)
+    return {status: counts[status] for status in ORDER if counts[status]}

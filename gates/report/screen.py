@@ -1,0 +1,296 @@
+"""The end of a run in one screen: a head for each subject, a row for each op that is not correct, the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from gates.model import FAILURES, GRADES, Grade, failing
+from gates.report import not_judged, smallest
+from gates.report.grades import EVERY, ORDER, AnyVerdict, Grades, OpGrade, totals
+from gates.report.labels import DEPARTS, NOTHING
+from gates.report.wrap import sentence, wrapped
+from gates.results.escape import one_line
+from gates.results.jsonl import Results
+from gates.results.records import CounterexampleRecord
+
+STYLES = {
+    "correct": "green",
+    "imprecise": "cyan",
+    "fragile": "yellow",
+    "wrong": "bold red",
+    "timeout": "bold red",
+    DEPARTS: "red",
+    "error": "bold magenta",
+    "waived": "yellow",
+    "not judged": "dim",
+}
+MARGIN = "  "
+STATUS = 11  # columns of the word for a status
+NAME = 26  # columns that the name of an op takes at most; a longer one has its own line
+ROWS = 8  # ops of a run that have rows of their own; the others are named
+MOST_PROBLEMS = 3
+REASON, SMALLEST = 4, 4  # lines at most
+PLAIN = ("numpy", "python")  # versions that are not the subject's own
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What the screen shows of a run."""
+
+    grades: Grades
+    path: Path  # of the results
+    versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of each subject
+    smallest: Mapping[tuple[str, str], CounterexampleRecord] = field(default_factory=dict)  # by subject and op
+    problems: Sequence[str] = ()
+    seconds: float | None = None
+    fail_on: Grade = "wrong"
+    exit_code: int | None = None  # None: the run did not end
+    state: str = ""
+    notes: Sequence[str] = ()  # lines before the path of the results
+
+
+def of(run: Results) -> Ended:
+    """Return what the screen shows of a recorded run."""
+    judged = run.judged
+    return Ended(
+        Grades.of(judged),
+        run.path,
+        {record.subject: record.versions for record in run.subjects},
+        by_op(run.counterexamples, judged),
+        run.summary.problems if run.summary else (),
+        run.summary.seconds if run.summary else None,
+        run.header.fail_on,
+        run.summary.exit_code if run.summary else None,
+        run.state,
+    )
+
+
+def by_op(
+    found: Iterable[CounterexampleRecord], verdicts: Iterable[AnyVerdict]
+) -> dict[tuple[str, str], CounterexampleRecord]:
+    """Return for each subject and op an input on which it fails: a shrunk one, else one as it was drawn."""
+    ops = {(v.gate, v.subject, v.case): v.op for v in verdicts}
+    known: dict[tuple[str, str], CounterexampleRecord] = {}
+    for item in sorted(found, key=lambda item: (not smallest.shrunk(item), item.gate, item.case)):
+        if item.file is not None:
+            known.setdefault((item.subject, ops.get((item.gate, item.subject, item.case), "")), item)
+    return known
+
+
+def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
+    """Return the screen: of several subjects those that fail last, so that they stay in sight where a terminal scrolls.
+
+    Of one subject the failures come first, unless the screen is higher than the terminal.
+    """
+    judged = {name: grades for name in run.grades.subjects if (grades := run.grades.grades(name))}
+    absent = _absent(run, [name for name in run.grades.subjects if name not in judged], width)
+    if len(judged) == 1:
+        ((subject, grades),) = judged.items()
+        head, rows = _head(run, subject, grades, width, one=True), _rows(run, grades, width, ROWS)
+        beside = [*_correct(run, grades, width), *_left(run, subject, width), *absent]
+        last = end(run, width, time=False)
+        fits = height is None or len(head) + len(rows) + len(beside) + len(last) < height
+        return [*head, *rows, *beside, *last] if fits else [*head, *beside, *rows, *last]
+    good = sorted(name for name, grades in judged.items() if not _badness(grades))
+    bad = sorted((name for name in judged if name not in good), key=lambda name: (_badness(judged[name]), name))
+    room = max(2, 2 * ROWS // max(1, len(bad)))
+    body = [line for name in good for line in _head(run, name, judged[name], width, one=False)]
+    body += [*absent, *(_left_of_all(run, width) if judged else ())]
+    for name in bad:
+        body += [*_head(run, name, judged[name], width, one=False), *_rows(run, judged[name], width, room)]
+    return [*body, *end(run, width)]
+
+
+def _badness(grades: Sequence[OpGrade]) -> int:
+    """Return a number by which subjects are ordered, the one with the worst grade last."""
+    order = ("correct", "waived", "imprecise", "fragile", DEPARTS, "error", "timeout", "wrong")
+    return max((order.index(grade.status) for grade in grades), default=0)
+
+
+def named(run: Ended, subject: str) -> str:
+    """Return a subject with its version, where it reports one: `mylib 0.3`."""
+    versions = run.versions.get(subject, {})
+    own = [version for name, version in versions.items() if name.lower() not in PLAIN]
+    version = versions.get(subject.partition("@")[0]) or (own[0] if len(own) == 1 else "")
+    return one_line(f"{subject} {version}".rstrip())
+
+
+def _head(run: Ended, subject: str, grades: Sequence[OpGrade], width: int, *, one: bool) -> list[Text]:
+    """Return subject, version, the counts of its ops and, of the only subject, the time."""
+    if [grade.op for grade in grades] == [EVERY]:
+        pieces = [named(run, subject), "did not start"]
+    else:
+        counts = [f"{count} {status}" for status, count in totals(grades).items()]
+        judged = f"{len(grades)} {'op' if len(grades) == 1 else 'ops'} judged"
+        pieces = [named(run, subject), judged, *counts]
+        if not one and all(grade.status == "correct" for grade in grades):
+            pieces[-1] += f" ({strength(run.grades, grades)})"
+    time = _time(run.seconds) if one and run.seconds is not None else ""
+    found = wrapped(pieces, width, " · ")
+    if time and cell_len(found[-1]) + 2 + len(time) <= width:
+        found[-1] += time.rjust(width - cell_len(found[-1]))
+    elif time:
+        found.append(time.rjust(width))
+    return [Text(line, style="bold") for line in found]
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def strength(found: Grades, grades: Iterable[OpGrade]) -> str:
+    """Return how strong passes are: `58 cases, 31 mutants would have been seen`."""
+    grades = list(grades)
+    cases = sum(grade.cases for grade in grades)
+    caught = found.caught({gate for grade in grades for gate in grade.gates})
+    words = f"{cases} {'case' if cases == 1 else 'cases'}"
+    return f"{words}, {caught} {'mutant' if caught == 1 else 'mutants'} would have been seen" if caught else words
+
+
+def _rows(run: Ended, grades: Sequence[OpGrade], width: int, room: int) -> list[Text]:
+    """Return a row for each op that is not correct, the worst first; the names of those beyond `room`."""
+    bad = [grade for grade in grades if grade.status != "correct"]
+    name = min(NAME, max((cell_len(one_line(grade.op)) for grade in bad[:room]), default=0))
+    found = [line for grade in bad[:room] for line in _row(run, grade, name, width)]
+    for status in dict.fromkeys(grade.status for grade in bad[room:]):
+        names = [one_line(grade.op) for grade in bad[room:] if grade.status == status]
+        found += _listed(status.upper(), status, ["also " + names[0], *names[1:]], width)
+    return found
+
+
+def _row(run: Ended, grade: OpGrade, name: int, width: int) -> list[Text]:
+    column = len(MARGIN) + STATUS + name + 2
+    op = one_line(grade.op)
+    text = sentence(f"{one_line(reason(grade))} ({grade.count})", width - column, REASON)
+    if text[-1].endswith(" …"):
+        text.append(f"({grade.count})")
+    item = run.smallest.get((grade.subject, grade.op))
+    if item is not None and (words := smallest.in_short(item)):
+        text += sentence(one_line(words), width - column, SMALLEST)
+    first = Text(MARGIN)
+    first.append(f"{grade.status.upper():{STATUS}}", style=STYLES[grade.status])
+    first.append(op)
+    if cell_len(op) <= name:
+        first.append(" " * (column - first.cell_len) + text.pop(0))
+    found = [first, *(Text(" " * column + line) for line in text)]
+    if item is not None:
+        again = one_line(smallest.command(item, run.path.parent))
+        indent = next((n for n in (column, len(MARGIN) + STATUS) if n + cell_len(again) <= width), len(MARGIN) * 2)
+        found.append(Text(" " * indent + again, style="dim"))
+    return found
+
+
+def reason(grade: OpGrade) -> str:
+    """Return why an op has its grade, and of a waived one who is responsible until when."""
+    verdict = grade.verdict
+    if waived := verdict.waived:
+        return f"{waived.status}, waived until {waived.expires} by {waived.owner} ({waived.issue}): {waived.reason}"
+    return verdict.reason
+
+
+def _listed(word: str, status: str, pieces: Sequence[str], width: int) -> list[Text]:
+    """Return pieces after a word for their status, in lines that begin under the first piece."""
+    found = []
+    for number, line in enumerate(wrapped(pieces, width - len(MARGIN) - STATUS, " · ")):
+        text = Text(MARGIN)
+        text.append(f"{'' if number else word:{STATUS}}", style=STYLES[status])
+        text.append(line)
+        found.append(text)
+    return found
+
+
+def _correct(run: Ended, grades: Sequence[OpGrade], width: int) -> list[Text]:
+    right = [grade for grade in grades if grade.status == "correct"]
+    if not right:
+        return []
+    found = _listed("correct", "correct", [one_line(grade.op) for grade in right], width)
+    words = f"({strength(run.grades, right)})"
+    if found[-1].cell_len + 1 + len(words) <= width:
+        found[-1].append(f" {words}", style="dim")
+    else:
+        found.append(Text(" " * (len(MARGIN) + STATUS) + words, style="dim"))
+    return found
+
+
+def _left(run: Ended, subject: str, width: int) -> list[Text]:
+    """Return how much was not judged of the only subject, and where to read more."""
+    parts = not_judged.counted(run.grades.left, subject)
+    if not parts:
+        return []
+    text = sentence(one_line(", ".join(parts)), width - len(MARGIN) - STATUS)
+    return _block("not judged", text)
+
+
+def _left_of_all(run: Ended, width: int) -> list[Text]:
+    count = sum(run.grades.left.values())
+    if not count:
+        return []
+    words = f"{count} cases: ops and conventions that subjects do not have (-v says which)"
+    return _block("not judged", sentence(words, width - len(MARGIN) - STATUS))
+
+
+def _block(word: str, text: Sequence[str]) -> list[Text]:
+    return [
+        Text.assemble(MARGIN, (f"{'' if number else word:{STATUS}}", STYLES[word]), line)
+        for number, line in enumerate(text)
+    ]
+
+
+def _absent(run: Ended, subjects: Sequence[str], width: int) -> list[Text]:
+    """Return a line for each reason why subjects were not judged at all."""
+    found = []
+    for subject in subjects:
+        parts = not_judged.counted(run.grades.left, subject)
+        found += sentence(f"{named(run, subject)} · not judged: {one_line(', '.join(parts))}", width, REASON)
+    return [Text(line, style="yellow") for line in found]
+
+
+def end(run: Ended, width: int, *, time: bool = True) -> list[Text]:
+    """Return what else fails the run, the path of the results, and last the exit code with its reason."""
+    more = len(run.problems) - MOST_PROBLEMS
+    found = [line for words in run.problems[:MOST_PROBLEMS] for line in sentence(one_line(words), width)]
+    if more > 0:
+        found.append(f"and {more} more such (-v)")
+    found += [line for words in (*_explained(run), *run.notes) for line in sentence(one_line(words), width)]
+    found.append(one_line(f"results: {run.path}"))
+    last = ending(run, run.grades.grades())
+    if time and run.seconds is not None:
+        last += f" ({_time(run.seconds)})"
+    return [*map(Text, found), *(Text(line, style="bold") for line in sentence(last, width))]
+
+
+def _explained(run: Ended) -> list[str]:
+    """Return where to read more of the first failure."""
+    failed = [grade for grade in run.grades.grades() if grade.status in FAILURES and grade.op != EVERY]
+    failed.sort(key=lambda grade: ORDER.index(grade.status))
+    return (
+        [f"gates explain {failed[0].verdict.gate} says what was asked, and where its limits come from"]
+        if failed
+        else []
+    )
+
+
+def ending(run: Ended, grades: Sequence[OpGrade]) -> str:
+    """Return the exit code and its reason: `exit 1: 1 wrong`."""
+    if run.exit_code is None:
+        return run.state
+    counts = totals(grades)
+    fails = failing(run.fail_on)
+    bad = [(status, n) for status, n in counts.items() if status in fails or status in {DEPARTS, "error"}]
+    words = [f"{count} {status}" for status, count in bad]
+    if run.problems:
+        words.append(f"{len(run.problems)} {'requirement' if len(run.problems) == 1 else 'requirements'} unmet")
+    if run.exit_code == NOTHING:
+        words = ["nothing was judged"]
+    if not words:
+        words = [f"all {counts['correct']} correct" if len(counts) == 1 and "correct" in counts else "nothing wrong"]
+        mild = [f"{count} {status}" for status, count in counts.items() if status in {*GRADES[1:], "waived"}]
+        if mild:
+            words[0] += f", {' and '.join(mild)}"
+            words[0] += " (--strict fails on these)" if run.fail_on != "imprecise" else ""
+    return f"exit {run.exit_code}: {', '.join(words)}"

@@ -1,0 +1,53 @@
+"""Wrap words to the columns of a terminal: no word is cut, so that a path can be copied."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+
+from rich.cells import cell_len
+
+PIPED = 120  # columns where there is no terminal and COLUMNS is not set
+
+
+def columns() -> int:
+    """Return the columns of a line: those of the terminal, else of COLUMNS, else 120."""
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isascii() and given.isdigit() and int(given) else PIPED
+
+
+def rows() -> int | None:
+    """Return the lines of the terminal, or None where there is none."""
+    return shutil.get_terminal_size().lines if sys.stdout.isatty() else None
+
+
+def wrapped(pieces: Iterable[str], width: int, between: str = " ", most: int | None = None) -> list[str]:
+    """Return pieces, which stay whole, joined to lines of at most `width` columns.
+
+    A piece that is wider has a line of its own. `between` ends the line that is broken behind it; of more than `most`
+    lines the last ends in an ellipsis.
+    """
+    lines: list[str] = []
+    for piece in pieces:
+        if lines and cell_len(f"{lines[-1]}{between}{piece}{between.rstrip()}") <= width:
+            lines[-1] += between + piece
+        else:
+            if lines:
+                lines[-1] += between.rstrip()
+            lines.append(piece)
+    lines = [f"\\{line}" if line.startswith("::") else line for line in lines]  # a log of GitHub would obey it
+    if most is None or len(lines) <= most:
+        return lines
+    last = lines[most - 1]
+    while " " in last and cell_len(last) > width - 2:
+        last = last.rpartition(" ")[0]
+    return [*lines[: most - 1], f"{last} …"]
+
+
+def sentence(text: str, width: int, most: int | None = None) -> list[str]:
+    """Return a sentence as lines, broken between words."""
+    return wrapped(text.split(), width, most=most)

@@ -1,0 +1,218 @@
+"""One grade for each subject and op, and the screen on which they are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs_on_file import BROKEN, smallest, verdict, write
+
+from gates.model import Status
+from gates.report import screen
+from gates.report.formats import render
+from gates.report.grades import EVERY, Grades
+from gates.report.progress import Lines
+from gates.report.wrap import sentence, wrapped
+from gates.results.jsonl import Results
+from gates.results.records import SubjectRecord
+
+REASON = "group z-score with ddof 0 where ddof 1 was asked, which is off by up to 0.07 of a deviation " * 2
+
+
+class TestGrades:
+    """The worst of the verdicts, and which of them is quoted."""
+
+    @pytest.mark.parametrize(
+        ("statuses", "grade"),
+        [
+            (["correct", "correct"], "correct"),
+            (["correct", "imprecise"], "imprecise"),
+            (["imprecise", "fragile", "correct"], "fragile"),
+            (["fragile", "wrong", "not asked"], "wrong"),
+            (["correct", "waived"], "waived"),
+            (["wrong", "timeout"], "timeout"),
+            (["correct", "unsupported", "skipped"], "correct"),
+        ],
+    )
+    def test_the_worst_counts(self, statuses: list[Status], grade: str) -> None:
+        """Of those that were judged."""
+        (found,) = Grades.of(verdict(status, case=f"{n}") for n, status in enumerate(statuses)).grades()
+        judged = [status for status in statuses if status not in {"unsupported", "skipped", "not asked"}]
+        assert (found.status, found.cases, found.left) == (grade, len(judged), len(statuses) - len(judged))
+        assert found.like == statuses.count(found.verdict.status)
+
+    def test_what_was_not_judged_has_no_grade(self) -> None:
+        """Neither a pass nor a failure; it is counted apart."""
+        found = Grades.of([verdict("unsupported"), verdict("skipped", gate="b"), verdict("not asked", gate="c")])
+        assert found.grades() == []
+        assert found.left.total() == 3
+
+    def test_ops_of_several_gates_are_one(self) -> None:
+        """An op is graded, not a gate."""
+        (found,) = Grades.of([verdict(gate="a", op="kl"), verdict("wrong", gate="b", op="kl")]).grades()
+        assert (found.op, found.gates, found.count) == ("kl", ("a", "b"), "1 of 2 cases")
+
+    def test_a_definition_is_quoted_before_a_law(self) -> None:
+        """Of verdicts that are equally bad."""
+        verdicts = [verdict("wrong", case="a", level="law"), verdict("wrong", case="b"), verdict("fragile", case="c")]
+        (found,) = Grades.of(verdicts).grades()
+        assert (found.verdict.case, found.count) == ("b", "1 of 3 cases") if found.like == 1 else ("b", "2 of 3 cases")
+
+    def test_a_documented_deviation_is_shown_where_nothing_else_is_as_bad(self) -> None:
+        """`departs` is a wrong number that the documentation announces."""
+        departs = verdict("wrong", cause="departs")
+        assert [g.status for g in Grades.of([departs, verdict(case="b")]).grades()] == ["departs"]
+        assert [g.status for g in Grades.of([departs, verdict("wrong", case="b")]).grades()] == ["wrong"]
+
+    def test_a_subject_that_did_not_start_is_one_row(self) -> None:
+        """Whatever it was to be judged in."""
+        dead = [verdict("wrong", gate=gate, cause="start") for gate in "abc"]
+        assert [(g.op, g.cases) for g in Grades.of(dead).grades()] == [(EVERY, 3)]
+
+    def test_a_pass_says_how_strong_it_is(self) -> None:
+        """The mutants of the catalogue that its gates catch."""
+        from gates.registry import load  # noqa: PLC0415
+
+        gate = "kl.k3.matches-definition"
+        number = sum(gate in mutant.caught_by for mutant in load().mutants.values())
+        (found,) = Grades.of([verdict(gate=gate, op="token_kl")]).grades()
+        assert number > 1
+        assert found.strength == f"1 case, {number} mutants of this op would have been seen"
+
+
+def some(path: Path, **changes: Any) -> Results:
+    """A run of one subject with an op of each grade."""
+    statuses: tuple[Status, ...] = ("wrong", "fragile", "imprecise", "timeout", "error", "waived")
+    verdicts = [verdict(status, gate=f"gate.{status}", op=f"op_{status}", reason=REASON) for status in statuses]
+    verdicts += [verdict(gate=f"g{n}", op=f"right_op_number_{n}") for n in range(12)]
+    verdicts += [
+        verdict("unsupported", gate=f"u{n}", op=f"u{n}", reason=f"u{n} is not defined by mine") for n in range(5)
+    ]
+    found = smallest("some", gate="gate.wrong", words="token 7: got 0, want −1; inputs there: " + "policy 0 " * 12)
+    versions = SubjectRecord(subject="mine", provides=[], versions={"numpy": "2.4", "mine": "0.3"})
+    return write(path / "run.jsonl", verdicts, also=[versions, found], **changes)
+
+
+class TestScreen:
+    """The end of a run, as a person sees it."""
+
+    @pytest.mark.parametrize("width", [60, 80, 120, 200])
+    def test_no_line_is_wider_and_no_word_is_cut(self, tmp_path: Path, width: int) -> None:
+        """Except a path; joined, the lines have the words of the reason whole."""
+        lines = [line.plain for line in screen.lines(screen.of(some(tmp_path)), width)]
+        assert [
+            line for line in lines if len(line) > width and "gates replay" not in line and "results:" not in line
+        ] == []
+        assert " ".join(REASON.split())[:60] in " ".join(" ".join(lines).split())
+        words = {word for line in lines for word in line.split()}
+        assert words >= {f"right_op_number_{n}" for n in range(12)}
+
+    def test_its_shape(self, tmp_path: Path) -> None:
+        """Head, rows from the worst, correct ops in a list, counts of the rest, path and exit code last."""
+        lines = [line.plain for line in screen.lines(screen.of(some(tmp_path)), 120)]
+        head = (
+            "mine 0.3 · 18 ops judged · 1 wrong · 1 fragile · 1 imprecise · 1 timeout · 1 error · 1 waived · 12 correct"
+        )
+        assert lines[0].startswith(head)
+        assert len(lines[0]) <= 120 or lines[1].strip() == "1 s"
+        marks = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+        assert marks == ["WRONG", "FRAGILE", "IMPRECISE", "TIMEOUT", "ERROR", "WAIVED", "correct", "not"]
+        assert "  not judged 5 ops that mine does not have (gates ops)" in lines
+        assert lines[-2:] == [f"results: {tmp_path / 'run.jsonl'}", "exit 1: 1 wrong, 1 timeout, 1 error"]
+
+    def test_failures_are_last_where_the_terminal_scrolls(self, tmp_path: Path) -> None:
+        """On one that is high enough they are first."""
+        ended = screen.of(some(tmp_path))
+        for height, first in ((100, "WRONG"), (10, "correct")):
+            lines = [line.plain for line in screen.lines(ended, 120, height)]
+            assert next(line for line in lines if line.startswith("  ")).split()[0] == first
+
+    def test_several_subjects(self, tmp_path: Path) -> None:
+        """One line for each without failures; those that fail come last, with their rows."""
+        verdicts = [verdict(subject=name, gate=gate) for name in ("bad", "good", "fine") for gate in ("a", "b")]
+        verdicts += [
+            verdict("wrong", subject="bad", gate="c"),
+            verdict("skipped", subject="peer", reason="it is not here"),
+        ]
+        lines = render("text", [write(tmp_path / "run.jsonl", verdicts)]).splitlines()
+        assert lines[:3] == [
+            "fine · 2 ops judged · 2 correct (2 cases)",
+            "good · 2 ops judged · 2 correct (2 cases)",
+            "peer · not judged: it is not here",
+        ]
+        assert "bad · 3 ops judged · 1 wrong · 2 correct" in lines
+        assert lines[-1] == "exit 1: 1 wrong (1 s)"
+
+    def test_many_failures_fill_no_more_than_a_screen(self, tmp_path: Path) -> None:
+        """The first have rows, the others are named."""
+        verdicts = [verdict("wrong", gate=f"g{n}", op=f"op_{n:02}", reason=REASON * 9) for n in range(90)]
+        lines = [line.plain for line in screen.lines(screen.of(write(tmp_path / "run.jsonl", verdicts)), 120)]
+        assert len(lines) < 60
+        assert all(any(f"op_{n:02}" in line for line in lines) for n in range(90))
+
+    @pytest.mark.parametrize(
+        ("statuses", "fail_on", "words"),
+        [
+            (["correct", "correct"], "wrong", "exit 0: all 2 correct"),
+            (["correct", "fragile"], "wrong", "exit 0: nothing wrong, 1 fragile (--strict fails on these)"),
+            (["correct", "fragile", "imprecise"], "fragile", "exit 1: 1 fragile"),
+            (["imprecise", "wrong"], "imprecise", "exit 1: 1 wrong, 1 imprecise"),
+            (["correct", "error"], "wrong", "exit 4: 1 error"),
+            (["skipped"], "wrong", "exit 3: nothing was judged"),
+        ],
+    )
+    def test_the_last_line(self, tmp_path: Path, statuses: list[Status], fail_on: str, words: str) -> None:
+        """The exit code and what it comes from."""
+        verdicts = [verdict(status, gate=f"g{n}") for n, status in enumerate(statuses)]
+        text = render("text", [write(tmp_path / "run.jsonl", verdicts, fail_on=fail_on)])
+        assert text.splitlines()[-1].partition(" (1 s)")[0] == words
+
+    def test_an_unfinished_run_says_so(self, tmp_path: Path) -> None:
+        """In place of the exit code."""
+        run = write(tmp_path / "run.jsonl", [verdict()], complete=False, planned=9)
+        assert render("text", [run]).splitlines()[-1] == "incomplete: 1 of 9"
+
+    def test_a_waived_failure_names_its_owner(self, tmp_path: Path) -> None:
+        """With its grade and its date."""
+        from gates.model import Waived  # noqa: PLC0415
+
+        waived = Waived("fragile", "a known bug", "#12", "ada", "2027-01-01")
+        text = render("text", [write(tmp_path / "run.jsonl", [verdict("waived", waived=waived)])])
+        assert "fragile, waived until 2027-01-01 by ada (#12): a known bug (1 of 1 case)" in text
+
+
+class TestWrap:
+    """Words stay whole."""
+
+    def test_a_sentence(self) -> None:
+        """Lines of at most the width; a longer word has its own."""
+        text = f"one two {BROKEN.sentence()} results/a/very/long/path three"
+        lines = sentence(text, 20)
+        assert " ".join(lines) == text
+        assert [line for line in lines if len(line) > 20] == ["results/a/very/long/path"]
+
+    def test_wide_letters_count_twice(self) -> None:
+        """As a terminal shows them."""
+        assert sentence("好好 好好 好好", 9) == ["好好 好好", "好好"]
+
+    def test_no_line_is_a_command(self) -> None:
+        """A log of GitHub obeys a line that starts with `::`."""
+        assert wrapped(["a", "::error::x"], 3) == ["a", "\\::error::x"]
+
+    def test_more_lines_than_there_is_room_for(self) -> None:
+        """An ellipsis stands for the rest, within the width."""
+        assert sentence("a bb ccc dddd eeeee ffffff", 8, 2) == ["a bb ccc", "dddd …"]
+
+
+def test_progress_without_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line on stderr at most every ten seconds."""
+    now = [0.0]
+    monkeypatch.setattr("gates.report.progress.time.monotonic", lambda: now[0])
+    lines = Lines(100)
+    for second in range(60):
+        now[0] = float(second)
+        lines.advance("1 wrong")
+    printed = capsys.readouterr()
+    assert (printed.out, len(printed.err.splitlines())) == ("", 5)
+    assert printed.err.splitlines()[0] == "judged 11 of 100 cases, 1 wrong (10 s)"
