@@ -82,7 +82,7 @@ def _clip(r: Array, advantages: Array, x: dict[str, Any]) -> tuple[Array, Array]
     return -np.minimum(first, second), -r * advantages * live
 
 
-def _surrogate(x: dict[str, Any], lp: Array, old: Array, advantages: Array, mask: Array) -> tuple[Array, Array]:
+def _surrogate(x: dict[str, Any], lp: Array, old: Array, advantages: Array, mask: Array) -> tuple[Array, Array]:  # noqa: PLR0911  one for each algorithm
     """Return l of each token, and the slope of the row's Σ l by a token's log-prob."""
     n = np.maximum(mask.sum(axis=1, keepdims=True), 1).astype(lp.dtype)
     difference = (lp - old) * mask
