@@ -131,7 +131,8 @@ class Case:
     case needs (`{"ddof": 1}`, a tuple of all that it needs); a subject that declares other ones is `unsupported`. `model` is the part of the name that
     tells the tiny model of this case from that of another. `level` stands instead of the gate's: "robustness" for a case
     with a hostile ingredient, "precision" for a very long reduction. `declared` are conventions that a subject must
-    declare to be asked this case: a rule of ours, or an optional behaviour.
+    declare to be asked this case: a rule of ours, or an optional behaviour. Cases that name the same `sample`, of this
+    gate or of another, are given generators of the same seed, so that a slow answer serves several (`Trial.got_once`).
     """
 
     name: str
@@ -142,6 +143,7 @@ class Case:
     model: str = ""
     level: Level | None = None
     declared: Mapping[str, Wire] = field(default_factory=dict)
+    sample: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,6 +425,18 @@ class Trial(Protocol):
 
     def got(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> dict[str, Any]:
         """Run an op and return its outputs; if they lack the declared shape and dtype, the subject fails."""
+        ...
+
+    def checked(self, op: Op, outcome: Outcome, inputs: Mapping[str, Wire]) -> dict[str, Any]:
+        """Return the outputs of a `call` as `got` does; if they lack the declared shape and dtype, the subject fails."""
+        ...
+
+    def got_once(self, op: Op, *, instead: Mapping[str, Wire] | None = None, **inputs: Wire) -> dict[str, Any]:
+        """Do what `got` does, but call the subject with the same inputs only once in a run, whichever check asks.
+
+        For a slow answer with which several checks compare. `instead` gives values that stand for those of `inputs` where
+        calls are compared: a name for a scratch folder.
+        """
         ...
 
     def want(self, op: Op, **inputs: Wire) -> Any:

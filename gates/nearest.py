@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 CUTOFF = 0.6  # difflib's own: about two letters of five may differ
+CLAUSE = "; did you mean {}?"
 
 
 def nearest(word: str, known: Iterable[str], most: int = 1, cutoff: float = CUTOFF) -> list[str]:
@@ -16,7 +17,7 @@ def nearest(word: str, known: Iterable[str], most: int = 1, cutoff: float = CUTO
     return [folded[near] for near in get_close_matches(word.casefold(), list(folded), most, cutoff)]
 
 
-def hint(word: str, known: Iterable[str], most: int = 1, cutoff: float = CUTOFF) -> str:
+def hint(word: str, known: Iterable[str], most: int = 1, form: str = CLAUSE) -> str:
     """Return `; did you mean 'x'?`, or nothing if no known word is near."""
-    near = nearest(word, known, most, cutoff)
-    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    near = nearest(word, known, most)
+    return form.format(" or ".join(map(repr, near))) if near else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.metadata import entry_points
@@ -128,24 +128,37 @@ class Registry:
             raise ConfigurationError(f"gates without a mutant: {', '.join(idle)}; declare one for each in mutants.py")
 
     def select(self, patterns: tuple[str, ...]) -> tuple[Gate, ...]:
-        """Return the gates that match a pattern: an id, a prefix that ends at a dot, or a glob."""
+        """Return the gates that match a pattern: an id, a prefix of ids, or a glob."""
         if not patterns:
             return tuple(self.gates.values())
         chosen: dict[str, Gate] = {}
         for pattern in patterns:
-            hits = {
-                id_: gate
-                for id_, gate in self.gates.items()
-                if id_ == pattern or id_.startswith(f"{pattern}.") or fnmatchcase(id_, pattern)
-            }
+            hits = matching(pattern, self.gates)
             if not hits:
                 raise ConfigurationError(f"no gate matches {pattern!r}; `gates list` shows the gates there are")
-            chosen |= hits
+            chosen |= {id_: self.gates[id_] for id_ in hits}
         return tuple(chosen.values())
 
 
 REGISTRY = Registry()
 gate = REGISTRY.gate
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """Return the names that a pattern means: itself and what it begins up to a dot, or as a glob; else by any prefix.
+
+    `loss.gspo` means loss.gspo.* and not loss.gspo-token.*; `loss.gs` means both.
+    """
+    names = list(names)
+    found = [name for name in names if name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)]
+    return found or [name for name in names if pattern and name.startswith(pattern)]
+
+
+def selects(pattern: str, gate: str) -> bool:
+    """Return whether a pattern means this gate, among all that are registered."""
+    if not gate.startswith(pattern) and not fnmatchcase(gate, pattern):  # most gates, at no cost
+        return False
+    return gate in matching(pattern, {*REGISTRY.gates, gate})
 
 
 def load() -> Registry:

@@ -34,7 +34,9 @@ class Only(StrEnum):
 
 
 def calibrate(
-    select: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates. Default: all.")] = None,
+    select: Annotated[
+        list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates: ids, prefixes or globs. Default: all.")
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, max=100_000, help="How many seeds. Default: 20.", show_default=False)
     ] = None,

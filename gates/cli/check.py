@@ -9,18 +9,24 @@ import typer
 
 from gates.cli import engines
 from gates.config.format_names import CheckFormat, FailOn
+from gates.errors import EXIT_CODES
 
-EXAMPLES = """Examples:
+EXAMPLES = f"""Examples:
 
 gates check --quick · gates check kl loss.grpo · gates check rollout --full · gates check --subject ./mine.py ·
 gates check rollout --model ./Qwen3-0.6B-4bit · gates check --subject mlxrl --require mlxrl ·
-gates check --format junit > gates.xml"""
+gates check --format junit > gates.xml
+
+{EXIT_CODES}"""
 
 
 def check(
     select: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SELECT]...", help="Gates: ids, prefixes (kl) or globs (kl.*). Default: all."),
+        typer.Argument(
+            metavar="[SELECT]...",
+            help="Gates: ids, prefixes (kl, loss.gr) or globs (*.matches-definition). Default: all.",
+        ),
     ] = None,
     subject: Annotated[
         list[str] | None, typer.Option("--subject", metavar="NAME|FILE", help="Who is judged; may be repeated.")

@@ -22,10 +22,10 @@ def init(
 ) -> None:
     """Write a commented subject file that runs at once; an op that is not filled in is `unsupported`, never a pass."""
     import shlex
-    from difflib import get_close_matches
 
     from gates.cli import setup
     from gates.model import ConfigurationError
+    from gates.nearest import hint
     from gates.report import scaffold
     from gates.report.ops import conventions_of, ops_of
     from gates.results.atomic_write import write_new
@@ -35,9 +35,8 @@ def init(
     known = ops_of(gates)
     wanted = list(known) if op == ["all"] else list(dict.fromkeys(op or scaffold.FIRST))
     if unknown := [item for item in wanted if item not in known]:
-        near = get_close_matches(unknown[0], known, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ConfigurationError(f"--op {unknown[0]}: there is no such op; {hint}`gates ops` lists them")
+        near = hint(unknown[0], known, form="did you mean {}? ")
+        raise ConfigurationError(f"--op {unknown[0]}: there is no such op; {near}`gates ops` lists them")
     text = scaffold.scaffold(name, path.name, known, {item: conventions_of(item, gates) for item in wanted})
     write_new(path, text)
     shown = shlex.quote(str(path) if path.is_absolute() else f"./{path}")

@@ -12,7 +12,9 @@ gates list · gates list rollout · gates list --json"""
 
 
 def list_(
-    select: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates. Default: all.")] = None,
+    select: Annotated[
+        list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates: ids, prefixes or globs. Default: all.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List gates with their cases and mutants, and the subjects."""

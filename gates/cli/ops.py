@@ -16,19 +16,18 @@ def ops(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the ops that gates call: inputs, outputs, conventions, formula, source."""
-    import difflib
     import json
 
     from gates.cli import setup
     from gates.model import ConfigurationError
+    from gates.nearest import hint
     from gates.report.ops import as_text, ops_of, record
 
     gates = list(setup.registry().gates.values())
     known = ops_of(gates)
     if op is not None and op not in known:
-        near = difflib.get_close_matches(op, known, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ConfigurationError(f"no op is called {op!r}; {hint}`gates ops` lists them")
+        near = hint(op, known, form="did you mean {}? ")
+        raise ConfigurationError(f"no op is called {op!r}; {near}`gates ops` lists them")
     chosen = [known[op]] if op else list(known.values())
     if as_json:
         typer.echo(json.dumps([record(item, gates) for item in chosen], indent=2, ensure_ascii=False))

@@ -20,7 +20,9 @@ gates prove · gates prove kl --quick · gates prove --full --record"""
 
 
 def prove(
-    select: Annotated[list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates. Default: all.")] = None,
+    select: Annotated[
+        list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates: ids, prefixes or globs. Default: all.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="All cases and draws instead of the quick ones.")] = False,
     quick: Annotated[
         bool,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
+
+from gates.nearest import nearest
 
 if TYPE_CHECKING:
     from gates.model import Gate
@@ -14,7 +15,7 @@ MOST = 3  # names in a hint
 
 
 def chosen(registry: Registry, patterns: Sequence[str]) -> tuple[Gate, ...]:
-    """Return the gates that match any pattern (id, prefix that ends at a dot, glob); without patterns all.
+    """Return the gates that match any pattern (id, prefix, glob); without patterns all.
 
     Raises:
         ConfigurationError: a pattern matches no gate; the message suggests others.
@@ -35,13 +36,12 @@ def _hint(pattern: str, registry: Registry) -> str:
     asking = [id_ for id_, gate in registry.gates.items() if any(op.name == pattern for op in gate.ops)]
     if asking:
         return f"it is an op, and the gates that use it are {_listed(asking)}; "
-    starts = [id_ for id_ in registry.gates if id_.startswith(pattern)]
-    near = starts or get_close_matches(pattern, _names(registry), MOST)
+    near = nearest(pattern, _names(registry), MOST)
     return f"did you mean {_listed(near)}? " if near else ""
 
 
 def _names(registry: Registry) -> list[str]:
-    """Return every id and every prefix of one that `select` knows."""
+    """Return every id, and every prefix of one that ends at a dot."""
     ids = [id_.split(".") for id_ in registry.gates]
     return list(dict.fromkeys(".".join(parts[:n]) for parts in ids for n in range(1, len(parts) + 1)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,14 +10,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gates.errors import ConfigurationError, unreadable
+from gates.nearest import hint
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def nearest(name: str, legal: Iterable[str]) -> str:
     """Return `, did you mean 'x'`, or nothing if no legal name is near."""
-    found = difflib.get_close_matches(name, sorted(legal), n=1)
-    return f", did you mean {found[0]!r}" if found else ""
+    return hint(name, sorted(legal), form=", did you mean {}")
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="GATES",
-        help="Gates: ids, prefixes (kl) or globs (kl.*); may be repeated. Default: all.",
+        help="Gates: ids, prefixes (kl, loss.gr) or globs (*.matches-definition); may be repeated. Default: all.",
     )
     group.addoption("--gates-quick", action="store_true", help="The quick cases only.")
     group.addoption(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from gates.model import THEMES, ConfigurationError, Mutant
-from gates.registry import Registry
+from gates.registry import Registry, matching
 
 THREAD = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)#(?P<number>\d+): (?P<words>.+)")
 
@@ -47,8 +46,10 @@ def chosen(registry: Registry, patterns: Iterable[str]) -> list[Mutant]:
     """
     found: dict[str, Mutant] = {}
     wanted = list(patterns)
+    known = dict.fromkeys(name for mutant in registry.mutants.values() for name in _names(mutant))
     for pattern in wanted:
-        hits = {m.name: m for m in registry.mutants.values() if _named(m, pattern)}
+        named = set(matching(pattern, known))
+        hits = {m.name: m for m in registry.mutants.values() if m.theme == pattern or not named.isdisjoint(_names(m))}
         if not hits:
             raise ConfigurationError(
                 f"no mutant matches {pattern!r}; name a mutant, a gate, a prefix or glob of one, or a theme: {', '.join(THEMES)}"
@@ -57,11 +58,8 @@ def chosen(registry: Registry, patterns: Iterable[str]) -> list[Mutant]:
     return list(found.values()) if wanted else list(registry.mutants.values())
 
 
-def _named(mutant: Mutant, pattern: str) -> bool:
-    names = (mutant.name, *mutant.caught_by)
-    return pattern == mutant.theme or any(
-        name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern) for name in names
-    )
+def _names(mutant: Mutant) -> tuple[str, ...]:
+    return (mutant.name, *mutant.caught_by)
 
 
 def as_item(mutant: Mutant) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 
 from gates.model import Gate, Provided, Wire
+from gates.nearest import hint, nearest
 from gates.report.ops import conventions_of, ops_of
 from gates.run.engines.subject_workers import MODEL_HASH
 
@@ -32,7 +32,8 @@ def unasked(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate
                 yield f"{where} name {convention!r}, which no case asks for{_nearest(convention, asked)}"
             elif len(asked[convention]) > 1 and not any(choice in asked[convention] for choice in choices):
                 has, wanted = _words(choices), _words(asked[convention])
-                yield f"{where} have {convention} {has}, which no case asks for; cases ask for {wanted}"
+                meant = hint(str(choices[0]), map(str, asked[convention])) if len(choices) == 1 else ""
+                yield f"{where} have {convention} {has}, which no case asks for; cases ask for {wanted}{meant}"
             else:
                 missing = {str(choice): choice for choice in asked[convention] if choice not in choices}
                 for choice in choices:
@@ -49,24 +50,16 @@ def undeparted(subject: str, documented: Iterable[str], gates: Iterable[Gate]) -
 
 
 def _nearest_few(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, list(known), 3)
-    if near:
-        return f"; did you mean {' or '.join(map(repr, near))}?"
-    return "; `gates explain GATE` says the name of each"
+    return hint(name, known, 3) or "; `gates explain GATE` says the name of each"
 
 
 def _all_but(choice: str, known: Collection[str]) -> str:
     """Return the known name that differs only in case or by a letter, or nothing."""
-    folded = {name.casefold(): name for name in known}
-    near = get_close_matches(choice.casefold(), list(folded), 1, cutoff=0.8)
-    return folded[near[0]] if near else ""
+    return next(iter(nearest(choice, known, cutoff=0.8)), "")
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, list(known), 1)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; known are {', '.join(known)}" if known else "; its cases name none"
+    return hint(name, known) or (f"; known are {', '.join(known)}" if known else "; its cases name none")
 
 
 def _words(choices: Iterable[Wire]) -> str:

@@ -1,4 +1,8 @@
-"""Render recorded runs as JUnit XML: a suite per subject, a test case per gate × case, the evidence as properties."""
+"""Render recorded runs as JUnit XML: a suite per subject, a test case per gate × case, the evidence as properties.
+
+What a subject does not declare (`unsupported`) is no test of it: most libraries have a few of the ops, and hundreds of skipped
+tests would hide the one that was not run. A property of the suite has the number that is left out.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from junitparser import Error, Failure, Properties, Property, Skipped, TestCase, TestSuite
 
+from gates.errors import MEANINGS, ExitCode
 from gates.model import FAILURES, Grade, failing
 from gates.report import smallest
 from gates.report.labels import sentence, shown
@@ -18,16 +23,16 @@ from gates.results.records import CounterexampleRecord, VerdictRecord
 RESULTS = {
     "error": Error,
     "skipped": Skipped,
-    "unsupported": Skipped,
     "not asked": Skipped,
     "waived": Skipped,
 }
+LEFT_OUT = "unsupported"
 NO_CHARACTERS = str.maketrans("\ufffe\uffff", "\ufffd\ufffd")  # which XML 1.0 (§2.2, Char) excludes
 COMMAND = re.compile(r"^(?=\s*::)", re.MULTILINE)  # GitHub obeys such a line of a log, if the document is printed there
 
 
 def junit_pieces(runs: Iterable[Results]) -> Iterator[str]:
-    """Yield one document; an unfinished run, and each problem of a run beside its verdicts, is an error in it."""
+    """Yield one document; an unfinished run, one that measured nothing, and each problem beside the verdicts is an error in it."""
     yield '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="gates">\n'
     for run in runs:
         by_subject: dict[str, list[VerdictRecord]] = defaultdict(list)
@@ -36,17 +41,28 @@ def junit_pieces(runs: Iterable[Results]) -> Iterator[str]:
         small = {smallest.verdict_key(item): item for item in run.counterexamples if item.file}
         for subject, verdicts in sorted(by_subject.items()):
             ordered = sorted(verdicts, key=lambda v: (v.gate, v.case))
+            asked = [v for v in ordered if v.status != LEFT_OUT]
             fail_on = run.header.fail_on
-            yield _suite(run, subject, [_case(v, small.get(smallest.verdict_key(v)), fail_on) for v in ordered])
-        beside = [*run.summary.problems] if run.summary else [run.state]
-        if beside:
+            cases = [_case(v, small.get(smallest.verdict_key(v)), fail_on) for v in asked]
+            yield _suite(run, subject, cases, left_out=len(ordered) - len(asked))
+        if beside := _beside(run):
             yield _suite(run, "gates", [_problem(words) for words in beside])
     yield "</testsuites>\n"
 
 
-def _suite(run: Results, name: str, cases: list[TestCase]) -> str:
+def _beside(run: Results) -> list[str]:
+    """Return what is wrong with a run beside its verdicts, so that a document without a failure is green only if all held."""
+    if run.summary is None:
+        return [run.state]
+    nothing = [MEANINGS[ExitCode.NOTHING]] if run.summary.exit_code == ExitCode.NOTHING else []
+    return [*run.summary.problems, *nothing]
+
+
+def _suite(run: Results, name: str, cases: list[TestCase], left_out: int = 0) -> str:
     suite = TestSuite(_legal(name))
     suite.timestamp = run.header.started.partition("+")[0]
+    if left_out:
+        suite.add_property(f"left out: {LEFT_OUT}", str(left_out))
     suite.add_testcases(cases)
     return str(suite.tostring(), "utf-8") + "\n"
 

@@ -28,6 +28,8 @@ CONVENTIONS = {
     "clipped": "RLOO without the clip of its ratio, with it",
     "parts": "micro-batches of a step: equal in rows, or any",
     "weights": "without off-policy weights, with them",
+    "nan_rewards": "a NaN reward is not scored; asked if declared",
+    "nan_sampling": "a NaN log-prob of the sampler was not recorded; asked if declared",
 }
 
 

@@ -57,7 +57,7 @@ class Writer:
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | how, 0o644)
         except OSError as error:
             if new:
-                raise unwritable(path, error, "choose a folder for results with --out") from None
+                raise unwritable(f"results to {path}", error, "choose a folder for results with --out") from None
             if scarce(error):
                 raise FaultError(sentence(f"cannot resume {path}", error)) from None
             words = f"cannot resume {path}: {error.strerror}; name the file of an interrupted run"
@@ -106,7 +106,7 @@ class Writer:
         try:
             if os.fstat(self._fd).st_nlink == 0:  # what is written to a removed file is lost without an error
                 raise FaultError(
-                    f"cannot write {self.path}: it was removed while the run wrote to it; begin the run again"
+                    f"cannot write results to {self.path}: it was removed while the run wrote to it; begin the run again"
                 )
             while data:  # a signal may cut a write short
                 data = data[os.write(self._fd, data) :]
@@ -115,14 +115,14 @@ class Writer:
                 self.cut()
                 if os.fstat(self._fd).st_size == 0:
                     self.path.unlink()
-            raise FaultError(sentence(f"cannot write {self.path}", error)) from None
+            raise FaultError(sentence(f"cannot write results to {self.path}", error)) from None
 
     def close(self) -> None:
         """Flush everything to disk and close the file."""
         try:
             os.fsync(self._fd)
         except OSError as error:
-            raise FaultError(sentence(f"cannot write {self.path}", error)) from None
+            raise FaultError(sentence(f"cannot write results to {self.path}", error)) from None
         finally:
             os.close(self._fd)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 
 import numpy as np
 
@@ -27,12 +26,13 @@ from gates.model import (
     Verdict,
     Wire,
 )
+from gates.nearest import nearest
 from gates.registry import REGISTRY
 from gates.run.inputs import Drawn, RedrawError, attempts, take, with_model
 from gates.run.limits import Place
-from gates.run.oracle_cache import OracleCache
+from gates.run.oracle_cache import Answers, OracleCache
 from gates.run.plan import Options, PlannedCase, seed_of
-from gates.run.trial import Caller, OracleError, RunningTrial, Scratch
+from gates.run.trial import Caller, Once, OracleError, RunningTrial, Scratch
 from gates.worker.process import Hello, WorkerError
 
 IN_PART = "in part: "  # with this a subject's documentation explains a deviation only partly: it stays a failure
@@ -58,8 +58,12 @@ def judge(
     hello: Hello,
     options: Options,
     cached: OracleCache | None = None,
+    answers: Answers | None = None,
 ) -> Verdict:
-    """Return the verdict of one case. Whatever the gate, the oracle or the subject raises becomes part of it."""
+    """Return the verdict of one case. Whatever the gate, the oracle or the subject raises becomes part of it.
+
+    Without `answers` every call runs, those of `Trial.got_once` too.
+    """
     gate, subject = planned.gate, planned.subject.name
     seed = seed_of(planned, options)
     level = planned.case.level or gate.level
@@ -83,17 +87,18 @@ def judge(
         cached = cached or OracleCache()
         for drawn in attempts(gate, planned.case, seed, cached):
             evidence.clear()
-            asked = declared(_begun(planned, seed, drawn, evidence, cached, caller), subject, hello)
+            begin = _begin(planned, seed, drawn, evidence, cached)
             with Scratch() as scratch, suppress(RedrawError):
                 trial = RunningTrial(
                     gate,
                     planned.case,
                     with_model(drawn.inputs, options.model),
-                    asked,
+                    declared(_after(begin, caller), subject, hello),
                     scratch,
                     not options.full,
                     place=Place.of(hello.versions),
                     cached=cached,
+                    once=None if answers is None else _once(begin, subject, answers),
                 )
                 for item in gate.check(trial):
                     evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
@@ -137,24 +142,40 @@ def _raised(error: Exception, where: str) -> str:
     return f"the gate raised {type(error).__name__}: {error}"
 
 
-def _begun(
-    planned: PlannedCase, seed: int, drawn: Drawn, evidence: list[Evidence], cached: OracleCache, caller: Caller
-) -> Caller:
-    """Return a caller that at the first call refuses inputs which miss a precondition, so that others are drawn."""
+def _begin(
+    planned: PlannedCase, seed: int, drawn: Drawn, evidence: list[Evidence], cached: OracleCache
+) -> Callable[[], None]:
+    """Return what the first call does before it runs: refuse inputs that miss a precondition, so that others are drawn."""
     untouched, begun = copy.deepcopy(drawn.inputs), False
 
+    def begin() -> None:
+        nonlocal begun
+        if begun:
+            return
+        if drawn.again and any(item.role == "signal" and not item.holds for item in evidence):
+            raise RedrawError
+        take(planned.gate, planned.case, seed, cached, untouched)
+        begun = True
+
+    return begin
+
+
+def _after(begin: Callable[[], None], caller: Caller) -> Caller:
     def call(
         op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
     ) -> Outcome:
-        nonlocal begun
-        if not begun:
-            if drawn.again and any(item.role == "signal" and not item.holds for item in evidence):
-                raise RedrawError
-            take(planned.gate, planned.case, seed, cached, untouched)
-            begun = True
+        begin()
         return caller(op, inputs, layout, kill_after_s)
 
     return call
+
+
+def _once(begin: Callable[[], None], subject: str, answers: Answers) -> Once:
+    def ask(op: str, inputs: Mapping[str, Wire | Recipe], call: Callable[[], Outcome]) -> Outcome:
+        begin()
+        return answers.ask(subject, op, inputs, call)
+
+    return ask
 
 
 def _fault(level: Level) -> Status:
@@ -191,7 +212,7 @@ def lacking(planned: PlannedCase, hello: Hello) -> str:
     for op in planned.gate.ops:
         provided = hello.provides.get(op.name)
         if provided is None:
-            near = get_close_matches(op.name, hello.provides, 1, 0.8)
+            near = nearest(op.name, hello.provides, cutoff=0.8)
             known = {other.name for gate in REGISTRY.gates.values() for other in gate.ops}  # these are not misspelt
             known |= {other.name for other in planned.gate.ops}
             hint = f"; it defines {near[0]}" if near and near[0] not in known else ""

@@ -1,4 +1,4 @@
-"""Cache the inputs of cases and the results of the oracle, so that several subjects share them.
+"""Cache the inputs of cases and the results of the oracle, so that several subjects share them; and slow answers.
 
 The key is made of the values that the oracle is given. A check that passes a subject's outputs to the oracle therefore
 has a key of its own.
@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from gates.model import Op, Wire
+from gates.model import Op, Outcome, Recipe, Wire
 
 KEPT = 128 << 20  # bytes of arrays: more than all quick cases of pure ops need at one seed
+ANSWERS = 256 << 20  # bytes: the slow rollouts of one run, each with its logits
 _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
@@ -93,6 +94,26 @@ def key_of(op: Op, inputs: Mapping[str, Wire], function: Callable[..., Any] | No
     return digest.digest() if _feed(digest, dict(inputs)) else None
 
 
+class Answers:
+    """What subjects gave for slow calls (`Trial.got_once`), so that several checks compare with it. Threads may share it."""
+
+    def __init__(self, kept: int = ANSWERS) -> None:
+        self._cache = OracleCache(kept)
+
+    def ask(self, subject: str, op: str, inputs: Mapping[str, Wire | Recipe], call: Callable[[], Outcome]) -> Outcome:
+        """Return what the subject gave for these inputs before, else what it gives now; only values are kept."""
+        digest = hashlib.blake2b(f"{subject} {op}".encode(), digest_size=20)
+        if not _feed(digest, dict(inputs)):
+            return call()
+        known = self._cache.find(digest.digest())
+        if known is not None:
+            return Outcome("value", known)
+        outcome = call()
+        if outcome.kind == "value":
+            self._cache.keep(digest.digest(), dict(outcome.value))
+        return outcome
+
+
 def _feed(digest: Any, value: Any) -> bool:
     """Add a value with its type and layout, since a sum over other strides may round differently."""
     type_ = type(value)
@@ -106,6 +127,9 @@ def _feed(digest: Any, value: Any) -> bool:
     if type_ in _PLAIN:
         digest.update(f"{type_.__name__}{value!r};".encode())
         return True
+    if type_ is Recipe:
+        digest.update(value.kind.encode())
+        return _feed(digest, dict(value.spec))
     if type_ not in {dict, list, tuple}:
         return False
     digest.update(f"{type_.__name__}{len(value)}".encode())

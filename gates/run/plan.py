@@ -78,7 +78,7 @@ def runs_a_model(gate: Gate) -> bool:
 
 def case_seed(gate: Gate, case: Case, seed: int) -> int:
     """Return the seed of one case, from its names and the run's seed alone: selecting other gates does not change it."""
-    return zlib.crc32(f"{gate.id}/{case.name}/{seed}".encode())
+    return zlib.crc32(f"{case.sample or f'{gate.id}/{case.name}'}/{seed}".encode())
 
 
 def seed_of(planned: PlannedCase, options: Options) -> int:

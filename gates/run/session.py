@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
@@ -27,6 +26,8 @@ from gates.model import (
     Verdict,
     failing,
 )
+from gates.nearest import hint
+from gates.registry import selects
 from gates.results import machine
 from gates.results.integrity import HELD_BY
 from gates.results.jsonl import Results, Writer
@@ -64,7 +65,9 @@ class Requirement:
         """Read `SUBJECT` or `SUBJECT:GATES`."""
         name, _, pattern = text.partition(":")
         if name not in (known := list(subjects)):
-            raise ConfigurationError(f"--require {text}: {name!r} is not in this run; it judges {', '.join(known)}")
+            raise ConfigurationError(
+                f"--require {text}: {name!r} is not in this run; it judges {', '.join(known)}{hint(name, known)}"
+            )
         return cls(name, pattern or None)
 
     def unmet_by(self, verdict: Verdict) -> bool:
@@ -76,7 +79,7 @@ class Requirement:
         """Whether this subject at this gate is required."""
         if subject != self.subject:
             return False
-        return self.gates is None or fnmatchcase(gate, self.gates) or gate.startswith(f"{self.gates}.")
+        return self.gates is None or selects(self.gates, gate)
 
 
 @dataclass(slots=True)

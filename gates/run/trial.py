@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,6 +42,7 @@ TEXTBOOK = (
     "and the oracle's own rounding"
 )
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
+Once = Callable[[str, Mapping[str, Wire | Recipe], Callable[[], Outcome]], Outcome]
 
 
 class OracleError(Exception):
@@ -92,6 +94,7 @@ class RunningTrial:
     comparisons: list[Comparison] = field(default_factory=list)
     place: Place = NOWHERE  # backend and BLAS of the subject, for recorded limits
     cached: OracleCache = field(default_factory=OracleCache)
+    once: Once | None = None  # answers calls that were made before, for `got_once`; None: every call runs
 
     @property
     def folder(self) -> Path:
@@ -111,7 +114,16 @@ class RunningTrial:
 
     def got(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> dict[str, Any]:
         """Run an op and return its outputs, which must have the declared shape and dtype."""
-        outcome = self.call(op, layout=layout, **inputs)
+        return self.checked(op, self.call(op, layout=layout, **inputs), inputs)
+
+    def got_once(self, op: Op, *, instead: Mapping[str, Wire] | None = None, **inputs: Wire) -> dict[str, Any]:
+        """Do what `got` does, but call the subject with the same inputs only once in a run."""
+        call = partial(self.call, op, **inputs)
+        outcome = self.once(op.name, {**inputs, **(instead or {})}, call) if self.once else call()
+        return self.checked(op, outcome, inputs)
+
+    def checked(self, op: Op, outcome: Outcome, inputs: Mapping[str, Wire]) -> dict[str, Any]:
+        """Return the outputs of a call, which must have the declared shape and dtype."""
         if outcome.kind == "unsupported":
             raise UnsupportedError(outcome.error)
         if outcome.kind == "raised" and (unknown := UNKNOWN.search(outcome.error)) and unknown[1] in op.optional:

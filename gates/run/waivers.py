@@ -12,6 +12,7 @@ from typing import Any
 
 from gates.config.validation import nearest, read_toml, validated
 from gates.model import FAILURES, ConfigurationError, Gate, Status, Subject, Verdict, Waived
+from gates.registry import selects
 from gates.results.records import VerdictRecord, Waiver, WaiverRecord
 
 FILE = "gates.toml"
@@ -70,10 +71,8 @@ class Extent:
 
 
 def covers(waiver: Waiver, gate: str, case: str) -> bool:
-    """Return whether a waiver names a gate and case, exactly or by a glob."""
-    return all(
-        name == pattern or fnmatchcase(name, pattern) for name, pattern in ((gate, waiver.id), (case, waiver.case))
-    )
+    """Return whether a waiver names a gate, by its id, a prefix or a glob, and a case, by its name or a glob."""
+    return selects(waiver.id, gate) and (case == waiver.case or fnmatchcase(case, waiver.case))
 
 
 @dataclass(slots=True)

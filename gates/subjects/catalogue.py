@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gates.model import ConfigurationError, Subject
+from gates.nearest import hint, nearest
 from gates.registry import Registry
 from gates.results import machine
 from gates.subjects.peers import environments
@@ -146,12 +147,14 @@ def from_file(path: str, python: str | None) -> Subject:
         file = Path(path).resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a loop of links, before Python 3.13
         looped = isinstance(error, RuntimeError) or getattr(error, "errno", None) == errno.ELOOP
-        why = "it is a loop of links" if looped else "there is no such file"
+        why = "it is a loop of links" if looped else f"there is no such file{_file_near(path)}"
         raise ConfigurationError(f"--subject {path}: {why}") from None
     if file.is_dir():
         raise ConfigurationError(f"--subject {path}: is a folder; name the file in it that defines OPS")
     if not file.is_file():
         raise ConfigurationError(f"--subject {path}: is no regular file")
+    if not os.access(file, os.R_OK):
+        raise ConfigurationError(f"--subject {path}: cannot be read; allow it (chmod +r)")
     if file.suffix == ".py":
         remedy = (
             f"{python or sys.executable} runs the file: install what it imports there, or name another with --python"
@@ -165,6 +168,18 @@ def from_file(path: str, python: str | None) -> Subject:
     if python is not None:
         raise ConfigurationError(f"--python {python}: is for Python files; {path} is a program by itself")
     return Subject(file.stem, file, "")
+
+
+def _file_near(path: str) -> str:
+    """Return which file beside a missing one has the nearest name."""
+    wanted = Path(path)
+    try:
+        names = [file.name for file in wanted.parent.iterdir() if file.is_file()]
+    except (OSError, ValueError):
+        return f"; the folder {wanted.parent} is not there"
+    near = nearest(wanted.name, names)
+    shown = str(wanted.with_name(near[0])) if near else ""
+    return f"; did you mean {shown if '/' in shown else f'./{shown}'}?" if near else ""
 
 
 def choose(registry: Registry, names: tuple[str, ...], python: str | None, *, variants: bool = True) -> list[Subject]:
@@ -188,8 +203,8 @@ def choose(registry: Registry, names: tuple[str, ...], python: str | None, *, va
         else:
             known = ", ".join(registry.subjects)
             here = [file for file in (f"{name}_gates.py", f"{name}.py") if Path(file).is_file()]
-            hint = f"; did you mean ./{here[0]}?" if here else ""
-            raise ConfigurationError(f"--subject {name}: must be one of {known}, or a file (./mine.py){hint}")
+            meant = f"; did you mean ./{here[0]}?" if here else hint(name, registry.subjects)
+            raise ConfigurationError(f"--subject {name}: must be one of {known}, or a file (./mine.py){meant}")
         chosen[subject.name] = subject
         for variant in registry.subjects.values():
             if variant.name.startswith(f"{name}@"):

@@ -51,8 +51,7 @@ def group_advantages(
             continue
         among = scored if scale == "group" else scored.reshape(1, -1)
         variance = _variance(compared, among, ddof)
-        for quotient in _quotients(difference, variance, eps, eps_mode):
-            forms.append(where(scored, quotient, 0.0))
+        forms += [where(scored, quotient, 0.0) for quotient in _quotients(difference, variance, eps, eps_mode)]
     return {"advantages": widest(forms).reshape(-1)}
 
 
@@ -89,7 +88,7 @@ def normalise_then_sum(
     values = number(np.nan_to_num(stacked).reshape(-1, group_size))
     among = scored.reshape(-1, group_size)
     counted = scored.any(axis=1).reshape(1, -1)
-    forms = []
+    forms: list[Number] = []
     for score in _z_scores(values, among, group_ddof, group_eps):
         weighted = score.reshape(*stacked.shape) * number(factors[None, :, None])
         total = where(counted, weighted.sum(axis=1).reshape(1, -1), 0.0)
@@ -169,8 +168,8 @@ def _differences(groups: Number, scored: Bools, baseline: str) -> Iterator[Numbe
 def _variance(values: Number, scored: Bools, ddof: int) -> Number:
     """Return Σ(x − mean)² / (n − ddof) of each row, (rows, 1)."""
     (centred,) = _differences(values, scored, "mean")
-    count = scored.sum(axis=1, keepdims=True) - ddof
-    return (centred * centred).sum(axis=1, keepdims=True) / np.maximum(count, 1).astype(np.float64)
+    count: Floats = np.maximum(scored.sum(axis=1, keepdims=True) - ddof, 1.0)
+    return (centred * centred).sum(axis=1, keepdims=True) / count
 
 
 def _quotients(difference: Number, variance: Number, eps: float, eps_mode: str | None) -> Iterator[Number]:

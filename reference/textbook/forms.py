@@ -1,6 +1,8 @@
-"""Which forms of a program count where one of them loses its digits."""
+"""What is made of several forms of one program."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from reference.textbook.number import Number
 
@@ -15,3 +17,13 @@ def accurate(form: Number) -> Number:
     limit = form.limit()
     cancelled = limit > MOST * abs(form.value)
     return Number(form.value, form.dtype, form.error, form.void | cancelled)
+
+
+def merged(first: Number, *others: Number) -> Number:
+    """Return one number with the largest bound of several forms; it is differentiated like the first."""
+    with np.errstate(invalid="ignore"):
+        errors = [x.error + abs(x.value - first.value) for x in (first, *others)]
+    found = first.plus_relative(0.0)
+    found.error = np.max(errors, axis=0)
+    found.void = np.any([x.void for x in (first, *others)], axis=0)
+    return found

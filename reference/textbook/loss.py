@@ -65,11 +65,8 @@ def policy_loss(policy: npt.ArrayLike, **inputs: Any) -> dict[str, Floats]:
         "loss" (), "gradient" of the shape of `policy`: float64 limits, inf where no claim can be made.
     """
     grid = Grid.of(np.shape(policy), **inputs)
-    found = forms(grid, grid.wide(policy, number(policy).dtype), inputs)
-    return {
-        "loss": widest([loss for loss, _ in found]),
-        "gradient": grid.back(widest([slope for _, slope in found])),
-    }
+    losses, slopes = forms(grid, grid.wide(policy, number(policy).dtype), inputs)
+    return {"loss": widest(losses), "gradient": grid.back(widest(slopes))}
 
 
 def policy_loss_in_parts(*, parts: Sequence[int], **inputs: Any) -> dict[str, Floats]:
@@ -119,8 +116,8 @@ class Grid(NamedTuple):
         return wide[self.counts] if self.flat else wide
 
 
-def forms(grid: Grid, policy: Number, inputs: dict[str, Any]) -> list[tuple[Number, Number]]:
-    """Return loss and gradient of each form, for a policy of (B, T).
+def forms(grid: Grid, policy: Number, inputs: dict[str, Any]) -> tuple[list[Number], list[Number]]:
+    """Return the forms of the loss and those of the gradient, for a policy of (B, T).
 
     `advantages` of the rows and `weights` of the tokens may be numbers that carry their own errors.
     """
@@ -141,21 +138,18 @@ def forms(grid: Grid, policy: Number, inputs: dict[str, Any]) -> list[tuple[Numb
         term = term * step.weights
         by_hand = None if by_hand is None else by_hand * step.weights
     term = where(counts, term, 0.0)
-    means = (_means, _weighted)
     if not inputs["beta"]:
-        losses = [mean(term, step) for mean in means]
-        slopes = [gradient(loss, policy)[0] for loss in losses]
+        whole = _weighted(term, step)
+        slopes = [gradient(whole, policy)[0]]  # that of the other form rounds as often
         if by_hand is not None:
             slopes.append(where(counts, by_hand * _row_weights(step), 0.0))
-            losses.append(losses[0])
-        return list(zip(losses, slopes, strict=True))
-    reference = grid.wide(inputs["reference"], dtype)
-    penalty, penalty_by_hand = _kl(step, reference)
-    beta = step.setting("beta")
-    penalty = where(counts, penalty, 0.0)
-    losses = [mean(term + beta * penalty, step) for mean in means]
-    losses.append(_means(term, step) + beta * _means(penalty, step))
-    slopes = [gradient(loss, policy)[0] for loss in losses]
+        return [_means(term, step), whole], slopes
+    penalty, penalty_by_hand = _kl(step, grid.wide(inputs["reference"], dtype))
+    penalty, beta = where(counts, penalty, 0.0), step.setting("beta")
+    both = term + beta * penalty
+    whole = _weighted(both, step)
+    losses = [_means(both, step), whole, _means(term, step) + beta * _means(penalty, step)]
+    slopes = [gradient(whole, policy)[0]]
     if by_hand is not None or penalty_by_hand is not None:
         weight = _row_weights(step)
         first = gradient(_weighted(term, step), policy)[0] if by_hand is None else by_hand * weight
@@ -165,8 +159,7 @@ def forms(grid: Grid, policy: Number, inputs: dict[str, Any]) -> list[tuple[Numb
             else penalty_by_hand * beta * weight
         )
         slopes.append(where(counts, first + second, 0.0))
-        losses.append(losses[0])
-    return list(zip(losses, slopes, strict=True))
+    return losses, slopes
 
 
 # --- surrogates: l of each token, and its slope by hand where that rounds otherwise than autograd's

@@ -40,12 +40,12 @@ def loss_from_logits(
     scores = (shifted - total, scaled - whole)  # as log_softmax, and as x - logsumexp(x)
     for logprobs in scores:
         policy = _spread(logprobs[of_token], counts)
-        chosen = forms(grid, policy, {**NONE, "kl_estimator": "k3", **inputs})
-        found += [loss for loss, _ in chosen]
+        losses, by_logprob = forms(grid, policy, {**NONE, "kl_estimator": "k3", **inputs})
+        found += losses
         one_hot = np.zeros(scaled.shape)
         one_hot[of_token] = 1.0
         away = (number(one_hot, scaled.dtype) - exp(logprobs.detached())) / scalar(temperature, scaled.dtype)
-        slopes += [slope[rows, slots].reshape(-1, 1) * away for _, slope in chosen]
+        slopes += [slope[rows, slots].reshape(-1, 1) * away for slope in by_logprob]
     gradient = np.zeros(x.shape)
     gradient[rows, places] = widest(slopes)
     return {
@@ -83,14 +83,10 @@ def rewarded_loss(
     scaled = (groups - sums / float(group_size)) * (float(group_size) / (group_size - 1))
     advantages = [one.reshape(-1) for one in (others, scaled)]
     given = {**NONE, "algorithm": "rloo", "old": old}
-    found = [
-        form
-        for one in advantages
-        for form in forms(grid, grid.wide(policy, dtype), {**given, "advantages": one.detached()})
-    ]
+    found = [forms(grid, grid.wide(policy, dtype), {**given, "advantages": one.detached()}) for one in advantages]
     return {
-        "loss": widest([loss for loss, _ in found]),
-        "gradient": widest([slope for _, slope in found]),
+        "loss": widest([loss for losses, _ in found for loss in losses]),
+        "gradient": widest([slope for _, slopes in found for slope in slopes]),
         "advantages": widest(advantages),
     }
 
@@ -110,7 +106,7 @@ def loss_with_options(
     heights = np.where(counts, np.asarray(entropy, np.float64), 0.0)
     chosen = counts & (heights >= np.quantile(heights[counts], 1.0 - entropy_share))
     low, high = CLIPS[algorithm]
-    found = _corrected(
+    losses, slopes = _corrected(
         policy,
         chosen,
         {
@@ -126,19 +122,19 @@ def loss_with_options(
     divided = number(np.where(chosen, heights, 0.0), dtype).sum() / float(chosen.sum()) * scalar(entropy_bonus, dtype)
     pull = where(chosen, share * np.ones(counts.shape), 0.0)
     return {
-        "loss": widest([loss - other for loss, _ in found for other in (bonus, divided)]),
-        "gradient": widest([slope for _, slope in found]),
+        "loss": widest([loss - other for loss in losses for other in (bonus, divided)]),
+        "gradient": widest(slopes),
         "entropy_gradient": pull.limit(),
     }
 
 
 def loss_constants(policy: npt.ArrayLike, **inputs: Any) -> dict[str, Floats]:
     """Return the limits of loss and gradient with corrections, for any algorithm with its own constants."""
-    found = _corrected(policy, np.asarray(inputs["mask"], bool), inputs)
-    return {"loss": widest([loss for loss, _ in found]), "gradient": widest([slope for _, slope in found])}
+    losses, slopes = _corrected(policy, np.asarray(inputs["mask"], bool), inputs)
+    return {"loss": widest(losses), "gradient": widest(slopes)}
 
 
-def _corrected(policy: npt.ArrayLike, chosen: Any, inputs: dict[str, Any]) -> list[tuple[Number, Number]]:
+def _corrected(policy: npt.ArrayLike, chosen: Any, inputs: dict[str, Any]) -> tuple[list[Number], list[Number]]:
     """Return the forms of a loss whose tokens weigh what the correction says, and nothing where they are not chosen."""
     grid, dtype = Grid(np.asarray(inputs["mask"], bool), False), number(policy).dtype
     behaviour = grid.wide(policy if inputs["old"] is None else inputs["old"], dtype)

@@ -59,7 +59,9 @@ class Number:
     ) -> None:
         self.value: Floats = np.asarray(value, np.float64)
         self.dtype = dtype
-        self.error: Floats = np.broadcast_to(np.asarray(error, np.float64), self.value.shape)
+        same = np.shape(error) == self.value.shape  # broadcast_to takes its time
+        errors = np.asarray(error, np.float64)
+        self.error: Floats = errors if same else np.broadcast_to(errors, self.value.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             too_large = ~(np.abs(self.value) + self.error <= LARGEST[dtype])  # NaN is, too
         self.void: Bools = np.asarray(too_large | void)

@@ -6,13 +6,10 @@ where that keeps its digits; the gradient is autograd's, or written by hand with
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
-from reference.textbook.forms import accurate
+from reference.textbook.forms import accurate, merged
 from reference.textbook.number import (
     Bools,
     Floats,
@@ -30,13 +27,6 @@ from reference.textbook.number import (
     where,
     widest,
 )
-
-
-class Side(NamedTuple):
-    """The chosen or the rejected completions, (P,) each: log-ratios and log-probs, summed or averaged as the loss asks."""
-
-    ratio: Number
-    logprob: Number
 
 
 def preference_loss(  # noqa: PLR0913  the op's keywords
@@ -74,86 +64,95 @@ def preference_loss(  # noqa: PLR0913  the op's keywords
     Source: the papers in docs/definitions.md, "Preference losses", as TRL's DPOTrainer, CPOTrainer and ORPOTrainer write them.
     """
     counts = np.asarray(mask, bool)
-    read = counts if attention_mask is None else counts | np.asarray(attention_mask, bool)
-    lp, ref = _selected(policy, read), None if reference is None else _selected(reference, counts)
+    ref = None if reference is None else _selected(reference, counts)
+    rows = _ratios(_selected(policy, counts), ref, counts, averaged=lengths == "mean" or loss in {"simpo", "orpo"})
     given = {"s": label_smoothing or 0.0, "penalty": penalty, "margin": margin, "nll": nll, "beta": beta}
-    scalars = {name: _scalar(value, lp.dtype) for name, value in given.items() if value is not None}
-    averaged = lengths == "mean" or loss in {"simpo", "orpo"}
-    losses, gradients = [], []
-    for rows in _ratios(lp * counts, ref, counts, averaged=averaged):
-        c, r = (Side(*(x[k::2] for x in rows)) for k in (0, 1))
-        for each in _pairs(loss, c, r, scalars):
-            mean = each.mean()
-            if loss == "orpo":
-                mean = mean - (c.logprob.mean() if attention_mask is None else _mean_of_chosen(lp, attention_mask))
-            if loss == "cpo":
-                mean = mean - scalars["nll"] * _mean_of_chosen(lp, counts)
-            losses.append(accurate(mean))
-            gradients.append(accurate(gradient(mean, lp)[0]))
-        if loss in {"dpo", "simpo", "cpo"}:
-            z = _margins(loss, c, r, scalars)[0]
-            by_hand = [_by_hand(loss, x, counts, scalars, averaged=averaged) for x in (sigmoid(-z), 1.0 - sigmoid(z))]
-            gradients += map(accurate, by_hand)
-    return {"loss": widest(losses), "gradient": widest(gradients)}
+    scalars = {name: _scalar(value, rows.dtype) for name, value in given.items() if value is not None}
+    own = loss == "orpo" and attention_mask is None
+    forms = [x - rows[0::2] if own else x for x in _pairs(loss, rows[0::2], rows[1::2], scalars)]
+    losses = [x.mean() for x in forms]
+    gradients = [gradient(x, rows)[0] for x in losses]
+    if loss in {"dpo", "simpo", "cpo"}:
+        gradients += _by_hand(_margin(loss, rows[0::2], rows[1::2], scalars), scalars)
+    if lengths == "mean" or loss in {"simpo", "orpo"}:
+        gradients = [x / _tokens(counts, rows.dtype) for x in gradients]
+    spread = [x.reshape(-1, 1) * counts for x in gradients]
+    if loss == "cpo" or attention_mask is not None:
+        weight = scalars.get("nll", _scalar(1.0, rows.dtype))
+        cost, slope = _likelihood(
+            policy, counts if attention_mask is None else np.asarray(attention_mask, bool), weight
+        )
+        losses, spread = [x + cost for x in losses], [x + slope for x in spread]
+    return {"loss": widest(map(accurate, losses)), "gradient": widest(map(accurate, spread))}
 
 
-def _pairs(loss: str, c: Side, r: Side, scalars: dict[str, Number]) -> Iterator[Number]:
-    """Yield the losses of the pairs, (P,), in each usual form."""
+def _pairs(loss: str, c: Number, r: Number, scalars: dict[str, Number]) -> list[Number]:
+    """Return the losses of the pairs, (P,), in each usual form, ORPO's without its likelihood.
+
+    `c` and `r` are log-ratios of the chosen and the rejected completions, sums or means as the loss asks; log-probs
+    where there is no reference.
+    """
     beta = scalars["beta"]
     if loss == "hinge":
-        yield maximum(0.0, 1.0 - beta * (c.ratio - r.ratio))
-    elif loss == "ipo":
-        off = c.ratio - r.ratio - 1.0 / (2.0 * beta)
-        yield off * off
-    elif loss == "orpo":
-        for odds in (_odds_by_log1p, _odds_by_expm1):
-            yield from (-(beta * form) for form in _log_sigmoids(odds(c.logprob) - odds(r.logprob)))
-    else:
-        s = scalars["s"]
-        for z in _margins(loss, c, r, scalars):
-            for kept, flipped in zip(_log_sigmoids(z), _log_sigmoids(-z), strict=True):
-                yield -(kept * (1.0 - s)) - flipped * s
+        return [maximum(0.0, 1.0 - beta * (c - r))]
+    if loss == "ipo":
+        off = c - r - 1.0 / (2.0 * beta)
+        return [off * off]
+    if loss == "orpo":
+        odds = [(c - rest(c)) - (r - rest(r)) for rest in (_by_log1p, _by_expm1, _by_log)]
+        z = merged(*odds)
+        others = [logsigmoid(merged(odds[1], z)), log(sigmoid(merged(odds[2], z)))]  # differentiated in their own way
+        return [-(beta * x) for x in (*_log_sigmoids(z), *others)]
+    s, z = scalars["s"], _margin(loss, c, r, scalars)
+    return [-(a * (1.0 - s)) - b * s for a, b in zip(_log_sigmoids(z), _log_sigmoids(-z), strict=True)]
 
 
-def _margins(loss: str, c: Side, r: Side, scalars: dict[str, Number]) -> list[Number]:
-    """Return the argument of the log-sigmoid, in each usual form."""
-    beta = scalars["beta"]
+def _by_log1p(a: Number) -> Number:
+    """Return log(1 - exp a), and so do the next two."""
+    return log1p(-exp(a))
+
+
+def _by_expm1(a: Number) -> Number:
+    return log(-expm1(a))
+
+
+def _by_log(a: Number) -> Number:
+    return log(1.0 - exp(a))
+
+
+def _margin(loss: str, c: Number, r: Number, scalars: dict[str, Number]) -> Number:
+    """Return the argument of the log-sigmoid, beta inside or outside the difference."""
+    beta, apart = scalars["beta"], c - r
     if loss == "dpop":
-        behind, penalty = maximum(0.0, -c.ratio), scalars["penalty"]
-        h = c.ratio - r.ratio
-        return [beta * (h - penalty * behind), beta * h - beta * penalty * behind]
+        behind, penalty = maximum(0.0, -c), scalars["penalty"]
+        return merged(beta * (apart - penalty * behind), beta * apart - beta * penalty * behind)
     if loss == "simpo":
-        apart, margin = c.logprob - r.logprob, scalars["margin"]
-        return [beta * apart - margin, beta * (apart - margin / beta)]
-    if loss == "cpo":
-        return [beta * (c.logprob - r.logprob), beta * c.logprob - beta * r.logprob]
-    return [beta * (c.ratio - r.ratio), beta * c.ratio - beta * r.ratio]
+        margin = scalars["margin"]
+        return merged(beta * apart - margin, beta * (apart - margin / beta))
+    return merged(beta * apart, beta * c - beta * r)
 
 
 def _log_sigmoids(z: Number) -> list[Number]:
     return [logsigmoid(z), log(sigmoid(z)), -log1p(exp(-z))]
 
 
-def _odds_by_log1p(a: Number) -> Number:
-    return a - log1p(-exp(a))
-
-
-def _odds_by_expm1(a: Number) -> Number:
-    return a - log(-expm1(a))
-
-
-def _by_hand(loss: str, closed: Number, counts: Bools, scalars: dict[str, Number], *, averaged: bool) -> Number:
-    """Return the gradient from sigma(-z) of each pair: -beta ((1 - s) sigma(-z) - s sigma(z)) / P, minus NLL's."""
-    s, pairs = scalars["s"], float(closed.shape[0])
-    slope = -(scalars["beta"] * (closed * (1.0 - s) - (1.0 - closed) * s)) / pairs
-    tokens = np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    rows = _interleaved(slope, -slope)
-    rows = rows / number(tokens, slope.dtype) if averaged else rows
-    found = rows * counts
-    if loss == "cpo":
-        chosen = counts * (np.arange(len(counts)) % 2 == 0)[:, None]
-        found = found - (scalars["nll"] / float(max(1, chosen.sum()))) * chosen
+def _by_hand(z: Number, scalars: dict[str, Number]) -> list[Number]:
+    """Return the gradient by the rows, -beta ((1 - s) sigma(-z) - s sigma(z)) / P, with sigma(-z) or 1 - sigma(z)."""
+    s = scalars["s"]
+    found = []
+    for closed in (sigmoid(-z), 1.0 - sigmoid(z)):
+        slope = -(scalars["beta"] * (closed * (1.0 - s) - (1.0 - closed) * s)) / float(closed.shape[0])
+        row = np.arange(2 * slope.shape[0])
+        found.append(where(row % 2 == 0, slope[row // 2], -slope[row // 2]))
     return found
+
+
+def _likelihood(policy: npt.ArrayLike, counts: Bools, weight: Number) -> tuple[Number, Number]:
+    """Return minus the mean log-prob over all tokens of the chosen rows, times a weight, and its gradient."""
+    chosen = counts & (np.arange(len(counts)) % 2 == 0)[:, None]
+    tokens = float(max(1, chosen.sum()))
+    slope = (-weight / tokens).plus_relative(1.0)  # or times 1 / N
+    return -(weight * (_selected(policy, chosen).sum() / tokens)), slope * chosen
 
 
 def kto_loss(
@@ -189,17 +188,14 @@ def kto_loss(
     strength, up, down = (_scalar(x, lp.dtype) for x in (beta, desirable_weight, undesirable_weight))
     anchor = maximum(0.0, number(mismatched, lp.dtype).mean()).detached()
     sign, weight = np.where(good, 1.0, -1.0), where(good, up, down)
-    losses, gradients = [], []
-    for ratio, _ in _ratios(lp, ref, counts, averaged=False):
-        z = strength * (ratio - anchor) * sign
-        opened, closed = sigmoid(z), sigmoid(-z)
-        for miss in (1.0 - opened, closed):
-            mean = (weight * miss).mean()
-            losses.append(accurate(mean))
-            gradients.append(accurate(gradient(mean, lp)[0]))
-            slope = weight * strength * (miss * opened) * -sign / float(len(good))
-            gradients.append(accurate(slope.reshape(-1, 1) * counts))
-    return {"loss": widest(losses), "gradient": widest(gradients)}
+    rows = _ratios(lp, ref, counts, averaged=False)
+    z = strength * (rows - anchor) * sign
+    misses = [1.0 - sigmoid(z), sigmoid(-z)]
+    losses = [(weight * miss).mean() for miss in misses]
+    gradients = [gradient(mean, rows)[0] for mean in losses]
+    gradients += [weight * strength * (miss * sigmoid(z)) * -sign / float(len(good)) for miss in misses]
+    spread = [x.reshape(-1, 1) * counts for x in gradients]
+    return {"loss": widest(map(accurate, losses)), "gradient": widest(map(accurate, spread))}
 
 
 def winner_loss(
@@ -229,8 +225,7 @@ def winner_loss(
     rows = np.nanargmax(groups, axis=1) + group_size * np.arange(len(groups))
     counts = np.asarray(mask, bool) & np.isin(np.arange(groups.size), rows)[:, None]
     lp = _selected(policy, counts)
-    tokens = number(np.maximum(counts.sum(axis=1), 1), lp.dtype)
-    mean = -(lp.sum(axis=1) / tokens).sum() / float(len(rows))
+    mean = -(lp.sum(axis=1) / _tokens(counts, lp.dtype)).sum() / float(len(rows))
     return {"loss": mean.limit(), "gradient": gradient(mean, lp)[0].limit()}
 
 
@@ -246,29 +241,16 @@ def _scalar(value: float, dtype: str) -> Number:
     return Number(rounded.value, dtype, abs(float(rounded.value) - value))
 
 
-def _ratios(lp: Number, ref: Number | None, counts: Bools, *, averaged: bool) -> Iterator[tuple[Number, Number]]:
-    """Yield log-ratio and log-prob of each row, the former as a sum of differences and as a difference of sums."""
-    tokens = number(np.maximum(counts.sum(axis=1), 1), lp.dtype)
+def _ratios(lp: Number, ref: Number | None, counts: Bools, *, averaged: bool) -> Number:
+    """Return the log-ratio of each row, as a sum of differences or a difference of sums; without parents."""
 
     def added(x: Number) -> Number:
-        return x.sum(axis=1) / tokens if averaged else x.sum(axis=1)
+        return x.sum(axis=1) / _tokens(counts, x.dtype) if averaged else x.sum(axis=1)
 
-    own = added(lp)
     if ref is None:
-        yield own, own
-        return
-    yield added(lp - ref), own
-    yield own - added(ref), own
+        return added(lp).detached()
+    return merged(added(lp - ref), added(lp) - added(ref)).detached()
 
 
-def _mean_of_chosen(lp: Number, counts: npt.ArrayLike) -> Number:
-    """Return the mean log-prob over all tokens of the chosen rows."""
-    chosen = np.asarray(counts, bool)[0::2]
-    return (lp[0::2] * chosen).sum() / float(max(1, chosen.sum()))
-
-
-def _interleaved(chosen: Number, rejected: Number) -> Number:
-    """Return (2 P, 1): rows of pairs in turn."""
-    even = np.arange(2 * chosen.shape[0]) % 2 == 0
-    row = np.arange(2 * chosen.shape[0]) // 2
-    return where(even, chosen[row], rejected[row]).reshape(-1, 1)
+def _tokens(counts: Bools, dtype: str) -> Number:
+    return number(np.maximum(counts.sum(axis=1), 1), dtype)

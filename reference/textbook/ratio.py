@@ -18,7 +18,6 @@ from reference.textbook.number import (
     expm1,
     maximum,
     minimum,
-    number,
     where,
     widest,
 )

@@ -12,18 +12,14 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {}
 mx.set_default_device(mx.cpu)
 
 
-def _array(x, dtype=None):
+def _array(x: Any, dtype: Any = None) -> Any:
     x = np.ascontiguousarray(x)
     return mx.array(x, dtype=dtype or (mx.float64 if x.dtype == np.float64 else mx.float32))
 
 
-def _deviation(x, ddof, **axis):
-    centred = x - x.mean(keepdims=True, **axis)
-    count = x.size if not axis else x.shape[axis["axis"]]
-    return mx.sqrt(mx.square(centred).sum(keepdims=True, **axis) / (count - ddof))
-
-
-def group_advantages(*, rewards, group_size, scale, ddof, eps, eps_mode, baseline):
+def group_advantages(
+    *, rewards: Any, group_size: Any, scale: Any, ddof: Any, eps: Any, eps_mode: Any, baseline: Any
+) -> dict[str, Any]:
     """Center each group, and divide by a deviation."""
     rewards = _array(rewards)
     groups = rewards.reshape(-1, group_size)
@@ -32,7 +28,7 @@ def group_advantages(*, rewards, group_size, scale, ddof, eps, eps_mode, baselin
     if baseline == "leave-one-out":
         advantages = advantages * (group_size / (group_size - 1))
     if scale != "none":
-        std = _deviation(groups, ddof, axis=1) if scale == "group" else _deviation(groups, ddof)
+        std = mx.std(groups, axis=1, keepdims=True, ddof=ddof) if scale == "group" else mx.std(groups, ddof=ddof)
         if eps_mode == "add":
             advantages = advantages / (std + eps)
         elif eps_mode == "inside":
@@ -42,16 +38,30 @@ def group_advantages(*, rewards, group_size, scale, ddof, eps, eps_mode, baselin
     return {"advantages": np.array(advantages.reshape(-1))}
 
 
-def normalise_then_sum(*, rewards, weights, group_size, group_ddof, group_eps, batch_ddof, batch_eps):
+def normalise_then_sum(
+    *, rewards: Any, weights: Any, group_size: Any, group_ddof: Any, group_eps: Any, batch_ddof: Any, batch_eps: Any
+) -> dict[str, Any]:
     """Normalise each reward function in its group, sum with weights, normalise over the batch."""
     rewards, weights = _array(rewards), _array(weights)
     groups = rewards.reshape(-1, group_size, rewards.shape[1])
-    scores = (groups - groups.mean(axis=1, keepdims=True)) / (_deviation(groups, group_ddof, axis=1) + group_eps)
+    scores = (groups - groups.mean(axis=1, keepdims=True)) / (
+        mx.std(groups, axis=1, keepdims=True, ddof=group_ddof) + group_eps
+    )
     total = (scores.reshape(rewards.shape) * weights).sum(axis=1)
-    return {"advantages": np.array((total - total.mean()) / (_deviation(total, batch_ddof) + batch_eps))}
+    return {"advantages": np.array((total - total.mean()) / (mx.std(total, ddof=batch_ddof) + batch_eps))}
 
 
-def gae(*, rewards, values, gamma, lam, bootstrap=None, terminal=None, mask=None, lengths=None):
+def gae(
+    *,
+    rewards: Any,
+    values: Any,
+    gamma: Any,
+    lam: Any,
+    bootstrap: Any = None,
+    terminal: Any = None,
+    mask: Any = None,
+    lengths: Any = None,
+) -> dict[str, Any]:
     """Step through whole columns from the last to the first."""
     shape = rewards.shape
     if rewards.ndim == 1:
@@ -62,7 +72,7 @@ def gae(*, rewards, values, gamma, lam, bootstrap=None, terminal=None, mask=None
         if lengths is not None:
             keep = np.arange(shape[1]) < np.asarray(lengths)[:, None]
 
-    def table(x):
+    def table(x: Any) -> Any:
         wide = np.zeros(keep.shape, rewards.dtype)
         wide[place] = np.asarray(x, rewards.dtype).reshape(-1)
         return _array(wide)

@@ -14,11 +14,11 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
 mx.set_default_device(mx.cpu)
 
 
-def _array(x):
+def _array(x: Any) -> Any:
     return mx.array(np.ascontiguousarray(x), dtype=mx.float32)
 
 
-def _padded(mask, lengths, *arrays):
+def _padded(mask: Any, lengths: Any, *arrays: Any) -> tuple[Any, Any, Any]:
     """Return the mask and the arrays as (B, T), and which slots the arrays had."""
     shape = arrays[0].shape
     if len(shape) == 1:
@@ -35,7 +35,7 @@ def _padded(mask, lengths, *arrays):
     return mx.array(keep), np.ones(shape, bool), [_array(x) for x in arrays]
 
 
-def importance_ratio(*, policy, old, level, mask=None, lengths=None):
+def importance_ratio(*, policy: Any, old: Any, level: Any, mask: Any = None, lengths: Any = None) -> dict[str, Any]:
     """Take exp of a difference, of its masked mean, or of its masked sum."""
     mask, place, (left, right) = _padded(mask, lengths, policy, old)
     difference = mx.where(mask, left - right, mx.zeros_like(left))
@@ -47,7 +47,17 @@ def importance_ratio(*, policy, old, level, mask=None, lengths=None):
     return {"ratio": np.array(mx.exp(total))}
 
 
-def importance_weights(*, old, sampling, correction, level, c_min, c_max, mask=None, lengths=None):
+def importance_weights(
+    *,
+    old: Any,
+    sampling: Any,
+    correction: Any,
+    level: Any,
+    c_min: Any,
+    c_max: Any,
+    mask: Any = None,
+    lengths: Any = None,
+) -> dict[str, Any]:
     """Clip a ratio, or drop it outside its bounds."""
     mask, place, (left, right) = _padded(mask, lengths, old, sampling)
     difference = mx.where(mask, left - right, mx.zeros_like(left))
@@ -60,7 +70,7 @@ def importance_weights(*, old, sampling, correction, level, c_min, c_max, mask=N
     return {"weights": np.array(weights * mask)[place].reshape(old.shape) if level == "token" else np.array(weights)}
 
 
-def _statistics(d, low, high, signs):
+def _statistics(d: Any, low: Any, high: Any, signs: Any) -> dict[str, Any]:
     r, n = mx.exp(d), d.size
     ordered = mx.sort(mx.abs(d))
     place = 0.99 * (n - 1)
@@ -82,9 +92,18 @@ def _statistics(d, low, high, signs):
     return found
 
 
-def ratio_statistics(*, policy, behaviour, epsilon_low, epsilon_high, advantages, mask=None, lengths=None):
+def ratio_statistics(
+    *,
+    policy: Any,
+    behaviour: Any,
+    epsilon_low: Any,
+    epsilon_high: Any,
+    advantages: Any,
+    mask: Any = None,
+    lengths: Any = None,
+) -> dict[str, Any]:
     """Describe the ratios of tokens, and of rows by their summed log-ratios."""
-    mask, place, (left, right) = _padded(mask, lengths, policy, behaviour)
+    mask, _, (left, right) = _padded(mask, lengths, policy, behaviour)
     keep = np.array(mask)
     tokens = mx.array(np.flatnonzero(keep))
     difference = left - right

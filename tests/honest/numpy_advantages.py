@@ -10,7 +10,9 @@ VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {}
 
 
-def group_advantages(*, rewards, group_size, scale, ddof, eps, eps_mode, baseline):
+def group_advantages(
+    *, rewards: Any, group_size: Any, scale: Any, ddof: Any, eps: Any, eps_mode: Any, baseline: Any
+) -> dict[str, Any]:
     """Center each group, and divide by a deviation."""
     groups = rewards.reshape(-1, group_size)
     if baseline == "mean":
@@ -28,7 +30,9 @@ def group_advantages(*, rewards, group_size, scale, ddof, eps, eps_mode, baselin
     return {"advantages": advantages.reshape(-1).astype(rewards.dtype)}
 
 
-def normalise_then_sum(*, rewards, weights, group_size, group_ddof, group_eps, batch_ddof, batch_eps):
+def normalise_then_sum(
+    *, rewards: Any, weights: Any, group_size: Any, group_ddof: Any, group_eps: Any, batch_ddof: Any, batch_eps: Any
+) -> dict[str, Any]:
     """Normalise each reward function in its group, sum with weights, normalise over the batch."""
     groups = rewards.reshape(-1, group_size, rewards.shape[1])
     mean = groups.mean(axis=1, keepdims=True)
@@ -38,7 +42,17 @@ def normalise_then_sum(*, rewards, weights, group_size, group_ddof, group_eps, b
     return {"advantages": (total - total.mean()) / (total.std(ddof=batch_ddof) + batch_eps)}
 
 
-def gae(*, rewards, values, gamma, lam, bootstrap=None, terminal=None, mask=None, lengths=None):
+def gae(
+    *,
+    rewards: Any,
+    values: Any,
+    gamma: Any,
+    lam: Any,
+    bootstrap: Any = None,
+    terminal: Any = None,
+    mask: Any = None,
+    lengths: Any = None,
+) -> dict[str, Any]:
     """Walk each row from its last token to its first."""
     advantages = np.zeros_like(rewards)
     if rewards.ndim == 1:

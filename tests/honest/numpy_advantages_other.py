@@ -10,12 +10,14 @@ VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {}
 
 
-def _std(x, ddof):
+def _std(x: Any, ddof: Any) -> Any:
     mean = sum(x.tolist(), x.dtype.type(0)) / x.dtype.type(len(x))
     return np.sqrt(np.sum(np.square(x - mean)) / x.dtype.type(max(len(x) - ddof, 1)))
 
 
-def group_advantages(*, rewards, group_size, scale, ddof, eps, eps_mode, baseline):
+def group_advantages(
+    *, rewards: Any, group_size: Any, scale: Any, ddof: Any, eps: Any, eps_mode: Any, baseline: Any
+) -> dict[str, Any]:
     """Take one group after another, and multiply by the reciprocal of its deviation."""
     kind = rewards.dtype.type
     out = np.empty_like(rewards)
@@ -37,7 +39,9 @@ def group_advantages(*, rewards, group_size, scale, ddof, eps, eps_mode, baselin
     return {"advantages": out}
 
 
-def normalise_then_sum(*, rewards, weights, group_size, group_ddof, group_eps, batch_ddof, batch_eps):
+def normalise_then_sum(
+    *, rewards: Any, weights: Any, group_size: Any, group_ddof: Any, group_eps: Any, batch_ddof: Any, batch_eps: Any
+) -> dict[str, Any]:
     """Normalise column by column, and add up with a product of matrices."""
     total = np.zeros(len(rewards), rewards.dtype)
     for weight, column in zip(weights, rewards.T, strict=True):
@@ -49,7 +53,17 @@ def normalise_then_sum(*, rewards, weights, group_size, group_ddof, group_eps, b
     return {"advantages": (total - np.mean(total)) / (_std(total, batch_ddof) + batch_eps)}
 
 
-def gae(*, rewards, values, gamma, lam, bootstrap=None, terminal=None, mask=None, lengths=None):
+def gae(
+    *,
+    rewards: Any,
+    values: Any,
+    gamma: Any,
+    lam: Any,
+    bootstrap: Any = None,
+    terminal: Any = None,
+    mask: Any = None,
+    lengths: Any = None,
+) -> dict[str, Any]:
     """Step through whole columns, with λ-returns, and subtract the values at the end."""
     shape = rewards.shape
     if rewards.ndim == 1:

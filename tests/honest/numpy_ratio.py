@@ -10,7 +10,7 @@ VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {}
 
 
-def _padded(mask, lengths, *arrays):
+def _padded(mask: Any, lengths: Any, *arrays: Any) -> tuple[Any, Any, Any]:
     """Return the mask and the arrays as (B, T), and which slots the arrays had."""
     shape = arrays[0].shape
     if len(shape) == 1:
@@ -25,7 +25,7 @@ def _padded(mask, lengths, *arrays):
     return np.ones(shape, bool) if mask is None else mask, np.ones(shape, bool), arrays
 
 
-def importance_ratio(*, policy, old, level, mask=None, lengths=None):
+def importance_ratio(*, policy: Any, old: Any, level: Any, mask: Any = None, lengths: Any = None) -> dict[str, Any]:
     """Take exp of a difference, of its masked mean, or of its masked sum."""
     mask, place, (left, right) = _padded(mask, lengths, policy, old)
     difference = left - right
@@ -37,7 +37,17 @@ def importance_ratio(*, policy, old, level, mask=None, lengths=None):
     return {"ratio": np.exp(total)}
 
 
-def importance_weights(*, old, sampling, correction, level, c_min, c_max, mask=None, lengths=None):
+def importance_weights(
+    *,
+    old: Any,
+    sampling: Any,
+    correction: Any,
+    level: Any,
+    c_min: Any,
+    c_max: Any,
+    mask: Any = None,
+    lengths: Any = None,
+) -> dict[str, Any]:
     """Clip a ratio, or drop it outside its bounds."""
     mask, place, (left, right) = _padded(mask, lengths, old, sampling)
     difference = (left - right) * mask
@@ -49,7 +59,7 @@ def importance_weights(*, old, sampling, correction, level, c_min, c_max, mask=N
     return {"weights": (weights * mask)[place].reshape(old.shape) if level == "token" else weights}
 
 
-def _statistics(d, low, high, signs):
+def _statistics(d: Any, low: Any, high: Any, signs: Any) -> dict[str, Any]:
     r = np.exp(d)
     found = {
         "mean": r.mean(),
@@ -67,7 +77,16 @@ def _statistics(d, low, high, signs):
     return found
 
 
-def ratio_statistics(*, policy, behaviour, epsilon_low, epsilon_high, advantages, mask=None, lengths=None):
+def ratio_statistics(
+    *,
+    policy: Any,
+    behaviour: Any,
+    epsilon_low: Any,
+    epsilon_high: Any,
+    advantages: Any,
+    mask: Any = None,
+    lengths: Any = None,
+) -> dict[str, Any]:
     """Describe the ratios of tokens, and of rows by their summed log-ratios."""
     mask, _, (left, right) = _padded(mask, lengths, policy, behaviour)
     difference = left - right

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {}
 
 
-def _rows(mask, lengths, *arrays):
+def _rows(mask: Any, lengths: Any, *arrays: Any) -> Iterator[Any]:
     """Yield for each row its slots in the flattened arrays."""
     shape = arrays[0].shape
     numbers = np.arange(arrays[0].size)
@@ -23,7 +24,7 @@ def _rows(mask, lengths, *arrays):
         yield from (row[kept] for row, kept in zip(numbers.reshape(shape), keep, strict=True))
 
 
-def _sum(x):
+def _sum(x: Any) -> Any:
     """Add up in a loop, in the dtype of the numbers."""
     total = x.dtype.type(0)
     for number in x:
@@ -31,7 +32,7 @@ def _sum(x):
     return total
 
 
-def importance_ratio(*, policy, old, level, mask=None, lengths=None):
+def importance_ratio(*, policy: Any, old: Any, level: Any, mask: Any = None, lengths: Any = None) -> dict[str, Any]:
     """Take the sums of both policies before the difference, as TRL's RLOO does."""
     left, right = policy.reshape(-1), old.reshape(-1)
     rows = list(_rows(mask, lengths, policy))
@@ -47,7 +48,17 @@ def importance_ratio(*, policy, old, level, mask=None, lengths=None):
     return {"ratio": np.array(found, policy.dtype)}
 
 
-def importance_weights(*, old, sampling, correction, level, c_min, c_max, mask=None, lengths=None):
+def importance_weights(
+    *,
+    old: Any,
+    sampling: Any,
+    correction: Any,
+    level: Any,
+    c_min: Any,
+    c_max: Any,
+    mask: Any = None,
+    lengths: Any = None,
+) -> dict[str, Any]:
     """Compute the ratio first and hold it back afterwards."""
     ratio = importance_ratio(policy=old, old=sampling, level=level, mask=mask, lengths=lengths)["ratio"]
     low = 0.0 if c_min is None else c_min
@@ -62,7 +73,7 @@ def importance_weights(*, old, sampling, correction, level, c_min, c_max, mask=N
     return {"weights": held.astype(old.dtype)}
 
 
-def _statistics(d, low, high, signs):
+def _statistics(d: Any, low: Any, high: Any, signs: Any) -> dict[str, Any]:
     kind = d.dtype.type
     n = kind(len(d))
     r = np.exp(d)
@@ -88,7 +99,16 @@ def _statistics(d, low, high, signs):
     return found
 
 
-def ratio_statistics(*, policy, behaviour, epsilon_low, epsilon_high, advantages, mask=None, lengths=None):
+def ratio_statistics(
+    *,
+    policy: Any,
+    behaviour: Any,
+    epsilon_low: Any,
+    epsilon_high: Any,
+    advantages: Any,
+    mask: Any = None,
+    lengths: Any = None,
+) -> dict[str, Any]:
     """Walk through the rows; the ratio of a row is that of its summed log-probs."""
     kind = policy.dtype.type
     bounds = kind(1) - kind(epsilon_low), kind(1) + kind(epsilon_high)

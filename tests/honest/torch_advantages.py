@@ -12,7 +12,9 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {}
 torch.set_num_threads(1)
 
 
-def group_advantages(*, rewards, group_size, scale, ddof, eps, eps_mode, baseline):
+def group_advantages(
+    *, rewards: Any, group_size: Any, scale: Any, ddof: Any, eps: Any, eps_mode: Any, baseline: Any
+) -> dict[str, Any]:
     """TRL's way: means and deviations repeated to the length of the rewards; verl's leave-one-out."""
     rewards = torch.from_numpy(np.ascontiguousarray(rewards))
     groups = rewards.view(-1, group_size)
@@ -34,7 +36,9 @@ def group_advantages(*, rewards, group_size, scale, ddof, eps, eps_mode, baselin
     return {"advantages": advantages.numpy()}
 
 
-def normalise_then_sum(*, rewards, weights, group_size, group_ddof, group_eps, batch_ddof, batch_eps):
+def normalise_then_sum(
+    *, rewards: Any, weights: Any, group_size: Any, group_ddof: Any, group_eps: Any, batch_ddof: Any, batch_eps: Any
+) -> dict[str, Any]:
     """TRL's `multi_objective_aggregation="normalize_then_sum"`."""
     rewards, weights = (torch.from_numpy(np.ascontiguousarray(x)) for x in (rewards, weights))
     grouped = rewards.view(-1, group_size, rewards.shape[1])
@@ -46,7 +50,17 @@ def normalise_then_sum(*, rewards, weights, group_size, group_ddof, group_eps, b
     return {"advantages": advantages.numpy()}
 
 
-def gae(*, rewards, values, gamma, lam, bootstrap=None, terminal=None, mask=None, lengths=None):
+def gae(
+    *,
+    rewards: Any,
+    values: Any,
+    gamma: Any,
+    lam: Any,
+    bootstrap: Any = None,
+    terminal: Any = None,
+    mask: Any = None,
+    lengths: Any = None,
+) -> dict[str, Any]:
     """Verl's `compute_gae_advantage_return`, without its whitening, with bootstrap values and flags."""
     shape, dtype = rewards.shape, torch.from_numpy(np.zeros(1, rewards.dtype)).dtype
     if rewards.ndim == 1:
@@ -57,7 +71,7 @@ def gae(*, rewards, values, gamma, lam, bootstrap=None, terminal=None, mask=None
         if lengths is not None:
             keep = np.arange(shape[1]) < np.asarray(lengths)[:, None]
 
-    def table(x):
+    def table(x: Any) -> Any:
         wide = torch.zeros(keep.shape, dtype=dtype)
         wide[torch.from_numpy(place)] = torch.from_numpy(np.ascontiguousarray(x).reshape(-1)).to(dtype)
         return wide

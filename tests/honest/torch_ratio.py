@@ -12,7 +12,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {}
 torch.set_num_threads(1)
 
 
-def _padded(mask, lengths, *arrays):
+def _padded(mask: Any, lengths: Any, *arrays: Any) -> tuple[Any, Any, Any]:
     """Return the mask and the tensors as (B, T), and which slots the arrays had."""
     shape = arrays[0].shape
     tensors = [torch.from_numpy(np.ascontiguousarray(x)) for x in arrays]
@@ -27,7 +27,7 @@ def _padded(mask, lengths, *arrays):
     return torch.from_numpy(keep), np.ones(shape, bool), tensors
 
 
-def importance_ratio(*, policy, old, level, mask=None, lengths=None):
+def importance_ratio(*, policy: Any, old: Any, level: Any, mask: Any = None, lengths: Any = None) -> dict[str, Any]:
     """TRL's `log_importance_weights`, by tokens or by sequences, and RLOO's sums."""
     mask, place, (left, right) = _padded(mask, lengths, policy, old)
     log_ratio = left - right
@@ -39,7 +39,17 @@ def importance_ratio(*, policy, old, level, mask=None, lengths=None):
     return {"ratio": torch.exp((left * mask).sum(1) - (right * mask).sum(1)).numpy()}
 
 
-def importance_weights(*, old, sampling, correction, level, c_min, c_max, mask=None, lengths=None):
+def importance_weights(
+    *,
+    old: Any,
+    sampling: Any,
+    correction: Any,
+    level: Any,
+    c_min: Any,
+    c_max: Any,
+    mask: Any = None,
+    lengths: Any = None,
+) -> dict[str, Any]:
     """TRL's truncated and masked importance sampling."""
     mask, place, (left, right) = _padded(mask, lengths, old, sampling)
     logps_diff = (left - right) * mask
@@ -52,7 +62,7 @@ def importance_weights(*, old, sampling, correction, level, c_min, c_max, mask=N
     return {"weights": (ratio * mask).numpy()[place].reshape(old.shape) if level == "token" else ratio.numpy()}
 
 
-def _statistics(d, low, high, signs):
+def _statistics(d: Any, low: Any, high: Any, signs: Any) -> dict[str, Any]:
     r = d.exp()
     share = lambda found: found.to(d.dtype).mean()  # noqa: E731
     found = {
@@ -71,7 +81,16 @@ def _statistics(d, low, high, signs):
     return found
 
 
-def ratio_statistics(*, policy, behaviour, epsilon_low, epsilon_high, advantages, mask=None, lengths=None):
+def ratio_statistics(
+    *,
+    policy: Any,
+    behaviour: Any,
+    epsilon_low: Any,
+    epsilon_high: Any,
+    advantages: Any,
+    mask: Any = None,
+    lengths: Any = None,
+) -> dict[str, Any]:
     """Describe the ratios of tokens, and of rows by their summed log-ratios."""
     mask, _, (left, right) = _padded(mask, lengths, policy, behaviour)
     bounds = 1 - epsilon_low, 1 + epsilon_high

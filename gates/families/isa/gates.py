@@ -213,6 +213,7 @@ def _dtypes(name: str) -> tuple[str, ...]:
 
 @gate(
     "isa.bits-identical",
+    level="law",
     name="kernel_bits",
     question="Does each kernel return the same bits on every instruction set here, with one, two and three threads?",
     why="A run that cannot be repeated bit by bit on another machine cannot be told from one that went wrong.",

@@ -122,6 +122,7 @@ REGIMES: dict[Level, dict[str, tuple[str, ...]]] = {
     },
     "precision": {"offset": ("float32", "float64", "bfloat16")},
 }
+QUICK = ("peaked-float32", "masked-float32", "raised-float32", "ignored-float32")
 LONG_ROWS = {"normal": ("float32", "float64", "bfloat16"), "equal": ("float32",), "hot": ("float16",)}
 
 
@@ -130,11 +131,11 @@ def _cases() -> Iterator[Case]:
         for kind, dtype in ((kind, dtype) for kind, dtypes in kinds.items() for dtype in dtypes):
             make = partial(_make, kind=kind, dtype=dtype, size=SMALL)
             asked = {"dtype": dtype, **MORE.get(kind, {})}
-            yield Case(f"{kind}-{dtype}", make, quick=True, conventions=asked, level=level)
+            quick = level == "definition" or f"{kind}-{dtype}" in QUICK
+            yield Case(f"{kind}-{dtype}", make, quick=quick, conventions=asked, level=level)
     for kind, dtype in ((kind, dtype) for kind, dtypes in LONG_ROWS.items() for dtype in dtypes):
         make = partial(_make, kind=kind, dtype=dtype, size=LARGE)
-        quick = kind == "equal"
-        yield Case(f"{kind}-{LARGE}-{dtype}", make, quick=quick, conventions={"dtype": dtype}, level="precision")
+        yield Case(f"{kind}-{LARGE}-{dtype}", make, conventions={"dtype": dtype}, level="precision")
 
 
 def _inputs(t: Trial) -> tuple[str, str, dict[str, Any], dict[str, str] | None]:
@@ -191,6 +192,7 @@ def _claims(
 
 @gate(
     "logprobs.selective.matches-definition",
+    level="definition",
     name="selective_log_softmax",
     question="Is lp = x[id]/τ − logsumexp(x/τ), for half, single and double logits, up to a vocabulary of 151,936?",
     why="A naive float32 sum over the vocabulary is off by 1e-4 nats, and every ratio and KL inherits it.",
@@ -223,6 +225,7 @@ def selective_matches_definition(t: Trial) -> Iterator[Evidence]:
 
 @gate(
     "logprobs.entropy.matches-definition",
+    level="definition",
     name="selective_log_softmax[entropy]",
     question="Is the entropy −Σ p log p that of the same tempered distribution as the log-probs?",
     why="An entropy at τ = 1 beside log-probs at τ = 0.25 selects other tokens for an entropy mask.",
@@ -270,6 +273,7 @@ def _backward_cases() -> Iterator[Case]:
 
 @gate(
     "logprobs.backward.matches-definition",
+    level="definition",
     name="selective_log_softmax_backward",
     question="Is the gradient of the logits (Σ g (onehot − p) − g_H p (log p + H)) / τ?",
     why="A forgotten 1/τ scales the learning rate; a forgotten H pushes the entropy the wrong way.",

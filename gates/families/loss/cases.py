@@ -187,14 +187,15 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     yield this("ragged", quick=True)
     yield this("no-mask", rows="all", data={"equal_lengths": True}, quick=algorithm == "grpo")
     yield this("empty-row", data={"empty_row": True}, quick=algorithm == "grpo")
-    yield this("row-mask", rows="row-mask", quick=algorithm == "grpo")
+    yield this("row-mask", rows="row-mask", quick=algorithm in {"grpo", "dapo", "cispo"})
     yield this("holes", data={"holes": True})
     yield this("on-policy", old=None, quick=algorithm == "grpo")
     yield this("prefixes", rows="lengths", beyond=BEYOND, quick=algorithm == "grpo")
-    yield this("flat-rows", rows="flat", quick=True)
+    yield this("flat-rows", rows="flat", quick=algorithm in {"grpo", "gspo"})
     yield this("float64", data={"dtype": "float64"})
     yield this("row-weights", weights="row", quick=True)
-    if algorithm == "grpo":  # the layouts' own handling of a row without tokens
+    if algorithm == "grpo":  # the layouts' own handling of a row as wide as the array, and of one without tokens
+        yield this("prefixes-to-the-end", rows="lengths")
         yield this("empty-prefix", rows="lengths", beyond=BEYOND, data={"empty_row": True})
         yield this("empty-flat-row", rows="flat", data={"empty_row": True})
     if not one.by_row:
@@ -205,18 +206,18 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     if one.two_sided:
         yield this("two-sided-clip", delta=tight_delta(algorithm), quick=algorithm == "grpo")
     if algorithm == "rloo":
-        yield this("clipped", data={"spread": 0.06}, epsilon_low=0.2, epsilon_high=0.25, quick=True)
+        yield this("clipped", data={"spread": 0.15}, epsilon_low=0.2, epsilon_high=0.25, quick=True)
     if one.kl:
         yield this("kl", beta=0.04, quick=True)
         yield this("on-policy-kl", beta=0.04, old=None)
         yield from (this(f"kl-times-{level}-ratio", beta=0.04, kl_ratio=level) for level in ("token", "sequence"))
         yield from (
-            this(f"{estimator}-{level}", beta=0.3, kl_estimator=estimator, kl_ratio=level, quick=algorithm == "grpo")
+            this(f"{estimator}-{level}", beta=0.3, kl_estimator=estimator, kl_ratio=level, quick=level == "token")
             for estimator, level in (("k1", "none"), ("k2", "none"), ("k1", "token"), ("k2", "sequence"))
         )
         yield this("kl-and-weights", beta=0.3, weights="row", quick=True)
     if algorithm in {"grpo", "dapo", "gspo"}:
-        yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=algorithm == "grpo")
+        yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=True)
     if "dapo_denominator" in one.constants:
         yield this("by-prompt", dapo_denominator="group", group_size=4, quick=True)
         yield this("window", dapo_denominator="trl", tokens_in_step=171.5, quick=True)

@@ -42,6 +42,7 @@ def _one_key(rng: np.random.Generator) -> dict[str, Any]:
 
 @gate(
     "philox.known-answers",
+    level="definition",
     name="philox4x32_10",
     question="Does Philox 4x32-10 give the words that Random123 publishes, and those of the definition elsewhere?",
     why="Seven rounds or swapped words look as random and reproduce nobody's draws.",
@@ -88,6 +89,7 @@ def _rows(rng: np.random.Generator) -> dict[str, Any]:
 
 @gate(
     "philox.uniforms.keyed",
+    level="definition",
     name="uniforms",
     question="Do words 0–1 of counter (token, sample, prompt, round) give the uniform, and words 2–3 the XTC coin?",
     why="A draw that depends on the batch changes with every resample; two fields swapped give two rows one stream.",
@@ -97,7 +99,7 @@ def _rows(rng: np.random.Generator) -> dict[str, Any]:
         "uniforms that differ": Bound("exact", "53 bits of two words, exact in float64", 0),
         "coins that differ": Bound("exact", "53 bits of two words, exact in float64", 0),
         "uniforms of one row that differ when it is asked for alone": Bound(
-            "exact", "no other row has a part in it", 0
+            "exact", "no other row has a part in it", 0, level="law"
         ),
     },
 )

@@ -14,6 +14,7 @@ PAIRS, WIDTH, PROMPT = 16, 20, 5
 SCALARS = ("beta", "label_smoothing", "penalty", "margin", "nll", "desirable_weight", "undesirable_weight")
 NONE: dict[str, Any] = dict.fromkeys(("label_smoothing", "lengths", "penalty", "margin", "nll"))
 ALONE = ("orpo", "simpo", "cpo")  # they have no reference model
+RAREST = 8.0  # nats of the least likely token
 NEAR, FAR = (
     0.3,
     3.0,
@@ -38,7 +39,7 @@ def rows(
     begins = np.zeros(count, np.int64) if padding == "right" else WIDTH - starts - lengths
     places = np.arange(WIDTH) - begins[:, None]
     ends = (starts + lengths)[:, None]
-    policy = -rng.gamma(1.5, 0.8, places.shape) - 1e-3
+    policy = -np.minimum(rng.gamma(1.5, 0.8, places.shape), RAREST) - 1e-3
     reference = np.minimum(policy + rng.normal(0.0, spread, places.shape), -1e-3)
     if shared:
         prompt = (places < starts[:, None])[1::2]
@@ -126,13 +127,13 @@ def scores(rng: np.random.Generator, kind: str, size: int) -> dict[str, Any]:
     groups = rng.integers(0, 3, (12, size)).astype(np.float64)
     groups[0], groups[1] = 1.0, np.arange(size)
     groups[2] = np.arange(size)[::-1]
-    if kind in {"unscored", "infinite"}:
+    if kind in {"not-scored", "infinities"}:
         groups += rng.permutation(12 * size).reshape(groups.shape) / 64.0  # no ties
-    if kind == "unscored":
+    if kind == "not-scored":
         groups[3:9][rng.random((6, size)) < 0.4] = np.nan
         groups[3], groups[4] = np.r_[np.nan, -2.0 - np.arange(size - 1)], np.r_[-2.0 - np.arange(size - 1), np.nan]
         groups[np.isnan(groups).all(axis=1), -1] = 0.0
-    if kind == "infinite":
+    if kind == "infinities":
         groups[5], groups[6, 0] = -np.inf, np.inf
         groups[5, -1] = 0.0
     return {"scores": groups.reshape(-1)}

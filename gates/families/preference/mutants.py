@@ -142,6 +142,16 @@ in_numpy(
     caught_by=("preference.orpo.matches-definition",),
 )
 in_numpy(
+    "preference.orpo-likelihood-of-padding",
+    "preference:of_all_tokens",
+    "preference.patches:padding_too",
+    mistake="ORPO's likelihood of all tokens counts the padding too",
+    arises="labels taken from the ids, where -100 was not put at padding",
+    theme="masks and shifts",
+    symptom="The loss falls at once, as the padding token is learned; it depends on the longest row of each batch.",
+    caught_by=("preference.orpo.matches-definition",),
+)
+in_numpy(
     "preference.cpo-row-means",
     "preference:likelihood",
     "preference.patches:row_mean_likelihood",

@@ -89,6 +89,12 @@ def log_probabilities(_original: Fn, mean: Any) -> Any:
 
 
 @mutation
+def padding_too(original: Fn, policy: Any, attention_mask: Any) -> Any:
+    """Count every slot."""
+    return original(policy, np.ones_like(attention_mask))
+
+
+@mutation
 def row_mean_likelihood(_original: Fn, pairs: Any, weight: Any) -> Any:
     """Average each completion, then the pairs."""
     return (-weight * pairs.means[:, 0], -weight / np.maximum(pairs.tokens[:, 0], 1))

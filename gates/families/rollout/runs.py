@@ -17,6 +17,7 @@ MAX_TOKENS = 8
 ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
 NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
 OTHER_SEED = 7_919  # added to seeds of the calibration, so that it never sees the draws that are judged
+SAMPLE = "rollout"  # of the cases here: the same prompts and draws by every path, so that the slow one runs once
 TRIES = 3  # draws of other prompts, where the noise of one is too large to tell anything apart
 ROUTED = 1e-5  # probability; float32 moves the gap between a chosen and another expert by 2e-6 at most
 SMALLEST_EFFECT = 0.05  # nats: the adapter change that the ratio gate uses as its control
@@ -72,12 +73,17 @@ def worded_inputs(
     rng: np.random.Generator, temperature: float = 0.7, path: str = "naive", family: str = "qwen3"
 ) -> dict[str, Any]:
     """Return the inputs of a case with a few worded prompts, 8 samples of each, drawn under a filter by this path."""
-    made = case_inputs(rng, temperature=temperature, top_p=0.9, samples=8, count=6, family=family, style="worded")
+    made = case_inputs(rng, temperature=temperature, top_p=0.95, samples=8, count=6, family=family, style="worded")
     return {**made, "path": path}
 
 
-def rollout(t: Trial, path: str, *, round_: int = 0, **changes: Any) -> dict[str, Any]:
-    """Run one rollout of the case's model and prompts."""
+def slow(t: Trial, **changes: Any) -> dict[str, Any]:
+    """Return a rollout by the naive path, with which several checks compare: it runs once for the same inputs."""
+    return rollout(t, "naive", once=True, **changes)
+
+
+def rollout(t: Trial, path: str, *, round_: int = 0, once: bool = False, **changes: Any) -> dict[str, Any]:
+    """Run one rollout of the case's model and prompts; with `once` it may be one that another check has asked for."""
     x = t.inputs
     keywords: dict[str, Any] = {
         "model": x["model"],
@@ -96,7 +102,7 @@ def rollout(t: Trial, path: str, *, round_: int = 0, **changes: Any) -> dict[str
         "chat": False,
         "record_logits": True,
     }
-    run = t.got(ROLLOUT, **{**keywords, **changes})
+    run = (t.got_once if once else t.got)(ROLLOUT, **{**keywords, **changes})
     if problem := _impossible(run):
         raise SubjectFaultError("value", f"rollout[{path}] {problem}")
     return run
@@ -124,7 +130,7 @@ def choose_eos(t: Trial, adapter: Mapping[str, Any] | None = None) -> Array:
 
     The run is that of the case, prompts and adapter included: what other prompts draw need not end these rows at all.
     """
-    run = rollout(t, "naive", record_logits=False, samples=min(8, int(t.inputs["samples"])), adapter=adapter)
+    run = slow(t, record_logits=False, samples=min(8, int(t.inputs["samples"])), adapter=adapter)
     tokens = np.asarray(run["tokens"])
     common = np.bincount(tokens[:, 1:-1].ravel(), minlength=int(tokens.max()) + 1).argsort()[::-1]
     chosen: list[int] = []
@@ -141,7 +147,7 @@ def choose_eos(t: Trial, adapter: Mapping[str, Any] | None = None) -> Array:
 
 def own_noise(t: Trial, run: Mapping[str, Any], adapter: Mapping[str, Any] | None = None) -> Array:
     """Return the |Δ log-softmax| (R, T) of a recorded naive run against float64, 0 after each row's end."""
-    exact = t.got(TOKEN_LOGITS, **scoring_batch(t, run), dtype="float64", adapter=adapter)["logits"]
+    exact = t.got_once(TOKEN_LOGITS, **scoring_batch(t, run), dtype="float64", adapter=adapter)["logits"]
     inside = np.arange(exact.shape[1]) < np.asarray(run["lengths"])[:, None]
     errors = np.zeros(inside.shape)
     errors[inside] = sampling.logit_distance(run["logits"][inside], exact[inside])
@@ -150,7 +156,7 @@ def own_noise(t: Trial, run: Mapping[str, Any], adapter: Mapping[str, Any] | Non
 
 def settled(t: Trial, run: Mapping[str, Any], adapter: Mapping[str, Any] | None = None) -> Array:
     """Return which draws (R, T) no choice of experts comes before that another precision could make otherwise."""
-    gaps = t.got(TOKEN_LOGITS, **scoring_batch(t, run), dtype="float32", adapter=adapter).get("router_gaps")
+    gaps = t.got_once(TOKEN_LOGITS, **scoring_batch(t, run), dtype="float32", adapter=adapter).get("router_gaps")
     return np.ones(np.shape(run["tokens"]), np.bool_) if gaps is None else np.asarray(gaps) > ROUTED
 
 
@@ -163,7 +169,7 @@ def noise_floor(t: Trial, adapter: Mapping[str, Any] | None = None) -> float:
     floor = 0.0
     for number in range(TRIES):
         seed = int(t.inputs["seed"]) + OTHER_SEED * (number + 1)
-        run = rollout(t, "naive", prompts=prompts(seed, 24), samples=samples, seed=seed, adapter=adapter)
+        run = slow(t, prompts=prompts(seed, 24), samples=samples, seed=seed, adapter=adapter)
         errors = own_noise(t, run, adapter)
         floor = float(errors.max())
         if 8.0 * floor > SMALLEST_EFFECT:

@@ -156,13 +156,15 @@ GAP = 0.012  # of the probability: 151,936 float32 additions in one order move a
 
 def with_gap(rng: np.random.Generator, order: str) -> dict[str, Any]:
     """Return long rows of which 20 tokens have nearly all the mass, and a top-p that lies well between two running sums."""
-    chosen = {**OFF, "order": order, "top_p": 0.75, "logits": distinct(rng, 2, LARGE, "float32")}
-    logits = chosen["logits"]
-    head = np.stack([rng.choice(LARGE, 20, replace=False) for _ in logits])
-    head[:, 0] = LARGE - 1  # the last token is one of them
-    likely = 25.0 + rng.permuted(np.linspace(0.0, 0.5, 20) + np.zeros(head.shape), axis=1)
-    np.put_along_axis(logits, head, likely.astype(np.float32), axis=1)
-    return chosen
+    logits = distinct(rng, 2, LARGE, "float32")
+    likely = np.linspace(25.0, 25.5, 20).astype(np.float32)
+    for row in logits:
+        head = rng.choice(LARGE, likely.size, replace=False)
+        head[0] = LARGE - 1  # the last token is one of them
+        row[head] = rng.permuted(likely)
+    running = np.cumsum(np.exp(likely[::-1].astype(np.float64))) / np.exp(likely.astype(np.float64)).sum()
+    between = float(np.float32((running[13] + running[14]) / 2))
+    return {**OFF, "order": order, "top_p": between, "logits": logits}
 
 
 TIED: dict[str, dict[str, Any]] = {

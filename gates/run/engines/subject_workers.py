@@ -9,7 +9,7 @@ import numpy as np
 from gates.model import Outcome, Recipe, Status, Verdict, Wire
 from gates.run.inputs import with_model
 from gates.run.judge import Judged, judge
-from gates.run.oracle_cache import OracleCache
+from gates.run.oracle_cache import Answers, OracleCache
 from gates.run.plan import Options, PlannedCase, seed_of
 from gates.worker.process import Worker, WorkerError
 
@@ -21,10 +21,11 @@ REAL_MODEL_PATIENCE = 30.0  # factor on the time limits of a case when a real mo
 class SubjectWorkers:
     """Keeps a worker for each subject and judges cases with them. `close` may be called from any thread."""
 
-    def __init__(self, options: Options, cached: OracleCache | None = None) -> None:
+    def __init__(self, options: Options, cached: OracleCache | None = None, answers: Answers | None = None) -> None:
         self.options = options
         self.workers: dict[str, Worker] = {}
         self._cached = cached or OracleCache()
+        self._answers = None if options.mutant else answers or Answers()  # a mutated function must run in each case
         self._served: dict[str, set[int | None]] = {}  # the seeds that each worker has served
         self._failures: dict[tuple[str, int | None], WorkerError] = {}  # a subject is started again at the next seed
         self._models: dict[str, Mapping[str, Wire]] = {}
@@ -53,7 +54,7 @@ class SubjectWorkers:
                 serving.close()
                 raise
 
-        verdict = judge(planned, caller, worker.hello, self.options, self._cached)
+        verdict = judge(planned, caller, worker.hello, self.options, self._cached, self._answers)
         self._note_models(planned)
         calls = sum(used.patched_calls - count for used, count in before.values())
         return Judged(verdict, worker.hello, calls, dict(self._models))

@@ -26,6 +26,7 @@ from pathlib import Path
 import platformdirs
 from filelock import FileLock, Timeout
 
+from gates.nearest import hint
 from gates.subjects.peers import installer
 from gates.subjects.peers.discovery import Peer, PeerError, discover, split_header
 
@@ -142,7 +143,9 @@ def listing() -> list[PeerRow]:
 def _known(name: str) -> Peer:
     known = peers()
     if name not in known:
-        raise PeerError(f"{name!r} is no peer, must be one of {', '.join(known)}; `gates peers list` shows them")
+        raise PeerError(
+            f"{name!r} is no peer{hint(name, known)}; must be one of {', '.join(known)}; `gates peers list` shows them"
+        )
     return known[name]
 
 

@@ -55,7 +55,7 @@ class TestOps:
         """One sentence, exit code 2."""
         done = gates("ops", "token_kul", cwd=tmp_path)
         assert done.returncode == 2
-        assert "did you mean token_kl?" in " ".join(done.stderr.split())
+        assert "did you mean 'token_kl'?" in " ".join(done.stderr.split())
 
 
 class TestInit:

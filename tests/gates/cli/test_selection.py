@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,15 @@ from gates.cli.selection import chosen
 from gates.families.units import UNIT as UNITS
 from gates.model import ConfigurationError
 from gates.registry import load
+from gates.report.catalogue import chosen as mutants_chosen
 from gates.report.explanation import UNIT
+from gates.results.jsonl import read
+from gates.results.records import Waiver
+from gates.run.session import Requirement
+from gates.run.waivers import covers
 from gates.subjects.catalogue import choose
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
@@ -23,13 +32,13 @@ from gates.subjects.catalogue import choose
             "token_kl",
             "it is an op, and the gates that use it are kl.k1.matches-definition, kl.k2.matches-definition, ",
         ),
-        ("advantages.constant", "did you mean advantages.constant-group-is-zero?"),
+        ("advantages.constent", "did you mean advantages"),
         ("kl.k3.matches-defintion", "did you mean kl.k3.matches-definition"),
         ("trianer", "did you mean trainer"),
-        ("loss.grpo.", "did you mean loss.grpo.matches-definition?"),
+        ("loss.grppo.matches", "did you mean loss.grpo.matches-definition"),
         ("qqqq", "no gate matches 'qqqq'; `gates list` shows the gates there are"),
     ],
-    ids=["op", "half a name", "letter", "family", "prefix with its dot", "nothing near"],
+    ids=["op", "half a name", "letter", "family", "no prefix", "nothing near"],
 )
 def test_a_name_that_is_no_gates(pattern: str, words: str) -> None:
     """The sentence names what was looked for, and what may have been meant."""
@@ -125,3 +134,136 @@ def test_a_failure_is_followed_by_where_to_read_on(tmp_path: Path, returned: str
     done = gates("check", *select, "--subject", "./mine.py", cwd=tmp_path)
     assert done.returncode == code, done.stdout
     assert ("gates explain advantages.constant-group-is-zero says what was asked" in done.stdout) == hint
+
+
+class TestAnyPrefix:
+    """A prefix need not end at a dot; where one does, it means that alone."""
+
+    @pytest.mark.parametrize(
+        ("pattern", "wanted"),
+        [
+            ("kl.k", ["kl.k1.matches-definition", "kl.k2.matches-definition", "kl.k3.matches-definition"]),
+            ("loss.gr", ["loss.grpo.matches-definition"]),
+            ("loss.gspo", ["loss.gspo.matches-definition"]),
+            ("loss.gspo-", ["loss.gspo-token.matches-definition"]),
+            ("kl.k1.", ["kl.k1.matches-definition"]),
+            ("advantages.norm", ["advantages.normalise-then-sum", "advantages.normalise-then-sum.ignores-units"]),
+            ("*.half-logits.*", ["scoring.half-logits.upcast"]),
+        ],
+    )
+    def test_gates_of_a_pattern(self, pattern: str, wanted: list[str]) -> None:
+        """The same in a selection, a requirement and a waiver."""
+        registry = load()
+        assert [gate.id for gate in chosen(registry, [pattern])] == wanted
+        requirement = Requirement.parse(f"numpy:{pattern}", ["numpy"])
+        assert [id_ for id_ in registry.gates if requirement.names("numpy", id_)] == wanted
+        assert [id_ for id_ in registry.gates if covers(waiver(pattern), id_, "any")] == wanted
+
+    def test_nothing_is_no_prefix(self) -> None:
+        """An empty variable of a script must not select everything."""
+        with pytest.raises(ConfigurationError, match="no gate matches ''"):
+            chosen(load(), [""])
+
+    def test_a_mutant_by_the_begin_of_its_gate(self) -> None:
+        """`gates mutants` knows the same patterns."""
+        names = {mutant.name for mutant in mutants_chosen(load(), ["kl.k3.m"])}
+        assert names == {mutant.name for mutant in mutants_chosen(load(), ["kl.k3"])}
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("list", "kl.k"),
+            ("explain", "kl.k"),
+            ("check", "kl.k", "--quick", "--subject", "numpy", "--require", "numpy:kl.k", "--shard", "1/40"),
+        ],
+    )
+    def test_verbs(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+        """As they are typed."""
+        done = gates(*arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "kl.k1.matches-definition" in done.stdout
+
+
+def waiver(pattern: str) -> Waiver:
+    return Waiver(id=pattern, subject="numpy", reason="r", issue="i", owner="o", expires=date(2027, 1, 1))
+
+
+class TestUnknownWords:
+    """The nearest known word is named, whatever kind of word it is."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (("check", "--format", "jsn"), "did you mean 'json'?"),
+            (("check", "--fail-on", "Fragil"), "did you mean 'fragile'?"),
+            (("check", "--engine", "rai"), "did you mean 'ray'?"),
+            (("calibrate", "--only", "modls"), "did you mean 'models'?"),
+            (("report", "--format", "htm"), "did you mean 'html'?"),
+            (("check", "--subject", "nmpy"), "did you mean 'numpy'?"),
+            (("check", "kl", "--subject", "numpy", "--require", "nunpy"), "did you mean 'numpy'?"),
+            (("peers", "sync", "mlxlr"), "did you mean 'mlxrl'?"),
+            (("ops", "Token_KL"), "did you mean 'token_kl'?"),
+            (("init", "mine", "--op", "tokenkl"), "did you mean 'token_kl'?"),
+            (("check", "kl.k3.matches-defintion"), "did you mean kl.k3.matches-definition, "),
+        ],
+    )
+    def test_the_nearest_is_named(self, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+        """Exit code 2."""
+        done = gates(*arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert words in " ".join(done.stderr.replace("│", " ").split())
+
+    def test_difflib_is_used_in_one_place(self) -> None:
+        """One helper, with one limit and without regard to capitals."""
+        files = [file for file in (ROOT / "gates").rglob("*.py") if "difflib" in file.read_text()]
+        assert files == [ROOT / "gates" / "nearest.py"]
+
+
+class TestSubjectFiles:
+    """A file that cannot be judged is a mistake of the command or of the subject, never `skipped`."""
+
+    @pytest.mark.parametrize("name", ["./mime.py", "mime.py", "{here}/mime.py"])
+    def test_a_missing_file_has_a_neighbour(self, tmp_path: Path, name: str) -> None:
+        """The nearest file name is given as it must be typed."""
+        (tmp_path / "mine.py").write_text("OPS = {}\n")
+        done = gates("check", "kl", "--subject", name.format(here=tmp_path), cwd=tmp_path)
+        assert done.returncode == 2
+        meant = f"{tmp_path}/mine.py" if name.startswith("{") else "./mine.py"
+        assert f"there is no such file; did you mean {meant}?" in done.stderr
+
+    def test_a_missing_folder(self, tmp_path: Path) -> None:
+        """Nothing in it can be near."""
+        done = gates("check", "kl", "--subject", "./ci/mine.py", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (
+            2,
+            "gates: --subject ./ci/mine.py: there is no such file; the folder ci is not there\n",
+        )
+
+    def test_a_file_that_must_not_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The superuser may read any."""
+        (tmp_path / "mine.py").write_text("OPS = {}\n")
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        with pytest.raises(ConfigurationError, match=r"cannot be read; allow it \(chmod \+r\)"):
+            choose(load(), (str(tmp_path / "mine.py"),), None)
+
+    @pytest.mark.parametrize(
+        ("body", "status", "code"),
+        [
+            ("open('/no/such/file')", "wrong", 1),
+            ("raise OSError('the licence server does not answer')", "wrong", 1),
+            ("from numpy import no_such_name", "wrong", 1),
+            ("import numpy.no_such_part", "wrong", 1),
+            ("import beside", "wrong", 1),
+            ("import no_such_library", "skipped", 3),
+            ("import no_such_library.part", "skipped", 3),
+            ("raise NotImplementedError('this processor has no AVX-512')", "skipped", 3),
+        ],
+    )
+    def test_what_fails_while_it_is_loaded(self, tmp_path: Path, body: str, status: str, code: int) -> None:
+        """Only a library that is installed nowhere, or the file's own word that it cannot run here, is no failure."""
+        (tmp_path / "beside.py").write_text("")
+        (tmp_path / "mine.py").write_text(f"{body}\nOPS = {{}}\n")
+        done = gates("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
+        assert {verdict.status for verdict in read(file).verdicts} == {status}
+        assert done.returncode == code

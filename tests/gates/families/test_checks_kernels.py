@@ -77,10 +77,12 @@ def test_a_subject_that_promises_no_order_of_ties_is_judged_without_it(tmp_path:
     found["logprobs"] = np.where(kept, -1.0, -np.inf)"""
     free = broken("filtered_logprobs", damage, conventions={"filtered_logprobs": {"ties": ["any"]}})
     assert {v.status for v in verdicts(tmp_path, free, "sampling.filters.ties")} == {"correct", "unsupported"}
-    held = broken("filtered_logprobs", damage)
+    promises = {"filtered_logprobs": {"ties": ["library", "all", "lower-id"]}}
+    held = broken("filtered_logprobs", damage, conventions=promises)
     by_case = {v.case: v.status for v in verdicts(tmp_path, held, "sampling.filters.ties")}
     assert set(by_case.values()) == {"correct", "wrong"}
-    lower = {"top-k-mlx-lm-library", "min-tokens-hf-library", *(case for case in by_case if case.endswith("lower-id"))}
+    library = {"top-k-of-600-mlx-lm-library", "min-tokens-of-600-hf-library"}
+    lower = {*library, *(case for case in by_case if case.endswith("lower-id"))}
     assert {case for case, status in by_case.items() if status == "wrong"} == lower
 
 

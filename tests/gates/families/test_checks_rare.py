@@ -94,8 +94,8 @@ TIME_FIRST = """\
     ("gate", "op", "mistake", "case"),
     [
         ("loss.grpo.matches-definition", "policy_loss", NO_MASK_IS_ANOTHER_LOSS, "no-mask"),
-        ("loss.grpo.matches-definition", "policy_loss", LONGEST_ROW_IS_THE_WIDTH, "lengths-wider"),
-        ("loss.grpo.matches-definition", "policy_loss", LAST_COLUMN_IS_PADDING, "lengths"),
+        ("loss.grpo.matches-definition", "policy_loss", LONGEST_ROW_IS_THE_WIDTH, "prefixes"),
+        ("loss.grpo.matches-definition", "policy_loss", LAST_COLUMN_IS_PADDING, "prefixes-to-the-end"),
         ("ratio.matches-definition", "importance_ratio", LONGEST_ROW_IS_THE_WIDTH, "token-wider-typical-float32"),
         ("ratio.matches-definition", "importance_ratio", LAST_COLUMN_IS_PADDING, "token-prefix-typical-float32"),
         (
@@ -104,9 +104,9 @@ TIME_FIRST = """\
             INFINITY_TIMES_ZERO,
             "grpo-plain-beyond-float32-neither-float32",
         ),
-        ("preference.ipo.matches-definition", "preference_loss", MEAN_OF_NO_TOKENS, "mean-empty-completions-float32"),
+        ("preference.ipo.matches-definition", "preference_loss", MEAN_OF_NO_TOKENS, "mean-without-tokens-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", TOP_P_AT_ONE_ACTS, "peaked-hf-float32"),
-        ("sampling.draw.inverse-cdf", "sample_tokens", TOP_K_FROM_TWO, "top-k-one-hf"),
+        ("sampling.draw.inverse-cdf", "sample_tokens", TOP_K_FROM_TWO, "top-k-one-hf-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", TOP_K_WRAPS, "top-k-beyond-hf-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", NAIVE_SOFTMAX, "raised-hf-float32"),
         ("sampling.filters.keep-the-right-tokens", "filtered_logprobs", NAIVE_SOFTMAX, "raised-hf-float64"),

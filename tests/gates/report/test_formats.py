@@ -27,7 +27,6 @@ RESULTS = {
     "wrong": [Failure],
     "departs": [Failure],
     "error": [Error],
-    "unsupported": [Skipped],
     "skipped": [Skipped],
 }
 
@@ -81,8 +80,9 @@ class TestJunit:
     def test_one_test_case_per_verdict_with_its_evidence(self, run: Results) -> None:
         """Every verdict is a test case of its subject's suite, and evidence is its properties."""
         top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
-        cases = {(s.get("name"), c.get("classname"), c.get("name")): c for s in top for c in s}
-        assert {key for key in cases if key[0] != "gates"} == {(v.subject, v.gate, v.case) for v in run.verdicts}
+        cases = {(s.get("name"), c.get("classname"), c.get("name")): c for s in top for c in s.iter("testcase")}
+        asked = [v for v in run.verdicts if v.status != "unsupported"]
+        assert {key for key in cases if key[0] != "gates"} == {(v.subject, v.gate, v.case) for v in asked}
         failed = cases["mine", "kl.k3", "other"]
         values = {p.get("name"): p.get("value") for p in failed.iter("property")}
         assert values["kl error in 2u·S"] == "kl error in 2u·S is nan, must be <= 4 (at [1])"
@@ -91,13 +91,32 @@ class TestJunit:
 
     @pytest.mark.parametrize(
         ("suite", "counts"),
-        [("mine", ("6", "3", "1", "1")), ("peer", ("2", "0", "0", "2")), ("gates", ("1", "0", "1", "0"))],
+        [("mine", ("5", "3", "1", "0")), ("peer", ("2", "0", "0", "2")), ("gates", ("1", "0", "1", "0"))],
     )
     def test_the_counts_are_those_of_the_cases(self, run: Results, suite: str, counts: tuple[str, ...]) -> None:
         """Failures, errors and what was not judged; an unmet requirement is an error of the run."""
         top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
         (found,) = (s for s in top if s.get("name") == suite)
         assert tuple(found.get(name) for name in ("tests", "failures", "errors", "skipped")) == counts
+
+    def test_what_is_not_declared_is_left_out(self, run: Results) -> None:
+        """A subject with five ops of fifty has no forty-five skipped tests; their number is a property of its suite."""
+        top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
+        found = {
+            suite.get("name"): {p.get("name"): p.get("value") for p in suite.findall("properties/property")}
+            for suite in top
+        }
+        assert found == {"mine": {"left out: unsupported": "1"}, "peer": {}, "gates": {}}
+
+    def test_a_run_that_measured_nothing_is_an_error(self, tmp_path: Path) -> None:
+        """Without the cases that are left out the document would be empty, and green."""
+        nothing = write(tmp_path / "nothing.jsonl", [verdict("unsupported")])
+        top = ET.fromstring(render("junit", [nothing]))  # noqa: S314  our own text
+        assert [(suite.get("name"), suite.get("tests"), suite.get("errors")) for suite in top] == [
+            ("mine", "0", "0"),
+            ("gates", "1", "1"),
+        ]
+        assert top[1][0].get("name") == "nothing was measured"
 
     def test_the_standard_parser_reads_it(self, run: Results) -> None:
         """Junitparser finds the counts and times that the suites state, and the result and properties of each case."""

@@ -79,7 +79,7 @@ class TestVerdicts:
     @pytest.mark.parametrize("family", ["deepseek_v3", "mamba"])
     def test_targets_are_layers_of_the_model(self, family: str) -> None:
         """Neither has a `q_proj`; another of their layers is named instead."""
-        verdict = _judged("trainer.configuration-applies", "adapter.targets", family=family)
+        verdict = _judged("trainer.configuration-applies", "adapter.targets-acts", family=family)
         assert verdict.status == "correct", verdict.reason
         assert "proj" in " ".join(item.where for item in verdict.evidence)
 

@@ -76,7 +76,7 @@ class TestShrinking:
     def test_the_time_is_an_upper_bound(self) -> None:
         """A failure of which one trial takes longer is not shrunk, and the message says so."""
         registry = load()
-        planned, options = mutated(registry, "rollout.batched-padding-visible", "temperature-0")
+        planned, options = mutated(registry, "rollout.batched-padding-visible", "greedy")
         start = time.monotonic()
         with pytest.raises(CannotShrinkError, match=r"one trial takes longer than the budget of 0\.2 s"):
             shrink_case(planned, options, registry.subjects, budget_s=0.2)

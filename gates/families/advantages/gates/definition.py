@@ -32,18 +32,23 @@ def _conventions() -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{scale}-{baseline}-{mode}-ddof{ddof}", choice
 
 
-def _ordinary(rng: np.random.Generator, choice: Mapping[str, Any], dtype: str, **extra: bool) -> dict[str, Any]:
-    return {"rewards": rewards(rng, groups=12, size=8, dtype=dtype), "group_size": 8, **choice, **extra}
+def _ordinary(rng: np.random.Generator, choice: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+    return {"rewards": rewards(rng, groups=12, size=8, dtype=dtype), "group_size": 8, **choice}
+
+
+def _in_layouts(rng: np.random.Generator, choice: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+    return {**_ordinary(rng, choice, dtype), "layouts": True}
 
 
 def _offset(rng: np.random.Generator, choice: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     return {"rewards": arrays.rewards(rng, groups=12, size=8, dtype=dtype), "group_size": 8, **choice}
 
 
-def _case(
-    name: str, choice: Mapping[str, Any], dtype: str, *, quick: bool = False, level: Level | None = None, **extra: bool
-) -> Case:
-    make = partial(_offset if level == "precision" else _ordinary, choice=choice, dtype=dtype, **extra)
+MAKERS: Mapping[Level | None, Any] = {None: _ordinary, "robustness": _in_layouts, "precision": _offset}
+
+
+def _case(name: str, choice: Mapping[str, Any], dtype: str, *, quick: bool = False, level: Level | None = None) -> Case:
+    make = partial(MAKERS[level], choice=choice, dtype=dtype)
     return Case(f"{name}-{dtype}", make, quick=quick, level=level, conventions={**choice, "dtype": dtype})
 
 
@@ -57,7 +62,7 @@ def _cases() -> Iterator[Case]:
     for name in IN_FLOAT64:
         yield _case(name, PRESETS[name], "float64", quick=name == "rlox")
     for dtype in DTYPES:
-        yield _case("layouts", PRESETS["trl"], dtype, quick=dtype == "float32", level="robustness", layouts=True)
+        yield _case("layouts", PRESETS["trl"], dtype, quick=dtype == "float32", level="robustness")
         for name in OFFSET:  # rewards round 1000 that differ by hundredths, and others
             yield _case(f"offset-{name}", PRESETS[name], dtype, quick=name == "trl", level="precision")
 

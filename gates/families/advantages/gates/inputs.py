@@ -52,6 +52,9 @@ def rewards(rng: np.random.Generator, groups: int, size: int, dtype: str) -> Arr
 
 
 def least_spread(rewards: Array, group_size: int) -> float:
-    """Return the least deviation of a group in units of its largest |reward|; NaN is not scored."""
+    """Return the least deviation of a group in units of its largest |reward|; one with fewer than two scored is none."""
     groups = rewards.astype(np.float64).reshape(-1, group_size)
-    return float(np.min(np.nanstd(groups, axis=1) / np.nanmax(np.abs(groups), axis=1)))
+    scored = [row[~np.isnan(row)] for row in groups]
+    return min(
+        (float(x.std() / max(np.max(np.abs(x)), np.finfo(float).tiny)) for x in scored if x.size > 1), default=1.0
+    )

@@ -12,7 +12,7 @@ from gates.families import layouts
 from gates.families.advantages.gates.inputs import BOUNDS
 from gates.families.advantages.op import NAN_UNSCORED, NORMALISE_THEN_SUM
 from gates.families.units import UNIT
-from gates.model import Case, Evidence, Probe, Trial
+from gates.model import Case, Evidence, Level, Probe, Trial
 from gates.registry import gate
 from reference.oracle import advantages as oracle
 
@@ -22,6 +22,7 @@ STAGES = {  # ddof and ε of the groups, then of the batch
     "mixed-back": (0, 1e-2, 1, 1e-4),
     "no-epsilon": (0, 0.0, 0, 0.0),
 }
+ASKED: dict[str, Level] = {"constant": "robustness", "unscored": "rule"}
 NAMES = ("group_ddof", "group_eps", "batch_ddof", "batch_eps")
 
 
@@ -47,7 +48,7 @@ def _case(name: str, dtype: str, kind: str, *, quick: bool = False) -> Case:
         partial(_make, dtype=dtype, kind=kind, stages=stages),
         quick=quick,
         conventions={**stages, "dtype": dtype},
-        level={"constant": "robustness", "unscored": "rule"}.get(kind),
+        level=ASKED.get(kind),
         declared=NAN_UNSCORED if kind == "unscored" else {},
     )
 

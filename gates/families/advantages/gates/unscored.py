@@ -48,10 +48,8 @@ def _make(rng: np.random.Generator, preset: str, dtype: str) -> dict[str, Any]:
 def unscored_rewards(t: Trial) -> Iterator[Evidence]:
     """Compare groups with unscored members, one of them with a single scored member, with the definition."""
     given = t.inputs["rewards"]
-    groups = given.reshape(-1, t.inputs["group_size"])
-    several = groups[np.sum(~np.isnan(groups), axis=1) > 1]
     yield t.precondition("unscored rewards", int(np.isnan(given).sum()), ">=", 3)
-    least = least_spread(several, t.inputs["group_size"])
+    least = least_spread(given, t.inputs["group_size"])
     yield t.precondition("least deviation of a group over its largest |reward|", least, ">=", 0.1)
     got = t.got(GROUP_ADVANTAGES, **t.inputs)["advantages"]
     wanted = t.want(GROUP_ADVANTAGES, **t.inputs)

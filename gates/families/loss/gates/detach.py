@@ -38,7 +38,8 @@ def _cases() -> Iterator[Case]:
             changes: dict[str, Any] = {"beta": beta} if beta else {}
             conventions = {**loss_cases.case(algorithm, name, **changes).conventions, "ratio": loss_cases.BOTH_RATIOS}
             on_policy = partial(_on_policy, algorithm=algorithm, beta=beta)
-            yield Case(name, on_policy, quick=not beta, conventions=conventions)
+            quick = not beta and algorithm in loss_cases.LEVELS
+            yield Case(name, on_policy, quick=quick, conventions=conventions)
 
 
 @gate(

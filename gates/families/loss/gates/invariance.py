@@ -108,7 +108,7 @@ def _cases(make: Callable[..., Mapping[str, Any]]) -> Iterator[Case]:
                 continue
             whole = cases.case(algorithm, f"{algorithm}-{name}", **changes)
             of_algorithm = partial(make, algorithm=algorithm, changes=changes)
-            quick = algorithm in {"grpo", "gspo", "dapo"} if name == "kl" else True
+            quick = algorithm == "grpo" or (algorithm in {"dapo", "gspo", "rloo"} and name == "plain")
             yield Case(whole.name, of_algorithm, quick=quick, conventions=whole.conventions)
 
 
@@ -183,7 +183,8 @@ def _split_cases() -> Iterator[Case]:
         changes = KL if one.kl else PLAIN
         whole = cases.case(algorithm, algorithm, **changes)
         of_algorithm = partial(_data, algorithm=algorithm, changes=changes)
-        yield Case(algorithm, of_algorithm, quick=True, conventions=whole.conventions)
+        quick = algorithm in {"grpo", "dapo", "dr_grpo", "gspo", "luspo"}
+        yield Case(algorithm, of_algorithm, quick=quick, conventions=whole.conventions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,18 @@ in_numpy(
     source="modelscope/ms-swift#9767: masked after exp, inf times 0",
     theme="masks and shifts",
     symptom="The loss is NaN on the first batch with a ragged row, or when padding's log-probs are -inf.",
+    at="robustness",
     caught_by=("loss.padding-is-inert",),
+)
+in_numpy(
+    "loss.padding-trains",
+    "terms:select",
+    "loss.patches.definition:keep_padding",
+    mistake="what stands in masked slots takes part in the loss",
+    arises="a mask that reaches the denominators only",
+    theme="masks and shifts",
+    symptom="Short completions get a gradient for their padding: rows of a batch that are padded more learn otherwise.",
+    caught_by=("loss.padding-is-inert", "loss.grpo.matches-definition"),
 )
 in_trainer(
     "loss.nan-times-zero",
@@ -92,6 +103,7 @@ in_trainer(
     source="mlxrl 0.2.4 masked_mean: `mx.sum(values * mask)`; NVIDIA-NeMo/RL#4120: zero mask on an overflowed exp",
     theme="masks and shifts",
     symptom="The loss is NaN on the first batch with a ragged row, or when padding's log-probs are -inf.",
+    at="robustness",
     caught_by=("loss.padding-is-inert",),
 )
 in_trainer(

@@ -42,6 +42,7 @@ in_numpy(
     arises="a guard against inf that nobody was told of",
     theme="ratio and rollout",
     symptom="A policy that has run away looks calm: ratios stop at 5e8 and the loss stays finite while samples are nonsense.",
+    at="robustness",
     caught_by=EXTREME,
 )
 in_trainer(

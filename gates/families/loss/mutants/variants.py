@@ -147,3 +147,23 @@ in_numpy(
     symptom="The KL grows in proportion to completion length, since each row's penalty is divided by its tokens.",
     caught_by=("loss.luspo.matches-definition",),
 )
+in_numpy(
+    "loss.rloo-clip-forgotten",
+    "loss:policy_loss",
+    "loss.patches.definition:rloo_clip_forgotten",
+    mistake="RLOO's ratio is not clipped where a clip is asked for",
+    arises="the paper's loss kept when TRL's trainer was followed",
+    theme="ratio and rollout",
+    symptom="Nothing on-policy; later updates of a rollout move long completions much too far.",
+    caught_by=("loss.rloo.matches-definition",),
+)
+in_numpy(
+    "loss.kl-clamp-forgotten",
+    "loss:policy_loss",
+    "loss.patches.definition:kl_clamp_forgotten",
+    mistake="the KL's estimate is not held at the clamp that is asked for",
+    arises="a keyword that is read and not passed on",
+    theme="KL",
+    symptom="Rare steps with a huge KL loss, from tokens that the policy has given up.",
+    caught_by=("loss.grpo.matches-definition", "loss.dapo.matches-definition", "loss.gspo.matches-definition"),
+)

@@ -17,6 +17,12 @@ def multiply_by_mask(_original: Fn, values: Any, mask: Any) -> Any:
 
 
 @mutation
+def keep_padding(_original: Fn, values: Any, mask: Any) -> Any:
+    """Mask nothing."""
+    return values + 0.0 * mask
+
+
+@mutation
 def padded_length(original: Fn, mask: Any, max_length: int) -> Any:
     """Divide Dr. GRPO by the longest completion of the batch instead of the configured L_max."""
     del max_length
@@ -42,6 +48,15 @@ delta_forgotten = with_keywords(delta=None)  # leave the second bound out
 token_ratio_for_sequence = with_keywords(algorithm="grpo")  # weigh every token with its own ratio
 luspo_as_gspo = with_keywords(algorithm="gspo")  # average rows without their length
 weights_forgotten = with_keywords(weights=None)  # leave the weights out
+kl_clamp_forgotten = with_keywords(kl_clamp=None)  # let the KL's estimate grow
+
+
+@mutation
+def rloo_clip_forgotten(original: Fn, **inputs: Any) -> Any:
+    """Leave the clip of RLOO's ratio out."""
+    if inputs["algorithm"] == "rloo":
+        inputs |= {"epsilon_low": None, "epsilon_high": None}
+    return original(**inputs)
 
 
 def _swapped(inputs: dict[str, Any], first: str, second: str) -> dict[str, Any]:
@@ -186,19 +201,19 @@ def estimators_swapped(original: Fn, d: Any, lost: Any, estimator: Any) -> Any:
 
 
 @mutation
-def kl_levels_swapped(original: Fn, step: Any, reference: Any, estimator: Any, kl_ratio: str) -> Any:
+def kl_levels_swapped(original: Fn, step: Any, reference: Any, estimator: Any, kl_ratio: str, *rest: Any) -> Any:
     """Take the ratio of the other level."""
     other = {"token": "sequence", "sequence": "token"}
-    return original(step, reference, estimator, other.get(kl_ratio, kl_ratio))
+    return original(step, reference, estimator, other.get(kl_ratio, kl_ratio), *rest)
 
 
 @mutation
-def kl_ratio_constant(original: Fn, step: Any, reference: Any, estimator: Any, kl_ratio: str) -> Any:
+def kl_ratio_constant(original: Fn, step: Any, reference: Any, estimator: Any, kl_ratio: str, *rest: Any) -> Any:
     """Hold the ratio constant that multiplies the KL."""
-    value, slope = original(step, reference, estimator, kl_ratio)
+    value, slope = original(step, reference, estimator, kl_ratio, *rest)
     if kl_ratio != "token":
         return value, slope
-    return value, np.exp(step.lp - step.old) * original(step, reference, estimator, "none")[1]
+    return value, np.exp(step.lp - step.old) * original(step, reference, estimator, "none", *rest)[1]
 
 
 @mutation

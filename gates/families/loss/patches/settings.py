@@ -18,9 +18,9 @@ def one_epsilon(original: Fn, settings: dict[str, Any]) -> Any:
 
 
 @mutation
-def kl_without_ratio(original: Fn, step: Any, reference: Any, estimator: Any, kl_ratio: Any) -> Any:
+def kl_without_ratio(original: Fn, step: Any, reference: Any, estimator: Any, kl_ratio: Any, *rest: Any) -> Any:
     """Leave the KL's ratio out."""
-    return original(step, reference, estimator, kl_ratio and "none")
+    return original(step, reference, estimator, kl_ratio and "none", *rest)
 
 
 def remembered(original: Fn) -> Fn:

@@ -18,8 +18,8 @@ from reference.oracle.preference_choice import best_of_n
 KINDS: dict[str, tuple[Level, dict[str, Wire]]] = {  # of scores: the level of the question, and whom it is asked
     "distinct": ("definition", {}),
     "ties": ("rule", {"ties": "first"}),
-    "unscored": ("rule", {"nan_rewards": "unscored"}),
-    "infinite": ("robustness", {}),
+    "not-scored": ("rule", {"nan_rewards": "unscored"}),
+    "infinities": ("robustness", {}),
 }
 
 
@@ -118,7 +118,7 @@ def trains_on_the_winner(t: Trial) -> Iterator[Evidence]:
     weight = np.zeros(x["mask"].shape)
     for row in winners:
         weight[row] = x["mask"][row] / (len(winners) * x["mask"][row].sum())
-    wanted = -float(np.sum((weight * x["policy"].astype(np.float64))[x["mask"]]))
+    wanted = -float(np.sum(weight[x["mask"]] * x["policy"].astype(np.float64)[x["mask"]]))
     yield t.precondition("different lengths among winners", len(set(x["mask"][winners].sum(axis=1).tolist())), ">=", 2)
     got, limits, unit = t.got(WINNER_LOSS, **x), t.textbook(WINNER_LOSS, **x), 2 * UNIT["float32"]
     yield from t.agrees("loss error in 2u·S", got["loss"], wanted, limits["loss"], scale=unit * abs(wanted))

@@ -23,10 +23,11 @@ from gates.registry import gate
     ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),
     cases=tuple(
         Case(
-            f"{temperature}-{path}",
+            f"{path}-{temperature}",
             partial(runs.worded_inputs, temperature=temperature, path=path),
             quick=path == "batched",
             limit_s=120,
+            sample="ratio/agreement",
         )
         for temperature in (0.7, 1.4)
         for path in ("naive", *runs.PATHS)

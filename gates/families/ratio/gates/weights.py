@@ -89,7 +89,7 @@ def weights_match_definition(t: Trial) -> Iterator[Evidence]:
     yield t.precondition("largest ratio against the upper bound", r.max() / stops[-1], ">", 1.0)
     if len(stops) > 1:
         yield t.precondition("smallest ratio against the lower bound", r[r > 0.0].min() / stops[0], "<", 1.0)
-    yield t.precondition("share of ratios at a bound", np.mean(near | (limits > 0.1 * r)), "<", 0.01)
+    yield t.precondition("share of ratios at a bound", float(np.mean(near | (limits > 0.1 * r))), "<", 0.01)
     got = t.got(IMPORTANCE_WEIGHTS, **inputs)["weights"]
     if got.shape != wanted.shape:
         raise SubjectFaultError("shape", f"weights have shape {got.shape}, must be {wanted.shape}")

@@ -28,8 +28,8 @@ THRESHOLDS = ("top_p", "min_p", "xtc_threshold")
 CHOICES: dict[str, dict[str, Any]] = {
     "plain": {"temperature": 1.0, "top_p": 1.0},
     "top-p": {"temperature": 0.8, "top_p": 0.95},  # 17 bins or more on 600 prompts; at 0.7 and 0.9 one of them had 3
-    "hf-every-filter": paths.FILTERS["hf-every-filter"] | {"top_p": 0.9, "top_k": 40},
-    "mlx-lm-every-filter": paths.FILTERS["mlx-lm-every-filter"] | {"top_p": 0.9, "top_k": 40},
+    "hf-filters": paths.FILTERS["hf-filters"] | {"top_p": 0.9, "top_k": 40},
+    "mlx-lm-filters": paths.FILTERS["mlx-lm-filters"] | {"top_p": 0.9, "top_k": 40},
 }
 
 
@@ -121,7 +121,12 @@ def _three(rng: np.random.Generator, path: str, choice: Mapping[str, Any]) -> di
     why="They enter ratios and corrections: one taken for another is a bias that no curve shows.",
     ops=(ROLLOUT,),
     cases=tuple(
-        Case(f"{path}-{name}", partial(_three, path=path, choice=choice), quick=path in {"naive", "batched"})
+        Case(
+            f"{name}-{path}",
+            partial(_three, path=path, choice=choice),
+            quick=path in {"naive", "batched"},
+            sample=runs.SAMPLE,
+        )
         for path in ("naive", *runs.PATHS)
         for name, choice in CHOICES.items()
     ),

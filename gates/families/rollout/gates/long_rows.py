@@ -30,7 +30,10 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, Any]:
     question="Do rows of 280 tokens, longer than what a cache has room for at first, draw the tokens of full forwards?",
     why="Columns that are lost or moved when a buffer grows are the start of the prompt: the answer forgets its question.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=tuple(Case(path, partial(_make, path=path), quick=path == "compiled", limit_s=120.0) for path in runs.PATHS),
+    cases=tuple(
+        Case(f"{path}-{TOKENS}", partial(_make, path=path), quick=path == "compiled", limit_s=120.0, sample=runs.SAMPLE)
+        for path in runs.PATHS
+    ),
     bounds=paths.BOUNDS,
     probes=(Probe("rollout", ("logits",), lambda inputs: inputs["path"] != "naive"),),
 )
@@ -38,7 +41,7 @@ def long_rows_equal_naive(t: Trial) -> Iterator[Evidence]:
     """Four rows that nothing ends, compared draw by draw as shorter ones are."""
     yield from runs.calibrate(t)
     found = Comparison(t.facts["E"], t.inputs["sampler"])
-    slow = runs.rollout(t, "naive", max_tokens=TOKENS)
+    slow = runs.slow(t, max_tokens=TOKENS)
     fast = runs.rollout(t, t.inputs["path"], max_tokens=TOKENS)
     found.add(slow, fast, seed=t.inputs["seed"], round_=0, noise=partial(runs.own_noise, t, slow))
     longest = max(len(p) + int(n) for p, n in zip(runs.row_prompts(slow), slow["lengths"], strict=True))

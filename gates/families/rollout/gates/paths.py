@@ -42,7 +42,7 @@ BOUNDS = {
 _greedy = partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=500)
 _sampled = partial(runs.case_inputs, temperature=0.7, top_p=0.95, samples=64, count=4)
 FILTERS: dict[str, dict[str, Any]] = {
-    "hf-every-filter": {
+    "hf-filters": {
         "order": "hf",
         "temperature": 1.25,
         "top_k": 60,
@@ -51,7 +51,7 @@ FILTERS: dict[str, dict[str, Any]] = {
         "xtc_threshold": 0.2,
         "repetition_penalty": 1.125,
     },
-    "mlx-lm-every-filter": {
+    "mlx-lm-filters": {
         "order": "mlx-lm",
         "temperature": 1.25,
         "top_k": 60,
@@ -69,19 +69,19 @@ def _inputs(rng: np.random.Generator, make: Any, draws: int, changes: Mapping[st
 
 def _case(name: str, make: Any, *, quick: bool, draws: int = DRAWS, model: str = "", **changes: Any) -> Case:
     inputs = partial(_inputs, make=make, draws=draws, changes=changes)
-    return Case(name, inputs, quick=quick, limit_s=LIMIT_S, model=model)
+    return Case(name, inputs, quick=quick, limit_s=LIMIT_S, model=model, sample=runs.SAMPLE)
 
 
-def _families(names: tuple[str, ...], quick: tuple[str, ...], draws: int = DRAWS, samples: int = 64) -> Iterator[Case]:
+def _families(names: tuple[str, ...], quick: tuple[str, ...], draws: int = DRAWS) -> Iterator[Case]:
     """Yield a case for each family, all of which together compare so many draws."""
     for name in names:
         of = draws // len(names)
-        yield _case(name, _sampled, quick=name in quick, draws=of, model=name, family=name, samples=samples)
+        yield _case(f"{name}-sampled", _sampled, quick=name in quick, draws=of, model=name, family=name)
 
 
 def _qwen3(*, quick: bool, greedy_draws: int = DRAWS) -> Iterator[Case]:
-    yield _case("temperature-0", _greedy, quick=quick, draws=greedy_draws)
-    yield _case("temperature-0.7-top-p-0.95", _sampled, quick=quick)
+    yield _case("greedy", _greedy, quick=quick, draws=greedy_draws)
+    yield _case("sampled", _sampled, quick=quick)
 
 
 def _probe(path: str) -> tuple[Probe, ...]:
@@ -97,7 +97,7 @@ def _equal(t: Trial, path: str) -> Iterator[Evidence]:
     round_ = 0
     while found.draws < wanted and round_ < max(10, wanted // 200):
         changes = {"eos_ids": eos, "round_": round_, **_prompts(t, round_)}
-        slow = runs.rollout(t, "naive", **changes)
+        slow = runs.slow(t, **changes)
         fast = runs.rollout(t, path, **changes)
         gaps = partial(_router_gaps, t, slow)
         found.add(slow, fast, seed=t.inputs["seed"], round_=round_, gaps=gaps, noise=partial(runs.own_noise, t, slow))
@@ -110,7 +110,7 @@ def _equal(t: Trial, path: str) -> Iterator[Evidence]:
 
 def _router_gaps(t: Trial, run: Mapping[str, Any]) -> Array | None:
     """Return how near each draw of a run was to other experts (R, T); None for a model without any."""
-    gaps = t.got(TOKEN_LOGITS, **runs.scoring_batch(t, run), dtype="float32", adapter=None).get("router_gaps")
+    gaps = t.got_once(TOKEN_LOGITS, **runs.scoring_batch(t, run), dtype="float32", adapter=None).get("router_gaps")
     return None if gaps is None else np.asarray(gaps)
 
 
@@ -173,7 +173,7 @@ def compiled_equals_naive(t: Trial) -> Iterator[Evidence]:
     question="Does one row over its own cache draw the tokens of one full forward per token?",
     why="It is the plainest use of a cache, and so the first place to look when a faster path is wrong.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=tuple(_families(("qwen3", *runs.FAMILIES), ("llama",), ONE_BY_ONE, samples=16)),
+    cases=tuple(_families(("qwen3", *runs.FAMILIES), ("llama",), ONE_BY_ONE)),
     bounds=BOUNDS,
     probes=_probe("cached"),
 )

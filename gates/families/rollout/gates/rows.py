@@ -34,13 +34,11 @@ TOPICS = (
     ops=(ROLLOUT, TOKEN_LOGITS),
     cases=(
         Case(
-            "temperature-0", partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=64, style="worded")
+            "greedy",
+            partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=64, style="worded"),
+            sample=runs.SAMPLE,
         ),
-        Case(
-            "temperature-0.7-top-p-0.95",
-            partial(runs.case_inputs, temperature=0.7, top_p=0.95, samples=8, count=6, style="worded"),
-            quick=True,
-        ),
+        Case("sampled", runs.worded_inputs, quick=True, sample=runs.SAMPLE),
     ),
     bounds=paths.BOUNDS,
     probes=(Probe("rollout", ("logits",), lambda inputs: inputs["rows"] is not None),),
@@ -56,7 +54,7 @@ def row_alone_equals_batch(t: Trial) -> Iterator[Evidence]:
         part = {name: np.asarray(batch[name])[index : index + 1] for name in PER_ROW}
         alone = runs.rollout(t, "batched", eos_ids=eos, rows=part["rows"])
         found.add(part, alone, seed=t.inputs["seed"], round_=0)
-    slow = runs.rollout(t, "naive", eos_ids=eos, record_logits=False)
+    slow = runs.slow(t, eos_ids=eos, record_logits=False)
     yield t.precondition("rows rolled out alone", picked.size, ">=", 8)
     yield t.precondition("different prompt lengths", len({len(p) for p in slow["prompt_tokens"]}), ">=", 3)
     yield t.precondition("different tokens drawn", np.unique(slow["tokens"][picked]).size, ">=", 8)
@@ -78,7 +76,10 @@ def _ends(rng: np.random.Generator, path: str) -> dict[str, Any]:
     question="Is a row's length the place of its first EOS plus one, and nothing drawn after it?",
     why="A finished row that goes on puts tokens nobody sampled into the loss and into every length statistic.",
     ops=(ROLLOUT,),
-    cases=(*(Case(path, partial(_ends, path=path), quick=True) for path in ("naive", *runs.PATHS)),),
+    cases=tuple(
+        Case(f"{path}-ends", partial(_ends, path=path), quick=True, sample=runs.SAMPLE)
+        for path in ("naive", *runs.PATHS)
+    ),
     bounds={
         "rows whose length is not the place of their first EOS plus one": Bound(
             "exact", "the mask includes the first EOS", 0
@@ -90,7 +91,7 @@ def _ends(rng: np.random.Generator, path: str) -> dict[str, Any]:
 def rows_end_at_first_eos(t: Trial) -> Iterator[Evidence]:
     """Find the first EOS of every row from its tokens alone."""
     eos = runs.choose_eos(t)
-    slow = runs.rollout(t, "naive", eos_ids=eos, record_logits=False)
+    slow = runs.slow(t, eos_ids=eos, record_logits=False)
     expected = _first_ends(slow, eos)
     yield t.precondition("steps at which rows end", np.unique(expected[expected < runs.MAX_TOKENS]).size, ">=", 3)
     yield t.precondition("rows that never end", int(np.sum(expected > runs.MAX_TOKENS)), ">=", 1)

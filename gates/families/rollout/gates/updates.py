@@ -30,7 +30,10 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, object]:
     question="After the weights changed in place, does the next rollout use the new ones, in every cache and compiled step?",
     why="A stale cache gives fluent text of an older policy: every ratio is wrong, and no loss curve says so.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=tuple(Case(path, partial(_make, path=path), quick=True, limit_s=60) for path in runs.PATHS),
+    cases=tuple(
+        Case(f"{path}-updated", partial(_make, path=path), quick=True, limit_s=60, sample=runs.SAMPLE)
+        for path in runs.PATHS
+    ),
     bounds=paths.BOUNDS,
     probes=(Probe("rollout", ("logits",), lambda inputs: inputs["before"] is not None),),
 )
@@ -38,8 +41,8 @@ def update_reaches_every_path(t: Trial) -> Iterator[Evidence]:
     """Roll out twice in one process with an update between, and compare the second time with the naive path."""
     yield from runs.calibrate(t, AFTER)
     found = Comparison(t.facts["E"], t.inputs["sampler"])
-    old = runs.rollout(t, "naive", adapter=BEFORE)
-    slow = runs.rollout(t, "naive", adapter=AFTER)
+    old = runs.slow(t, adapter=BEFORE)
+    slow = runs.slow(t, adapter=AFTER)
     fast = runs.rollout(t, t.inputs["path"], adapter=AFTER, before=BEFORE)
     found.add(slow, fast, seed=t.inputs["seed"], round_=0, noise=partial(runs.own_noise, t, slow, AFTER))
     yield t.precondition("share of rows that the update changes", _changed(old["tokens"], slow["tokens"]), ">=", 0.5)

@@ -12,7 +12,7 @@ import numpy as np
 from gates.families.sampling import cases
 from gates.families.sampling.op import FILTERED_LOGPROBS, SAMPLE_TOKENS
 from gates.families.units import FLOAT64_U
-from gates.model import Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle import sampling as oracle
 
@@ -28,21 +28,23 @@ WIDE = (("none", "hf"), ("top-p", "mlx-lm"), ("all", "hf"), ("penalties", "mlx-l
 def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int, *, wide: bool) -> dict[str, Any]:
     uniforms = np.concatenate([ENDS if wide else [0.0, 0.5, 0.99], rng.random(56 if size < cases.LARGE else 4)])
     chosen = cases.inputs(rng, filters, order, "float32", size)
-    rows = np.resize(np.arange(len(chosen["logits"])), uniforms.size)
-    for name in {"logits", "xtc_coin", "history", "generated"} & chosen.keys():
-        chosen[name] = chosen[name] if chosen[name] is None else chosen[name][rows]
     forbidden = "logit_bias" if "logit_bias" in chosen else "logits"
     chosen[forbidden] = chosen[forbidden].copy()
     chosen[forbidden][..., :3] = -np.inf  # u = 0 must not pick token 0
     return {**chosen, "uniforms": uniforms, "wide": wide}
 
 
+def _for_each(uniforms: Array, chosen: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs with a row for each uniform: the few rows that there are, again and again."""
+    rows = np.resize(np.arange(len(chosen["logits"])), uniforms.size)
+    by_row = {"logits", "xtc_coin", "history", "generated"}
+    return {name: value[rows] if name in by_row and value is not None else value for name, value in chosen.items()}
+
+
 def _draw_tied(rng: np.random.Generator, **filters: Any) -> dict[str, Any]:
-    chosen = {**cases.OFF, "order": "hf", **filters}
-    uniforms = rng.random(48)
-    logits = np.minimum(np.round(rng.normal(0.0, 2.0, (uniforms.size, 600))), 7.0).astype(np.float32)
+    logits = np.minimum(np.round(rng.normal(0.0, 2.0, (4, 600))), 7.0).astype(np.float32)
     logits[:, 0], logits[:, 5:15] = -np.inf, 10.0  # ten tokens are the likeliest
-    return {**chosen, "logits": logits, "uniforms": uniforms, "wide": False}
+    return {**cases.OFF, "order": "hf", **filters, "logits": logits, "uniforms": rng.random(48), "wide": False}
 
 
 def _draw_cases() -> Iterator[Case]:
@@ -73,6 +75,7 @@ def _draw_cases() -> Iterator[Case]:
 
 @gate(
     "sampling.draw.inverse-cdf",
+    level="definition",
     name="sample_tokens",
     question="Is the token the least k with C_k > u·C_V, and its log-prob that of the filtered row?",
     why="A float32 running sum ends at 0.99999 for 152k tokens; ≥ instead of > picks a filtered token 0 at u = 0.",
@@ -96,10 +99,13 @@ def draw_inverse_cdf(t: Trial) -> Iterator[Evidence]:
     filtered = t.want(FILTERED_LOGPROBS, **inputs)
     limits = None if wide else t.textbook(SAMPLE_TOKENS, **inputs)
     if limits is not None:
-        yield cases.undecided(t, FILTERED_LOGPROBS, inputs)
+        yield cases.undecided(t, SAMPLE_TOKENS, inputs)
     low, high = oracle.token_intervals(filtered)
     room = cases.EDGE * high if limits is None else limits["sums"]
     before = np.concatenate([np.zeros((len(room), 1)), room[:, :-1]], axis=1)
+    rows = np.resize(np.arange(len(filtered)), uniforms.size)
+    filtered, low, high, room, before = (x[rows] for x in (filtered, low, high, room, before))
+    inputs = _for_each(uniforms, inputs)
     u = uniforms[:, None]
     admitted = (filtered > -np.inf) & (u >= low - before) & ((u < high + room) | ((u <= high) & (room > 0.0)))
     edges = int(np.sum(admitted.sum(axis=1) > 1))
@@ -122,7 +128,7 @@ def draw_inverse_cdf(t: Trial) -> Iterator[Evidence]:
         scale = 2 * FLOAT64_U * cases.scale(inputs, filtered)[at, tokens]
         yield t.within(quantity, got["logprobs"], wanted, scale=scale)
     else:
-        yield from t.agrees(quantity, got["logprobs"], wanted, limits["logprobs"][at, tokens])
+        yield from t.agrees(quantity, got["logprobs"], wanted, limits["logprobs"][rows, tokens])
 
 
 def _greedy_inputs(rng: np.random.Generator, order: str, kind: str, *, tied: bool) -> dict[str, Any]:
@@ -143,6 +149,7 @@ def _greedy_inputs(rng: np.random.Generator, order: str, kind: str, *, tied: boo
 
 @gate(
     "sampling.temperature-zero.lowest-id",
+    level="definition",
     name="sample_tokens[τ = 0]",
     question="At temperature 0, is the token the lowest id of the largest penalised logit, whatever u and the filters?",
     why="Greedy evaluation must give one answer: a tie broken by chance makes two runs of one model differ.",

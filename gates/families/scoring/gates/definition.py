@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays
+from gates.families.logprobs.op import WITH_ENTROPY
 from gates.families.rollout import runs
 from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.families.scoring.op import COMPLETION_ENTROPIES, COMPLETION_LOGPROBS
@@ -29,26 +30,27 @@ def _make(
     return {**inputs, "adapter": {**runs.ADAPTER, "embeddings": embeddings}}
 
 
+def _case(name: str, *, quick: bool = False, model: str = "", **changes: Any) -> Case:
+    """Return a case that several gates share, with the rows that the naive path draws in it."""
+    make = partial(_make, **changes)
+    return Case(f"{name}-scored", make, quick=quick, model=model or name, sample=f"scoring/{name}")
+
+
 CASES = (
-    Case("qwen3", _make, quick=True, model="qwen3"),
-    Case("qwen3-4-bit", partial(_make, bits=4), quick=True, model="qwen3-4-bit"),
-    Case("llama-embeddings", partial(_make, family="llama", embeddings=True), model="llama"),
-    Case(
-        "gemma3_text-tied-embeddings",
-        partial(_make, family="gemma3_text", embeddings=True),
-        quick=True,
-        model="gemma3_text-tied",
-    ),
-    Case("qwen3_moe-4-bit", partial(_make, family="qwen3_moe", bits=4), model="qwen3_moe-4-bit"),
-    Case("qwen3_next", partial(_make, family="qwen3_next"), quick=True, model="qwen3_next"),
-    Case("qwen3_5", partial(_make, family="qwen3_5"), model="qwen3_5"),
+    _case("qwen3", quick=True),
+    _case("qwen3-4-bit", quick=True, bits=4),
+    _case("llama-embeddings", model="llama", family="llama", embeddings=True),
+    _case("gemma3_text-tied-embeddings", quick=True, model="gemma3_text-tied", family="gemma3_text", embeddings=True),
+    _case("qwen3_moe-4-bit", family="qwen3_moe", bits=4),
+    _case("qwen3_next", quick=True, family="qwen3_next"),
+    _case("qwen3_5", family="qwen3_5"),
 )
 
 
 def _scored(t: Trial) -> Iterator[Evidence]:
     """Yield the preconditions, and keep the batch and the logits that drew its tokens in the trial's facts."""
     yield from runs.calibrate(t, t.inputs["adapter"])
-    run = runs.rollout(t, "naive", adapter=t.inputs["adapter"], eos_ids=runs.choose_eos(t, t.inputs["adapter"]))
+    run = runs.slow(t, adapter=t.inputs["adapter"], eos_ids=runs.choose_eos(t, t.inputs["adapter"]))
     inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]
     yield t.precondition("scored tokens", int(inside.sum()), ">=", 30)
     yield t.precondition("different lengths of prompts", len({len(p) for p in runs.row_prompts(run)}), ">=", 2)
@@ -73,6 +75,7 @@ def _comparable(t: Trial, values: Array) -> Array:
 
 @gate(
     "scoring.log-probs.match-logits",
+    level="definition",
     name="completion_logprobs",
     question="Are the log-probs of a padded batch of completions those of the logits that the naive path drew them from?",
     why="A head applied to the wrong states, or scores in the wrong slots, look like a bad policy, never like a mistake.",
@@ -93,6 +96,7 @@ def log_probs_match_logits(t: Trial) -> Iterator[Evidence]:
 
 @gate(
     "scoring.entropies.match-logits",
+    level="definition",
     name="completion_entropies",
     question="Are the entropies of a padded batch those of the same logits at the same temperature?",
     why="They choose the tokens of a top-entropy mask and enter an entropy bonus: a wrong one trains other tokens.",
@@ -148,6 +152,7 @@ def _half_of(logits: Array) -> str:
 
 @gate(
     "scoring.half-logits.upcast",
+    level="definition",
     name="completion_logprobs[half precision]",
     question="Of a model in bfloat16 or float16, are log-probs and entropies those of its own logits, in float32?",
     why="A log-softmax in the logits' dtype is off by percents: the ratio of a fresh batch scatters, and the clip acts on noise.",
@@ -158,9 +163,11 @@ def _half_of(logits: Array) -> str:
         Case("float16", partial(_half, dtype="float16", temperature=1.0), quick=True, model="float16"),
     ),
     bounds={
-        "log-prob error in 2u·S": Bound("derived", UPCAST, 4.0),
-        "entropy error in 2u·S": Bound("derived", UPCAST_ENTROPY, 4.0),
-        "log-probs that are not float32": Bound("exact", "the result of half logits is float32", 0),
+        "log-prob error in 2u·S": Bound("derived", UPCAST, 4.0, level="precision"),
+        "entropy error in 2u·S": Bound("derived", UPCAST_ENTROPY, 4.0, level="precision"),
+        "log-probs that are narrower than float32": Bound(
+            "exact", "the result of half logits is float32", 0, level="precision"
+        ),
     },
     probes=(Probe("completion_logprobs", ("logprobs",)), Probe("completion_entropies", ("entropies",))),
 )
@@ -180,10 +187,16 @@ def half_logits_upcast(t: Trial) -> Iterator[Evidence]:
     lost = np.abs(arrays.in_dtype(want, dtype).astype(np.float64) - want) / scale
     yield t.precondition(f"error of the definition rounded to {dtype} in 2u·S", float(lost.max()), ">=", 100.0)
     got = np.asarray(t.got(COMPLETION_LOGPROBS, **batch, temperature=temperature, adapters_on=True)["logprobs"])
-    yield t.number("log-probs that are not float32", int(got.dtype != np.float32), "<=", where=str(got.dtype))
-    yield t.within("log-prob error in 2u·S", got[inside], want, scale=scale)
+    yield t.number(
+        "log-probs that are narrower than float32",
+        int(got.dtype not in (np.float32, np.float64)),
+        "<=",
+        where=str(got.dtype),
+    )
+    half = UNIT[dtype] / UNIT["float32"]  # the definition admits two roundings to the half type
+    limits = t.textbook(WITH_ENTROPY, logits=logits, ids=ids, temperature=temperature)
+    yield from t.agrees("log-prob error in 2u·S", got[inside], want, limits["logprobs"] + half * scale, scale=scale)
     entropy = logprobs.entropy(logits, temperature=temperature)
     found = np.asarray(t.got(COMPLETION_ENTROPIES, **batch, temperature=temperature)["entropies"])
-    yield t.within(
-        "entropy error in 2u·S", found[inside], entropy, scale=2 * UNIT["float32"] * np.maximum(1.0, entropy)
-    )
+    scale = 2 * UNIT["float32"] * np.maximum(1.0, entropy)
+    yield from t.agrees("entropy error in 2u·S", found[inside], entropy, limits["entropy"] + half * scale, scale=scale)

@@ -17,19 +17,21 @@ from gates.registry import gate
 
 @gate(
     "scoring.rows-do-not-see-each-other",
+    level="law",
     name="completion_logprobs[one row]",
     question="Has a row the log-probs alone, and in another order, that it has in a padded batch?",
     why="Padding that is attended to, or positions that count it, tie a row's score to its neighbours' lengths.",
     ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),
     cases=(
-        Case("qwen3", runs.worded_inputs, quick=True, limit_s=60, model="qwen3"),
+        Case("qwen3-rows", runs.worded_inputs, quick=True, limit_s=60, model="qwen3", sample=runs.SAMPLE),
         *(
             Case(
-                family,
+                f"{family}-rows",
                 partial(runs.worded_inputs, family=family),
                 quick=family == "qwen3_5",
                 limit_s=120,
                 model=family,
+                sample=runs.SAMPLE,
             )
             for family in runs.FAMILIES
             if family != "qwen3_moe"  # in another batch it may rightly choose other experts
@@ -48,7 +50,7 @@ from gates.registry import gate
 def rows_do_not_see_each_other(t: Trial) -> Iterator[Evidence]:
     """Score a ragged batch, the same rows backwards, and every fifth row alone; another prompt must matter."""
     yield from runs.calibrate(t)
-    run = runs.rollout(t, "naive", eos_ids=runs.choose_eos(t), record_logits=False)
+    run = runs.slow(t, eos_ids=runs.choose_eos(t), record_logits=False)
     batch = {**runs.scoring_batch(t, run), "adapter": None, "adapters_on": True, "temperature": 1.0}
     prompts, lengths = batch["prompt_tokens"], np.asarray(run["lengths"])
     yield t.precondition("different lengths of prompts", len({len(p) for p in prompts}), ">=", 3)

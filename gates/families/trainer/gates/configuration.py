@@ -88,8 +88,17 @@ def _of_this_model(changes: Tables, run: Mapping[str, Any]) -> Tables:
 
 
 def _run(t: Trial, name: str, tables: Tables) -> dict[str, Any]:
+    return t.got(TRAIN_RUN, **_inputs(t, name, tables))
+
+
+def _run_once(t: Trial, name: str, tables: Tables) -> dict[str, Any]:
+    """Return a run that may be the one of this name, and of the same tables, in another case."""
+    return t.got_once(TRAIN_RUN, instead={"folder": name}, **_inputs(t, name, tables))
+
+
+def _inputs(t: Trial, name: str, tables: Tables) -> dict[str, Any]:
     folder = str(t.folder / name)
-    return t.got(TRAIN_RUN, model=t.inputs["model"], tables=tables, folder=folder, resume=False, kill_at_step=None)
+    return {"model": t.inputs["model"], "tables": tables, "folder": folder, "resume": False, "kill_at_step": None}
 
 
 def _series(run: Mapping[str, Any], name: str) -> Array:
@@ -105,7 +114,13 @@ def _series(run: Mapping[str, Any], name: str) -> Array:
     why="A key that is accepted and never read is worse than an unknown one: the log says that it was used.",
     ops=(TRAIN_RUN,),
     cases=tuple(
-        Case(name, partial(_make, common=common, changes=changes), quick=name in QUICK, limit_s=180)
+        Case(
+            f"{name}-acts",
+            partial(_make, common=common, changes=changes),
+            quick=name in QUICK,
+            limit_s=180,
+            sample="trainer.configuration",  # the same data: what has no change is the same run in most cases
+        )
         for name, (common, changes) in KEYS.items()
     ),
     bounds={
@@ -117,13 +132,13 @@ def _series(run: Mapping[str, Any], name: str) -> Array:
 def configuration_applies(t: Trial) -> Iterator[Evidence]:
     """Train with and without the change; the same configuration, and one that writes more, give the same adapters."""
     tables = t.inputs["tables"]
-    first = _run(t, "first", tables)
+    first = _run_once(t, "first", tables)
     changes = _of_this_model(t.inputs["changes"], first)
     norms = _series(first, "gradient_norm")
     yield t.precondition("steps with a gradient", int(np.sum(norms > 0)), ">=", 2, "an idle run hides every key")
     other = _run(t, "other", _merged(tables, changes))
     yield t.number("keys that change nothing", int(first["digest"] == other["digest"]), "<=", where=str(changes))
-    again, wordy = _run(t, "again", tables), _run(t, "wordy", _merged(tables, INERT))
+    again, wordy = _run_once(t, "again", tables), _run_once(t, "wordy", _merged(tables, INERT))
     yield t.number("digests that a second run of the same changes", int(first["digest"] != again["digest"]), "<=")
     yield t.number("digests that files for people change", int(first["digest"] != wordy["digest"]), "<=")
 

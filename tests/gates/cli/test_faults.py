@@ -1,0 +1,229 @@
+"""What the machine refuses at any write: one sentence with the file and the remedy, exit code 4, and nothing that was judged is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import RIGHT, gates
+
+from gates.errors import MEANINGS, ExitCode, FaultError
+from gates.results import atomic_write
+from gates.results.jsonl import Writer, read
+from gates.results.records import ResumeRecord
+
+CHECK = ("check", "advantages.matches-definition", "--subject", "./mine.py", "--quick", "--jobs", "1")
+FULL = Path("/dev/full")
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def limited(*arguments: str, cwd: Path, **limits: int) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process with a limit: FSIZE, bytes of a file; NOFILE, open files."""
+
+    def lower() -> None:
+        for name, value in limits.items():
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
+
+    command = [sys.executable, "-m", "gates", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False, preexec_fn=lower)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a subject."""
+    (tmp_path / "mine.py").write_text(RIGHT)
+    return tmp_path
+
+
+def only(folder: Path) -> Path:
+    (file,) = folder.glob("*.jsonl")
+    return file
+
+
+class TestFileSize:
+    """A limit on the size of a file ends a write in the middle, as a full disk does."""
+
+    def test_a_check_keeps_what_was_judged(self, project: Path) -> None:
+        """The line that does not fit is cut off, and the command that is printed judges the rest."""
+        done = limited(*CHECK, cwd=project, FSIZE=5_000)
+        file = only(project / "results" / "runs")
+        assert done.returncode == 4
+        why, kept, resume = done.stderr.splitlines()
+        assert why == (
+            f"gates: cannot write results to {file.relative_to(project)}: File too large; raise the limit on the size of a file "
+            "(ulimit -f unlimited)"
+        )
+        judged = len(read(file).verdicts)
+        assert judged > 0
+        assert kept.startswith(f"incomplete: {judged} of ")
+        assert file.read_bytes().endswith(b"\n")
+        assert resume.startswith("go on with: gates check ")
+        again = gates(*shlex.split(resume.partition("gates ")[2]), cwd=project)
+        assert again.returncode == 0, again.stderr
+        assert read(file).state == "complete"
+
+    def test_a_run_that_cannot_begin_leaves_no_file(self, project: Path) -> None:
+        """Not even its header fits."""
+        done = limited(*CHECK, cwd=project, FSIZE=100)
+        assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+        assert not list((project / "results" / "runs").iterdir())
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("prove", "advantages.unscored-rewards", "--quick", "--jobs", "1"),
+            ("calibrate", "advantages.unscored-rewards", "--subject", "numpy", "--seeds", "2", "--jobs", "1"),
+            ("init", "mylib", "--op", "all"),
+            ("report", "--schema", "--out", "schema.json"),
+        ],
+    )
+    def test_other_verbs(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+        """No part of a file is left."""
+        done = limited(*arguments, cwd=tmp_path, FSIZE=2_000)
+        assert done.returncode == 4, done.stderr
+        assert "File too large; raise the limit on the size of a file" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not [file for file in tmp_path.iterdir() if file.is_file()]
+        for file in tmp_path.rglob("*.jsonl"):
+            assert file.read_bytes().endswith(b"\n")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="/dev/full is of Linux")
+@pytest.mark.parametrize(
+    "arguments",
+    [("list",), ("--help",), ("ops", "token_kl"), CHECK, (*CHECK, "--format", "json"), ("report", "--schema")],
+)
+def test_an_output_that_is_full(project: Path, arguments: tuple[str, ...]) -> None:
+    """Python alone would end with a traceback, or with 120 and `Exception ignored`."""
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gates", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=project,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 4
+    assert "the output: No space left on device; free some space there" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+class TestOpenFiles:
+    """Too few of them."""
+
+    @pytest.mark.parametrize("number", [7, 8, 10, 12, 20])
+    def test_the_remedy_is_named(self, project: Path, number: int) -> None:
+        """No verdict blames the subject; where they just suffice the run holds."""
+        done = limited(*CHECK, cwd=project, NOFILE=number)
+        if done.returncode == 0 and number > 8:
+            return
+        assert done.returncode == 4, done.stdout + done.stderr
+        assert "Too many open files; raise the limit" in done.stderr
+        assert "Traceback" not in done.stderr
+
+    def test_a_subject_that_gets_too_few_is_not_wrong(self, project: Path) -> None:
+        """What the judge could open, its subject could not: an error, and nothing else."""
+        (project / "mine.py").write_text("raise OSError(24, 'Too many open files')")
+        done = gates(*CHECK, cwd=project)
+        assert done.returncode == 4, done.stdout
+        assert {verdict.status for verdict in read(only(project / "results" / "runs")).verdicts} == {"error"}
+
+
+def test_a_folder_that_vanishes(project: Path) -> None:
+    """What is written to a removed file is lost without an error of the system: the run ends instead."""
+    slow = RIGHT.replace("    groups =", "    import time; time.sleep(0.2)\n    groups =", 1)
+    (project / "mine.py").write_text(slow)
+    command = [sys.executable, "-m", "gates", *CHECK, "--out", "gone"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=project) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline()
+        only(project / "gone").unlink()
+        (project / "gone").rmdir()
+        _, errors = running.communicate(timeout=60)
+    assert running.returncode == 4
+    assert "it was removed while the run wrote to it; begin the run again" in errors
+
+
+class TestWriter:
+    """A line is written whole or not at all."""
+
+    def test_a_disk_that_is_full_in_the_middle_of_a_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Half of the line was written before the error."""
+        path = tmp_path / "run.jsonl"
+        writer = Writer(path)
+        line = ResumeRecord(started="2026-11-23T00:00:00+00:00", judged=1)
+        writer.write(line)
+        before = path.read_bytes()
+        write, calls = os.write, iter([True, False])
+
+        def full(fd: int, data: bytes) -> int:
+            if next(calls):
+                return write(fd, data[:10])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(
+            FaultError, match="No space left on device; free some space there, or write to another disk"
+        ):
+            writer.write(line)
+        writer.close()
+        assert path.read_bytes() == before
+
+    def test_a_read_only_file_system(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is no usage error: the same command was right a minute ago."""
+
+        def refuse(*_: object, **__: object) -> int:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+        monkeypatch.setattr(os, "open", refuse)
+        with pytest.raises(FaultError, match="Read-only file system; allow writing there, or write to another folder"):
+            Writer(tmp_path / "run.jsonl")
+
+    @pytest.mark.parametrize("write", [atomic_write.write_whole, atomic_write.write_new])
+    def test_an_atomic_write_leaves_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: object
+    ) -> None:
+        """The error comes as late as possible: when the bytes are flushed."""
+
+        def full(_fd: int) -> None:
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(FaultError, match="cannot write"):
+            write(tmp_path / "file", "text")  # type: ignore[operator]
+        assert not list(tmp_path.iterdir())
+
+
+def test_an_error_of_ours_is_no_failure_of_a_subject(tmp_path: Path) -> None:
+    """With Python's own exit code for a traceback, 1, CI would blame the subject."""
+    code = "import sys; from gates.cli import main, setup; setup.registry = lambda: 1 / 0; sys.argv = ['gates', 'list']; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60
+    )
+    assert done.returncode == 4
+    assert "ZeroDivisionError" in done.stderr
+    assert "gates: unexpected ZeroDivisionError, and no verdict on a subject" in done.stderr
+
+
+class TestExitCodes:
+    """One table, that users find."""
+
+    @pytest.mark.parametrize("arguments", [("--help",), ("check", "--help")])
+    def test_help_has_them(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+        """Each number with its meaning."""
+        words = " ".join(gates(*arguments, cwd=tmp_path).stdout.split())
+        for code, meaning in MEANINGS.items():
+            assert f"{code.value} {meaning}" in words
+
+    def test_the_documents_have_them(self) -> None:
+        """docs/ci.md has a row for each."""
+        text = (ROOT / "docs" / "ci.md").read_text()
+        assert [code for code in ExitCode if f"\n| {code.value} | " not in text] == []
