@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import tempfile
 from importlib.metadata import entry_points
 from xml.etree import ElementTree as ET
 
@@ -378,3 +381,16 @@ class TestCost:
         )
         result = mine.runpytest_subprocess(*LOADED, *MINE)
         assert "LEFT 1 []" in result.outlines
+
+
+def test_what_the_machine_refuses_ends_the_session(mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence instead of a traceback for each item, and pytest's exit code for an internal error."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    result = mine.runpytest(*LOADED, *MINE)
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    said = result.stdout.str() + result.stderr.str()
+    assert "--gates: cannot start mine: Too many open files; raise the limit" in said
