@@ -83,7 +83,7 @@ class TestInit:
         file.write_text(text.replace('raise NotImplementedError("token_kl is not filled in yet")', filled))
         done = gates("check", "kl.k1", "kl.k3", "-v", "--subject", "./mylib_gates.py", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "correct    token_kl (4 cases, " in done.stdout
+        assert "correct    token_kl[k1] (" in done.stdout
         assert "token_kl of mylib_gates has estimator 'k1', not 'k3'" in done.stdout
 
     def test_an_op_declared_twice_is_refused(self, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ class TestInit:
             (["my lib"], "letters, digits"),
             (["class"], "letters, digits"),
             (["mylib", "--op", "no"], "`gates ops` lists"),
-            (["mylib", "--op", "token_kul"], "did you mean token_kl? `gates ops` lists"),
+            (["mylib", "--op", "token_kul"], "did you mean 'token_kl'? `gates ops` lists"),
         ],
     )
     def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
