@@ -12,12 +12,8 @@ from typing import Any
 import pytest
 
 from gates.cli import project, setup
-<<<<<<< HEAD
 from gates.errors import FaultError
-from gates.model import NOT_JUDGED, ConfigurationError, Grade, Verdict, failing
-=======
 from gates.model import FAILURES, NOT_JUDGED, ConfigurationError, Grade, Verdict, failing
->>>>>>> hE
 from gates.registry import load
 from gates.report.labels import shown
 from gates.results.escape import one_line

@@ -18,28 +18,6 @@ TYPES = {
     "text": "text",
     "any": "anything",
 }
-<<<<<<< HEAD
-#: Meanings of conventions that are not inputs of their op, or whose values differ from the input of that name.
-CONVENTIONS = {
-    "dtype": "of the input arrays",
-    "arithmetic": 'the dtype of its arithmetic; ("float32",) is not expected to be more precise',
-    "ids_per_position": 'one, or "several": ids of shape (…, K)',
-    "rows": "which slots count, and where padding stands",
-    "empty_rows": "(False,): no row is ever without tokens",
-    "ratio": '("on-policy",): a library without old log-probs',
-    "advantages": '("row",): one for a row; ("inside",): it takes rewards, and no case is asked',
-    "clipped": "RLOO without the clip of its ratio, with it",
-    "nll_tokens": "ORPO's likelihood: of the completion, or of all tokens",
-    "prompt": '("shared",): prompts are scored, and cancel in pairs that have the same',
-    "order": "of what is packed, in its bins; asked if declared",
-    "ties": "who wins among equals; asked if declared",
-    "parts": "micro-batches of a step: equal in rows, or any",
-    "weights": "without off-policy weights, with them",
-    "nan_rewards": "a NaN reward is not scored; asked if declared",
-    "nan_sampling": "a NaN log-prob of the sampler was not recorded; asked if declared",
-}
-=======
->>>>>>> hE
 
 
 def ops_of(gates: Iterable[Gate]) -> dict[str, Op]:

@@ -88,11 +88,8 @@ class TestInit:
         file.write_text(text.replace('raise NotImplementedError("token_kl is not filled in yet")', filled))
         done = gates("check", "kl.k1", "kl.k3", "-v", "--subject", "./mylib_gates.py", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
-<<<<<<< HEAD
         assert "correct    token_kl[k1] (" in done.stdout
-=======
         assert "mylib_gates · 1 op judged · 1 correct" in done.stdout
->>>>>>> hE
         assert "token_kl of mylib_gates has estimator 'k1', not 'k3'" in done.stdout
 
     def test_an_op_declared_twice_is_refused(self, tmp_path: Path) -> None:

@@ -174,8 +174,13 @@ class TestOutcomes:
 
     @pytest.mark.parametrize(
         ("settings", "options", "fails"),
-        [("", [], False), ("", ["--gates-strict"], True), ("", ["--gates-fail-on=fragile"], True)]
-        + [('fail_on = "fragile"', [], True), ('fail_on = "fragile"', ["--gates-fail-on=wrong"], False)],
+        [
+            ("", [], False),
+            ("", ["--gates-strict"], True),
+            ("", ["--gates-fail-on=fragile"], True),
+            ('fail_on = "fragile"', [], True),
+            ('fail_on = "fragile"', ["--gates-fail-on=wrong"], False),
+        ],
     )
     def test_a_milder_grade_passes_with_a_warning(
         self, mine: pytest.Pytester, settings: str, options: list[str], fails: bool
