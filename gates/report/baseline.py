@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gates.model import ConfigurationError
+from gates.model import GRADES, ConfigurationError
 from gates.report.labels import shown
 from gates.results.jsonl import Results
 from gates.results.records import HeaderRecord, VerdictRecord
 
-Kind = Literal["new failure", "fixed", "changed", "new", "gone"]
-KINDS: tuple[Kind, ...] = ("new failure", "fixed", "changed", "new", "gone")
-BAD = ("wrong", "fragile", "imprecise", "timeout", "departs", "error")
-SETTINGS = ("seed", "quick", "full", "model", "tool", "numpy", "blas", "python")  # of a header: what else may matter
+Kind = Literal["new failure", "worse", "better", "fixed", "changed", "new", "gone"]
+KINDS: tuple[Kind, ...] = ("new failure", "worse", "better", "fixed", "changed", "new", "gone")
+BAD = (*GRADES[1:], "timeout", "departs", "error")
+SETTINGS = ("seed", "quick", "full", "fail_on", "model", "tool", "numpy", "blas", "python")  # what else may matter
 
 Names = tuple[str, str, str]  # subject, gate, case
 
@@ -43,6 +43,7 @@ class Changes:
     changes: tuple[Change, ...]
     same: int
     elsewhere: int  # cases of the baseline whose gate or subject this run did not have
+    definitions: tuple[str, str] | None = None  # their versions then and now, if they differ
     unjudged: int = 0  # cases that one run judged and the other, interrupted or a shard, may not have reached
     parts: tuple[str, ...] = ()  # which of the two is incomplete, and why
 
@@ -62,7 +63,13 @@ def compare(before: Results, after: Results) -> Changes:
     judged = {(subject, gate) for subject in after.header.subjects for gate in after.header.gates}
     here = {names: verdict for names, verdict in old.items() if names[:2] in judged}
     parts = {kind: why for kind, run in (("new", before), ("gone", after)) if (why := _in_part(run))}
-    found = [change for names in sorted({*here, *new}) if (change := _change(names, here.get(names), new.get(names)))]
+    versions = (before.header.definitions, after.header.definitions)
+    redefined = versions[0] != versions[1]
+    found = [
+        change
+        for names in sorted({*here, *new})
+        if (change := _change(names, here.get(names), new.get(names), redefined=redefined))
+    ]
     known = [change for change in found if change.kind not in parts]
     return Changes(
         since=before.path.name,
@@ -72,6 +79,7 @@ def compare(before: Results, after: Results) -> Changes:
         changes=tuple(sorted(known, key=lambda change: KINDS.index(change.kind))),
         same=len({*here, *new}) - len(found),
         elsewhere=len(old) - len(here),
+        definitions=versions if redefined else None,
         unjudged=len(found) - len(known),
         parts=tuple(parts.values()),
     )
@@ -91,20 +99,29 @@ def _names(verdict: VerdictRecord) -> Names:
     return verdict.subject, verdict.gate, verdict.case
 
 
-def _change(names: Names, old: VerdictRecord | None, new: VerdictRecord | None) -> Change | None:
+def _change(
+    names: Names, old: VerdictRecord | None, new: VerdictRecord | None, *, redefined: bool = False
+) -> Change | None:
     before, after = (shown(verdict) if verdict else "" for verdict in (old, new))
     if before == after:
         return None
-    kind: Kind = "changed"
-    if after in BAD and before not in BAD:
-        kind = "new failure"
-    elif not before:
-        kind = "new"
-    elif not after:
-        kind = "gone"
-    elif after == "correct" and before in (*BAD, "waived"):
-        kind = "fixed"
+    kind = _kind(before, after)
+    if redefined and before and after:
+        kind = "changed"  # by what is asked, so nothing is known of the subject
     return Change(kind, *names, before, after, new.reason if new else "")
+
+
+def _kind(before: str, after: str) -> Kind:
+    if after in BAD and before not in BAD:
+        return "new failure"
+    if not before or not after:
+        return "gone" if before else "new"
+    if after == "correct" and before in (*BAD, "waived"):
+        return "fixed"
+    if before in GRADES and after in GRADES:
+        ranks: Sequence[str] = GRADES
+        return "worse" if ranks.index(after) > ranks.index(before) else "better"
+    return "changed"
 
 
 def _settings(before: HeaderRecord, after: HeaderRecord) -> Iterator[tuple[str, str, str]]:

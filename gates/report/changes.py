@@ -9,7 +9,13 @@ from typing import Any
 from gates.report.baseline import KINDS, Change, Changes
 from gates.results.escape import code, in_table, one_line
 
-IN_FULL = ("new failure", "fixed", "changed")  # the others, often hundreds, are counted by subject and gate
+IN_FULL = (
+    "new failure",
+    "worse",
+    "better",
+    "fixed",
+    "changed",
+)  # the others, often hundreds, are counted by subject and gate
 
 MOST = 100  # lines that may precede the results of the run itself
 
@@ -17,7 +23,7 @@ MOST = 100  # lines that may precede the results of the run itself
 def changes_text(found: Changes) -> str:
     """Return lines for a terminal; the last one counts."""
     lines = [one_line(f"changes since {found.since} ({when(found)}):")]
-    lines += [one_line(f"  {name} was {then}, is {now}") for name, then, now in found.settings]
+    lines += [one_line(f"  {words}") for words in settings(found)]
     lines += [f"  {words}" for words in listed(found)]
     return "\n".join([*lines, f"  {count(found)}"])
 
@@ -30,7 +36,7 @@ def changes_markdown(found: Changes) -> str:
         f"Recorded {when(found)}. {count(found).capitalize()}.",
         "",
     ]
-    changed = [f"{name} was {then}, is {now}" for name, then, now in found.settings] + listed(found)
+    changed = settings(found) + listed(found)
     more = [f"- {len(changed) - MOST} more are in the JSON form"] if len(changed) > MOST else []
     return "\n".join([*lines, *(f"- {in_table(words)}" for words in changed[:MOST]), *more, ""] if changed else lines)
 
@@ -38,6 +44,15 @@ def changes_markdown(found: Changes) -> str:
 def changes_document(found: Changes) -> dict[str, Any]:
     """Return the changes as a JSON value."""
     return asdict(found)
+
+
+def settings(found: Changes) -> list[str]:
+    """Return a sentence for each setting in which the runs differ, and for a changed version of the definitions."""
+    lines = [f"{name.replace('_', ' ')} was {then}, is {now}" for name, then, now in found.settings]
+    if found.definitions is None:
+        return lines
+    then, now = (version or "an unknown version" for version in found.definitions)
+    return [f"the definitions changed from {then} to {now}: a changed verdict may come from them", *lines]
 
 
 def count(found: Changes) -> str:

@@ -10,6 +10,8 @@ from gates.model import ConfigurationError
 from gates.report import github, html, junit, markdown, plain
 from gates.report.baseline import Changes
 from gates.report.changes import changes_document, changes_text
+from gates.report.grades import Grades
+from gates.report.subjects import standings
 from gates.results.escape import visible
 from gates.results.jsonl import Results, as_line
 from gates.results.records import Record
@@ -80,6 +82,11 @@ def _document(runs: Sequence[Results], changes: Changes | None) -> Iterator[str]
                 yield ",\n" if place else "\n"
                 yield as_line(record).rstrip()
             yield "]"
+        grades = Grades.of(run.judged if run.header.verb == "check" else ())
+        found_totals = {item.subject: item.ops for item in standings(grades)}
+        yield f',\n"totals": {json.dumps(found_totals, ensure_ascii=False)}'
+        rows = ",\n".join(json.dumps(grade.record(), ensure_ascii=False) for grade in grades.grades())
+        yield f',\n"grades": [{rows}]'
         yield f',\n"summary": {as_line(run.summary).rstrip() if run.summary else "null"}}}'
     yield "]"
     if changes:

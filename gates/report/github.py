@@ -8,41 +8,50 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from gates.model import failing
 from gates.report import smallest
-from gates.report.failures import Failure, failures
+from gates.report.grades import EVERY, Grades, OpGrade
+from gates.report.screen import by_op
 from gates.results.escape import visible
 from gates.results.jsonl import Results
+from gates.results.records import CounterexampleRecord
 
 SUMMARY_LIMIT = 1024 * 1024  # bytes of one step's summary; GitHub drops a larger one
 SUMMARY_FILE = "GITHUB_STEP_SUMMARY"
-ERRORS = ("wrong", "timeout", "departs", "error")
 
 
 def commands(runs: Iterable[Results]) -> list[str]:
-    """Return workflow commands, one per gate, subject and status; errors first, since GitHub shows ten of each type."""
+    """Return workflow commands, one per op and subject; errors first, since GitHub shows ten of each type.
+
+    What fails the run is an error, a milder grade or a waived failure a warning.
+    """
     errors: list[str] = []
     warnings: list[str] = []
     for run in runs:
         problems = run.summary.problems if run.summary else [run.state]
         errors += [_command("error", "gates", words) for words in problems]
-        for found in failures(run):
-            level, commands_ = ("error", errors) if found.status in ERRORS else ("warning", warnings)
-            commands_.append(
-                _command(level, f"{found.subject} · {found.gate or found.status}", _words(found, run.path.parent))
-            )
+        small = by_op(run.counterexamples, run.judged)
+        for found in Grades.of(run.judged).grades():
+            if found.status == "correct":
+                continue
+            fails = found.verdict.status in {*failing(run.header.fail_on), "error"}
+            level, commands_ = ("error", errors) if fails else ("warning", warnings)
+            title = f"{found.subject} · {found.status if found.op == EVERY else found.op}"
+            item = small.get((found.subject, found.op))
+            commands_.append(_command(level, title, _words(found, item, run.path.parent)))
         skipped = Counter((v.subject, v.reason) for v in run.verdicts if v.status == "skipped")
         for (subject, reason), count in sorted(skipped.items()):
             warnings.append(_command("warning", f"{subject} · skipped", f"{reason} ({count} cases)"))
     return [*errors, *warnings]
 
 
-def _words(found: Failure, folder: Path) -> str:
-    """Return the worst case and the smallest failing inputs, each on a line."""
-    if not found.gate:
-        return f"{found.worst.reason} ({len(found.verdicts)} cases)"
-    worst = "worst " if len(found.verdicts) > 1 else ""
-    lines = [f"{found.status} in {found.count}; {worst}{found.worst.case}: {found.worst.reason}"]
-    return "\n".join([*lines, *(smallest.sentence(item, folder) for item in found.smallest)])
+def _words(found: OpGrade, small: CounterexampleRecord | None, folder: Path) -> str:
+    """Return the verdict that counts and an input on which the op fails, each on a line."""
+    verdict = found.verdict
+    if found.op == EVERY:
+        return f"{verdict.reason} ({found.cases} cases)"
+    words = f"{found.status} in {found.count}; {verdict.gate} · {verdict.case}: {verdict.reason}"
+    return f"{words}\n{smallest.sentence(small, folder)}" if small and smallest.shrunk(small) else words
 
 
 def _command(level: str, title: str, message: str) -> str:

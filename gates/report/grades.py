@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gates.model import NOT_JUDGED, Mutant, Verdict, worst
 from gates.registry import REGISTRY
@@ -43,7 +44,28 @@ class OpGrade:
         """Return how strong a pass is: `12 cases, 31 mutants of this op would have been seen`."""
         if not self.mutants:
             return self.count
-        return f"{self.count}, {self.mutants} {'mutant' if self.mutants == 1 else 'mutants'} of this op would have been seen"
+        return f"{self.count}, {self.seen} of this op would have been seen"
+
+    @property
+    def seen(self) -> str:
+        """Return `31 mutants`."""
+        return f"{self.mutants} {'mutant' if self.mutants == 1 else 'mutants'}"
+
+    def record(self) -> dict[str, Any]:
+        """Return this grade as a JSON value."""
+        return {
+            "subject": self.subject,
+            "op": self.op,
+            "grade": self.status,
+            "cases": self.cases,
+            "of_this_grade": self.like,
+            "not_judged": self.left,
+            "gates": list(self.gates),
+            "mutants": self.mutants,
+            "gate": self.verdict.gate,
+            "case": self.verdict.case,
+            "reason": self.verdict.reason,
+        }
 
 
 @dataclass(slots=True)
@@ -73,7 +95,7 @@ class Grades:
 
     def add(self, verdict: AnyVerdict) -> None:
         """Count a verdict."""
-        found = self._ops[verdict.subject, EVERY if verdict.cause == "start" else verdict.op]
+        found = self._ops[verdict.subject, EVERY if verdict.cause == "start" else verdict.op or _op(verdict.gate)]
         status = shown(verdict)
         found.counts[status] += 1
         if verdict.status in NOT_JUDGED:
@@ -98,6 +120,20 @@ class Grades:
         ]
         return sorted(found, key=lambda grade: (grade.subject, ORDER.index(grade.status), grade.op))
 
+    def cases(self, subject: str) -> tuple[int, int, int]:
+        """Return how many cases of a subject were judged, how many there are, and the number of ops without a judged one."""
+        found = [counted for (name, _), counted in self._ops.items() if name == subject]
+        every = sum(counted.counts.total() for counted in found)
+        left = sum(count for (name, _, _), count in self.left.items() if name == subject)
+        return every - left, every, sum(not counted.first for counted in found)
+
+    @property
+    def table(self) -> list[tuple[str, list[OpGrade | None]]]:
+        """Return a row for each op that was judged, with the grade of each subject, by name."""
+        found = {(grade.op, grade.subject): grade for grade in self.grades()}
+        names = sorted({op for op, _ in found})
+        return [(op, [found.get((op, subject)) for subject in sorted(self.subjects)]) for op in names]
+
     def caught(self, gates: Collection[str]) -> int:
         """Return how many mutants of the catalogue any of these gates catches."""
         return sum(not set(gates).isdisjoint(mutant.caught_by) for mutant in self.mutants.values())
@@ -116,6 +152,12 @@ class Grades:
             mutants=self.caught(found.gates),
             verdict=found.first[status],
         )
+
+
+def _op(gate: str) -> str:
+    """Return what a gate grades, for verdicts of format 1, which do not say it."""
+    known = REGISTRY.gates.get(gate)
+    return (known.name or known.ops[0].name) if known else gate
 
 
 def _worst(found: Mapping[str, AnyVerdict]) -> str:

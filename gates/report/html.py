@@ -21,7 +21,7 @@ from gates.report.page_data import STATUSES, Page, gather
 from gates.report.plain import MOST_IDLE
 from gates.report.sensitivity_plot import plot
 from gates.report.smallest import Entry
-from gates.report.subjects import COLUMNS, columns, standings, versions
+from gates.report.subjects import TITLES, columns, standings, versions
 from gates.results.escape import visible
 
 FOLDER = Path(__file__).parent / "page"
@@ -65,8 +65,8 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
         changed=_changed(changed) if changed else None,
         smallest=[entry for entry in page.smallest if smallest.shrunk(entry.found)],
         not_shrunk=smallest.not_shrunk(entry.found for entry in page.smallest),
-        standings=standings(page.counts),
-        columns=[(status, COLUMNS[status]) for status in columns(standings(page.counts))],
+        standings=standings(page.grades),
+        columns=[(status, TITLES.get(status, status)) for status in columns(standings(page.grades))],
         holes=condensed(page.holes),
         missed=[mutant for run in page.runs for mutant in run.mutants if mutant.state != "caught"],
         versions=versions,
@@ -113,7 +113,7 @@ def _changed(found: Changes) -> dict[str, object]:
         "since": found.since,
         "when": changes.when(found),
         "count": changes.count(found),
-        "settings": found.settings,
+        "settings": changes.settings(found),
         "lines": [line.partition(": ")[::2] for line in changes.listed(found)],
     }
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from junitparser import Error, Failure, Properties, Property, Skipped, TestCase, TestSuite
 
 from gates.errors import MEANINGS, ExitCode
+from gates.model import FAILURES, Grade, failing
 from gates.report import smallest
 from gates.report.labels import sentence, shown
 from gates.results.escape import visible
@@ -20,10 +21,6 @@ from gates.results.jsonl import Results
 from gates.results.records import CounterexampleRecord, VerdictRecord
 
 RESULTS = {
-    "wrong": Failure,
-    "fragile": Failure,
-    "imprecise": Failure,
-    "timeout": Failure,
     "error": Error,
     "skipped": Skipped,
     "not asked": Skipped,
@@ -45,7 +42,8 @@ def junit_pieces(runs: Iterable[Results]) -> Iterator[str]:
         for subject, verdicts in sorted(by_subject.items()):
             ordered = sorted(verdicts, key=lambda v: (v.gate, v.case))
             asked = [v for v in ordered if v.status != LEFT_OUT]
-            cases = [_case(v, small.get(smallest.verdict_key(v))) for v in asked]
+            fail_on = run.header.fail_on
+            cases = [_case(v, small.get(smallest.verdict_key(v)), fail_on) for v in asked]
             yield _suite(run, subject, cases, left_out=len(ordered) - len(asked))
         if beside := _beside(run):
             yield _suite(run, "gates", [_problem(words) for words in beside])
@@ -69,9 +67,9 @@ def _suite(run: Results, name: str, cases: list[TestCase], left_out: int = 0) ->
     return str(suite.tostring(), "utf-8") + "\n"
 
 
-def _case(verdict: VerdictRecord, small: CounterexampleRecord | None) -> TestCase:
+def _case(verdict: VerdictRecord, small: CounterexampleRecord | None, fail_on: Grade) -> TestCase:
     case = TestCase(_legal(verdict.case), _legal(verdict.gate), round(verdict.seconds, 4))
-    values = [("subject", verdict.subject), ("seed", str(verdict.seed)), ("status", shown(verdict))]
+    values = [("subject", verdict.subject), ("op", verdict.op), ("seed", str(verdict.seed)), ("status", shown(verdict))]
     values += [(item.quantity, sentence(item)) for item in verdict.evidence]
     if small:
         values += [("smallest input", small.file or ""), ("smallest input in words", small.words)]
@@ -79,8 +77,12 @@ def _case(verdict: VerdictRecord, small: CounterexampleRecord | None) -> TestCas
     for name, value in values:
         properties.append(Property(_legal(name), _legal(value)))
     case.append(properties)
-    if verdict.status in RESULTS:
-        kind = RESULTS[verdict.status]
+    if verdict.status in FAILURES and verdict.status not in failing(fail_on):
+        case.system_out = COMMAND.sub(
+            r"\\", _legal(f"{verdict.status}, which does not fail a run with --fail-on {fail_on}: {verdict.reason}")
+        )
+    elif verdict.status != "correct":
+        kind = RESULTS.get(verdict.status, Failure)
         words = f"{verdict.status}: {verdict.reason}" if kind is Skipped else verdict.reason
         result = kind(_legal(words), _legal(verdict.cause))
         result.text = COMMAND.sub(r"\\", _legal(f"{words}\n{smallest.sentence(small)}" if small else words))

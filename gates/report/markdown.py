@@ -9,8 +9,10 @@ from gates.report import calibration, markdown_head, markdown_proof, not_judged,
 from gates.report.baseline import Changes
 from gates.report.changes import changes_markdown
 from gates.report.failures import Failure, failures
+from gates.report.grades import Grades, OpGrade
 from gates.report.plain import counted
-from gates.report.subjects import COLUMNS, columns, standings
+from gates.report.subjects import TITLES as COLUMNS
+from gates.report.subjects import columns, standings
 from gates.results.escape import code, in_table
 from gates.results.jsonl import Results
 from gates.results.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
@@ -24,6 +26,8 @@ TITLES = {
     "departs": "Documented deviations from the definition",
     "waived": "Waived",
 }
+BOLD = ("wrong", "timeout", "error")
+STRENGTH = "Beside a pass stand the cases judged and the mutants of the catalogue that its gates would have seen."
 MOST_CASES = 12  # further cases of one failure that are named
 
 
@@ -43,7 +47,8 @@ def render(runs: Iterable[Results], changed: Changes | None = None) -> str:
         parts += markdown_head.title(run)
         match run.header.verb:
             case "check":
-                parts += [*_subjects(run.verdicts), *markdown_head.table(run), *_check(run)]
+                grades = Grades.of(run.judged)
+                parts += [*_subjects(grades), *_grades(grades), *markdown_head.table(run), *_check(run)]
             case "prove":
                 parts += [*markdown_head.table(run), *markdown_proof.lines(run)]
             case "calibrate":
@@ -64,19 +69,37 @@ def _check(run: Results) -> list[str]:
     return [*lines, *_gates(run.verdicts), *_closest(run.verdicts), *_holes(run.verdicts)]
 
 
-def _subjects(verdicts: Iterable[VerdictRecord]) -> list[str]:
-    """Return how many gates pass and fail for each subject."""
-    found = standings(counted(verdicts))
+def _subjects(grades: Grades) -> list[str]:
+    """Return how many ops of each subject have each grade."""
+    found = standings(grades)
     shown_columns = columns(found)
-    lines = [f"| subject | {' | '.join(COLUMNS[name] for name in shown_columns)} | cases judged |"]
+    titles = (COLUMNS.get(name, name) for name in shown_columns)
+    lines = [f"| subject | {' | '.join(f'ops {name}' for name in titles)} | cases judged |"]
     lines.append("|---" * (len(shown_columns) + 2) + "|")
     for item in found:
-        numbers = ((name, item.gates.get(name, 0)) for name in shown_columns)
-        words = (
-            f"**{count}**" if count and name in {"wrong", "timeout", "error"} else str(count) for name, count in numbers
-        )
+        numbers = ((name, item.ops.get(name, 0)) for name in shown_columns)
+        words = (f"**{count}**" if count and name in BOLD else str(count) for name, count in numbers)
         lines.append(f"| {in_table(item.subject)} | {' | '.join(words)} | {item.ran} of {item.cases} |")
     return [*lines, ""] if found else []
+
+
+def _grades(grades: Grades) -> list[str]:
+    """Return the grade of each op and subject."""
+    rows = grades.table
+    if not rows:
+        return []
+    subjects = sorted(grades.subjects)
+    head = ["| op | " + " | ".join(map(in_table, subjects)) + " |", "|---" * (len(subjects) + 1) + "|"]
+    lines = (f"| {code(op, cell=True)} | {' | '.join(map(_grade, found))} |" for op, found in rows)
+    return ["### Grades", "", *head, *lines, "", STRENGTH, ""]
+
+
+def _grade(found: OpGrade | None) -> str:
+    if found is None:
+        return ""
+    words = f"**{found.status}**" if found.status in BOLD else found.status
+    mutants = f", {found.seen}" if found.mutants and found.status == "correct" else ""
+    return f"{words} ({found.count}{mutants})"
 
 
 def _failure(found: Failure) -> list[str]:
@@ -136,7 +159,7 @@ def matrix(verdicts: Iterable[VerdictRecord]) -> list[str]:
 
 
 def _cell(counts: Mapping[str, int]) -> str:
-    words = (f"**{s} {n}**" if s in {"wrong", "timeout", "error"} else f"{s} {n}" for s, n in counts.items())
+    words = (f"**{s} {n}**" if s in BOLD else f"{s} {n}" for s, n in counts.items())
     return ", ".join(sorted(words))
 
 

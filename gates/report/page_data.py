@@ -13,6 +13,7 @@ from typing import Any
 from gates.model import FAILURES, NOT_JUDGED
 from gates.report import outcome
 from gates.report.failures import severity
+from gates.report.grades import Grades
 from gates.report.labels import shown
 from gates.report.outcome import Outcome
 from gates.report.plain import judged, left
@@ -97,6 +98,7 @@ class Page:
     holes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     mutants: dict[tuple[str, str, str], Counter[bool]] = field(default_factory=lambda: defaultdict(Counter))
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
+    grades: Grades = field(default_factory=Grades)
     worst: dict[tuple[str, str, str], tuple[float, str, int, int, str]] = field(default_factory=dict)
 
     def add(self, path: Path) -> None:
@@ -140,6 +142,8 @@ class Page:
         self.runs[run].counts[status] += 1
         if self.runs[run].header.verb != "check" and v.status not in {*FAILURES, "error"}:
             return  # of an unmutated baseline run the page shows only what fails
+        if self.runs[run].header.verb == "check":
+            self.grades.add(v)
         self.counts[v.gate, v.subject][status] += 1
         if v.status in NOT_JUDGED:
             self.holes[v.subject, status, v.reason] += 1

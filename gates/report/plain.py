@@ -74,7 +74,7 @@ def verdict_line(verdict: AnyVerdict) -> Text:
     if verdict.reason and verdict.status != "correct":
         line.append(f": {one_line(verdict.reason)}", style="default")
     if why := verdict.waived:
-        words = f" (waived until {why.expires} by {why.owner}, {why.issue}: {why.reason})"
+        words = f" ({why.status}, waived until {why.expires} by {why.owner}, {why.issue}: {why.reason})"
         line.append(one_line(words), style="default")
     return line
 

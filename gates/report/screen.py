@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,7 @@ MARGIN = "  "
 STATUS = 11  # columns of the word for a status
 NAME = 26  # columns that the name of an op takes at most; a longer one has its own line
 ROWS = 8  # ops of a run that have rows of their own; the others are named
+FEW = 3  # correct variants of an op, such as policy_loss[grpo], up to which each is named
 MOST_PROBLEMS = 3
 REASON, SMALLEST = 4, 4  # lines at most
 PLAIN = ("numpy", "python")  # versions that are not the subject's own
@@ -208,13 +210,25 @@ def _correct(run: Ended, grades: Sequence[OpGrade], width: int) -> list[Text]:
     right = [grade for grade in grades if grade.status == "correct"]
     if not right:
         return []
-    found = _listed("correct", "correct", [one_line(grade.op) for grade in right], width)
+    found = _listed("correct", "correct", _in_short(right, grades), width)
     words = f"({strength(run.grades, right)})"
     if found[-1].cell_len + 1 + len(words) <= width:
         found[-1].append(f" {words}", style="dim")
     else:
         found.append(Text(" " * (len(MARGIN) + STATUS) + words, style="dim"))
     return found
+
+
+def _in_short(right: Sequence[OpGrade], grades: Sequence[OpGrade]) -> list[str]:
+    """Return the names of correct ops; of an op of which more than a few were judged, all correct, the number alone."""
+    whole = Counter(one_line(grade.op).partition("[")[0] for grade in grades)
+    good = Counter(one_line(grade.op).partition("[")[0] for grade in right)
+    names = []
+    for grade in right:
+        base = one_line(grade.op).partition("[")[0]
+        short = good[base] == whole[base] > FEW
+        names.append(f"{base} (all {whole[base]})" if short else one_line(grade.op))
+    return list(dict.fromkeys(names))
 
 
 def _left(run: Ended, subject: str, width: int) -> list[Text]:

@@ -1,54 +1,42 @@
-"""Count the gates of each subject by their worst status."""
+"""Count the ops of each subject by their grade."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gates.model import NOT_JUDGED
-from gates.report.plain import judged
+from gates.report.grades import ORDER, Grades, totals
+from gates.report.labels import DEPARTS
 from gates.results.records import SubjectRecord
 
-COLUMNS = {  # by the worst status of a gate
-    "wrong": "gates wrong",
-    "timeout": "gates out of time",
-    "fragile": "gates fragile",
-    "imprecise": "gates imprecise",
-    "error": "gates in error",
-    "departs": "gates with documented deviations",
-    "waived": "gates waived",
-    "correct": "gates correct",
-    "not judged": "gates not judged",
-}
+LEFT = "not judged"
+COLUMNS = (*ORDER, LEFT)
+TITLES = {DEPARTS: "documented deviations"}  # of columns that are not called as their grade
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How many gates a subject has of each worst status, and how many of its cases ran."""
+    """How many ops a subject has of each grade, and how many of its cases ran."""
 
     subject: str
-    gates: Mapping[str, int]
+    ops: Mapping[str, int]
     ran: int
     cases: int
 
 
-def standings(verdicts: Mapping[tuple[str, str], Mapping[str, int]]) -> list[Standing]:
-    """Return the counts of each subject, given the verdicts counted by (gate, subject) and status."""
-    gates: dict[str, Counter[str]] = defaultdict(Counter)
-    ran: Counter[str] = Counter()
-    cases: Counter[str] = Counter()
-    for (_, subject), counts in verdicts.items():
-        worst, _ = judged(counts)
-        gates[subject][worst if worst in COLUMNS else "not judged"] += 1
-        cases[subject] += sum(counts.values())
-        ran[subject] += sum(count for status, count in counts.items() if status not in NOT_JUDGED)
-    return [Standing(subject, counts, ran[subject], cases[subject]) for subject, counts in sorted(gates.items())]
+def standings(found: Grades) -> list[Standing]:
+    """Return the counts of each subject, by name."""
+    lines = []
+    for subject in sorted(found.subjects):
+        ran, cases, left = found.cases(subject)
+        lines.append(Standing(subject, {**totals(found.grades(subject)), LEFT: left}, ran, cases))
+    return lines
 
 
 def columns(found: Iterable[Standing]) -> list[str]:
-    """Return the statuses that any gate has, in order."""
-    present = {status for item in found for status, count in item.gates.items() if count}
+    """Return the grades that any op has, worst first."""
+    present = {status for item in found for status, count in item.ops.items() if count}
     return [status for status in COLUMNS if status in present]
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gates.errors import ConfigurationError, FaultError, scarce, sentence, unwritable
-from gates.results import read_lines
+from gates.results import old_format, read_lines
 from gates.results.atomic_write import write_whole
 from gates.results.integrity import Integrity
 from gates.results.records import (
@@ -202,14 +202,15 @@ def _uncollected() -> Iterator[None]:
 def records(path: Path) -> Iterator[Record]:
     """Yield the records of a results file, the header first; an error names its line."""
     found = read_lines.first_object(path)
-    if found.get("record") == "header" and found.get("format") != FORMAT:
+    old = found.get("format") == old_format.FORMAT
+    if found.get("record") == "header" and found.get("format") != FORMAT and not old:
         raise ConfigurationError(
             f"{path} is of format {str(found.get('format'))[:20]}, this version reads format {FORMAT}; "
             "read it with the version of Gates that wrote it"
         )
     integrity: Integrity | None = None
     for number, line in read_lines.whole_lines(path):
-        record = _record(line, f"{path}:{number}")
+        record = _record(old_format.translated(line) if old else line, f"{path}:{number}")
         if integrity is not None:
             integrity.see(record, f"{path}:{number}")
         elif isinstance(record, HeaderRecord):

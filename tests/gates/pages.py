@@ -79,7 +79,7 @@ def mixed(folder: Path) -> list[Path]:
 def hostile(folder: Path) -> Path:
     """A run in which every word of a subject tries to be markup."""
     evidence = Evidence(HOSTILE, float("inf"), "<=", 1.0, HOSTILE, HOSTILE)
-    strange = Verdict(HOSTILE, HOSTILE, HOSTILE, 1, "wrong", "bound", HOSTILE, HOSTILE, evidence=(evidence,))
+    strange = Verdict(HOSTILE, HOSTILE, HOSTILE, 1, "wrong", "bound", HOSTILE, op=HOSTILE, evidence=(evidence,))
     hole = verdict("unsupported", reason=HOSTILE)
     path = folder / "<title><script>alert(2)<script>.jsonl"
     said = SubjectRecord(subject=HOSTILE, provides=[], versions={HOSTILE: HOSTILE})

@@ -147,11 +147,11 @@ class ClusterExecutor:
 def _unplaced(planned: PlannedCase, options: Options, missing: str) -> Verdict:
     reason = f"no node of the cluster has {missing}; add one that does (ray start --resources)"
     seed = seed_of(planned, options)
-    return Verdict(*planned.names, seed, "skipped", "absent", reason)
+    return Verdict(*planned.names, seed, "skipped", "absent", reason, op=planned.gate.graded(planned.case))
 
 
 def _lost(planned: PlannedCase, options: Options, error: BaseException) -> Verdict:
     what = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
     reason = f"the cluster lost this case {ATTEMPTS} times, the last by {what}"
     seed = seed_of(planned, options)
-    return Verdict(*planned.names, seed, "error", "engine", reason)
+    return Verdict(*planned.names, seed, "error", "engine", reason, op=planned.gate.graded(planned.case))

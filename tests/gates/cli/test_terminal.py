@@ -59,8 +59,8 @@ def check(tmp_path: Path) -> Path:
     evidence = Evidence(ATTACK, float("inf"), "<=", 1.0, ATTACK, ATTACK)
     waived = Waived("wrong", ATTACK, ATTACK, ATTACK, ATTACK)
     cells = [
-        verdict_record(Verdict(ATTACK, ATTACK, ATTACK, 1, "wrong", ATTACK, ATTACK, ATTACK, evidence=(evidence,))),
-        verdict_record(Verdict(ATTACK, ATTACK, "waived", 1, "waived", ATTACK, ATTACK, "op", waived=waived)),
+        verdict_record(Verdict(ATTACK, ATTACK, ATTACK, 1, "wrong", ATTACK, ATTACK, op=ATTACK, evidence=(evidence,))),
+        verdict_record(Verdict(ATTACK, ATTACK, "waived", 1, "waived", ATTACK, ATTACK, op="op", waived=waived)),
         *(
             verdict(status, gate=status, subject=ATTACK, reason=ATTACK)
             for status in ("error", "skipped", "unsupported")
@@ -240,7 +240,7 @@ def test_a_check_as_it_runs(form: str, capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setenv("NO_COLOR", "1")
     evidence = Evidence(ATTACK, 2.0, "<=", 1.0, ATTACK, ATTACK)
     screen = Screen(3, form, verbose=True)  # type: ignore[arg-type]  # the parameter's values are this Literal's
-    screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "wrong", "bound", ATTACK, ATTACK, evidence=(evidence,)))
+    screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "wrong", "bound", ATTACK, op=ATTACK, evidence=(evidence,)))
     screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "wrong", "start", ATTACK))
     screen.verdict(Verdict(ATTACK, ATTACK, ATTACK, 0, "skipped", "absent", ATTACK))
     tally = Tally()

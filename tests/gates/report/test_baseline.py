@@ -33,6 +33,11 @@ from gates.results.records import PlanRecord
         ("error", "correct", "fixed"),
         ("waived", "correct", "fixed"),
         ("wrong", "error", "changed"),
+        ("correct", "imprecise", "new failure"),
+        ("imprecise", "wrong", "worse"),
+        ("wrong", "fragile", "better"),
+        ("fragile", "correct", "fixed"),
+        ("fragile", "timeout", "changed"),
         ("wrong", "waived", "changed"),
         ("correct", "unsupported", "changed"),
         ("wrong", "skipped", "changed"),
@@ -71,7 +76,7 @@ def test_what_a_stopped_run_did_not_come_to_is_neither_new_nor_gone(tmp_path: Pa
     files = [write(tmp_path / f"{name}.jsonl", cells, **more[name]) for name, cells in runs.items()]
     found = compare(*files)
     assert changes_text(found).splitlines()[-1].strip() == words
-    assert "e: not judged → fail" in changes_text(found)
+    assert "e: not judged → wrong" in changes_text(found)
 
 
 def test_a_shard_lacks_cells_of_its_plan(tmp_path: Path) -> None:
@@ -80,6 +85,16 @@ def test_a_shard_lacks_cells_of_its_plan(tmp_path: Path) -> None:
     plan = PlanRecord(digest="0" * 64, cells=3, shard=2, shards=3)
     shard = compare(old, write(tmp_path / "new.jsonl", [verdict(case="b")], plan=plan))
     assert changes_text(shard).endswith("no changes, 1 as before; 2 judged in one run only (new.jsonl is shard 2 of 3)")
+
+
+def test_other_definitions_are_no_regression(tmp_path: Path) -> None:
+    """What is asked changed: a verdict that changed with it says nothing of the subject."""
+    old = write(tmp_path / "old.jsonl", [verdict(), verdict("wrong", case="b")], definitions="1.1")
+    new = write(tmp_path / "new.jsonl", [verdict("wrong"), verdict(case="b")], definitions="2.0")
+    text = changes_text(compare(old, new))
+    assert "the definitions changed from 1.1 to 2.0: a changed verdict may come from them" in text
+    assert "2 changed, 0 as before" in text
+    assert "failure" not in text
 
 
 def test_other_settings_are_told(tmp_path: Path) -> None:
@@ -105,15 +120,16 @@ def test_every_form_tells_them(tmp_path: Path, form: ReportFormat) -> None:
     assert once.exit_code == 0, once.output
     assert once.output == again.output
     if form == "json":
-        assert {c["kind"] for c in json.loads(once.output)["changes"]["changes"]} == set(KINDS)
+        kinds = {c["kind"] for c in json.loads(once.output)["changes"]["changes"]}
+        assert kinds == set(KINDS) - {"worse", "better"}
         return
     lines = once.output.splitlines()
     for words in (
-        "new failure: mine · kl.k3 · a: pass → fail: kl error",
-        "fixed: mine · kl.k3 · d: fail → pass",
-        "changed: mine · kl.k3 · b: pass → unsupported: why",
-        "new: mine · kl.k3: 1 pass",
-        "gone: mine · kl.k3: 1 fail, 1 pass",
+        "new failure: mine · kl.k3 · a: correct → wrong: kl error",
+        "fixed: mine · kl.k3 · d: wrong → correct",
+        "changed: mine · kl.k3 · b: correct → unsupported: why",
+        "new: mine · kl.k3: 1 correct",
+        "gone: mine · kl.k3: 1 correct, 1 wrong",
     ):
         assert any(line.strip().removeprefix("- ").startswith(words) for line in lines), words
     assert "1 new failure, 1 fixed, 1 changed, 1 new, 2 gone, 0 as before" in once.output

@@ -155,7 +155,9 @@ class TestGithub:
         """Each annotation is one line; %, CR and LF are escaped, in the title also : and the comma (`command.ts`)."""
         strange = verdict("wrong", gate="a:b,c%", reason="100%\r\nof, all: it")
         (line,) = github.commands([write(run.path.with_name("strange.jsonl"), [strange])])
-        assert line == "::error title=mine · a%3Ab%2Cc%25::wrong in 1 of 1 case; some: 100%25%0D%0Aof, all: it"
+        assert (
+            line == "::error title=mine · a%3Ab%2Cc%25::wrong in 1 of 1 case; a:b,c%25 · some: 100%25%0D%0Aof, all: it"
+        )
 
     def test_errors_come_first_and_skips_are_warnings(self, run: Results) -> None:
         """GitHub shows ten of each type; a skipped subject is reported once."""

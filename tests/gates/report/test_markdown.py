@@ -19,7 +19,7 @@ def failing(
 ) -> VerdictRecord:
     """Return a failure with a broken claim for each number."""
     items = tuple(Evidence(f"q{place}", value, relation, limit, "x") for place, value in enumerate(observed))  # type: ignore[arg-type]
-    return verdict_record(Verdict(gate, "mine", case, 7, "wrong", cause, f"as {case} says", gate, evidence=items))
+    return verdict_record(Verdict(gate, "mine", case, 7, "wrong", cause, f"as {case} says", op=gate, evidence=items))
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,16 @@ def test_what_came_out_is_at_the_top(tmp_path: Path) -> None:
         verdict("unsupported", gate="f"),
     ]
     text = render([write(tmp_path / "r.jsonl", verdicts, problems=["required, but skipped: peer"])])
-    line = "**Not all held**: 1 fail, 1 error, 1 documented deviation, 1 waived, 1 pass, 1 unsupported; exit code 1."
+    line = (
+        "**Not all held**: 1 wrong, 1 error, 1 documented deviation, 1 waived, 1 correct, 1 unsupported; exit code 1."
+    )
     assert text.splitlines()[6] == line
     assert "| mine | **1** | **1** | 1 | 1 | 1 | 1 | 5 of 6 |" in text
     titles = [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")]
     assert titles == [
+        "Grades",
         "Errors of the judge",
-        "Failures",
+        "Wrong",
         "Documented deviations from the definition",
         "Waived",
         "What else fails the run",
@@ -82,7 +85,7 @@ def test_what_came_out_is_at_the_top(tmp_path: Path) -> None:
         "Nearest to the limit, of what passed",
         "Not judged",
     ]
-    assert "  - fail, waived until 2027-01-01 by ada, #12: known" in text
+    assert "  - wrong, waived until 2027-01-01 by ada, #12: known" in text
 
 
 def test_several_runs_have_an_overview(tmp_path: Path) -> None:
@@ -90,8 +93,8 @@ def test_several_runs_have_an_overview(tmp_path: Path) -> None:
     first = write(tmp_path / "a.jsonl", [verdict()])
     cut = write(tmp_path / "b.jsonl", [verdict(subject="peer")], complete=False, planned=9)
     lines = render([first, cut]).splitlines()
-    assert lines[6] == "| `a.jsonl` | mine | All that was judged held: 1 pass; exit code 0 |"
-    assert lines[7] == "| `b.jsonl` | peer | **incomplete: 1 of 9**: 1 pass |"
+    assert lines[6] == "| `a.jsonl` | mine | All that was judged held: 1 correct; exit code 0 |"
+    assert lines[7] == "| `b.jsonl` | peer | **incomplete: 1 of 9**: 1 correct |"
 
 
 def test_a_subject_that_does_not_start_is_reported_once(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_screen_says_why_an_input_is_as_it_was_drawn(tmp_path: Path) -> None:
 def test_an_annotation_has_the_words(run: Results) -> None:
     """One command per gate, the worst case on its first line, the smallest input on the second."""
     first, *others = github.commands([run])
-    assert first.startswith("::error title=mine · kl.k3::wrong in 2 of 2 cases; worst other: kl error in 2u·S is nan")
+    assert first.startswith("::error title=mine · kl.k3::wrong in 2 of 2 cases; kl.k3 · other: kl error in 2u·S is nan")
     assert f"%0Asmallest input that still fails (other, 900 → 6 numbers, when the time ran out): {WORDS}; " in first
     assert not [line for line in others if "smallest" in line]
 

@@ -1,0 +1,40 @@
+"""Read files of format 1, from before verdicts were grades: a pass is `correct`, a failure `wrong`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+FORMAT = 1
+DEFINITIONS = "1.1"  # by which those files were judged
+STATUS = {"pass": "correct", "fail": "wrong"}
+
+
+def translated(line: bytes) -> bytes:
+    """Return a line of format 1 as one of today; what is no such line stays as it is, for its reader to refuse."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    match record:
+        case {"record": "header"}:
+            record |= {"format": 2, "definitions": DEFINITIONS, "fail_on": "imprecise"}
+        case {"record": "verdict", "status": str()}:
+            _verdict(record)
+        case {"record": "calibration", "false_positives": list()}:
+            for found in record["false_positives"]:
+                found["status"] = STATUS.get(found["status"], found["status"])
+        case {"record": "summary", "counts": dict()}:
+            record["counts"] = {STATUS.get(name, name): count for name, count in record["counts"].items()}
+            if record["exit_code"] == 1 and not (record["problems"] or record["counts"].get("wrong")):
+                record["exit_code"] = 4  # an error of ours was a 1
+        case _:
+            return line
+    return json.dumps(record).encode()
+
+
+def _verdict(record: dict[str, Any]) -> None:
+    record["status"] = STATUS.get(record["status"], record["status"])
+    record |= {"op": "", "level": "definition"}  # reports find the op of a gate that they know
+    if isinstance(record.get("waived"), dict):
+        record["waived"]["status"] = STATUS.get(record["waived"]["status"], record["waived"]["status"])
