@@ -20,7 +20,6 @@ from gates.shrink.file import read
 from gates.shrink.probe import Asker
 from gates.subjects.catalogue import from_file
 
-
 OTHER_DDOF = """
 def group_advantages(rewards, group_size, *, scale, ddof, eps, eps_mode, baseline):
     groups = rewards.reshape(-1, group_size)
