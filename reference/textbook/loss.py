@@ -126,7 +126,7 @@ def forms(grid: Grid, policy: Number, inputs: dict[str, Any]) -> tuple[list[Numb
     weights = inputs.get("weights")
     step = Step(
         policy,
-        policy - old,
+        where(counts, policy - old, 0.0),
         grid.wide(inputs["advantages"], dtype),
         None if weights is None else grid.wide(weights, dtype),
         counts,
