@@ -76,6 +76,8 @@ def _report(error: Exception) -> None:
     """Print an error as a sentence, with a traceback where it is a mistake in Gates, and end with its code."""
     from gates.errors import ConfigurationError, FaultError, sentence
 
+    if isinstance(error, BrokenPipeError):
+        os._exit(ExitCode.FAULT)  # the program that read the output has ended, as `head` does
     if isinstance(error, ConfigurationError):
         _end(str(error), ExitCode.USAGE)
     if isinstance(error, FaultError):

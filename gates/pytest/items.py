@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gates.cli import project, setup
+from gates.errors import FaultError
 from gates.model import FAILURES, NOT_JUDGED, ConfigurationError, Grade, Verdict, failing
 from gates.registry import load
 from gates.report.labels import shown
@@ -145,6 +146,8 @@ class GateItem(pytest.Item):
             judged = self._judge.workers.judge(self._planned)
         except ConfigurationError as error:
             pytest.exit(f"--gates: {error}", pytest.ExitCode.USAGE_ERROR)
+        except FaultError as error:
+            pytest.exit(f"--gates: {error}", pytest.ExitCode.INTERNAL_ERROR)
         verdict = self._judge.waivers.apply(judged.verdict)
         self.user_properties += properties(verdict)
         if any(requirement.unmet_by(verdict) for requirement in self._judge.requirements):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from reference.textbook.forms import accurate
 from reference.textbook.number import Bools, Floats, Number, clip, exp, expm1, number, widest
 
 
@@ -76,11 +77,7 @@ def full_kl(policy_logprobs: npt.ArrayLike, reference_logprobs: npt.ArrayLike) -
     p = exp(lp) * possible
     together = (p * (lp - ref)).sum(axis=-1)
     apart = (p * lp).sum(axis=-1) - (p * ref).sum(axis=-1)
-    apart.void = apart.void | (apart.limit() > MOST * np.abs(apart.value))
-    return {"kl": widest([together, apart])}
-
-
-MOST = 1e-2  # of the value: a form whose limit is larger is not used there, its digits cancel
+    return {"kl": widest([together, accurate(apart)])}
 
 
 def _slots(shape: tuple[int, ...], mask: npt.ArrayLike | None, lengths: npt.ArrayLike | None) -> tuple[Bools, Bools]:

@@ -144,27 +144,25 @@ def _entropies(form: LogSoftmax) -> Iterator[Number]:
 
 
 def _differentiated(rows: Rows, temperature: float, g: Number, g_entropy: Number | None) -> Iterator[Number]:
-    for form in _log_softmax(rows, temperature):
+    """Differentiate each form as autograd does, each with another form of the entropy."""
+    for index, form in enumerate(_log_softmax(rows, temperature)):
         loss = (g * _at(form.logps, rows.tokens)).sum()
-        for h in _entropies(form):
-            whole = loss if g_entropy is None else loss + (g_entropy * h).sum()
-            yield gradient(whole, rows.x)[0]
-            if g_entropy is None:
-                break
+        if g_entropy is not None:
+            h = list(_entropies(form))[index % 3]
+            loss = loss + (g_entropy * h).sum()
+        yield gradient(loss, rows.x)[0]
 
 
 def _analytic(rows: Rows, temperature: float, g: Number, g_entropy: Number | None) -> Iterator[Number]:
     """(Σ g (onehot − p) − g_H p (log p + H)) / τ, with p the softmax or the exponential of log p."""
-    for form in _log_softmax(rows, temperature):
-        for p in (form.p, where(rows.possible, exp(form.logps), constant(0.0, form.p.dtype))):
-            of_tokens = sum(
-                (g[:, k : k + 1] * (_onehot(rows, k) - p) for k in range(g.shape[1])), constant(0.0, p.dtype)
-            )
-            found = of_tokens
-            if g_entropy is not None:
-                h = -(p * form.logps).sum(axis=-1, keepdims=True)
-                found = of_tokens - g_entropy.reshape(-1, 1) * p * (form.logps + h)
-            yield where(rows.possible | _chosen(rows), found / temperature, constant(0.0, p.dtype))
+    form = next(_log_softmax(rows, temperature))
+    nothing = constant(0.0, form.p.dtype)
+    for p in (form.p, where(rows.possible, exp(form.logps), nothing)):
+        found = sum((g[:, k : k + 1] * (_onehot(rows, k) - p) for k in range(g.shape[1])), nothing)
+        if g_entropy is not None:
+            h = -(p * form.logps).sum(axis=-1, keepdims=True)
+            found = found - g_entropy.reshape(-1, 1) * p * (form.logps + h)
+        yield where(rows.possible | _chosen(rows), found / temperature, nothing)
 
 
 def _largest(x: Number, rows: Rows) -> Floats:

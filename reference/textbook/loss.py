@@ -59,7 +59,8 @@ def policy_loss(policy: npt.ArrayLike, **inputs: Any) -> dict[str, Floats]:
     """Return how far loss and gradient of an honest program in the dtype of `policy` may lie from the definition.
 
     Args:
-        policy: as `reference.oracle.losses.policy_loss`, as are all keywords.
+        policy: log-probs as in `reference.oracle.losses.policy_loss`.
+        **inputs: all its other keywords.
 
     Returns:
         "loss" (), "gradient" of the shape of `policy`: float64 limits, inf where no claim can be made.
@@ -101,8 +102,8 @@ class Grid(NamedTuple):
     def wide(self, values: Any, dtype: str) -> Number:
         """Return numbers of tokens, or of rows, as (B, T), 0 where no token stands."""
         if isinstance(values, Number):
-            spread = values.reshape(-1, 1) * np.ones(self.counts.shape) if len(values.shape) == 1 else values
-            return where(self.counts, spread, 0.0)
+            rows = values.reshape(-1, 1) * np.ones(self.counts.shape) if len(values.shape) == 1 else values
+            return where(self.counts, rows, 0.0)
         array = np.asarray(values, np.float64)
         if self.flat and array.shape == (int(self.counts.sum()),):
             wide = np.zeros(self.counts.shape)

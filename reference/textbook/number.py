@@ -180,7 +180,7 @@ class Number:
 
     def sum(self, axis: int | None = None, *, keepdims: bool = False) -> Number:
         """Add up over an axis, or everything: the bound holds for each usual order."""
-        value, own = _sums(self.value, axis)
+        value, own = _sums(self.value, axis, UNIT[self.dtype])
         with np.errstate(all="ignore"):
             error = self.error.sum(axis=axis) + UNIT[self.dtype] * own
         void = self.void.any(axis=axis)
@@ -462,40 +462,44 @@ def _kept(x: Any, axis: int | None, shape: tuple[int, ...]) -> Any:
     return np.reshape(x, (1,) * len(shape)) if axis is None else np.expand_dims(x, axis)
 
 
-def _sums(values: Floats, axis: int | None) -> tuple[Floats, Floats]:
+def _sums(values: Floats, axis: int | None, u: float) -> tuple[Floats, Floats]:
     """Return the sums, and for each the largest Σ|partial sums| over the usual orders."""
     if axis is None:
         if values.ndim <= 1:
-            return _along(values.reshape(-1))
+            return _along(values.reshape(-1), u)
         rows = values.reshape(-1, values.shape[-1])
-        value, flat = _along(rows.reshape(-1))
+        value, flat = _along(rows.reshape(-1), u)
         orders = [flat]
         for table in (rows, rows.T):
-            parts, inner = _along(table)
-            _, outer = _along(parts)
+            parts, inner = _along(table, u)
+            _, outer = _along(parts, u)
             orders.append(inner.sum() + outer)
         return value, np.max(orders, axis=0)
-    return _along(np.moveaxis(values, axis, -1))
+    return _along(np.moveaxis(values, axis, -1), u)
 
 
-def _along(values: Floats) -> tuple[Floats, Floats]:
+def _along(values: Floats, u: float) -> tuple[Floats, Floats]:
     """Return sums over the last axis and the largest Σ|partial sums| of them."""
     with np.errstate(all="ignore"):
         total = values.sum(axis=-1)
         if values.shape[-1] < 2:
             return total, np.zeros(total.shape)
-        sizes = [_partial(values), _partial(values[..., ::-1])]
+        sizes = [_partial(values, u), _partial(values[..., ::-1], u)]
         for lanes in LANES:
             if values.shape[-1] > lanes:
                 padded = np.zeros((*values.shape[:-1], -(-values.shape[-1] // lanes) * lanes))
                 padded[..., : values.shape[-1]] = values
                 strided = np.swapaxes(padded.reshape(*values.shape[:-1], -1, lanes), -1, -2)
-                sizes.append(_partial(strided).sum(axis=-1) + _partial(strided.sum(axis=-1)))
+                sizes.append(_partial(strided, u).sum(axis=-1) + _partial(strided.sum(axis=-1), u))
         return total, np.max(sizes, axis=0)
 
 
-def _partial(values: Floats) -> Floats:
-    """Σ|partial sums| in this order: the first term is exact, and an exact 0 adds no rounding."""
-    sums = np.abs(np.cumsum(values, axis=-1))
+def _partial(values: Floats, u: float) -> Floats:
+    """Σ|partial sums| in this order: the first term is exact, and an exact 0 adds no rounding.
+
+    Nor does an addition err by more than its term: the partial sum before it is a number of the dtype, and no nearer one
+    than the nearest is returned. So a term below u times the partial sum counts with its own size.
+    """
+    sums = np.minimum(np.abs(np.cumsum(values, axis=-1)), np.abs(values) / u)
     started = np.cumsum(values != 0.0, axis=-1) > 1
-    return np.asarray(np.where(started & (values != 0.0), sums, 0.0).sum(axis=-1))
+    return np.asarray(np.where(started, sums, 0.0).sum(axis=-1))

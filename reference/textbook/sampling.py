@@ -54,29 +54,25 @@ class Rows:
 
 def filtered_logprobs(logits: npt.ArrayLike, **filters: Any) -> Mapping[str, Floats]:
     """Return the limits of `logprobs` (B, V): those of every token that is not forbidden, as if it stayed."""
-    return {"logprobs": _limits(logits, filters)[0]}
+    return {"logprobs": np.max([limits for limits, _ in _forms(logits, filters)], axis=0)}
 
 
 def sample_tokens(logits: npt.ArrayLike, **filters: Any) -> Mapping[str, Floats]:
     """Return the limits of `logprobs` as above, and those of `sums` (B, V), C_k / C_V in the order of the ids."""
-    logprobs, sums = _limits(logits, filters)
-    return {"logprobs": logprobs, "sums": sums}
+    found = [(limits, _running_sums(rows)) for limits, rows in _forms(logits, filters)]
+    limits, sums = (np.max(each, axis=0) for each in zip(*found, strict=True))
+    return {"logprobs": limits, "sums": np.where(np.isinf(limits).any(axis=-1, keepdims=True), np.inf, sums)}
 
 
-def _limits(logits: npt.ArrayLike, filters: Mapping[str, Any]) -> tuple[Floats, Floats]:
-    values = np.asarray(logits)
-    forms: list[Number] = []
-    sums, undecided = np.zeros(values.shape), np.zeros(len(values), bool)
-    if filters["temperature"] == 0.0:
-        return sums, sums
-    for scores, possible in _processed(values, filters):
+def _forms(logits: npt.ArrayLike, filters: Mapping[str, Any]) -> Iterator[tuple[Floats, Rows]]:
+    """Yield for each form of the filters the limits of the log-probs in the order of the ids, and what stays."""
+    for scores, possible in _processed(np.asarray(logits), filters):
         for renormalises in (False, True):
             rows = _filtered(scores, possible, filters, renormalises=renormalises)
-            undecided |= rows.undecided
-            forms += [_by_id(form, rows.ids) for form in _final(rows, filters)]
-            sums = np.maximum(sums, _running_sums(rows))
-    limits = np.where(undecided[:, None], np.inf, widest(forms))
-    return limits, np.where(undecided[:, None], np.inf, FACTOR * sums)
+            limits = widest(_final(rows, filters, every=not renormalises))
+            back = np.argsort(rows.ids, axis=-1)
+            limits = np.take_along_axis(limits, back, axis=-1)
+            yield np.where(rows.undecided[:, None], np.inf, limits), rows
 
 
 # --- bias and penalties
@@ -159,7 +155,7 @@ def _top_p(rows: Rows, top_p: float, least: int, ties: str) -> Rows:
     p, _, _ = rows.probabilities()
     before = np.cumsum(p.value, axis=-1) - p.value
     falling, rising = _running_error(p), _running_error(p[:, ::-1])[:, ::-1]
-    near = np.abs(before - top_p) <= FACTOR * (falling + rising + UNIT[p.dtype])
+    near = np.abs(before - top_p) <= FACTOR * (np.maximum(falling, rising) + UNIT[p.dtype])
     free = rows.rank >= max(1, least)
     undecided = rows.undecided | np.any(near & free & rows.alive, axis=-1)
     return _cut(replace(rows, undecided=undecided), (before < top_p) | ~free, ties)
@@ -214,8 +210,8 @@ def _cut(rows: Rows, stays: Bools, ties: str) -> Rows:
 # --- results
 
 
-def _final(rows: Rows, filters: Mapping[str, Any]) -> Iterator[Number]:
-    """Yield the usual forms of the log-softmax over what is left, at the temperature in mlx-lm's order."""
+def _final(rows: Rows, filters: Mapping[str, Any], *, every: bool) -> Iterator[Number]:
+    """Yield the log-softmax over what is left, at the temperature in mlx-lm's order; with `every` in its other forms too."""
     tempered = [rows.scores]
     if filters["order"] == "mlx-lm" and filters["temperature"] != 1.0:
         inverse = constant(1.0, rows.scores.dtype) / filters["temperature"]
@@ -223,6 +219,8 @@ def _final(rows: Rows, filters: Mapping[str, Any]) -> Iterator[Number]:
     for scores in tempered:
         p, log_sum, m = replace(rows, scores=scores).probabilities()
         yield (scores - m) - log_sum
+        if not every:
+            continue
         yield scores - (log_sum + m)
         logarithm = log(where(p.value > 0.0, p, constant(1.0, p.dtype)))
         logarithm.void = logarithm.void | (p.value <= 0.0)
@@ -232,7 +230,7 @@ def _final(rows: Rows, filters: Mapping[str, Any]) -> Iterator[Number]:
 def _running_error(p: Number) -> Floats:
     """Return the bounds of running sums from the first element on, and of their division by the whole."""
     sums = np.abs(np.cumsum(p.value, axis=-1))
-    rounds = np.where(p.value != 0.0, sums, 0.0)
+    rounds = np.minimum(sums, p.value / UNIT[p.dtype])  # no addition errs by more than its term
     return np.asarray(np.cumsum(p.error + UNIT[p.dtype] * rounds, axis=-1))
 
 
@@ -240,7 +238,7 @@ def _running_sums(rows: Rows) -> Floats:
     """Return the bounds of C_k / C_V in the order of the ids, with the rounding of a uniform to the dtype."""
     found = _by_id(rows.probabilities()[0], rows.ids)
     error = _running_error(found)
-    return error + error[:, -1:] + 2.0 * UNIT[found.dtype]
+    return FACTOR * (error + error[:, -1:] + 2.0 * UNIT[found.dtype])
 
 
 def _by_id(values: Number, ids: Ints) -> Number:

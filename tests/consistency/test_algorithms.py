@@ -16,6 +16,7 @@ from gates.subjects.mlx_trainer import loss as trainer
 from gates.subjects.numpy_baseline import loss as baseline
 from reference.algorithms import ALGORITHMS, PREFERENCES, Algorithm
 from reference.oracle import losses as oracle
+from reference.textbook import loss as textbook
 from reference.trainer.algorithms import registry
 
 pytestmark = pytest.mark.fast
@@ -89,6 +90,10 @@ class TestPolicyLosses:
         file = f"reference/trainer/algorithms/{one.name.replace('-', '_')}.py"
         found = (kind.by_row, settings().aggregation)
         assert found == (one.by_row, one.aggregation), f"edit {file} or {TABLE}"
+
+    def test_every_algorithm_has_a_textbook_program(self) -> None:
+        """So its gates know how far an honest program may be off."""
+        assert set(textbook.SURROGATES) == set(ALGORITHMS), f"edit reference/textbook/loss.py or {TABLE}"
 
     @pytest.mark.parametrize("name", [*ALGORITHMS, *PREFERENCES])
     def test_it_is_defined(self, name: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from gates import cli
+from gates.cli.verbs import app
 
 ROOT = Path(__file__).parents[2]
 LISTED = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -51,7 +51,7 @@ def test_every_make_target_exists(name: str) -> None:
 @pytest.mark.parametrize("name", OF_TODAY)
 def test_every_command_exists(name: str) -> None:
     """`gates VERB` names a verb, and a word after a group of verbs one of them."""
-    verbs = typer.main.get_command(cli.app)
+    verbs = typer.main.get_command(app)
     wrong = []
     for line in shown(name):
         words = re.sub(r"^\.venv/bin/", "", line).split()

@@ -51,7 +51,7 @@ def ppo(r: mx.array, advantages: mx.array, x: dict[str, Any]) -> mx.array:
     return -mx.minimum(r * advantages, clipped * advantages)
 
 
-def surrogate(lp: mx.array, old: mx.array, advantages: mx.array, mask: mx.array, x: dict[str, Any]) -> mx.array:
+def surrogate(lp: mx.array, old: mx.array, advantages: mx.array, mask: mx.array, x: dict[str, Any]) -> mx.array:  # noqa: PLR0911  one for each algorithm
     algorithm, log_ratio = x["algorithm"], lp - old
     n = mx.maximum(mask.sum(-1, keepdims=True), 1).astype(lp.dtype)
     if algorithm in TOKEN:

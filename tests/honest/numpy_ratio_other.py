@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 VERSIONS = {"numpy": np.__version__}
-CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {}
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {"importance_weights": {"nan_sampling": ("unrecorded",)}}
 
 
 def _rows(mask: Any, lengths: Any, *arrays: Any) -> Iterator[Any]:
@@ -60,6 +60,7 @@ def importance_weights(
     lengths: Any = None,
 ) -> dict[str, Any]:
     """Compute the ratio first and hold it back afterwards."""
+    sampling = np.where(np.isnan(sampling), old, sampling)  # not recorded
     ratio = importance_ratio(policy=old, old=sampling, level=level, mask=mask, lengths=lengths)["ratio"]
     low = 0.0 if c_min is None else c_min
     if correction == "tis":

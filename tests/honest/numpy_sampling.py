@@ -67,7 +67,7 @@ def processed(x: Any, filters: dict[str, Any]) -> Any:
     if filters.get("generated") is not None:
         for row, ids in zip(x, filters["generated"], strict=True):
             counts = np.bincount(ids[ids >= 0], minlength=x.shape[1])
-            row -= (filters.get("frequency_penalty") or 0.0) * counts.astype(x.dtype)
+            row[:] -= (filters.get("frequency_penalty") or 0.0) * counts.astype(x.dtype)
             row[counts > 0] -= filters.get("presence_penalty") or 0.0
     return x
 

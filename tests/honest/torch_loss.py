@@ -48,7 +48,7 @@ def ppo(r: torch.Tensor, advantages: torch.Tensor, x: dict[str, Any]) -> torch.T
     return -torch.min(r * advantages, clipped * advantages)
 
 
-def surrogate(
+def surrogate(  # noqa: PLR0911  one for each algorithm
     lp: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor, mask: torch.Tensor, x: dict[str, Any]
 ) -> torch.Tensor:
     algorithm, log_ratio = x["algorithm"], lp - old

@@ -48,7 +48,7 @@ def _case(
     **changes: Any,
 ) -> Case:
     """Return a case of `token_kl`; `changes` are those of `made.batch`."""
-    clamp, padding = changes.get("kl_clamp"), rows if rows in made.MASKS else ""
+    clamp = changes.get("kl_clamp")
     return Case(
         "-".join(part for part in (name, rows, reduction, dtype) if part),
         partial(make, rows=rows, dtype=dtype, estimator=estimator, reduction=reduction, **changes),
@@ -60,8 +60,7 @@ def _case(
             **_arithmetic(dtype),
             "kl_ratio": changes.get("kl_ratio", "none"),
             "kl_clamp": clamp,
-            "rows": "mask" if padding else rows,
-            **({"padding": padding} if padding else {}),
+            "rows": {"right": "mask", "left": "left-padded"}.get(rows, rows),
         },
         level=level,
         declared={} if clamp is None else {"kl_clamp": clamp},

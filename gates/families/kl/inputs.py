@@ -104,7 +104,8 @@ def laid_out(rng: np.random.Generator, **choices: Any) -> dict[str, Any]:
 def vocabulary(rng: np.random.Generator, kind: str, dtype: str, size: int) -> dict[str, Any]:
     """Return a call of `full_kl`: log-probs of a policy and of a reference over a vocabulary."""
     logits = rng.normal(0.0, 3.0, (6 if size < 10_000 else 2, size))
-    others = logits + rng.normal(0.0, 1e-3 if kind == "near" else 1.0, logits.shape)
+    apart = 1e-3 if kind == "near" else 2.0 if size < 10_000 else 1.0
+    others = logits + rng.normal(0.0, apart, logits.shape)
     if kind == "impossible":
         logits[:, ::3] = -np.inf  # top-k of the policy: these add nothing
         others[0, ::6] = -np.inf  # where the policy cannot draw the reference may be 0 too

@@ -208,16 +208,7 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     if algorithm == "rloo":
         yield this("clipped", data={"spread": 0.15}, epsilon_low=0.2, epsilon_high=0.25, quick=True)
     if one.kl:
-        yield this("kl", beta=0.04, quick=True)
-        yield this("on-policy-kl", beta=0.04, old=None)
-        yield from (this(f"kl-times-{level}-ratio", beta=0.04, kl_ratio=level) for level in ("token", "sequence"))
-        yield from (
-            this(f"{estimator}-{level}", beta=0.3, kl_estimator=estimator, kl_ratio=level, quick=level == "token")
-            for estimator, level in (("k1", "none"), ("k2", "none"), ("k1", "token"), ("k2", "sequence"))
-        )
-        yield this("kl-and-weights", beta=0.3, weights="row", quick=True)
-    if algorithm in {"grpo", "dapo", "gspo"}:
-        yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=True)
+        yield from _kl_cases(algorithm)
     if "dapo_denominator" in one.constants:
         yield this("by-prompt", dapo_denominator="group", group_size=4, quick=True)
         yield this("window", dapo_denominator="trl", tokens_in_step=171.5, quick=True)
@@ -226,6 +217,20 @@ def cases_of(algorithm: str) -> Iterator[Case]:
         yield this("throttled", cispo_bound="absolute", epsilon_high=0.2, old=None)
     if "sapo_temperature_positive" in one.constants:
         yield this("temperatures", sapo_temperature_positive=0.5, sapo_temperature_negative=2.0, quick=True)
+
+
+def _kl_cases(algorithm: str) -> Iterator[Case]:
+    this = partial(case, algorithm)
+    yield this("kl", beta=0.04, quick=True)
+    yield this("on-policy-kl", beta=0.04, old=None)
+    yield from (this(f"kl-times-{level}-ratio", beta=0.04, kl_ratio=level) for level in ("token", "sequence"))
+    yield from (
+        this(f"{estimator}-{level}", beta=0.3, kl_estimator=estimator, kl_ratio=level, quick=level == "token")
+        for estimator, level in (("k1", "none"), ("k2", "none"), ("k1", "token"), ("k2", "sequence"))
+    )
+    yield this("kl-and-weights", beta=0.3, weights="row", quick=True)
+    if algorithm in {"grpo", "dapo", "gspo"}:
+        yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=True)
 
 
 PRECISE: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (  # name, what the batch is, what the loss is asked

@@ -155,8 +155,8 @@ GAP = 0.012  # of the probability: 151,936 float32 additions in one order move a
 
 
 def with_gap(rng: np.random.Generator, order: str) -> dict[str, Any]:
-    """Return long rows of which 20 tokens have nearly all the mass, and a top-p that lies well between two running sums."""
-    logits = distinct(rng, 2, LARGE, "float32")
+    """Return a long row of which 20 tokens have nearly all the mass, and a top-p well between two running sums."""
+    logits = distinct(rng, 1, LARGE, "float32")
     likely = np.linspace(25.0, 25.5, 20).astype(np.float32)
     for row in logits:
         head = rng.choice(LARGE, likely.size, replace=False)

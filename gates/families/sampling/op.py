@@ -47,6 +47,7 @@ FILTERED_LOGPROBS = Op(
     formula="each filter acts on the distribution renormalised over the survivors so far; −inf where removed",
     oracle=sampling.filtered_logprobs,
     textbook=textbook.filtered_logprobs,
+    key=("order",),
     optional=OPTIONAL,
 )
 SAMPLE_TOKENS = Op(
@@ -56,5 +57,6 @@ SAMPLE_TOKENS = Op(
     source="inverse transform sampling from the filtered distribution",
     formula="token = least k with C_k > u·C_V, C summed in id order",
     textbook=textbook.sample_tokens,
+    key=("order",),
     optional=OPTIONAL,
 )

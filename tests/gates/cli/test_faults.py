@@ -116,6 +116,17 @@ def test_an_output_that_is_full(project: Path, arguments: tuple[str, ...]) -> No
     assert "Traceback" not in done.stderr
 
 
+def test_a_reader_that_ends_early(tmp_path: Path) -> None:
+    """`gates explain loss | head -1` is no failure of a subject, and says nothing."""
+    command = [sys.executable, "-m", "gates", "explain", "loss"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        errors = running.stderr.read()
+    assert (running.returncode, errors) == (4, b"")
+
+
 class TestOpenFiles:
     """Too few of them."""
 

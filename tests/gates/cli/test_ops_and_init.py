@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gates.registry import load
-from gates.report.conventions import explained
+from gates.report.conventions import CONVENTIONS, explained
 from gates.report.ops import as_text, conventions_of, ops_of
 from gates.report.scaffold import FIRST, path_for, scaffold
 
@@ -54,6 +54,9 @@ class TestOps:
                     f"{name}: {convention} needs a line in gates/report/conventions.py"
                 )
                 assert f"such as {convention}=(" in words
+        asked = {(name, one) for name in ops_of(asking) for one in conventions_of(name, asking)}
+        known = {*(one for _, one in asked), *(f"{name}.{one}" for name, one in asked)}
+        assert set(CONVENTIONS) <= known, "gates/report/conventions.py explains what no case asks for"
         assert 'such as arithmetic=("float32",): ' in " ".join(as_text(ops_of(asking)["policy_loss"], asking).split())
 
     def test_a_wrong_name_gets_the_nearest(self, tmp_path: Path) -> None:
@@ -88,7 +91,7 @@ class TestInit:
         file.write_text(text.replace('raise NotImplementedError("token_kl is not filled in yet")', filled))
         done = gates("check", "kl.k1", "kl.k3", "-v", "--subject", "./mylib_gates.py", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "mylib_gates · 1 op judged · 1 correct" in done.stdout
+        assert "correct    token_kl[k1] (" in done.stdout
         assert "token_kl of mylib_gates has estimator 'k1', not 'k3'" in done.stdout
 
     def test_an_op_declared_twice_is_refused(self, tmp_path: Path) -> None:
@@ -145,7 +148,7 @@ class TestInit:
             (["my lib"], "letters, digits"),
             (["class"], "letters, digits"),
             (["mylib", "--op", "no"], "`gates ops` lists"),
-            (["mylib", "--op", "token_kul"], "did you mean token_kl? `gates ops` lists"),
+            (["mylib", "--op", "token_kul"], "did you mean 'token_kl'? `gates ops` lists"),
         ],
     )
     def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from broken import verdicts
 
 from gates.model import Subject, Verdict
 from gates.registry import load
@@ -50,3 +51,34 @@ def test_prompts_may_be_scored_where_both_completions_have_the_same() -> None:
     assert {verdict.case.rpartition("-")[0].partition("-")[2] for verdict in asked} == {"shared-prompt"}
     assert len(asked) == 3
     assert {verdict.status for verdict in asked} <= {"correct", "imprecise"}
+
+
+def changed(folder: Path, file: str, declared: str, gate: str) -> dict[str, str]:
+    """Return the status of each case of a gate for an honest program that declares other conventions."""
+    code = (HONEST / f"{file}.py").read_text() + f"\nCONVENTIONS = {declared}\n"
+    return {verdict.case: verdict.status for verdict in verdicts(folder, code, gate, quick=False)}
+
+
+def test_prompts_that_are_scored_undeclared_are_wrong(tmp_path: Path) -> None:
+    """Where the two prompts differ they do not cancel; where they are the same the loss is right."""
+    found = changed(tmp_path, "numpy_preference_prompts", "{}", "preference.hinge.matches-definition")
+    assert found["plain-ordinary-float32"] == "wrong"
+    assert found["plain-shared-prompt-float32"] in {"correct", "imprecise"}
+
+
+def test_a_clamp_that_is_declared_alone_is_the_only_one_that_is_asked(tmp_path: Path) -> None:
+    """As in verl, whose low_var_kl is always clamped to 10."""
+    found = changed(tmp_path, "numpy_kl", "{'token_kl': {'kl_clamp': (10.0,)}}", "kl.k3.matches-definition")
+    asked = {case: status for case, status in found.items() if status != "unsupported"}
+    assert {case.partition("-")[0] for case in asked} == {"clamped"}
+    assert set(asked.values()) <= {"correct", "imprecise"}
+    other = changed(tmp_path, "numpy_kl", "{'token_kl': {'kl_clamp': (20.0,)}}", "kl.k3.matches-definition")
+    assert set(other.values()) == {"unsupported"}
+
+
+def test_the_likelihood_of_all_tokens_is_a_convention(tmp_path: Path) -> None:
+    """As in TRL's ORPO, which has no other."""
+    declared = "{'preference_loss': {'nll_tokens': ('all',)}}"
+    found = changed(tmp_path, "numpy_preference", declared, "preference.orpo.matches-definition")
+    asked = {case for case, status in found.items() if status == "correct"}
+    assert asked == {"plain-all-tokens-float32", "plain-all-tokens-float64"}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import tempfile
 from importlib.metadata import entry_points
 from xml.etree import ElementTree as ET
 
@@ -171,8 +174,13 @@ class TestOutcomes:
 
     @pytest.mark.parametrize(
         ("settings", "options", "fails"),
-        [("", [], False), ("", ["--gates-strict"], True), ("", ["--gates-fail-on=fragile"], True)]
-        + [('fail_on = "fragile"', [], True), ('fail_on = "fragile"', ["--gates-fail-on=wrong"], False)],
+        [
+            ("", [], False),
+            ("", ["--gates-strict"], True),
+            ("", ["--gates-fail-on=fragile"], True),
+            ('fail_on = "fragile"', [], True),
+            ('fail_on = "fragile"', ["--gates-fail-on=wrong"], False),
+        ],
     )
     def test_a_milder_grade_passes_with_a_warning(
         self, mine: pytest.Pytester, settings: str, options: list[str], fails: bool
@@ -394,3 +402,16 @@ class TestCost:
         )
         result = mine.runpytest_subprocess(*LOADED, *MINE)
         assert "LEFT 1 []" in result.outlines
+
+
+def test_what_the_machine_refuses_ends_the_session(mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence instead of a traceback for each item, and pytest's exit code for an internal error."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    result = mine.runpytest(*LOADED, *MINE)
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    said = result.stdout.str() + result.stderr.str()
+    assert "--gates: cannot start mine: Too many open files; raise the limit" in said

@@ -13,7 +13,7 @@ import pytest
 from runs_on_file import header
 from typer.testing import CliRunner
 
-from gates import cli
+from gates.cli.verbs import app
 from gates.registry import load
 from gates.report.calibration import family, gate, nearest, place, rates, upper_bound
 from gates.report.markdown import render
@@ -374,6 +374,6 @@ class TestCommand:
         """Where no subject has the ops of the gates, no seed of any case is lacking either, and that is no success."""
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr("gates.run.plan.plan", lambda *_, **__: [])
-        ended = CliRunner().invoke(cli.app, ["calibrate", "philox", "--seeds-up-to", "3"])
+        ended = CliRunner().invoke(app, ["calibrate", "philox", "--seeds-up-to", "3"])
         assert ended.exit_code == 3, ended.output
         assert "nothing is left" not in ended.output

@@ -31,7 +31,7 @@ class TestShrinking:
             ("loss.clip-never-acts", "ragged", 4, "below 1 − ε_low = 0.8"),
             ("loss.lengths-off-by-one", "ragged", 4, "got 0"),
             ("kl.k3-expm1-minus-d", "tiny-right-none-float64", 3, "completion 1 of 1, token 1 of 1: got"),
-            ("ratios.swapped", "token-holes-far-float32", 3, "ratio exp(policy − old) 2.71828"),
+            ("ratios.swapped", "token-holes-apart-float32", 3, "ratio exp(policy − old) 2.71828"),
             ("advantages.unscored-counts-zero", "trl-ordinary-float32", 2, "completion 1 of 2: got"),
             ("sampling.draw-reaches", "none-hf", 3, "uniforms [0.0]"),
             ("loss.bnpo-one-micro-batch", "ragged", 8, "micro_batches [1, 1]"),

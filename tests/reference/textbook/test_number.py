@@ -91,6 +91,20 @@ def test_sums_in_every_usual_order(dtype: str, seed: int, rows: int, width: int)
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(seed=SEEDS)
 @settings(max_examples=40, deadline=None)
+def test_sums_of_terms_that_are_lost_beside_others(dtype: str, seed: int) -> None:
+    """A term below half a unit of the sum is lost whole, and no more than it."""
+    rng = np.random.default_rng(seed)
+    values = (rng.normal(size=300) * 10.0 ** rng.uniform(-20, 0, 300)).astype(dtype)
+    wanted = np.asarray(values, np.longdouble).sum()
+    limit = float(number(values).sum().limit())
+    for order in (values, values[::-1], np.sort(values), values[np.argsort(-np.abs(values))]):
+        assert abs(np.cumsum(order)[-1] - wanted) <= limit
+    assert limit < 300 * np.finfo(dtype).eps * np.abs(values).sum()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(seed=SEEDS)
+@settings(max_examples=40, deadline=None)
 def test_the_gradient_of_a_clipped_loss(dtype: str, seed: int) -> None:
     """As autograd gives it, against the analytic one in long double."""
     rng = np.random.default_rng(seed)

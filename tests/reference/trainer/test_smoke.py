@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gates import cli
+from gates.cli.verbs import app
 from gates.model import ConfigurationError
 from reference import tiny, tiny_families
 from reference.trainer import lora, smoke
@@ -23,7 +23,7 @@ def untouched() -> Iterator[None]:
 
 
 def _gates(*arguments: str) -> Any:
-    return CliRunner().invoke(cli.app, ["trainer", "smoke", *arguments])
+    return CliRunner().invoke(app, ["trainer", "smoke", *arguments])
 
 
 @pytest.mark.parametrize("bits", [32, 4])

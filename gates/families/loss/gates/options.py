@@ -157,8 +157,8 @@ def options_match_definition(t: Trial) -> Iterator[Evidence]:
     got = t.got(LOSS_WITH_OPTIONS, **x)
     unit, tiny = 2 * FLOAT32_U, float(np.finfo(np.float32).tiny)
     limits = t.textbook(LOSS_WITH_OPTIONS, **x)
-    scale = unit * (wanted.loss_scale + bonus)
-    yield from t.agrees("loss error in 2u·S", got["loss"], loss, limits["loss"], scale=scale)
+    size = unit * (wanted.loss_scale + bonus)
+    yield from t.agrees("loss error in 2u·S", got["loss"], loss, limits["loss"], scale=size)
     scale = unit * np.where(mask, np.maximum(wanted.gradient_scale, tiny), 0.0)
     yield from t.agrees("gradient error in 2u·S", got["gradient"], wanted.gradient, limits["gradient"], scale=scale)
     pull, slopes = np.where(chosen, -x["entropy_bonus"] / chosen.sum(), 0.0), limits["entropy_gradient"]

@@ -81,12 +81,17 @@ def _case(
         conventions={
             "loss": loss,
             **_of_dtype(dtype),
-            "padding": choices.get("padding", "right"),
+            "rows": _rows(choices),
             "prompt": "shared" if choices.get("shared") else "any",
             **({"nll_tokens": "all" if all_tokens else "completion"} if loss == "orpo" else {}),
         },
         level=level,
     )
+
+
+def _rows(choices: Mapping[str, Any]) -> str:
+    """Return the convention of rows: a mask of right-padded ones, or left-padded ones."""
+    return "left-padded" if choices.get("padding") == "left" else "mask"
 
 
 def _of_dtype(dtype: str) -> dict[str, str]:
@@ -218,7 +223,7 @@ def _kto_case(
         f"{name}-{dtype}",
         partial(made.labelled, dtype=dtype, shift=shift, **choices),
         quick=quick,
-        conventions={**_of_dtype(dtype), "padding": choices.get("padding", "right")},
+        conventions={**_of_dtype(dtype), "rows": _rows(choices)},
         level=level,
     )
 

@@ -25,7 +25,7 @@ from gates.registry import gate
         Case(
             f"{path}-{temperature}",
             partial(runs.worded_inputs, temperature=temperature, path=path),
-            quick=path == "batched",
+            quick=path == "batched" and temperature < 1,
             limit_s=120,
             sample="ratio/agreement",
         )

@@ -18,7 +18,7 @@ from gates.registry import gate
 from reference.oracle import ratio
 
 LEVELS = ("token", "seq_mean", "seq_sum")
-SPREADS = {"typical": 0.3, "far": 1.0, "hostile": 0.3, "huge": 25.0}  # nats
+SPREADS = {"typical": 0.3, "apart": 1.0, "hostile": 0.3, "distant": 25.0}  # nats
 NOT_INFINITE = "overflowing ratios that are not +∞"
 
 
@@ -42,12 +42,12 @@ def _cases() -> Iterator[Case]:
     for level, form in product(LEVELS, FORMS):
         yield _case(level, form, "typical", "float32", quick=form in {"holes", "flat"})
     for level in LEVELS:
-        yield _case(level, "holes", "far", "float32", quick=True)
+        yield _case(level, "holes", "apart", "float32", quick=True)
         yield _case(level, "holes", "typical", "float64", quick=True)
         for dtype in DTYPES:
             quick = dtype == "float32"
             yield _case(level, "masked", "hostile", dtype, asks="robustness", quick=quick)
-            yield _case(level, "holes", "huge", dtype, asks="robustness", quick=not quick)
+            yield _case(level, "holes", "distant", dtype, asks="robustness", quick=not quick)
     for form in ("wider", "flat"):
         yield _case("seq_mean", form, "hostile", "float32", asks="robustness")
 

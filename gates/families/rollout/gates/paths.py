@@ -14,6 +14,7 @@ from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 
+QUICK = ("qwen3_next",)  # recurrent layers, experts and attention: each path against the same slow run
 COMPILED = ("llama", "qwen3_moe")  # families whose layers all have plain key-value caches
 DRAWS = (
     100_000  # clause 11: compared draws in a full run, of each sampler and over the families; a tenth in a quick one
@@ -79,9 +80,14 @@ def _families(names: tuple[str, ...], quick: tuple[str, ...], draws: int = DRAWS
         yield _case(f"{name}-sampled", _sampled, quick=name in quick, draws=of, model=name, family=name)
 
 
-def _qwen3(*, quick: bool, greedy_draws: int = DRAWS) -> Iterator[Case]:
-    yield _case("greedy", _greedy, quick=quick, draws=greedy_draws)
-    yield _case("sampled", _sampled, quick=quick)
+def _qwen3(*, greedy_draws: int = DRAWS) -> Iterator[Case]:
+    yield _case("greedy", _greedy, quick=False, draws=greedy_draws)
+    yield _case("sampled", _sampled, quick=False)
+
+
+def _filtered(*quick: str) -> Iterator[Case]:
+    for name, choice in FILTERS.items():
+        yield _case(name, _sampled, quick=name in quick, draws=DRAWS // 5, **choice)
 
 
 def _probe(path: str) -> tuple[Probe, ...]:
@@ -122,9 +128,9 @@ def _router_gaps(t: Trial, run: Mapping[str, Any]) -> Array | None:
     why="Padding, positions, caches and compaction go wrong in ways that still read like language.",
     ops=(ROLLOUT, TOKEN_LOGITS),
     cases=(
-        *_qwen3(quick=True),
-        *_families(runs.FAMILIES, ("qwen3_next", "gemma3_text")),
-        *(_case(name, _sampled, quick=True, draws=DRAWS // 5, **choice) for name, choice in FILTERS.items()),
+        *_qwen3(),
+        *_filtered("hf-filters"),
+        *_families(runs.FAMILIES, QUICK),
     ),
     bounds=BOUNDS,
     probes=_probe("batched"),
@@ -141,7 +147,7 @@ def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
     question="Does a prompt prefilled once give all samples of its group the tokens of one full forward per token?",
     why="A shared prefix that one sample writes into, or that is older than the weights, is the other samples' prompt.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=(*_qwen3(quick=False, greedy_draws=ONE_BY_ONE // 6), *_families(runs.FAMILIES, ("qwen3_5",))),
+    cases=(*_qwen3(greedy_draws=ONE_BY_ONE // 6), *_families(runs.FAMILIES, QUICK)),
     bounds=BOUNDS,
     probes=_probe("prefix"),
 )
@@ -157,7 +163,7 @@ def prefix_equals_naive(t: Trial) -> Iterator[Evidence]:
     question="Does the compiled step over fixed buffers draw the tokens of one full forward per token?",
     why="What a compiler bakes in, a mask over unwritten columns and idle rows of a bucket go wrong silently.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=(*_qwen3(quick=True), *_families(COMPILED, ())),
+    cases=(*_qwen3(), *_families(COMPILED, ()), *_filtered("hf-filters")),
     bounds=BOUNDS,
     probes=_probe("compiled"),
 )
@@ -173,7 +179,7 @@ def compiled_equals_naive(t: Trial) -> Iterator[Evidence]:
     question="Does one row over its own cache draw the tokens of one full forward per token?",
     why="It is the plainest use of a cache, and so the first place to look when a faster path is wrong.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=tuple(_families(("qwen3", *runs.FAMILIES), ("llama",), ONE_BY_ONE)),
+    cases=tuple(_families(("qwen3", *runs.FAMILIES), QUICK, ONE_BY_ONE)),
     bounds=BOUNDS,
     probes=_probe("cached"),
 )

@@ -45,7 +45,7 @@ def _make(rng: np.random.Generator, bits: int) -> dict[str, Any]:
     why="Sampling bears the error, a ratio's denominator does not: its tail and its sequences give it away, not its mean.",
     ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),
     cases=(
-        Case("8-bit", partial(_make, bits=8), quick=True, limit_s=60),
+        Case("8-bit", partial(_make, bits=8), limit_s=60),
         Case("4-bit", partial(_make, bits=4), quick=True, limit_s=60),
     ),
     bounds={

@@ -156,7 +156,12 @@ def _greedy_inputs(rng: np.random.Generator, order: str, kind: str, *, tied: boo
     ops=(SAMPLE_TOKENS,),
     cases=(
         *(
-            Case(f"one-maximum-{kind}-{order}", partial(_greedy_inputs, order=order, kind=kind, tied=False), quick=True)
+            Case(
+                f"one-maximum-{kind}-{order}",
+                partial(_greedy_inputs, order=order, kind=kind, tied=False),
+                quick=True,
+                conventions={"order": order},
+            )
             for kind, order in (("plain", "hf"), *product(("filters",), oracle.ORDERS), ("penalty", "hf"))
         ),
         *(
@@ -165,6 +170,7 @@ def _greedy_inputs(rng: np.random.Generator, order: str, kind: str, *, tied: boo
                 partial(_greedy_inputs, order=order, kind=kind, tied=True),
                 quick=True,
                 level="rule",
+                conventions={"order": order},
                 declared={"ties": "lower-id"},
             )
             for kind, order in (("plain", "hf"), *product(("filters",), oracle.ORDERS), ("penalty", "hf"))

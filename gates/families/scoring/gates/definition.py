@@ -38,9 +38,9 @@ def _case(name: str, *, quick: bool = False, model: str = "", **changes: Any) ->
 
 CASES = (
     _case("qwen3", quick=True),
-    _case("qwen3-4-bit", quick=True, bits=4),
+    _case("qwen3-4-bit", bits=4),
     _case("llama-embeddings", model="llama", family="llama", embeddings=True),
-    _case("gemma3_text-tied-embeddings", quick=True, model="gemma3_text-tied", family="gemma3_text", embeddings=True),
+    _case("gemma3_text-tied-embeddings", model="gemma3_text-tied", family="gemma3_text", embeddings=True),
     _case("qwen3_moe-4-bit", family="qwen3_moe", bits=4),
     _case("qwen3_next", quick=True, family="qwen3_next"),
     _case("qwen3_5", family="qwen3_5"),

@@ -28,7 +28,6 @@ from gates.registry import gate
             Case(
                 f"{family}-rows",
                 partial(runs.worded_inputs, family=family),
-                quick=family == "qwen3_5",
                 limit_s=120,
                 model=family,
                 sample=runs.SAMPLE,

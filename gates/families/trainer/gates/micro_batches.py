@@ -16,7 +16,7 @@ from gates.registry import gate
 from reference.algorithms import ALGORITHMS
 from reference.oracle import losses
 
-PARTS = {  # of eight rows in two groups of four, and of twenty-four
+PARTS: dict[str, dict[int, tuple[int, ...]]] = {  # of eight rows in two groups of four, and of twenty-four
     "any": {8: (1, 4, 3), 24: (5, 12, 7)},  # the second part holds rows of both groups
     "equal": {8: (2, 2, 2, 2), 24: (6, 6, 6, 6)},
 }

@@ -68,7 +68,7 @@ DROPOUT: dict[str, dict[str, Any]] = {
     why="A moment estimate or a draw's round that is lost on resume trains another model than the log says.",
     ops=(TRAIN_RUN,),
     cases=(
-        Case("adam", _make, quick=True, limit_s=60),
+        Case("adam", _make, limit_s=60),
         Case("muon-cosine-two-passes", partial(_make, tables=MUON), limit_s=60),
         Case("dropout", partial(_make, tables=DROPOUT), quick=True, limit_s=60),
     ),
