@@ -268,3 +268,20 @@ class TestSubjectFiles:
         (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
         assert {verdict.status for verdict in read(file).verdicts} == {status}
         assert done.returncode == code
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ("'estimator': ('K2',)", "did you mean 'k2'?"),
+        ("'estimater': ('k2',)", "did you mean 'estimator'?"),
+    ],
+)
+def test_a_misspelt_convention_is_refused(tmp_path: Path, declared: str, words: str) -> None:
+    """Otherwise its cases would be `unsupported`, and nobody would know why."""
+    (tmp_path / "mine.py").write_text(
+        f"OPS = {{'token_kl': lambda **inputs: {{}}}}\nCONVENTIONS = {{'token_kl': {{{declared}}}}}\n"
+    )
+    done = gates("check", "kl.k2", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in " ".join(done.stderr.split())
