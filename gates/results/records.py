@@ -219,6 +219,10 @@ class MutantRecord(StrictRecord):
     distance: Number | None = Field(
         None, description="from the definition there, in textbook limits; null: counted exactly"
     )
+    outputs: list[str] = Field(
+        [],
+        description="the outputs that lie at least 100 limits away in some case; the gradient alone: it shows only there",
+    )
 
 
 class SensitivityRecord(StrictRecord):
