@@ -72,8 +72,12 @@ def test_a_clamp_that_is_declared_alone_is_the_only_one_that_is_asked(tmp_path: 
     asked = {case: status for case, status in found.items() if status != "unsupported"}
     assert {case.partition("-")[0] for case in asked} == {"clamped"}
     assert set(asked.values()) <= {"correct", "imprecise"}
-    other = changed(tmp_path, "numpy_kl", "{'token_kl': {'kl_clamp': (20.0,)}}", "kl.k3.matches-definition")
-    assert set(other.values()) == {"unsupported"}
+
+
+def test_another_clamp_is_not_asked(tmp_path: Path) -> None:
+    """A declared number binds."""
+    found = changed(tmp_path, "numpy_kl", "{'token_kl': {'kl_clamp': (20.0,)}}", "kl.k3.matches-definition")
+    assert set(found.values()) == {"unsupported"}
 
 
 def test_the_likelihood_of_all_tokens_is_a_convention(tmp_path: Path) -> None:
