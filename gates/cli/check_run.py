@@ -199,6 +199,7 @@ def _judge(run: Run, screen: Screen, found: counterexamples.Found) -> session.Ta
                 writer=None if complete else run.writer,
                 requirements=run.request.requirements,
                 on_verdict=found.watching(screen.verdict),
+                on_hello=partial(output.refuse_misspelt, run.registry),
                 engine=engine,
                 resumed=run.resumed,
                 waivers=run.request.waivers,

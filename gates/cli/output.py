@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gates.report.text import Screen
     from gates.results.jsonl import Results
     from gates.run.session import Tally
+    from gates.worker.process import Hello
 
 
 def chosen(form: CheckFormat | None, *, as_json: bool) -> CheckFormat:
@@ -51,6 +52,15 @@ def since(baseline: Path | None, form: CheckFormat) -> Results | None:
 
     refuse(form, changed=baseline is not None)
     return read(baseline) if baseline else None
+
+
+def refuse_misspelt(registry: Registry, name: str, hello: Hello) -> None:
+    """Refuse a convention of a user's subject that is near a known word: its cases would all be `unsupported`."""
+    from gates.model import ConfigurationError
+    from gates.report.declarations import misspelt
+
+    if name not in registry.subjects and (found := misspelt(name, hello.provides, registry.gates.values())):
+        raise ConfigurationError("; ".join(found))
 
 
 def notes(tally: Tally, registry: Registry) -> None:

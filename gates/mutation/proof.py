@@ -118,6 +118,17 @@ def distance(verdict: Verdict) -> float | None:
     return max((math.inf if math.isnan(value) else value for value in found), default=None)
 
 
+def far_outputs(verdicts: Iterable[Verdict]) -> list[str]:
+    """Return the quantities that lie at least `FAR` textbook limits away in some case: `gradient error`."""
+    far = {
+        item.quantity.removesuffix(f" {IN_LIMITS}")
+        for verdict in verdicts
+        for item in verdict.evidence
+        if item.quantity.endswith(IN_LIMITS) and not item.observed < FAR
+    }
+    return sorted(far)
+
+
 def _severity(verdict: Verdict) -> int:
     return GRADES.index(verdict.status) if verdict.status in GRADES else 0  # a timeout shows no level
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 
 from gates.model import LEVELS, Gate, Mutant, Subject, Verdict
-from gates.mutation.proof import Sensitivity, Trialled, distance, mutants_of, sensitivities, try_mutants
+from gates.mutation.proof import Sensitivity, Trialled, distance, far_outputs, mutants_of, sensitivities, try_mutants
 from gates.registry import Registry
 from gates.report.progress import Bar
 from gates.report.proof_table import scores
@@ -151,6 +151,7 @@ def mutant_record(done: Trialled) -> MutantRecord:
         reason=done.reason,
         level=done.decided.level if done.decided else None,
         distance=distance(done.decided) if done.decided else None,
+        outputs=far_outputs(done.verdicts),
     )
 
 

@@ -41,6 +41,12 @@ def unasked(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate
                         yield f"{where} have {convention} {choice!r}, which no case asks for; did you mean {missing[meant]!r}?"
 
 
+def misspelt(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate]) -> list[str]:
+    """Return the sentences of `unasked` about conventions and their choices that are near a known word."""
+    sentences = unasked(subject, provides, gates)
+    return [words for words in sentences if words.startswith("the conventions of") and words.endswith("?")]
+
+
 def undeparted(subject: str, documented: Iterable[str], gates: Iterable[Gate]) -> Iterator[str]:
     """Yield a sentence for each documented deviation under a name that no gate has: it would have no effect."""
     names = {gate.name: None for gate in gates if gate.name}

@@ -232,7 +232,7 @@ def _other_choice(planned: PlannedCase, op: str, provided: Provided) -> str:
         return ""
     for name, value in planned.case.declared.items():
         if not _among(value, provided.conventions.get(name, ())):
-            return f"{op} of {planned.subject.name} does not declare {name}=({value!r},), not {value!r}"
+            return f"{op} of {planned.subject.name} does not declare {name}=({value!r},), which this case is about"
     return ""
 
 

@@ -31,6 +31,7 @@ class OracleCache:
         self._lock = threading.Lock()
         self._found: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()  # value and size, oldest first
         self._size = 0
+        self._making: dict[bytes, threading.Lock] = {}  # what is being made
 
     def ask(self, op: Op, inputs: Mapping[str, Wire]) -> Any:
         """Return the oracle's result for these inputs; the caller may change it."""
@@ -61,16 +62,23 @@ class OracleCache:
         self._keep(key, value)
 
     def once(self, key: bytes, make: Callable[[], Any]) -> Any:
-        """Return what `make` returned at the first call with this key; the caller may change it."""
+        """Return what `make` returned at the first call with this key; the caller may change it.
+
+        Subjects that are judged side by side ask the same at the same time: the second waits for the first. A value that is
+        too large to be kept is then made twice, but not at once.
+        """
         with self._lock:
-            known = self._found.get(key)
-            if known is not None:
-                self._found.move_to_end(key)
-        if known is not None:
-            return copy.deepcopy(known[0])
-        made = make()
-        self._keep(key, made)
-        return made
+            making = self._making.setdefault(key, threading.Lock())
+        try:
+            with making:
+                known = self.find(key)
+                if known is None:
+                    known = make()
+                    self._keep(key, known)
+        finally:
+            with self._lock:
+                self._making.pop(key, None)
+        return known
 
     def _keep(self, key: bytes, value: Any) -> None:
         size = _size(value)

@@ -230,6 +230,7 @@ class CheckRequest:
     writer: Writer | None = None
     requirements: tuple[Requirement, ...] = ()
     on_verdict: Callable[[Verdict], None] = lambda verdict: None  # noqa: ARG005  by default nobody
+    on_hello: Callable[[str, Hello], None] = lambda name, hello: None  # noqa: ARG005  the first of each subject
     engine: Engine | None = None  # None: this machine's workers
     resumed: Resumed | None = None
     waivers: Waivers = field(default_factory=Waivers)
@@ -251,8 +252,9 @@ def check(request: CheckRequest) -> Tally:
     start = time.monotonic()
     for found in in_order(request.cases, request.options, request.engine, resumed.verdicts if resumed else ()):
         judged = replace(found, verdict=waivers.apply(found.verdict))
-        if judged.hello:
-            tally.hellos.setdefault(judged.verdict.subject, judged.hello)
+        if judged.hello and judged.verdict.subject not in tally.hellos:
+            tally.hellos[judged.verdict.subject] = judged.hello
+            request.on_hello(judged.verdict.subject, judged.hello)
         if writer:
             for record in (*handshakes.new(judged), verdict_record(judged.verdict)):
                 writer.write(record)

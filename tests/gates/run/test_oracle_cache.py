@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -126,3 +129,33 @@ def test_a_scratch_folder_is_there_only_if_it_is_asked_for(tmp_path: Path, monke
         assert (scratch.path / "state").exists()
         assert len(list(tmp_path.iterdir())) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_that_ask_at_once_are_answered_by_one_call() -> None:
+    """Subjects are judged side by side, so that both ask for the same before either has it."""
+    cache, calls, both = OracleCache(), [], threading.Barrier(2)
+
+    def make() -> list[int]:
+        calls.append(1)
+        time.sleep(0.1)
+        return [1]
+
+    def ask() -> list[int]:
+        both.wait()
+        found: list[int] = cache.once(b"key", make)
+        found.append(2)  # each has its own
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [future.result() for future in (pool.submit(ask), pool.submit(ask))] == [[1, 2], [1, 2]]
+    assert len(calls) == 1
+    assert cache.once(b"key", make) == [1]
+
+
+def test_what_raises_is_asked_again() -> None:
+    """An error is not kept, and nothing stays locked."""
+    cache = OracleCache()
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            cache.once(b"key", lambda: 1 // 0)
+    assert cache.once(b"key", lambda: 3) == 3

@@ -108,6 +108,7 @@ def draw_inverse_cdf(t: Trial) -> Iterator[Evidence]:
     inputs = _for_each(uniforms, inputs)
     u = uniforms[:, None]
     admitted = (filtered > -np.inf) & (u >= low - before) & ((u < high + room) | ((u <= high) & (room > 0.0)))
+    del low, high, room, before  # 73 MB at V = 151,936, on each of the workers' threads
     edges = int(np.sum(admitted.sum(axis=1) > 1))
     yield t.precondition("draws beside a boundary", edges, "<=", max(1, uniforms.size // (100 if wide else 8)))
     yield t.precondition("draws that no token has", int(np.sum(~admitted.any(axis=1))), "<=", 0)
