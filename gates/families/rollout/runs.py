@@ -18,6 +18,7 @@ ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
 NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
 OTHER_SEED = 7_919  # added to seeds of the calibration, so that it never sees the draws that are judged
 SAMPLE = "rollout"  # of the cases here: the same prompts and draws by every path, so that the slow one runs once
+PER_ROW = ("rows", "tokens", "lengths", "ended", "logits", "uniforms")
 TRIES = 3  # draws of other prompts, where the noise of one is too large to tell anything apart
 ROUTED = 1e-5  # probability; float32 moves the gap between a chosen and another expert by 2e-6 at most
 SMALLEST_EFFECT = 0.05  # nats: the adapter change that the ratio gate uses as its control

@@ -19,6 +19,7 @@ COMPILED = ("llama", "qwen3_moe")  # families whose layers all have plain key-va
 DRAWS = (
     100_000  # clause 11: compared draws in a full run, of each sampler and over the families; a tenth in a quick one
 )
+SPARE = 16  # draws
 LIMIT_S = 120.0  # of one call; it takes seconds on a quiet machine, but other gates run beside it
 ONE_BY_ONE = 60_000  # of the path that takes a forward for every token of every row
 NOISE = (
@@ -41,7 +42,7 @@ BOUNDS = {
 
 
 _greedy = partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=500)
-_sampled = partial(runs.case_inputs, temperature=0.7, top_p=0.95, samples=64, count=4)
+_sampled = partial(runs.case_inputs, temperature=0.7, top_p=0.95, samples=32, count=4)
 FILTERS: dict[str, dict[str, Any]] = {
     "hf-filters": {
         "order": "hf",
@@ -103,8 +104,8 @@ def _equal(t: Trial, path: str) -> Iterator[Evidence]:
     round_ = 0
     while found.draws < wanted and round_ < max(10, wanted // 200):
         changes = {"eos_ids": eos, "round_": round_, **_prompts(t, round_)}
-        slow = runs.slow(t, **changes)
-        fast = runs.rollout(t, path, **changes)
+        slow = _enough(runs.slow(t, **changes), wanted - found.draws)
+        fast = runs.rollout(t, path, rows=slow["rows"], **changes)
         gaps = partial(_router_gaps, t, slow)
         found.add(slow, fast, seed=t.inputs["seed"], round_=round_, gaps=gaps, noise=partial(runs.own_noise, t, slow))
         round_ += 1
@@ -112,6 +113,14 @@ def _equal(t: Trial, path: str) -> Iterator[Evidence]:
             break  # one round of each type has been compared, and more rounds cannot take the failure back
     yield from _preconditions(t, found, 1 if found.unexplained else wanted)
     yield from claims(t, found)
+
+
+def _enough(run: Mapping[str, Any], draws: int) -> dict[str, Any]:
+    """Return so many rows of a rollout, of all its prompts, that they hold these draws, and some for rows that are cut."""
+    order = np.concatenate([np.arange(start, len(run["rows"]), 4) for start in range(4)])
+    held = np.cumsum(np.asarray(run["lengths"])[order])
+    rows = np.sort(order[: int(np.searchsorted(held, 1.01 * draws + SPARE)) + 1])
+    return {**run, **{name: np.asarray(run[name])[rows] for name in runs.PER_ROW}}
 
 
 def _router_gaps(t: Trial, run: Mapping[str, Any]) -> Array | None:

@@ -51,7 +51,7 @@ def row_alone_equals_batch(t: Trial) -> Iterator[Evidence]:
     batch = runs.rollout(t, "batched", eos_ids=eos)
     picked = np.arange(0, len(batch["rows"]), 3)
     for index in picked:
-        part = {name: np.asarray(batch[name])[index : index + 1] for name in PER_ROW}
+        part = {name: np.asarray(batch[name])[index : index + 1] for name in runs.PER_ROW}
         alone = runs.rollout(t, "batched", eos_ids=eos, rows=part["rows"])
         found.add(part, alone, seed=t.inputs["seed"], round_=0)
     slow = runs.slow(t, eos_ids=eos, record_logits=False)
@@ -60,9 +60,6 @@ def row_alone_equals_batch(t: Trial) -> Iterator[Evidence]:
     yield t.precondition("different tokens drawn", np.unique(slow["tokens"][picked]).size, ">=", 8)
     yield t.precondition("lengths of these rows", np.unique(slow["lengths"][picked]).size, ">=", 2)
     yield from paths.claims(t, found)
-
-
-PER_ROW = ("rows", "tokens", "lengths", "ended", "logits", "uniforms")
 
 
 def _ends(rng: np.random.Generator, path: str) -> dict[str, Any]:
