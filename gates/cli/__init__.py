@@ -13,6 +13,7 @@ from gates.errors import ExitCode
 
 IMPORTING = "<frozen importlib"  # the file of Python's own frames while a module is loaded
 NAME = "gates"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main() -> None:
@@ -21,7 +22,7 @@ def main() -> None:
     SIGTERM, which CI sends, ends a command as Ctrl-C does, with the same exit code: what was judged is kept, and the run
     can be resumed. SIGINT is set too, for the background job of a script is started with it ignored.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         signal.signal(number, _stop)
     try:
         try:
@@ -35,6 +36,9 @@ def main() -> None:
         _leave()
     except Exception as error:  # noqa: BLE001  whatever it is, it has one of our exit codes
         _report(error)
+    finally:
+        for number in SIGNALS:  # while Python ends: an exception in its own threads would be shown and lost
+            signal.signal(number, _leave)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -49,7 +53,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt(number)
 
 
-def _leave() -> NoReturn:
+def _leave(*_: object) -> NoReturn:
     """Say that the command was interrupted, and end without what Python does at its end.
 
     It would raise SIGINT again if Ctrl-C came in an `eval`, such as typer's of annotations, and change the exit code.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 RIGHT = """
@@ -26,3 +27,16 @@ def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "gates", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, check=False
     )
+
+
+def await_verdict(folder: Path) -> None:
+    """Wait until the run that writes to a folder has its first verdict.
+
+    Raises:
+        TimeoutError: it has none within a minute.
+    """
+    for _ in range(600):
+        if any('"record":"verdict"' in file.read_text() for file in folder.glob("*.jsonl")):
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"{folder} has no verdict")

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import RIGHT, gates
+from command_line import RIGHT, await_verdict, gates
 
 from gates.errors import MEANINGS, ExitCode, FaultError
 from gates.results import atomic_write
@@ -150,12 +150,23 @@ class TestOpenFiles:
 
 def test_a_folder_that_vanishes(project: Path) -> None:
     """What is written to a removed file is lost without an error of the system: the run ends instead."""
-    slow = RIGHT.replace("    groups =", "    import time; time.sleep(0.2)\n    groups =", 1)
+    slow = RIGHT.replace("    groups =", "    import time; time.sleep(0.5)\n    groups =", 1)
     (project / "mine.py").write_text(slow)
-    command = [sys.executable, "-m", "gates", *CHECK, "--out", "gone"]
+    command = [
+        sys.executable,
+        "-m",
+        "gates",
+        "check",
+        "advantages",
+        "--subject",
+        "./mine.py",
+        "--jobs",
+        "1",
+        "--out",
+        "gone",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=project) as running:
-        assert running.stdout is not None
-        assert running.stdout.readline()
+        await_verdict(project / "gone")
         only(project / "gone").unlink()
         (project / "gone").rmdir()
         _, errors = running.communicate(timeout=60)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import RIGHT
+from command_line import RIGHT, await_verdict
 
 from gates.results.jsonl import read
 
@@ -59,6 +59,13 @@ def test_while_a_verb_works(tmp_path: Path) -> None:
     assert run(code, "list", cwd=tmp_path) == (130, "", LINE)
 
 
+def test_while_python_ends(tmp_path: Path) -> None:
+    """The run is over; an exception in Python's own code would be shown as a traceback."""
+    code = "import atexit, os, signal\natexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))"
+    found, _, errors = run(code, "list", "kl.k1", cwd=tmp_path)
+    assert (found, errors) == (130, LINE)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_can_be_resumed(tmp_path: Path, number: int) -> None:
     """Its worker is ended, its file is complete up to the last verdict, and the line names the command that goes on."""
@@ -69,9 +76,7 @@ def test_a_run_can_be_resumed(tmp_path: Path, number: int) -> None:
     )
     command = [sys.executable, "-m", "gates", "check", "advantages", "--subject", "./mine.py", "--jobs", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
-        assert running.stdout is not None
-        line = running.stdout.readline()  # the first verdict
-        assert line
+        await_verdict(tmp_path / "results" / "runs")
         running.send_signal(number)
         _, errors = running.communicate(timeout=60)
     assert running.returncode == 130
