@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from gates.report.grades import Grades
-from gates.report.markdown import matrix, render
+from gates.report.markdown import render, subjects_table
 from gates.report.speed_summary import speed_summary
 from gates.results.jsonl import read
 from gates.results.read_lines import whole_lines
@@ -60,11 +60,10 @@ def test_every_recorded_run_is_complete_and_of_a_clean_commit() -> None:
 
 
 def test_the_table_is_that_of_the_recorded_runs() -> None:
-    """README's table is the matrix of families over all recorded checks, without the variants of a subject."""
+    """README's table counts the grades of all recorded checks, without the variants of a subject."""
     recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("check-*.jsonl*"))]
     verdicts = [verdict for run in recorded for verdict in run.verdicts if "@" not in verdict.subject]
-    families = [verdict.model_copy(update={"gate": verdict.gate.partition(".")[0]}) for verdict in verdicts]
-    assert "\n".join(matrix(families)).strip() in README
+    assert "\n".join(subjects_table(Grades.of(verdicts))).strip() in README
 
 
 def test_the_grades_that_are_explained_were_recorded() -> None:

@@ -29,9 +29,9 @@ CONVENTIONS = {
     "ids_per_position": Convention(
         "how many ids a position has", 'ids_per_position=("one",): ids of shape (…, K) are not taken'
     ),
-    "padding": Convention("where padding stands in a masked row: right or left of the tokens, or in holes among them"),
     "rows": Convention(
-        "which slots count: by mask (right-padded, or with holes), by lengths, flat, whole rows left out, or all"
+        "which slots count, and where padding stands: by a mask whose padding is right of the tokens (mask), left of them "
+        "(left-padded) or among them (holes), by lengths, flat, whole rows left out (row-mask), or all"
     ),
     "empty_rows": Convention("whether a row may be without tokens", "empty_rows=(False,): no row ever is"),
     "ratio": Convention(

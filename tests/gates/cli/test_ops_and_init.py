@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gates.registry import load
-from gates.report.conventions import explained
+from gates.report.conventions import CONVENTIONS, explained
 from gates.report.ops import as_text, conventions_of, ops_of
 from gates.report.scaffold import FIRST, path_for, scaffold
 
@@ -54,6 +54,9 @@ class TestOps:
                     f"{name}: {convention} needs a line in gates/report/conventions.py"
                 )
                 assert f"such as {convention}=(" in words
+        asked = {(name, one) for name in ops_of(asking) for one in conventions_of(name, asking)}
+        known = {*(one for _, one in asked), *(f"{name}.{one}" for name, one in asked)}
+        assert set(CONVENTIONS) <= known, "gates/report/conventions.py explains what no case asks for"
         assert 'such as arithmetic=("float32",): ' in " ".join(as_text(ops_of(asking)["policy_loss"], asking).split())
 
     def test_a_wrong_name_gets_the_nearest(self, tmp_path: Path) -> None:
