@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,3 +116,64 @@ class TestCases:
         assert rounded["epsilon_low"] == float(np.float32(0.2))
         assert rounded["algorithm"] == "grpo"
         assert rounded["delta"] is None
+
+
+DECLARING = """\
+from gates.subjects.numpy_baseline import subject as whole
+
+OPS = {{"policy_loss": whole.OPS["policy_loss"]}}
+CONVENTIONS = {{"policy_loss": {conventions!r}}}
+"""
+
+
+class TestDeclared:
+    """A library is asked what it declares, and told the word for what it is not asked."""
+
+    def judged(
+        self, folder: Path, gate: str = "loss.grpo.matches-definition", **conventions: tuple[Any, ...]
+    ) -> set[str]:
+        found = verdicts(folder, DECLARING.format(conventions=conventions), gate, quick=False)
+        assert {verdict.status for verdict in found} <= {"correct", "unsupported"}
+        return {verdict.case for verdict in found if verdict.status == "correct"}
+
+    @pytest.mark.parametrize(
+        ("conventions", "asked", "not_asked"),
+        [
+            ({"ratio": ("on-policy",)}, {"on-policy", "on-policy-kl"}, {"ragged", "kl"}),
+            ({"rows": ("mask",)}, {"ragged", "kl"}, {"holes", "flat-rows", "row-mask", "no-mask"}),
+            ({"empty_rows": (False,)}, {"ragged", "flat-rows"}, {"empty-row", "empty-flat-row"}),
+            ({"kl_estimator": ("k1",)}, {"ragged", "k1-none", "k1-token"}, {"kl", "k2-none"}),
+            ({"advantages": ("row",)}, {"ragged", "token-weights"}, {"token-advantages"}),
+            ({"weights": (False,)}, {"ragged", "kl"}, {"row-weights", "token-weights", "kl-and-weights"}),
+            ({"kl_clamp": (None, 10.0)}, {"kl", "kl-clamped"}, set()),
+            ({}, {"kl"}, {"kl-clamped"}),
+        ],
+        ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+    )
+    def test_only_what_is_declared_is_asked(
+        self, tmp_path: Path, conventions: dict[str, tuple[Any, ...]], asked: set[str], not_asked: set[str]
+    ) -> None:
+        """The other cases are unsupported, and none fails."""
+        found = self.judged(tmp_path, **conventions)
+        assert asked <= found
+        assert not not_asked & found
+
+    def test_a_clip_of_rloo_is_asked_of_who_declares_it(self, tmp_path: Path) -> None:
+        """And the plain loss of who has that."""
+        gate = "loss.rloo.matches-definition"
+        assert "clipped" not in self.judged(tmp_path, gate)
+        assert self.judged(tmp_path, gate, clipped=(True,)) == {"clipped"}
+
+    def test_rewards_in_advantages_inside(self, tmp_path: Path) -> None:
+        """Nothing is asked, and the sentence names the word."""
+        code = DECLARING.format(conventions={"advantages": ("inside",)})
+        found = verdicts(tmp_path, code, "loss.grpo.matches-definition")
+        assert {verdict.status for verdict in found} == {"unsupported"}
+        assert "has advantages 'inside', not 'row'" in found[0].reason
+
+    def test_a_law_of_two_conventions_needs_both(self, tmp_path: Path) -> None:
+        """`old` given and left out: neither kind of library is asked alone."""
+        gate = "loss.old-is-a-constant"
+        assert not self.judged(tmp_path, gate, ratio=("on-policy",))
+        assert not self.judged(tmp_path, gate, ratio=("off-policy",))
+        assert self.judged(tmp_path, gate, ratio=("on-policy", "off-policy"))
