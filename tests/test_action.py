@@ -147,8 +147,8 @@ def test_a_failing_library_on_a_runner(tmp_path: Path) -> None:
     }
     done = subprocess.run(script, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
-    assert "::error title=mine · kl.k1.matches-definition::" in done.stdout
-    assert "**fail" in (tmp_path / "GITHUB_STEP_SUMMARY").read_text()
+    assert "::error title=mine · token_kl[k1]::" in done.stdout
+    assert "**wrong**" in (tmp_path / "GITHUB_STEP_SUMMARY").read_text()
     told = dict(line.split("=", 1) for line in (tmp_path / "GITHUB_OUTPUT").read_text().splitlines())
     assert {path.suffix for path in Path(told["results"]).rglob("*") if path.is_file()} == {".jsonl", ".safetensors"}
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gates.report.markdown import matrix, render
+from gates.report.grades import Grades
+from gates.report.markdown import render, subjects_table
 from gates.report.speed_summary import speed_summary
 from gates.results.jsonl import read
 from gates.results.read_lines import whole_lines
@@ -59,21 +60,24 @@ def test_every_recorded_run_is_complete_and_of_a_clean_commit() -> None:
 
 
 def test_the_table_is_that_of_the_recorded_runs() -> None:
-    """README's table is the matrix of families over all recorded checks, without the variants of a subject."""
+    """README's table counts the grades of all recorded checks, without the variants of a subject."""
     recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("check-*.jsonl*"))]
     verdicts = [verdict for run in recorded for verdict in run.verdicts if "@" not in verdict.subject]
-    families = [verdict.model_copy(update={"gate": verdict.gate.partition(".")[0]}) for verdict in verdicts]
-    assert "\n".join(matrix(families)).strip() in README
+    assert "\n".join(subjects_table(Grades.of(verdicts))).strip() in README
 
 
-def test_the_verdict_that_is_explained_was_recorded() -> None:
-    """The example of a verdict is one of the recorded runs, to the digit."""
-    (line,) = (line for _, block in BLOCKS for line in block.splitlines() if line.startswith("FAIL "))
-    subject, gate, rest = line.removeprefix("FAIL").strip().split(" · ")
-    case, _, reason = rest.partition(": ")
+def test_the_grades_that_are_explained_were_recorded() -> None:
+    """The example is what a recorded run says of these ops, to the digit."""
+    (block,) = (" ".join(block.split()) for _, block in BLOCKS if block.startswith("mlxrl · "))
+    shown = re.findall(r"(WRONG|FRAGILE) (\S+) (.*?) \((\d+) of (\d+) cases\)", block)
     recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("check-*.jsonl*"))]
-    verdicts = {(v.subject, v.gate, v.case, v.reason) for run in recorded for v in run.verdicts}
-    assert (subject, gate, case, reason) in verdicts
+    grades = {
+        (grade.status.upper(), grade.op, grade.verdict.reason, str(grade.like), str(grade.cases))
+        for run in recorded
+        for grade in Grades.of(run.judged).grades("mlxrl")
+    }
+    assert len(shown) == 2
+    assert set(shown) <= grades
 
 
 def test_recorded_lines_are_of_the_published_schema() -> None:

@@ -25,14 +25,14 @@ def merge(
 
     The exit code is that of the whole run.
     """
-    from collections import Counter
-
+    from gates.cli import setup
     from gates.model import ConfigurationError
+    from gates.report import screen
+    from gates.report.wrap import columns
     from gates.results.atomic_write import write_new
     from gates.results.jsonl import as_line, file_name, read
     from gates.results.records import SummaryRecord
     from gates.run import merge as merging
-    from gates.run import session
 
     target = out or Path("results", "runs", file_name("check"))
     records = merging.merge([read(path) for path in files], target.parent)
@@ -42,6 +42,8 @@ def merge(
     summary = records[-1]
     if not isinstance(summary, SummaryRecord):
         raise TypeError("the last line of a merged run is its summary")
-    typer.echo(f"results: {target} ({len(files)} shards)")
-    typer.echo(session.Tally(Counter(summary.counts)).line())
+    setup.registry()  # the screen says how many mutants of the catalogue a pass would have seen
+    typer.echo(f"joined {len(files)} shards")
+    for line in screen.lines(screen.of(read(target)), columns()):
+        typer.echo(line.plain.rstrip())
     raise typer.Exit(summary.exit_code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from itertools import groupby
@@ -12,7 +13,7 @@ import pytest
 
 from gates.cli import project, setup
 from gates.errors import FaultError
-from gates.model import NOT_JUDGED, ConfigurationError, Grade, Verdict, failing
+from gates.model import FAILURES, NOT_JUDGED, ConfigurationError, Grade, Verdict, failing
 from gates.registry import load
 from gates.report.labels import shown
 from gates.results.escape import one_line
@@ -20,6 +21,10 @@ from gates.run.engines.subject_workers import SubjectWorkers
 from gates.run.plan import Options, PlannedCase, plan
 
 NAME = "gates"  # the first part of every item's id: gates::numpy::kl.k3.matches-definition[small]
+
+
+class GradeWarning(pytest.PytestWarning):
+    """An item passes with a grade that is not `correct`, but milder than the one that fails."""
 
 
 class NotHeldError(Exception):
@@ -37,8 +42,8 @@ def message(verdict: Verdict) -> str:
 
 
 def properties(verdict: Verdict) -> list[tuple[str, object]]:
-    """Return the JUnit properties of a verdict: status, cause, seed, and each number with its limit."""
-    found: list[tuple[str, object]] = [(name, getattr(verdict, name)) for name in ("status", "cause", "seed")]
+    """Return the JUnit properties of a verdict: status, op, cause, seed, and each number with its limit."""
+    found: list[tuple[str, object]] = [(name, getattr(verdict, name)) for name in ("status", "op", "cause", "seed")]
     for item in verdict.evidence:
         place = f" ({item.where})" if item.where else ""
         words = f"{item.observed!r} {item.relation} {item.limit!r} {'holds' if item.holds else 'does not hold'}{place}"
@@ -55,6 +60,8 @@ class Judge:
             *_, subject, case = items[0].split("::")
             raise pytest.UsageError(f"--gates: {items[0]} is no path; choose it by -k '{subject} and {case}'")
         quick, seed = bool(option("--gates-quick")), option("--gates-seed")
+        if (strict := bool(option("--gates-strict"))) and option("--gates-fail-on"):
+            raise pytest.UsageError("--gates-strict means --gates-fail-on=imprecise; leave out one of the two")
         try:
             line = project.CommandLine(
                 option("--gates-select"), option("--gates-subject"), python=option("--gates-python"), quick=quick
@@ -68,7 +75,7 @@ class Judge:
         order = {subject.name: place for place, subject in enumerate(subjects)}
         self.waivers = found.waivers
         self.requirements = found.requirements
-        self.fail_on: Grade = found.settings.fail_on or "wrong"
+        self.fail_on: Grade = "imprecise" if strict else option("--gates-fail-on") or found.settings.fail_on or "wrong"
         self.cases = sorted(plan(found.gates, subjects, quick=quick), key=lambda planned: order[planned.subject.name])
         self.workers = SubjectWorkers(
             Options(seed=found.settings.seed if seed is None else seed, quick=quick, model=model)
@@ -132,7 +139,8 @@ class GateItem(pytest.Item):
     def runtest(self) -> None:
         """Judge the case: a pass passes, a waived failure is an expected failure, a case that was not judged is skipped.
 
-        A case that `[tool.gates] require` names fails if it was not judged.
+        A grade milder than the one that fails passes with a warning. A case that `[tool.gates] require` names fails if it
+        was not judged.
         """
         try:
             judged = self._judge.workers.judge(self._planned)
@@ -151,6 +159,9 @@ class GateItem(pytest.Item):
             pytest.xfail(one_line(f"{who}; {verdict.reason}"))
         if verdict.status in failing(self._judge.fail_on) or verdict.status == "error":
             raise NotHeldError(message(verdict))
+        if verdict.status in FAILURES:
+            words = one_line(f"{verdict.status}: {verdict.where}: {verdict.reason}")
+            warnings.warn(GradeWarning(words), stacklevel=1)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show a verdict as its message, and any other exception as pytest does."""

@@ -37,6 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--gates-seed", type=int, metavar="N", help="Seed of all cases. Default: that of [tool.gates], else 0."
     )
+    group.addoption(
+        "--gates-fail-on",
+        choices=("wrong", "fragile", "imprecise"),
+        help="The mildest grade that fails; a milder one passes with a warning. Default: that of [tool.gates], else wrong.",
+    )
+    group.addoption("--gates-strict", action="store_true", help="The same as --gates-fail-on=imprecise.")
     group.addoption("--gates-python", metavar="PATH", help="The interpreter for a subject FILE.")
 
 

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from gates.model import Bound, Gate, Recorded
+from gates.model import GRADE_OF, LEVELS, Bound, Gate, Level, Recorded
 from gates.registry import Registry
 from gates.report.ops import output_words
 
@@ -22,6 +22,7 @@ def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
         "name": gate.name,
         "question": gate.question,
         "why": gate.why,
+        "levels": levels(gate),
         "ops": [
             {
                 "name": op.name,
@@ -38,6 +39,7 @@ def explanation(gate: Gate, registry: Registry) -> dict[str, Any]:
                 "kind": bound.kind,
                 "limit": _limit(bound),
                 "because": bound.because,
+                "level": bound.level,
             }
             for quantity, bound in gate.bounds.items()
         ],
@@ -70,6 +72,18 @@ def defined_in(gate: Gate) -> str:
     return f"{path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path}:{code.co_firstlineno}"
 
 
+def levels(gate: Gate) -> dict[Level, list[str]]:
+    """Return the levels of a gate's claims, its own first, each with the cases and quantities that have another."""
+    found: dict[Level, list[str]] = {gate.level: []}
+    for case in gate.cases:
+        if case.level is not None and case.level != gate.level:
+            found.setdefault(case.level, []).append(case.name)
+    for quantity, bound in gate.bounds.items():
+        if bound.level is not None and bound.level != gate.level:
+            found.setdefault(bound.level, []).append(quantity)
+    return found
+
+
 def _limit(bound: Bound) -> str | float:
     if isinstance(bound.limit, Recorded):
         return "recorded in gates/run/calibrated.json"
@@ -78,7 +92,12 @@ def _limit(bound: Bound) -> str | float:
 
 def as_text(item: dict[str, Any]) -> str:
     """Return an explanation as text for a terminal."""
-    lines = [item["id"], "", f"Question  {item['question']}", f"Why       {item['why']}", ""]
+    lines = [item["id"], "", f"Question  {item['question']}", f"Why       {item['why']}"]
+    for level, names in item["levels"].items():
+        rest = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        of = f" ({', '.join(names[:SHOWN])}{rest})" if names else ""
+        lines.append(f"Level     {level}, fails as {GRADE_OF[level]}: {LEVELS[level]}{of}")
+    lines.append("")
     for op in item["ops"]:
         lines += [f"Op        {op['name']}: {op['formula']}" if op["formula"] else f"Op        {op['name']}"]
         lines += [f"          source: {op['source']}"]

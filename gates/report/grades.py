@@ -167,9 +167,13 @@ def _worst(found: Mapping[str, AnyVerdict]) -> str:
     return bad if bad in found else next(name for name, status in statuses.items() if status == bad)
 
 
-def _rank(verdict: AnyVerdict) -> tuple[int, float, str, str]:
-    """Return the order in which verdicts of one status explain it: definitions first, then what is furthest off."""
-    return LEVELS.index(verdict.level), -severity(verdict), verdict.gate, verdict.case
+def _rank(verdict: AnyVerdict) -> tuple[int, bool, float, str, str]:
+    """Return the order in which verdicts of one status explain it.
+
+    Definitions first, wrong numbers before exceptions (an exception is often about one case), then what is furthest off.
+    """
+    number = verdict.cause in {"bound", "control", DEPARTS}
+    return LEVELS.index(verdict.level), not number, -severity(verdict), verdict.gate, verdict.case
 
 
 def totals(grades: Iterable[OpGrade]) -> dict[str, int]:

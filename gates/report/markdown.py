@@ -48,7 +48,7 @@ def render(runs: Iterable[Results], changed: Changes | None = None) -> str:
         match run.header.verb:
             case "check":
                 grades = Grades.of(run.judged)
-                parts += [*_subjects(grades), *_grades(grades), *markdown_head.table(run), *_check(run)]
+                parts += [*subjects_table(grades), *_grades(grades), *markdown_head.table(run), *_check(run)]
             case "prove":
                 parts += [*markdown_head.table(run), *markdown_proof.lines(run)]
             case "calibrate":
@@ -69,7 +69,7 @@ def _check(run: Results) -> list[str]:
     return [*lines, *_gates(run.verdicts), *_closest(run.verdicts), *_holes(run.verdicts)]
 
 
-def _subjects(grades: Grades) -> list[str]:
+def subjects_table(grades: Grades) -> list[str]:
     """Return how many ops of each subject have each grade."""
     found = standings(grades)
     shown_columns = columns(found)

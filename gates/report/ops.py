@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
 from gates.model import Gate, Op, Output
+from gates.report.conventions import explained
 
+WIDTH = 120  # columns of a line
 TYPES = {
     "f": "floating point",
     "i": "integers",
@@ -14,25 +17,6 @@ TYPES = {
     "scalar": "a number",
     "text": "text",
     "any": "anything",
-}
-#: Meanings of conventions that are not inputs of their op, or whose values differ from the input of that name.
-CONVENTIONS = {
-    "dtype": "of the input arrays",
-    "arithmetic": 'the dtype of its arithmetic; ("float32",) is not expected to be more precise',
-    "ids_per_position": 'one, or "several": ids of shape (…, K)',
-    "rows": "which slots count, and where padding stands",
-    "empty_rows": "(False,): no row is ever without tokens",
-    "ratio": '("on-policy",): a library without old log-probs',
-    "advantages": '("row",): one for a row; ("inside",): it takes rewards, and no case is asked',
-    "clipped": "RLOO without the clip of its ratio, with it",
-    "nll_tokens": "ORPO's likelihood: of the completion, or of all tokens",
-    "prompt": '("shared",): prompts are scored, and cancel in pairs that have the same',
-    "order": "of what is packed, in its bins; asked if declared",
-    "ties": "who wins among equals; asked if declared",
-    "parts": "micro-batches of a step: equal in rows, or any",
-    "weights": "without off-policy weights, with them",
-    "nan_rewards": "a NaN reward is not scored; asked if declared",
-    "nan_sampling": "a NaN log-prob of the sampler was not recorded; asked if declared",
 }
 
 
@@ -58,11 +42,6 @@ def conventions_of(name: str, gates: Iterable[Gate]) -> dict[str, list[Any]]:
     return {key: sorted(choices, key=lambda x: (x is None, str(type(x)), x)) for key, choices in sorted(found.items())}
 
 
-def convention_words(name: str) -> str:
-    """Return `  # of the input arrays`, or an empty text if the input of that name says it."""
-    return f"  # {CONVENTIONS[name]}" if name in CONVENTIONS else ""
-
-
 def output_words(output: Output) -> str:
     """Return `of the shape and dtype of rewards`, or `floating point, 2 axes`."""
     if output.like:
@@ -84,7 +63,8 @@ def record(op: Op, gates: Iterable[Gate]) -> dict[str, Any]:
             name: {"like": o.like or None, "kind": None if o.like else o.kind, "axes": o.ndim}
             for name, o in op.outputs.items()
         },
-        "conventions": conventions_of(op.name, callers),
+        "conventions": (asked := conventions_of(op.name, callers)),
+        "conventions_explained": {name: explained(name, op, choices) for name, choices in asked.items()},
         "gates": [gate.id for gate in callers],
     }
 
@@ -100,6 +80,13 @@ def as_text(op: Op, gates: Iterable[Gate]) -> str:
     if data["conventions"]:
         lines += ["  conventions that cases request"]
         for key, values in data["conventions"].items():
-            lines.append(f"    {key:26} {', '.join(map(repr, values))}{convention_words(key)}")
+            lines.append(f"    {key:26} {', '.join(map(repr, values))}")
+            lines += textwrap.wrap(
+                explained(key, op, values),
+                WIDTH,
+                initial_indent=" " * 31,
+                subsequent_indent=" " * 31,
+                break_on_hyphens=False,
+            )
     lines += [f"  gates  {', '.join(data['gates'])}"]
     return "\n".join(lines)

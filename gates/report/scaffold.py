@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gates.model import ConfigurationError, Op
-from gates.report.ops import convention_words, output_words
+from gates.model import ConfigurationError, Op, Wire
+from gates.report.conventions import explained
+from gates.report.ops import output_words
 
 WIDTH = 120  # columns of a line
 FIRST = ("group_advantages", "token_kl", "importance_ratio", "selective_log_softmax", "policy_loss")
@@ -87,7 +88,7 @@ def scaffold(name: str, file: str, ops: Mapping[str, Op], conventions: Mapping[s
 
 
 def _function(op: Op, conventions: Mapping[str, Any]) -> str:
-    choices = [f"    # {key}={tuple(values)!r},{convention_words(key)}" for key, values in conventions.items()]
+    choices = [line for key, values in conventions.items() for line in _convention(key, op, tuple(values))]
     names = [name for name in op.inputs if name.isidentifier() and not keyword.iskeyword(name)]
     arguments = [f"{name}=None" if name in op.optional else name for name in names]
     return FUNCTION.format(
@@ -101,6 +102,12 @@ def _function(op: Op, conventions: Mapping[str, Any]) -> str:
         outputs="\n".join(_item(f"returns {name}", output_words(output)) for name, output in op.outputs.items()),
         returned=_returned(op),
     )
+
+
+def _convention(name: str, op: Op, choices: tuple[Wire, ...]) -> list[str]:
+    """Return the choices that cases request, and below them one line about the convention with an example."""
+    words = textwrap.wrap(explained(name, op, choices), WIDTH - 12, break_long_words=False, break_on_hyphens=False)
+    return [f"    # {name}={choices!r},", *(f"    #     {line}" for line in words)]
 
 
 def _signature(op: str, arguments: list[str]) -> str:

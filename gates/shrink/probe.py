@@ -12,7 +12,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gates.model import Case, Evidence, Gate, Outcome, Recipe, Subject, SubjectFaultError, UnsupportedError, Wire
+from gates.model import (
+    GRADE_OF,
+    GRADES,
+    Case,
+    Evidence,
+    Gate,
+    Outcome,
+    Recipe,
+    Subject,
+    SubjectFaultError,
+    UnsupportedError,
+    Wire,
+)
 from gates.run.judge import lacking
 from gates.run.plan import PlannedCase
 from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch
@@ -135,9 +147,13 @@ def _run(gate: Gate, trial: RunningTrial, evidence: list[Evidence]) -> Found:
 
 
 def _decide(evidence: list[Evidence]) -> Found:
-    for item in evidence:
-        if item.role != "signal" and not item.holds:
-            return "fails", item.role, item.sentence(), item
+    failed = [item for item in evidence if item.role != "signal" and not item.holds]
+    if failed:
+        worst = max(failed, key=lambda item: GRADES.index(GRADE_OF[item.level]))  # the first of the worst, as judged
+        nan = (
+            " NaN" if math.isnan(worst.observed) else ""
+        )  # such as 0/0 of one reward, where the formula was wrong before
+        return "fails", f"{worst.role} {worst.level}{nan}", worst.sentence(), worst
     if not any(item.role == "claim" for item in evidence):
         return "unclear", "nothing", "the gate measured nothing", None
     return "holds", "", "", None

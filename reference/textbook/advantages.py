@@ -166,9 +166,10 @@ def _differences(groups: Number, scored: Bools, baseline: str) -> Iterator[Numbe
 
 
 def _variance(values: Number, scored: Bools, ddof: int) -> Number:
-    """Return Σ(x − mean)² / (n − ddof) of each row, (rows, 1)."""
+    """Return Σ(x − mean)² / (n − ddof) of each row, (rows, 1): void for one reward with ddof 1, unless others are missing."""
     (centred,) = _differences(values, scored, "mean")
-    count: Floats = np.maximum(scored.sum(axis=1, keepdims=True) - ddof, 1.0)
+    count: Floats = scored.sum(axis=1, keepdims=True) - float(ddof)
+    count = np.where(scored.all(axis=1, keepdims=True), count, np.maximum(count, 1.0))
     return (centred * centred).sum(axis=1, keepdims=True) / count
 
 

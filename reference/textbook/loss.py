@@ -1,8 +1,7 @@
-"""Textbook programs of the policy losses: token by token, then the means, then autograd's gradient.
+"""Textbook programs of the policy losses: token by token, then the mean, then autograd's gradient.
 
-Two forms of each: the means as the papers write them (a row's sum by its length, then the rows), and one sum of terms that
-were divided before. A KL is added to each token (TRL) or to the loss (verl). Gradients are autograd's and, where it rounds
-otherwise, those that are written by hand.
+A KL is added to each token (TRL) or to the loss (verl). Gradients are autograd's and, where it rounds otherwise, those that
+are written by hand.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def forms(grid: Grid, policy: Number, inputs: dict[str, Any]) -> tuple[list[Numb
     weights = inputs.get("weights")
     step = Step(
         policy,
-        policy - old,
+        where(counts, policy - old, 0.0),
         grid.wide(inputs["advantages"], dtype),
         None if weights is None else grid.wide(weights, dtype),
         counts,
@@ -140,25 +139,20 @@ def forms(grid: Grid, policy: Number, inputs: dict[str, Any]) -> tuple[list[Numb
         by_hand = None if by_hand is None else by_hand * step.weights
     term = where(counts, term, 0.0)
     if not inputs["beta"]:
-        whole = _weighted(term, step)
-        slopes = [gradient(whole, policy)[0]]  # that of the other form rounds as often
+        whole = _mean(term, step)
+        slopes = [gradient(whole, policy)[0]]
         if by_hand is not None:
             slopes.append(where(counts, by_hand * _row_weights(step), 0.0))
-        return [_means(term, step), whole], slopes
+        return [whole], slopes
     penalty, penalty_by_hand = _kl(step, grid.wide(inputs["reference"], dtype))
     penalty, beta = where(counts, penalty, 0.0), step.setting("beta")
-    both = term + beta * penalty
-    whole = _weighted(both, step)
-    losses = [_means(both, step), whole, _means(term, step) + beta * _means(penalty, step)]
+    whole, alone, added = _mean(term + beta * penalty, step), _mean(term, step), beta * _mean(penalty, step)
+    losses = [whole, alone + added]
     slopes = [gradient(whole, policy)[0]]
     if by_hand is not None or penalty_by_hand is not None:
         weight = _row_weights(step)
-        first = gradient(_weighted(term, step), policy)[0] if by_hand is None else by_hand * weight
-        second = (
-            gradient(beta * _weighted(penalty, step), policy)[0]
-            if penalty_by_hand is None
-            else penalty_by_hand * beta * weight
-        )
+        first = gradient(alone, policy)[0] if by_hand is None else by_hand * weight
+        second = gradient(added, policy)[0] if penalty_by_hand is None else penalty_by_hand * beta * weight
         slopes.append(where(counts, first + second, 0.0))
     return losses, slopes
 
@@ -243,7 +237,7 @@ def _kl(step: Step, reference: Number) -> tuple[Number, Number | None]:
     return _sequence_mean(step, step.log_ratio) * estimate, None
 
 
-# --- means: of the terms (B, T), which are 0 where no token stands
+# --- the mean: of the terms (B, T), which are 0 where no token stands
 
 
 def _blocks(step: Step) -> list[int] | None:
@@ -257,28 +251,11 @@ def _blocks(step: Step) -> list[int] | None:
     return None
 
 
-def _means(term: Number, step: Step) -> Number:
-    """Return the sums first, then the divisions."""
-    inputs, rows = step.settings, len(step.counts)
-    blocks = _blocks(step)
-    if blocks is not None:
-        ends = np.cumsum(blocks)
-        spans = [slice(end - size, end) for end, size in zip(ends, blocks, strict=True)]
-        means = [term[span].sum() / max(float(step.counts[span].sum()), 1.0) for span in spans]
-        total = means[0]
-        for other in means[1:]:
-            total = total + other
-        return total / float(len(blocks))
-    if inputs["algorithm"] in {"dapo", "cispo"}:
-        return term.sum() / float(inputs["tokens_in_step"])
-    if inputs["algorithm"] == "dr_grpo":
-        return term.sum() / float(rows * inputs["max_length"])
-    sums = term.sum(1, keepdims=True)
-    return (sums if inputs["algorithm"] == "luspo" else sums / step.tokens).sum() / float(rows)
+def _mean(term: Number, step: Step) -> Number:
+    """Return one sum of divided terms; micro-batches of a split step are added one after the other.
 
-
-def _weighted(term: Number, step: Step) -> Number:
-    """Return one sum of divided terms; micro-batches of a split step are added one after the other."""
+    A program that divides its sums instead rounds less often, in the same orders.
+    """
     divided = term * _row_weights(step)
     parts = step.settings.get("parts")
     if parts is None:
@@ -290,18 +267,19 @@ def _weighted(term: Number, step: Step) -> Number:
 
 
 def _row_weights(step: Step) -> Number:
-    """Return what a token of each row weighs, (B, 1)."""
+    """Return what a token of each row weighs, (B, 1): a quotient or two."""
     inputs, rows, dtype = step.settings, len(step.counts), step.policy.dtype
-    one = constant(1.0, dtype)
     blocks = _blocks(step)
     if blocks is not None:
         ends = np.cumsum(blocks)
         tokens = [max(float(step.counts[end - size : end].sum()), 1.0) for end, size in zip(ends, blocks, strict=True)]
-        return one / np.repeat(tokens, blocks)[:, None] / float(len(blocks))
-    if inputs["algorithm"] in {"dapo", "cispo"}:
-        return one / np.full((rows, 1), float(inputs["tokens_in_step"]))
-    if inputs["algorithm"] == "dr_grpo":
-        return one / np.full((rows, 1), float(rows * inputs["max_length"]))
-    if inputs["algorithm"] == "luspo":
-        return one / np.full((rows, 1), float(rows))
-    return one / step.tokens / float(rows)
+        denominators = np.repeat(tokens, blocks)[:, None] * len(blocks)
+    elif inputs["algorithm"] in {"dapo", "cispo"}:
+        denominators = np.full((rows, 1), float(inputs["tokens_in_step"]))
+    elif inputs["algorithm"] == "dr_grpo":
+        denominators = np.full((rows, 1), float(rows * inputs["max_length"]))
+    elif inputs["algorithm"] == "luspo":
+        denominators = np.full((rows, 1), float(rows))
+    else:
+        denominators = step.tokens * rows
+    return Number(1.0 / denominators, dtype, 2.0 * UNIT[dtype] / denominators)

@@ -72,8 +72,9 @@ def preference_loss(  # noqa: PLR0913  the op's keywords
     forms = [x - rows[0::2] if own else x for x in _pairs(loss, rows[0::2], rows[1::2], scalars)]
     losses = [x.mean() for x in forms]
     gradients = [gradient(x, rows)[0] for x in losses]
-    if loss in {"dpo", "simpo", "cpo"}:
-        gradients += _by_hand(_margin(loss, rows[0::2], rows[1::2], scalars), scalars)
+    if loss not in {"hinge", "ipo"}:
+        by_hand = _by_hand(loss, rows, scalars)
+        gradients += [x - np.tile([1.0, 0.0], len(counts) // 2) / (len(counts) / 2.0) if own else x for x in by_hand]
     if lengths == "mean" or loss in {"simpo", "orpo"}:
         gradients = [x / _tokens(counts, rows.dtype) for x in gradients]
     spread = [x.reshape(-1, 1) * counts for x in gradients]
@@ -99,12 +100,16 @@ def _pairs(loss: str, c: Number, r: Number, scalars: dict[str, Number]) -> list[
         off = c - r - 1.0 / (2.0 * beta)
         return [off * off]
     if loss == "orpo":
-        odds = [(c - rest(c)) - (r - rest(r)) for rest in (_by_log1p, _by_expm1, _by_log)]
-        z = merged(*odds)
+        z, odds = _margin(loss, c, r, scalars), _odds(c, r)
         others = [logsigmoid(merged(odds[1], z)), log(sigmoid(merged(odds[2], z)))]  # differentiated in their own way
         return [-(beta * x) for x in (*_log_sigmoids(z), *others)]
     s, z = scalars["s"], _margin(loss, c, r, scalars)
     return [-(a * (1.0 - s)) - b * s for a, b in zip(_log_sigmoids(z), _log_sigmoids(-z), strict=True)]
+
+
+def _odds(c: Number, r: Number) -> list[Number]:
+    """Return the difference of the log-odds a - log(1 - exp a), in each usual form."""
+    return [(c - rest(c)) - (r - rest(r)) for rest in (_by_log1p, _by_expm1, _by_log)]
 
 
 def _by_log1p(a: Number) -> Number:
@@ -123,6 +128,8 @@ def _by_log(a: Number) -> Number:
 def _margin(loss: str, c: Number, r: Number, scalars: dict[str, Number]) -> Number:
     """Return the argument of the log-sigmoid, beta inside or outside the difference."""
     beta, apart = scalars["beta"], c - r
+    if loss == "orpo":
+        return merged(*_odds(c, r))
     if loss == "dpop":
         behind, penalty = maximum(0.0, -c), scalars["penalty"]
         return merged(beta * (apart - penalty * behind), beta * apart - beta * penalty * behind)
@@ -136,14 +143,15 @@ def _log_sigmoids(z: Number) -> list[Number]:
     return [logsigmoid(z), log(sigmoid(z)), -log1p(exp(-z))]
 
 
-def _by_hand(z: Number, scalars: dict[str, Number]) -> list[Number]:
-    """Return the gradient by the rows, -beta ((1 - s) sigma(-z) - s sigma(z)) / P, with sigma(-z) or 1 - sigma(z)."""
-    s = scalars["s"]
+def _by_hand(loss: str, rows: Number, scalars: dict[str, Number]) -> list[Number]:
+    """Return the gradient by the rows, -((1 - s) sigma(-z) - s sigma(z)) / P dz, with sigma(-z) or 1 - sigma(z)."""
+    z, s = _margin(loss, rows[0::2], rows[1::2], scalars), scalars["s"]
+    moved, pair = gradient(z, rows)[0], np.arange(rows.shape[0]) // 2
     found = []
     for closed in (sigmoid(-z), 1.0 - sigmoid(z)):
-        slope = -(scalars["beta"] * (closed * (1.0 - s) - (1.0 - closed) * s)) / float(closed.shape[0])
-        row = np.arange(2 * slope.shape[0])
-        found.append(where(row % 2 == 0, slope[row // 2], -slope[row // 2]))
+        slope = -(closed * (1.0 - s) - (1.0 - closed) * s) / float(z.shape[0])
+        slope = scalars["beta"] * slope if loss == "orpo" else slope
+        found.append(slope[pair] * moved)
     return found
 
 

@@ -40,6 +40,7 @@ SCALARS = ("epsilon_low", "epsilon_high", "delta", "beta", "sapo_temperature_pos
 EXCLUDED = slice(1, None, 3)  # the rows that a row mask excludes
 FAR = (slice(None), slice(None, None, 4))  # the tokens whose KL a clamp holds
 FAR_BY = 4.0  # nats: k3 is 50 there
+LEVELS = ("grpo", "gspo", "rloo", "cispo", "sapo", "gmpo")  # one algorithm for each form of the ratio's term
 BOTH_RATIOS = ("off-policy", "on-policy")  # a law about `old` that is given and left out
 BEYOND = 3  # columns behind the longest row, so that it is not the width
 
@@ -223,14 +224,16 @@ def _kl_cases(algorithm: str) -> Iterator[Case]:
     this = partial(case, algorithm)
     yield this("kl", beta=0.04, quick=True)
     yield this("on-policy-kl", beta=0.04, old=None)
+    yield this("kl-and-weights", beta=0.3, weights="row", quick=True)
+    if algorithm in {"grpo", "dapo", "gspo"}:
+        yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=True)
+    if algorithm not in (*LEVELS, "dapo"):
+        return  # the KL of the others is that of one of these, over another denominator
     yield from (this(f"kl-times-{level}-ratio", beta=0.04, kl_ratio=level) for level in ("token", "sequence"))
     yield from (
         this(f"{estimator}-{level}", beta=0.3, kl_estimator=estimator, kl_ratio=level, quick=level == "token")
         for estimator, level in (("k1", "none"), ("k2", "none"), ("k1", "token"), ("k2", "sequence"))
     )
-    yield this("kl-and-weights", beta=0.3, weights="row", quick=True)
-    if algorithm in {"grpo", "dapo", "gspo"}:
-        yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=True)
 
 
 PRECISE: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (  # name, what the batch is, what the loss is asked
@@ -239,9 +242,6 @@ PRECISE: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (  # name, wha
     ("kl", {}, {"beta": 0.3, "kl_ratio": "token"}),
     ("k2-far", {"spread": 2.0}, {"beta": 0.3, "kl_ratio": "sequence", "kl_estimator": "k2"}),
 )
-
-
-LEVELS = ("grpo", "gspo", "rloo", "cispo", "sapo", "gmpo")  # one algorithm for each form of the ratio's term
 
 
 def precise_cases() -> Iterator[Case]:

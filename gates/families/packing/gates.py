@@ -256,6 +256,44 @@ def _piece_case(kind: str, strategy: str, **more: Any) -> Case:
 CUTS = (*oracle.STRATEGIES, oracle.WRAPPED)
 
 
+def _placed_case(kind: str, strategy: str, over_long: str) -> Case:
+    make = (
+        partial(_piece_inputs, strategy=strategy, kind=kind)
+        if over_long == oracle.SPLIT
+        else partial(_exact_make, kind=kind, strategy=strategy, over_long=over_long)
+    )
+    conventions = {"strategy": strategy, "over_long": over_long}
+    return Case(f"{kind}-{strategy}-{over_long}", make, quick=True, conventions=conventions, declared=ORDER)
+
+
+@gate(
+    "packing.order.as-placed",
+    name="pack_sequences[order]",
+    question="Are bins given as they were opened, sequences as they were placed, and do ties go by index and by bin?",
+    why="Then a packing can be compared by its bits, and two implementations train on the same batches.",
+    level="rule",
+    ops=(PACK_SEQUENCES,),
+    cases=(
+        *(_placed_case(kind, way, "error") for kind, way in product(("tied", "uneven"), oracle.STRATEGIES)),
+        *(_placed_case("ragged", way, oracle.SPLIT) for way in CUTS),
+    ),
+    bounds={
+        "indices and offsets that differ": Bound(
+            "exact", "longest first, ties by index, of equally full bins the first: nothing is left to choose", 0
+        ),
+    },
+)
+def order_is_as_placed(t: Trial) -> Iterator[Evidence]:
+    """Compare every index and every offset with the definition."""
+    inputs: Mapping[str, Any] = t.inputs
+    indices, offsets, *_ = t.want(PACK_SEQUENCES, **inputs)
+    sizes = inputs["lengths"] if inputs["over_long"] == "error" else np.minimum(inputs["lengths"], inputs["max_length"])
+    yield t.precondition("sequences as long as another", sizes.size - np.unique(sizes).size, ">=", 50)
+    got = t.got(PACK_SEQUENCES, **inputs)
+    differing = _differing(got["indices"], indices) + _differing(got["offsets"], offsets)
+    yield t.number("indices and offsets that differ", differing, "<=")
+
+
 @gate(
     "packing.pieces.match-definition",
     name="pack_sequences[split]",
@@ -323,41 +361,3 @@ def _lies_within(indices: Array, starts: Array, sizes: Array, lengths: Array) ->
     if not np.all((indices >= 0) & (indices < lengths.size)):
         return False
     return bool(np.all((starts >= 0) & (sizes >= 0) & (starts + sizes <= lengths[indices])))
-
-
-def _placed_case(kind: str, strategy: str, over_long: str) -> Case:
-    make = (
-        partial(_piece_inputs, strategy=strategy, kind=kind)
-        if over_long == oracle.SPLIT
-        else partial(_exact_make, kind=kind, strategy=strategy, over_long=over_long)
-    )
-    conventions = {"strategy": strategy, "over_long": over_long}
-    return Case(f"{kind}-{strategy}-{over_long}", make, quick=True, conventions=conventions, declared=ORDER)
-
-
-@gate(
-    "packing.order.as-placed",
-    name="pack_sequences[order]",
-    question="Are bins given as they were opened, sequences as they were placed, and do ties go by index and by bin?",
-    why="Then a packing can be compared by its bits, and two implementations train on the same batches.",
-    level="rule",
-    ops=(PACK_SEQUENCES,),
-    cases=(
-        *(_placed_case(kind, way, "error") for kind, way in product(("tied", "uneven"), oracle.STRATEGIES)),
-        *(_placed_case("ragged", way, oracle.SPLIT) for way in CUTS),
-    ),
-    bounds={
-        "indices and offsets that differ": Bound(
-            "exact", "longest first, ties by index, of equally full bins the first: nothing is left to choose", 0
-        ),
-    },
-)
-def order_is_as_placed(t: Trial) -> Iterator[Evidence]:
-    """Compare every index and every offset with the definition."""
-    inputs: Mapping[str, Any] = t.inputs
-    indices, offsets, *_ = t.want(PACK_SEQUENCES, **inputs)
-    sizes = inputs["lengths"] if inputs["over_long"] == "error" else np.minimum(inputs["lengths"], inputs["max_length"])
-    yield t.precondition("sequences as long as another", sizes.size - np.unique(sizes).size, ">=", 50)
-    got = t.got(PACK_SEQUENCES, **inputs)
-    differing = _differing(got["indices"], indices) + _differing(got["offsets"], offsets)
-    yield t.number("indices and offsets that differ", differing, "<=")

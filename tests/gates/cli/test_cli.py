@@ -128,7 +128,7 @@ class TestCheck:
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.splitlines()[-1] == "exit 0: all 1 correct"
         assert done.stdout.startswith("mine · 1 op judged · 1 correct ")
-        assert "correct    group_advantages (4 cases, " in done.stdout
+        assert re.search(r"  correct    group_advantages \(\d+ cases, \d+ mutants? would have been seen\)", done.stdout)
         (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
         assert json.loads(file.read_text().splitlines()[-1])["exit_code"] == 0
 
@@ -147,8 +147,9 @@ class TestCheck:
         (tmp_path / "mine.py").write_text(RIGHT)
         select = ("advantages.constant-group-is-zero", "--subject", "./mine.py")
         short, long = (gates("check", *select, *more, cwd=tmp_path).stdout for more in ([], ["-v"]))
-        assert long.count("CORRECT     mine · advantages.constant-group-is-zero · ") == 4
-        assert "advantages.constant-group-is-zero  correct 4 (+" in long
+        number = long.count("CORRECT     mine · advantages.constant-group-is-zero · ")
+        assert number > 1
+        assert f"advantages.constant-group-is-zero  correct {number} (+" in long
         assert "unsupported: mine: group_advantages of mine has eps_mode 'add'" in long
         assert "CORRECT " not in short
         assert long.splitlines()[-1] == short.splitlines()[-1]
@@ -194,7 +195,7 @@ class TestCheck:
             "check", "packing.truncates-only-by-name", "--subject", "./mine.py", "--format", "junit", cwd=tmp_path
         )
         assert done.stdout.startswith("<?xml")
-        assert done.stdout.count("<testcase ") == 2
+        assert done.stdout.count("<testcase ") == 1  # what is unsupported is counted beside it
         assert done.stderr.splitlines()[-1].startswith("exit 3: nothing was judged")
 
     @pytest.mark.parametrize("form", ["text", "md"])
@@ -227,7 +228,7 @@ class TestCheck:
         assert done.returncode == 1
         assert "::error title=mine · group_advantages::wrong in " in done.stdout
         assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
-        assert "| `group_advantages` | **wrong** |" in (tmp_path / "summary.md").read_text()
+        assert "| `group_advantages` | **wrong** (" in (tmp_path / "summary.md").read_text()
 
 
 class TestModel:
@@ -327,4 +328,4 @@ class TestOthers:
         first = gates("report", str(file), cwd=tmp_path).stdout
         assert gates("report", str(file), "--out", "R.md", cwd=tmp_path).returncode == 0
         assert (tmp_path / "R.md").read_text() == first
-        assert "| `advantages.constant-group-is-zero` | pass 4, unsupported 8 |" in first
+        assert re.search(r"\| `advantages.constant-group-is-zero` \| correct \d+, unsupported \d+ \|", first)

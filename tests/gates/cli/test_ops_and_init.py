@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from gates.registry import load
-from gates.report.ops import as_text, convention_words, conventions_of, ops_of
+from gates.report.conventions import CONVENTIONS, explained
+from gates.report.ops import as_text, conventions_of, ops_of
 from gates.report.scaffold import FIRST, path_for, scaffold
 
 
@@ -47,9 +48,16 @@ class TestOps:
         """Nobody can declare `arithmetic` without knowing what its choices are."""
         asking = list(load().gates.values())
         for name, op in ops_of(asking).items():
-            for convention in conventions_of(name, asking):
-                assert convention in op.inputs or convention_words(convention), f"{name}: {convention}"
-        assert "'float64'  # the dtype of its arithmetic" in as_text(ops_of(asking)["policy_loss"], asking)
+            for convention, choices in conventions_of(name, asking).items():
+                words = explained(convention, op, choices)
+                assert not words.startswith("such as "), (
+                    f"{name}: {convention} needs a line in gates/report/conventions.py"
+                )
+                assert f"such as {convention}=(" in words
+        asked = {(name, one) for name in ops_of(asking) for one in conventions_of(name, asking)}
+        known = {*(one for _, one in asked), *(f"{name}.{one}" for name, one in asked)}
+        assert set(CONVENTIONS) <= known, "gates/report/conventions.py explains what no case asks for"
+        assert 'such as arithmetic=("float32",): ' in " ".join(as_text(ops_of(asking)["policy_loss"], asking).split())
 
     def test_a_wrong_name_gets_the_nearest(self, tmp_path: Path) -> None:
         """One sentence, exit code 2."""
@@ -84,6 +92,7 @@ class TestInit:
         done = gates("check", "kl.k1", "kl.k3", "-v", "--subject", "./mylib_gates.py", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "correct    token_kl[k1] (" in done.stdout
+        assert "mylib_gates · 1 op judged · 1 correct" in done.stdout
         assert "token_kl of mylib_gates has estimator 'k1', not 'k3'" in done.stdout
 
     def test_an_op_declared_twice_is_refused(self, tmp_path: Path) -> None:

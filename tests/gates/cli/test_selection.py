@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from datetime import date
 from pathlib import Path
 
@@ -96,7 +97,7 @@ def test_two_subjects_of_one_name_are_refused(tmp_path: Path, file: str) -> None
 def test_list_counts_and_aligns(tmp_path: Path) -> None:
     """One mutant is no `1 mutants`, and the words after the subjects' names stand in one column."""
     listed, subjects = gates("list", "kl.k1", cwd=tmp_path).stdout.split("\nSubjects:\n")
-    assert " 30 cases (4 quick), 1 mutant  Is k1 = −d" in listed
+    assert re.search(r" \d+ cases \(\d+ quick\), 1 mutant  Is k1 = −d", listed)
     assert len({line.index("  judged ") for line in subjects.splitlines()}) == 1
 
 
@@ -104,7 +105,7 @@ def test_explain_says_where_a_deviation_is_documented(tmp_path: Path) -> None:
     """Its key is the gate's name, which stands nowhere else; of the cases not shown the number is."""
     text = gates("explain", "kl.k3", cwd=tmp_path).stdout
     assert 'Deviation DEPARTURES_DOCUMENTED["token_kl[k3]"]' in text
-    assert "single-mean-float64 and 24 more (--json)" in text
+    assert re.search(r"-float\d\d and \d+ more \(--json\)", text)
     assert f"          {UNIT}\n" in text
     assert UNIT not in gates("explain", "philox.known-answers", cwd=tmp_path).stdout
 
@@ -147,7 +148,7 @@ class TestAnyPrefix:
             ("loss.gspo", ["loss.gspo.matches-definition"]),
             ("loss.gspo-", ["loss.gspo-token.matches-definition"]),
             ("kl.k1.", ["kl.k1.matches-definition"]),
-            ("advantages.norm", ["advantages.normalise-then-sum", "advantages.normalise-then-sum.ignores-units"]),
+            ("advantages.norm", ["advantages.normalise-then-sum.ignores-units", "advantages.normalise-then-sum"]),
             ("*.half-logits.*", ["scoring.half-logits.upcast"]),
         ],
     )
@@ -174,7 +175,7 @@ class TestAnyPrefix:
         [
             ("list", "kl.k"),
             ("explain", "kl.k"),
-            ("check", "kl.k", "--quick", "--subject", "numpy", "--require", "numpy:kl.k", "--shard", "1/40"),
+            ("check", "kl.k", "--quick", "--subject", "numpy", "--require", "numpy:kl.k", "--shard", "1/40", "-v"),
         ],
     )
     def test_verbs(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:

@@ -68,6 +68,12 @@ class TestJson:
         assert found["summary"]["problems"] == ["required, but skipped: peer"]
         assert (found["header"]["planned"], found["state"]) == (8, "complete")
 
+    def test_grades_and_totals(self, run: Results) -> None:
+        """One grade for each subject and op, and how many ops of each subject have which."""
+        (found,) = json.loads(render("json", [run]))["runs"]
+        assert {(g["op"], g["grade"]) for g in found["grades"]} >= {("kl.k3", "wrong"), ("loss", "departs")}
+        assert found["totals"]["mine"] == {"wrong": 2, "error": 1, "departs": 1, "not judged": 1}
+
     def test_lines_are_the_verdicts(self, run: Results) -> None:
         """Each line is the line of the file."""
         recorded = [line for line in run.path.read_text().splitlines() if '"verdict"' in line]
@@ -129,6 +135,15 @@ class TestJunit:
                 results = [type(result) for result in case.result]
                 assert results == ([Error] if suite.name == "gates" else RESULTS[properties["status"]])
 
+    @pytest.mark.parametrize(("fail_on", "kinds"), [("wrong", []), ("fragile", [Failure])])
+    def test_a_milder_grade_is_no_failure(self, tmp_path: Path, fail_on: str, kinds: list[type]) -> None:
+        """What is printed of the case says the grade."""
+        found = write(tmp_path / "mild.jsonl", [verdict("fragile")], fail_on=fail_on)
+        ((case,),) = JUnitXml.fromstring(render("junit", [found]).encode())
+        assert [type(result) for result in case.result] == kinds
+        words = "fragile, which does not fail a run with --fail-on wrong: why it is fragile"
+        assert case.system_out == (None if kinds else words)
+
     def test_what_xml_cannot_hold_is_shown(self, run: Results) -> None:
         """An escape character in a subject's words leaves the document well formed, and markup stays text."""
         top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
@@ -166,6 +181,13 @@ class TestGithub:
         assert kinds == ["::error"] * 5 + ["::warning"]
         assert lines[0] == "::error title=gates::required, but skipped: peer"
         assert lines[-1] == "::warning title=peer · skipped::it is not here (2 cases)"
+
+    @pytest.mark.parametrize(("fail_on", "level"), [("wrong", "warning"), ("fragile", "error")])
+    def test_a_milder_grade_is_a_warning(self, tmp_path: Path, fail_on: str, level: str) -> None:
+        """What fails the run is an error."""
+        found = write(tmp_path / "mild.jsonl", [verdict("fragile")], fail_on=fail_on)
+        (line,) = github.commands([found])
+        assert line.startswith(f"::{level} title=mine · kl.k3::fragile in 1 of 1 case")
 
     def test_a_subject_that_does_not_start_is_one_annotation(self, tmp_path: Path) -> None:
         """Its reason stands once, with the number of cases."""

@@ -329,7 +329,7 @@ def test_the_command_line_never_calls_it_a_pass(tmp_path: Path, text: str) -> No
     command = [sys.executable, "-m", "gates", "check", "kl.k1", "--quick", "--subject", "./mine.py"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=120)
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1].startswith("0 correct, ")
+    assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
     assert "Traceback" not in done.stdout + done.stderr
 
 

@@ -42,7 +42,14 @@ def test_a_mistake_is_told_with_its_place(tmp_path: Path, body: str, tail: str, 
     """The last frame that is the subject's own, and the remedy."""
     (tmp_path / "mine.py").write_text(SUBJECT.format(body=body, tail=tail))
     done = gates(
-        "check", "advantages.matches-definition", "--quick", "--no-minimise", "--subject", "./mine.py", cwd=tmp_path
+        "check",
+        "advantages.matches-definition",
+        "--quick",
+        "--no-minimise",
+        "-v",
+        "--subject",
+        "./mine.py",
+        cwd=tmp_path,
     )
     assert words in done.stdout
 

@@ -18,6 +18,16 @@ from gates.shrink.collect import Shrinker
 from gates.shrink.failing_case import CannotShrinkError, Progress, shrink_case
 from gates.shrink.file import read
 from gates.shrink.probe import Asker
+from gates.subjects.catalogue import from_file
+
+OTHER_DDOF = """
+def group_advantages(rewards, group_size, *, scale, ddof, eps, eps_mode, baseline):
+    groups = rewards.reshape(-1, group_size)
+    std = groups.std(axis=1, ddof=1 - ddof, keepdims=True)
+    return {"advantages": ((groups - groups.mean(axis=1, keepdims=True)) / (std + eps)).reshape(-1)}
+
+OPS = {"group_advantages": group_advantages}
+"""
 
 
 class TestShrinking:
@@ -46,6 +56,17 @@ class TestShrinking:
         assert found.elements_after <= most < found.elements_before
         assert found.judged_beside == "numpy"
         assert words in found.words
+
+    def test_a_wrong_formula_does_not_end_as_0_over_0(self, tmp_path: Path) -> None:
+        """Of a plain program with the other ddof two rewards are left: of one its ddof 1 gives NaN, another failure."""
+        (tmp_path / "mine.py").write_text(OTHER_DDOF)
+        registry = load()
+        gate = registry.gates["advantages.matches-definition"]
+        case = next(case for case in gate.cases if case.name == "group-mean-add-ddof0-float32")
+        planned = PlannedCase(gate, from_file(str(tmp_path / "mine.py"), None), case)
+        found = shrink_case(planned, Options(), registry.subjects)
+        assert found.elements_after == 2
+        assert "got nan" not in found.words
 
     def test_what_does_not_fail_again_is_no_counterexample(self) -> None:
         """A right subject has none."""

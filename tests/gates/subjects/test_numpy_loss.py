@@ -94,14 +94,19 @@ class TestPolicyLoss:
             pytest.param({"beta": 0.3, "kl_ratio": "token", "kl_estimator": "k1"}, id="k1-token"),
             pytest.param({"beta": 0.3, "kl_ratio": "token", "kl_estimator": "k2"}, id="k2-token"),
             pytest.param({"beta": 0.3, "kl_ratio": "sequence", "kl_estimator": "k2"}, id="k2-sequence"),
+            pytest.param({"beta": 0.3, "kl_ratio": "none", "kl_clamp": 0.02}, id="clamp"),
+            pytest.param({"beta": 0.3, "kl_ratio": "token", "kl_clamp": 0.02}, id="clamp-token"),
+            pytest.param({"beta": 0.3, "kl_ratio": "sequence", "kl_clamp": 0.02}, id="clamp-sequence"),
+            pytest.param({"epsilon_low": 0.1, "epsilon_high": 0.15}, id="epsilon"),
             pytest.param({"weights": np.array([0.5, 0.0, 1.0, 2.0, 0.3, 1.7])}, id="weights"),
         ],
     )
     def test_gradient_is_the_slope(self, algorithm: str, changes: dict[str, Any]) -> None:
         """The gradient is the central difference of the loss, and exactly 0 in masked slots."""
         if algorithm == "rloo":
-            changes = {}  # it has neither clip nor KL term
+            changes = {name: x for name, x in changes.items() if name.startswith("epsilon")}  # it has no KL term
         inputs = loss_inputs(algorithm, **{"dapo_denominator": "global", **changes})
+        inputs |= changes if algorithm == "rloo" else {}  # its clip, which it need not have
         _, gradient = subject.policy_loss(**inputs)
         step, slope = 1e-6, np.zeros(gradient.shape)
         for place in np.argwhere(inputs["mask"]):

@@ -102,7 +102,7 @@ def _of_dtype(dtype: str) -> dict[str, str]:
 def _cases(loss: str) -> Iterator[Case]:
     sets = LOSSES[loss][1]
     for constants, dtype in product(sets, DTYPES):
-        yield _case(loss, constants, "ordinary", dtype, quick=True)
+        yield _case(loss, constants, "ordinary", dtype, quick=dtype == "float32" or constants == next(iter(sets)))
     first, last = next(iter(sets)), [*sets][-1]
     yield _case(loss, first, "left-padded", padding="left")
     if loss not in made.ALONE:
@@ -136,10 +136,8 @@ def _check(t: Trial) -> Iterator[Evidence]:
 
 def _prompt_is_shared(inputs: Mapping[str, Any]) -> bool:
     prompts = made.before(inputs["mask"])
-    return bool(
-        np.array_equal(prompts[0::2], prompts[1::2])
-        and np.array_equal((inputs["policy"] * prompts)[0::2], (inputs["policy"] * prompts)[1::2])
-    )
+    scored = np.where(prompts, inputs["policy"], 0.0)
+    return np.array_equal(prompts[0::2], prompts[1::2]) and np.array_equal(scored[0::2], scored[1::2])
 
 
 def _preconditions(t: Trial, inputs: Mapping[str, Any], wanted: Any, *, shared: bool) -> Iterator[Evidence]:
