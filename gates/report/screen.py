@@ -131,7 +131,7 @@ def _head(run: Ended, subject: str, grades: Sequence[OpGrade], width: int, *, on
         judged = f"{len(grades)} {'op' if len(grades) == 1 else 'ops'} judged"
         pieces = [named(run, subject), judged, *counts]
         if not one and all(grade.status == "correct" for grade in grades):
-            pieces[-1] += f" ({strength(run.grades, grades)})"
+            pieces.append(strength(run.grades, grades))
     time = _time(run.seconds) if one and run.seconds is not None else ""
     found = wrapped(pieces, width, " · ")
     if time and cell_len(found[-1]) + 2 + len(time) <= width:

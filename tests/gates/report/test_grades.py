@@ -137,8 +137,8 @@ class TestScreen:
         ]
         lines = render("text", [write(tmp_path / "run.jsonl", verdicts)]).splitlines()
         assert lines[:3] == [
-            "fine · 2 ops judged · 2 correct (2 cases)",
-            "good · 2 ops judged · 2 correct (2 cases)",
+            "fine · 2 ops judged · 2 correct · 2 cases",
+            "good · 2 ops judged · 2 correct · 2 cases",
             "peer · not judged: it is not here",
         ]
         assert "bad · 3 ops judged · 1 wrong · 2 correct" in lines
