@@ -148,7 +148,7 @@ class TestAnyPrefix:
             ("loss.gspo", ["loss.gspo.matches-definition"]),
             ("loss.gspo-", ["loss.gspo-token.matches-definition"]),
             ("kl.k1.", ["kl.k1.matches-definition"]),
-            ("advantages.norm", ["advantages.normalise-then-sum.ignores-units", "advantages.normalise-then-sum"]),
+            ("advantages.norm", ["advantages.normalise-then-sum", "advantages.normalise-then-sum.ignores-units"]),
             ("*.half-logits.*", ["scoring.half-logits.upcast"]),
         ],
     )

@@ -16,7 +16,7 @@ SUBJECT = """
 def group_advantages(**inputs):
     raise NotImplementedError("not yet")
 OPS = {"group_advantages": group_advantages}
-CONVENTIONS = {"group_advantages": {"scal": ("group",)}}
+CONVENTIONS = {"group_advantages": {"colour": ("red",)}}
 """
 
 
@@ -92,5 +92,5 @@ def test_check_tells_it_on_the_error_output(tmp_path: Path, form: str) -> None:
         "check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", "--format", form, cwd=tmp_path
     )
     assert done.returncode == 3
-    assert "note: the conventions of group_advantages of mine name 'scal', which no case asks for" in done.stderr
+    assert "note: the conventions of group_advantages of mine name 'colour', which no case asks for" in done.stderr
     assert "note:" not in done.stdout

@@ -23,7 +23,7 @@ from gates.run import session
 from gates.run.plan import Options, plan
 from gates.run.shards import Shard
 
-WHAT = ["check", "philox.known-answers", "kl.k3", "--subject", "numpy", "--quick", "--jobs", "1"]
+WHAT = ["check", "philox.known-answers", "preference.simpo", "--subject", "numpy", "--quick", "--jobs", "1"]
 Line = dict[str, Any]
 Change = Callable[[list[Line]], object]
 
@@ -32,12 +32,12 @@ Change = Callable[[list[Line]], object]
 def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     """The lines of a complete run, as the command WHAT would write them here: header, six verdicts, summary."""
     registry = load()
-    gates = registry.select(("philox.known-answers", "kl.k3"))
+    gates = registry.select(("philox.known-answers", "preference.simpo"))
     options = Options(jobs=1, threads=setup.threads(1), quick=True)
     subject = [s for s in registry.subjects.values() if s.name == "numpy"]
     cases = plan(gates, subject, quick=True)
     head = session.header(
-        session.RunInfo("check", WHAT, gates, subject, options, len(cases), plan=Shard().record(cases))
+        session.RunInfo("check", WHAT, gates, subject, options, len(cases), plan=Shard().record(cases), fail_on="wrong")
     )
     path = tmp_path_factory.mktemp("whole") / "whole.jsonl"
     records.write(path, records.whole([c.names for c in cases], head, ["correct", "unsupported"]))

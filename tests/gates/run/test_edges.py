@@ -28,6 +28,13 @@ EDGES: Mapping[str, tuple[Any, ...]] = {
     "first column": (Ellipsis, slice(0, 1)),
     "last column": (Ellipsis, slice(-1, None)),
 }
+UNREAD = {  # edges that no definition reads
+    (
+        "preference_loss",
+        "attention_mask",
+        "last row",
+    ): "of a rejected completion: ORPO's likelihood is that of the chosen",
+}
 Change = Callable[[Any], Any]
 CHANGES: Mapping[str, tuple[Change, ...]] = {
     "b": (np.logical_not,),
@@ -96,7 +103,7 @@ def test_no_edge_of_an_input_is_out_of_sight() -> None:
                 open_edges.pop(edge, None)
             else:
                 open_edges.setdefault(edge, set()).add(gate.id)
-    assert not open_edges
+    assert open_edges.keys() == UNREAD.keys()
     assert len(noticed) >= 200
 
 

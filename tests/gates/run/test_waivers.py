@@ -204,7 +204,7 @@ class TestRun:
         command = ["check", self.GATE, "--subject", "../mine.py", "--out", "o"]
         done = gates(*command, cwd=folder / "below")
         (file,) = (folder / "below" / "o").glob("*.jsonl")
-        return done.returncode, done.stdout, read_results(file)
+        return done.returncode, " ".join(done.stdout.split()), read_results(file)
 
     def test_a_waived_failure_is_judged_and_shown_and_fails_nothing(self, tmp_path: Path) -> None:
         """The gate runs, its evidence and reason stay, the count says waived, and the exit code is 0."""
@@ -212,9 +212,9 @@ class TestRun:
         assert code == 0, text
         found = [v for v in run.verdicts if v.status == "waived"]
         assert found
-        assert f", {len(found)} waived" in text.splitlines()[-1]
+        assert text.endswith("exit 0: nothing wrong, 1 waived (--strict fails on these)")
         assert all(v.waived.status == "wrong" and v.evidence and "must be <=" in v.reason for v in found)
-        assert "(waived until 2999-12-31 by ada, #12: one degree of freedom too many)" in text
+        assert "waived until 2999-12-31 by ada" in text
         assert run.header.waivers[0].owner == "ada"
 
     def test_an_expired_one_excuses_nothing(self, tmp_path: Path) -> None:

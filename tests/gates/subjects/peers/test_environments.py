@@ -121,7 +121,7 @@ class TestEnvironment:
 
     def test_unknown_name_lists_the_known(self) -> None:
         """A name that is no peer gives a sentence with the names that are."""
-        with pytest.raises(PeerError, match="'nobody' is no peer, must be one of fake"):
+        with pytest.raises(PeerError, match="'nobody' is no peer; must be one of fake"):
             environments.environment("nobody")
 
 
