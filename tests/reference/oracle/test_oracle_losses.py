@@ -265,7 +265,7 @@ class TestErrors:
             ("grpo", {"advantages": np.ones(5)}, "`advantages` has shape"),
             ("grpo", {"advantages": np.full(6, NAN)}, "`advantages` is nan"),
             ("gspo", {"advantages": np.ones((6, 4))}, "`advantages` has shape"),
-            ("rloo", {"epsilon_low": 0.2}, "must be None for 'rloo'"),
+            ("rloo", {"epsilon_low": 0.2}, "`epsilon_high` is None, must be a finite number"),
             ("rloo", {"beta": 0.1}, "must be 0 for 'rloo'"),
             ("dr_grpo", {"max_length": None}, "`max_length` is None"),
             ("bnpo-trl", {"micro_batches": [3, 2]}, r"`micro_batches` gives blocks of \[3, 2\]"),
