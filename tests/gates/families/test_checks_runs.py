@@ -30,12 +30,6 @@ from broken import broken, verdicts
             "__import__('time').sleep(2 * (len(inputs['eos_ids']) > 0))",
             "as a share",
         ),
-        (
-            "scoring.half-logits.upcast",
-            "completion_logprobs",
-            'found["logprobs"] = found["logprobs"].astype(np.float64)',
-            "not float32",
-        ),
         ("rollout.settings-act", "rollout", 'found["tokens"] = found["tokens"] * 0', "as a share"),
         (
             "loss.constants-get-no-gradient",
@@ -52,3 +46,13 @@ def test_a_broken_answer_fails(tmp_path: Path, gate: str, op: str, damage: str, 
     found = verdicts(tmp_path, broken(op, damage, "mlx_trainer"), gate, most=1)
     assert {verdict.status for verdict in found} == {"wrong"}
     assert all(words in verdict.reason for verdict in found), {verdict.reason for verdict in found}
+
+
+def test_log_probs_in_half_precision_are_imprecise(tmp_path: Path) -> None:
+    """The definition admits two roundings to the half type; full precision asks for float32, and float64 is as good."""
+    gate, damage = "scoring.half-logits.upcast", 'found["logprobs"] = found["logprobs"].astype(np.{})'
+    for dtype, status, words in (("float16", "imprecise", "narrower than float32 is 1"), ("float64", "correct", "")):
+        subject = broken("completion_logprobs", damage.format(dtype), "mlx_trainer")
+        (verdict,) = verdicts(tmp_path, subject, gate, most=1)
+        assert verdict.status == status
+        assert words in verdict.reason

@@ -43,7 +43,12 @@ def rollout(**inputs):
 
 OPS = {"rollout": rollout}
 """
-HANGS = "import time\nOPS = {'group_advantages': lambda **_: time.sleep(99)}\n"
+HANGS = """
+import time
+
+OPS = {"group_advantages": lambda **_: time.sleep(99)}
+CONVENTIONS = {"group_advantages": {"nan_rewards": ("unscored",)}}
+"""
 POISONED = """
 from gates.subjects.numpy_baseline import subject as plain
 
@@ -108,7 +113,8 @@ class TestCommands:
     def test_a_claim_of_several_calls_is_judged_by_gates_again(self, tmp_path: Path) -> None:
         """If no single output is compared, the test has the file beside it and runs the gate."""
         (tmp_path / "mine.py").write_text(POISONED)
-        done = gates("check", "loss.padding-is-inert", "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+        options = ["--quick", "--subject", "./mine.py", "--out", "o", "--fail-on", "fragile"]
+        done = gates("check", "loss.padding-is-inert", *options, cwd=tmp_path)
         assert done.returncode == 1
         (file,) = (tmp_path / "o").glob("*/*.safetensors")
         assert elements(read(file).inputs) <= 10
@@ -176,8 +182,8 @@ class TestCommands:
         """As it stands it runs, and so does the emitted test, which finds the subject beside itself."""
         (tmp_path / "mine.py").write_text(POISONED)
         python = ["--python", sys.executable]
-        options = ["loss.padding-is-inert", "--quick", "--subject", "./mine.py", "--out", "o", *python]
-        done = gates("check", *options, cwd=tmp_path)
+        options = ["--quick", "--subject", "./mine.py", "--out", "o", "--fail-on", "fragile", *python]
+        done = gates("check", "loss.padding-is-inert", *options, cwd=tmp_path)
         (line,) = (line for line in done.stdout.splitlines() if line.strip().startswith("gates replay "))
         assert line.endswith(f" --python {sys.executable}")
         file = line.split()[2]

@@ -20,7 +20,7 @@ MOST = 16
 TABLE = [  # mutant, a case in which it shows, words that name the place or the regime
     ("advantages.ddof-always-0", "group-mean-add-ddof1-float32", "completion 1 of 2: got"),
     ("advantage-laws.clipped-rewards", "multiplied-trl-of-eight-float32", "distance of the two sides"),
-    ("kl.full-reversed", "near-float32", "row 1 of 1: got"),
+    ("kl.full-reversed", "near-1000-float32", "row 1 of 1: got"),
     ("ratios.swapped", "token-holes-apart-float32", "ratio exp(policy − old)"),
     ("logprobs.backward-sign", "normal-float16-entropy", "vocabulary id 2 of 2: got 0.5, want -0.5"),
     ("loss.clip-never-acts", "ragged", "below 1 − ε_low = 0.8"),

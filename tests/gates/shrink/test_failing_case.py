@@ -86,7 +86,7 @@ class TestShrinking:
     def test_a_rollout_is_cut_to_a_few_tokens(self) -> None:
         """Each call is cut, between the check and the subject, so that what the check fixes is cut too."""
         registry = load()
-        planned, options = mutated(registry, "rollout.scores-untempered", "batched-top-p")
+        planned, options = mutated(registry, "rollout.scores-untempered", "top-p-batched")
         found = shrink_case(planned, options, registry.subjects)
         assert (found.unit, found.judged_beside) == ("tokens", "reference")
         assert found.elements_before == 768, "choose_eos and the rollout: 6 prompts × 8 samples × 8 tokens each"
