@@ -59,7 +59,7 @@ class Registry:
         self,
         id_: str,
         *,
-        level: Level = "definition",
+        level: Level,
         question: str,
         why: str,
         ops: tuple[Op, ...],

@@ -111,6 +111,7 @@ def _register(algorithm: str) -> Callable[[Trial], Iterator[Evidence]]:
     one = ALGORITHMS[algorithm]
     return gate(
         one.gate,
+        level="definition",
         name=f"policy_loss[{algorithm}]",
         question=f"Are {algorithm}'s loss and ∂loss/∂policy those of {one.loss}, {one.source}?",
         why="A wrong denominator, a dead clip or a detached ratio changes the objective and leaves a plausible curve.",

@@ -47,6 +47,7 @@ def _make(rng: np.random.Generator, temperature: float, beta: float) -> dict[str
 
 @gate(
     "loss.prompt-gets-no-gradient",
+    level="definition",
     name="policy_loss[from logits]",
     question="From logits to loss: is the gradient the definition's where completion tokens are predicted, and 0 elsewhere?",
     why="A shift by one trains on the last prompt token or past the end; with one shared prompt it even cancels out.",

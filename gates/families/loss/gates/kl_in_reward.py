@@ -32,6 +32,7 @@ REWARD_BECAUSE = f"{cases.PART_BECAUSE}; k = 4, and a rounding of the advantage 
 
 @gate(
     "loss.rloo.kl-in-reward",
+    level="definition",
     name="policy_loss[kl in reward]",
     question="Is RLOO's KL taken from the reward before leave-one-out, summed, of the old policy, and out of the gradient?",
     why="A KL that keeps its graph moves the policy twice, with a loss of the same value.",

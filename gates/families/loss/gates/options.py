@@ -124,6 +124,7 @@ def _expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, fl
 
 @gate(
     "loss.options.match-definition",
+    level="definition",
     name="policy_loss[options]",
     question="Do TIS, MIS, the top-entropy mask and the entropy bonus keep every denominator, and leave the KL alone?",
     why="A mask that shrinks the denominator raises the step with every token it drops; a quantile per micro-batch is noise.",
@@ -210,6 +211,7 @@ def _keep_cases() -> Iterator[Case]:
 
 @gate(
     "loss.dapo.keeps-groups-that-differ",
+    level="definition",
     name="keep_groups",
     question="Does dynamic sampling keep exactly the groups whose accuracy (or total) has max > min, NaN left out?",
     why="Judged by the total, a style reward keeps groups that are all right, whose accuracy teaches nothing.",
@@ -237,6 +239,7 @@ def _lengths(rng: np.random.Generator, limit: int, buffer: int) -> dict[str, Any
 
 @gate(
     "loss.dapo.overlong-penalty",
+    level="definition",
     name="overlong_penalty",
     question="Is the penalty 0 up to L_max − L_c, linear to −1 at L_max, and −1 beyond?",
     why="A reward for length, or a cliff at L_max, changes what the policy learns and never the loss's shape.",

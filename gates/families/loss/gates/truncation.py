@@ -61,6 +61,7 @@ def _cases() -> Iterator[Case]:
 
 @gate(
     "loss.truncated-completions.are-masked",
+    level="definition",
     name="loss_of_completions[mask_truncated_completions]",
     question="Are truncated completions out of the loss and of every count of tokens, and still rows in every mean over rows?",
     why="A denominator that still counts what the numerator left out shrinks the step with every truncated completion.",

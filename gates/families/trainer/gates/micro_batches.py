@@ -47,6 +47,7 @@ def _part_cases() -> Iterator[Case]:
 
 @gate(
     "trainer.micro-batches.add-up",
+    level="definition",
     name="policy_loss_in_parts[micro-batches]",
     question="Do loss and gradient of a step in uneven parts add up to those of the step in one?",
     why="A denominator of the micro-batch instead of the step's weighs short answers, and the last part, by accident.",
