@@ -420,7 +420,10 @@ class Trial(Protocol):
         kill_after_s: float | None = None,
         **inputs: Wire,
     ) -> Outcome:
-        """Run an op in the worker and return the outcome; `kill_after_s` kills the worker in the middle."""
+        """Run an op in the worker and return the outcome; `kill_after_s` kills the worker in the middle.
+
+        A subject that answers `unsupported` raises UnsupportedError, which makes the verdict `unsupported`.
+        """
         ...
 
     def got(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> dict[str, Any]:

@@ -109,8 +109,15 @@ class RunningTrial:
         kill_after_s: float | None = None,
         **inputs: Wire,
     ) -> Outcome:
-        """Run an op in the worker and return the outcome; `kill_after_s` kills the worker in the middle."""
-        return self.caller(op.name, inputs, layout or {}, kill_after_s)
+        """Run an op in the worker and return the outcome; `kill_after_s` kills the worker in the middle.
+
+        Raises:
+            UnsupportedError: the subject answers so; no check fails it for that.
+        """
+        outcome = self.caller(op.name, inputs, layout or {}, kill_after_s)
+        if outcome.kind == "unsupported":
+            raise UnsupportedError(outcome.error)
+        return outcome
 
     def got(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> dict[str, Any]:
         """Run an op and return its outputs, which must have the declared shape and dtype."""
@@ -124,8 +131,6 @@ class RunningTrial:
 
     def checked(self, op: Op, outcome: Outcome, inputs: Mapping[str, Wire]) -> dict[str, Any]:
         """Return the outputs of a call, which must have the declared shape and dtype."""
-        if outcome.kind == "unsupported":
-            raise UnsupportedError(outcome.error)
         if outcome.kind == "raised" and (unknown := UNKNOWN.search(outcome.error)) and unknown[1] in op.optional:
             raise UnsupportedError(f"{op.name} does not take `{unknown[1]}`, which is optional")
         if outcome.kind != "value":

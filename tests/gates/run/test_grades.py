@@ -154,3 +154,16 @@ class TestConventions:
         (found,) = judged(subject(RIGHT, words), make_gate(cases=(case,))).values()
         assert found.status == status
         assert status == "correct" or "ties=('lower-id',)" in found.reason or "'lower-id'" in found.reason
+
+
+@pytest.mark.parametrize("kind", ["raised", "value"])
+def test_a_subject_that_answers_unsupported_is_never_failed_for_it(subject: Maker, kind: str) -> None:
+    """Whatever a check expects of a call, such as an error."""
+    refusing = subject("raise NotImplementedError('not this one')")
+
+    def check(t: Trial) -> Iterator[Evidence]:
+        outcome = t.call(DOUBLE, x=t.inputs["x"])
+        yield t.number("y", float(outcome.kind != kind), "<=")
+
+    (found,) = judged(refusing, make_gate(check)).values()
+    assert (found.status, found.reason) == ("unsupported", "not this one")
