@@ -1,11 +1,11 @@
 """Judge plain programs at many seeds: right code is never called wrong. `make record` records it in results/judge/honest.json.
 
-    .venv/bin/python tools/honest_proof.py                    # every program: half an hour
+    .venv/bin/python tools/honest_proof.py                    # every program: twenty minutes
     .venv/bin/python tools/honest_proof.py kl --seeds 20      # a look at one family; nothing is recorded
     TORCH_PYTHON=env/bin/python .venv/bin/python tools/honest_proof.py
 
-Every case is judged at 20 seeds. Of the quick ones, which have every regime, each further seed judges a quarter in turn, so
-that every op is judged at all seeds and each of these cases at 265.
+Every case is judged at 20 seeds. Of the quick ones, which have every regime, each further seed judges a twelfth in turn, so
+that every op is judged at all seeds and each of these cases at a hundred.
 
 The programs are tests/honest/FRAMEWORK_FAMILY.py: each op as an ordinary author writes it, in the data's dtype. They are
 asked what can be graded `wrong` (definitions and laws). Programs of PyTorch need an interpreter that has it, named by
@@ -44,7 +44,7 @@ PROGRAMS = proofs.ROOT / "tests" / "honest"
 RECORD = proofs.ROOT / "results" / "judge" / "honest.json"
 SEEDS = 1000
 EVERY_CASE = 20  # seeds at which all cases are judged
-TURNS = 4  # after these, a quick case is judged at every fourth seed
+TURNS = 12  # after these, a quick case is judged at every twelfth seed
 BLOCK = 10  # seeds
 ASKED = frozenset(("definition", "law"))  # a claim of another level cannot make a program wrong
 MODULES = {"numpy": "numpy", "mlx": "mlx", "torch": "torch"}
