@@ -1,7 +1,8 @@
 """Judge plain programs at many seeds: right code is never called wrong. `make record` records it in results/judge/honest.json.
 
-    .venv/bin/python tools/honest_proof.py                    # every program: twenty minutes
-    .venv/bin/python tools/honest_proof.py kl --seeds 20      # a look at one family; nothing is recorded
+    .venv/bin/python tools/honest_proof.py                    # every program at 1000 seeds: half an hour
+    .venv/bin/python tools/honest_proof.py --seeds 100        # recorded too; of fewer nothing is
+    .venv/bin/python tools/honest_proof.py kl --seeds 20      # a look at one family
     TORCH_PYTHON=env/bin/python .venv/bin/python tools/honest_proof.py
 
 Every case is judged at 20 seeds. Of the quick ones, which have every regime, each further seed judges a twelfth in turn, so
@@ -43,6 +44,7 @@ from gates.subjects import catalogue
 PROGRAMS = proofs.ROOT / "tests" / "honest"
 RECORD = proofs.ROOT / "results" / "judge" / "honest.json"
 SEEDS = 1000
+LEAST = 100  # seeds of a record
 EVERY_CASE = 20  # seeds at which all cases are judged
 TURNS = 12  # after these, a quick case is judged at every twelfth seed
 BLOCK = 10  # seeds
@@ -139,7 +141,7 @@ def main() -> int:
     pure = [gate for gate in load().gates.values() if not runs_a_model(gate)]
     found: dict[str, Any] = {}
     began, refused = time.monotonic(), 0
-    whole = not given.families and given.seeds >= SEEDS and given.programs == PROGRAMS
+    whole = not given.families and given.seeds >= LEAST and given.programs == PROGRAMS
     try:
         families: dict[str, list[Subject]] = defaultdict(list)
         for path, family, subject, why in programs(given.programs, given.families):
