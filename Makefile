@@ -63,6 +63,7 @@ record: setup .gates/versus/ready ## check, judge the peers, prove in full, time
 	@$(BIN)/python tools/resume_proof.py
 	@nice $(BIN)/python tools/model_families.py
 	@nice $(BIN)/python tools/judge_proofs.py
+	@nice $(BIN)/python tools/honest_proof.py
 	@$(BIN)/gates check --full --record
 	@$(BIN)/gates peers sync mlxrl
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded
