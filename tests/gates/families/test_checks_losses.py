@@ -127,7 +127,7 @@ CONVENTIONS = {{"policy_loss": {conventions!r}}}
 
 
 class TestDeclared:
-    """A library is asked what it declares, and told the word for what it is not asked."""
+    """A library is asked what it declares; the reason names the word for what it is not asked."""
 
     def judged(
         self, folder: Path, gate: str = "loss.grpo.matches-definition", **conventions: tuple[Any, ...]

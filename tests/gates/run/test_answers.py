@@ -1,4 +1,4 @@
-"""Answers that several checks share: what is kept, what is told apart, and who never gets one."""
+"""Answers that several checks share: what is kept, which calls differ, and who never gets one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TestAnswers:
         ids=["subject", "op", "spec", "kind"],
     )
     def test_what_differs_is_another_call(self, other: tuple[str, str, dict[str, Recipe]]) -> None:
-        """Subjects, ops and recipes are told apart."""
+        """Another subject, op or recipe has an answer of its own."""
         answers = Answers()
         answers.ask("a", "op", {"model": Recipe("model", {"seed": 1})}, lambda: Outcome("value", {"n": 1}))
         assert answers.ask(*other, lambda: Outcome("value", {"n": 2})).value == {"n": 2}

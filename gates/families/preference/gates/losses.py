@@ -258,7 +258,7 @@ def kto_matches_definition(t: Trial) -> Iterator[Evidence]:
     level="law",
     name="preference_loss[reference-free]",
     question="Without a reference, is the loss that of a reference of zeros?",
-    why="A reference-free run that still subtracts one is held to a model that it was told to leave.",
+    why="A reference-free run that still subtracts one is held to a model that it was asked to leave.",
     ops=(PREFERENCE_LOSS,),
     cases=tuple(
         _case(loss, constants, f"free-{loss}", quick=True)
