@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gates.model import NOT_JUDGED, Mutant, Verdict, worst
-from gates.registry import REGISTRY
+from gates.registry import load
 from gates.report.failures import severity
 from gates.report.labels import DEPARTS, shown
 from gates.results.records import VerdictRecord
@@ -81,7 +81,7 @@ class _Found:
 class Grades:
     """Collects verdicts without mutants, one by one: it holds one verdict for each op and status."""
 
-    mutants: Mapping[str, Mutant] = field(default_factory=lambda: REGISTRY.mutants)
+    mutants: Mapping[str, Mutant] = field(default_factory=lambda: load().mutants)
     left: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # not judged: subject, status, reason
     _ops: dict[tuple[str, str], _Found] = field(default_factory=lambda: defaultdict(_Found))
 
@@ -156,7 +156,7 @@ class Grades:
 
 def _op(gate: str) -> str:
     """Return what a gate grades, for verdicts of format 1, which do not say it."""
-    known = REGISTRY.gates.get(gate)
+    known = load().gates.get(gate)
     return (known.name or known.ops[0].name) if known else gate
 
 
