@@ -79,7 +79,8 @@ class Worker:
         else:
             script = str(Path(worker.__file__).resolve())
             pipes = ["--read", str(worker_in), "--write", str(worker_out)]
-            command = [subject.python or sys.executable, "-I", script, *pipes]
+            alone = "-IB" if sys.dont_write_bytecode else "-I"
+            command = [subject.python or sys.executable, alone, script, *pipes]
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         environment |= dict.fromkeys(THREAD_VARIABLES, str(threads))
         environment |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONHASHSEED": "0"}

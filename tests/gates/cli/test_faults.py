@@ -31,7 +31,10 @@ def limited(*arguments: str, cwd: Path, **limits: int) -> subprocess.CompletedPr
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
 
     command = [sys.executable, "-m", "gates", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False, preexec_fn=lower)
+    env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}  # what Python's own start imports is not ours to protect
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False, preexec_fn=lower, env=env
+    )
 
 
 @pytest.fixture
@@ -92,6 +95,20 @@ class TestFileSize:
         assert not [file for file in tmp_path.iterdir() if file.is_file()]
         for file in tmp_path.rglob("*.jsonl"):
             assert file.read_bytes().endswith(b"\n")
+
+    def test_bytecode_is_not_cut_short(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """CPython keeps what fits of a `.pyc` file, and then no later run could import that module."""
+        monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "bytecode"))
+        monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        code = (
+            "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); "
+            "sys.argv = ['gates', 'list']; runpy.run_module('gates', run_name='__main__')"
+        )
+        first = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False
+        )
+        assert first.returncode == 0, first.stderr
+        assert gates("list", cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full is of Linux")
