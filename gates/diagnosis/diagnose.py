@@ -1,0 +1,154 @@
+"""Name what a subject computes, from what it returned for the designed inputs of an op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from gates.diagnosis.program import Choices, Program, Sample
+from gates.diagnosis.search import APART, MATCH, Candidate, Search, first_matches, scaled
+from gates.model import Array
+
+Kind = Literal["as asked", "convention", "mistake", "scaled", "lower precision", "ambiguous", "nothing known"]
+COARSE = 1e5  # limits: half precision where float32 is asked; what lies farther has no name
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a subject computes.
+
+    Attributes:
+        kind: what sort of answer this is; "ambiguous": two definitions that mean different things match.
+        words: to be read after "computes:"; empty where nothing is known.
+        where: the part of the elements where the difference lives, where nothing is known.
+        rho: the largest error in limits of what is named.
+        next_rho: that of the nearest one that means something else, or a number that it is not below.
+        tried: how many candidates were compared.
+    """
+
+    kind: Kind
+    words: str = ""
+    where: str = ""
+    rho: float = float("nan")
+    next_rho: float = float("nan")
+    tried: int = 0
+
+
+def diagnose(program: Program, samples: Sequence[Sample], asked: Choices | None = None) -> Diagnosis:
+    """Return the name of what was computed, or where it differs from what was asked."""
+    choices = program.asked(samples[0].inputs) if asked is None else asked
+    search = Search(program, samples, choices)
+    base, singles = Candidate(), list(search.singles())
+    tried = 1 + len(singles)
+    rho = search.distance(base, enough=COARSE)
+    if rho <= MATCH:
+        return Diagnosis("as asked", "as asked", rho=rho, tried=1)
+    if found := _named(first_matches(search, singles), tried):
+        return found
+    fits = [Candidate((edit,)) for edit in program.fitted(choices, samples)]
+    if fits and (found := _named(first_matches(search, fits), tried + len(fits))):
+        return found
+    if found := _by_output(search, [base, *singles], tried):
+        return found
+    factors = [one for one in (scaled(search, candidate) for candidate in (base, *singles)) if one is not None]
+    if found := _named(first_matches(search, factors), tried + len(factors)):
+        return found
+    room = search.room()
+    pairs = [pair for pair in search.pairs() if search.near(pair, room)]
+    tried += sum(1 for _ in search.pairs())
+    if found := _named(first_matches(search, pairs), tried):
+        return found
+    return _coarse(search, [base, *singles], tried) or Diagnosis(
+        "nothing known", where=where(program, search), tried=tried
+    )
+
+
+def identify(program: Program, samples: Sequence[Sample]) -> Diagnosis:
+    """Return the name of what is computed where nothing is asked: a definition with its libraries, or one with an edit."""
+    choices = program.asked(samples[0].inputs)
+    search = Search(program, samples, choices)
+    presets = [Candidate((edit,)) for edit in program.presets(choices)]
+    if found := _named(first_matches(search, presets), len(presets)):
+        return found
+    edited = [
+        Candidate((*preset.edits, edit))
+        for preset in presets
+        for edit in program.edits(preset.choices(choices))
+        if not preset.edits[0].changes.keys() & edit.changes.keys()
+    ]
+    if found := _named(first_matches(search, edited), len(presets) + len(edited)):
+        return found
+    return diagnose(program, samples, choices)
+
+
+def _named(found: Sequence[tuple[Candidate, float]], tried: int) -> Diagnosis | None:
+    if not found or found[0][1] > MATCH:
+        return None
+    (best, rho), *others = found
+    following = others[0][1] if others else APART
+    if others:
+        words = " or ".join(f"“{one.sentence}”" for one, _ in found[:2])
+        return Diagnosis("ambiguous", f"cannot tell {words}", rho=rho, next_rho=following, tried=tried)
+    if best.scale != 1.0:
+        return Diagnosis("scaled", _times(best), rho=rho, next_rho=following, tried=tried)
+    kind: Kind = "convention" if all(edit.convention for edit in best.edits) else "mistake"
+    return Diagnosis(kind, best.sentence, rho=rho, next_rho=following, tried=tried)
+
+
+def _times(candidate: Candidate) -> str:
+    return f"{candidate.sentence if candidate.edits else 'what is asked'}, times {candidate.scale:.6g}"
+
+
+def _by_output(search: Search, candidates: Iterable[Candidate], tried: int) -> Diagnosis | None:
+    """Name the loss and its gradient apart, where the loss is the one that is asked."""
+    if not search.program.variable or search.distance(Candidate(), outputs=("loss",), enough=MATCH) > MATCH:
+        return None
+    matched = first_matches(search, candidates, ("gradient",))
+    found = _named(matched, tried)
+    if found is None or found.kind == "ambiguous":
+        return found
+    return Diagnosis(
+        found.kind,
+        f"the loss as asked, its gradient that of: {found.words}",
+        rho=found.rho,
+        next_rho=found.next_rho,
+        tried=tried,
+    )
+
+
+def _coarse(search: Search, candidates: Iterable[Candidate], tried: int) -> Diagnosis | None:
+    """Return the nearest candidate in lower precision, if every other one is `APART` times farther."""
+    ranked = sorted(((search.distance(one, enough=COARSE), one) for one in candidates), key=lambda pair: pair[0])
+    (rho, best), *others = ranked
+    others = [(far, one) for far, one in others if not search.same(one, best)]
+    if rho >= COARSE or (others and others[0][0] < APART * rho):
+        return None
+    words = f"{best.sentence if best.edits else 'what is asked'}, in lower precision"
+    return Diagnosis("lower precision", words, rho=rho, next_rho=others[0][0] if others else APART, tried=tried)
+
+
+def where(program: Program, search: Search) -> str:
+    """Return the named set of elements that holds every difference and little else."""
+    wrong: dict[str, list[Array]] = {}
+    named: dict[tuple[str, str], list[Array]] = {}
+    for index, sample in enumerate(search.samples):
+        for output, (value, limit) in search.evaluated(Candidate(), index).items():
+            got = sample.got[output]
+            if got.shape != value.shape or not got.ndim:
+                continue
+            with np.errstate(all="ignore"):
+                off = ~(np.abs(got - value) <= MATCH * limit) & np.isfinite(limit)
+            wrong.setdefault(output, []).append(off.reshape(-1))
+            for name, place in program.places(sample.inputs, output):
+                named.setdefault((output, name), []).append(np.asarray(place).reshape(-1))
+    best, found = 0.8, ""  # of the elements of a place that differ
+    for (output, name), parts in named.items():
+        off, place = np.concatenate(wrong[output]), np.concatenate(parts)
+        if off.any() and off.size == place.size and not (off & ~place).any() and place.any():
+            share = float(off[place].mean())
+            if share > best:
+                best, found = share, f"{output} differs only {name}"
+    return found

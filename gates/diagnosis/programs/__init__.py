@@ -1,0 +1,17 @@
+"""The forward definitions, one file for each family of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from gates.diagnosis.program import Program
+
+
+@cache
+def programs() -> Mapping[str, Program]:
+    """Return the definition of each op that can be diagnosed, by the op's name."""
+    from gates.diagnosis.programs import loss  # noqa: PLC0415  a check without a failure needs none of them
+
+    found = (*loss.PROGRAMS,)
+    return {program.op: program for program in found}

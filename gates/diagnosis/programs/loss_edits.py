@@ -1,0 +1,283 @@
+"""The edits of the policy losses: other libraries' conventions, and the mistakes that people make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gates.diagnosis.program import Choices, Edit
+from gates.diagnosis.programs.rows import MASKS
+
+MEANS = {  # words of each aggregation, and whether some library has it on purpose
+    "row means": ("mean over rows of each row's token mean", True),
+    "tokens": ("token mean over the step: Σ m·l / Σ m", True),
+    "prompt tokens": ("token mean of each prompt, then the mean over prompts", True),
+    "micro-batch tokens": ("token mean of each micro-batch, then their mean", True),
+    "constant": ("sum over tokens / (B · L_max)", True),
+    "tokens of the step": ("sum over tokens / the tokens of the generation batch", True),
+    "row sums": ("token sum of each row, then the mean over rows", True),
+    "width": ("mean over the padded width: sum over tokens / (B · T)", False),
+    "longest row": ("sum over tokens / (B · the longest row)", False),
+    "sum": ("sum over all tokens, not divided", False),
+    "sum of row means": ("sum over rows of token means, not divided by B", False),
+    "row means of rows with tokens": ("mean over the rows that have tokens, not over all rows", False),
+    "tokens times rows": ("token mean divided by B once more", False),
+    "constant, summed over rows": ("sum over tokens / L_max, not divided by B", False),
+    "sum over the width": ("sum over tokens / T, not divided by B", False),
+    "square roots": ("row sums divided by √n", False),
+    "mean length": ("sum over tokens / (B · the mean length)", False),
+}
+NEEDS = {
+    "prompt tokens": "group_size",
+    "micro-batch tokens": "micro_batches",
+    "constant": "max_length",
+    "constant, summed over rows": "max_length",
+    "tokens of the step": "tokens_in_step",
+}
+LEVELS = {
+    "token": ("the ratio of each token", True),
+    "row mean": ("the ratio of the row, exp(mean D)", True),
+    "row mean, token slope": ("the row's ratio with each token's gradient (GSPO-token)", True),
+    "row product": ("the ratio of the row, exp(Σ D)", True),
+    "row mean over the width": ("the row's ratio with D averaged over the padded width", False),
+    "mean of ratios": ("the mean of a row's ratios, not exp of the mean", False),
+    "row mean, no slope": ("the row's ratio as a constant, without gradient", False),
+    "first order": ("1 + D instead of exp(D)", False),
+    "log": ("the log-ratio D instead of exp(D)", False),
+}
+PENALTIES = {
+    "inverted": "KL inverted: of policy − reference",
+    "detached": "KL without gradient",
+    "old": "KL to the old policy, not to the reference",
+    "padding too": "KL of padding counted",
+    "times advantages": "KL multiplied by the advantage",
+}
+ESTIMATORS = {
+    "k1": ("k1", True),
+    "k2": ("k2", True),
+    "k3": ("k3", True),
+    "k2 doubled": ("k2 without its ½", False),
+    "k3 without −1": ("k3 without its −1", False),
+    "absolute": ("|d|", True),
+    "k3 with k2's gradient": ("k3 with the gradient of k2", True),
+    "k1 with k2's gradient": ("k1 with the gradient of k2", True),
+    "full ratio": ("exp(−d)·(−d)", False),
+}
+SURROGATES = {
+    "clip": ("the clipped surrogate of PPO", True),
+    "product": ("r·A without a clip", True),
+    "log-prob": ("A·log π without a ratio (REINFORCE)", True),
+    "clipped logarithm": ("the clip on the log-ratio, exp(clip(D, −ε_low, ε_high))", False),
+}
+ADVANTAGES = {
+    "negated": "advantages with the wrong sign",
+    "absolute": "|A|",
+    "whitened": "advantages normalised over the batch once more",
+    "whitened by tokens": "advantages normalised over the batch's tokens once more",
+    "centred": "advantages less their mean over the batch",
+    "next row": "each row with the advantage of the next one",
+    "positive": "rows with A < 0 left out",
+    "ones": "advantages ignored: A = 1",
+}
+WIDTHS = (0.1, 0.2, 0.28, 0.3)
+BETAS = (0.001, 0.01, 0.04, 0.05, 0.1)
+
+
+def edits(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of a loss with these choices, conventions first."""
+    found = [*_conventions(asked), *_mistakes(asked)]
+    yield from (edit for edit in found if edit.convention)
+    yield from (edit for edit in found if not edit.convention)
+
+
+def _means(asked: Choices) -> Iterator[tuple[str, str, bool]]:
+    """Yield the aggregations that are not asked and whose constant is given."""
+    for name, (words, known) in MEANS.items():
+        if name != asked["mean"] and (name not in NEEDS or NEEDS[name] in asked["given"]):
+            yield name, words, known
+
+
+def _conventions(asked: Choices) -> Iterator[Edit]:
+    for name, words, known in _means(asked):
+        yield Edit(words, {"mean": name}, known, MEANS[asked["mean"]][0])
+    if asked["surrogate"] in {"clip", "product"}:
+        for name, (words, known) in LEVELS.items():
+            if name != asked["level"]:
+                yield Edit(words, {"level": name}, known, LEVELS[asked["level"]][0])
+        for name, (words, known) in SURROGATES.items():
+            if name != asked["surrogate"] and not (name != "log-prob" and asked["low"] is None):
+                yield Edit(words, {"surrogate": name}, known)
+    if asked["beta"]:
+        for name, (words, known) in ESTIMATORS.items():
+            if name != asked["estimator"]:
+                yield Edit(f"KL by {words}", {"estimator": name}, known, asked["estimator"])
+        levels = {
+            "none": "not weighed by a ratio",
+            "token": "times the token's ratio",
+            "sequence": "times the row's ratio",
+        }
+        for name, words in levels.items():
+            if name != asked["kl_ratio"]:
+                yield Edit(f"KL {words}", {"kl_ratio": name}, convention=True)
+
+
+def _mistakes(asked: Choices) -> Iterator[Edit]:
+    for name, words in MASKS.items():
+        yield Edit(words, {"mask": name})
+    yield Edit("padding counted in the sum, but not in the number of tokens", {"numerator": "all"})
+    yield Edit(
+        "the loss with the wrong sign", {"sign": -1.0, "beta": -asked["beta"]} if asked["beta"] else {"sign": -1.0}
+    )
+    if asked["beta"]:
+        yield Edit("the policy term with the wrong sign", {"sign": -1.0})
+    for name, words in ADVANTAGES.items():
+        yield Edit(words, {"advantages": name})
+    for name, words in (
+        ("next token", "advantages shifted by one token"),
+        ("last token", "the advantage of the row's last token"),
+    ):
+        yield Edit(words, {"advantages": name})
+    yield from _ratios(asked)
+    yield from _clips(asked)
+    if asked["beta"]:
+        yield from _penalties(asked)
+    if asked["weights"] == "given":
+        yield Edit("off-policy weights ignored", {"weights": "none"})
+        yield Edit("off-policy weights squared", {"weights": "squared"})
+        if asked["beta"]:
+            yield Edit("off-policy weights on the KL too", {"weights": "on the KL too"}, convention=True)
+
+
+def _ratios(asked: Choices) -> Iterator[Edit]:
+    if asked["log_ratio"] == "given":
+        yield Edit("a ratio that is always 1: old log-probs are the policy's own", {"log_ratio": "on-policy"})
+        yield Edit("the ratio inverted: exp(old − policy)", {"log_ratio": "inverted"})
+        if "reference" in asked["given"]:
+            yield Edit("the ratio to the reference, not to the old policy", {"log_ratio": "reference"})
+        yield Edit("old log-probs shifted by one token", {"log_ratio": "old next token"})
+    if asked["log_ratio"] == "given" or asked["surrogate"] != "cap":
+        yield Edit("a ratio without gradient (detached)", {"log_ratio": "detached"})
+
+
+def _clips(asked: Choices) -> Iterator[Edit]:
+    low, high, kind = asked["low"], asked["high"], asked["surrogate"]
+    if kind in {"clip", "geometric"} and low is not None and high is not None:
+        if low != high:
+            yield Edit("ε_low and ε_high swapped", {"low": high, "high": low})
+            yield Edit("ε_low on both sides of the clip", {"high": low})
+            yield Edit("ε_high on both sides of the clip", {"low": high})
+        yield Edit("no lower bound of the clip", {"low": None})
+        yield Edit("no upper bound of the clip", {"high": None})
+    if kind == "clip":
+        yield Edit("a clip that never acts: r·A", {"pick": "free"})
+        yield Edit("clip(r)·A without the minimum", {"pick": "held"})
+        yield Edit("the maximum of both terms instead of the minimum", {"pick": "max"})
+        yield Edit("the clip only where A > 0", {"pick": "min, A > 0 only"})
+        yield Edit("a clip that lets the gradient through", {"pick": "straight through"})
+        yield from (Edit(f"ε_low {x:g}", {"low": x}, asked=f"{low:g}") for x in WIDTHS if low is not None and x != low)
+        yield from (
+            Edit(f"ε_high {x:g}", {"high": x}, asked=f"{high:g}") for x in WIDTHS if high is not None and x != high
+        )
+        yield from (
+            Edit(f"ε {x:g} on both sides of the clip", {"low": x, "high": x})
+            for x in WIDTHS
+            if low not in {None, x} and high != x
+        )
+    if asked["delta"] is not None:
+        yield Edit("the second bound δ ignored", {"delta": None})
+    if kind == "cap":
+        other = {"relative": "absolute", "absolute": "relative"}[asked["cap"]]
+        bounds = {"relative": "1 + ε_high", "absolute": "ε_high"}
+        yield Edit(f"the cap {bounds[other]}", {"cap": other}, convention=True, asked=bounds[asked["cap"]])
+        yield Edit("no cap on the ratio", {"cap": "none"})
+        yield Edit("a capped ratio that has a gradient", {"pick": "alive"})
+        yield Edit("min(r, c)·A without log π", {"pick": "without log-prob"})
+        yield Edit("the ratio bounded from below too", {"low": asked["high"]})
+    if kind == "gate":
+        up, down = asked["tau"]
+        if up != down:
+            yield Edit("the two temperatures swapped", {"tau": (down, up)})
+            yield Edit("the temperature of A > 0 everywhere", {"tau": (up, up)})
+            yield Edit("the temperature of A < 0 everywhere", {"tau": (down, down)})
+        gates = {
+            "log": "the gate of D, not of r − 1",
+            "uncentred": "the gate of r, not of r − 1",
+            "no factor": "the gate without its factor 4/τ",
+            "factor 4": "the factor 4, not 4/τ",
+            "factor 2/τ": "the factor 2/τ, not 4/τ",
+            "factor 1/τ": "the factor 1/τ, not 4/τ",
+        }
+        yield from (Edit(words, {"pick": name}) for name, words in gates.items())
+        yield Edit("temperatures ignored: τ = 1", {"tau": (1.0, 1.0)})
+    if kind == "geometric":
+        yield Edit("both bounds on every log-ratio", {"pick": "both"})
+        yield Edit("bounds of the log-ratio by the wrong sign of A", {"pick": "other side"})
+        yield Edit("no bound on the log-ratio", {"low": None, "high": None})
+        yield Edit("the sum of log-ratios, not their mean", {"level": "row product"})
+        yield Edit("the mean of ratios, not exp of the mean", {"level": "mean of ratios"})
+
+
+def _penalties(asked: Choices) -> Iterator[Edit]:
+    beta = asked["beta"]
+    yield Edit("no KL in the loss", {"beta": 0.0})
+    yield Edit("the KL without its weight β", {"beta": 1.0})
+    yield Edit("the KL with the wrong sign", {"beta": -beta})
+    yield Edit("the KL twice", {"beta": 2.0 * beta})
+    yield Edit("half of the KL", {"beta": 0.5 * beta})
+    yield from (Edit(f"β {x:g}", {"beta": x}, asked=f"{beta:g}") for x in BETAS if x != beta)
+    yield from (
+        Edit(words, {"kl": name}) for name, words in PENALTIES.items() if name != "old" or "old" in asked["given"]
+    )
+    for name, words, _ in _means(asked):
+        yield Edit(f"KL averaged otherwise than the policy term: {words}", {"kl_mean": name})
+    if asked["kl_clamp"] is not None:
+        yield Edit("the KL's clamp ignored", {"kl_clamp": None})
+    else:
+        yield Edit("KL clamped to ±10", {"kl_clamp": 10.0}, convention=True)
+    if asked["kl_ratio"] == "token":
+        yield Edit("the KL's ratio without gradient", {"kl_ratio": "token, no slope"})
+
+
+def presets(asked: Choices) -> Iterator[Edit]:
+    """Yield the losses by name, with the settings of libraries that choose them (docs/definitions.md, "Presets")."""
+    token = {"level": "token", "surrogate": "clip", "pick": "min"}
+    row = {"level": "row mean", "surrogate": "clip", "pick": "min"}
+    given = asked["given"]
+    if asked["low"] is not None and asked["high"] is not None:
+        yield Edit(
+            'grpo (TRL loss_type="grpo", verl loss_agg_mode="seq-mean-token-mean")',
+            {**token, "mean": "row means"},
+            True,
+        )
+        yield Edit(
+            'dapo with the tokens of the step (verl loss_agg_mode="token-mean")', {**token, "mean": "tokens"}, True
+        )
+        if "group_size" in given:
+            yield Edit("dapo with the tokens of each prompt", {**token, "mean": "prompt tokens"}, True)
+        if "tokens_in_step" in given:
+            yield Edit('dapo (TRL loss_type="dapo")', {**token, "mean": "tokens of the step"}, True)
+        if "micro_batches" in given:
+            yield Edit('bnpo-trl (TRL loss_type="bnpo")', {**token, "mean": "micro-batch tokens"}, True)
+        if "max_length" in given:
+            yield Edit('dr_grpo (TRL loss_type="dr_grpo")', {**token, "mean": "constant"}, True)
+        yield Edit('gspo (TRL importance_sampling_level="sequence")', {**row, "mean": "row means"}, True)
+        yield Edit('luspo (TRL loss_type="luspo")', {**row, "mean": "row sums"}, True)
+        yield Edit(
+            'gspo-token (verl loss_mode="gspo")', {**row, "level": "row mean, token slope", "mean": "row means"}, True
+        )
+        yield Edit('gmpo (verl loss_mode="geo_mean")', {**row, "surrogate": "geometric", "mean": "row means"}, True)
+    if asked["high"] is not None:
+        cap = {"level": "token", "surrogate": "cap", "pick": "min", "low": None}
+        for bound, mean in (
+            ("relative", "tokens"),
+            ("absolute", "tokens"),
+            ("relative", "row means"),
+            ("absolute", "row means"),
+        ):
+            library = ' (TRL loss_type="cispo")' if bound == "absolute" else ""
+            words = f"cispo{library}, cap {'1 + ' if bound == 'relative' else ''}ε_high, {MEANS[mean][0]}"
+            yield Edit(words, {**cap, "cap": bound, "mean": mean}, convention=True)
+    gate = {"level": "token", "surrogate": "gate", "pick": "min", "mean": "row means"}
+    yield Edit('sapo, τ 1 and 1.05 (TRL loss_type="sapo")', {**gate, "tau": (1.0, 1.05)}, convention=True)
+    product = {"level": "row product", "surrogate": "product", "mean": "row means", "beta": 0.0}
+    yield Edit("rloo, exp(Σ D)·A without a clip", product, convention=True)
+    yield Edit("rloo with a clip (TRL RLOOTrainer)", {**product, "surrogate": "clip", "pick": "min"}, convention=True)

@@ -1,0 +1,98 @@
+"""Rows of tokens in a forward definition: where they stand, masks that are misread, and means over tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gates.diagnosis.arithmetic import Value, where
+from gates.diagnosis.program import Data
+from gates.model import Array
+
+MASKS: Mapping[str, str] = {
+    "shifted left": "completion mask shifted by one position to the left (the last token of a row is left out)",
+    "shifted right": "completion mask shifted by one position to the right (the first token of a row is left out)",
+    "one more": "the slot after the last token counted, as a mask that is one too long",
+    "without last": "the last token of each row, its end-of-sequence token, left out",
+    "without first": "the first token of each row left out",
+    "all": "every slot counted, padding too (the mask is ignored)",
+    "inverted": "the mask inverted: padding counted, completions not",
+    "filled": "the holes of the mask counted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows of tokens as (B, T), of an array that came so or as (N,).
+
+    Attributes:
+        counts: the slots that hold a token.
+        place: for each slot, the element of the flat array, or None where the array came as (B, T).
+    """
+
+    counts: Array
+    place: Array | None
+
+    @classmethod
+    def of(cls, inputs: Mapping[str, Any], name: str) -> Grid:
+        """Return the grid of an input with `mask`, `lengths` or neither, and perhaps `row_mask`."""
+        shape, lengths = np.shape(inputs[name]), inputs.get("lengths")
+        if len(shape) == 1:
+            sizes = np.asarray([shape[0]] if lengths is None else lengths)
+            counts = np.arange(max(int(sizes.max(initial=1)), 1)) < sizes[:, None]
+            place = np.zeros(counts.shape, np.int64)
+            place[counts] = np.arange(int(sizes.sum()))
+            return cls(counts, place)
+        mask = inputs.get("mask")
+        if lengths is not None:
+            mask = np.arange(shape[1]) < np.asarray(lengths)[:, None]
+        counts = np.ones(shape, bool) if mask is None else np.asarray(mask, bool)
+        excluded = inputs.get("row_mask")
+        return cls(counts if excluded is None else counts & np.asarray(excluded, bool)[:, None], None)
+
+    def wide(self, value: Value) -> Value:
+        """Return numbers of slots or rows as (B, T)."""
+        if self.place is not None and value.shape == (int(self.counts.sum()),):
+            return where(self.counts, value[self.place], 0.0)
+        if len(value.shape) == 1:
+            return value.reshape(-1, 1) * np.ones(self.counts.shape)
+        return value
+
+    def lifted(self, data: Data, name: str) -> Value:
+        """Return an input of slots or rows as (B, T)."""
+        return self.wide(data.lift(data[name]))
+
+    def back(self, wide: Value) -> Value:
+        """Return (B, T) numbers in the layout that came."""
+        return wide[self.counts] if self.place is not None else wide
+
+
+def misread(counts: Array, choice: str) -> Array:
+    """Return the mask as one of `MASKS` reads it; any other word leaves it as it is."""
+    if choice == "shifted left":
+        return np.pad(counts[:, 1:], ((0, 0), (0, 1)))
+    if choice == "shifted right":
+        return np.pad(counts[:, :-1], ((0, 0), (1, 0)))
+    if choice == "one more":
+        return counts | np.pad(counts[:, :-1], ((0, 0), (1, 0)))
+    if choice in {"without last", "without first"}:
+        index = (
+            counts.shape[1] - 1 - counts[:, ::-1].argmax(axis=1) if choice == "without last" else counts.argmax(axis=1)
+        )
+        return np.asarray(counts & (np.arange(counts.shape[1]) != index[:, None]))
+    if choice == "filled":
+        return np.asarray(counts[:, ::-1].cumsum(axis=1)[:, ::-1] > 0)
+    return {"all": np.ones_like(counts), "inverted": ~counts}.get(choice, counts)
+
+
+def tokens(counts: Array) -> Array:
+    """Return the tokens of each row, (B, 1) float64, 1 for an empty one."""
+    return np.asarray(np.maximum(counts.sum(axis=1, keepdims=True), 1.0))
+
+
+def total(value: Value, counts: Array) -> Value:
+    """Add up the tokens of each row, (B, 1)."""
+    return where(counts, value, 0.0).sum(1, keepdims=True)
