@@ -10,7 +10,7 @@ from typing import Literal
 
 import typer
 
-from gates.cli import counterexamples, engines, output, project, setup
+from gates.cli import counterexamples, diagnoses, engines, output, project, setup
 from gates.config.format_names import CheckFormat
 from gates.config.settings import Settings
 from gates.errors import FaultError
@@ -89,9 +89,9 @@ def conduct(arguments: Arguments) -> int:
         screen.verdicts.extend(run.resumed.verdicts)
     else:
         run.writer.write(run.header)
-    found = _counterexamples(run)
+    found, diagnosed = _counterexamples(run), _diagnosed(run)
     try:
-        tally = _judge(run, screen, found)
+        tally = _judge(run, screen, found, diagnosed)
     except KeyboardInterrupt:
         screen.interrupted(run.writer.path)
         typer.echo(f"go on with: {resuming.command(run.header.command, run.writer.path)}", err=True)
@@ -105,7 +105,7 @@ def conduct(arguments: Arguments) -> int:
     if screen.verbose:
         found.show()
     output.notes(tally, run.registry)
-    output.end(screen, run.writer.path, tally, run.before, found)
+    output.end(screen, run.writer.path, tally, run.before, found, diagnosed)
     if arguments.record:
         setup.recorded(run.writer.path)
     return tally.exit_code()
@@ -188,8 +188,22 @@ def _counterexamples(run: Run) -> counterexamples.Found:
     )
 
 
-def _judge(run: Run, screen: Screen, found: counterexamples.Found) -> session.Tally:
-    """Judge the cases that are left, and shrink the failures before the summary is written."""
+def _diagnosed(run: Run) -> diagnoses.Diagnosed:
+    """Return what keeps the wrong definitions of this run and names them at its end."""
+    earlier = run.resumed.earlier.diagnoses if run.resumed else []
+    silent = run.form not in {"text", "github"}
+    found = diagnoses.Diagnosed(run.cases, run.options, run.writer, silent, records=list(earlier))
+    found.note(run.resumed.verdicts if run.resumed and not run.resumed.complete else ())
+    return found
+
+
+def _judge(run: Run, screen: Screen, found: counterexamples.Found, diagnosed: diagnoses.Diagnosed) -> session.Tally:
+    """Judge the cases that are left; name what is wrong and shrink the failures before the summary is written."""
+
+    def before_summary() -> None:
+        diagnosed.record(screen.all_judged)
+        found.record(screen.all_judged)
+
     complete = run.resumed is not None and run.resumed.complete
     with engines.opened(run.arguments.engine, run.registry) as engine, screen:
         return session.check(
@@ -198,12 +212,12 @@ def _judge(run: Run, screen: Screen, found: counterexamples.Found) -> session.Ta
                 run.options,
                 writer=None if complete else run.writer,
                 requirements=run.request.requirements,
-                on_verdict=found.watching(screen.verdict),
+                on_verdict=diagnosed.watching(found.watching(screen.verdict)),
                 on_hello=partial(output.refuse_misspelt, run.registry),
                 engine=engine,
                 resumed=run.resumed,
                 waivers=run.request.waivers,
                 fail_on=run.header.fail_on,
-                before_summary=partial(found.record, screen.all_judged),
+                before_summary=before_summary,
             )
         )

@@ -12,6 +12,7 @@ from gates.config.format_names import CheckFormat
 
 if TYPE_CHECKING:
     from gates.cli.counterexamples import Found
+    from gates.cli.diagnoses import Diagnosed
     from gates.errors import FaultError
     from gates.registry import Registry
     from gates.report.text import Screen
@@ -75,7 +76,7 @@ def notes(tally: Tally, registry: Registry) -> None:
             typer.echo(one_line(f"note: {sentence}"), err=True)
 
 
-def end(screen: Screen, path: Path, tally: Tally, before: Results | None, found: Found) -> None:
+def end(screen: Screen, path: Path, tally: Tally, before: Results | None, found: Found, diagnosed: Diagnosed) -> None:
     """Print the end of a finished run; a document is rendered from the results file alone."""
     from gates.report import github
     from gates.report.baseline import compare
@@ -94,4 +95,4 @@ def end(screen: Screen, path: Path, tally: Tally, before: Results | None, found:
         for line in github.commands(runs):
             typer.echo(line)
         github.append_summary(render("md", runs, changes))
-    screen.end(path, tally, found.records, found.notes)
+    screen.end(path, tally, found.records, found.notes, diagnosed.records)

@@ -10,6 +10,7 @@ from gates.cli import (
     calibrate,
     check,
     explain,
+    identify,
     init,
     listing,
     merge,
@@ -33,6 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("check", cls=Verb, epilog=check.EXAMPLES)(check.check)
+app.command("identify", cls=Verb, epilog=identify.EXAMPLES)(identify.identify)
 app.command("list", cls=Verb, epilog=listing.EXAMPLES)(listing.list_)
 app.command("explain", cls=Verb, epilog=explain.EXAMPLES)(explain.explain)
 app.command("mutants", cls=Verb, epilog=mutants.EXAMPLES)(mutants.mutants)

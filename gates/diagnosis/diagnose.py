@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,29 +41,35 @@ def diagnose(program: Program, samples: Sequence[Sample], asked: Choices | None 
     """Return the name of what was computed, or where it differs from what was asked."""
     choices = program.asked(samples[0].inputs) if asked is None else asked
     search = Search(program, samples, choices)
-    base, singles = Candidate(), list(search.singles())
-    tried = 1 + len(singles)
+    base = Candidate()
     rho = search.distance(base, enough=COARSE)
     if rho <= MATCH:
         return Diagnosis("as asked", "as asked", rho=rho, tried=1)
-    if found := _named(first_matches(search, singles), tried):
-        return found
-    fits = [Candidate((edit,)) for edit in program.fitted(choices, samples)]
-    if fits and (found := _named(first_matches(search, fits), tried + len(fits))):
-        return found
-    if found := _by_output(search, [base, *singles], tried):
-        return found
-    factors = [one for one in (scaled(search, candidate) for candidate in (base, *singles)) if one is not None]
-    if found := _named(first_matches(search, factors), tried + len(factors)):
-        return found
+    tried = 1
+    for candidates, named in _stages(search):
+        tried += len(candidates)
+        if found := named(search, candidates, tried):
+            return found
+    return Diagnosis("nothing known", where=where(program, search), tried=tried)
+
+
+Named = Callable[[Search, Sequence[Candidate], int], "Diagnosis | None"]
+
+
+def _stages(search: Search) -> Iterator[tuple[Sequence[Candidate], Named]]:
+    """Yield candidates in the order in which they are tried, with how a match among them is named."""
+    base, singles = Candidate(), list(search.singles())
+    yield singles, _matched
+    yield [Candidate((edit,)) for edit in search.program.fitted(search.asked, search.samples)], _matched
+    yield [base, *singles], _by_output
+    yield [one for one in (scaled(search, candidate) for candidate in (base, *singles)) if one is not None], _matched
     room = search.room()
-    pairs = [pair for pair in search.pairs() if search.near(pair, room)]
-    tried += sum(1 for _ in search.pairs())
-    if found := _named(first_matches(search, pairs), tried):
-        return found
-    return _coarse(search, [base, *singles], tried) or Diagnosis(
-        "nothing known", where=where(program, search), tried=tried
-    )
+    yield [pair for pair in search.pairs() if search.near(pair, room)], _matched
+    yield [base, *singles], _coarse
+
+
+def _matched(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
+    return _named(first_matches(search, candidates), tried)
 
 
 def identify(program: Program, samples: Sequence[Sample]) -> Diagnosis:
@@ -79,7 +85,9 @@ def identify(program: Program, samples: Sequence[Sample]) -> Diagnosis:
         for edit in program.edits(preset.choices(choices))
         if not preset.edits[0].changes.keys() & edit.changes.keys()
     ]
-    if found := _named(first_matches(search, edited), len(presets) + len(edited)):
+    room = search.room()
+    near = [candidate for candidate in edited if search.near(candidate, room)]
+    if found := _named(first_matches(search, near), len(presets) + len(edited)):
         return found
     return diagnose(program, samples, choices)
 
@@ -102,7 +110,7 @@ def _times(candidate: Candidate) -> str:
     return f"{candidate.sentence if candidate.edits else 'what is asked'}, times {candidate.scale:.6g}"
 
 
-def _by_output(search: Search, candidates: Iterable[Candidate], tried: int) -> Diagnosis | None:
+def _by_output(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
     """Name the loss and its gradient apart, where the loss is the one that is asked."""
     if not search.program.variable or search.distance(Candidate(), outputs=("loss",), enough=MATCH) > MATCH:
         return None
@@ -119,7 +127,7 @@ def _by_output(search: Search, candidates: Iterable[Candidate], tried: int) -> D
     )
 
 
-def _coarse(search: Search, candidates: Iterable[Candidate], tried: int) -> Diagnosis | None:
+def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
     """Return the nearest candidate in lower precision, if every other one is `APART` times farther."""
     ranked = sorted(((search.distance(one, enough=COARSE), one) for one in candidates), key=lambda pair: pair[0])
     (rho, best), *others = ranked

@@ -11,13 +11,13 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from gates.model import FAILURES, GRADES, Grade, failing
-from gates.report import not_judged, smallest
+from gates.report import diagnosis, not_judged, smallest
 from gates.report.grades import EVERY, ORDER, AnyVerdict, Grades, OpGrade, totals
 from gates.report.labels import DEPARTS, NOTHING
 from gates.report.wrap import sentence, wrapped
 from gates.results.escape import one_line
 from gates.results.jsonl import Results
-from gates.results.records import CounterexampleRecord
+from gates.results.records import CounterexampleRecord, DiagnosisRecord
 
 STYLES = {
     "correct": "green",
@@ -54,6 +54,7 @@ class Ended:
     exit_code: int | None = None  # None: the run did not end
     state: str = ""
     notes: Sequence[str] = ()  # lines before the path of the results
+    diagnoses: Mapping[tuple[str, str], DiagnosisRecord] = field(default_factory=dict)  # by subject and op
 
 
 def of(run: Results) -> Ended:
@@ -69,6 +70,7 @@ def of(run: Results) -> Ended:
         run.header.fail_on,
         run.summary.exit_code if run.summary else None,
         run.state,
+        diagnoses={(record.subject, record.op): record for record in run.diagnoses},
     )
 
 
@@ -168,7 +170,9 @@ def _rows(run: Ended, grades: Sequence[OpGrade], width: int, room: int) -> list[
 def _row(run: Ended, grade: OpGrade, name: int, width: int) -> list[Text]:
     column = len(MARGIN) + STATUS + name + 2
     op = one_line(grade.op)
-    text = sentence(f"{one_line(reason(grade))} ({grade.count})", width - column, REASON)
+    computes = diagnosis.words(run.diagnoses.get((grade.subject, grade.op)))
+    text = sentence(one_line(computes), width - column, REASON) if computes else []
+    text += sentence(f"{one_line(reason(grade))} ({grade.count})", width - column, REASON)
     if text[-1].endswith(" …"):
         text.append(f"({grade.count})")
     item = run.smallest.get((grade.subject, grade.op))

@@ -19,7 +19,7 @@ from gates.report.progress import Bar, Lines, console
 from gates.report.wrap import columns, rows
 from gates.results.escape import one_line, visible
 from gates.results.jsonl import as_line, read
-from gates.results.records import CounterexampleRecord, verdict_record
+from gates.results.records import CounterexampleRecord, DiagnosisRecord, verdict_record
 from gates.run.session import Tally
 
 LIVE = ("text", "github")  # formats whose end is the screen; jsonl shows each verdict, the others are documents
@@ -89,7 +89,12 @@ class Screen:
         sys.stderr.write(f"interrupted: {read(path).state}; they are in {path}\n")
 
     def end(
-        self, path: Path, tally: Tally, smallest: Sequence[CounterexampleRecord] = (), notes: Sequence[str] = ()
+        self,
+        path: Path,
+        tally: Tally,
+        smallest: Sequence[CounterexampleRecord] = (),
+        notes: Sequence[str] = (),
+        diagnoses: Sequence[DiagnosisRecord] = (),
     ) -> None:
         """Print the screen, with `verbose` the tables before it; of a document, on stderr, only where the results are."""
         ended = screen.Ended(
@@ -102,6 +107,7 @@ class Screen:
             self.fail_on,
             tally.exit_code(),
             notes=notes,
+            diagnoses={(record.subject, record.op): record for record in diagnoses},
         )
         if self.form not in LIVE:
             for line in screen.end(ended, columns()):

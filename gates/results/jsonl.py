@@ -26,6 +26,7 @@ from gates.results.records import (
     RECORD,
     CalibrationRecord,
     CounterexampleRecord,
+    DiagnosisRecord,
     HeaderRecord,
     ModelRecord,
     MutantRecord,
@@ -150,6 +151,7 @@ class Results:
     mutants: list[MutantRecord] = field(default_factory=list)
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
     counterexamples: list[CounterexampleRecord] = field(default_factory=list)
+    diagnoses: list[DiagnosisRecord] = field(default_factory=list)
     resumes: list[ResumeRecord] = field(default_factory=list)
     calibrations: list[CalibrationRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
@@ -236,23 +238,21 @@ def _record(line: bytes, place: str) -> Record:
     return record
 
 
+LISTS = {  # where records of each type are kept
+    VerdictRecord: "verdicts",
+    SubjectRecord: "subjects",
+    ModelRecord: "models",
+    MutantRecord: "mutants",
+    ResumeRecord: "resumes",
+    SensitivityRecord: "sensitivities",
+    CounterexampleRecord: "counterexamples",
+    DiagnosisRecord: "diagnoses",
+    CalibrationRecord: "calibrations",
+}
+
+
 def _add(results: Results, record: Record) -> None:
-    match record:
-        case VerdictRecord():
-            results.verdicts.append(record)
-        case SubjectRecord():
-            results.subjects.append(record)
-        case ModelRecord():
-            results.models.append(record)
-        case MutantRecord():
-            results.mutants.append(record)
-        case ResumeRecord():
-            results.resumes.append(record)
-        case SensitivityRecord():
-            results.sensitivities.append(record)
-        case CounterexampleRecord():
-            results.counterexamples.append(record)
-        case CalibrationRecord():
-            results.calibrations.append(record)
-        case SummaryRecord():
-            results.summary = record
+    if isinstance(record, SummaryRecord):
+        results.summary = record
+    elif name := LISTS.get(type(record)):
+        getattr(results, name).append(record)

@@ -253,6 +253,24 @@ class CounterexampleRecord(StrictRecord):
     model: str | None = Field(None, description="what --model named, where the input holds a model")
 
 
+class DiagnosisRecord(StrictRecord):
+    """What a subject computes instead of an op's definition, from its answers to designed inputs."""
+
+    record: Literal["diagnosis"] = "diagnosis"
+    subject: str
+    op: str = Field(description="what is graded, such as policy_loss[grpo]")
+    gate: str
+    case: str = Field(description="whose settings and layout the designed inputs have")
+    kind: Literal["as asked", "convention", "mistake", "scaled", "lower precision", "ambiguous", "nothing known"]
+    computes: str = Field(description="in words; empty where nothing is known")
+    where: str = Field("", description="where it differs, if nothing is known")
+    rho: Number = Field(description="the largest error of what is named, in its own limits")
+    next_rho: Number = Field(description="that of the nearest other definition, or a number that it is not below")
+    tried: int = Field(description="definitions that were compared")
+    inputs: int = Field(description="designed calls that the subject answered")
+    seconds: Number
+
+
 class ResumeRecord(StrictRecord):
     """The point where an interrupted run was resumed."""
 
@@ -363,6 +381,7 @@ Record = Annotated[
     | SensitivityRecord
     | ResumeRecord
     | CounterexampleRecord
+    | DiagnosisRecord
     | CalibrationRecord
     | SummaryRecord,
     Field(discriminator="record"),

@@ -52,7 +52,8 @@ def merge(runs: Sequence[Results], folder: Path | None = None) -> list[Record]:
     _every_case_once(parts)
     verdicts = [verdict for run in parts for verdict in run.verdicts]
     counterexamples = [_relative(folder, run.path.parent, found) for run in parts for found in run.counterexamples]
-    return [_header(parts), *_distinct(parts), *verdicts, *counterexamples, _summary(parts)]
+    diagnoses = list({(x.subject, x.op): x for run in parts for x in run.diagnoses}.values())
+    return [_header(parts), *_distinct(parts), *verdicts, *counterexamples, *diagnoses, _summary(parts)]
 
 
 def _relative(folder: Path | None, shard: Path, found: CounterexampleRecord) -> CounterexampleRecord:

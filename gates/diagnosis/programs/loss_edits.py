@@ -41,6 +41,9 @@ LEVELS = {
     "row mean over the width": ("the row's ratio with D averaged over the padded width", False),
     "mean of ratios": ("the mean of a row's ratios, not exp of the mean", False),
     "row mean, no slope": ("the row's ratio as a constant, without gradient", False),
+    "batch mean": ("one ratio of the whole batch, exp(mean D)", False),
+    "row mean, padding too": ("the row's ratio with D of padding in its sum", False),
+    "row product, padding too": ("the row's product of ratios with those of padding", False),
     "first order": ("1 + D instead of exp(D)", False),
     "log": ("the log-ratio D instead of exp(D)", False),
 }
@@ -50,6 +53,7 @@ PENALTIES = {
     "old": "KL to the old policy, not to the reference",
     "padding too": "KL of padding counted",
     "times advantages": "KL multiplied by the advantage",
+    "in the advantages": "the KL (k1) subtracted from the advantages, not added to the loss",
 }
 ESTIMATORS = {
     "k1": ("k1", True),
@@ -106,6 +110,10 @@ def _conventions(asked: Choices) -> Iterator[Edit]:
         for name, (words, known) in SURROGATES.items():
             if name != asked["surrogate"] and not (name != "log-prob" and asked["low"] is None):
                 yield Edit(words, {"surrogate": name}, known)
+    yield from _penalties_of_libraries(asked)
+
+
+def _penalties_of_libraries(asked: Choices) -> Iterator[Edit]:
     if asked["beta"]:
         for name, (words, known) in ESTIMATORS.items():
             if name != asked["estimator"]:
@@ -129,6 +137,8 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
     )
     if asked["beta"]:
         yield Edit("the policy term with the wrong sign", {"sign": -1.0})
+    if "row_mask" in asked["given"]:
+        yield Edit("rows that the row mask excludes counted", {"row_mask": "ignored"})
     for name, words in ADVANTAGES.items():
         yield Edit(words, {"advantages": name})
     for name, words in (
@@ -172,6 +182,7 @@ def _clips(asked: Choices) -> Iterator[Edit]:
         yield Edit("clip(r)·A without the minimum", {"pick": "held"})
         yield Edit("the maximum of both terms instead of the minimum", {"pick": "max"})
         yield Edit("the clip only where A > 0", {"pick": "min, A > 0 only"})
+        yield Edit("the clip only where A < 0", {"pick": "min, A < 0 only"})
         yield Edit("a clip that lets the gradient through", {"pick": "straight through"})
         yield from (Edit(f"ε_low {x:g}", {"low": x}, asked=f"{low:g}") for x in WIDTHS if low is not None and x != low)
         yield from (

@@ -26,7 +26,15 @@ def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
         yield batch(example, rng, rows, width, group, empty=index in {2, 5} and _has_empty(example))
 
 
-def batch(  # noqa: PLR0913  a shape and its settings
+def examples(inputs: Inputs) -> Iterator[Inputs]:
+    """Yield a call with the constants of every aggregation, then the call as it is."""
+    constants = {"group_size": 1, "max_length": 1, "micro_batches": [1, 2], "tokens_in_step": 1.0}
+    given = {name: value for name, value in constants.items() if inputs.get(name) is None}
+    yield {**inputs, **given}
+    yield inputs
+
+
+def batch(
     example: Inputs, rng: np.random.Generator, rows: int, width: int, group: int, *, empty: bool
 ) -> dict[str, Any]:
     """Return one call."""
@@ -34,6 +42,7 @@ def batch(  # noqa: PLR0913  a shape and its settings
     policy = -rng.gamma(1.5, 0.8, (rows, width))
     sway = 0.12 if example["algorithm"] in NARROW else 0.05
     log_ratio = rng.normal(0.0, 0.3, (rows, width)) + sway * np.where(rng.random((rows, 1)) < 0.5, -1.0, 1.0)
+    log_ratio += 0.6 * np.array([1.0, -1.0] + [0.0] * (rows - 2))[:, None]  # two rows are certainly clipped
     lengths = rng.permutation(np.linspace(2, width - 1, rows).round().astype(np.int64))
     if empty:
         lengths[1] = 0
@@ -62,9 +71,7 @@ def batch(  # noqa: PLR0913  a shape and its settings
     return _laid_out(example, _sized(example, given, rows, width, group, int(mask.sum())))
 
 
-def _sized(  # noqa: PLR0913  as `batch`
-    example: Inputs, given: dict[str, Any], rows: int, width: int, group: int, tokens: int
-) -> dict[str, Any]:
+def _sized(example: Inputs, given: dict[str, Any], rows: int, width: int, group: int, tokens: int) -> dict[str, Any]:
     """Return the call with the settings that depend on the batch's shape."""
     if example.get("micro_batches") is not None:
         equal = len(set(example["micro_batches"])) == 1 and rows % 2 == 0

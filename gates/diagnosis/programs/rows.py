@@ -77,7 +77,7 @@ def misread(counts: Array, choice: str) -> Array:
     if choice == "shifted right":
         return np.pad(counts[:, :-1], ((0, 0), (1, 0)))
     if choice == "one more":
-        return counts | np.pad(counts[:, :-1], ((0, 0), (1, 0)))
+        return np.asarray(counts | np.pad(counts[:, :-1], ((0, 0), (1, 0))))
     if choice in {"without last", "without first"}:
         index = (
             counts.shape[1] - 1 - counts[:, ::-1].argmax(axis=1) if choice == "without last" else counts.argmax(axis=1)
@@ -85,7 +85,8 @@ def misread(counts: Array, choice: str) -> Array:
         return np.asarray(counts & (np.arange(counts.shape[1]) != index[:, None]))
     if choice == "filled":
         return np.asarray(counts[:, ::-1].cumsum(axis=1)[:, ::-1] > 0)
-    return {"all": np.ones_like(counts), "inverted": ~counts}.get(choice, counts)
+    found: Array = {"all": np.ones_like(counts), "inverted": ~counts}.get(choice, counts)
+    return found
 
 
 def tokens(counts: Array) -> Array:

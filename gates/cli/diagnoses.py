@@ -1,0 +1,60 @@
+"""Say at the end of `gates check` what each wrong op computes instead, and record it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gates.model import Verdict
+from gates.report.progress import Elapsed, console
+from gates.results.escape import one_line
+from gates.results.jsonl import Writer
+from gates.results.records import DiagnosisRecord
+from gates.run.plan import Options, PlannedCase
+
+
+@dataclass(slots=True)
+class Diagnosed:
+    """The wrong definitions of one run, and what was found of them."""
+
+    cases: Sequence[PlannedCase]
+    options: Options
+    writer: Writer
+    silent: bool
+    wrong: list[Verdict] = field(default_factory=list)
+    records: list[DiagnosisRecord] = field(default_factory=list)
+
+    def watching(self, show: Callable[[Verdict], None]) -> Callable[[Verdict], None]:
+        """Return a verdict callback that keeps wrong definitions and calls `show`."""
+
+        def on_verdict(verdict: Verdict) -> None:
+            self.note([verdict])
+            show(verdict)
+
+        return on_verdict
+
+    def note(self, verdicts: Iterable[Verdict]) -> None:
+        """Keep those that say that a definition does not hold."""
+        self.wrong += [v for v in verdicts if v.status == "wrong" and v.level == "definition"]
+
+    def record(self, all_judged: Callable[[], None]) -> None:
+        """Diagnose every wrong op, and write a line for each; Ctrl-C ends the search with those found so far."""
+        done = {(record.subject, record.op) for record in self.records}
+        left = [verdict for verdict in self.wrong if (verdict.subject, verdict.op) not in done]
+        if not left:
+            return
+        from gates.diagnosis.collect import Diagnoser
+
+        diagnoser = Diagnoser(self.cases, self.options)
+        for verdict in left:
+            diagnoser.note(verdict)
+        all_judged()
+        with Elapsed(console(stderr=True), wanted=not self.silent) as elapsed:
+            elapsed.start("what the wrong ops compute")
+            try:
+                for record in diagnoser.run():
+                    self.records.append(record)
+                    self.writer.write(record)
+                    elapsed.now(one_line(f"what the wrong ops compute: {record.subject} · {record.op}"))
+            except KeyboardInterrupt:
+                return

@@ -1,0 +1,122 @@
+"""The terms of a token in the forward definition of the policy losses: the surrogate of each algorithm, and the KL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from gates.diagnosis.arithmetic import Value, absolute, clip, detached, exp, maximum, minimum, plain, sigmoid, where
+from gates.diagnosis.programs.loss_step import Step
+
+
+def surrogate(step: Step) -> Value:
+    """Return the term of each token, which is minimised, times its off-policy weight."""
+    return weighted(step, SURROGATES[step.chosen["surrogate"]](step, step.advantages(), step.log_ratio()))
+
+
+def weighted(step: Step, term: Value) -> Value:
+    """Return a term times the off-policy weights, as they are chosen."""
+    choice = step.chosen["weights"]
+    if choice == "none":
+        return term
+    weights = step.grid.lifted(step.data, "weights")
+    return term * (weights * weights if choice == "squared" else weights)
+
+
+def _clipped(step: Step, a: Value, log_ratio: Value) -> Value:
+    r = step.ratio(step.chosen["level"], log_ratio)
+    low, high, delta = (step.constant(name) for name in ("low", "high", "delta"))
+    held = clip(r, None if low is None else 1.0 - low, None if high is None else 1.0 + high)
+    bounded = r if delta is None else minimum(r, delta)
+    return -PICKS[step.chosen["pick"]](a, r, bounded * a, held)
+
+
+PICKS: Mapping[str, Callable[[Value, Value, Value, Value], Value]] = {
+    "min": lambda a, r, free, held: minimum(free, held * a),  # noqa: ARG005
+    "max": lambda a, r, free, held: maximum(free, held * a),  # noqa: ARG005
+    "free": lambda a, r, free, held: free,  # noqa: ARG005
+    "held": lambda a, r, free, held: held * a,  # noqa: ARG005
+    "straight through": lambda a, r, free, held: (detached(held - r) + r) * a,  # noqa: ARG005
+    "min, A > 0 only": lambda a, r, free, held: where(plain(a) > 0.0, minimum(free, held * a), free),  # noqa: ARG005
+    "min, A < 0 only": lambda a, r, free, held: where(plain(a) < 0.0, minimum(free, held * a), free),  # noqa: ARG005
+}
+
+
+def _of_clipped_logarithm(step: Step, a: Value, log_ratio: Value) -> Value:
+    low, high = step.constant("low"), step.constant("high")
+    return -minimum(exp(log_ratio) * a, exp(clip(log_ratio, None if low is None else -low, high)) * a)
+
+
+def _capped(step: Step, a: Value, log_ratio: Value) -> Value:
+    r, width, low = step.ratio(step.chosen["level"], log_ratio), step.scalar(step.chosen["high"]), step.constant("low")
+    bound = {"relative": 1.0 + width, "absolute": width}.get(step.chosen["cap"])
+    held = clip(r, None if low is None else 1.0 - low, bound)
+    factor = {"alive": held * step.lp, "without log-prob": held}.get(step.chosen["pick"])
+    return -((detached(held) * step.lp if factor is None else factor) * a)
+
+
+def _gated(step: Step, a: Value, log_ratio: Value) -> Value:
+    r, pick = step.ratio(step.chosen["level"], log_ratio), step.chosen["pick"]
+    up, down = (step.scalar(x) for x in step.chosen["tau"])
+    tau = where(plain(a) > 0.0, up, down)
+    moved = {"log": log_ratio, "uncentred": r}.get(pick, r - 1.0)
+    factor = {"no factor": 1.0, "factor 4": 4.0, "factor 2/τ": 2.0 / tau, "factor 1/τ": 1.0 / tau}.get(pick, 4.0 / tau)
+    return -(sigmoid(tau * moved) * factor * a)
+
+
+def _geometric(step: Step, a: Value, log_ratio: Value) -> Value:
+    low, high = step.constant("low"), step.constant("high")
+    below, above = clip(log_ratio, None, high), clip(log_ratio, None if low is None else -low, None)
+    good, pick = plain(a) > 0.0, step.chosen["pick"]
+    both = clip(below, None if low is None else -low, None)
+    q = both if pick == "both" else where(good, above, below) if pick == "other side" else where(good, below, above)
+    return -(step.ratio("row mean" if step.chosen["level"] == "token" else step.chosen["level"], q) * a)
+
+
+SURROGATES: Mapping[str, Callable[[Step, Value, Value], Value]] = {
+    "clip": _clipped,
+    "product": lambda step, a, d: -(step.ratio(step.chosen["level"], d) * a),
+    "log-prob": lambda step, a, d: -(step.lp * a),  # noqa: ARG005
+    "clipped logarithm": _of_clipped_logarithm,
+    "cap": _capped,
+    "gate": _gated,
+    "geometric": _geometric,
+}
+
+
+def penalty(step: Step) -> Value:
+    """Return β times the mean KL."""
+    chosen = step.chosen
+    estimate = _estimate(step)
+    if chosen["kl_ratio"] != "none":
+        r = step.ratio("row mean" if chosen["kl_ratio"] == "sequence" else "token", step.lp - step.given("old"))
+        estimate = (detached(r) if chosen["kl_ratio"] == "token, no slope" else r) * estimate
+    if chosen["kl"] == "times advantages":
+        estimate = estimate * step.advantages()
+    if chosen["weights"] == "on the KL too":
+        estimate = weighted(step, estimate)
+    if chosen["kl"] != "padding too":
+        estimate = where(step.counts, estimate, 0.0)
+    mean = step.mean(estimate, chosen["mean"] if chosen["kl_mean"] == "same" else chosen["kl_mean"])
+    return mean * step.scalar(chosen["beta"])
+
+
+def _estimate(step: Step) -> Value:
+    kind = step.chosen["kl"]
+    reference = step.given("old" if kind == "old" else "reference")
+    lp = detached(step.lp) if kind == "detached" else step.lp
+    d = lp - reference if kind == "inverted" else reference - lp
+    estimate, limit = ESTIMATES[step.chosen["estimator"]](d), step.constant("kl_clamp")
+    return estimate if limit is None else clip(estimate, -limit, limit)
+
+
+ESTIMATES: Mapping[str, Callable[[Value], Value]] = {
+    "k1": lambda d: -d,
+    "k2": lambda d: d * d * 0.5,
+    "k2 doubled": lambda d: d * d,
+    "k3": lambda d: exp(d) - d - 1.0,
+    "k3 without −1": lambda d: exp(d) - d,
+    "k3 with k2's gradient": lambda d: detached(exp(d) - d - 1.0 - d * d * 0.5) + d * d * 0.5,
+    "k1 with k2's gradient": lambda d: detached(-d - d * d * 0.5) + d * d * 0.5,
+    "absolute": absolute,
+    "full ratio": lambda d: exp(-d) * -d,
+}
