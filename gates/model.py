@@ -129,7 +129,8 @@ class Case:
 
     `make` builds the inputs from a NumPy generator and must use nothing else. `conventions` are the choices that this
     case needs (`{"ddof": 1}`, a tuple of all that it needs); a subject that declares other ones is `unsupported`. `model` is the part of the name that
-    tells the tiny model of this case from that of another. `level` stands instead of the gate's: "robustness" for a case
+    tells the tiny model of this case from that of another. `quick` cases are all that `gates check --quick` judges; `gates
+    prove` and `gates calibrate` take those of `proof` too, unless `--full` gives them every case. `level` stands instead of the gate's: "robustness" for a case
     with a hostile ingredient, "precision" for a very long reduction. `declared` are conventions that a subject must
     declare to be asked this case: a rule of ours, or an optional behaviour. Cases that name the same `sample`, of this
     gate or of another, are given generators of the same seed, so that a slow answer serves several (`Trial.got_once`).
@@ -138,6 +139,7 @@ class Case:
     name: str
     make: Callable[[np.random.Generator], Mapping[str, Wire | Recipe]]
     quick: bool = False
+    proof: bool = False
     limit_s: float = 20.0
     conventions: Mapping[str, Wire] = field(default_factory=dict)
     model: str = ""

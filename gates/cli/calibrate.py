@@ -99,7 +99,7 @@ def calibrate(
     setup.batch_scheduling()
     count = setup.jobs(jobs)
     options = Options(seed=seed, jobs=count, threads=setup.threads(count), quick=not full, full=full)
-    cases = plan(gates, subjects, quick=not full)
+    cases = plan(gates, subjects, quick=not full, proof=True)
     header = session.header(
         session.RunInfo(
             "calibrate",

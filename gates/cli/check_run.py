@@ -133,6 +133,10 @@ def _prepare(arguments: Arguments) -> Run:
     setup.batch_scheduling()
     options = _options(arguments, settings)
     whole = plan(request.gates, subjects, quick=arguments.quick, model=options.model)
+    if arguments.quick and not any(case.quick for gate in request.gates for case in gate.cases):
+        raise ConfigurationError(
+            "--quick: none of the chosen gates has a quick case; leave out --quick or choose others"
+        )
     shard = Shard.parse(arguments.shard)
     request.waivers.partial = shard.count > 1
     cases = shard.take(whole)

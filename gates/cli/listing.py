@@ -32,7 +32,7 @@ def list_(
                     "id": g.id,
                     "question": g.question,
                     "ops": [op.name for op in g.ops],
-                    "cases": [{"name": c.name, "quick": c.quick} for c in g.cases],
+                    "cases": [{"name": c.name, "quick": c.quick, "proof": c.quick or c.proof} for c in g.cases],
                     "mutants": mutants[g.id],
                 }
                 for g in gates

@@ -91,7 +91,7 @@ def _try(
 ) -> Trialled:
     named = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
     mutated = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
-    found, calls = _judged(mutant, plan(named, [host], quick=options.quick), mutated, engine, first=first)
+    found, calls = _judged(mutant, plan(named, [host], quick=options.quick, proof=True), mutated, engine, first=first)
     if any(v.cause in {"start", "absent"} for v in found):
         return Trialled(mutant, "error", next(v.reason for v in found if v.cause in {"start", "absent"}), found)
     if not calls:
@@ -204,7 +204,7 @@ def changes_nothing(mutant: Mutant, gates: list[Gate], host: Subject, options: O
     mutation = {"target": mutant.target, "patch": mutant.patch}
     workers = [Worker.start(host, threads=options.threads, mutant=m) for m in (None, mutation)]
     try:
-        for planned in plan(gates, [host], quick=options.quick):
+        for planned in plan(gates, [host], quick=options.quick, proof=True):
             tapes = [Tape(worker, planned.case.limit_s) for worker in workers]
             for tape in tapes:
                 judge(planned, tape.record, tape.worker.hello, options)
@@ -231,11 +231,8 @@ def same(a: Wire, b: Wire) -> bool:
 
 def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker) -> Iterator[Sensitivity]:
     """Disturb the outputs of a passing run by a relative error, and bisect for the least one that makes the gate fail."""
-    for case in gate.cases:
-        if options.quick and not case.quick:
-            continue
-        planned = PlannedCase(gate, subject, case)
-        tape = Tape(worker, case.limit_s)
+    for planned in plan([gate], [subject], quick=options.quick, proof=True):
+        tape = Tape(worker, planned.case.limit_s)
         cached = OracleCache()  # every disturbance is compared with the same oracle values
         if judge(planned, tape.record, worker.hello, options, cached).status != "correct":
             continue
@@ -246,7 +243,7 @@ def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker
             replay = Replay(tape, gate.probes, 10.0**power)
             return judge(planned, replay.call, worker.hello, options, cached).status in FAILURES
 
-        yield Sensitivity(gate.id, subject.name, case.name, least(fails))
+        yield Sensitivity(*planned.names, least(fails))
 
 
 def least(fails: Callable[[float], bool]) -> float | None:

@@ -53,7 +53,7 @@ def demonstrate(request: ProofRequest) -> int:
     """Prove the gates and return the exit code."""
     start = time.monotonic()
     writer, mutants = request.writer, request.mutants
-    cases = [] if request.first else plan(request.gates, request.subjects, quick=request.options.quick)
+    cases = [] if request.first else plan(request.gates, request.subjects, quick=request.options.quick, proof=True)
     writer.write(session.header(_info(request, len(cases))))
     tally = _baseline(request, cases)
     if not request.first and tally.exit_code() != session.HELD:

@@ -18,16 +18,17 @@ import numpy as np
 
 from gates.model import Op, Outcome, Recipe, Wire
 
-KEPT = 128 << 20  # bytes of arrays: more than all quick cases of pure ops need at one seed
-ANSWERS = 256 << 20  # bytes: the slow rollouts of one run, each with its logits
+KEPT = 48 << 20  # bytes of arrays: all cases of pure ops at one seed need 29 MiB, without values above `LARGEST`
+LARGEST = 1 << 20  # bytes of one value: the 64 larger ones, of long rows, take 142 MiB and save a tenth of the time
+ANSWERS = 64 << 20  # bytes: the slow rollouts that the cases of one model share, each with its logits
 _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
 class OracleCache:
     """A least-recently-used cache in front of the oracle. Threads may share it."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, kept: int = KEPT, largest: int = LARGEST) -> None:
+        self._kept, self._largest = kept, largest
         self._lock = threading.Lock()
         self._found: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()  # value and size, oldest first
         self._size = 0
@@ -82,7 +83,7 @@ class OracleCache:
 
     def _keep(self, key: bytes, value: Any) -> None:
         size = _size(value)
-        if size > self._kept // 8:
+        if size > min(self._largest, self._kept // 8):
             return
         with self._lock:
             if key not in self._found:
@@ -106,7 +107,7 @@ class Answers:
     """What subjects gave for slow calls (`Trial.got_once`), so that several checks compare with it. Threads may share it."""
 
     def __init__(self, kept: int = ANSWERS) -> None:
-        self._cache = OracleCache(kept)
+        self._cache = OracleCache(kept, largest=kept)
 
     def ask(self, subject: str, op: str, inputs: Mapping[str, Wire | Recipe], call: Callable[[], Outcome]) -> Outcome:
         """Return what the subject gave for these inputs before, else what it gives now; only values are kept."""

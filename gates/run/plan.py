@@ -49,23 +49,36 @@ def cases_of(gate: Gate, model: str | None) -> list[Case]:
         return list(gate.cases)
     label = PurePath(model).name
     found: dict[str, Case] = {}
-    for case in sorted(gate.cases, key=lambda case: not case.quick):
+    for case in sorted(gate.cases, key=lambda case: (not case.quick, not case.proof)):
         name = case.name.replace(case.model, label) if case.model else case.name
         found.setdefault(name, replace(case, name=name))
     return list(found.values())
 
 
 def plan(
-    gates: Iterable[Gate], subjects: Iterable[Subject], *, quick: bool, model: str | None = None
+    gates: Iterable[Gate],
+    subjects: Iterable[Subject],
+    *,
+    quick: bool,
+    proof: bool = False,
+    model: str | None = None,
 ) -> list[PlannedCase]:
-    """Return all cases, those with the longest time limit first: otherwise a single worker may still run one at the end."""
+    """Return the cases, those with the longest time limit first: otherwise a single worker may still run one at the end.
+
+    Args:
+        gates: the gates whose cases are planned.
+        subjects: who is judged.
+        quick: the quick cases only.
+        proof: with `quick`, also the cases that a proof or a calibration needs.
+        model: what stands in place of the tiny model.
+    """
     cases = [
         PlannedCase(gate, subject, case)
         for subject in subjects
         for gate in gates
         if subject.ops is None or all(op.name in subject.ops for op in gate.ops)
         for case in cases_of(gate, model)
-        if case.quick or not quick
+        if not quick or case.quick or (proof and case.proof)
     ]
     return sorted(cases, key=lambda planned: -planned.case.limit_s)
 

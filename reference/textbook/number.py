@@ -59,12 +59,12 @@ class Number:
     ) -> None:
         self.value: Floats = np.asarray(value, np.float64)
         self.dtype = dtype
-        same = np.shape(error) == self.value.shape  # broadcast_to takes its time
         errors = np.asarray(error, np.float64)
+        same = errors.shape == self.value.shape  # broadcast_to takes its time
         self.error: Floats = errors if same else np.broadcast_to(errors, self.value.shape)
         with np.errstate(over="ignore", invalid="ignore"):
-            too_large = ~(np.abs(self.value) + self.error <= LARGEST[dtype])  # NaN is, too
-        self.void: Bools = np.asarray(too_large | void)
+            too_large = ~(np.abs(self.value) + errors <= LARGEST[dtype])  # NaN is, too
+        self.void: Bools = np.asarray(too_large if void is False else too_large | void)
         self._parents = tuple(parents)
         self._rank = next(_order)
 
@@ -87,11 +87,12 @@ class Number:
         """Return a result with its own rounding added to the error that its operands bring."""
         with np.errstate(all="ignore"):
             own = np.maximum(roundings * UNIT[self.dtype] * np.abs(value), TINY[self.dtype])
-            own = np.where(np.asarray(value) == 0.0, 0.0, own)
-        void: Any = False
-        for parent, _ in parents:
+            own = np.where(value == 0.0, 0.0, own)
+            error = error + own
+        void = parents[0][0].void
+        for parent, _ in parents[1:]:
             void = void | parent.void
-        return Number(value, self.dtype, np.asarray(error) + own, void, parents)
+        return Number(value, self.dtype, error, void, parents)
 
     def __add__(self, other: Any) -> Number:
         b = self._lift(other)
@@ -454,8 +455,8 @@ def _narrowed(g: Number, shape: tuple[int, ...]) -> Number:
 
 
 def _is_power_of_two(x: Number) -> Bools:
-    mantissa, _ = np.frexp(np.abs(np.where(np.isfinite(x.value), x.value, 0.0)))
-    return np.asarray((mantissa == 0.5) & (x.error == 0.0))
+    mantissa, _ = np.frexp(x.value)  # of what is not finite it is not finite
+    return np.asarray((np.abs(mantissa) == 0.5) & (x.error == 0.0))
 
 
 def _kept(x: Any, axis: int | None, shape: tuple[int, ...]) -> Any:
@@ -484,14 +485,15 @@ def _along(values: Floats, u: float) -> tuple[Floats, Floats]:
         total = values.sum(axis=-1)
         if values.shape[-1] < 2:
             return total, np.zeros(total.shape)
-        sizes = [_partial(values, u), _partial(values[..., ::-1], u)]
+        largest = np.maximum(_partial(values, u), _partial(values[..., ::-1], u))
         for lanes in LANES:
             if values.shape[-1] > lanes:
                 padded = np.zeros((*values.shape[:-1], -(-values.shape[-1] // lanes) * lanes))
                 padded[..., : values.shape[-1]] = values
                 strided = np.swapaxes(padded.reshape(*values.shape[:-1], -1, lanes), -1, -2)
-                sizes.append(_partial(strided, u).sum(axis=-1) + _partial(strided.sum(axis=-1), u))
-        return total, np.max(sizes, axis=0)
+                size = _partial(strided, u).sum(axis=-1) + _partial(strided.sum(axis=-1), u)
+                largest = np.maximum(largest, size)
+        return total, largest
 
 
 def _partial(values: Floats, u: float) -> Floats:
@@ -500,6 +502,10 @@ def _partial(values: Floats, u: float) -> Floats:
     Nor does an addition err by more than its term: the partial sum before it is a number of the dtype, and no nearer one
     than the nearest is returned. So a term below u times the partial sum counts with its own size.
     """
-    sums = np.minimum(np.abs(np.cumsum(values, axis=-1)), np.abs(values) / u)
-    started = np.cumsum(values != 0.0, axis=-1) > 1
-    return np.asarray(np.where(started, sums, 0.0).sum(axis=-1))
+    sums = np.minimum(np.abs(values.cumsum(axis=-1)), np.abs(values) / u)
+    terms = values != 0.0
+    if terms[..., 0].all():  # then all but the first count
+        sums[..., 0] = 0.0
+    else:
+        sums = np.where(terms.cumsum(axis=-1) > 1, sums, 0.0)
+    return np.asarray(sums.sum(axis=-1))

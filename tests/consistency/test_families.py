@@ -11,6 +11,7 @@ import pytest
 from gates import registry
 from gates.model import Gate, Mutant
 from gates.registry import FAMILIES, load
+from gates.run.plan import runs_a_model
 from gates.subjects import catalogue
 from gates.subjects.mlx_trainer import subject as trainer
 from gates.subjects.numpy_baseline import subject as baseline
@@ -37,6 +38,21 @@ def functions(module: str) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             names |= {alias.asname or alias.name for alias in node.names}
     return frozenset(names)
+
+
+class TestQuickCases:
+    """Which cases `gates check --quick` and a proof take."""
+
+    def test_a_gate_that_runs_a_model_has_one_quick_case_at_most(self) -> None:
+        """A quick check is to end within seconds; a proof takes the cases of `proof` too."""
+        several = [gate for gate in load().gates.values() if sum(case.quick for case in gate.cases) > 1]
+        assert len(several) >= 20
+        assert not [gate.id for gate in several if runs_a_model(gate)], "mark all but one of its cases `proof`"
+
+    def test_each_gate_can_be_proved(self) -> None:
+        """Every gate has a case that a proof takes."""
+        bare = [gate.id for gate in load().gates.values() if not any(case.quick or case.proof for case in gate.cases)]
+        assert not bare
 
 
 class TestFolders:

@@ -46,6 +46,6 @@ def verdicts(
     (folder / "broken.py").write_text(code)
     subject = Subject("broken", folder / "broken.py", "subject_broken")
     gates = [load().gates[gate] if isinstance(gate, str) else gate]
-    cases = [planned for planned in plan(gates, [subject], quick=quick) if case in planned.case.name][:most]
+    cases = [planned for planned in plan(gates, [subject], quick=quick, proof=True) if case in planned.case.name][:most]
     assert cases
     return [judged.verdict for judged in run(cases, Options(quick=quick, seed=seed))]

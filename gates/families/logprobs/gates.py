@@ -130,7 +130,7 @@ REGIMES: dict[Level, dict[str, tuple[str, ...]]] = {
     },
     "precision": {"offset": ("float32", "float64", "bfloat16")},
 }
-QUICK = ("peaked-float32", "masked-float32", "raised-float32", "ignored-float32")
+PROOF = ("peaked-float32", "masked-float32", "raised-float32", "ignored-float32")
 LONG_ROWS = {"normal": ("float32", "float64", "bfloat16"), "equal": ("float32",), "hot": ("float16",)}
 
 
@@ -139,8 +139,9 @@ def _cases() -> Iterator[Case]:
         for kind, dtype in ((kind, dtype) for kind, dtypes in kinds.items() for dtype in dtypes):
             make = partial(_make, kind=kind, dtype=dtype, size=SMALL)
             asked = {"dtype": dtype, **MORE.get(kind, {})}
-            quick = level == "definition" or f"{kind}-{dtype}" in QUICK
-            yield Case(f"{kind}-{dtype}", make, quick=quick, conventions=asked, level=level)
+            proof = level == "definition" or f"{kind}-{dtype}" in PROOF
+            quick = proof and (dtype == "float32" or kind == "normal")
+            yield Case(f"{kind}-{dtype}", make, quick=quick, proof=proof, conventions=asked, level=level)
     for kind, dtype in ((kind, dtype) for kind, dtypes in LONG_ROWS.items() for dtype in dtypes):
         make = partial(_make, kind=kind, dtype=dtype, size=LARGE)
         yield Case(f"{kind}-{LARGE}-{dtype}", make, conventions={"dtype": dtype}, level="precision")

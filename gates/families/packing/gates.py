@@ -125,7 +125,8 @@ def _exact_case(kind: str, strategy: str, over_long: str, **more: Any) -> Case:
     return Case(
         f"{kind}-{strategy}-{over_long}",
         partial(_exact_make, kind=kind, strategy=strategy, over_long=over_long),
-        quick=True,
+        quick=kind != "tied",
+        proof=True,
         conventions={"strategy": strategy, "over_long": over_long},
         **more,
     )
@@ -247,7 +248,8 @@ def _piece_case(kind: str, strategy: str, **more: Any) -> Case:
     return Case(
         f"{kind}-{strategy}",
         partial(_piece_inputs, strategy=strategy, kind=kind),
-        quick=True,
+        quick=kind == "ragged" or strategy == oracle.WRAPPED,
+        proof=True,
         conventions={"strategy": strategy, "over_long": oracle.SPLIT},
         **more,
     )
@@ -263,7 +265,9 @@ def _placed_case(kind: str, strategy: str, over_long: str) -> Case:
         else partial(_exact_make, kind=kind, strategy=strategy, over_long=over_long)
     )
     conventions = {"strategy": strategy, "over_long": over_long}
-    return Case(f"{kind}-{strategy}-{over_long}", make, quick=True, conventions=conventions, declared=ORDER)
+    quick = kind != "uneven"
+    name = f"{kind}-{strategy}-{over_long}"
+    return Case(name, make, quick=quick, proof=True, conventions=conventions, declared=ORDER)
 
 
 @gate(

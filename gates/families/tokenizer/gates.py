@@ -65,11 +65,11 @@ def _make(rng: np.random.Generator, *, texts: Callable[[np.random.Generator], li
 
 
 CORPUS = Case("corpus", partial(_make, chat=False, texts=_ordinary), quick=True)
-FEW_SHOT = Case("few-shot", partial(_make, chat=False, texts=_few_shot), quick=True)
-TURNS = Case("turns", partial(_make, chat=False, texts=_turns), quick=True)
-RARE = Case("hostile", partial(_make, chat=False, texts=_hostile), quick=True, level="robustness")
+FEW_SHOT = Case("few-shot", partial(_make, chat=False, texts=_few_shot), proof=True)
+TURNS = Case("turns", partial(_make, chat=False, texts=_turns), proof=True)
+RARE = Case("hostile", partial(_make, chat=False, texts=_hostile), proof=True, level="robustness")
 CHATS = (
-    Case("corpus-chat", partial(_make, chat=True, texts=_ordinary), quick=True),
+    Case("corpus-chat", partial(_make, chat=True, texts=_ordinary), proof=True),
     Case("hostile-chat", partial(_make, chat=True, texts=_hostile), level="robustness"),
 )
 

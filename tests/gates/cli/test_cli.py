@@ -266,12 +266,12 @@ class TestOthers:
     """The verbs that do not judge."""
 
     def test_list_shows_every_gate_with_a_mutant(self, tmp_path: Path) -> None:
-        """Each gate has cases, quick ones among them, and at least one mutant that it catches."""
+        """Each gate has cases, some that a proof takes among them, and at least one mutant that it catches."""
         data = json.loads(gates("list", "--json", cwd=tmp_path).stdout)
         assert len(data["gates"]) >= 20
         for gate in data["gates"]:
             assert gate["mutants"], gate["id"]
-            assert any(case["quick"] for case in gate["cases"]), gate["id"]
+            assert any(case["proof"] for case in gate["cases"]), gate["id"]
 
     def test_explain_prints_question_source_limits_and_mutants(self, tmp_path: Path) -> None:
         """Everything a reader needs to doubt a gate is on one page."""

@@ -28,7 +28,7 @@ def test_every_input_of_a_call_is_described(monkeypatch: pytest.MonkeyPatch) -> 
     subjects = [load().subjects[name] for name in ("numpy", "rlkernels", "reference")]
     with opened(Options(jobs=2, quick=True)) as executor:
         for gate in load().gates.values():
-            for planned in plan([gate], subjects, quick=True):
+            for planned in plan([gate], subjects, quick=True, proof=True):
                 if all(called.get(op.name) == described[op.name] for op in gate.ops):
                     break  # every input of its ops has been seen
                 executor.submit([planned])

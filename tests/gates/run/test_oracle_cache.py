@@ -91,6 +91,15 @@ class TestAnswers:
         assert calls[-5:] == [64.0, 65.0, 50.0, 900.0, 900.0]
         assert answers._size <= 8000
 
+    def test_a_large_value_is_not_kept(self) -> None:
+        """Inputs and results of very long rows would fill the cache, and are made again in less time than the rest."""
+        calls: list[int] = []
+        op = replace(DOUBLE, oracle=lambda x: (calls.append(x), np.zeros(x, np.uint8))[1])
+        answers = OracleCache()
+        for size in (1 << 19, 1 << 19, 1 << 20, 1 << 20):
+            answers.ask(op, {"x": size})
+        assert calls == [1 << 19, 1 << 20, 1 << 20]
+
     def test_subjects_share_the_inputs_and_answers_of_a_case(self, subject: Maker) -> None:
         """Two subjects, one of them wrong: each case is made once and the oracle asked once, and the verdicts are their own."""
         made: list[int] = []

@@ -199,6 +199,12 @@ class TestPlan:
         cases = tuple(Case(n, lambda rng: {"x": np.ones(2)}, quick=n == "a") for n in "ab")
         assert [j.case.name for j in plan([make_gate(cases=cases)], [subject(RIGHT)], quick=True)] == ["a"]
 
+    def test_a_proof_takes_its_own_cases_too(self, subject: Maker) -> None:
+        """`proof` adds to the quick cases those that a proof or a calibration needs, and no others."""
+        cases = tuple(Case(n, lambda rng: {"x": np.ones(2)}, quick=n == "a", proof=n == "b") for n in "abc")
+        planned = plan([make_gate(cases=cases)], [subject(RIGHT)], quick=True, proof=True)
+        assert [j.case.name for j in planned] == ["a", "b"]
+
     def test_seeds_depend_on_names_and_not_on_the_selection(self) -> None:
         """A case has the same seed alone and among others, and another one with another run seed."""
         gate = make_gate()

@@ -116,13 +116,15 @@ def _same_slope(rng: np.random.Generator, algorithm: str, other: str) -> Mapping
     }
 
 
-def _case(name: str, algorithm: str, make: Make, *, quick: bool = True, ratio: Wire = None, **changes: Any) -> Case:
+def _case(name: str, algorithm: str, make: Make, *, proof: bool = True, ratio: Wire = None, **changes: Any) -> Case:
     def marked(rng: np.random.Generator) -> Mapping[str, Any]:
         pair = dict(make(rng))
         return {**pair, "right": {**pair["right"], **MARK}}
 
     conventions = dict(cases.case(algorithm, name, **changes).conventions)
-    return Case(name, marked, quick=quick, conventions={**conventions, **({"ratio": ratio} if ratio else {})})
+    quick = proof and not ratio
+    asked = {**conventions, **({"ratio": ratio} if ratio else {})}
+    return Case(name, marked, quick=quick, proof=proof, conventions=asked)
 
 
 def _cases() -> Iterator[Case]:
@@ -143,11 +145,11 @@ def _cases() -> Iterator[Case]:
     for algorithm in ("grpo", "gspo"):
         yield _case(f"{algorithm}-delta-beyond-every-ratio", algorithm, partial(_far_delta, algorithm=algorithm))
     for algorithm in ("grpo", "gspo", "gmpo"):
-        quick, make = algorithm != "gspo", partial(_no_kl, algorithm=algorithm)
-        yield _case(f"{algorithm}-beta-0", algorithm, make, quick=quick, beta=0.3)
+        proof, make = algorithm != "gspo", partial(_no_kl, algorithm=algorithm)
+        yield _case(f"{algorithm}-beta-0", algorithm, make, proof=proof, beta=0.3)
     for algorithm in ("grpo", "gmpo", "cispo"):
-        quick, make = algorithm != "cispo", partial(_weights_of_one, algorithm=algorithm)
-        yield _case(f"{algorithm}-weights-1", algorithm, make, quick=quick, weights="row")
+        proof, make = algorithm != "cispo", partial(_weights_of_one, algorithm=algorithm)
+        yield _case(f"{algorithm}-weights-1", algorithm, make, proof=proof, weights="row")
     for algorithm, other in (("sapo", "grpo"), ("gspo", "grpo"), ("gmpo", "gspo"), ("cispo", "dapo")):
         make = partial(_same_slope, algorithm=algorithm, other=other)
         yield _case(f"{algorithm}-on-policy-has-the-slope-of-{other}", algorithm, make, ratio=cases.BOTH_RATIOS)

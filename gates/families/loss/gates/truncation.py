@@ -49,7 +49,9 @@ def _make(rng: np.random.Generator, algorithm: str, changes: dict[str, Any], *, 
 
 def _case(name: str, algorithm: str, *, mask: bool = True, **changes: Any) -> Case:
     make = partial(_make, algorithm=algorithm, changes=changes, mask_truncated=mask)
-    return Case(name, make, quick=True, conventions={"algorithm": algorithm, "dtype": "float32"})
+    return Case(
+        name, make, quick=name == algorithm, proof=True, conventions={"algorithm": algorithm, "dtype": "float32"}
+    )
 
 
 def _cases() -> Iterator[Case]:

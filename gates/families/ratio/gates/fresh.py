@@ -33,7 +33,7 @@ _make = partial(runs.case_inputs, temperature=0.7, top_p=0.95, samples=4, count=
 
 CASES = (
     Case("float32", partial(_make, bits=32), quick=True, model="float32"),
-    Case("4-bit", partial(_make, bits=4), quick=True, model="4-bit"),
+    Case("4-bit", partial(_make, bits=4), proof=True, model="4-bit"),
 )
 
 

@@ -40,7 +40,8 @@ def _case(kind: str, correction: str, level: str, bound: str, form: str, dtype: 
     return Case(
         f"{kind}-{correction}-{level}-{bound}-{form}-{dtype}",
         partial(_make, form=form, dtype=dtype, choice=choice, kind=kind),
-        quick=form == "holes" and dtype == "float32",
+        quick=form == "holes" and dtype == "float32" and bound == "two-sided",
+        proof=form == "holes" and dtype == "float32",
         level=ASKED.get(kind),
         conventions={"correction": correction, "level": level, "dtype": dtype},
         declared=NAN_UNRECORDED if kind == "unrecorded" else {},

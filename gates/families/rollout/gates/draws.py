@@ -45,7 +45,7 @@ def _make(rng: np.random.Generator, choice: Mapping[str, Any], **changes: Any) -
     why="A draw may be right for its uniform and the uniforms wrong: reused, coarse or correlated.",
     ops=(ROLLOUT,),
     cases=tuple(
-        Case(name, partial(_make, choice=choice), quick=name in {"plain", "hf-filters"}, limit_s=60)
+        Case(name, partial(_make, choice=choice), quick=name == "plain", proof=name == "hf-filters", limit_s=60)
         for name, choice in CHOICES.items()
     ),
     bounds={
@@ -127,7 +127,8 @@ def _three(rng: np.random.Generator, path: str, choice: Mapping[str, Any]) -> di
         Case(
             f"{name}-{path}",
             partial(_three, path=path, choice=choice),
-            quick=path in {"naive", "batched"},
+            quick=path == "batched" and name == "hf-filters",
+            proof=path in {"naive", "batched"},
             sample=runs.SAMPLE,
         )
         for path in ("naive", *runs.PATHS)

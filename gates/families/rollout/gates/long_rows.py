@@ -31,7 +31,7 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, Any]:
     why="Columns that are lost or moved when a buffer grows are the start of the prompt: the answer forgets its question.",
     ops=(ROLLOUT, TOKEN_LOGITS),
     cases=tuple(
-        Case(f"{path}-{TOKENS}", partial(_make, path=path), quick=path == "compiled", limit_s=120.0, sample=runs.SAMPLE)
+        Case(f"{path}-{TOKENS}", partial(_make, path=path), proof=path == "compiled", limit_s=120.0, sample=runs.SAMPLE)
         for path in runs.PATHS
     ),
     bounds=paths.BOUNDS,

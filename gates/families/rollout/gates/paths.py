@@ -14,7 +14,7 @@ from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 
-QUICK = ("qwen3_next",)  # recurrent layers, experts and attention: each path against the same slow run
+PROOF = ("qwen3_next",)  # recurrent layers, experts and attention: each path against the same slow run
 COMPILED = ("llama", "qwen3_moe")  # families whose layers all have plain key-value caches
 DRAWS = (
     100_000  # clause 11: compared draws in a full run, of each sampler and over the families; a tenth in a quick one
@@ -69,21 +69,30 @@ def _inputs(rng: np.random.Generator, make: Any, draws: int, changes: Mapping[st
     return {**make(rng, **changes), "draws": draws}
 
 
-def _case(name: str, make: Any, *, quick: bool, draws: int = DRAWS, model: str = "", **changes: Any) -> Case:
+def _case(
+    name: str,
+    make: Any,
+    *,
+    quick: bool = False,
+    proof: bool = False,
+    draws: int = DRAWS,
+    model: str = "",
+    **changes: Any,
+) -> Case:
     inputs = partial(_inputs, make=make, draws=draws, changes=changes)
-    return Case(name, inputs, quick=quick, limit_s=LIMIT_S, model=model, sample=runs.SAMPLE)
+    return Case(name, inputs, quick=quick, proof=proof, limit_s=LIMIT_S, model=model, sample=runs.SAMPLE)
 
 
-def _families(names: tuple[str, ...], quick: tuple[str, ...], draws: int = DRAWS) -> Iterator[Case]:
+def _families(names: tuple[str, ...], proof: tuple[str, ...], draws: int = DRAWS) -> Iterator[Case]:
     """Yield a case for each family, all of which together compare so many draws."""
     for name in names:
         of = draws // len(names)
-        yield _case(f"{name}-sampled", _sampled, quick=name in quick, draws=of, model=name, family=name)
+        yield _case(f"{name}-sampled", _sampled, proof=name in proof, draws=of, model=name, family=name)
 
 
 def _qwen3(*, greedy_draws: int = DRAWS) -> Iterator[Case]:
-    yield _case("greedy", _greedy, quick=False, draws=greedy_draws)
-    yield _case("sampled", _sampled, quick=False)
+    yield _case("greedy", _greedy, draws=greedy_draws)
+    yield _case("sampled", _sampled)
 
 
 def _filtered(*quick: str) -> Iterator[Case]:
@@ -139,7 +148,7 @@ def _router_gaps(t: Trial, run: Mapping[str, Any]) -> Array | None:
     cases=(
         *_qwen3(),
         *_filtered("hf-filters"),
-        *_families(runs.FAMILIES, QUICK),
+        *_families(runs.FAMILIES, PROOF),
     ),
     bounds=BOUNDS,
     probes=_probe("batched"),
@@ -156,7 +165,7 @@ def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
     question="Does a prompt prefilled once give all samples of its group the tokens of one full forward per token?",
     why="A shared prefix that one sample writes into, or that is older than the weights, is the other samples' prompt.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=(*_qwen3(greedy_draws=ONE_BY_ONE // 6), *_families(runs.FAMILIES, QUICK)),
+    cases=(*_qwen3(greedy_draws=ONE_BY_ONE // 6), *_families(runs.FAMILIES, PROOF)),
     bounds=BOUNDS,
     probes=_probe("prefix"),
 )
@@ -188,7 +197,7 @@ def compiled_equals_naive(t: Trial) -> Iterator[Evidence]:
     question="Does one row over its own cache draw the tokens of one full forward per token?",
     why="It is the plainest use of a cache, and so the first place to look when a faster path is wrong.",
     ops=(ROLLOUT, TOKEN_LOGITS),
-    cases=tuple(_families(("qwen3", *runs.FAMILIES), QUICK, ONE_BY_ONE)),
+    cases=tuple(_families(("qwen3", *runs.FAMILIES), PROOF, ONE_BY_ONE)),
     bounds=BOUNDS,
     probes=_probe("cached"),
 )

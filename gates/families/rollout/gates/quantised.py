@@ -46,7 +46,7 @@ def _make(rng: np.random.Generator, bits: int) -> dict[str, Any]:
     ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),
     cases=(
         Case("8-bit", partial(_make, bits=8), limit_s=60),
-        Case("4-bit", partial(_make, bits=4), quick=True, limit_s=60),
+        Case("4-bit", partial(_make, bits=4), proof=True, limit_s=60),
     ),
     bounds={
         "tokens that are wrong for their own logits": Bound("exact", "token equivalence, clauses 3 and 12", 0),

@@ -38,7 +38,7 @@ TOPICS = (
             partial(runs.case_inputs, temperature=0.0, top_p=1.0, samples=1, count=64, style="worded"),
             sample=runs.SAMPLE,
         ),
-        Case("sampled", runs.worded_inputs, quick=True, sample=runs.SAMPLE),
+        Case("sampled", runs.worded_inputs, proof=True, sample=runs.SAMPLE),
     ),
     bounds=paths.BOUNDS,
     probes=(Probe("rollout", ("logits",), lambda inputs: inputs["rows"] is not None),),
@@ -74,7 +74,7 @@ def _ends(rng: np.random.Generator, path: str) -> dict[str, Any]:
     why="A finished row that goes on puts tokens nobody sampled into the loss and into every length statistic.",
     ops=(ROLLOUT,),
     cases=tuple(
-        Case(f"{path}-ends", partial(_ends, path=path), quick=True, sample=runs.SAMPLE)
+        Case(f"{path}-ends", partial(_ends, path=path), quick=path == "batched", proof=True, sample=runs.SAMPLE)
         for path in ("naive", *runs.PATHS)
     ),
     bounds={

@@ -31,7 +31,14 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, object]:
     why="A stale cache gives fluent text of an older policy: every ratio is wrong, and no loss curve says so.",
     ops=(ROLLOUT, TOKEN_LOGITS),
     cases=tuple(
-        Case(f"{path}-updated", partial(_make, path=path), quick=True, limit_s=60, sample=runs.SAMPLE)
+        Case(
+            f"{path}-updated",
+            partial(_make, path=path),
+            quick=path == "batched",
+            proof=True,
+            limit_s=60,
+            sample=runs.SAMPLE,
+        )
         for path in runs.PATHS
     ),
     bounds=paths.BOUNDS,

@@ -51,7 +51,8 @@ def _draw_cases() -> Iterator[Case]:
     for filters, order in PLAIN:
         make = partial(_draw_inputs, filters=filters, order=order, size=400, wide=False)
         conventions = {"order": order, **cases.least(filters)}
-        yield Case(f"{filters}-{order}-float32", make, quick=True, conventions=conventions)
+        quick = filters in {"all", "none"}
+        yield Case(f"{filters}-{order}-float32", make, quick=quick, proof=True, conventions=conventions)
     yield Case(
         "tied-min-p-of-600-hf", partial(_draw_tied, min_p=1.0), quick=True, conventions={"order": "hf"}
     )  # all tokens at the bound stay
@@ -65,12 +66,13 @@ def _draw_cases() -> Iterator[Case]:
     )
     for filters, order in WIDE:
         make = partial(_draw_inputs, filters=filters, order=order, size=400, wide=True)
-        yield Case(f"{filters}-{order}", make, quick=True, conventions={"order": order}, declared=cases.IN_FLOAT64)
+        name, asked = f"{filters}-{order}", {"order": order}
+        yield Case(name, make, quick=filters == "all", proof=True, conventions=asked, declared=cases.IN_FLOAT64)
     for filters in ("none", "top-p"):
         make = partial(_draw_inputs, filters=filters, order="hf", size=cases.LARGE, wide=True)
-        quick = filters == "none"
+        proof = filters == "none"
         name = f"{filters}-hf-{cases.LARGE}"
-        yield Case(name, make, quick=quick, conventions={"order": "hf"}, declared=cases.IN_FLOAT64)
+        yield Case(name, make, proof=proof, conventions={"order": "hf"}, declared=cases.IN_FLOAT64)
 
 
 @gate(

@@ -49,8 +49,9 @@ def _gap(rng: np.random.Generator, order: str) -> dict[str, Any]:
 def _case(filters: str, order: str, dtype: str, level: Level = "definition", *, wide: bool = False) -> Case:
     make = partial(_make, arithmetic="of the data", filters=filters, order=order, dtype=dtype, size=400)
     asked = {"order": order, **cases.least(filters), **(cases.IN_FLOAT64 if wide else {})}
-    quick = order == "hf" or filters not in SLOW
-    return Case(f"{filters}-{order}-{dtype}", make, quick=quick, conventions=asked, level=level)
+    proof = order == "hf" or filters not in SLOW
+    quick = proof and (ONE.get(filters, "hf") == order or filters == "all") and filters not in cases.PAIRS
+    return Case(f"{filters}-{order}-{dtype}", make, quick=quick, proof=proof, conventions=asked, level=level)
 
 
 def _cases() -> Iterator[Case]:
@@ -66,8 +67,15 @@ def _cases() -> Iterator[Case]:
         *product(("top-k", "top-p", "all"), oracle.ORDERS, (cases.LARGE,)),
     ):
         make = partial(_make, arithmetic="float64", filters=filters, order=order, dtype="float32", size=size)
-        name, quick = (f"{filters}-{order}-{size}", False) if size == cases.LARGE else (f"{filters}-{order}-wide", True)
-        yield Case(name, make, quick=quick, conventions={"order": order}, declared=cases.IN_FLOAT64)
+        name, proof = (f"{filters}-{order}-{size}", False) if size == cases.LARGE else (f"{filters}-{order}-wide", True)
+        yield Case(
+            name,
+            make,
+            quick=proof and order == "hf",
+            proof=proof,
+            conventions={"order": order},
+            declared=cases.IN_FLOAT64,
+        )
 
 
 @gate(
@@ -188,7 +196,8 @@ def _tied_cases() -> Iterator[Case]:
         least = {name: value for name, value in cases.TIED[filters].items() if name in cases.ABSENT}
         promise: dict[str, Any] = {} if ties == "any" else {"declared": {"ties": ties}, "level": "rule"}
         asked = {"order": order, **least}
-        yield Case(f"{filters}-of-600-{order}-{ties}", make, quick=True, conventions=asked, **promise)
+        quick = ties == "any" or (order == "hf" and filters != "both")
+        yield Case(f"{filters}-of-600-{order}-{ties}", make, quick=quick, proof=True, conventions=asked, **promise)
 
 
 @gate(

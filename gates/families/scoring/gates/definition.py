@@ -30,10 +30,10 @@ def _make(
     return {**inputs, "adapter": {**runs.ADAPTER, "embeddings": embeddings}}
 
 
-def _case(name: str, *, quick: bool = False, model: str = "", **changes: Any) -> Case:
+def _case(name: str, *, quick: bool = False, proof: bool = False, model: str = "", **changes: Any) -> Case:
     """Return a case that several gates share, with the rows that the naive path draws in it."""
     make = partial(_make, **changes)
-    return Case(f"{name}-scored", make, quick=quick, model=model or name, sample=f"scoring/{name}")
+    return Case(f"{name}-scored", make, quick=quick, proof=proof, model=model or name, sample=f"scoring/{name}")
 
 
 CASES = (
@@ -42,7 +42,7 @@ CASES = (
     _case("llama-embeddings", model="llama", family="llama", embeddings=True),
     _case("gemma3_text-tied-embeddings", model="gemma3_text-tied", family="gemma3_text", embeddings=True),
     _case("qwen3_moe-4-bit", family="qwen3_moe", bits=4),
-    _case("qwen3_next", quick=True, family="qwen3_next"),
+    _case("qwen3_next", proof=True, family="qwen3_next"),
     _case("qwen3_5", family="qwen3_5"),
 )
 
@@ -158,9 +158,9 @@ def _half_of(logits: Array) -> str:
     why="A log-softmax in the logits' dtype is off by percents: the ratio of a fresh batch scatters, and the clip acts on noise.",
     ops=(TOKEN_LOGITS, COMPLETION_LOGPROBS, COMPLETION_ENTROPIES),
     cases=(
-        Case("bfloat16", partial(_half, dtype="bfloat16", temperature=1.0), quick=True, model="bfloat16"),
+        Case("bfloat16", partial(_half, dtype="bfloat16", temperature=1.0), proof=True, model="bfloat16"),
         Case("bfloat16-tempered", partial(_half, dtype="bfloat16", temperature=EXACT), quick=True, model="bfloat16"),
-        Case("float16", partial(_half, dtype="float16", temperature=1.0), quick=True, model="float16"),
+        Case("float16", partial(_half, dtype="float16", temperature=1.0), proof=True, model="float16"),
     ),
     bounds={
         "log-prob error in 2u·S": Bound("derived", UPCAST, 4.0, level="precision"),

@@ -23,7 +23,7 @@ from gates.registry import gate
     why="Padding that is attended to, or positions that count it, tie a row's score to its neighbours' lengths.",
     ops=(ROLLOUT, TOKEN_LOGITS, COMPLETION_LOGPROBS),
     cases=(
-        Case("qwen3-rows", runs.worded_inputs, quick=True, limit_s=60, model="qwen3", sample=runs.SAMPLE),
+        Case("qwen3-rows", runs.worded_inputs, proof=True, limit_s=60, model="qwen3", sample=runs.SAMPLE),
         *(
             Case(
                 f"{family}-rows",

@@ -37,11 +37,11 @@ def _make(
     return {**inputs, "beta": beta, "rewards": rewards, "adapter": dict(adapter), "parts": list(parts)}
 
 
-PLAIN = Case("float32", partial(_make, bits=32, beta=0.0), quick=True, model="float32")
+PLAIN = Case("float32", partial(_make, bits=32, beta=0.0), proof=True, model="float32")
 FOUR_BIT = Case("4-bit", partial(_make, bits=4, beta=0.04), quick=True, model="4-bit")
 FAMILIES = (
     Case("llama", partial(_make, bits=32, beta=0.04, family="llama"), model="llama"),
-    Case("experts", partial(_make, bits=32, beta=0.04, family="qwen3_moe", parts=EXPERTS), quick=True, model="experts"),
+    Case("experts", partial(_make, bits=32, beta=0.04, family="qwen3_moe", parts=EXPERTS), proof=True, model="experts"),
     Case(
         "tied-embeddings",
         partial(
@@ -52,13 +52,13 @@ FAMILIES = (
             adapter={**runs.ADAPTER, "embeddings": True},
             parts=(*DENSE, "embed_tokens"),
         ),
-        quick=True,
+        proof=True,
         model="tied",
     ),
     Case(
         "linear-attention",
         partial(_make, bits=32, beta=0.04, family="qwen3_5", parts=(*LINEAR, "mlp.down_proj")),
-        quick=True,
+        proof=True,
         model="linear-attention",
     ),
     Case(
@@ -66,7 +66,7 @@ FAMILIES = (
         partial(_make, bits=4, beta=0.04, family="qwen3_next", parts=(*LINEAR, "mlp.switch_mlp.down_proj")),
         model="4-bit-hybrid-experts",
     ),
-    Case("dora", partial(_make, bits=32, beta=0.04, adapter=DORA), quick=True),
+    Case("dora", partial(_make, bits=32, beta=0.04, adapter=DORA), proof=True),
     Case(
         "4-bit-dora-linear-attention",
         partial(_make, bits=4, beta=0.04, family="qwen3_5", adapter=DORA, parts=(*LINEAR, "mlp.down_proj")),
@@ -191,7 +191,7 @@ def _long(rng: np.random.Generator, family: str, bits: int) -> dict[str, Any]:
         Case("qwen3", partial(_long, family="qwen3", bits=32), quick=True, model="qwen3"),
         Case("gemma3_text", partial(_long, family="gemma3_text", bits=32), model="gemma3_text"),
         Case("qwen3_moe-4-bit", partial(_long, family="qwen3_moe", bits=4), model="qwen3_moe-4-bit"),
-        Case("qwen3_5", partial(_long, family="qwen3_5", bits=32), quick=True, model="qwen3_5"),
+        Case("qwen3_5", partial(_long, family="qwen3_5", bits=32), proof=True, model="qwen3_5"),
     ),
     bounds={
         "relative difference of the gradients' norms": Bound(

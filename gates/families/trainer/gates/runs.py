@@ -70,7 +70,7 @@ DROPOUT: dict[str, dict[str, Any]] = {
     cases=(
         Case("adam", _make, limit_s=60),
         Case("muon-cosine-two-passes", partial(_make, tables=MUON), limit_s=60),
-        Case("dropout", partial(_make, tables=DROPOUT), quick=True, limit_s=60),
+        Case("dropout", partial(_make, tables=DROPOUT), proof=True, limit_s=60),
     ),
     bounds={
         "digests of the adapters that differ": Bound("exact", SAME_BITS, 0),
