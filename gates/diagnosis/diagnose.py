@@ -152,7 +152,7 @@ def where(program: Program, search: Search) -> str:
             wrong.setdefault(output, []).append(off.reshape(-1))
             for name, place in program.places(sample.inputs, output):
                 named.setdefault((output, name), []).append(np.asarray(place).reshape(-1))
-    best, found = 0.8, ""  # of the elements of a place that differ
+    best, found = 0.5, ""  # of the elements of a place that differ
     for (output, name), parts in named.items():
         off, place = np.concatenate(wrong[output]), np.concatenate(parts)
         if off.any() and off.size == place.size and not (off & ~place).any() and place.any():
