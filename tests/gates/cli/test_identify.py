@@ -1,0 +1,106 @@
+"""`gates identify`, and what `gates check` says that a wrong op computes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import gates
+
+from gates.results.jsonl import read
+
+LOSS = """
+import numpy as np
+
+def policy_loss(*, policy, old, advantages, mask, epsilon_low, epsilon_high, **_):
+    counts = {mask}
+    tokens = np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    r, a = np.exp(policy - old), advantages[:, None]
+    free, held = r * a, np.clip(r, 1 - epsilon_low, 1 + epsilon_high) * a
+    weight = counts / tokens / len(policy) {more}
+    loss = -(np.minimum(free, held) * weight).sum()
+    gradient = -np.where(free <= held, free, 0.0) * weight
+    return {{"loss": float(loss), "gradient": gradient.astype(policy.dtype)}}
+
+OPS = {{"policy_loss": policy_loss}}
+CONVENTIONS = {{"policy_loss": {{
+    "algorithm": ("grpo",), "kl_ratio": ("none",), "clipped": (True,), "weights": (False,), "kl_estimator": (None,), "rows": ("mask",),
+}}}}
+"""
+CHECK = ("check", "loss.grpo.matches-definition", "--quick", "--jobs", "1", "--shrink-seconds", "0")
+
+
+def subject(folder: Path, mask: str = "mask", more: str = "") -> None:
+    (folder / "mine.py").write_text(LOSS.format(mask=mask, more=more))
+
+
+class TestIdentify:
+    """Nothing is asked."""
+
+    def test_a_preset(self, tmp_path: Path) -> None:
+        """A right loss has its name, and the settings of libraries that choose it."""
+        subject(tmp_path)
+        done = gates("identify", "./mine.py", "policy_loss", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert 'policy_loss of mine  computes: grpo (TRL loss_type="grpo"' in done.stdout
+
+    def test_a_mistake(self, tmp_path: Path) -> None:
+        """A name with a change, as JSON too."""
+        subject(tmp_path, mask="np.roll(mask, 1, axis=1)")
+        done = gates("identify", "./mine.py", "policy_loss", "--json", cwd=tmp_path)
+        (found,) = json.loads(done.stdout)
+        assert found["kind"] == "mistake"
+        assert "completion mask shifted by one position to the right" in found["computes"]
+
+    def test_nothing_known(self, tmp_path: Path) -> None:
+        """No name is better than a wrong one; the exit code says so."""
+        subject(tmp_path, more="* (1 + 0.3 * np.sin(7 * policy))")
+        done = gates("identify", "./mine.py", "policy_loss", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "computes: nothing that is known" in done.stdout
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "words"),
+        [
+            (("./mine.py", "polcy_loss"), 2, "'polcy_loss' cannot be identified; did you mean 'policy_loss'?"),
+            (("./other.py", "policy_loss"), 2, "other.py"),
+            (("./empty.py", "policy_loss"), 3, "empty does not have policy_loss"),
+        ],
+    )
+    def test_bad_input(self, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
+        """One sentence."""
+        subject(tmp_path)
+        (tmp_path / "empty.py").write_text("OPS = {'token_kl': print}\n")
+        done = gates("identify", *arguments, cwd=tmp_path)
+        assert done.returncode == code
+        assert words in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+
+
+class TestCheck:
+    """A wrong definition hears what it computes."""
+
+    def test_the_screen_and_the_file_say_it(self, tmp_path: Path) -> None:
+        """In the row of the op, and in a line of the results."""
+        subject(tmp_path, mask="np.roll(mask, 1, axis=1)")
+        done = gates(*CHECK, "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "computes: completion mask shifted by one" in done.stdout
+        (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
+        (found,) = read(file).diagnoses
+        assert (found.op, found.kind, found.inputs) == ("policy_loss[grpo]", "mistake", 8)
+        assert found.rho <= 3.0 < 30.0 <= found.next_rho
+
+    def test_a_subject_that_ends_in_a_designed_call(self, tmp_path: Path) -> None:
+        """The run keeps its verdicts, and says nothing that it does not know."""
+        subject(tmp_path, mask="mask[:, ::-1]")
+        file = tmp_path / "mine.py"
+        file.write_text(
+            file.read_text().replace(
+                "    counts =", "    if policy.shape == (4, 7): import os; os._exit(3)\n    counts ="
+            )
+        )
+        done = gates(*CHECK, "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 1, done.stderr
+        assert "Traceback" not in done.stderr
