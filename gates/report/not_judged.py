@@ -11,6 +11,7 @@ from gates.results.records import VerdictRecord
 # parts of the judge's own reasons (`gates.run.judge.lacking`), before or after which an op or a value stands
 UNDEFINED = " is not defined by "
 OTHER = ", not "
+UNDECLARED = " does not declare "
 FEW = 2  # causes up to which each is quoted
 
 
@@ -48,7 +49,7 @@ def counted(found: Mapping[tuple[str, str, str], int], subject: str) -> list[str
     """Return how much of a subject was not judged, in a few words for each type of cause; few causes are quoted."""
     mine = {reason: (status, count) for (name, status, reason), count in found.items() if name == subject}
     ops = sorted({reason.partition(UNDEFINED)[0] for reason in mine if reason.endswith(f"{UNDEFINED}{subject}")})
-    choices = sorted(reason for reason in mine if OTHER in reason and UNDEFINED not in reason)
+    choices = sorted(reason for reason in mine if UNDEFINED not in reason and (OTHER in reason or UNDECLARED in reason))
     unasked = sum(count for status, count in mine.values() if status == "not asked")
     other = sorted(
         reason
@@ -66,5 +67,6 @@ def counted(found: Mapping[tuple[str, str, str], int], subject: str) -> list[str
     parts += choices if len(choices) <= FEW else []
     parts += other[:FEW]
     if len(other) > FEW:
-        parts.append(f"{len(other) - FEW} other causes (-v)")
+        left = len(other) - FEW
+        parts.append(f"{left} other {'cause' if left == 1 else 'causes'} (-v)")
     return parts
