@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 RECORD = Path(__file__).parents[2] / "results" / "kernels" / "proofs.jsonl"
 
 
@@ -45,3 +47,23 @@ def test_sanitizer_and_valgrind_had_nothing_to_report() -> None:
     assert found("AddressSanitizer")["tests passed"] >= 50
     assert found("valgrind")["tests passed"] >= 100
     assert found("valgrind")["reports"] == 0
+
+
+def test_the_bits_of_arm64_are_those_of_x86_64() -> None:
+    """The crate's tests, with the digests of its bits, passed on an emulated processor."""
+    assert found("NEON")["tests passed"] >= 50
+
+
+def test_a_proof_counts_for_its_own_sources_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """CI leaves NEON and fuzzing out where the record has them for these sources, and for no others."""
+    monkeypatch.syspath_prepend(str(RECORD.parents[2] / "tools"))
+    import kernel_sources
+
+    record = tmp_path / "proofs.jsonl"
+    monkeypatch.setattr(kernel_sources, "RECORD", record)
+    line = {"proof": "NEON", "date": "2026-11-24", "found": {"tests passed": 87}, "sources": "abc"}
+    record.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    for now, expected in (("abc", True), ("abd", False), ("", False)):
+        monkeypatch.setattr(kernel_sources, "sources", lambda now=now: now)
+        assert kernel_sources.held(["neon"]) is expected
+        assert not kernel_sources.held(["neon", "fuzz"])
