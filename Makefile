@@ -25,7 +25,7 @@ check: setup ## judge our own subjects: every gate, every case, at the strictest
 
 test: setup ## test the tool itself: pytest and cargo test
 	@$(BIN)/python -m pytest -m fast
-	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 -m "not alone and not fast" --durations=40 --durations-min=3
+	@$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 -m "not alone and not fast and not long" --durations=40 --durations-min=3
 	@$(BIN)/python -m pytest -m "alone and not fast"
 	@cargo test --quiet $(MANIFEST) --package rlkernels
 
@@ -64,6 +64,7 @@ record: setup .gates/versus/ready ## check, judge the peers, prove in full, time
 	@nice $(BIN)/python tools/model_families.py
 	@nice $(BIN)/python tools/judge_proofs.py
 	@nice $(BIN)/python tools/honest_proof.py
+	@nice $(BIN)/python -m pytest -m long
 	@$(BIN)/gates check --full --record
 	@$(BIN)/gates peers sync mlxrl
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded

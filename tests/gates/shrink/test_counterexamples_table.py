@@ -75,7 +75,7 @@ def test_a_mutant_is_shrunk_to_a_few_numbers(mutant: str, case: str, words: str,
     assert words in found.words
 
 
-SHORT = ("rollout.stale-prefix-cache", "ratio.constant", "trainer.reference-with-adapters", "tokenizer.stripped-prompt")
+SHORT = ("ratio.constant", "tokenizer.stripped-prompt")
 """The mutants with a model that every test run shrinks; LONG=1, as in `make record`, shrinks all."""
 LONG = pytest.mark.skipif("LONG" not in os.environ, reason="LONG=1 runs it, as tools/judge_proofs.py small does")
 

@@ -22,7 +22,7 @@ from reference.trainer.config import write
 from reference.trainer.engine import rollout
 from reference.trainer.loop import run as loop_run
 
-KILLS = int(os.environ.get("KILLS", "10"))
+KILLS = int(os.environ.get("KILLS", "4"))
 
 
 class StopError(Exception):

@@ -81,6 +81,8 @@ ALONGSIDE: Mapping[str, Tables] = {
 }
 MORE = {"grpo", "rloo", "dapo"}
 """Algorithms whose settings are tried beside others too; their rules are those of all."""
+SAMPLE = {("grpo", "kl"), ("rloo", "corrected"), ("dapo", "overlong")}
+"""Of these, what `make test` tries; `make record` tries all."""
 Look = Callable[[Tables], Any]
 
 
@@ -165,7 +167,12 @@ def _algorithm(name: str, settings: Mapping[str, Any]) -> Tables:
 
 @pytest.mark.parametrize(
     ("name", "beside"),
-    [(name, beside) for name in registry.ALGORITHMS for beside in BESIDE if beside == "nothing" or name in MORE],
+    [
+        pytest.param(name, beside, marks=() if beside == "nothing" or (name, beside) in SAMPLE else pytest.mark.long)
+        for name in registry.ALGORITHMS
+        for beside in BESIDE
+        if beside == "nothing" or name in MORE
+    ],
 )
 def test_settings_of_an_algorithm(look: Look, tmp_path: Path, name: str, beside: str) -> None:
     """Every other value of every setting, beside some that are set."""
@@ -188,7 +195,10 @@ def test_settings_of_an_algorithm(look: Look, tmp_path: Path, name: str, beside:
     assert not found, "; ".join(found)
 
 
-@pytest.mark.parametrize("alongside", ALONGSIDE)
+@pytest.mark.parametrize(
+    "alongside",
+    [pytest.param(name, marks=() if name in {"rollouts", "pairs"} else pytest.mark.long) for name in ALONGSIDE],
+)
 def test_keys_of_the_sections(look: Look, tmp_path: Path, alongside: str) -> None:
     """Every key of the table that proves their effects."""
     before = ALONGSIDE[alongside]

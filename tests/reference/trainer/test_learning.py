@@ -29,9 +29,9 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_grpo_gains_three_tenths(program: Any) -> None:
-    """From the warmed-up model, by fresh samples of every problem."""
+    """From the warmed-up model, by fresh samples of every problem. `test_the_tiny_example_runs_through` is its short form."""
     curve = program.curve("grpo", 0, 45)
     assert curve["end"] - curve["start"] >= 0.3, curve
 
