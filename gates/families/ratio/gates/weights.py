@@ -37,10 +37,12 @@ def _make(rng: np.random.Generator, form: str, dtype: str, choice: Mapping[str, 
 def _case(kind: str, correction: str, level: str, bound: str, form: str, dtype: str) -> Case:
     low, high = BOUNDS_OF[bound]
     choice = {"correction": correction, "level": level, "c_min": low, "c_max": high}
+    # One token stands in the last column: at seed 0 [0.5, 2] clamps its weight, whatever is misread there, and [1, 3] does not.
+    quick_bound = "from-one" if (kind, level) == ("typical", "token") else "two-sided"
     return Case(
         f"{kind}-{correction}-{level}-{bound}-{form}-{dtype}",
         partial(_make, form=form, dtype=dtype, choice=choice, kind=kind),
-        quick=form == "holes" and dtype == "float32" and bound == "two-sided",
+        quick=form == "holes" and dtype == "float32" and bound == quick_bound,
         proof=form == "holes" and dtype == "float32",
         level=ASKED.get(kind),
         conventions={"correction": correction, "level": level, "dtype": dtype},
