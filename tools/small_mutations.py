@@ -85,7 +85,7 @@ def mutations(source: str) -> Iterator[Mutation]:
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
         seen = {ast.unparse(function)}
         for node in _computing(function):
-            line = getattr(node, "lineno", function.lineno)
+            line = node.target.lineno if isinstance(node, ast.comprehension) else node.lineno
             for words, other in _others(node, modules):
                 changed, text = _with(source, places[id(function)], places[id(node)], other)
                 if text not in seen:
