@@ -92,7 +92,7 @@ def of(module: str, inputs: int, *, quick: bool = False) -> Search:
         found, functions = traced(partial(status, job, ops, hello, options))
         if found == "correct":
             cases.append((job, functions))
-    samples = [sample for op in asked & set(GENERATORS) for sample in drawn(op, inputs)]
+    samples = [sample for op in GENERATORS if op in asked for sample in drawn(op, inputs)]
     return Search(hello, options, cases, samples, declared)
 
 
