@@ -212,3 +212,14 @@ for _setting, _words, _seen in (
         symptom="A sweep over the setting is flat: samples, lengths and rewards are those without it.",
         caught_by=("rollout.settings-act",),
     )
+
+in_trainer(
+    "rollout.first-token-lost-everywhere",
+    "rollout:run",
+    "rollout.patches:first_token_lost_everywhere",
+    mistake="every path, the naive one too, reads the prompt without its first token",
+    arises="a tokenizer that adds a start token, and a caller that strips the one that was there already",
+    theme="ratio and rollout",
+    symptom="Nothing crashes; samples are those of another prompt, and the ratio of a fresh batch scatters round 1.",
+    caught_by=("rollout.batched.equals-naive", "scoring.log-probs.match-logits"),
+)
