@@ -110,7 +110,7 @@ def drawn(op: str, count: int) -> Iterator[Sample]:
 
 def searched(module: str, inputs: int, *, quick: bool = False) -> dict[str, Any]:
     """Return the record of one module, with progress on standard output."""
-    began = time.monotonic()
+    began, (revision, dirty) = time.monotonic(), commit()
     search = of(module, inputs, quick=quick)
     chosen = list(mutations((FOLDER / f"{module}.py").read_text()))
     print(
@@ -141,7 +141,6 @@ def searched(module: str, inputs: int, *, quick: bool = False) -> dict[str, Any]
                 f"{module}: {number} of {len(chosen)} tried, {dict(counts)} ({time.monotonic() - began:.0f} s)",
                 flush=True,
             )
-    revision, dirty = commit()
     return {
         "commit": f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}",
         "cases": len(search.cases),

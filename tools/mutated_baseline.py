@@ -12,6 +12,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,18 @@ def operations(module: str = "", tree: ast.Module | None = None) -> Operations:
         made.__file__ = str(FOLDER / f"{name}.py")
         sys.modules[made.__name__] = made
         setattr(numpy_baseline, name, made)
-        code = tree if tree is not None and name == module else ast.parse(Path(made.__file__).read_text())
-        exec(compile(code, made.__file__, "exec"), made.__dict__)  # noqa: S102  our own source
+        mutated = name == module and tree is not None
+        code = compile(tree, made.__file__, "exec") if mutated else compiled(name)
+        exec(code, made.__dict__)  # noqa: S102  our own source
     found: Operations = sys.modules[f"{numpy_baseline.__name__}.subject"].OPS
     return found
+
+
+@cache
+def compiled(name: str) -> types.CodeType:
+    """Return the code of one of the baseline's modules as it is."""
+    path = FOLDER / f"{name}.py"
+    return compile(path.read_text(), str(path), "exec")
 
 
 def importers(module: str) -> set[str]:
