@@ -4,6 +4,7 @@
     .venv/bin/python tools/mutate_numpy_baseline.py loss kl --inputs 500 # a look at two modules
     .venv/bin/python tools/mutate_numpy_baseline.py --record             # writes results/judge/inputs.json after each module
     .venv/bin/python tools/mutate_numpy_baseline.py --record --resume    # goes on with the modules that are not recorded yet
+    .venv/bin/python tools/mutate_numpy_baseline.py --record --again     # after new cases: tries what the inputs had shown
 
 A mutation that fails a case of a gate is caught. With one that survives, the mutated and the original baseline are
 compared on valid inputs outside the cases (tools/valid_inputs). Where they differ by more than a textbook limit, the gates
@@ -18,7 +19,7 @@ import json
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -110,30 +111,81 @@ def drawn(op: str, count: int) -> Iterator[Sample]:
 
 def searched(module: str, inputs: int, *, quick: bool = False) -> dict[str, Any]:
     """Return the record of one module, with progress on standard output."""
-    began, (revision, dirty) = time.monotonic(), commit()
+    began, at = time.monotonic(), revision()
     search = of(module, inputs, quick=quick)
     chosen = list(mutations((FOLDER / f"{module}.py").read_text()))
+    listed = [line for line in tried_all(search, module, chosen) if line["verdict"] != "caught"]
+    return {
+        "commit": at,
+        "cases": len(search.cases),
+        "inputs_of_each_op": inputs,
+        "valid_inputs": len(search.samples),
+        "mutations": len(chosen),
+        "caught": len(chosen) - len(listed),
+        **counted(listed),
+        "seconds": round(time.monotonic() - began),
+        "survivors": listed,
+    }
+
+
+def again(module: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a module after the mutations that no case caught were tried once more: cases may be new."""
+    at, kept = revision(), {place_of(line): line for line in known["survivors"]}
+    search = of(module, known["inputs_of_each_op"])
+    open_ = {place for place, line in kept.items() if line["verdict"] == "found"}
+    chosen = [
+        mutation
+        for mutation in mutations((FOLDER / f"{module}.py").read_text())
+        if (mutation.line, mutation.function, mutation.words) in open_
+    ]
+    for line in tried_all(search, module, chosen):
+        kept[place_of(line)] = line
+    return {**known, **counted(kept.values()), "found_ones_again_at": at, "survivors": list(kept.values())}
+
+
+def place_of(line: Mapping[str, Any]) -> tuple[int, str, str]:
+    """Return which mutation a line of the record is about."""
+    return line["line"], line["function"], line["change"]
+
+
+def revision() -> str:
+    """Return the commit that is checked out, and whether tracked files differ from it."""
+    name, dirty = commit()
+    return f"{(name or 'none')[:8]}{' (dirty)' if dirty else ''}"
+
+
+def counted(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many of the mutations that no earlier case caught have each verdict."""
+    counts = Counter(line["verdict"] for line in lines)
+    return {verdict.replace(" ", "_"): counts[verdict] for verdict in ("new case", "found", "equivalent")}
+
+
+def tried_all(search: Search, module: str, chosen: Sequence[Mutation]) -> Iterator[dict[str, Any]]:
+    """Yield what the record says of each mutation, and print those that no earlier case catches."""
+    began, counts = time.monotonic(), Counter[str]()
     print(
-        f"{module}: {len(chosen)} mutations, {len(search.cases)} cases, {len(search.samples)} inputs outside them "
-        f"({time.monotonic() - began:.0f} s)",
+        f"{module}: {len(chosen)} mutations, {len(search.cases)} cases, {len(search.samples)} inputs outside them",
         flush=True,
     )
-    counts: Counter[str] = Counter()
-    listed = []
     for number, (mutation, answer) in enumerate(search.answers(module, chosen), 1):
         new = answer.verdict == "caught" and answer.by.partition(" · ")[2].startswith(FOUND)
         verdict = "new case" if new else answer.verdict
+        detail = (
+            {"by": answer.by}
+            if answer.by
+            else {"inputs": answer.inputs, **({"where": answer.where} if answer.where else {})}
+        )
+        line = {
+            "line": mutation.line,
+            "function": mutation.function,
+            "change": mutation.words,
+            "verdict": verdict,
+            **detail,
+        }
         counts[verdict] += 1
         if verdict != "caught":
-            line = {"line": mutation.line, "function": mutation.function, "change": mutation.words, "verdict": verdict}
-            detail = (
-                {"by": answer.by}
-                if new
-                else {"inputs": answer.inputs, **({"where": answer.where} if answer.where else {})}
-            )
-            listed.append({**line, **detail})
             print(
-                f"{module}:{mutation.line} {mutation.function}: {mutation.words}: {verdict} {answer.by} {answer.where or ''}",
+                f"{module}:{mutation.line} {mutation.function}: {mutation.words}: {verdict} {answer.by or answer.where or ''}",
                 flush=True,
             )
         if number % EVERY == 0:
@@ -141,16 +193,7 @@ def searched(module: str, inputs: int, *, quick: bool = False) -> dict[str, Any]
                 f"{module}: {number} of {len(chosen)} tried, {dict(counts)} ({time.monotonic() - began:.0f} s)",
                 flush=True,
             )
-    return {
-        "commit": f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}",
-        "cases": len(search.cases),
-        "inputs_of_each_op": inputs,
-        "valid_inputs": len(search.samples),
-        "mutations": len(chosen),
-        **{name.replace(" ", "_"): counts[name] for name in ("caught", "new case", "found", "equivalent")},
-        "seconds": round(time.monotonic() - began),
-        "survivors": listed,
-    }
+        yield line
 
 
 def main() -> int:
@@ -161,6 +204,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="with the quick cases only")
     parser.add_argument("--record", action="store_true", help="write results/judge/inputs.json after each module")
     parser.add_argument("--resume", action="store_true", help="leave out the modules that are recorded")
+    parser.add_argument("--again", action="store_true", help="try the recorded mutations once more that no case caught")
     asked = parser.parse_args()
     if asked.record and asked.quick:
         parser.error("--record is given with --quick, must be given with all cases")
@@ -168,9 +212,11 @@ def main() -> int:
     found = 0
     try:
         for module in asked.modules or MODULES:
-            if asked.resume and module in known:
+            if (asked.resume and module in known) or (asked.again and module not in known):
                 continue
-            known[module] = searched(module, asked.inputs, quick=asked.quick)
+            known[module] = (
+                again(module, known[module]) if asked.again else searched(module, asked.inputs, quick=asked.quick)
+            )
             found += known[module]["found"]
             if asked.record:
                 kept = {name: known[name] for name in MODULES if name in known}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 import time
@@ -152,6 +153,37 @@ class TestTheRecord:
         assert tool.main() == 0
         modules = json.loads(record.read_text())["modules"]
         assert [(name, one["inputs_of_each_op"]) for name, one in modules.items()] == [("kl", 7), ("loss", 9)]
+
+    def test_found_ones_are_tried_again(self, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After a new case one of them is caught; equivalent ones stay as they were."""
+        lines = [
+            {"line": 1, "function": "f", "change": str(k), "verdict": v}
+            for k, v in enumerate(["found", "found", "equivalent"])
+        ]
+        found = {"inputs_of_each_op": 7, "caught": 3, "found": 2, "survivors": lines}
+        record.write_text(json.dumps({"modules": {"kl": found}}))
+        tree = ast.parse("")
+        monkeypatch.setattr(tool, "mutations", lambda _: [Mutation(1, "f", str(k), tree) for k in range(4)])
+        monkeypatch.setattr(tool, "of", lambda *_: None)
+        tried: list[str] = []
+
+        def tried_all(_search: None, _module: str, chosen: list[Mutation]) -> Iterator[dict[str, Any]]:
+            for mutation in chosen:
+                tried.append(mutation.words)
+                yield {
+                    "line": 1,
+                    "function": "f",
+                    "change": mutation.words,
+                    "verdict": "new case" if mutation.words == "1" else "found",
+                }
+
+        monkeypatch.setattr(tool, "tried_all", tried_all)
+        monkeypatch.setattr(sys, "argv", ["tool", "--record", "--again"])
+        assert tool.main() == 1
+        known = json.loads(record.read_text())["modules"]["kl"]
+        assert tried == ["0", "1"]
+        assert [line["verdict"] for line in known["survivors"]] == ["found", "new case", "equivalent"]
+        assert (known["caught"], known["new_case"], known["found"], known["equivalent"]) == (3, 1, 1, 1)
 
     def test_nothing_is_recorded_of_quick_cases(self, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A mutation that only other cases catch would count as found."""
