@@ -154,10 +154,15 @@ def untempered(original: Fn, logits: Any, temperature: float) -> Any:
 
 
 def _everywhere(change: Callable[[Any], dict[str, Any]]) -> Callable[[Fn], Fn]:
-    """Return a patch of what runs every path: each gets the request with these changes."""
-    return mutation(
-        lambda original, model, request, path="auto": original(model, replace(request, **change(request)), path)
-    )
+    """Return a patch of what completes a request: every path is asked for it with these changes."""
+
+    @mutation
+    def changed(original: Fn, request: Any) -> None:
+        original(request)
+        for name, value in change(request).items():
+            object.__setattr__(request, name, value)
+
+    return changed
 
 
 def _settings(**off: float) -> Callable[[Fn], Fn]:
@@ -166,7 +171,6 @@ def _settings(**off: float) -> Callable[[Fn], Fn]:
 
 temperature_inert_everywhere = _settings(temperature=1.0)
 top_p_inert_everywhere = _settings(top_p=1.0)
-penalty_inert_everywhere = _settings(repetition_penalty=1.0)
 counter_off_everywhere = _everywhere(lambda request: {"round": request.round + 1})
 first_token_lost_everywhere = _everywhere(
     lambda request: {"prompts": [prompt[1:] if len(prompt) > 1 else prompt for prompt in request.prompts]}
@@ -174,10 +178,6 @@ first_token_lost_everywhere = _everywhere(
 
 
 @mutation
-def naive_in_bfloat16(original: Fn, model: Any, request: Any, path: str = "auto") -> Any:
-    """Give the naive path the logits of a model in half precision, and every other path those of its own."""
-
-    def rounded(*arguments: Any, **keywords: Any) -> Any:
-        return model(*arguments, **keywords).astype(mx.bfloat16)
-
-    return original(rounded if path == "naive" else model, request, path)
+def naive_in_bfloat16(original: Fn, model: Any, request: Any) -> Any:
+    """Give the naive path logits in half precision, and every other path those of the model."""
+    return original(lambda *arguments, **keywords: model(*arguments, **keywords).astype(mx.bfloat16), request)
