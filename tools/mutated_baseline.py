@@ -188,6 +188,12 @@ def size_of(want: Any, got: Any) -> float:
     return float(np.max(np.where(same, 0.0, np.where(np.isnan(share), 2.0, share)), initial=0.0))
 
 
+def rounded(got: Any, want: Any) -> Any:
+    """Return an output as float64, in the precision of the original's: to give more of it is no mistake."""
+    like = np.asarray(want).dtype
+    return np.asarray(np.asarray(got).astype(like) if like.kind == "f" else got, np.float64)
+
+
 def search(
     samples: Sequence[Sample], ops: Operations, declared: Mapping[str, Sequence[Op]]
 ) -> tuple[int, Sample | None]:
@@ -200,7 +206,7 @@ def search(
         given = {name: x.copy() if isinstance(x, np.ndarray) else x for name, x in sample.inputs.items()}
         try:
             outputs = ops[sample.op](**given)
-            got = {name: np.asarray(outputs[name], np.float64) for name in sample.wanted}
+            got = {name: rounded(outputs[name], want) for name, want in sample.wanted.items()}
         except Exception:  # noqa: BLE001  the original returned numbers
             return number, sample
         if any(got[name].shape != np.shape(want) for name, want in sample.wanted.items()):

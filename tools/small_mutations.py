@@ -118,7 +118,7 @@ def _computing(node: ast.AST) -> Iterator[Node]:
     """Yield what computes below a node, without docstrings, annotations and what only refuses an input."""
     for child in ast.iter_child_nodes(node):
         text = ast.unparse(child) if isinstance(child, ast.Expr | ast.Call) else ""
-        refuses = isinstance(child, ast.If) and all(isinstance(step, ast.Raise) for step in child.body)
+        refuses = isinstance(child, ast.If) and isinstance(child.body[-1], ast.Raise) and not child.orelse
         if isinstance(child, ast.Raise | ast.arguments | ast.FunctionDef) or refuses or text.startswith(REFUSALS):
             continue
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
