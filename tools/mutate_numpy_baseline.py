@@ -1,156 +1,230 @@
-"""Mutate the NumPy baseline at every operator and constant, one at a time; list the mutations that no gate catches.
+"""Mutate the NumPy baseline in small ways, one at a time, and search for inputs on which a mutation that no gate catches shows.
 
-    .venv/bin/python tools/mutate_numpy_baseline.py                     # all of its modules, with all cases
-    .venv/bin/python tools/mutate_numpy_baseline.py preference    # one of them
-    .venv/bin/python tools/mutate_numpy_baseline.py loss --quick  # with the quick cases only
+    .venv/bin/python tools/mutate_numpy_baseline.py                      # every module, 10,000 inputs of each op
+    .venv/bin/python tools/mutate_numpy_baseline.py loss kl --inputs 500 # a look at two modules
+    .venv/bin/python tools/mutate_numpy_baseline.py --record             # writes results/judge/inputs.json after each module
+    .venv/bin/python tools/mutate_numpy_baseline.py --record --resume    # goes on with the modules that are not recorded yet
+    .venv/bin/python tools/mutate_numpy_baseline.py --record --again     # after new cases: tries what the inputs had shown
 
-A mutation that survives is either equivalent (a term below every limit, a guard of masked values), or shows inputs that the
-gates lack; a reader decides which. Cases are judged in this process, each mutation in a fork that ends after `LIMIT_S`.
+A mutation that fails a case of a gate is caught. With one that survives, the mutated and the original baseline are
+compared on valid inputs outside the cases (tools/valid_inputs). Where they differ by more than a textbook limit, the gates
+lack an input: it becomes a case whose name begins with `found-`. Otherwise the mutation counts as equivalent, which says
+no more than that so many inputs did not show it. Cases are judged in this process, each mutation in a fork.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import os
-import signal
+import json
 import sys
-import types
-import warnings
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import numpy as np
+import proofs
+from mutated_baseline import (
+    FOLDER,
+    FOUND,
+    MODULES,
+    Answer,
+    Sample,
+    operations,
+    ops_of,
+    ordered,
+    status,
+    traced,
+    tried,
+)
 from small_mutations import Mutation, mutations
+from valid_inputs.catalogue import GENERATORS
 
-from gates.model import Outcome, Status
+from gates.model import Op
 from gates.registry import load
-from gates.run import judge as judging
+from gates.results.atomic_write import write_whole
+from gates.results.machine import commit
 from gates.run import plan as planning
-from gates.run.oracle_cache import OracleCache
 from gates.run.plan import Options, PlannedCase, runs_a_model
-from gates.subjects import numpy_baseline
-from gates.worker import worker
 from gates.worker.process import Hello, Worker
 
-FOLDER = Path(numpy_baseline.__file__).parent
-MODULES = (  # each after those that it imports
-    "arguments",
-    "terms",
-    "logprobs",
-    "ratio",
-    "kl",
-    "advantages",
-    "loss",
-    "packing",
-    "preference",
-    "sampling",
-    "subject",
-)
-LIMIT_S = 120  # for one mutation: all cases that run its function take seconds
-ANSWERS = OracleCache(kept=6 << 30)  # the oracle's results of all cases, shared by the forks
-
-Operations = Mapping[str, Callable[..., Any]]
+RECORD = proofs.ROOT / "results" / "judge" / "inputs.json"
+INPUTS = 10_000  # of each op
+EVERY = 50  # mutations between two lines of progress
+Declared = Mapping[str, Sequence[Op]]  # several ops share a name: with and without the entropy, with pieces
 
 
-def operations(module: str = "", tree: ast.Module | None = None) -> Operations:
-    """Build the baseline's ops anew, with a mutation in one of its modules."""
-    for name in MODULES:
-        made = types.ModuleType(f"{numpy_baseline.__name__}.{name}")
-        made.__file__ = str(FOLDER / f"{name}.py")
-        sys.modules[made.__name__] = made
-        setattr(numpy_baseline, name, made)
-        code = tree if tree is not None and name == module else ast.parse(Path(made.__file__).read_text())
-        exec(compile(code, made.__file__, "exec"), made.__dict__)  # noqa: S102  our own source
-    found: Operations = sys.modules[f"{numpy_baseline.__name__}.subject"].OPS
-    return found
+@dataclass(slots=True)
+class Search:
+    """What every mutation of a module is tried with."""
+
+    hello: Hello
+    options: Options
+    cases: Sequence[tuple[PlannedCase, frozenset[tuple[str, str]]]]
+    samples: Sequence[Sample]
+    declared: Declared
+
+    def answers(self, module: str, chosen: Sequence[Mutation]) -> Iterator[tuple[Mutation, Answer]]:
+        """Yield what becomes of each mutation, by the cases and inputs that run its function."""
+        for mutation in chosen:
+            place = (module, mutation.function)
+            cases = ordered(job for job, functions in self.cases if place in functions)
+            samples = [sample for sample in self.samples if place in sample.functions]
+            yield mutation, tried(mutation, module, cases, samples, self.declared, self.hello, self.options)
 
 
-def status(job: PlannedCase, ops: Operations, hello: Hello, options: Options) -> Status:
-    """Return the status that the gate gives to one case."""
-
-    def call(op: str, inputs: Mapping[str, Any], layout: Mapping[str, str], _kill_after_s: float | None) -> Outcome:
-        given = {name: x.copy() if isinstance(x, np.ndarray) else x for name, x in inputs.items()}
-        answer = worker._answer(ops.get(op), {"op": op, "layout": dict(layout), "inputs": given})  # noqa: SLF001
-        if answer["kind"] != "value":
-            return Outcome(answer["kind"], error=answer["error"])
-        return Outcome("value", {k: v if isinstance(v, list) else np.asarray(v) for k, v in answer["value"].items()})
-
-    return judging.judge(job, call, hello, options, ANSWERS).status
-
-
-def functions_of(job: PlannedCase, ops: Operations, hello: Hello, options: Options) -> set[tuple[str, str]]:
-    """Return the baseline's modules and functions that a case runs; nothing where the unmutated baseline does not pass."""
-    seen: set[tuple[str, str]] = set()
-
-    def note(frame: types.FrameType, event: str, _: object) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.parent == FOLDER:
-            seen.add((path.stem, frame.f_code.co_name))
-
-    sys.setprofile(note)
-    try:
-        passed = status(job, ops, hello, options) == "correct"
-    finally:
-        sys.setprofile(None)
-    return seen if passed else set()
-
-
-def caught(mutation: Mutation, module: str, cases: Iterable[PlannedCase], hello: Hello, options: Options) -> bool:
-    """Judge in a fork whether a case fails with the mutation, or whether the baseline cannot be built with it."""
-    child = os.fork()
-    if child:
-        _, ended = os.waitpid(child, 0)
-        return ended != 0  # a signal too: it hung
-    signal.alarm(LIMIT_S)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    warnings.simplefilter("ignore")
-    try:
-        ops = operations(module, mutation.tree)
-        os._exit(int(any(status(job, ops, hello, options) == "wrong" for job in cases)))
-    except BaseException:  # noqa: BLE001  a module that does not load
-        os._exit(2)
-
-
-def interleaved(cases: list[PlannedCase]) -> list[PlannedCase]:
-    """The first case of each gate, then the second of each: the first ones catch most mutations."""
-    places: dict[str, int] = {}
-    order = []
-    for job in cases:
-        places[job.gate.id] = places.get(job.gate.id, 0) + 1
-        order.append((places[job.gate.id], len(order), job))
-    return [job for _, _, job in sorted(order, key=lambda one: one[:2])]
-
-
-def main() -> int:
-    """Return 0 whatever survives: a reader judges it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modules", nargs="*", choices=[*MODULES, []], default=[])
-    parser.add_argument("--quick", action="store_true")
-    asked = parser.parse_args()
+def of(module: str, inputs: int, *, quick: bool = False) -> Search:
+    """Return the cases of the module's ops that the original passes, and as many inputs outside them of each op."""
     subject = load().subjects["numpy"]
     served = Worker.start(subject, threads=1)
     hello = served.hello
     served.close()
-    pure = [gate for gate in load().gates.values() if not runs_a_model(gate)]
-    options = Options(quick=asked.quick)
-    ops = operations()
-    planned = planning.plan(pure, [subject], quick=asked.quick)
-    ran = [(job, functions_of(job, ops, hello, options)) for job in planned]
-    print(f"{sum(bool(functions) for _, functions in ran)} of {len(ran)} cases pass", flush=True)
-    for module in asked.modules or MODULES:
-        count = survived = 0
-        for mutation in mutations((FOLDER / f"{module}.py").read_text()):
-            count += 1
-            cases = interleaved([job for job, functions in ran if (module, mutation.function) in functions])
-            if not caught(mutation, module, cases, hello, options):
-                survived += 1
-                print(
-                    f"{module}:{mutation.line} {mutation.function}: {mutation.words} ({len(cases)} cases)", flush=True
-                )
-        print(f"{module}: {count} mutations, {survived} that no gate catches", flush=True)
-    return 0
+    options, ops = Options(quick=quick), operations()
+    asked = set(ops_of(module))
+    gates = [gate for gate in load().gates.values() if not runs_a_model(gate)]
+    declared: dict[str, list[Op]] = defaultdict(list)
+    for gate in gates:
+        for op in gate.ops:
+            declared[op.name].append(op)
+    planned = planning.plan([gate for gate in gates if asked & {op.name for op in gate.ops}], [subject], quick=quick)
+    cases = []
+    for job in planned:
+        found, functions = traced(partial(status, job, ops, hello, options))
+        if found == "correct":
+            cases.append((job, functions))
+    samples = [sample for op in GENERATORS if op in asked for sample in drawn(op, inputs)]
+    return Search(hello, options, cases, samples, declared)
+
+
+def drawn(op: str, count: int) -> Iterator[Sample]:
+    """Yield inputs of an op with what the original gives for them; those that it refuses are not valid."""
+    call = operations()[op]
+    for number in range(count):
+        levels, inputs = GENERATORS[op].draw(number)
+        try:
+            wanted, functions = traced(partial(call, **inputs))
+        except (ValueError, NotImplementedError):
+            continue
+        yield Sample(op, number, levels, inputs, wanted, functions)
+
+
+def searched(module: str, inputs: int, *, quick: bool = False) -> dict[str, Any]:
+    """Return the record of one module, with progress on standard output."""
+    began, at = time.monotonic(), revision()
+    search = of(module, inputs, quick=quick)
+    chosen = list(mutations((FOLDER / f"{module}.py").read_text()))
+    listed = [line for line in tried_all(search, module, chosen) if line["verdict"] != "caught"]
+    return {
+        "commit": at,
+        "cases": len(search.cases),
+        "inputs_of_each_op": inputs,
+        "valid_inputs": len(search.samples),
+        "mutations": len(chosen),
+        "caught": len(chosen) - len(listed),
+        **counted(listed),
+        "seconds": round(time.monotonic() - began),
+        "survivors": listed,
+    }
+
+
+def again(module: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a module after the mutations that no case caught were tried once more: cases may be new."""
+    at, kept = revision(), {place_of(line): line for line in known["survivors"]}
+    search = of(module, known["inputs_of_each_op"])
+    open_ = {place for place, line in kept.items() if line["verdict"] == "found"}
+    chosen = [
+        mutation
+        for mutation in mutations((FOLDER / f"{module}.py").read_text())
+        if (mutation.line, mutation.function, mutation.words) in open_
+    ]
+    for line in tried_all(search, module, chosen):
+        kept[place_of(line)] = line
+    return {**known, **counted(kept.values()), "found_ones_again_at": at, "survivors": list(kept.values())}
+
+
+def place_of(line: Mapping[str, Any]) -> tuple[int, str, str]:
+    """Return which mutation a line of the record is about."""
+    return line["line"], line["function"], line["change"]
+
+
+def revision() -> str:
+    """Return the commit that is checked out, and whether tracked files differ from it."""
+    name, dirty = commit()
+    return f"{(name or 'none')[:8]}{' (dirty)' if dirty else ''}"
+
+
+def counted(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many of the mutations that no earlier case caught have each verdict."""
+    counts = Counter(line["verdict"] for line in lines)
+    return {verdict.replace(" ", "_"): counts[verdict] for verdict in ("new case", "found", "equivalent")}
+
+
+def tried_all(search: Search, module: str, chosen: Sequence[Mutation]) -> Iterator[dict[str, Any]]:
+    """Yield what the record says of each mutation, and print those that no earlier case catches."""
+    began, counts = time.monotonic(), Counter[str]()
+    print(
+        f"{module}: {len(chosen)} mutations, {len(search.cases)} cases, {len(search.samples)} inputs outside them",
+        flush=True,
+    )
+    for number, (mutation, answer) in enumerate(search.answers(module, chosen), 1):
+        new = answer.verdict == "caught" and answer.by.partition(" · ")[2].startswith(FOUND)
+        verdict = "new case" if new else answer.verdict
+        detail = (
+            {"by": answer.by}
+            if answer.by
+            else {"inputs": answer.inputs, **({"where": answer.where} if answer.where else {})}
+        )
+        line = {
+            "line": mutation.line,
+            "function": mutation.function,
+            "change": mutation.words,
+            "verdict": verdict,
+            **detail,
+        }
+        counts[verdict] += 1
+        if verdict != "caught":
+            print(
+                f"{module}:{mutation.line} {mutation.function}: {mutation.words}: {verdict} {answer.by or answer.where or ''}",
+                flush=True,
+            )
+        if number % EVERY == 0:
+            print(
+                f"{module}: {number} of {len(chosen)} tried, {dict(counts)} ({time.monotonic() - began:.0f} s)",
+                flush=True,
+            )
+        yield line
+
+
+def main() -> int:
+    """Return 1 if a mutation that no gate catches shows on a valid input."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("modules", nargs="*", choices=[*MODULES, []], default=[])
+    parser.add_argument("--inputs", type=int, default=INPUTS, help="of each op, outside the cases")
+    parser.add_argument("--quick", action="store_true", help="with the quick cases only")
+    parser.add_argument("--record", action="store_true", help="write results/judge/inputs.json after each module")
+    parser.add_argument("--resume", action="store_true", help="leave out the modules that are recorded")
+    parser.add_argument("--again", action="store_true", help="try the recorded mutations once more that no case caught")
+    asked = parser.parse_args()
+    if asked.record and asked.quick:
+        parser.error("--record is given with --quick, must be given with all cases")
+    known: dict[str, Any] = json.loads(RECORD.read_text())["modules"] if RECORD.exists() else {}
+    found = 0
+    try:
+        for module in asked.modules or MODULES:
+            if (asked.resume and module in known) or (asked.again and module not in known):
+                continue
+            known[module] = (
+                again(module, known[module]) if asked.again else searched(module, asked.inputs, quick=asked.quick)
+            )
+            found += known[module]["found"]
+            if asked.record:
+                kept = {name: known[name] for name in MODULES if name in known}
+                write_whole(RECORD, json.dumps({"modules": kept}, indent=1, ensure_ascii=False) + "\n")
+    except KeyboardInterrupt:
+        print("interrupted: the modules above are done; --resume goes on with the others", file=sys.stderr)
+        return 130
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

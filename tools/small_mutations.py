@@ -1,4 +1,9 @@
-"""Mutate a module in small ways, one at a time: replace an operator or a constant, leave out an argument or a statement."""
+"""Mutate a module in small ways, one at a time: operators, constants, bounds, conditions, terms, arguments, calls, statements.
+
+The engines that the registry has were looked at first. cosmic-ray swaps operators and numbers; mutmut also leaves out
+arguments. Neither swaps two arguments, drops a call or a term, negates a condition or leaves out the bound of a slice,
+which are the mistakes of array code, and both run a test suite for each mutation. So the engine stays our own.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,8 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-Node = ast.expr | ast.stmt
+Node = ast.expr | ast.stmt | ast.comprehension
+Change = tuple[str, ast.AST]  # words, and what stands in a node's place
 OTHER: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Lt: (ast.LtE, ast.Gt),
     ast.LtE: (ast.Lt, ast.GtE),
@@ -17,6 +23,8 @@ OTHER: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.NotEq: (ast.Eq,),
     ast.Is: (ast.IsNot,),
     ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
     ast.Add: (ast.Sub,),
     ast.Sub: (ast.Add,),
     ast.Mult: (ast.Div,),
@@ -29,6 +37,7 @@ OTHER: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.And: (ast.Or,),
     ast.Or: (ast.And,),
 }
+ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)  # operators whose sides are no equals
 NAMES = {
     "minimum": ("maximum",),
     "maximum": ("minimum",),
@@ -51,7 +60,6 @@ NAMES = {
     "float64": ("float32",),
 }
 REFUSALS = ("arguments.", "_refuse", "_need", "_one_of")  # what refuses inputs: no gate asks for a refusal
-KEYWORDS = ("where", "initial", "keepdims", "axis", "ddof", "dtype", "kind", "minlength")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +73,37 @@ class Mutation:
 
 
 def mutations(source: str) -> Iterator[Mutation]:
-    """Yield the module with one small mutation after the other, in the bodies of its functions."""
+    """Yield the module with one small mutation after the other, in the bodies of its functions; no program twice."""
     tree = ast.parse(source)
     places = {id(node): place for place, node in enumerate(ast.walk(tree))}
+    modules = frozenset(
+        name.asname or name.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in node.names
+    )
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        seen = {ast.unparse(function)}
         for node in _computing(function):
-            for words, other in _others(node):
-                whole = copy.deepcopy(tree)
-                target = next(n for place, n in enumerate(ast.walk(whole)) if place == places[id(node)])
-                changed = _Swap(target, ast.copy_location(copy.deepcopy(other), node)).visit(whole)
-                said = f"{words}: {ast.unparse(node)}".replace("\n", "; ")
-                yield Mutation(node.lineno, function.name, said, ast.fix_missing_locations(changed))
+            line = node.target.lineno if isinstance(node, ast.comprehension) else node.lineno
+            for words, other in _others(node, modules):
+                changed, text = _with(source, places[id(function)], places[id(node)], other)
+                if text not in seen:
+                    seen.add(text)
+                    said = f"{words}: {ast.unparse(node).strip()}".replace("\n", "; ")
+                    yield Mutation(line, function.name, said, changed)
+
+
+def _with(source: str, function: int, place: int, other: ast.AST) -> tuple[ast.Module, str]:
+    """Return the program anew, with another node at a place of a function, and the function's text.
+
+    To parse is quicker than to copy a tree.
+    """
+    whole = ast.parse(source)
+    nodes = list(ast.walk(whole))
+    target, made = nodes[place], copy.deepcopy(other)
+    _Swap(target, ast.copy_location(made, target) if hasattr(target, "lineno") else made).visit(nodes[function])
+    return ast.fix_missing_locations(whole), ast.unparse(nodes[function])
 
 
 class _Swap(ast.NodeTransformer):
@@ -90,77 +118,109 @@ def _computing(node: ast.AST) -> Iterator[Node]:
     """Yield what computes below a node, without docstrings, annotations and what only refuses an input."""
     for child in ast.iter_child_nodes(node):
         text = ast.unparse(child) if isinstance(child, ast.Expr | ast.Call) else ""
-        refuses = isinstance(child, ast.If) and all(isinstance(step, ast.Raise) for step in child.body)
+        refuses = isinstance(child, ast.If) and isinstance(child.body[-1], ast.Raise) and not child.orelse
         if isinstance(child, ast.Raise | ast.arguments | ast.FunctionDef) or refuses or text.startswith(REFUSALS):
             continue
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
             continue
         if child in (getattr(node, "returns", None), getattr(node, "annotation", None)):
             continue
-        if isinstance(child, ast.expr | ast.stmt):
+        if isinstance(child, ast.expr | ast.stmt | ast.comprehension):
             yield child
         yield from _computing(child)
 
 
-def _others(node: Node) -> Iterator[tuple[str, ast.AST]]:
+def _others(node: Node, modules: frozenset[str]) -> Iterator[Change]:
     """Yield what may stand in a node's place, and words for it."""
     yield from _operators(node)
+    yield from _logic(node)
     yield from _values(node)
     yield from _steps(node)
+    if isinstance(node, ast.Call):
+        yield from _calls(node, modules)
 
 
-def _operators(node: Node) -> Iterator[tuple[str, ast.AST]]:
+def _operators(node: Node) -> Iterator[Change]:
     match node:
-        case ast.Compare(left, [op], rest):
-            for other in OTHER.get(type(op), ()):
-                yield f"{other.__name__} for {type(op).__name__}", ast.Compare(left, [other()], rest)  # type: ignore[list-item]
+        case ast.Compare(left, ops, rest):
+            for place, op in enumerate(ops):
+                for other in OTHER.get(type(op), ()):
+                    changed = [*ops[:place], other(), *ops[place + 1 :]]
+                    yield f"{other.__name__} for {type(op).__name__}", ast.Compare(left, changed, rest)  # type: ignore[arg-type]
         case ast.BinOp(left, op, right):
             for other in OTHER.get(type(op), ()):
                 yield f"{other.__name__} for {type(op).__name__}", ast.BinOp(left, other(), right)  # type: ignore[arg-type]
             yield "left side only", left
-            if isinstance(op, ast.Add | ast.Mult):
+            if isinstance(op, ast.Add | ast.Mult | ast.BitAnd | ast.BitOr):
                 yield "right side only", right
+            if isinstance(op, ORDERED):
+                yield "sides swapped", ast.BinOp(right, op, left)
+
+
+def _logic(node: Node) -> Iterator[Change]:
+    match node:
         case ast.BoolOp(op, values):
             yield "the other of and and or", ast.BoolOp(OTHER[type(op)][0](), values)  # type: ignore[arg-type]
+            for place, value in enumerate(values):
+                rest = [one for one in values if one is not value]
+                yield f"without term {place + 1}", rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
         case ast.UnaryOp(ast.USub() | ast.Not() | ast.Invert(), operand):
             yield "no sign", operand
 
 
-def _values(node: Node) -> Iterator[tuple[str, ast.AST]]:
+def _values(node: Node) -> Iterator[Change]:
     match node:
         case ast.Constant(bool() as value):
             yield "the other", ast.Constant(not value)
         case ast.Constant(int() as value):
             yield from ((f"{other}", ast.Constant(other)) for other in (value + 1, value - 1))
         case ast.Constant(float() as value):
-            yield from ((f"{other}", ast.Constant(other)) for other in {1.5 * value, 0.0, 1.0} - {value})
+            yield from ((f"{other}", ast.Constant(other)) for other in sorted({1.5 * value, 0.0, 1.0} - {value}))
         case ast.Attribute(value, name, context):
             yield from ((other, ast.Attribute(value, other, context)) for other in NAMES.get(name, ()))
-        case ast.IfExp(_, body, orelse):
-            yield from (("always", body), ("never", orelse))
+        case ast.IfExp(test, body, orelse):
+            yield from (("always", body), ("never", orelse), ("negated", ast.IfExp(test, orelse, body)))
         case ast.Subscript(value, ast.Slice(), ast.Load()):
             yield "all of it", value
-        case ast.Call():
-            yield from _calls(node)
+        case ast.Slice(lower, upper, step):
+            bounds = {"lower": lower, "upper": upper, "step": step}
+            yield from ((f"no {name} bound", ast.Slice(**{**bounds, name: None})) for name, x in bounds.items() if x)
 
 
-def _steps(node: Node) -> Iterator[tuple[str, ast.AST]]:
+def _steps(node: Node) -> Iterator[Change]:
     match node:
-        case ast.If(_, body, orelse):
-            yield from (
-                (word, ast.If(ast.Constant(value), body, orelse)) for word, value in (("always", 1), ("never", 0))
-            )
-        case ast.AugAssign() | ast.Assign([ast.Subscript()], _) | ast.Expr(ast.Call()):
+        case ast.If(test, body, orelse):
+            changed = {"always": ast.Constant(1), "never": ast.Constant(0), "negated": ast.UnaryOp(ast.Not(), test)}
+            yield from ((words, ast.If(other, body, orelse)) for words, other in changed.items())
+        case ast.AugAssign() | ast.Assign([ast.Subscript()], _) | ast.Expr(ast.Call()) | ast.Continue():
             yield "left out", ast.Pass()
+        case ast.Return(ast.Tuple(elements)):
+            yield from (("results swapped", ast.Return(ast.Tuple(other, ast.Load()))) for other in _exchanged(elements))
+        case ast.comprehension(target, source, [_, *_], asynchronous):
+            yield "no condition", ast.comprehension(target, source, [], asynchronous)
 
 
-def _calls(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+def _exchanged(parts: list[ast.expr]) -> Iterator[list[ast.expr]]:
+    """Yield a list with two neighbours exchanged."""
+    for place in range(len(parts) - 1):
+        yield [*parts[:place], parts[place + 1], parts[place], *parts[place + 2 :]]
+
+
+def _calls(node: ast.Call, modules: frozenset[str]) -> Iterator[Change]:
+    """Yield a call without an argument, with two exchanged, or no call but what it is about."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    if name == "where" and len(node.args) == 3:
-        yield "sides swapped", ast.Call(node.func, [node.args[0], node.args[2], node.args[1]], node.keywords)
+    starred = any(isinstance(one, ast.Starred) for one in node.args)
+    if not starred:
+        for args in _exchanged(node.args):
+            yield "arguments swapped", ast.Call(node.func, args, node.keywords)
     if name in {"where", "minimum", "maximum", "min", "max"} and len(node.args) > 1:
         yield from ((f"argument {place} only", side) for place, side in enumerate(node.args[-2:], len(node.args) - 1))
     for keyword in node.keywords:
-        if keyword.arg in KEYWORDS:
+        if keyword.arg is not None:
             others = [other for other in node.keywords if other is not keyword]
             yield f"no {keyword.arg}", ast.Call(node.func, node.args, others)
+    method = isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") not in modules
+    if method and isinstance(node.func, ast.Attribute):
+        yield "not called", node.func.value
+    elif node.args and not starred:
+        yield "not called", node.args[0]

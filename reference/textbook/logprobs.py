@@ -87,6 +87,8 @@ def selective_log_softmax_backward(
 ) -> Mapping[str, Floats]:
     """Return the limits of `gradient` (…, V): by autograd through each form, and by the formula of the gradient."""
     rows = _rows(logits, ids, ignore_index)
+    if not rows.read.any():
+        return {"gradient": np.zeros(np.shape(logits))}
     shape, dtype = (*rows.read.shape, -1), rows.x.dtype
     of_tokens = np.asarray(grad_logprobs, np.float64).reshape(shape)[rows.read]
     g = number(np.where(rows.counts, of_tokens, 0.0), dtype)

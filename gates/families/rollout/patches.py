@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
@@ -147,3 +148,36 @@ def never_finished(original: Fn, *arguments: Any, **rest: Any) -> Any:
 def untempered(original: Fn, logits: Any, temperature: float) -> Any:
     """Draw from the distribution at temperature 1, whatever was asked for."""
     return original(logits, 1.0 if temperature else temperature)
+
+
+# Mistakes that every path shares, the naive one too: a path that agrees with another says nothing about them.
+
+
+def _everywhere(change: Callable[[Any], dict[str, Any]]) -> Callable[[Fn], Fn]:
+    """Return a patch of what completes a request: every path is asked for it with these changes."""
+
+    @mutation
+    def changed(original: Fn, request: Any) -> None:
+        original(request)
+        for name, value in change(request).items():
+            object.__setattr__(request, name, value)
+
+    return changed
+
+
+def _settings(**off: float) -> Callable[[Fn], Fn]:
+    return _everywhere(lambda request: {"settings": replace(request.settings, **off)})
+
+
+temperature_inert_everywhere = _settings(temperature=1.0)
+top_p_inert_everywhere = _settings(top_p=1.0)
+counter_off_everywhere = _everywhere(lambda request: {"round": request.round + 1})
+first_token_lost_everywhere = _everywhere(
+    lambda request: {"prompts": [prompt[1:] if len(prompt) > 1 else prompt for prompt in request.prompts]}
+)
+
+
+@mutation
+def naive_in_bfloat16(original: Fn, model: Any, request: Any) -> Any:
+    """Give the naive path logits in half precision, and every other path those of the model."""
+    return original(lambda *arguments, **keywords: model(*arguments, **keywords).astype(mx.bfloat16), request)

@@ -16,7 +16,8 @@ def mean(values: list, low: float = 0.0) -> float:
     if low < 0.0:
         raise ValueError("low is negative")
     kept = np.where(values > low, values, 0.0)
-    return -kept.sum(axis=1) / 2 if len(values) else 0.0
+    rest = kept[1:, ::2] if low >= 0.0 and kept.size else [x for x in kept if x]
+    return -kept.sum(axis=1) / 2 if len(values) else 0.0, np.abs(rest)
 '''
 NOT_HERE = "low < 0.0"  # the refusal's own condition
 
@@ -32,16 +33,28 @@ def test_every_mutation_is_another_program() -> None:
 
 
 def test_they_are_of_each_kind() -> None:
-    """Operators, constants, names, arguments and branches; the line and the function are named."""
+    """Operators, constants, names, arguments, calls, slices, terms and branches; the line and the function are named."""
     words = {mutation.words for mutation in mutations(SOURCE)}
     assert {
         "GtE for Gt: values > low",
-        "sides swapped: np.where(values > low, values, 0.0)",
+        "argument 2 only: np.where(values > low, values, 0.0)",
         "mean: kept.sum",
         "no axis: kept.sum(axis=1)",
         "no sign: -kept.sum(axis=1)",
         "Mult for Div: -kept.sum(axis=1) / 2",
         "3: 2",
         "always: -kept.sum(axis=1) / 2 if len(values) else 0.0",
+        "negated: -kept.sum(axis=1) / 2 if len(values) else 0.0",
+        "sides swapped: -kept.sum(axis=1) / 2",
+        "arguments swapped: np.where(values > low, values, 0.0)",
+        "not called: np.abs(rest)",
+        "not called: kept.sum(axis=1)",
+        "no lower bound: 1:",
+        "no step bound: ::2",
+        "without term 1: low >= 0.0 and kept.size",
+        "no condition: for x in kept if x",
+        "results swapped: return (-kept.sum(axis=1) / 2 if len(values) else 0.0, np.abs(rest))",
     } <= words
-    assert {(mutation.line, mutation.function) for mutation in mutations(SOURCE)} == {(6, "mean"), (7, "mean")}
+    assert {(mutation.line, mutation.function) for mutation in mutations(SOURCE)} == {
+        (line, "mean") for line in (6, 7, 8)
+    }

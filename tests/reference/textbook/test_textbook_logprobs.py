@@ -58,3 +58,12 @@ def test_ignored_ids_are_exact() -> None:
     assert limits["entropy"][1] > 0.0
     assert limits["logprobs"][0].tolist() == [0.0, 0.0]
     assert limits["logprobs"][1, 1] == 0.0
+
+
+def test_a_position_of_ignored_ids_alone_gets_no_gradient() -> None:
+    """Where it is all that is given, too."""
+    logits, ids = np.zeros((1, 8), np.float32), np.array([[-100]])
+    limits = textbook.selective_log_softmax_backward(
+        logits, ids, np.ones((1, 1), np.float32), temperature=1.0, grad_entropy=None, ignore_index=-100
+    )
+    assert limits["gradient"].tolist() == np.zeros((1, 8)).tolist()

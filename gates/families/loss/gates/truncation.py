@@ -21,7 +21,14 @@ ROWS, GROUP, WIDTH, MICRO_BATCH = 12, 4, 16, 4
 TRUNCATED = [1, 3, 4, 5, 6, 7]  # half of the first group and micro-batch, all of the second, none of the third
 
 
-def _make(rng: np.random.Generator, algorithm: str, changes: dict[str, Any], *, mask_truncated: bool) -> dict[str, Any]:
+def _make(
+    rng: np.random.Generator,
+    algorithm: str,
+    changes: dict[str, Any],
+    *,
+    mask_truncated: bool,
+    micro_batch_rows: int = MICRO_BATCH,
+) -> dict[str, Any]:
     given = arrays.loss_inputs(
         rng, rows=ROWS, width=WIDTH, spread=0.02 if ALGORITHMS[algorithm].level == "seq_sum" else 0.3
     )
@@ -41,14 +48,14 @@ def _make(rng: np.random.Generator, algorithm: str, changes: dict[str, Any], *, 
         "mask_truncated": mask_truncated,
         "group_size": GROUP,
         "max_length": WIDTH,
-        "micro_batch_rows": MICRO_BATCH,
+        "micro_batch_rows": micro_batch_rows,
         "algorithm": algorithm,
         **{name: choice[name] for name in own},
     }
 
 
-def _case(name: str, algorithm: str, *, mask: bool = True, **changes: Any) -> Case:
-    make = partial(_make, algorithm=algorithm, changes=changes, mask_truncated=mask)
+def _case(name: str, algorithm: str, *, mask: bool = True, rows: int = MICRO_BATCH, **changes: Any) -> Case:
+    make = partial(_make, algorithm=algorithm, changes=changes, mask_truncated=mask, micro_batch_rows=rows)
     return Case(
         name, make, quick=name == algorithm, proof=True, conventions={"algorithm": algorithm, "dtype": "float32"}
     )
@@ -59,6 +66,8 @@ def _cases() -> Iterator[Case]:
     yield _case("kl", "grpo", beta=0.3)
     yield from (_case(f"dapo-{by}", "dapo", dapo_denominator=by) for by in ("group", "trl"))
     yield _case("kept", "dapo", mask=False)
+    # found: `rows - start` left out of min(micro_batch_rows, rows - start), so that the last micro-batch is taken for a whole one
+    yield _case("found-uneven-micro-batches", "bnpo-trl", rows=5)
 
 
 @gate(
@@ -100,7 +109,8 @@ def truncated_completions_are_masked(t: Trial) -> Iterator[Evidence]:
 def _policy_loss(x: dict[str, Any], mask: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Return the same step as arguments of policy_loss."""
     constants = {**cases.WHOLE, **ALGORITHMS[x["algorithm"]].constants}
-    sizes = [min(MICRO_BATCH, ROWS - start) for start in range(0, ROWS, MICRO_BATCH)]
+    step = int(x["micro_batch_rows"])
+    sizes = [min(step, ROWS - start) for start in range(0, ROWS, step)]
     own = ("policy", "old", "reference", "advantages", "algorithm", "epsilon_low", "epsilon_high", "beta")
     given = {
         **constants,

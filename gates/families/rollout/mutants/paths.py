@@ -212,3 +212,54 @@ for _setting, _words, _seen in (
         symptom="A sweep over the setting is flat: samples, lengths and rewards are those without it.",
         caught_by=("rollout.settings-act",),
     )
+
+for _name, _mistake, _arises, _symptom, _gate in (  # of every path, so that each agrees with the naive one
+    (
+        "temperature-inert",
+        "no path receives the temperature",
+        "a request that is built before the setting is read",
+        "A sweep over the temperature is flat, and no path differs from another.",
+        "rollout.log-probs.match-definition",
+    ),
+    (
+        "top-p-inert",
+        "no path receives top-p",
+        "a request that is built before the setting is read",
+        "A sweep over top-p is flat, samples hold odd rare tokens, and no path differs from another.",
+        "rollout.log-probs.match-definition",
+    ),
+    (
+        "counter-off",
+        "every path draws with the numbers of the next round",
+        "a counter of rounds that is raised before the rollout instead of after it",
+        "Nothing in any curve: a run cannot be replayed by another program from its seed.",
+        "rollout.batched.equals-naive",
+    ),
+    (
+        "first-token-lost",
+        "every path reads the prompts without their first token",
+        "a tokenizer that adds a start token, and a caller that strips one that was not added",
+        "Samples are those of other prompts; the ratio of a fresh batch scatters, and no path differs from another.",
+        "rollout.batched.equals-naive",
+    ),
+):
+    in_trainer(
+        f"rollout.{_name}-everywhere",
+        "rollout.table:Request.__post_init__",
+        f"rollout.patches:{_name.replace('-', '_')}_everywhere",
+        mistake=_mistake,
+        arises=_arises,
+        theme="ratio and rollout",
+        symptom=_symptom,
+        caught_by=(_gate,),
+    )
+in_trainer(
+    "rollout.naive-in-bfloat16",
+    "rollout.naive:rollout",
+    "rollout.patches:naive_in_bfloat16",
+    mistake="the path that defines the result draws from logits in half precision",
+    arises="a model head in bfloat16, cast after the log-softmax in one path and before it in the others",
+    theme="ratio and rollout",
+    symptom="Where this path rolls out, the ratio of a fresh batch scatters by percents.",
+    caught_by=("rollout.batched.equals-naive", "scoring.log-probs.match-logits"),
+)

@@ -1,0 +1,193 @@
+"""The search for inputs that the gates lack, in short: one module, a handful of its mutations, few inputs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
+
+import mutate_numpy_baseline as tool
+from mutated_baseline import FOLDER, FOUND, differs, importers, in_fork, operations, ordered
+from small_mutations import Mutation, mutations
+
+from gates.registry import load
+from gates.run.plan import plan
+
+MODULE = "kl"
+EQUIVALENT = "no over: np.errstate(over='ignore', invalid='ignore')"  # a warning less
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _unmutated() -> Iterator[None]:
+    """Leave the baseline's modules as they were imported: the tool builds them anew."""
+    before = {name: module for name, module in sys.modules.items() if name.startswith("gates.subjects.numpy_baseline")}
+    package = sys.modules["gates.subjects.numpy_baseline"]
+    yield
+    sys.modules.update(before)
+    for name, module in before.items():
+        if name != package.__name__:
+            setattr(package, name.rpartition(".")[2], module)
+
+
+@pytest.fixture(scope="module")
+def search() -> tool.Search:
+    """The quick cases of the module's ops, and the first inputs outside them."""
+    return tool.of(MODULE, 400, quick=True)
+
+
+@pytest.fixture(scope="module")
+def made() -> list[Mutation]:
+    """All mutations of the module."""
+    return list(mutations((FOLDER / f"{MODULE}.py").read_text()))
+
+
+class TestOneMutation:
+    """What becomes of it."""
+
+    def test_a_handful(self, search: tool.Search, made: list[Mutation]) -> None:
+        """Most of eight are caught by a case, which is named; none shows on an input that is no case."""
+        chosen = [made[int(k)] for k in np.random.default_rng(1).choice(len(made), 8, replace=False)]
+        answers = [answer for _, answer in search.answers(MODULE, chosen)]
+        assert all(answer.verdict in {"caught", "equivalent"} for answer in answers)
+        caught = [answer.by for answer in answers if answer.verdict == "caught"]
+        assert len(caught) >= 5
+        assert all(by.startswith(("kl.", "does not ")) for by in caught)
+
+    def test_without_cases_the_inputs_show_it(self, search: tool.Search, made: list[Mutation]) -> None:
+        """0.75 d² for k2: the first input that shows it is named by its op, number and choices."""
+        (k2,) = [mutation for mutation in made if mutation.words == "0.75: 0.5"]
+        ((_, answer),) = replace(search, cases=()).answers(MODULE, [k2])
+        assert answer.verdict == "found"
+        levels, _ = tool.GENERATORS["token_kl"].draw(answer.where["number"])
+        assert answer.where["levels"] == levels
+        assert levels["estimator"] == "k2"
+
+    def test_equivalent(self, search: tool.Search, made: list[Mutation]) -> None:
+        """Nothing shows it, on all inputs that run its function."""
+        (warns,) = [mutation for mutation in made if mutation.words == EQUIVALENT]
+        ((_, answer),) = search.answers(MODULE, [warns])
+        assert (answer.verdict, answer.inputs) == ("equivalent", 400)
+
+    def test_a_difference_below_the_textbook_limit_shows_nothing(self, search: tool.Search) -> None:
+        """One rounding of float32 is what a careful program may be off by; NaN is not."""
+        usual = {"dtype": "float32", "estimator": "k3", "kl ratio": "none", "step": "typical"}
+        sample = next(one for one in search.samples if usual.items() <= one.levels.items())
+        declared = search.declared["token_kl"]
+        assert not differs(declared, sample, {"kl": sample.wanted["kl"] * (1 + 2.0**-23)})
+        assert differs(declared, sample, {"kl": sample.wanted["kl"] * 1.01})
+        assert differs(declared, sample, {"kl": np.full_like(sample.wanted["kl"], np.nan)})
+
+
+class TestForks:
+    """A mutation runs in a process of its own."""
+
+    def test_what_it_answers_and_what_it_raises(self) -> None:
+        """An error of the tool is no mutation that was caught."""
+        assert in_fork(lambda: "text", 60.0) == "text"
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            in_fork(lambda: str(1 // 0), 60.0)
+
+    def test_one_that_does_not_end(self) -> None:
+        """Nothing is answered after its processor time."""
+
+        def hang() -> str:
+            while time.monotonic():
+                pass
+            return ""
+
+        assert in_fork(hang, 0.2) == ""
+
+
+class TestTheOrderOfCases:
+    """Which case a mutation meets first."""
+
+    def test_quick_ones_then_others_then_those_that_were_found(self) -> None:
+        """So a mutation that is caught by a found case is caught by no other."""
+        known = load()
+        jobs = ordered(plan([known.gates["kl.k3.matches-definition"]], [known.subjects["numpy"]], quick=False))
+        groups = [(job.case.name.startswith(FOUND), not job.case.quick) for job in jobs]
+        assert groups == sorted(groups)
+
+    def test_modules_that_run_code_of_another(self) -> None:
+        """The losses take their ratios from another module."""
+        assert importers("loss") == {"loss"}
+        assert {"ratio", "loss", "kl"} <= importers("ratio")
+        assert "policy_loss" in operations()
+
+
+class TestTheRecord:
+    """`results/judge/inputs.json` after each module."""
+
+    @pytest.fixture
+    def record(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A record of its own, and a search that takes no time and is interrupted at `ratio`."""
+        path = tmp_path / "inputs.json"
+        monkeypatch.setattr(tool, "RECORD", path)
+
+        def searched(module: str, inputs: int, *, quick: bool = False) -> dict[str, Any]:
+            if module == "ratio":
+                raise KeyboardInterrupt
+            return {"found": 0, "inputs_of_each_op": inputs, "quick": quick}
+
+        monkeypatch.setattr(tool, "searched", searched)
+        return path
+
+    def test_an_interrupted_search_keeps_what_it_knows(self, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """And goes on where it ended."""
+        monkeypatch.setattr(sys, "argv", ["tool", "kl", "ratio", "loss", "--record", "--inputs", "7"])
+        assert tool.main() == 130
+        assert json.loads(record.read_text()) == {
+            "modules": {"kl": {"found": 0, "inputs_of_each_op": 7, "quick": False}}
+        }
+        monkeypatch.setattr(sys, "argv", ["tool", "kl", "loss", "--record", "--resume", "--inputs", "9"])
+        assert tool.main() == 0
+        modules = json.loads(record.read_text())["modules"]
+        assert [(name, one["inputs_of_each_op"]) for name, one in modules.items()] == [("kl", 7), ("loss", 9)]
+
+    def test_found_ones_are_tried_again(self, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After a new case one of them is caught; equivalent ones stay as they were."""
+        lines = [
+            {"line": 1, "function": "f", "change": str(k), "verdict": v}
+            for k, v in enumerate(["found", "found", "equivalent"])
+        ]
+        found = {"inputs_of_each_op": 7, "caught": 3, "found": 2, "survivors": lines}
+        record.write_text(json.dumps({"modules": {"kl": found}}))
+        tree = ast.parse("")
+        monkeypatch.setattr(tool, "mutations", lambda _: [Mutation(1, "f", str(k), tree) for k in range(4)])
+        monkeypatch.setattr(tool, "of", lambda *_: None)
+        tried: list[str] = []
+
+        def tried_all(_search: None, _module: str, chosen: list[Mutation]) -> Iterator[dict[str, Any]]:
+            for mutation in chosen:
+                tried.append(mutation.words)
+                yield {
+                    "line": 1,
+                    "function": "f",
+                    "change": mutation.words,
+                    "verdict": "new case" if mutation.words == "1" else "found",
+                }
+
+        monkeypatch.setattr(tool, "tried_all", tried_all)
+        monkeypatch.setattr(sys, "argv", ["tool", "--record", "--again"])
+        assert tool.main() == 1
+        known = json.loads(record.read_text())["modules"]["kl"]
+        assert tried == ["0", "1"]
+        assert [line["verdict"] for line in known["survivors"]] == ["found", "new case", "equivalent"]
+        assert (known["caught"], known["new_case"], known["found"], known["equivalent"]) == (3, 1, 1, 1)
+
+    def test_nothing_is_recorded_of_quick_cases(self, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A mutation that only other cases catch would count as found."""
+        monkeypatch.setattr(sys, "argv", ["tool", "--record", "--quick"])
+        with pytest.raises(SystemExit, match="2"):
+            tool.main()
+        assert not record.exists()

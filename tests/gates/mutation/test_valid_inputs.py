@@ -1,0 +1,53 @@
+"""The inputs that are drawn outside the cases: every pair of choices, and nothing that an op refuses."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from itertools import combinations, islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
+
+from valid_inputs import covering, pairs
+from valid_inputs.catalogue import GENERATORS
+
+from gates.model import Op
+from gates.registry import load
+from gates.subjects.numpy_baseline.subject import OPS
+
+DECLARED: dict[str, list[Op]] = defaultdict(list)
+for _gate in load().gates.values():
+    for _op in _gate.ops:
+        DECLARED[_op.name].append(_op)
+
+
+def test_every_pure_op_has_a_generator() -> None:
+    """Of the baseline's ops all but the LoRA layer, whose draws are its own and no input."""
+    assert set(GENERATORS) == set(OPS) - {"lora_linear"}
+
+
+@pytest.mark.parametrize("op", GENERATORS)
+def test_every_pair_of_choices_occurs(op: str) -> None:
+    """The first numbers of a generator hold each two levels of two factors."""
+    factors = GENERATORS[op].factors
+    seen = set().union(*map(pairs, covering(factors)))
+    wanted = {((a, x), (b, y)) for (a, xs), (b, ys) in combinations(factors.items(), 2) for x in xs for y in ys}
+    assert seen == wanted
+
+
+@pytest.mark.parametrize("op", GENERATORS)
+def test_the_oracle_and_the_baseline_accept_them(op: str) -> None:
+    """Every one of the first numbers; and a number gives the same inputs again."""
+    for number in range(25):
+        levels, inputs = GENERATORS[op].draw(number)
+        again, same = GENERATORS[op].draw(number)
+        assert again == levels
+        np.testing.assert_equal(same, inputs)
+        OPS[op](**same)
+        asked = {name: x for name, x in inputs.items() if name != "entropy"}  # says which of two ops is asked
+        for one in islice((one for one in DECLARED[op] if one.oracle), 1):
+            one.oracle(**(inputs if one.name != "selective_log_softmax" else asked))  # type: ignore[misc]

@@ -1,0 +1,282 @@
+"""Build the NumPy baseline with one mutation, judge the gates' cases with it, and compare it with the original on other inputs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import signal
+import sys
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from small_mutations import Mutation
+
+from gates.model import Op, Outcome, Status
+from gates.run import judge as judging
+from gates.run.compare import worst_claimed
+from gates.run.oracle_cache import OracleCache
+from gates.run.plan import Options, PlannedCase
+from gates.subjects import numpy_baseline
+from gates.worker import worker
+from gates.worker.process import Hello
+
+FOLDER = Path(numpy_baseline.__file__).parent
+MODULES = (  # each after those that it imports
+    "arguments",
+    "terms",
+    "logprobs",
+    "ratio",
+    "kl",
+    "advantages",
+    "loss",
+    "packing",
+    "preference",
+    "sampling",
+    "subject",
+)
+LIMIT_S = 240  # for one mutation: its cases take seconds, the search of ten thousand inputs a minute
+CAUGHT: frozenset[Status] = frozenset(("wrong", "fragile", "imprecise"))
+FOUND = "found-"  # the names of cases that were found by this search begin so
+GROSS = 1e-3  # relative: a difference of this size is compared with its limit at once
+NEAREST = 40  # of the smaller differences, the largest so many are compared with their limits
+LOOSE = {"loss_of_completions": 2.0**-18}  # of the sum of its |numbers|; other ops without textbook limits are exact
+ANSWERS = OracleCache(kept=4 << 30, largest=64 << 20)  # the oracle's results of all cases, shared by the forks
+
+Operations = Mapping[str, Callable[..., Any]]
+
+
+def operations(module: str = "", tree: ast.Module | None = None) -> Operations:
+    """Build the baseline's ops anew, with a mutation in one of its modules."""
+    for name in MODULES:
+        made = types.ModuleType(f"{numpy_baseline.__name__}.{name}")
+        made.__file__ = str(FOLDER / f"{name}.py")
+        sys.modules[made.__name__] = made
+        setattr(numpy_baseline, name, made)
+        mutated = name == module and tree is not None
+        code = compile(tree, made.__file__, "exec") if mutated else compiled(name)
+        exec(code, made.__dict__)  # noqa: S102  our own source
+    found: Operations = sys.modules[f"{numpy_baseline.__name__}.subject"].OPS
+    return found
+
+
+@cache
+def compiled(name: str) -> types.CodeType:
+    """Return the code of one of the baseline's modules as it is."""
+    path = FOLDER / f"{name}.py"
+    return compile(path.read_text(), str(path), "exec")
+
+
+def importers(module: str) -> set[str]:
+    """Return the modules of the baseline that run code of a module: itself, and those that import it."""
+    found = {module}
+    for name in MODULES[:-1]:  # the last one imports all
+        text = (FOLDER / f"{name}.py").read_text()
+        imported = {
+            alias.name
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.ImportFrom) and node.module == numpy_baseline.__name__
+            for alias in node.names
+        }
+        if imported & found:
+            found.add(name)
+    return set(MODULES) if module in {"arguments", "subject"} else found
+
+
+def ops_of(module: str) -> list[str]:
+    """Return the ops that may run code of a module."""
+    modules = [sys.modules[f"{numpy_baseline.__name__}.{name}"] for name in importers(module) if name != "subject"]
+    return [op for op in operations() if any(hasattr(one, op) for one in modules)]
+
+
+def status(job: PlannedCase, ops: Operations, hello: Hello, options: Options) -> Status:
+    """Return the status that the gate gives to one case."""
+
+    def call(op: str, inputs: Mapping[str, Any], layout: Mapping[str, str], _kill_after_s: float | None) -> Outcome:
+        given = {name: x.copy() if isinstance(x, np.ndarray) else x for name, x in inputs.items()}
+        answer = worker._answer(ops.get(op), {"op": op, "layout": dict(layout), "inputs": given})  # noqa: SLF001
+        if answer["kind"] != "value":
+            return Outcome(answer["kind"], error=answer["error"])
+        return Outcome("value", {k: v if isinstance(v, list) else np.asarray(v) for k, v in answer["value"].items()})
+
+    return judging.judge(job, call, hello, options, ANSWERS).status
+
+
+def traced(run: Callable[[], Any]) -> tuple[Any, frozenset[tuple[str, str]]]:
+    """Return what a call returns, and the baseline's modules and functions that it ran."""
+    seen: set[tuple[str, str]] = set()
+
+    def note(frame: types.FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(FOLDER)):
+            seen.add((Path(frame.f_code.co_filename).stem, frame.f_code.co_name))
+
+    sys.setprofile(note)
+    try:
+        result = run()
+    finally:
+        sys.setprofile(None)
+    return result, frozenset(seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One valid input outside the cases, with what the original gives for it."""
+
+    op: str
+    number: int
+    levels: Mapping[str, str]  # what was chosen of each factor
+    inputs: Mapping[str, Any]
+    wanted: Mapping[str, Any]
+    functions: frozenset[tuple[str, str]]
+
+
+@dataclass(slots=True)
+class Answer:
+    """What became of one mutation."""
+
+    verdict: str  # "caught", "found" or "equivalent"
+    by: str = ""  # the gate and case that catch it
+    inputs: int = 0  # those outside the cases on which it was compared
+    where: dict[str, Any] = field(default_factory=dict)  # of what was found: op, number and levels of the input
+
+    def __post_init__(self) -> None:
+        if self.verdict not in {"caught", "found", "equivalent"}:
+            raise ValueError(f"the verdict is {self.verdict!r}, must be caught, found or equivalent")
+
+
+def ordered(cases: Iterable[PlannedCase]) -> list[PlannedCase]:
+    """Return the cases in the order in which a mutation meets them: the cheap ones that catch most of them first.
+
+    Quick ones first, of them the first of each gate, then the second of each; those that the search has found last, so
+    that a mutation that one of these catches is known to escape all others.
+    """
+    places: dict[str, int] = {}
+    order = []
+    for job in sorted(cases, key=lambda job: not job.case.quick):
+        places[job.gate.id] = places.get(job.gate.id, 0) + 1
+        order.append((job.case.name.startswith(FOUND), not job.case.quick, places[job.gate.id], len(order), job))
+    return [job for *_, job in sorted(order, key=lambda one: one[:4])]
+
+
+def differs(ops: Sequence[Op], sample: Sample, got: Mapping[str, Any]) -> bool:
+    """Whether outputs differ from those of the original by more than the textbook limits, or at all where there are none."""
+    op = next((op for op in ops if sample.wanted.keys() <= op.outputs.keys()), ops[0])
+    given = {name: x for name, x in sample.inputs.items() if name != "entropy"}  # it says which op is asked
+    limits = {} if op.textbook is None else op.textbook(**given)
+    loose = LOOSE.get(sample.op, 0.0) * sum(float(np.abs(x).sum()) for x in sample.wanted.values())
+    for name, want in sample.wanted.items():
+        a, b = np.asarray(want, np.float64), np.asarray(got[name], np.float64)
+        if a.size and not np.array_equal(a, b, equal_nan=True):
+            observed, _, claimed = worst_claimed(b, a, limits.get(name, loose))
+            if claimed and not observed <= 1.0:
+                return True
+    return False
+
+
+def size_of(want: Any, got: Any) -> float:
+    """Return the largest difference in proportion to the values, at most 2; NaN on one side is a difference of 2."""
+    with np.errstate(all="ignore"):
+        share = np.abs(got - want) / np.maximum(np.abs(want), np.abs(got))
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    return float(np.max(np.where(same, 0.0, np.where(np.isnan(share), 2.0, share)), initial=0.0))
+
+
+def rounded(got: Any, want: Any) -> Any:
+    """Return an output as float64, in the precision of the original's: to give more of it is no mistake."""
+    like = np.asarray(want).dtype
+    return np.asarray(np.asarray(got).astype(like) if like.kind == "f" else got, np.float64)
+
+
+def search(
+    samples: Sequence[Sample], ops: Operations, declared: Mapping[str, Sequence[Op]]
+) -> tuple[int, Sample | None]:
+    """Return on how many inputs the mutated ops were compared, and the first input that tells them from the original.
+
+    A gross difference is compared with its textbook limit at once. Of the smaller ones the `NEAREST` largest are.
+    """
+    small: list[tuple[float, Sample, Mapping[str, Any]]] = []
+    for number, sample in enumerate(samples, 1):
+        given = {name: x.copy() if isinstance(x, np.ndarray) else x for name, x in sample.inputs.items()}
+        try:
+            outputs = ops[sample.op](**given)
+            got = {name: rounded(outputs[name], want) for name, want in sample.wanted.items()}
+        except Exception:  # noqa: BLE001  the original returned numbers
+            return number, sample
+        if any(got[name].shape != np.shape(want) for name, want in sample.wanted.items()):
+            return number, sample
+        size = max(size_of(np.asarray(want, np.float64), got[name]) for name, want in sample.wanted.items())
+        if size > GROSS and differs(declared[sample.op], sample, got):
+            return number, sample
+        if 0.0 < size <= GROSS:
+            small.append((size, sample, got))
+    small.sort(key=lambda one: -one[0])
+    for _, sample, got in small[:NEAREST]:
+        if differs(declared[sample.op], sample, got):
+            return len(samples), sample
+    return len(samples), None
+
+
+def tried(
+    mutation: Mutation,
+    module: str,
+    cases: Sequence[PlannedCase],
+    samples: Sequence[Sample],
+    declared: Mapping[str, Sequence[Op]],
+    hello: Hello,
+    options: Options,
+) -> Answer:
+    """Judge the cases with a mutation, then search the other inputs; what does not load or end is caught too."""
+
+    def answer() -> Answer:
+        try:
+            ops = operations(module, mutation.tree)
+        except Exception:  # noqa: BLE001  whatever a mutated module raises
+            return Answer("caught", "does not load")
+        for job in cases:
+            if status(job, ops, hello, options) in CAUGHT:
+                return Answer("caught", f"{job.gate.id} · {job.case.name}")
+        number, found = search(samples, ops, declared)
+        if found is None:
+            return Answer("equivalent", inputs=number)
+        return Answer("found", "", number, {"op": found.op, "number": found.number, "levels": dict(found.levels)})
+
+    text = in_fork(lambda: json.dumps(asdict(answer())), LIMIT_S)
+    return Answer(**json.loads(text)) if text else Answer("caught", "does not end")
+
+
+def in_fork(make: Callable[[], str], limit_s: float) -> str:
+    """Return the text that a fork of this process makes, or nothing if that takes more processor time.
+
+    Raises:
+        RuntimeError: the fork raised: an error of ours.
+    """
+    read, write = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(write)
+        with os.fdopen(read) as pipe:
+            text = pipe.read()
+        _, ended = os.waitpid(child, 0)
+        if os.WIFEXITED(ended) and os.WEXITSTATUS(ended):
+            raise RuntimeError(text)
+        return text
+    failed = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the search between two mutations
+        signal.setitimer(signal.ITIMER_PROF, limit_s)
+        os.close(read)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        warnings.simplefilter("ignore")
+        text, failed = make(), 0
+    except BaseException:  # noqa: BLE001  told to the parent
+        text = traceback.format_exc()
+    with os.fdopen(write, "w") as pipe:
+        pipe.write(text)
+    os._exit(failed)
