@@ -15,7 +15,8 @@ from reference.algorithms import ALGORITHMS
 
 QUANTITY = "policy_loss"
 FIRST = 2048  # slots: the piece on which a candidate is tried before the whole step
-WIDTHS = ((0.2, 0.2), (0.2, 0.28), (0.2, 0.3), (0.1, 0.1), (3e-4, 4e-4), (0.4, 0.4))
+FREE = 1e9  # ε of a clip that never acts
+WIDTHS = ((0.2, 0.2), (0.2, 0.28), (0.2, 0.3), (0.1, 0.1), (3e-4, 4e-4), (0.4, 0.4), (FREE, FREE))
 BETAS = (0.04, 0.001, 0.01, 0.05, 0.1)
 HOW = "write the setting `algorithm` and its constants to have it judged"
 
@@ -31,7 +32,7 @@ def identify(step: Step) -> Finding:
         return Finding(QUANTITY, "cannot tell", f"several definitions fit this step; {HOW}", f"cannot tell {listed}")
     if names:
         settings, errors = fitting[0]
-        also = f" or {_constants(fitting[1][0])}" if len(fitting) > 1 else ""
+        also = "".join(f" or {_constants(other)}" for other, _ in fitting[1:3])
         words = f"{names[0]} with {_constants(settings)}{also}"
         numbers = {"settings": dict(settings), "loss": errors.loss.worst}
         return Finding(f"{QUANTITY}[{settings['algorithm']}]", "correct", "no settings are written", words, numbers=numbers)
@@ -40,8 +41,7 @@ def identify(step: Step) -> Finding:
 
 def _unknown(step: Step) -> Finding:
     """Return the nearest known mistake in GRPO, or that nothing is known."""
-    betas = [step.file.settings["beta"]] if "beta" in step.file.settings else [0.0]
-    for settings in _of("grpo", {}, step, WIDTHS[:1], betas):
+    for settings in _of("grpo", {}, step, WIDTHS[:1], _betas(step)):
         found = named(step, settings, 0)
         if found is not None and found.kind in {"mistake", "convention", "scaled", "lower precision"}:
             words = f"grpo with: {found.words}"
@@ -59,11 +59,15 @@ def _fits(step: Step, settings: Settings) -> LossErrors | None:
 
 
 def _candidates(step: Step) -> Iterator[Settings]:
-    betas = [0.0, *(BETAS if "reference" in step.file else ())]
-    if "beta" in step.file.settings:
-        betas = [step.file.settings["beta"]]
     for name, more in _variants(step):
-        yield from _of(name, more, step, WIDTHS, betas)
+        yield from _of(name, more, step, WIDTHS, _betas(step))
+
+
+def _betas(step: Step) -> list[float]:
+    """Return the β that is written, or those that are usual."""
+    if "beta" in step.file.settings:
+        return [step.file.settings["beta"]]
+    return [0.0, *(BETAS if "reference" in step.file else ())]
 
 
 def _of(
@@ -109,4 +113,6 @@ def _name(settings: Settings) -> str:
 
 def _constants(settings: Settings) -> str:
     names = {"epsilon_low": "ε_low", "epsilon_high": "ε_high", "beta": "β"}
+    if settings.get("epsilon_high") == FREE:
+        return f"no clip that acts, β {settings['beta']:g}"
     return ", ".join(f"{words} {settings[key]:g}" for key, words in names.items() if settings.get(key) is not None)

@@ -13,7 +13,7 @@ from gates.model import Array, ConfigurationError
 from gates.recorded.file import StepFile
 
 AT_ONCE = 1 << 16  # slots that are computed at once
-READ_AT_ONCE = 1 << 22  # slots of the mask that are read at once
+READ_AT_ONCE = 1 << 22  # slots of an array that are read at once
 MAY_BE_NAN = ("sampling",)  # not recorded there
 
 
@@ -79,8 +79,9 @@ class Step:
     def pieces(self, start: int = 0, stop: int | None = None, *, at_once: int = AT_ONCE) -> Iterator[Piece]:
         """Yield rows in pieces of at most `at_once` slots, or of one row."""
         end = self.file.rows if stop is None else stop
+        most = max(1, min(at_once, READ_AT_ONCE // self.file.width))  # rows: they are read in their whole width
         while start < end:
-            widths = np.maximum.accumulate(self._ends[start : min(end, start + at_once)])
+            widths = np.maximum.accumulate(self._ends[start : min(end, start + most)])
             fits = max(1, int(np.count_nonzero(widths * np.arange(1, len(widths) + 1) <= at_once)))
             yield self.piece(start, start + fits)
             start += fits
