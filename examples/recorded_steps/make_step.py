@@ -1,5 +1,7 @@
 """Write one GRPO step as a file for `gates judge`, by NumPy alone: a right one, or one with a mistake.
 
+docs/recorded-steps.md describes the file.
+
     python examples/recorded_steps/make_step.py step.safetensors
     python examples/recorded_steps/make_step.py wrong.safetensors --mistake mask
 """

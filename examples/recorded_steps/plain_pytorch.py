@@ -1,5 +1,7 @@
 """Record a step of a plain PyTorch loop for `gates judge`: `record` is what your own loop needs.
 
+docs/recorded-steps.md describes the file.
+
     python examples/recorded_steps/plain_pytorch.py step.safetensors
 """
 

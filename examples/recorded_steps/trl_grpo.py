@@ -10,7 +10,10 @@ inputs of `_compute_loss`, so that advantages are not judged from this file.
 import sys
 
 import torch
+from datasets import Dataset
 from safetensors.torch import save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 
@@ -63,14 +66,10 @@ def recorded_settings(trainer: GRPOTrainer, inputs: dict) -> dict[str, str]:
 
 def main(path: str, loss_type: str = "grpo") -> None:
     """Train a tiny random model for two steps and record the second."""
-    from datasets import Dataset
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
-
     words = {word: index for index, word in enumerate(["<pad>", "<eos>", *(f"w{i}" for i in range(62))])}
-    tokens = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
+    tokens = Tokenizer(models.WordLevel(words, unk_token="<pad>"))  # noqa: S106  a token of text
     tokens.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokens, pad_token="<pad>", eos_token="<eos>")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokens, pad_token="<pad>", eos_token="<eos>")  # noqa: S106
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     torch.manual_seed(0)
     model = Qwen2ForCausalLM(Qwen2Config(vocab_size=64, num_key_value_heads=2, eos_token_id=1, pad_token_id=0, **shape))

@@ -55,7 +55,9 @@ def judge(step: Step) -> Finding:
         return Finding(QUANTITY, "unsupported", "the file has no prompts: add the tensor `groups`, or `group_size`")
     values = _of_rows(step)
     if values is None:
-        return Finding(QUANTITY, "unsupported", "the advantages differ within a row: no definition of theirs is judged yet")
+        return Finding(
+            QUANTITY, "unsupported", "the advantages differ within a row: no definition of theirs is judged yet"
+        )
     given = _given(step, step.groups, values)
     asked = {name: step.file.settings.get(name) for name in ADVANTAGES}
     if asked["scale"] is not None:

@@ -30,7 +30,12 @@ def judge(step: Step) -> Finding:
         if not known.any():
             continue
         found = measured(
-            np.where(known, own, 0.0), np.where(known, other, 0.0), known, epsilon_low=0.0, epsilon_high=0.0, advantages=None
+            np.where(known, own, 0.0),
+            np.where(known, other, 0.0),
+            known,
+            epsilon_low=0.0,
+            epsilon_high=0.0,
+            advantages=None,
         ).values
         n, b = int(known.sum()), int(known.any(axis=1).sum())
         tokens, rows = tokens + n, rows + b
@@ -65,9 +70,11 @@ def _words(n: dict[str, float]) -> str:
     elif n["max_abs"] <= QUANTISED:
         like = f"within {QUANTISED:g}, as quantised caches or half precision"
     else:
-        like = f"beyond {QUANTISED:g}: another distribution at some tokens (temperature, filters, old weights, other ids)"
+        like = (
+            f"beyond {QUANTISED:g}: another distribution at some tokens (temperature, filters, old weights, other ids)"
+        )
     if n["seq_sum_ess_per_n"] < LEAST_ESS:
-        like += f"; below {100 * LEAST_ESS:g}% effective rows, few rows carry a gradient that is corrected by their ratios"
+        like += (
+            f"; below {100 * LEAST_ESS:g}% effective rows, few rows carry a gradient that is corrected by their ratios"
+        )
     return f"{said}; {like}"
-
-

@@ -117,9 +117,13 @@ def _checked(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -
     for name, shape in shapes.items():
         wanted = {1: (rows,), 2: (rows, width)}.get(len(shape), shape)
         if name in TENSORS and name != "loss" and shape != wanted:
-            raise ConfigurationError(f"tensor `{name}` has shape {list(shape)}, must be {list(wanted)} as `{sized}` has")
+            raise ConfigurationError(
+                f"tensor `{name}` has shape {list(shape)}, must be {list(wanted)} as `{sized}` has"
+            )
     if not rows or (len(shapes[sized]) == 2 and not width):
-        raise ConfigurationError(f"tensor `{sized}` has shape {list(shapes[sized])}, must have a row and a slot at least")
+        raise ConfigurationError(
+            f"tensor `{sized}` has shape {list(shapes[sized])}, must have a row and a slot at least"
+        )
     if rows > MOST_ROWS or width > WIDEST:
         raise ConfigurationError(
             f"tensor `{sized}` has {rows} rows of {width} slots, must have at most {MOST_ROWS} of {WIDEST}: record a part"
@@ -133,12 +137,8 @@ def _known(name: str, shape: tuple[int, ...], dtype: str) -> None:
     tensor = Tensor(("()",), FLOATS, "") if name.startswith(METRIC) else TENSORS.get(name)
     if tensor is None:
         raise ConfigurationError(f"tensor `{name}` is unknown{hint(name, TENSORS)}; docs/recorded-steps.md lists them")
-    axes = {ROWS: 1, SLOTS: 2}
-    if "()" in tensor.shapes:
-        fits = int(np.prod(shape)) == 1
-    else:
-        fits = len(shape) in {axes[one] for one in tensor.shapes}
-    if not fits:
+    axes = [{ROWS: 1, SLOTS: 2}.get(one, 0) for one in tensor.shapes]
+    if not (len(shape) in axes or (axes == [0] and int(np.prod(shape)) == 1)):
         raise ConfigurationError(f"tensor `{name}` has shape {list(shape)}, must be {' or '.join(tensor.shapes)}")
     if dtype not in tensor.dtypes:
         half = dtype in {"BF16", "F16"} and "F32" in tensor.dtypes

@@ -24,7 +24,9 @@ HOW = "write the setting `algorithm` and its constants to have it judged"
 def identify(step: Step) -> Finding:
     """Return which definitions the recorded loss and gradient fit."""
     if step.tokens > DECISIVE and not {"gradient", "row_losses"} & set(step.file.shapes):
-        return Finding(QUANTITY, "cannot tell", f"no settings are written, and the loss of {step.tokens} tokens alone: {HOW}")
+        return Finding(
+            QUANTITY, "cannot tell", f"no settings are written, and the loss of {step.tokens} tokens alone: {HOW}"
+        )
     fitting = [(settings, errors) for settings in _candidates(step) if (errors := _fits(step, settings))]
     names = list(dict.fromkeys(_name(settings) for settings, _ in fitting))
     if len(names) > 1:
@@ -35,7 +37,9 @@ def identify(step: Step) -> Finding:
         also = "".join(f" or {_constants(other)}" for other, _ in fitting[1:3])
         words = f"{names[0]} with {_constants(settings)}{also}"
         numbers = {"settings": dict(settings), "loss": errors.loss.worst}
-        return Finding(f"{QUANTITY}[{settings['algorithm']}]", "correct", "no settings are written", words, numbers=numbers)
+        return Finding(
+            f"{QUANTITY}[{settings['algorithm']}]", "correct", "no settings are written", words, numbers=numbers
+        )
     return _unknown(step)
 
 
@@ -101,7 +105,11 @@ def _variants(step: Step) -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, {}
     for denominator in denominators:
         for bound in ("relative", "absolute"):
-            more = {"dapo_denominator": denominator, "tokens_in_step": given.get("tokens_in_step"), "cispo_bound": bound}
+            more = {
+                "dapo_denominator": denominator,
+                "tokens_in_step": given.get("tokens_in_step"),
+                "cispo_bound": bound,
+            }
             yield "cispo", more
     yield "sapo", {"sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.05}
 

@@ -20,7 +20,7 @@ from reference.textbook import ratio as textbook
 WEIGHTS = "importance_weights"
 
 
-def judged(path: Path, show: Callable[[str], None] = lambda words: None) -> tuple[StepFile, list[Finding]]:
+def judged(path: Path, show: Callable[[str], None] = lambda _: None) -> tuple[StepFile, list[Finding]]:
     """Return the file and a verdict on each quantity; `show` is called with what is judged now.
 
     Raises:

@@ -62,25 +62,27 @@ def judge(step: Step) -> list[Finding]:
     return [found[name] for name in step.file.metrics]
 
 
+NEEDS: Mapping[str, tuple[str, ...]] = {  # tensors beside `policy` and `old`; those of shares are in `_missing`
+    "kl": ("policy", "reference"),
+    "entropy": ("entropy",),
+    "reward_mean": ("rewards",),
+    "tokens": (),
+}
+
+
 def _missing(step: Step, name: str) -> str:
     """Return why a metric cannot be judged, or nothing."""
     if name not in METRICS:
         return f"no definition of `{name}`{hint(name, METRICS)}; docs/recorded-steps.md lists them"
-    settings = step.file.settings
-    needed = {"kl": ("policy", "reference"), "entropy": ("entropy",), "reward_mean": ("rewards",)}.get(name, ("policy",))
-    if name in {"clipped_low", "clipped_high", "clip_ratio"}:
-        needed = ("policy", "advantages")
+    settings, on_policy = step.file.settings, step.file.settings.get("ratio") == "on-policy"
+    signed = any(sign for _, sign in SHARES.get(name, ()))
+    needed = NEEDS.get(name, ("policy", *(() if on_policy else ("old",)), *(("advantages",) if signed else ())))
     if absent := [one for one in needed if one not in step.file]:
         return f"the file has no tensor `{absent[0]}`"
-    if name in {"kl", "entropy", "reward_mean", "tokens"}:
-        return ""
-    if "old" not in step.file and settings.get("ratio") != "on-policy":
-        return "the file has no tensor `old`"
-    if name in SHARES:
-        if absent := [one for one in ("epsilon_low", "epsilon_high") if one not in settings]:
-            return f"the file has no setting `{absent[0]}`"
-        if _algorithm(step).clip not in {"ratio", None}:
-            return f"shares of `{settings['algorithm']}` have no definition here"
+    if name in SHARES and (absent := [one for one in ("epsilon_low", "epsilon_high") if one not in settings]):
+        return f"the file has no setting `{absent[0]}`"
+    if name in SHARES and _algorithm(step).clip not in {"ratio", None}:
+        return f"shares of `{settings['algorithm']}` have no definition here"
     return ""
 
 
@@ -173,7 +175,9 @@ def _forms(step: Step, name: str) -> list[Form]:
     if name == "entropy":
         return list(_means(Form("the mean of the entropies", lambda x: _exact(x["entropy"]))))
     if name == "ppo_kl":
-        return list(_means(Form("the mean of old − policy", lambda x: _estimate(x["old"], x["policy"], "k1", x["mask"]))))
+        return list(
+            _means(Form("the mean of old − policy", lambda x: _estimate(x["old"], x["policy"], "k1", x["mask"])))
+        )
     if name in {"ratio_mean", *EXTREMES}:
         form = Form("the ratio that the algorithm uses", _ratio_of(_algorithm(step).level))
         return [form] if name in EXTREMES else list(_means(form))
@@ -191,7 +195,9 @@ def _means(form: Form) -> Iterator[Form]:
 def _kl_forms(asked: str) -> Iterator[Form]:
     for estimator in (asked, *(one for one in ("k1", "k2", "k3") if one != asked)):
         yield from _means(Form(estimator, _kl_of("policy", "reference", estimator)))
-    inverted = Form(f"{asked} inverted: of the reference to the policy", _kl_of("reference", "policy", asked), known=False)
+    inverted = Form(
+        f"{asked} inverted: of the reference to the policy", _kl_of("reference", "policy", asked), known=False
+    )
     yield from _means(inverted)
 
 

@@ -57,7 +57,9 @@ class Step:
             self.lengths[start : start + size] = mask.sum(axis=1)
             self._ends[start : start + size] = np.where(mask.any(axis=1), file.width - mask[:, ::-1].argmax(axis=1), 0)
         if not self.lengths.any():
-            raise ConfigurationError(f"{file.path}: tensor `mask` holds no token, must be 1 on the tokens of completions")
+            raise ConfigurationError(
+                f"{file.path}: tensor `mask` holds no token, must be 1 on the tokens of completions"
+            )
 
     @property
     def tokens(self) -> int:
