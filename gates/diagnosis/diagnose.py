@@ -135,6 +135,7 @@ def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diag
     ranked = sorted(((search.distance(one, enough=COARSE), one) for one in candidates), key=lambda pair: pair[0])
     (rho, best), *others = ranked
     others = [(far, one) for far, one in others if not search.same(one, best)]
+    best = next(one for one in candidates if one is best or search.same(one, best))  # what is asked is named first
     if rho >= COARSE or (others and others[0][0] < APART * rho):
         return None
     words = f"{best.sentence if best.edits else 'what is asked'}, in lower precision"

@@ -114,16 +114,16 @@ def _checked(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -
     if sized is None:
         raise ConfigurationError("it has no tensor with a row for each completion; docs/recorded-steps.md lists them")
     rows, width = shapes[sized][0], shapes[sized][1] if len(shapes[sized]) == 2 else 0
+    if not rows or (len(shapes[sized]) == 2 and not width):
+        raise ConfigurationError(
+            f"tensor `{sized}` has shape {list(shapes[sized])}, must have a row and a slot at least"
+        )
     for name, shape in shapes.items():
         wanted = {1: (rows,), 2: (rows, width)}.get(len(shape), shape)
         if name in TENSORS and name != "loss" and shape != wanted:
             raise ConfigurationError(
                 f"tensor `{name}` has shape {list(shape)}, must be {list(wanted)} as `{sized}` has"
             )
-    if not rows or (len(shapes[sized]) == 2 and not width):
-        raise ConfigurationError(
-            f"tensor `{sized}` has shape {list(shapes[sized])}, must have a row and a slot at least"
-        )
     if rows > MOST_ROWS or width > WIDEST:
         raise ConfigurationError(
             f"tensor `{sized}` has {rows} rows of {width} slots, must have at most {MOST_ROWS} of {WIDEST}: record a part"

@@ -68,7 +68,8 @@ def _failed(step: Step, settings: Settings, name: str, errors: loss.LossErrors, 
     reason = _reason(errors)
     if errors.poisoned and _only_masked(errors):
         return Finding(name, "fragile", f"what is not finite in masked slots reaches it: {reason}", numbers=numbers)
-    found = naming.named(step, settings, _row(errors))
+    finite = math.isfinite(errors.loss.worst)  # else it is like every candidate, and like none
+    found = naming.named(step, settings, _row(errors)) if finite else None
     status: Status = "wrong"
     words = "" if found is None else found.words or "nothing that is known"
     if found is not None:
@@ -76,6 +77,8 @@ def _failed(step: Step, settings: Settings, name: str, errors: loss.LossErrors, 
             status = "imprecise"
         if found.kind == "as asked":
             words = f"what is asked, {found.rho:.2g} limits off"
+        if found.kind == "as asked" and errors.rows is not None and not errors.rows.holds:
+            status, words = "wrong", "what is asked, but for its row losses"
         if found.kind == "nothing known" and found.where:
             words += f"; {found.where}"
     return Finding(name, status, reason, words, numbers=numbers)

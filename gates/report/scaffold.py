@@ -21,8 +21,9 @@ HEAD = '''"""{name} as a subject of Gates.
     gates check --subject ./{file}
 
 Gates loads this file in a process of its own, in this interpreter or in the one that `--python` names. Nothing of Gates
-is needed there: only {needs} and your library. Fill in what your library has, by calling it; repair nothing here, or the
-repair is judged. What still raises NotImplementedError is `unsupported`, never a pass. `gates ops` lists every op.
+is needed there: only {needs} and your library. Fill in what your library has, by calling it; repair nothing
+here, or the repair is judged. What still raises NotImplementedError is `unsupported`, never a pass. `gates ops` lists
+every op.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import numpy as np
 {imports}
 # import {name}  # as installed: the folder of this file is not on the path
 
-VERSIONS: dict[str, str] = {{"numpy": np.__version__{versions}}}  # shown in the results; add your library's
+VERSIONS: dict[str, str] = {{"numpy": np.__version__{versions}}}  # shown in results; add your library's
 # By a gate's name (`gates explain GATE` ends with it) where your documentation says that yours differs, such as
 # "policy_loss[grpo]": "README, section Loss". A failure there is shown as `departs`; it still fails the run.
 DEPARTURES_DOCUMENTED: dict[str, str] = {{}}
