@@ -40,7 +40,7 @@ class TestVerb:
         lines = done.stdout.splitlines()
         assert lines[0].startswith("run 7, step 3 · 3 quantities judged · 1 wrong · 2 correct")
         assert lines[1].startswith(
-            "  WRONG        policy_loss[grpo]           computes: completion mask shifted by one"
+            "  WRONG        policy_loss[grpo]           computes: completion mask shifted by"
         )
         assert lines[-1] == "exit 1: 1 wrong, 2 correct"
 
@@ -110,8 +110,9 @@ class TestDocument:
         for name, words in METRICS.items():
             assert f"| `{name}` | {words} |" in DOCUMENT
 
-    def test_the_output_is_that_of_the_example(self, tmp_path: Path) -> None:
+    def test_the_output_is_that_of_the_example(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The block of a wrong step, without the finding and what is unsupported."""
+        monkeypatch.setenv("COLUMNS", "120")
         (shown,) = re.findall(r"```text\n(wrong.safetensors.*?)```", DOCUMENT, re.DOTALL)
         write(tmp_path / "wrong.safetensors", mistake="mask")
         printed = gates("judge", "wrong.safetensors", cwd=tmp_path).stdout.splitlines()
