@@ -169,7 +169,7 @@ def definition(
     given["kl_ratio"] = given["kl_ratio"] or "none"
     if corrected(settings, step):
         names = ("correction", "correction_level", "correction_low", "correction_high")
-        more = {name: settings.get(name) for name in names}
+        more: dict[str, Any] = {name: settings.get(name) for name in names}
         arguments = {name: value for name, value in given.items() if name != "weights"}
         return wanted, loss_steps.loss_constants(**arguments, **more)
     return wanted, textbook.policy_loss(**given)

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from gates.diagnosis.search import APART
 from gates.model import Array
 from gates.nearest import hint
 from gates.recorded.fields import METRIC, METRICS
-from gates.recorded.finding import Compared, Finding, Total, bounded
+from gates.recorded.finding import Compared, Finding, Status, Total, bounded
 from gates.recorded.loss import dtype_of
 from gates.recorded.step import Piece, Step
 from reference.algorithms import ALGORITHMS
@@ -132,29 +133,36 @@ class _Sum:
 
 
 def _verdict(step: Step, name: str, sums: list[_Sum]) -> Finding:
-    got = step.file.number(METRIC + name)
-    matched = []
+    """Return the verdict: the definition, unless another way is as near, which wide limits of long sums allow."""
+    got, tried = step.file.number(METRIC + name), []
     for one in sums:
         value, limit = one.result(step, name)
         compared = Compared(name)
         compared.add(np.asarray(got), np.asarray(value), np.asarray(limit))
-        matched.append((one.form, compared))
-    form, first = matched[0]
-    fitting = [other for other, compared in matched if compared.holds]
-    numbers = {"got": got if np.isfinite(got) else str(got), "error_in_limits": first.worst, "at": first.place}
+        tried.append((one.form, compared, value))
+    (form, first, defined), *others = tried
+    fitting = [(other, compared) for other, compared, value in others if compared.holds and not _same(value, defined)]
+    numbers = {"got": got, "error_in_limits": first.worst, "at": first.place}
     if first.holds:
-        alike = [f"“{other.words}”" for other in fitting[1:]]
-        more = f" or {len(alike) - 2} more" if len(alike) > 2 else ""
-        strength = f"this step cannot tell it from {' or '.join(alike[:2])}{more}" if alike else ""
-        return Finding(METRIC + name, "correct", first.words, strength=strength, numbers=numbers)
-    if not fitting:
-        return Finding(METRIC + name, "wrong", first.words, "nothing that is known", numbers=numbers)
-    if len(fitting) > 1:
-        words = " or ".join(f"“{other.words}”" for other in fitting[:2])
-        status: Any = "cannot tell" if any(other.known for other in fitting) else "wrong"
-        return Finding(METRIC + name, status, first.words, f"cannot tell {words}", numbers=numbers)
-    computed = f"{fitting[0].words} (defined: {form.words})"
-    return Finding(METRIC + name, "correct" if fitting[0].known else "wrong", first.words, computed, numbers=numbers)
+        near = [other.words for other, compared in fitting if compared.worst < APART * first.worst]
+        status: Status = "cannot tell" if near else "correct"
+        computes = _or([form.words, *near]) if near else ""
+        return Finding(METRIC + name, status, first.words, computes, numbers=numbers)
+    if len(fitting) == 1:
+        other, _ = fitting[0]
+        status = "correct" if other.known else "wrong"
+        return Finding(METRIC + name, status, first.words, f"{other.words} (defined: {form.words})", numbers=numbers)
+    status = "cannot tell" if any(other.known for other, _ in fitting) else "wrong"
+    computes = _or([other.words for other, _ in fitting]) if fitting else "nothing that is known"
+    return Finding(METRIC + name, status, first.words, computes, numbers=numbers)
+
+
+def _same(a: float, b: float) -> bool:
+    return abs(a - b) <= 1e-9 * max(abs(a), abs(b))  # such as means of rows that are equally long
+
+
+def _or(words: list[str]) -> str:
+    return f"cannot tell {' or '.join(f'“{one}”' for one in words[:3])}"
 
 
 def _values(step: Step, piece: Piece) -> dict[str, Any]:

@@ -101,10 +101,11 @@ def _check_old(settings: Settings, tensors: Collection[str]) -> None:
                 "setting `ratio` is 'on-policy' but there is a tensor `old`: leave one of them out"
             )
         return
-    clip = next((name for name in ("epsilon_low", "epsilon_high", "delta") if name in settings), None)
+    names = ("epsilon_low", "epsilon_high", "delta", "algorithm")
+    clip = next((name for name in names if name in settings), None)
     if clip is not None and settings.get("ratio") != "on-policy" and "policy" in tensors:
         raise ConfigurationError(
-            f"setting `{clip}` clips a ratio but there is no tensor `old`: add it, or write `ratio`: 'on-policy' if the "
+            f"setting `{clip}` asks for a ratio but there is no tensor `old`: add it, or write `ratio`: 'on-policy' if the "
             "step's old log-probs are the policy's own"
         )
 

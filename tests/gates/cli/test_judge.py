@@ -39,9 +39,7 @@ class TestVerb:
         assert done.returncode == 1
         lines = done.stdout.splitlines()
         assert lines[0].startswith("run 7, step 3 · 3 quantities judged · 1 wrong · 2 correct")
-        assert lines[1].startswith(
-            "  WRONG        policy_loss[grpo]           computes: completion mask shifted by"
-        )
+        assert lines[1].startswith("  WRONG        policy_loss[grpo]           computes: completion mask shifted by")
         assert lines[-1] == "exit 1: 1 wrong, 2 correct"
 
     def test_json(self, tmp_path: Path) -> None:

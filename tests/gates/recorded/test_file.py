@@ -42,7 +42,7 @@ TENSORS = [  # what is written, what is left out, the sentence
     ({}, ("loss",), "tensor `gradient` is given without `loss`: add it"),
     ({}, ("advantages",), "tensor `loss` is given without `advantages`: add it"),
     ({}, ("reference",), "setting `beta` is 0.04 but there is no tensor `reference`: add it, or leave `beta` out"),
-    ({}, ("old",), "setting `epsilon_low` clips a ratio but there is no tensor `old`: add it, or write `ratio`"),
+    ({}, ("old",), "setting `epsilon_low` asks for a ratio but there is no tensor `old`: add it, or write `ratio`"),
     ({"policy": STEP["policy"][:0]}, (), "`policy` has shape [0, 24]"),
     (changed("policy", (3, 0), np.nan), (), "tensor `policy` is nan at [3, 0], where a token stands: record a finite number"),
     (changed("sampling", (3, 0), np.inf), (), "tensor `sampling` is inf at [3, 0]"),
