@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
+from gates.config.format_names import InitFramework
+
 EXAMPLES = """Examples:
 
-gates init mylib · gates init mylib --op policy_loss --op token_kl --folder tests · gates init mylib --op all"""
+gates init mylib · gates init mylib --op policy_loss --op token_kl --folder tests · gates init mylib --op all
+gates init mylib --framework torch · gates init mylib --framework mlx --op policy_loss"""
 
 
 def init(
@@ -19,6 +22,10 @@ def init(
         typer.Option("--op", metavar="OP", help="An op to fill in, or `all`. Default: the usual five."),
     ] = None,
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Where the file goes.")] = Path(),
+    framework: Annotated[
+        InitFramework | None,
+        typer.Option(help="Fill in a loss by its forward alone; its gradient is this framework's autograd."),
+    ] = None,
 ) -> None:
     """Write a commented subject file that runs at once; an op that is not filled in is `unsupported`, never a pass."""
     import shlex
@@ -37,7 +44,7 @@ def init(
     if unknown := [item for item in wanted if item not in known]:
         near = hint(unknown[0], known, form="did you mean {}? ")
         raise ConfigurationError(f"--op {unknown[0]}: there is no such op; {near}`gates ops` lists them")
-    text = scaffold.scaffold(name, path.name, known, {item: conventions_of(item, gates) for item in wanted})
+    text = scaffold.scaffold(name, path.name, known, {item: conventions_of(item, gates) for item in wanted}, framework)
     write_new(path, text)
     shown = shlex.quote(str(path) if path.is_absolute() else f"./{path}")
     functions = "1 function" if len(wanted) == 1 else f"{len(wanted)} functions"

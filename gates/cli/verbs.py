@@ -12,6 +12,7 @@ from gates.cli import (
     explain,
     identify,
     init,
+    judge,
     listing,
     merge,
     mutants,
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 app.command("check", cls=Verb, epilog=check.EXAMPLES)(check.check)
 app.command("identify", cls=Verb, epilog=identify.EXAMPLES)(identify.identify)
+app.command("judge", cls=Verb, epilog=judge.EXAMPLES)(judge.judge)
 app.command("list", cls=Verb, epilog=listing.EXAMPLES)(listing.list_)
 app.command("explain", cls=Verb, epilog=explain.EXAMPLES)(explain.explain)
 app.command("mutants", cls=Verb, epilog=mutants.EXAMPLES)(mutants.mutants)

@@ -7,3 +7,4 @@ from typing import Literal
 CheckFormat = Literal["text", "md", "json", "jsonl", "junit", "github"]
 FailOn = Literal["wrong", "fragile", "imprecise"]
 ReportFormat = Literal["text", "md", "json", "jsonl", "junit", "github", "html"]
+InitFramework = Literal["torch", "mlx"]

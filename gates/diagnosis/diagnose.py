@@ -37,8 +37,10 @@ class Diagnosis:
     tried: int = 0
 
 
-def diagnose(program: Program, samples: Sequence[Sample], asked: Choices | None = None) -> Diagnosis:
-    """Return the name of what was computed, or where it differs from what was asked."""
+def diagnose(
+    program: Program, samples: Sequence[Sample], asked: Choices | None = None, *, pairs: bool = True
+) -> Diagnosis:
+    """Return the name of what was computed, or where it differs from what was asked; `pairs` also tries two edits at once."""
     choices = program.asked(samples[0].inputs) if asked is None else asked
     search = Search(program, samples, choices)
     base = Candidate()
@@ -46,7 +48,7 @@ def diagnose(program: Program, samples: Sequence[Sample], asked: Choices | None 
     if rho <= MATCH:
         return Diagnosis("as asked", "as asked", rho=rho, tried=1)
     tried = 1
-    for candidates, named in _stages(search):
+    for candidates, named in _stages(search, pairs=pairs):
         tried += len(candidates)
         if found := named(search, candidates, tried):
             return found
@@ -56,15 +58,16 @@ def diagnose(program: Program, samples: Sequence[Sample], asked: Choices | None 
 Named = Callable[[Search, Sequence[Candidate], int], "Diagnosis | None"]
 
 
-def _stages(search: Search) -> Iterator[tuple[Sequence[Candidate], Named]]:
+def _stages(search: Search, *, pairs: bool) -> Iterator[tuple[Sequence[Candidate], Named]]:
     """Yield candidates in the order in which they are tried, with how a match among them is named."""
     base, singles = Candidate(), list(search.singles())
     yield singles, _matched
     yield [Candidate((edit,)) for edit in search.program.fitted(search.asked, search.samples)], _matched
     yield [base, *singles], _by_output
     yield [one for one in (scaled(search, candidate) for candidate in (base, *singles)) if one is not None], _matched
-    room = search.room()
-    yield [pair for pair in search.pairs() if search.near(pair, room)], _matched
+    if pairs:
+        room = search.room()
+        yield [pair for pair in search.pairs() if search.near(pair, room)], _matched
     yield [base, *singles], _coarse
 
 
@@ -132,6 +135,7 @@ def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diag
     ranked = sorted(((search.distance(one, enough=COARSE), one) for one in candidates), key=lambda pair: pair[0])
     (rho, best), *others = ranked
     others = [(far, one) for far, one in others if not search.same(one, best)]
+    best = next(one for one in candidates if one is best or search.same(one, best))  # what is asked is named first
     if rho >= COARSE or (others and others[0][0] < APART * rho):
         return None
     words = f"{best.sentence if best.edits else 'what is asked'}, in lower precision"

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from gates.model import ConfigurationError, Op, Wire
+from gates.report import scaffold_frameworks as frameworks
 from gates.report.conventions import explained
 from gates.report.ops import output_words
+from gates.report.scaffold_frameworks import Framework
 
 WIDTH = 120  # columns of a line
 FIRST = ("group_advantages", "token_kl", "importance_ratio", "selective_log_softmax", "policy_loss")
@@ -19,8 +21,9 @@ HEAD = '''"""{name} as a subject of Gates.
     gates check --subject ./{file}
 
 Gates loads this file in a process of its own, in this interpreter or in the one that `--python` names. Nothing of Gates
-is needed there: only NumPy and your library. Fill in what your library has, by calling it; repair nothing here, or the
-repair is judged. What still raises NotImplementedError is `unsupported`, never a pass. `gates ops` lists every op.
+is needed there: only {needs} and your library. Fill in what your library has, by calling it; repair nothing
+here, or the repair is judged. What still raises NotImplementedError is `unsupported`, never a pass. `gates ops` lists
+every op.
 """
 
 from __future__ import annotations
@@ -28,10 +31,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
+{imports}
 # import {name}  # as installed: the folder of this file is not on the path
 
-VERSIONS: dict[str, str] = {{"numpy": np.__version__}}  # shown in the results; add your library's
+VERSIONS: dict[str, str] = {{"numpy": np.__version__{versions}}}  # shown in results; add your library's
 # By a gate's name (`gates explain GATE` ends with it) where your documentation says that yours differs, such as
 # "policy_loss[grpo]": "README, section Loss". A failure there is shown as `departs`; it still fails the run.
 DEPARTURES_DOCUMENTED: dict[str, str] = {{}}
@@ -76,32 +79,62 @@ TAIL = """
 """
 
 
-def scaffold(name: str, file: str, ops: Mapping[str, Op], conventions: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the text of a subject file with a function for each chosen op (those that `conventions` names)."""
+def scaffold(
+    name: str,
+    file: str,
+    ops: Mapping[str, Op],
+    conventions: Mapping[str, Mapping[str, Any]],
+    framework: Framework | None = None,
+) -> str:
+    """Return the text of a subject file with a function for each chosen op (those that `conventions` names).
+
+    With a framework a loss is filled in by its forward alone.
+    """
     chosen = [ops[op] for op in conventions]
     others = [op for op in ops if op not in conventions]
-    parts = [HEAD.format(name=name, file=file), *(_function(op, conventions[op.name]) for op in chosen)]
+    imports = f"{frameworks.IMPORTS[framework]}\n" if framework else ""
+    versions = f", {frameworks.VERSIONS[framework]}" if framework else ""
+    needs = f"NumPy, {framework}" if framework else "NumPy"
+    parts = [HEAD.format(name=name, file=file, imports=imports, versions=versions, needs=needs)]
+    if framework is not None and any(frameworks.differentiated(op) for op in chosen):
+        parts.append(frameworks.HELPERS[framework])
+    parts += [_function(op, conventions[op.name], framework) for op in chosen]
     if others:
         listed = textwrap.fill(", ".join(others), 116, subsequent_indent="# ", break_on_hyphens=False)
         parts.append(TAIL.format(name=name, others=listed))
     return "".join(parts)
 
 
-def _function(op: Op, conventions: Mapping[str, Any]) -> str:
+def _function(op: Op, conventions: Mapping[str, Any], framework: Framework | None) -> str:
     choices = [line for key, values in conventions.items() for line in _convention(key, op, tuple(values))]
     names = [name for name in op.inputs if name.isidentifier() and not keyword.iskeyword(name)]
     arguments = [f"{name}=None" if name in op.optional else name for name in names]
+    variable = frameworks.differentiated(op)
+    if framework is not None and variable:
+        others = [argument for argument in arguments if argument != variable]
+        return frameworks.FUNCTION.format(
+            op=op.name,
+            variable=variable,
+            arrays=frameworks.ARRAYS[framework],
+            signature=_signature(f"{op.name}_of_arrays", [variable, "*", *others]),
+            formula=_formula(op),
+            inputs="\n".join(_item(name, words) for name, words in op.inputs.items()),
+            choices="\n".join(choices) if choices else "    # every case",
+        )
     return FUNCTION.format(
         op=op.name,
         choices="\n".join(choices) if choices else "    # every case",
-        signature=_signature(op.name, arguments) if len(arguments) == len(op.inputs) else "**inputs",
-        formula=textwrap.fill(
-            f'"""{_plain(op.formula or op.source)}.', WIDTH, initial_indent="    ", subsequent_indent="    "
-        ),
+        signature=_signature(op.name, ["*", *arguments]) if len(arguments) == len(op.inputs) else "**inputs",
+        formula=_formula(op),
         inputs="\n".join(_item(name, words) for name, words in op.inputs.items()),
         outputs="\n".join(_item(f"returns {name}", output_words(output)) for name, output in op.outputs.items()),
         returned=_returned(op),
     )
+
+
+def _formula(op: Op) -> str:
+    first = f'"""{_plain(op.formula or op.source)}.'
+    return textwrap.fill(first, WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
 def _convention(name: str, op: Op, choices: tuple[Wire, ...]) -> list[str]:
@@ -112,10 +145,10 @@ def _convention(name: str, op: Op, choices: tuple[Wire, ...]) -> list[str]:
 
 def _signature(op: str, arguments: list[str]) -> str:
     """Return the arguments on one line, or a line for each where that is too long, as a formatter would."""
-    line = ", ".join(("*", *arguments))
+    line = ", ".join(arguments)
     if len(f"def {op}({line}):") <= WIDTH:
         return line
-    return "".join(f"\n    {name}," for name in ("*", *arguments)) + "\n"
+    return "".join(f"\n    {name}," for name in arguments) + "\n"
 
 
 def _returned(op: Op) -> str:

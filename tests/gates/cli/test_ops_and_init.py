@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gates.config.format_names import InitFramework as Framework
 from gates.registry import load
 from gates.report.conventions import CONVENTIONS, explained
 from gates.report.ops import as_text, conventions_of, ops_of
@@ -169,3 +171,79 @@ class TestInit:
         assert set(FIRST) <= set(known)
         assert max(map(len, text.splitlines())) <= 120, [line for line in text.splitlines() if len(line) > 120]
         assert path_for("mylib", tmp_path).name == "mylib_gates.py"
+
+
+LOSS = """    if lengths is not None or weights is not None or delta is not None:
+        raise NotImplementedError("no lengths, weights or delta")
+    a = advantages[:, None] if advantages.ndim == 1 else advantages
+    ratio = {m}.exp(policy - ({detach}(policy) if old is None else old))
+    terms = -{m}.minimum(ratio * a, {m}.clip(ratio, 1 - epsilon_low, 1 + epsilon_high) * a)
+    if beta:
+        d = reference - policy
+        terms = terms + beta * ({m}.exp(d) - d - 1)
+    tokens = {m}.{maximum}
+    return ({m}.where(mask, terms, 0.0).sum(1) / tokens).mean()
+"""
+DECLARED = (
+    'algorithm=("grpo",), kl_estimator=("k3",), kl_ratio=("none",), rows=("mask",), weights=(False,), kl_clamp=(None,),'
+)
+
+
+class TestFramework:
+    """A loss that is filled in by its forward, with the framework's autograd."""
+
+    def filled_in(self, folder: Path, framework: str, **words: str) -> Path:
+        """The scaffold of policy_loss with GRPO in it."""
+        done = gates("init", "mylib", "--framework", framework, "--op", "policy_loss", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        file = folder / "mylib_gates.py"
+        text = file.read_text()
+        raised = '    raise NotImplementedError("policy_loss is not filled in yet")\n'
+        assert text.count(raised) == 1
+        text = text.replace(raised, LOSS.format(**words))
+        dtype = ' dtype=("float32",),' if framework == "mlx" else ""
+        file.write_text(text.replace('    "policy_loss",\n', f'    "policy_loss",\n    {DECLARED}{dtype}\n', 1))
+        return file
+
+    def test_mlx(self, tmp_path: Path) -> None:
+        """Its forward is all that is written; it is judged correct."""
+        pytest.importorskip("mlx.core")
+        words = {"m": "mx", "detach": "mx.stop_gradient", "maximum": "maximum(mask.sum(1), 1)"}
+        self.filled_in(tmp_path, "mlx", **words)
+        check = ("check", "loss.grpo.matches-definition", "--quick", "--jobs", "1", "--subject", "./mylib_gates.py")
+        done = gates(*check, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout
+        assert "correct    policy_loss[grpo]" in done.stdout
+
+    def test_torch(self, tmp_path: Path) -> None:
+        """In float32 and float64."""
+        python = os.environ.get("TORCH_PYTHON")
+        if python is None:
+            pytest.skip("TORCH_PYTHON names no interpreter with torch and NumPy")
+        words = {"m": "torch", "detach": "torch.detach", "maximum": "clamp(mask.sum(1), min=1)"}
+        self.filled_in(tmp_path, "torch", **words)
+        check = ("check", "loss.grpo.matches-definition", "--quick", "--jobs", "1", "--subject", "./mylib_gates.py")
+        done = gates(*check, "--python", python, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout
+        assert "correct    policy_loss[grpo]" in done.stdout
+
+    @pytest.mark.parametrize("framework", ["torch", "mlx"])
+    def test_the_text_is_python_for_every_op(self, framework: Framework) -> None:
+        """Losses with a gradient have a forward of their own; the helper stands where one of them does."""
+        asking = list(load().gates.values())
+        known = ops_of(asking)
+        text = scaffold("mylib", "mylib_gates.py", known, {op: conventions_of(op, asking) for op in known}, framework)
+        compile(text, "mylib_gates.py", "exec")
+        assert set(re.findall(r"def (\w+)_of_arrays", text)) >= {"policy_loss", "preference_loss"}
+        assert max(map(len, text.splitlines())) <= 120
+        alone = scaffold("mylib", "mylib_gates.py", known, {"token_kl": conventions_of("token_kl", asking)}, framework)
+        assert "loss_and_gradient" not in alone
+
+    def test_an_unknown_framework(self, tmp_path: Path) -> None:
+        """Exit code 2, with the nearest."""
+        done = gates("init", "mylib", "--framework", "pytorch", cwd=tmp_path)
+        assert (done.returncode, "did you mean 'torch'?" in " ".join(done.stderr.replace("│", " ").split())) == (
+            2,
+            True,
+        )
+        assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ import pytest
 from broken import broken, verdicts
 
 from gates.families.loss import cases
-from gates.families.loss.gates import definition
+from gates.families.loss.branches import on_a_branch
 from gates.model import FAILURES
 from reference.oracle.losses import PolicyLoss, policy_loss
 
@@ -78,10 +78,10 @@ class TestBranches:
         wanted = at_the_bound()
         assert wanted.near_branch.tolist() == [[True, False]]
         for gradient in (wanted.gradient, wanted.gradient_other):
-            _, found = definition._on_a_branch(wanted, {"loss": wanted.loss, "gradient": gradient})
+            _, found = on_a_branch(wanted, wanted.loss, gradient)
             np.testing.assert_allclose(found, wanted.gradient, atol=1e-16)
         between = (wanted.gradient + wanted.gradient_other) / 2
-        _, found = definition._on_a_branch(wanted, {"loss": wanted.loss, "gradient": between})
+        _, found = on_a_branch(wanted, wanted.loss, between)
         assert np.abs(found - wanted.gradient).max() > 0.1
 
     def test_the_loss_may_differ_by_the_slack_only(self) -> None:
@@ -90,9 +90,9 @@ class TestBranches:
         assert 0.0 < wanted.branch_slack < 1e-6
         for off, left in ((0.5, 0.0), (-0.5, 0.0), (3.0, 2.0), (-3.0, -2.0)):
             got = {"loss": wanted.loss + off * wanted.branch_slack, "gradient": wanted.gradient}
-            found, _ = definition._on_a_branch(wanted, got)
+            found, _ = on_a_branch(wanted, got["loss"], got["gradient"])
             assert found - wanted.loss == pytest.approx(left * wanted.branch_slack, abs=1e-15)
-        assert np.isnan(definition._on_a_branch(wanted, {"loss": np.nan, "gradient": wanted.gradient})[0])
+        assert np.isnan(on_a_branch(wanted, np.nan, wanted.gradient)[0])
 
 
 class TestCases:

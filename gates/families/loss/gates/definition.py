@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gates.families.loss import cases, laws
+from gates.families.loss.branches import on_a_branch
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
@@ -55,7 +56,7 @@ def _check(t: Trial) -> Iterator[Evidence]:
     got = t.got(POLICY_LOSS, **inputs)
     unit = 2 * UNIT[str(inputs["policy"].dtype)]
     limits = t.textbook(POLICY_LOSS, **inputs)
-    loss, gradient = _on_a_branch(wanted, got)
+    loss, gradient = on_a_branch(wanted, got["loss"], got["gradient"])
     yield from t.agrees("loss error in 2u·S", loss, wanted.loss, limits["loss"], scale=unit * wanted.loss_scale)
     largest = unit * float(np.max(wanted.gradient_scale))
     slopes = np.where(valid, gradient, 0.0)
@@ -71,16 +72,6 @@ def _preconditions(t: Trial, wanted: PolicyLoss, distance: Array) -> Iterator[Ev
     if t.inputs["old"] is not None:
         yield t.precondition("largest |policy − old|", distance.max(), ">=", 0.03, "a ratio of 1 hides every ratio")
     yield t.precondition("share of elements at a clip bound", wanted.near_branch[valid].mean(), "<", 0.01)
-
-
-def _on_a_branch(wanted: PolicyLoss, got: Mapping[str, Any]) -> tuple[float, Array]:
-    """Return loss and gradient as they would be on the definition's side of a bound, where they are on the other."""
-    gradient = np.asarray(got["gradient"], np.float64)
-    other = np.abs(gradient - wanted.gradient_other) < np.abs(gradient - wanted.gradient)
-    moved = np.where(other & wanted.near_branch, gradient - wanted.gradient_other + wanted.gradient, gradient)
-    loss = float(got["loss"])
-    off = loss - wanted.loss
-    return loss - float(np.copysign(min(abs(off), wanted.branch_slack), off)), moved
 
 
 def _distances(inputs: Mapping[str, Any]) -> Array:
@@ -144,7 +135,7 @@ def full_precision(t: Trial) -> Iterator[Evidence]:
     yield from _preconditions(t, wanted, _distances(inputs))
     got = t.got(POLICY_LOSS, **inputs)
     dtype = inputs["policy"].dtype
-    unit, loss, gradient = 2 * UNIT[str(dtype)], *_on_a_branch(wanted, got)
+    unit, loss, gradient = 2 * UNIT[str(dtype)], *on_a_branch(wanted, got["loss"], got["gradient"])
     yield t.within(f"loss error in 2u·S ({dtype})", loss, wanted.loss, scale=unit * wanted.loss_scale)
     least = float(np.finfo(dtype).tiny)  # below it the dtype has fewer bits
     scale = np.where(wanted.gradient_scale > 0.0, np.maximum(wanted.gradient_scale, least), 0.0)

@@ -1,0 +1,52 @@
+"""`gates judge`: a training step that was written to a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gates.config.format_names import FailOn
+
+EXAMPLES = """Examples:
+
+gates judge step.safetensors · gates judge step.safetensors --json · gates judge step.safetensors --fail-on imprecise
+
+docs/recorded-steps.md has the format, and the lines that write it from TRL, verl and plain PyTorch."""
+
+
+def judge(
+    step: Annotated[Path, typer.Argument(metavar="STEP", help="A recorded step: a safetensors file.")],
+    fail_on: Annotated[
+        FailOn, typer.Option("--fail-on", help="The mildest grade that fails: wrong, fragile or imprecise.")
+    ] = "wrong",
+    strict: Annotated[bool, typer.Option("--strict", help="As --fail-on imprecise.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Judge a recorded training step: advantages, loss, gradient, metrics, and the drift of its sampler.
+
+    No code of yours runs. Exit code 0: what could be judged held; 1: a grade fails; 2: the file is unusable; 3: nothing
+    could be judged.
+    """
+    import json
+    import time
+
+    from gates.recorded.judge import judged
+    from gates.report import recorded
+    from gates.report.progress import Elapsed, console
+    from gates.report.wrap import columns
+    from gates.results.escape import one_line
+
+    start = time.monotonic()
+    with Elapsed(console(stderr=True), wanted=not as_json) as elapsed:
+        elapsed.start(one_line(step.name))
+        file, found = judged(step, lambda words: elapsed.now(one_line(f"{step.name}: {words}")))
+    code = recorded.exit_code(found, "imprecise" if strict else fail_on)
+    if as_json:
+        typer.echo(json.dumps(recorded.record(file.name, str(step), found, code), indent=2, ensure_ascii=False))
+    else:
+        shown = console()
+        for line in recorded.lines(file.name, found, code, columns(), time.monotonic() - start):
+            shown.print(line)
+    raise typer.Exit(code)

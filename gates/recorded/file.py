@@ -1,0 +1,167 @@
+"""A recorded step as a file: its header is checked when it is opened, its arrays are read by rows.
+
+The safetensors library checks header, sizes and offsets, and runs nothing that a file holds. The file is mapped anew for
+each read, so that pages which were read do not stay in memory.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from gates.errors import unreadable
+from gates.model import Array, ConfigurationError
+from gates.nearest import hint
+from gates.recorded import settings as setting
+from gates.recorded.fields import FLOATS, LIKE_POLICY, METRIC, ROWS, SLOTS, TENSORS, Tensor
+
+WIDEST = 1 << 18  # slots of a row: one row is read at once
+MOST_ROWS = 1 << 22  # rows: arrays of one number a row are read whole
+
+
+@dataclass(frozen=True, slots=True)
+class StepFile:
+    """A file whose header holds a recorded step.
+
+    Attributes:
+        path: where it is.
+        shapes: of each tensor.
+        dtypes: of each tensor, in safetensors' words.
+        settings: as they are written.
+        rows: B.
+        width: T; 0 without an array of slots.
+    """
+
+    path: Path
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, str]
+    settings: Mapping[str, Any]
+    rows: int
+    width: int
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.shapes
+
+    @property
+    def name(self) -> str:
+        """What reports call the step."""
+        return str(self.settings.get("name") or self.path.name)
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the logged metrics."""
+        return [name.removeprefix(METRIC) for name in self.shapes if name.startswith(METRIC)]
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Array:
+        """Return rows of a tensor; a number as an array without axes."""
+        try:
+            with safe_open(self.path, framework="np") as file:
+                if len(self.shapes[name]) == 2 or (start, stop) != (0, None):
+                    found = file.get_slice(name)[start : self.rows if stop is None else stop]
+                else:
+                    found = file.get_tensor(name)
+        except OSError as error:
+            raise unreadable(self.path, error) from None
+        except SafetensorError as error:
+            raise ConfigurationError(f"{self.path} changed while it was read: {error}") from None
+        return np.asarray(found)
+
+    def number(self, name: str) -> float:
+        """Return a tensor of one number."""
+        return float(self.read(name).reshape(-1)[0])
+
+
+def open_step(path: Path) -> StepFile:
+    """Read and check the header of a file from an untrusted source.
+
+    Raises:
+        ConfigurationError: the file is missing or torn, or it is no recorded step; the message names tensor and remedy.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe could block for ever, and a device has no end
+            raise ConfigurationError(f"cannot read {path}: is no regular file")
+        with safe_open(path, framework="np") as file:
+            metadata = dict(file.metadata() or {})
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  no mapping
+            shapes = {name: tuple(found.get_shape()) for name, found in slices.items()}
+            dtypes = {name: str(found.get_dtype()) for name, found in slices.items()}
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (SafetensorError, ValueError) as error:
+        raise ConfigurationError(f"{path} is torn or no safetensors file: {error}; write it again, whole") from None
+    try:
+        settings = setting.parse(metadata)
+        rows, width = _checked(shapes, dtypes)
+        setting.check(settings, shapes, rows)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    return StepFile(path, shapes, dtypes, settings, rows, width)
+
+
+def _checked(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> tuple[int, int]:
+    """Return B and T of tensors that fit together."""
+    for name, shape in shapes.items():
+        _known(name, shape, dtypes[name])
+    sized = next((name for name in TENSORS if name in shapes and len(shapes[name]) == 2), None) or next(
+        (name for name in TENSORS if name in shapes and shapes[name] and name != "loss"), None
+    )
+    if sized is None:
+        raise ConfigurationError("it has no tensor with a row for each completion; docs/recorded-steps.md lists them")
+    rows, width = shapes[sized][0], shapes[sized][1] if len(shapes[sized]) == 2 else 0
+    if not rows or (len(shapes[sized]) == 2 and not width):
+        raise ConfigurationError(
+            f"tensor `{sized}` has shape {list(shapes[sized])}, must have a row and a slot at least"
+        )
+    for name, shape in shapes.items():
+        wanted = {1: (rows,), 2: (rows, width)}.get(len(shape), shape)
+        if name in TENSORS and name != "loss" and shape != wanted:
+            raise ConfigurationError(
+                f"tensor `{name}` has shape {list(shape)}, must be {list(wanted)} as `{sized}` has"
+            )
+    if rows > MOST_ROWS or width > WIDEST:
+        raise ConfigurationError(
+            f"tensor `{sized}` has {rows} rows of {width} slots, must have at most {MOST_ROWS} of {WIDEST}: record a part"
+        )
+    _together(shapes, dtypes)
+    return rows, width
+
+
+def _known(name: str, shape: tuple[int, ...], dtype: str) -> None:
+    """Refuse a tensor that the format does not have, or that has another shape or dtype."""
+    tensor = Tensor(("()",), FLOATS, "") if name.startswith(METRIC) else TENSORS.get(name)
+    if tensor is None:
+        raise ConfigurationError(f"tensor `{name}` is unknown{hint(name, TENSORS)}; docs/recorded-steps.md lists them")
+    axes = [{ROWS: 1, SLOTS: 2}.get(one, 0) for one in tensor.shapes]
+    if not (len(shape) in axes or (axes == [0] and int(np.prod(shape)) == 1)):
+        raise ConfigurationError(f"tensor `{name}` has shape {list(shape)}, must be {' or '.join(tensor.shapes)}")
+    if dtype not in tensor.dtypes:
+        half = dtype in {"BF16", "F16"} and "F32" in tensor.dtypes
+        remedy = "; write it with `.float()`, which loses nothing" if half else ""
+        raise ConfigurationError(f"tensor `{name}` has dtype {dtype}, must be {' or '.join(tensor.dtypes)}{remedy}")
+
+
+def _together(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> None:
+    """Refuse tensors of which one is useless without another, or of another dtype than the arithmetic's."""
+    if "policy" in shapes:
+        wanted = dtypes["policy"]
+        for name in LIKE_POLICY:
+            if name in shapes and dtypes[name] != wanted:
+                raise ConfigurationError(
+                    f"tensor `{name}` has dtype {dtypes[name]}, `policy` {wanted}: write both in the dtype in which the loss "
+                    "was computed"
+                )
+    pair = ("rewards", "advantages")
+    if all(name in shapes for name in pair) and dtypes["rewards"] != dtypes["advantages"]:
+        raise ConfigurationError(
+            f"tensor `rewards` has dtype {dtypes['rewards']}, `advantages` {dtypes['advantages']}: write both in the dtype "
+            "in which the advantages were computed"
+        )
+    for name, needed in (("gradient", "loss"), ("row_losses", "loss"), ("loss", "policy"), ("loss", "advantages")):
+        if name in shapes and needed not in shapes:
+            raise ConfigurationError(f"tensor `{name}` is given without `{needed}`: add it")

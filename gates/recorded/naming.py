@@ -1,0 +1,114 @@
+"""Say what a recorded loss computes instead, and which mistakes its step would have shown.
+
+One step is one sample. A step of more slots than are searched is represented by some of its rows and their gradient, up to
+one common factor, since the denominators are those of the whole step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gates.diagnosis.diagnose import Diagnosis, diagnose
+from gates.diagnosis.program import Program, Sample
+from gates.diagnosis.programs import programs
+from gates.diagnosis.search import APART, Candidate, Search, values
+from gates.recorded.loss import corrected, inputs_of, off_policy
+from gates.recorded.settings import Settings
+from gates.recorded.step import Piece, Step
+from reference.algorithms import ALGORITHMS
+
+SEARCHED = 4096  # slots: about 3 s for single edits
+SHOWN = 1024  # slots: about 1 s for the mistakes that a step would have shown
+PAIRS = 1024  # slots: of more, two edits at once take minutes
+
+
+def named(step: Step, settings: Settings, row: int) -> Diagnosis | None:
+    """Return what the recorded loss and gradient are; `row` is one that differs. None: the step is too large to say."""
+    whole = step.file.rows * step.file.width <= SEARCHED
+    if not whole and "gradient" not in step.file:
+        return None
+    piece = _around(step, row, SEARCHED)
+    inputs = _inputs(step, piece, settings)
+    program = _program(loss=whole, gradient="gradient" in step.file)
+    got: dict[str, Any] = {}
+    if "gradient" in step.file:
+        wide = step.file.read("gradient", piece.start, piece.stop)[:, : piece.mask.shape[1]]
+        got["gradient"] = np.asarray(wide, np.float64) / (1.0 if whole else _share(step, piece, settings))
+    if whole:
+        got["loss"] = np.asarray(step.file.number("loss"))
+        return diagnose(program, [Sample(inputs, got)], pairs=piece.mask.size <= PAIRS)
+    choices = program.asked(inputs)
+    got["loss"] = values(program, inputs, choices)["loss"]  # so that nothing is excluded by a loss that is not known
+    found = diagnose(program, [Sample(inputs, got)], choices, pairs=False)
+    if found.kind == "scaled" and not found.words.startswith("what is asked"):
+        return replace(found, kind="mistake", words=found.words.partition(", times ")[0])
+    return found
+
+
+def shown(step: Step, settings: Settings) -> str:
+    """Return how many other ways to compute the loss this step would have shown, and the first that it would not."""
+    piece = _around(step, 0, SHOWN)
+    if piece.stop - piece.start < step.file.rows and "gradient" not in step.file:
+        return ""
+    program = _program(loss=True, gradient="gradient" in step.file)
+    inputs = _inputs(step, piece, settings)
+    blank: Mapping[str, Any] = dict.fromkeys(program.outputs, np.zeros(()))
+    search = Search(program, [Sample(inputs, blank)], program.asked(inputs))
+    base = {name: value for name, (value, _) in search.evaluated(Candidate(), 0).items()}
+    search.samples = [Sample(inputs, base)]
+    singles = list(search.singles())
+    hidden = [one for one in singles if search.distance(one, enough=APART) < APART]
+    count = f"{len(singles) - len(hidden)} of {len(singles)} other ways to compute it would have been seen"
+    if not hidden:
+        return count
+    more = f" and {len(hidden) - 2} more" if len(hidden) > 2 else ""
+    return f"{count}, not {' or '.join(f'“{one.words}”' for one in hidden[:2])}{more}"
+
+
+def _program(*, loss: bool, gradient: bool) -> Program:
+    """Return the definition of the losses for the outputs that a file has."""
+    program = programs()["policy_loss"]
+    if gradient:
+        return replace(program, outputs=("loss", "gradient") if loss else ("gradient",))
+    return replace(
+        program,
+        outputs=("loss",),
+        variable="",
+        compute=lambda data, chosen, _: program.compute(data, chosen, data.lift(data["policy"])),
+    )
+
+
+def _around(step: Step, row: int, most: int) -> Piece:
+    """Return all rows, or some of at most `most` slots that hold a row; whole prompts where they are known.
+
+    Rows keep their padding, for a mistake may count it, unless a row alone is too wide.
+    """
+    rows, width, size = step.file.rows, step.file.width, step.group_size or 1
+    if rows * width <= most:
+        return step.piece(0, rows, cut=False)
+    fits = max(1, most // width // size) * size
+    start = min(row, max(0, rows - fits)) // size * size
+    return step.piece(start, min(start + fits, rows), cut=width > most)
+
+
+def _inputs(step: Step, piece: Piece, settings: Settings) -> dict[str, Any]:
+    """Return the keywords of the rows, with all constants that the file gives: each is a way to divide."""
+    found = inputs_of(step, piece, settings)
+    if corrected(settings, step):
+        found["weights"] = off_policy(found, settings).astype(found["policy"].dtype)
+    rows = piece.stop - piece.start
+    found["group_size"] = step.group_size if step.group_size and rows % step.group_size == 0 else None
+    if found["micro_batches"] and sum(found["micro_batches"]) != rows:
+        found |= {"micro_batches": None, "algorithm": "dapo", "dapo_denominator": "global"}
+    return {name: value for name, value in found.items() if name != "sampling"}
+
+
+def _share(step: Step, piece: Piece, settings: Settings) -> float:
+    """Return what the rows' own loss weighs in the loss of the step, as the settings divide."""
+    if ALGORITHMS[settings["algorithm"]].aggregation in {"global", "micro-batch"}:
+        return float(step.lengths[piece.start : piece.stop].sum() / step.tokens)
+    return (piece.stop - piece.start) / step.file.rows

@@ -1,0 +1,154 @@
+"""The rows of a recorded step: where its tokens stand, and its arrays piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gates.model import Array, ConfigurationError
+from gates.recorded.file import StepFile
+
+AT_ONCE = 1 << 16  # slots that are computed at once
+READ_AT_ONCE = 1 << 22  # slots of an array that are read at once
+MAY_BE_NAN = ("sampling",)  # not recorded there
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows, cut behind their last token.
+
+    Attributes:
+        start: the first row.
+        stop: the row after the last.
+        mask: (rows, slots), which slots hold a token.
+    """
+
+    start: int
+    stop: int
+    mask: Array
+
+
+class Step:
+    """A recorded step whose mask was read.
+
+    Attributes:
+        file: where its arrays are.
+        lengths: (B,), the tokens of each row.
+    """
+
+    def __init__(self, file: StepFile) -> None:
+        """Read the mask.
+
+        Raises:
+            ConfigurationError: it holds other numbers than 0 and 1, or no token.
+        """
+        self.file = file
+        self.lengths = np.zeros(file.rows, np.int64)
+        self._ends = np.zeros(file.rows, np.int64)
+        if not file.width:
+            return
+        size = max(1, READ_AT_ONCE // file.width)
+        for start in range(0, file.rows, size):
+            mask = self._mask(start, min(start + size, file.rows))
+            self.lengths[start : start + size] = mask.sum(axis=1)
+            self._ends[start : start + size] = np.where(mask.any(axis=1), file.width - mask[:, ::-1].argmax(axis=1), 0)
+        if not self.lengths.any():
+            raise ConfigurationError(
+                f"{file.path}: tensor `mask` holds no token, must be 1 on the tokens of completions"
+            )
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the step."""
+        return int(self.lengths.sum())
+
+    def _mask(self, start: int, stop: int) -> Array:
+        if "mask" not in self.file:
+            return np.ones((stop - start, self.file.width), np.bool_)
+        found = self.file.read("mask", start, stop)
+        wrong = (found != 0) & (found != 1)
+        if wrong.any():
+            row, slot = np.argwhere(wrong)[0]
+            raise ConfigurationError(
+                f"{self.file.path}: tensor `mask` is {found[row, slot]} at [{start + row}, {slot}], must be 0 or 1 everywhere"
+            )
+        return np.asarray(found, np.bool_)
+
+    def pieces(self, start: int = 0, stop: int | None = None, *, at_once: int = AT_ONCE) -> Iterator[Piece]:
+        """Yield rows in pieces of at most `at_once` slots, or of one row."""
+        end = self.file.rows if stop is None else stop
+        most = max(1, min(at_once, READ_AT_ONCE // self.file.width))  # rows: they are read in their whole width
+        while start < end:
+            widths = np.maximum.accumulate(self._ends[start : min(end, start + most)])
+            fits = max(1, int(np.count_nonzero(widths * np.arange(1, len(widths) + 1) <= at_once)))
+            yield self.piece(start, start + fits)
+            start += fits
+
+    @property
+    def slots_read(self) -> int:
+        """The slots of all rows, cut behind the last token of the longest."""
+        return self.file.rows * max(1, int(self._ends.max()))
+
+    def piece(self, start: int, stop: int, *, cut: bool = True) -> Piece:
+        """Return some rows, cut behind their last token (one slot stays) or in their whole width."""
+        width = max(1, int(self._ends[start:stop].max())) if cut else self.file.width
+        return Piece(start, stop, self._mask(start, stop)[:, :width])
+
+    def slots(self, name: str, piece: Piece) -> Array:
+        """Return an array of the piece's rows: (rows, slots), or (rows,) where rows have one number.
+
+        Raises:
+            ConfigurationError: it is not finite where a token stands.
+        """
+        found = self.file.read(name, piece.start, piece.stop)
+        found = found[:, : piece.mask.shape[1]] if found.ndim == 2 else found
+        counted = piece.mask if found.ndim == 2 else piece.mask.any(axis=1)
+        wrong = counted & (np.isinf(found) if name in MAY_BE_NAN else ~np.isfinite(found))
+        if wrong.any():
+            first = [int(i) for i in np.argwhere(wrong)[0]]
+            place = [piece.start + first[0], *first[1:]]
+            raise ConfigurationError(
+                f"{self.file.path}: tensor `{name}` is {found[tuple(first)]} at {place}, where a token stands: record a finite "
+                "number there, or set `mask` to 0"
+            )
+        return found
+
+    def given(self, names: Sequence[str], piece: Piece) -> dict[str, Any]:
+        """Return those arrays that the file has, and None for the others."""
+        return {name: self.slots(name, piece) if name in self.file else None for name in names}
+
+    @cached_property
+    def group_size(self) -> int | None:
+        """The rows of each prompt, where all have equally many that stand together."""
+        if "groups" not in self.file:
+            size = self.file.settings.get("group_size")
+            return None if size is None else int(size)
+        ids = self.file.read("groups")
+        edges = np.flatnonzero(np.diff(ids)) + 1
+        sizes = np.diff(np.concatenate([[0], edges, [len(ids)]]))
+        together = len(sizes) == len(np.unique(ids)) and bool(np.all(sizes == sizes[0]))
+        return int(sizes[0]) if together else None
+
+    @cached_property
+    def groups(self) -> Array | None:
+        """(P, G) rows of each prompt; −1 fills up prompts with fewer rows."""
+        if self.group_size is not None:
+            return np.arange(self.file.rows).reshape(-1, self.group_size)
+        if "groups" not in self.file:
+            return None
+        _, where, sizes = np.unique(self.file.read("groups"), return_inverse=True, return_counts=True)
+        order = np.argsort(where, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        place = np.arange(len(order)) - np.repeat(starts, sizes)
+        if len(sizes) * int(sizes.max()) > 64 * len(order) + (1 << 20):
+            raise ConfigurationError(
+                f"{self.file.path}: tensor `groups` has {len(sizes)} prompts of up to {sizes.max()} rows: record prompts of "
+                "similar sizes"
+            )
+        found = np.full((len(sizes), int(sizes.max())), -1)
+        found[np.repeat(np.arange(len(sizes)), sizes), place] = order
+        return found

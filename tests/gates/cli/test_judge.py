@@ -1,0 +1,146 @@
+"""`gates judge`: exit codes, one screen, JSON; and its document says what the format is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import gates
+from steps import write
+
+from gates.recorded.fields import FLOATS, METRIC, METRICS, SETTINGS, TENSORS
+
+ROOT = Path(__file__).parents[3]
+DOCUMENT = (ROOT / "docs" / "recorded-steps.md").read_text(encoding="utf-8")
+
+
+class TestVerb:
+    """The command."""
+
+    def test_a_right_step(self, tmp_path: Path) -> None:
+        """Exit code 0, and what was judged in one screen."""
+        write(tmp_path / "step.safetensors")
+        done = gates("judge", "step.safetensors", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines = done.stdout.splitlines()
+        assert lines[0].startswith("step.safetensors · 3 quantities judged · 3 correct")
+        assert lines[-1] == "exit 0: 3 correct"
+        assert len(lines) < 24
+
+    def test_a_wrong_step(self, tmp_path: Path) -> None:
+        """Exit code 1; what is wrong comes first, with its name."""
+        write(tmp_path / "step.safetensors", mistake="mask", settings={"name": "run 7, step 3"})
+        done = gates("judge", "step.safetensors", cwd=tmp_path)
+        assert done.returncode == 1
+        lines = done.stdout.splitlines()
+        assert lines[0].startswith("run 7, step 3 · 3 quantities judged · 1 wrong · 2 correct")
+        assert lines[1].startswith("  WRONG        policy_loss[grpo]           computes: completion mask shifted by")
+        assert lines[-1] == "exit 1: 1 wrong, 2 correct"
+
+    def test_json(self, tmp_path: Path) -> None:
+        """The same for programs."""
+        write(tmp_path / "step.safetensors", mistake="ddof")
+        done = gates("judge", "step.safetensors", "--json", cwd=tmp_path)
+        found = json.loads(done.stdout)
+        assert (done.returncode, found["exit_code"], found["file"]) == (1, 1, "step.safetensors")
+        grades = {one["quantity"]: one["grade"] for one in found["quantities"]}
+        assert grades["group_advantages"] == "wrong"
+        assert grades["policy_loss[grpo]"] == "correct"
+
+    def test_nothing_to_judge(self, tmp_path: Path) -> None:
+        """Exit code 3, and why."""
+        left = ("loss", "gradient", "rewards", "metric.kl", "sampling")
+        write(tmp_path / "step.safetensors", without=left)
+        done = gates("judge", "step.safetensors", cwd=tmp_path)
+        assert done.returncode == 3
+        assert "the file has no tensor `loss`" in " ".join(done.stdout.split())
+        assert done.stdout.splitlines()[-1] == "exit 3: nothing was judged"
+
+    @pytest.mark.parametrize("name", ["none.safetensors", "text.safetensors"])
+    def test_a_file_that_is_unusable(self, tmp_path: Path, name: str) -> None:
+        """Exit code 2 and one sentence."""
+        (tmp_path / "text.safetensors").write_text("a log\n")
+        done = gates("judge", name, cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert name in done.stderr
+
+    def test_names_of_the_file_are_escaped(self, tmp_path: Path) -> None:
+        """A file of others writes no commands to the terminal."""
+        write(tmp_path / "step.safetensors", settings={"name": "\x1b[31m::error::"})
+        done = gates("judge", "step.safetensors", cwd=tmp_path)
+        assert "\x1b" not in done.stdout
+        bad = write(tmp_path / "bad.safetensors", settings={"\x1b[31mx": "1"})
+        assert "\x1b" not in gates("judge", bad.name, cwd=tmp_path).stderr
+
+    def test_help_has_examples(self, tmp_path: Path) -> None:
+        """And names the document."""
+        done = gates("judge", "--help", cwd=tmp_path)
+        assert "gates judge step.safetensors --json" in " ".join(done.stdout.split())
+        assert "docs/recorded-steps.md" in done.stdout
+
+
+class TestDocument:
+    """docs/recorded-steps.md lists the format as it is."""
+
+    def test_tensors(self) -> None:
+        """Shape, dtypes and content."""
+        metric = f"| `{METRIC}NAME` | () | {', '.join(FLOATS)} | a logged metric |"
+        for name, one in TENSORS.items():
+            row = f"| `{name}` | {', '.join(one.shapes)} | {', '.join(one.dtypes)} | {one.words} |"
+            assert row in DOCUMENT, row
+        assert metric in DOCUMENT
+
+    def test_settings(self) -> None:
+        """Values and meaning."""
+        for name, one in SETTINGS.items():
+            value = " ".join(f"`{choice}`" for choice in one.choices) or one.kind
+            row = f"| `{name}` | {value} | {one.words.replace('|', chr(92) + '|')} |"
+            assert row in DOCUMENT, row
+
+    def test_metrics(self) -> None:
+        """Their definitions."""
+        for name, words in METRICS.items():
+            assert f"| `{name}` | {words} |" in DOCUMENT
+
+    def test_the_output_is_that_of_the_example(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The block of a wrong step, without the finding and what is unsupported."""
+        monkeypatch.setenv("COLUMNS", "120")
+        (shown,) = re.findall(r"```text\n(wrong.safetensors.*?)```", DOCUMENT, re.DOTALL)
+        write(tmp_path / "wrong.safetensors", mistake="mask")
+        printed = gates("judge", "wrong.safetensors", cwd=tmp_path).stdout.splitlines()
+        assert printed[0].startswith(shown.splitlines()[0])
+        assert [line for line in shown.splitlines()[1:] if line not in printed] == []
+
+
+class TestExamples:
+    """The programs under examples/recorded_steps."""
+
+    def test_numpy(self, tmp_path: Path) -> None:
+        """It writes what it says."""
+        program = ROOT / "examples" / "recorded_steps" / "make_step.py"
+        done = subprocess.run(
+            [sys.executable, str(program), "step.safetensors", "--mistake", "kl"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == "wrote step.safetensors: the logged KL is averaged over padding too\n"
+        assert gates("judge", "step.safetensors", cwd=tmp_path).returncode == 1
+
+    def test_plain_pytorch(self, tmp_path: Path) -> None:
+        """A step of torch's autograd is correct."""
+        python = os.environ.get("TORCH_PYTHON")
+        if python is None:
+            pytest.skip("TORCH_PYTHON names no interpreter with torch and safetensors")
+        program = ROOT / "examples" / "recorded_steps" / "plain_pytorch.py"
+        subprocess.run([python, str(program), "step.safetensors"], cwd=tmp_path, check=True, timeout=250)
+        done = gates("judge", "step.safetensors", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout
+        assert done.stdout.splitlines()[-1] == "exit 0: 2 correct"

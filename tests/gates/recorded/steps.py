@@ -1,0 +1,52 @@
+"""Recorded steps for tests: those of examples/recorded_steps/make_step.py, written with what a test changes."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from gates.recorded.finding import Finding
+from gates.recorded.judge import judged
+
+MAKE = Path(__file__).parents[3] / "examples" / "recorded_steps" / "make_step.py"
+
+
+def _example() -> Any:
+    spec = importlib.util.spec_from_file_location("make_step", MAKE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+EXAMPLE = _example()
+SETTINGS: dict[str, str] = EXAMPLE.SETTINGS
+
+
+def write(
+    path: Path,
+    tensors: dict[str, Any] | None = None,
+    settings: dict[str, str] | None = None,
+    *,
+    mistake: str = "none",
+    without: tuple[str, ...] = (),
+) -> Path:
+    """Write the example's step with other tensors and settings; `without` leaves some of either out."""
+    found = {**EXAMPLE.recorded(mistake), **(tensors or {})}
+    words = {**SETTINGS, **(settings or {})}
+    save_file(
+        {name: np.ascontiguousarray(x).reshape(np.shape(x)) for name, x in found.items() if name not in without},
+        path,
+        {name: value for name, value in words.items() if name not in without},
+    )
+    return path
+
+
+def verdicts(path: Path) -> dict[str, Finding]:
+    """The findings by what they are of, without the variant of an op."""
+    return {one.quantity.partition("[")[0]: one for one in judged(path)[1]}

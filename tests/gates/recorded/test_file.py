@@ -1,0 +1,176 @@
+"""A file that is no recorded step is told in one sentence, with the tensor or setting and the remedy."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from steps import EXAMPLE, SETTINGS, verdicts, write
+
+from gates.model import ConfigurationError
+from gates.recorded import fields
+from gates.recorded.file import WIDEST, open_step
+from gates.recorded.step import Step
+
+STEP = EXAMPLE.recorded("none")
+
+
+def changed(name: str, place: tuple[int, ...], value: float) -> dict[str, Any]:
+    """One tensor of the step with another number in one place."""
+    array = STEP[name].copy() if STEP[name].dtype != bool else STEP[name].astype(np.int8)
+    array[place] = value
+    return {name: array}
+
+
+TENSORS = [  # what is written, what is left out, the sentence
+    ({"polcy": STEP["policy"]}, (), "tensor `polcy` is unknown; did you mean 'policy'?"),
+    ({"old": STEP["old"][:, :-1]}, (), "tensor `old` has shape [16, 23], must be [16, 24] as `policy` has"),
+    ({"rewards": STEP["rewards"][:-1]}, (), "tensor `rewards` has shape [15], must be [16]"),
+    ({"loss": STEP["rewards"]}, (), "tensor `loss` has shape [16], must be ()"),
+    ({"policy": STEP["policy"][0]}, (), "tensor `policy` has shape [24], must be (B, T)"),
+    ({"policy": STEP["policy"].astype(ml_dtypes.bfloat16)}, (), "dtype BF16, must be F32 or F64; write it with `.float()`"),
+    ({"groups": STEP["rewards"]}, ("group_size",), "tensor `groups` has dtype F32, must be I64"),
+    ({"old": STEP["old"].astype(np.float64)}, (), "tensor `old` has dtype F64, `policy` F32: write both"),
+    ({"rewards": STEP["rewards"].astype(np.float64)}, (), "tensor `rewards` has dtype F64, `advantages` F32: write both"),
+    ({}, ("loss",), "tensor `gradient` is given without `loss`: add it"),
+    ({}, ("advantages",), "tensor `loss` is given without `advantages`: add it"),
+    ({}, ("reference",), "setting `beta` is 0.04 but there is no tensor `reference`: add it, or leave `beta` out"),
+    ({}, ("old",), "setting `epsilon_low` asks for a ratio but there is no tensor `old`: add it, or write `ratio`"),
+    ({"policy": STEP["policy"][:0]}, (), "`policy` has shape [0, 24]"),
+    (changed("policy", (3, 0), np.nan), (), "tensor `policy` is nan at [3, 0], where a token stands: record a finite number"),
+    (changed("sampling", (3, 0), np.inf), (), "tensor `sampling` is inf at [3, 0]"),
+    (changed("mask", (2, 5), 2), (), "tensor `mask` is 2 at [2, 5], must be 0 or 1 everywhere"),
+    (changed("rewards", (1,), np.inf), (), "tensor `rewards` is inf at [1], must be finite, or NaN for not scored"),
+    ({"mask": np.zeros((16, 24), bool)}, (), "tensor `mask` holds no token"),
+]  # fmt: skip
+SETTING = [
+    ({"epsilon_hi": "0.2"}, (), "setting `epsilon_hi` is unknown; did you mean 'epsilon_high'?"),
+    ({"algorithm": "gpro"}, (), "setting `algorithm` is 'gpro', must be one of grpo,"),
+    ({"beta": "much"}, (), "setting `beta` is 'much', must be a number"),
+    ({"beta": "nan"}, (), "setting `beta` is 'nan', must be a finite number"),
+    ({"ddof": "1.5"}, (), "setting `ddof` is '1.5', must be an integer"),
+    ({"ddof": "2"}, (), "setting `ddof` is 2, must be 0 or 1"),
+    ({"group_size": "5"}, (), "setting `group_size` is 5, must divide the 16 rows"),
+    ({"recorded_step": "2"}, (), "its `recorded_step` is '2', this version of Gates reads '1'"),
+    ({}, ("recorded_step",), "its metadata have no `recorded_step`"),
+    ({}, ("kl_ratio",), "setting `beta` needs `kl_ratio`: write one of"),
+    ({}, ("epsilon_high",), "setting `algorithm` is 'grpo', which needs `epsilon_high`"),
+    ({"algorithm": "dapo"}, (), "needs `dapo_denominator`: write one of global, group, trl"),
+    ({}, ("ddof",), "setting `scale` is given without `ddof`: write all of"),
+    ({"scale": "none"}, (), "setting `ddof` means nothing with `scale` 'none': leave it out"),
+    ({"ratio": "on-policy"}, (), "setting `ratio` is 'on-policy' but there is a tensor `old`"),
+    ({"correction": "tis"}, ("sampling",), "setting `correction` needs the tensor `sampling`"),
+    ({"delta": "1.1"}, (), "`delta` is 1.1, must be finite and above 1 + epsilon_high"),
+    ({"algorithm": "bnpo-trl", "micro_batches": "4,4"}, (), "blocks of [4, 4] rows"),
+]
+
+
+class TestContradictions:
+    """Tensors and settings that do not fit."""
+
+    @pytest.mark.parametrize(("tensors", "without", "words"), TENSORS, ids=[words for *_, words in TENSORS])
+    def test_a_tensor(self, tmp_path: Path, tensors: dict[str, Any], without: tuple[str, ...], words: str) -> None:
+        """The sentence names it."""
+        path = write(tmp_path / "step.safetensors", tensors, without=without)
+        with pytest.raises(ConfigurationError) as error:
+            verdicts(path)
+        assert words in str(error.value)
+        assert str(error.value).startswith(str(path))
+        assert "\n" not in str(error.value)
+
+    @pytest.mark.parametrize(("settings", "without", "words"), SETTING, ids=[words for *_, words in SETTING])
+    def test_a_setting(self, tmp_path: Path, settings: dict[str, str], without: tuple[str, ...], words: str) -> None:
+        """As for a tensor."""
+        path = write(tmp_path / "step.safetensors", settings=settings, without=without)
+        with pytest.raises(ConfigurationError) as error:
+            verdicts(path)
+        assert words in str(error.value)
+        assert str(error.value).startswith(str(path))
+
+    def test_both_ways_to_give_prompts(self, tmp_path: Path) -> None:
+        """One of them is left out."""
+        path = write(tmp_path / "step.safetensors", {"groups": np.repeat(np.arange(4), 4)})
+        with pytest.raises(ConfigurationError, match="`group_size` and tensor `groups` are both given"):
+            open_step(path)
+
+    def test_the_metadata_of_other_libraries_are_not_read(self, tmp_path: Path) -> None:
+        """`format`, as torch's and transformers' writers leave it."""
+        assert open_step(write(tmp_path / "step.safetensors", settings={"format": "pt"})).rows == 16
+
+
+class TestDamage:
+    """Files that are no safetensors files, or no files."""
+
+    def test_torn(self, tmp_path: Path) -> None:
+        """At any length."""
+        whole = write(tmp_path / "step.safetensors").read_bytes()
+        for length in (0, 4, 200, len(whole) // 2, len(whole) - 1):
+            path = tmp_path / "torn.safetensors"
+            path.write_bytes(whole[:length])
+            with pytest.raises(ConfigurationError, match="is torn or no safetensors file"):
+                open_step(path)
+
+    def test_a_header_that_claims_more_than_there_is(self, tmp_path: Path) -> None:
+        """Nothing of that size is reserved."""
+        header = {"policy": {"dtype": "F32", "shape": [1 << 40, 1 << 20], "data_offsets": [0, 1 << 62]}}
+        text = json.dumps(header).encode()
+        path = tmp_path / "huge.safetensors"
+        path.write_bytes(struct.pack("<Q", len(text)) + text)
+        with pytest.raises(ConfigurationError, match="is torn or no safetensors file"):
+            open_step(path)
+
+    def test_rows_that_are_too_wide(self, tmp_path: Path) -> None:
+        """A row is read at once."""
+        path = tmp_path / "wide.safetensors"
+        save_file({"policy": np.zeros((1, WIDEST + 1), np.float32)}, path, {"recorded_step": "1"})
+        with pytest.raises(ConfigurationError, match=r"must have at most \d+ of 262144: record a part"):
+            open_step(path)
+
+    def test_a_pickle(self, tmp_path: Path) -> None:
+        """Nothing is loaded."""
+        path = tmp_path / "step.pt"
+        path.write_bytes(b"\x80\x04cos\nsystem\n(S'touch owned'\ntR.")
+        with pytest.raises(ConfigurationError, match="no safetensors file"):
+            open_step(path)
+        assert not Path("owned").exists()
+
+    def test_what_is_no_file(self, tmp_path: Path) -> None:
+        """A folder, a pipe, nothing; a link to a file is that file."""
+        os.mkfifo(tmp_path / "pipe")
+        for name, words in ((".", "is no regular file"), ("pipe", "is no regular file"), ("none", "No such file")):
+            with pytest.raises(ConfigurationError, match=words):
+                open_step(tmp_path / name)
+        write(tmp_path / "step.safetensors")
+        (tmp_path / "link").symlink_to("step.safetensors")
+        assert open_step(tmp_path / "link").rows == 16
+
+
+class TestGroups:
+    """Rows of prompts."""
+
+    def test_ids_in_any_order(self, tmp_path: Path) -> None:
+        """Rows of a prompt need not stand together."""
+        ids = np.arange(16) % 4
+        step = Step(open_step(write(tmp_path / "step.safetensors", {"groups": ids}, without=("group_size",))))
+        assert step.group_size is None
+        assert step.groups is not None
+        assert [ids[row].tolist() for row in step.groups] == [[k] * 4 for k in range(4)]
+
+    def test_prompts_of_several_sizes(self, tmp_path: Path) -> None:
+        """A smaller one is filled up."""
+        ids = np.array([7] * 3 + [9] * 13)
+        step = Step(open_step(write(tmp_path / "step.safetensors", {"groups": ids}, without=("group_size",))))
+        assert step.groups is not None
+        assert step.groups[0].tolist() == [0, 1, 2, *[-1] * 10]
+
+
+def test_the_settings_of_the_example_are_known() -> None:
+    """Each of them is read."""
+    assert set(SETTINGS) - {"recorded_step"} <= set(fields.SETTINGS)
