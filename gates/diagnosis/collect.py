@@ -66,7 +66,7 @@ def _diagnosed(
 ) -> DiagnosisRecord | None:
     start = time.monotonic()
     best: tuple[Diagnosis, Verdict, int] | None = None
-    for verdict in verdicts[:TRIES]:
+    for verdict in _telling(verdicts, planned):
         case = planned[verdict.gate, verdict.subject, verdict.case]
         given = asking.example(case.gate, case.case, verdict.seed, program.op)
         found = asking.ask(program, worker, given) if given is not None else []
@@ -78,6 +78,18 @@ def _diagnosed(
         if diagnosis.kind in NAMED:
             break
     return None if best is None else record(*best, seconds=time.monotonic() - start)
+
+
+def _telling(verdicts: Sequence[Verdict], planned: Mapping[tuple[str, str, str], PlannedCase]) -> Iterator[Verdict]:
+    """Yield the failures that are tried as examples: the one with most settings on, where every mistake shows; then simple ones."""
+
+    def settings(verdict: Verdict) -> int:
+        conventions = planned[verdict.gate, verdict.subject, verdict.case].case.conventions.values()
+        return sum(choice is not None and choice is not False for choice in conventions)
+
+    richest = max(verdicts, key=settings)
+    yield richest
+    yield from sorted((one for one in verdicts if one is not richest), key=settings)[: TRIES - 1]
 
 
 def record(diagnosis: Diagnosis, verdict: Verdict, inputs: int, *, seconds: float) -> DiagnosisRecord:
