@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "token mean over the step"
 BUG = "one token mean over all rows of the step; the split into micro-batches is ignored"
 CONVENTIONS = {
     "policy_loss": {

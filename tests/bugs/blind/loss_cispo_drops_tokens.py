@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "tokens beyond the cap left out"
 BUG = "tokens whose ratio is above the cap are dropped: they have no loss and no gradient, where they should weigh the cap"
 CONVENTIONS = {
     "policy_loss": {

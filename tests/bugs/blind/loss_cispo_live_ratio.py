@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "a capped ratio that has a gradient"
 BUG = "the loss is right; the gradient also flows through the ratio, because min(r, c) is not detached"
 CONVENTIONS = {
     "policy_loss": {

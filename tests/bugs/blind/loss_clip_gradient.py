@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "the loss as asked, its gradient that of: r·A without a clip"
 BUG = "the loss is right; the gradient is -r A on every token, clipped or not, as if the clip were straight-through"
 CONVENTIONS = {
     "policy_loss": {

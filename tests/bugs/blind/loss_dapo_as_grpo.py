@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "token mean over the step: Σ m·l / Σ m) · ε_low on both sides of the clip"
 BUG = "two bugs: rows are averaged over their own tokens before the mean, and epsilon_low is the width of both bounds"
 CONVENTIONS = {
     "policy_loss": {

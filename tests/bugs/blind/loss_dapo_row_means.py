@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "mean over rows of each row's token mean"
 BUG = (
     "each row is averaged over its own tokens and the rows are averaged: GRPO's aggregation in place of the token mean"
 )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "sum over tokens / (B · the longest row)"
 BUG = "the sum is divided by the longest row of this batch (times rows) and not by the constant maximum length"
 CONVENTIONS = {
     "policy_loss": {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "the last token of a row is left out"
 BUG = "the last token of every completion, the end-of-sequence token, is masked out of the loss and of the count"
 CONVENTIONS = {
     "policy_loss": {

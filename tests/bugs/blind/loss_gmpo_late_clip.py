@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "bounds on the row's mean log-ratio"
 BUG = "the log-ratio is averaged first and then held between the bounds, where each token's should be held before the mean"
 CONVENTIONS = {
     "policy_loss": {

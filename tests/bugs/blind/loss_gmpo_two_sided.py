@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "both bounds on every log-ratio"
 BUG = (
     "every token's log-ratio is clamped to [-epsilon_low, epsilon_high]; the advantage's sign does not choose the side"
 )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "the ratio of the row, exp(Σ D)"
 BUG = "the sequence ratio is exp of the sum of the log-ratios, not of their mean"
 CONVENTIONS = {
     "policy_loss": {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "KL inverted: of policy − reference"
 BUG = "the k3 penalty takes policy minus reference where it is reference minus policy: the KL's arguments are swapped"
 CONVENTIONS = {
     "policy_loss": {

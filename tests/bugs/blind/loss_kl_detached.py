@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "KL without gradient"
 BUG = "the loss is right; the KL adds nothing to the gradient, because it was computed under no_grad"
 CONVENTIONS = {
     "policy_loss": {

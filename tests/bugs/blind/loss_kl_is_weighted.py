@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "off-policy weights on the KL too"
 BUG = "the off-policy weights multiply the whole token loss, the KL included, where they belong to the surrogate only"
 CONVENTIONS = {
     "policy_loss": {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "KL averaged otherwise than the policy term: token mean over the step"
 BUG = "the KL is averaged over all tokens of the batch, whereas it should have the policy part's constant denominator"
 CONVENTIONS = {
     "policy_loss": {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "the KL with the wrong sign"
 BUG = "beta times the KL is subtracted from the loss where it should be added: distance from the reference is rewarded"
 CONVENTIONS = {
     "policy_loss": {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "policy / old"
 BUG = "the ratio is policy / old of the log-probs themselves, not exp(policy - old)"
 CONVENTIONS = {
     "policy_loss": {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "the clip on the log-ratio"
 BUG = "the clip is exp(clamp(log r, -epsilon_low, epsilon_high)): bounds exp(-e) and exp(e) instead of 1 - e and 1 + e"
 CONVENTIONS = {
     "policy_loss": {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "the first token of a row is left out"
 BUG = "the mask is moved one slot to the right: the first token of each completion is left out, and a padded slot is let in"
 CONVENTIONS = {
     "policy_loss": {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "the maximum of both terms"
 BUG = "the loss is -max(r A, clip(r) A): the optimistic surrogate, where PPO takes the smaller of the two"
 CONVENTIONS = {
     "policy_loss": {

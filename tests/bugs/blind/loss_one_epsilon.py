@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "ε_low on both sides of the clip"
 BUG = "epsilon_low is used for both bounds of the clip; epsilon_high is ignored"
 CONVENTIONS = {
     "policy_loss": {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "mean over the padded width"
 BUG = "the masked losses are averaged over all slots of the padded batch, rows times width, not over each row's tokens"
 CONVENTIONS = {
     "policy_loss": {

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = None
+WHERE = "gradient differs only after the first token of a row"
 BUG = "each token's loss is discounted by 0.99**t, t its place in the row, as if the advantage were a return"
 CONVENTIONS = {
     "policy_loss": {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "a ratio that is always 1"
 BUG = "the given old log-probs are not used: the ratio is exp(lp - stop(lp)), 1 everywhere, and the clip never acts"
 CONVENTIONS = {
     "policy_loss": {

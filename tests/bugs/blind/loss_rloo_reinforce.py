@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "A·log π without a ratio (REINFORCE)"
 BUG = "the loss is -A times the summed log-prob: the importance ratio of the sequence is missing"
 CONVENTIONS = {
     "policy_loss": {

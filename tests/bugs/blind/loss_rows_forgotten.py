@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "sum over rows of token means, not divided by B"
 BUG = "the rows' means are summed, not averaged: the division by the number of rows is missing"
 CONVENTIONS = {
     "policy_loss": {

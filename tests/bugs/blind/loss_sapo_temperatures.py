@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "the two temperatures swapped"
 BUG = "tokens with a positive advantage get the temperature of the negative ones, and the other way round"
 CONVENTIONS = {
     "policy_loss": {

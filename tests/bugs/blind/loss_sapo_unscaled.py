@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "the gate without its factor 4/τ"
 BUG = "the soft gate is sigmoid(tau (r - 1)) alone; the factor 4/tau, which makes its slope 1 at r = 1, is missing"
 CONVENTIONS = {
     "policy_loss": {

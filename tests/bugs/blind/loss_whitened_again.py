@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "advantages normalised over the batch once more"
 BUG = "the given advantages are normalised over the batch, (A - mean) / (std + 1e-8), before they are used"
 CONVENTIONS = {
     "policy_loss": {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
+COMPUTES = "KL inverted: of policy − reference"
 BUG = "two bugs: the mean runs over all slots, padding included, and k3 takes policy minus reference"
 CONVENTIONS = {
     "policy_loss": {
