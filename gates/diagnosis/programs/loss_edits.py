@@ -179,6 +179,8 @@ def _clips(asked: Choices) -> Iterator[Edit]:
             yield Edit("ε_low on both sides of the clip", {"high": low})
             yield Edit("ε_high on both sides of the clip", {"low": high})
         yield Edit("no lower bound of the clip", {"low": None})
+        if kind == "clip":
+            yield Edit("the lower bound ε_low, not 1 − ε_low", {"low": 1.0 - low})
         yield Edit("no upper bound of the clip", {"high": None})
     if kind == "clip":
         yield Edit("a clip that never acts: r·A", {"pick": "free"})
