@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from gates.diagnosis.program import Choices, Program, Sample
-from gates.diagnosis.search import APART, MATCH, Candidate, Search, first_matches, scaled
+from gates.diagnosis.search import APART, MATCH, Candidate, Search, difference, first_matches, scaled
 from gates.model import Array
 
 Kind = Literal["as asked", "convention", "mistake", "scaled", "lower precision", "ambiguous", "nothing known"]
@@ -147,8 +147,7 @@ def where(program: Program, search: Search) -> str:
             got = sample.got[output]
             if got.shape != value.shape or not got.ndim:
                 continue
-            with np.errstate(all="ignore"):
-                off = ~(np.abs(got - value) <= MATCH * limit) & np.isfinite(limit)
+            off = ~(difference(got, value) <= MATCH * limit) & np.isfinite(limit)
             wrong.setdefault(output, []).append(off.reshape(-1))
             for name, place in program.places(sample.inputs, output):
                 named.setdefault((output, name), []).append(np.asarray(place).reshape(-1))

@@ -18,7 +18,7 @@ import numpy as np
 from gates.diagnosis.arithmetic import plain
 from gates.diagnosis.program import Choices, Data, Edit, Program, Sample
 from gates.model import Array
-from reference.textbook.number import gradient, number
+from reference.textbook.number import Number, gradient, number
 
 MATCH, APART = 3.0, 30.0
 NEAR = 1e3  # of the asked definition's limits: what a candidate in float64 may be off and still be tried in full
@@ -88,7 +88,7 @@ class Search:
             for output in outputs or self.program.outputs:
                 (x, limit), (y, other) = a[output], b[output]
                 room = np.where(np.isfinite(limit), limit, 0.0) + np.where(np.isfinite(other), other, 0.0)
-                apart = np.abs(x * first.scale - y * second.scale)
+                apart = difference(x * first.scale, y * second.scale)
                 if not np.all((apart <= room) | np.isinf(limit) | np.isinf(other)):
                     return False
         return True
@@ -102,10 +102,9 @@ class Search:
         """Whether plain values lie so near to what was returned that the candidate is worth its limits."""
         for index, sample in enumerate(self.samples):
             for output, value in self.quick(candidate, index).items():
-                got = sample.got[output]
-                with np.errstate(all="ignore"):
-                    apart = np.abs(got - value) > np.maximum(room[index][output], 1e-4 * np.abs(value))
-                if np.any(apart & np.isfinite(value) & np.isfinite(got)):
+                apart = difference(sample.got[output], value)
+                wide = np.maximum(room[index][output], 1e-4 * np.where(np.isfinite(value), np.abs(value), 0.0))
+                if not np.all((apart <= wide) | (np.isnan(value) & np.isnan(sample.got[output]))):
                     return False
         return True
 
@@ -141,7 +140,18 @@ def evaluate(program: Program, inputs: Any, choices: Choices) -> dict[str, tuple
         found = dict(program.compute(data, choices, leaf))
         if leaf is not None:
             found["gradient"] = gradient(found["loss"], leaf)[0]
-        return {name: (np.asarray(plain(x)), np.asarray(x.limit())) for name, x in found.items()}
+        return {name: (np.asarray(plain(x)), limits(x)) for name, x in found.items()}
+
+
+def limits(x: Number) -> Array:
+    """Return how far each element may lie from an exact result; an infinity that is no overflow, but data, not at all."""
+    return np.where(np.isinf(x.value) & ~x.void, 0.0, x.limit())
+
+
+def difference(a: Array, b: Array) -> Array:
+    """Return |a − b|, 0 between equal infinities."""
+    with np.errstate(all="ignore"):
+        return np.where(a == b, 0.0, np.abs(a - b))
 
 
 def values(program: Program, inputs: Any, choices: Choices) -> dict[str, Array]:
@@ -160,8 +170,8 @@ def _distance(got: Array, value: Array, limit: Array) -> float:
     void = np.isinf(limit)
     if void.size and void.mean() > FEW:
         return math.inf
+    apart = difference(got, value)
     with np.errstate(all="ignore"):
-        apart = np.abs(got - value)
         ratio = np.where(apart == 0.0, 0.0, apart / limit)
     ratio = np.where(np.isnan(got) & np.isnan(value), 0.0, np.where(np.isnan(ratio), np.inf, ratio))
     ratio = np.where(void, 0.0, ratio)

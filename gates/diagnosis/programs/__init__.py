@@ -11,7 +11,7 @@ from gates.diagnosis.program import Program
 @cache
 def programs() -> Mapping[str, Program]:
     """Return the definition of each op that can be diagnosed, by the op's name."""
-    from gates.diagnosis.programs import loss  # noqa: PLC0415  a check without a failure needs none of them
+    from gates.diagnosis.programs import loss, preference, sampling  # noqa: PLC0415  a check without a failure needs none of them
 
-    found = (*loss.PROGRAMS,)
+    found = (*loss.PROGRAMS, *preference.PROGRAMS, *sampling.PROGRAMS)
     return {program.op: program for program in found}

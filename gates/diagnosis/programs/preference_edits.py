@@ -1,0 +1,245 @@
+"""The edits of the preference losses: other losses and libraries' conventions, and the mistakes that people make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gates.diagnosis.program import Choices, Edit
+from gates.diagnosis.programs.rows import MASKS
+
+LOGISTIC: dict[str, Any] = {"form": "logistic", "number": "log-ratio", "place": "inside", "margin": 0.0, "nll": "none"}
+PLAIN = {**LOGISTIC, "row": "sum", "penalty": 0.0, "smoothing": 0.0}
+ALONE = frozenset(("simpo", "orpo", "cpo"))  # that have no reference
+
+ROWS = {  # words of what a row's log-ratio is divided by, and whether some library has it on purpose
+    "sum": ("log-ratios summed over tokens", True),
+    "mean": ("log-ratios averaged over each completion's tokens", True),
+    "width": ("log-ratios averaged over the padded width", False),
+    "longest": ("log-ratios divided by the longest completion of the batch", False),
+    "root": ("log-ratios divided by √n", False),
+    "chosen length": ("both log-ratios divided by the length of the chosen completion", False),
+    "both lengths": ("both log-ratios divided by the length of the two completions together", False),
+}
+REFERENCES = {
+    "none": "the reference ignored",
+    "own": "the policy taken for its own reference: every margin is 0",
+    "swapped": "each completion with the reference log-probs of the other one of its pair",
+    "added": "reference log-probs added, not subtracted",
+    "chosen only": "the reference subtracted from the chosen completion only",
+    "rejected only": "the reference subtracted from the rejected completion only",
+    "next token": "reference log-probs shifted by one token",
+}
+SIDES = {
+    "swapped": "chosen and rejected swapped",
+    "halves": "the first half of the rows taken as chosen, the second as rejected",
+    "next pair": "each chosen completion against the rejected one of the next pair",
+}
+LIKELIHOODS = {
+    "none": "no likelihood term",
+    "chosen tokens": "the mean −log π over all chosen tokens",
+    "row means": "the mean over pairs of each chosen completion's mean −log π",
+    "attended": "the mean −log π over all tokens of the chosen rows, prompts too",
+    "attended row means": "the mean over pairs of each chosen row's mean −log π, prompts too",
+    "all slots": "the mean −log π over all slots of the chosen rows, padding too",
+    "row sums": "the mean over pairs of each chosen completion's summed −log π",
+    "sum": "the summed −log π of all chosen tokens",
+    "both sides": "the mean −log π over the tokens of both sides",
+    "rejected tokens": "the mean −log π over all rejected tokens",
+}
+PLACES = {
+    "outside": "β outside the sigmoid: it multiplies the loss",
+    "both": "β inside the sigmoid and outside",
+    "divides": "the margin divided by β",
+    "chosen": "β on the chosen side only",
+    "rejected": "β on the rejected side only",
+}
+PENALTIES = {
+    "chosen gains": "DPOP's penalty on the chosen completions that gained",
+    "rejected": "DPOP's penalty on the rejected completion that fell behind",
+    "rejected gains": "DPOP's penalty on the rejected completion that gained",
+    "unbounded": "DPOP's penalty without max(0, ·)",
+    "added": "DPOP's penalty with the wrong sign",
+    "without β": "DPOP's penalty not multiplied by β",
+    "outside": "DPOP's penalty added to the loss, outside the sigmoid",
+    "by tokens": "DPOP's max(0, ·) of each token, not of the sum",
+}
+FORMS = {
+    "sigmoid": "σ in the place of log σ",
+    "exponential": "exp(−z) in the place of −log σ(z)",
+    "squared hinge": "the hinge squared",
+    "negative margin": "−z without a sigmoid",
+    "perceptron": "max(0, −z), a hinge without its 1",
+}
+SQUARES = {
+    "ipo halved": "½ of the square",
+    "ipo of the margin": "(β·h − ½)², the square of the margin times β",
+    "absolute": "the magnitude in the place of the square",
+}
+BETAS = (0.01, 0.05, 0.1, 0.2, 0.25, 0.5, 2.0)
+SMOOTHINGS = (0.1, 0.2, 0.3)
+
+
+def edits(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of a loss with these choices, conventions first."""
+    found = [*_conventions(asked), *_mistakes(asked)]
+    yield from (edit for edit in found if edit.convention)
+    yield from (edit for edit in found if not edit.convention)
+
+
+def _conventions(asked: Choices) -> Iterator[Edit]:
+    if asked["smoothing"]:
+        ignored = {"smoothing": 0.0}
+        yield Edit('label smoothing ignored (as TRL loss_type="sigmoid" does)', ignored, convention=True)
+        yield Edit('label smoothing as in TRL loss_type="robust"', {"smoothed": "robust"}, convention=True)
+    for name, changes in losses(asked).items():
+        if any(asked[key] != value for key, value in changes.items()):
+            yield Edit(f"the loss of {name}", changes, convention=True, asked=asked["name"])
+    for name, (words, known) in ROWS.items():
+        if name != asked["row"]:
+            yield Edit(words, {"row": name}, known, ROWS[asked["row"]][0].removeprefix("log-ratios "))
+    if asked["nll"] == "none":
+        yield Edit("a likelihood of the chosen tokens added (TRL rpo_alpha=1)", {"nll": "chosen tokens"}, True)
+    elif asked["nll"] in {"row means", "attended"}:
+        other = {"row means": "attended", "attended": "row means"}[asked["nll"]]
+        yield Edit(f"likelihood: {LIKELIHOODS[other]}", {"nll": other}, True, LIKELIHOODS[asked["nll"]])
+
+
+def losses(asked: Choices) -> dict[str, dict[str, Any]]:
+    """Return the choices of other losses by name, those whose constants are given or have a usual value."""
+    reference = {} if asked["reference"] == "none" and asked["name"] in ALONE else {"reference": asked["reference"]}
+    of = {
+        "dpo": {**PLAIN, **reference},
+        "hinge": {**PLAIN, "form": "hinge", **reference},
+        "ipo with sums": {**PLAIN, "form": "ipo", **reference},
+        "ipo with means": {**PLAIN, "form": "ipo", "row": "mean", **reference},
+        "dpo averaged over tokens": {**PLAIN, "row": "mean", **reference},
+        "orpo": {
+            **PLAIN,
+            "row": "mean",
+            "reference": "none",
+            "number": "odds",
+            "place": "outside",
+            "nll": "row means",
+            "alpha": 1.0,
+        },
+        "simpo": {**PLAIN, "row": "mean", "reference": "none", "margin": asked["margin"]},
+        "cpo": {**PLAIN, "reference": "none", "nll": "chosen tokens", "alpha": asked["alpha"]},
+        "sppo_hard": {**PLAIN, "form": "sppo", **reference},
+        "nca_pair": {**PLAIN, "form": "nca", **reference},
+        "apo_zero": {**PLAIN, "form": "apo_zero", **reference},
+        "apo_down": {**PLAIN, "form": "apo_down", **reference},
+    }
+    if asked["penalty"]:
+        of["dpop"] = {**PLAIN, "penalty": asked["penalty"], **reference}
+    return of
+
+
+def _mistakes(asked: Choices) -> Iterator[Edit]:
+    for name, words in MASKS.items():
+        if name != "filled":  # a completion has no holes
+            yield Edit(words, {"mask": name})
+    yield Edit("the prompt counted", {"mask": "prompt too"})
+    yield Edit("the last column of the batch not counted", {"mask": "without last column"})
+    yield Edit("the first column of the batch not counted", {"mask": "without first column"})
+    yield from (Edit(words, {"sides": name}) for name, words in SIDES.items())
+    if asked["reference"] == "none" and asked["number"] != "odds":
+        yield Edit(REFERENCES["own"], {"reference": "own"})
+    elif asked["reference"] != "none":
+        yield from (Edit(words, {"reference": name}) for name, words in REFERENCES.items())
+    yield Edit("no gradient of the rejected side (detached)", {"gradient": "chosen"})
+    yield Edit("no gradient of the chosen side (detached)", {"gradient": "rejected"})
+    yield Edit("the loss with the wrong sign", {"sign": -1.0, "alpha": -asked["alpha"]})
+    yield Edit("summed over pairs, not averaged", {"pairs": "sum"})
+    yield Edit("divided by the rows, not by the pairs", {"pairs": "rows"})
+    yield from _betas(asked)
+    yield from _of_form(asked)
+    yield from _likelihoods(asked)
+
+
+def _betas(asked: Choices) -> Iterator[Edit]:
+    beta = asked["beta"]
+    if asked["form"] != "ipo":
+        for name, words in PLACES.items():
+            if name != asked["place"] and not (asked["number"] == "odds" and name in {"chosen", "rejected"}):
+                yield Edit(words, {"place": name})
+        if asked["place"] == "outside":
+            yield Edit("β inside the sigmoid, where it must multiply the loss", {"place": "inside"})
+    yield Edit("β missing (1)", {"beta": 1.0}, asked=f"{beta:g}")
+    yield Edit("β squared", {"beta": beta * beta})
+    yield Edit("β doubled", {"beta": 2.0 * beta})
+    yield Edit("half of β", {"beta": 0.5 * beta})
+    yield from (Edit(f"β {x:g}", {"beta": x}, asked=f"{beta:g}") for x in BETAS if x not in {beta, 2 * beta, beta / 2})
+
+
+def _of_form(asked: Choices) -> Iterator[Edit]:
+    if asked["form"] == "ipo":
+        yield from (
+            Edit(f"target {x}", {"target": x}, asked="1/(2β)") for x in ("1/β", "β/2", "β", "1/2", "1", "0", "2/β")
+        )
+        yield from (Edit(words, {"form": name}) for name, words in SQUARES.items())
+    else:
+        yield from (Edit(words, {"form": name}) for name, words in FORMS.items() if name != asked["form"])
+    if smoothing := asked["smoothing"]:
+        words = f"label smoothing {1.0 - smoothing:g}: on the wrong side"
+        yield Edit(words, {"smoothing": 1.0 - smoothing}, asked=f"{smoothing:g}")
+        yield Edit("label smoothing halved", {"smoothing": 0.5 * smoothing})
+        yield Edit("(1 − s)·log σ without the smoothed term", {"smoothed": "first term"})
+        yield Edit("the smoothed term with the wrong sign", {"smoothed": "subtracted"})
+    elif asked["name"] == "dpo":
+        yield from (Edit(f"label smoothing {s:g}", {"smoothing": s}, asked="0") for s in SMOOTHINGS)
+    if asked["penalty"]:
+        yield Edit("DPOP's penalty ignored", {"penalty": 0.0})
+        yield from (Edit(words, {"penalised": name}) for name, words in PENALTIES.items())
+    if gamma := asked["margin"]:
+        yield Edit("the margin γ missing", {"margin": 0.0})
+        yield Edit("the margin γ multiplied by β", {"margin": gamma * asked["beta"]})
+        yield Edit("the margin γ divided by β", {"margin": gamma / asked["beta"]})
+        yield Edit("the margin γ added, not subtracted", {"margin": -gamma})
+        yield Edit("half of the margin γ", {"margin": 0.5 * gamma})
+    if asked["number"] == "odds":
+        yield Edit("probabilities compared, not odds: log π̄ without log(1 − π̄)", {"number": "log-ratio"})
+        yield Edit("log(1 − π̄) added, not subtracted", {"number": "odds, sum"})
+        yield Edit("the difference of probabilities in the sigmoid", {"number": "probability"})
+
+
+def _likelihoods(asked: Choices) -> Iterator[Edit]:
+    if asked["nll"] == "none":
+        return
+    for name, words in LIKELIHOODS.items():
+        other = {"row means": "attended", "attended": "row means"}.get(asked["nll"])
+        if name not in {asked["nll"], other}:
+            yield Edit(words if name == "none" else f"likelihood: {words}", {"nll": name})
+    alpha = asked["alpha"]
+    yield Edit("the likelihood with the wrong sign", {"alpha": -alpha})
+    yield Edit("the likelihood times β", {"alpha": alpha * asked["beta"]})
+    if alpha != 1.0:
+        yield Edit("the likelihood without its weight α", {"alpha": 1.0})
+    yield Edit("the policy's likelihood alone, without the preference term", {"pairs": "sum", "sign": 0.0})
+
+
+PRESETS = {  # words for a loss that is identified (docs/definitions.md, "Presets")
+    "dpo": 'dpo (TRL DPOTrainer loss_type="sigmoid")',
+    "hinge": 'hinge (TRL loss_type="hinge")',
+    "ipo with sums": "ipo with sums (TRL Online DPO)",
+    "ipo with means": 'ipo with means (TRL DPOTrainer and CPOTrainer loss_type="ipo")',
+    "orpo": "orpo, likelihood of each completion",
+    "simpo": 'simpo (TRL CPOTrainer loss_type="simpo")',
+    "cpo": "cpo (TRL CPOTrainer)",
+    "dpop": "dpop",
+    "dpo averaged over tokens": "dpo averaged over tokens (length-normalised)",
+    **{name: f'{name} (TRL loss_type="{name}")' for name in ("sppo_hard", "nca_pair", "apo_zero", "apo_down")},
+}
+
+
+def presets(asked: Choices) -> Iterator[Edit]:
+    """Yield the losses by name, with the settings of libraries that choose them."""
+    of = losses(asked)
+    if asked["smoothing"]:
+        smooth = {**of["dpo"], "smoothing": asked["smoothing"]}
+        yield Edit("dpo with label smoothing (conservative DPO)", {**smooth, "smoothed": "conservative"}, True)
+        yield Edit('dpo with label smoothing (TRL loss_type="robust")', {**smooth, "smoothed": "robust"}, True)
+    for name, changes in of.items():
+        yield Edit(PRESETS[name], changes, convention=True)
+    if asked["nll"] == "attended":
+        yield Edit("orpo, likelihood of all tokens (TRL ORPOTrainer)", {**of["orpo"], "nll": "attended"}, True)

@@ -1,0 +1,164 @@
+"""The edits of a sampler's filters: the orders of libraries, and the mistakes that people make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gates.diagnosis.program import Choices, Edit
+
+Order = tuple[str, ...]
+ORDERS: dict[str, Order] = {  # of libraries, of which none has every stage
+    "transformers": ("temperature", "top-k", "top-p", "min-p", "XTC"),
+    "mlx-lm": ("top-p", "min-p", "XTC", "top-k", "temperature"),
+    "vLLM": ("temperature", "min-p", "top-k", "top-p", "XTC"),
+    "llama.cpp": ("top-k", "top-p", "min-p", "XTC", "temperature"),
+}
+TOP_P = {
+    "exclusive": "top-p without the token whose mass reaches p",
+    "one more": "top-p with one token more than it takes to reach p",
+    "ascending": "top-p of the ascending sums: tokens stay while the mass of the less likely ones exceeds p",
+    "least likely": "top-p from the wrong end: the least likely tokens stay",
+    "each": "tokens of a probability of 1 − p, in the place of top-p's sums",
+}
+MIN_P = {
+    "absolute": "min-p as an absolute probability, not relative to the largest",
+    "of logits": "min-p relative to the largest logit, not to the largest probability",
+    "share squared": "min-p's share squared",
+}
+XTC = {
+    "the least likely too": "XTC removes every token above the threshold, the least likely too",
+    "all but the likeliest": "XTC keeps the likeliest of the tokens above the threshold, not the least likely",
+    "the likeliest": "XTC removes the likeliest token alone",
+    "of the batch": "XTC with the least likely token of the whole batch, not of the row",
+    "below the threshold": "XTC removes the tokens below the threshold",
+}
+REPETITION = {
+    "divided": "repetition penalty divides negative logits too",
+    "multiplied": "repetition penalty multiplies positive logits too",
+    "inverted": "repetition penalty multiplies positive logits and divides negative ones",
+    "subtracted": "repetition penalty subtracted",
+    "twice": "repetition penalty twice",
+    "each time": "repetition penalty for each occurrence in the history",
+    "others": "repetition penalty of the tokens that are not in the history",
+}
+COUNTS = {
+    "presence each time": "presence penalty for each occurrence",
+    "frequency once": "frequency penalty once, however often a token occurred",
+    "swapped": "presence and frequency penalties swapped",
+}
+RESULTS = {
+    "not renormalised": "log-probs not renormalised over the tokens that stay",
+    "before the last": "log-probs normalised over what was there before the last filter",
+    "unfiltered": "log-probs of the unfiltered distribution",
+    "untempered": "log-probs of the tokens that stay without the temperature",
+    "of the model": "the model's own log-probs of the tokens that stay, without temperature and renormalisation",
+    "logits": "logits of the tokens that stay, not normalised",
+    "probabilities": "probabilities, not their logarithms",
+}
+
+
+def edits(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of filters with these choices, conventions first."""
+    yield from _orders(asked)
+    found = [edit for part in (_numbers, _rules, _penalties) for edit in part(asked)]
+    yield from (edit for edit in found if edit.convention)
+    yield from (edit for edit in found if not edit.convention)
+    for name, words in RESULTS.items():
+        yield Edit(words, {"result": name})
+
+
+def acting(order: Order, asked: Choices) -> Order:
+    """Return the stages of an order that act."""
+    return tuple(stage for stage in order if stage in asked["order"])
+
+
+def _listed(order: Order) -> str:
+    return ", ".join(order)
+
+
+def _orders(asked: Choices) -> Iterator[Edit]:
+    """Yield the orders of libraries, then what one swap of neighbours or a moved temperature gives."""
+    own, seen = asked["order"], {asked["order"]}
+    for library, order in ORDERS.items():
+        if (found := acting(order, asked)) not in seen:
+            seen.add(found)
+            words = f"filters in the order {_listed(found)} (as in {library})"
+            yield Edit(words, {"order": found}, convention=True, asked=_listed(own))
+    swaps = [(*own[:i], own[i + 1], own[i], *own[i + 2 :]) for i in range(len(own) - 1)]
+    rest = tuple(stage for stage in own if stage != "temperature")
+    moved = [("temperature", *rest), (*rest, "temperature")] if len(rest) < len(own) else []
+    for found in (*swaps, *moved):
+        if found not in seen:
+            seen.add(found)
+            yield Edit(f"filters in the order {_listed(found)}", {"order": found}, asked=_listed(own))
+
+
+def _numbers(asked: Choices) -> Iterator[Edit]:
+    acts, temperature, k = asked["order"], asked["temperature"], asked["top_k"]
+    for stage in acts:
+        yield Edit(f"{stage} ignored", {"order": tuple(one for one in acts if one != stage)})
+    if "temperature" in acts and temperature > 0.0:
+        yield Edit("logits multiplied by the temperature", {"temperature": 1.0 / temperature})
+        yield Edit("the temperature twice", {"temperature": temperature * temperature})
+        yield Edit("the square root of the temperature", {"temperature": temperature**0.5})
+    if "top-k" in acts:
+        yield Edit("top-k keeps one token more: k + 1", {"top_k": k + 1})
+        if k > 1:
+            yield Edit("top-k keeps one token less: k − 1", {"top_k": k - 1})
+    if "top-p" in acts and asked["top_p"] > 0.0:
+        yield Edit("1 − p in the place of top-p's p", {"top_p": 1.0 - asked["top_p"]})
+
+
+def _rules(asked: Choices) -> Iterator[Edit]:
+    acts = asked["order"]
+    if "top-p" in acts:
+        yield from (Edit(words, {"top-p rule": name}) for name, words in TOP_P.items())
+    if "min-p" in acts:
+        yield from (Edit(words, {"min-p rule": name}) for name, words in MIN_P.items())
+    if "XTC" in acts:
+        yield from (Edit(words, {"XTC rule": name}) for name, words in XTC.items())
+        yield Edit("XTC on every row, whatever its coin", {"coin": "always"})
+        yield Edit("XTC where the coin is not below its probability", {"coin": "above"})
+        if asked["special"]:
+            yield Edit("XTC removes special tokens too", {"special": False})
+    if len(acts) > 1 and {"top-p", "min-p", "XTC"}.intersection(acts):
+        yield Edit("masses of all tokens, not renormalised over those that are still there", {"masses": "all"})
+    if asked["least"] > 1:
+        every, alone = frozenset(("top-k", "top-p", "min-p")), frozenset(("min-p",))
+        yield Edit("min_tokens_to_keep ignored", {"least": 1})
+        other = alone if asked["least of"] == every else every
+        words = "min-p alone (as in mlx-lm)" if other == alone else "every filter (as in transformers)"
+        yield Edit(f"min_tokens_to_keep of {words}", {"least of": other}, convention=True)
+
+
+def _penalties(asked: Choices) -> Iterator[Edit]:
+    if asked["repetition"] != 1.0:
+        yield Edit("repetition penalty ignored", {"repetition": 1.0})
+        yield from (Edit(words, {"repetition rule": name}) for name, words in REPETITION.items())
+    presence, frequency = asked["presence"], asked["frequency"]
+    if presence or frequency:
+        for name, words in COUNTS.items():
+            if (presence or name == "frequency once") and (frequency or name == "presence each time"):
+                yield Edit(words, {"counts": name})
+        yield Edit("presence and frequency penalties added", {"presence": -presence, "frequency": -frequency})
+    if presence:
+        yield Edit("presence penalty ignored", {"presence": 0.0})
+    if frequency:
+        yield Edit("frequency penalty ignored", {"frequency": 0.0})
+    if asked["repetition"] != 1.0 or presence or frequency:
+        yield Edit("the −1 of an empty place taken for the last token", {"padding": "last token"})
+    if asked["bias"] != "none":
+        yield Edit("logit bias ignored", {"bias": "none"})
+        yield Edit("logit bias subtracted", {"bias": "negated"})
+        if asked["repetition"] != 1.0:
+            yield Edit("logit bias after the penalties", {"bias": "last"})
+
+
+def presets(asked: Choices) -> Iterator[Edit]:
+    """Yield the orders by name, with the libraries that have them (docs/definitions.md, "Presets")."""
+    names = {"transformers": "hf (transformers generate())", "mlx-lm": "mlx-lm (make_sampler)"}
+    seen: dict[Order, str] = {}
+    for library, order in ORDERS.items():
+        seen.setdefault(acting(order, asked), names.get(library, library))
+    for order, name in seen.items():
+        yield Edit(f"{name}: {_listed(order) or 'no filter'}", {"order": order}, convention=True)

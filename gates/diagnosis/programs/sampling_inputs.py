@@ -1,0 +1,87 @@
+"""Designed calls of a sampler's filters: rows on which one mistake does not look like another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gates.diagnosis.program import Inputs
+from gates.model import Array
+
+SHAPES = ((4, 90), (3, 130), (5, 96), (4, 150), (6, 100), (3, 110), (5, 140), (4, 125))  # rows and tokens
+FLATNESS = (0.1, 0.25, 0.6, 1.0, 1.6)  # of rows in turn: in flat ones the sums decide, in peaked ones the shares
+
+
+def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight calls with the filters of an example: rows without ties, flat and peaked, with coins on both sides.
+
+    Logits of likely tokens have both signs. The last token, which −1 is taken for by mistake, is a likely one in every second row.
+    """
+    for rows, size in SHAPES:
+        yield batch(example, rng, rows, size)
+
+
+def examples(inputs: Inputs) -> Iterator[Inputs]:
+    """Yield a call in which every filter acts, one without XTC, one with the filters that most samplers have, and the call."""
+    filters = {"temperature": 1.5, "top_k": 20, "top_p": 0.875, "min_p": 0.03125}
+    xtc = {"xtc_probability": 0.5, "xtc_threshold": 0.0625, "xtc_coin": np.zeros(1)}
+    off = {"xtc_probability": 0.0, "xtc_coin": None}
+    yield {**inputs, **filters, **xtc}
+    yield {**inputs, **filters, **off}
+    yield {**inputs, **filters, **off, "min_p": 0.0}
+    yield inputs
+
+
+def batch(example: Inputs, rng: np.random.Generator, rows: int, size: int) -> dict[str, Any]:
+    """Return one call."""
+    steps = np.sort(rng.normal(0.0, 3.0, (rows, size)), axis=1) + np.arange(size) * 1e-3
+    logits = rng.permuted(steps - steps.mean(axis=1, keepdims=True), axis=1)
+    logits *= rng.permutation(np.resize(FLATNESS, rows))[:, None]
+    logits[1::2] -= np.sort(logits, axis=1)[1::2, -8:-7]  # so that a penalty meets likely tokens of both signs
+    for row in logits[::2]:
+        place = np.argsort(-row)[1]
+        row[[place, -1]] = row[[-1, place]]
+    given = {**example, "logits": logits.astype(np.asarray(example["logits"]).dtype)}
+    likely = np.argsort(-logits, axis=1)
+    if example.get("xtc_coin") is not None:
+        given["xtc_coin"] = np.where(np.arange(rows) % 2 == 0, 0.3, 0.8) * example["xtc_probability"] / 0.5
+    if example.get("history") is not None:
+        given["history"] = _ids(rng, likely[:, [0, 2, 2, 3, 5, 9, 11]], size)
+    if example.get("generated") is not None:
+        given["generated"] = _ids(rng, likely[:, [0, 1, 1, 3, 3, 3, 4]], size)
+    if example.get("xtc_special_tokens") is not None:
+        given["xtc_special_tokens"] = likely[:2, 0].astype(np.int64)
+    if example.get("logit_bias") is not None:
+        given["logit_bias"] = rng.normal(0.0, 2.0, size)
+        given["logit_bias"][likely[0, 1]] = -np.inf
+    return given
+
+
+def _ids(rng: np.random.Generator, likely: Array, size: int) -> Array:
+    """Return ids of earlier tokens: likely and unlikely ones, some more than once, and empty places."""
+    others = rng.integers(0, size - 1, (len(likely), 8))
+    places = np.full((len(likely), 2), -1)
+    return rng.permuted(np.concatenate([likely, others, others[:, :2], places], axis=1), axis=1).astype(np.int64)
+
+
+def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:
+    """Yield sets of tokens by name."""
+    del output
+    logits = np.asarray(inputs["logits"], np.float64)
+    ones, columns = np.ones(logits.shape, bool), np.arange(logits.shape[1])
+    yield "at the likeliest token of a row", logits == logits.max(axis=1, keepdims=True)
+    yield "at the last token of the vocabulary", ones & (columns == logits.shape[1] - 1)
+    for name, words in (("history", "in the history"), ("generated", "in `generated`")):
+        if inputs.get(name) is not None:
+            ids = np.asarray(inputs[name])
+            found = np.array([np.isin(columns, row[row >= 0]) for row in ids])
+            yield f"at tokens {words}", found
+            yield f"at tokens not {words}", ~found
+    if inputs.get("xtc_coin") is not None:
+        acts = np.asarray(inputs["xtc_coin"]) < inputs["xtc_probability"]
+        yield "in rows on which XTC acts", ones & acts[:, None]
+        yield "in rows on which XTC does not act", ones & ~acts[:, None]
+    yield "at tokens with a logit above 0", logits > 0.0
+    yield "at tokens with a logit below 0", logits < 0.0

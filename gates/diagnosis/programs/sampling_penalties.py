@@ -1,0 +1,85 @@
+"""Bias and penalties in the forward definition of a sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gates.diagnosis.arithmetic import Value, plain, where
+from gates.diagnosis.program import Choices, Data
+from gates.model import Array
+from reference.textbook.number import Number
+
+
+def processed(data: Data, chosen: Choices) -> tuple[Value, Array]:
+    """Return the logits with bias and penalties, and which tokens are possible."""
+    logits = np.asarray(data["logits"])
+    possible = np.asarray(logits > -np.inf)
+    x = data.lift(np.where(possible, logits, 0.0).astype(logits.dtype))
+    if chosen["bias"] != "none":
+        possible = possible & (np.asarray(data["logit_bias"]) > -np.inf)
+    for step in ("first", "repetition", "counts", "last"):
+        if step == "repetition" and chosen["repetition"] != 1.0:
+            x = _repeated(x, data, chosen)
+        elif step == "counts" and (chosen["presence"] or chosen["frequency"]):
+            x = _counted(x, data, chosen)
+        elif chosen["bias"] == step or (chosen["bias"] == "negated" and step == "first"):
+            x = x - _bias(data) if chosen["bias"] == "negated" else x + _bias(data)
+    return x, possible
+
+
+def _bias(data: Data) -> Value:
+    """Return the bias of each token, which a program may hold in the dtype of the logits or wider; 0 where it forbids one."""
+    given, dtype = np.asarray(data["logit_bias"], np.float64), np.asarray(data["logits"]).dtype
+    bias = np.where(given > -np.inf, given, 0.0)
+    if not data.bounded:
+        return bias
+    return Number(bias, dtype.name, np.abs(bias.astype(dtype).astype(np.float64) - bias))
+
+
+def _scalar(data: Data, value: float) -> Value:
+    return data.scalar(value, np.asarray(data["logits"]).dtype.name)
+
+
+def occurrences(ids: Any, shape: tuple[int, ...], padding: str) -> Array:
+    """Return how often each token is in the ids of its row; −1 is none, or the last token."""
+    counts = np.zeros(shape)
+    for row, tokens in zip(counts, np.asarray(ids), strict=True):
+        np.add.at(row, tokens if padding == "last token" else tokens[tokens >= 0], 1.0)
+    return counts
+
+
+def _repeated(x: Value, data: Data, chosen: Choices) -> Value:
+    """Apply the repetition penalty to tokens of the history."""
+    counts = occurrences(data["history"], plain(x).shape, chosen["padding"])
+    rule, penalty, seen, positive = (
+        chosen["repetition rule"],
+        _scalar(data, chosen["repetition"]),
+        counts > 0,
+        plain(x) > 0,
+    )
+    if rule == "each time":
+        for time in range(int(counts.max())):
+            x = where(counts > time, where(positive, x / penalty, x * penalty), x)
+        return x
+    changed: Mapping[str, Any] = {
+        "by sign": lambda: where(positive, x / penalty, x * penalty),
+        "divided": lambda: x / penalty,
+        "multiplied": lambda: x * penalty,
+        "inverted": lambda: where(positive, x * penalty, x / penalty),
+        "subtracted": lambda: x - penalty,
+        "twice": lambda: where(positive, x / penalty / penalty, x * penalty * penalty),
+    }
+    return where(~seen if rule == "others" else seen, changed["by sign" if rule == "others" else rule](), x)
+
+
+def _counted(x: Value, data: Data, chosen: Choices) -> Value:
+    """Subtract the presence penalty once and the frequency penalty for each occurrence."""
+    counts = occurrences(data["generated"], plain(x).shape, chosen["padding"])
+    once = (counts > 0).astype(np.float64)
+    rule = chosen["counts"]
+    of_presence = counts if rule in {"presence each time", "swapped"} else once
+    of_frequency = once if rule in {"frequency once", "swapped"} else counts
+    return x - _scalar(data, chosen["frequency"]) * of_frequency - _scalar(data, chosen["presence"]) * of_presence
