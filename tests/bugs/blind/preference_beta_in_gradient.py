@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
+COMPUTES = "the loss as asked, its gradient that of: what is asked, times"
 BUG = "the loss is right; the gradient lacks the factor beta of the margin"
 CONVENTIONS = {"preference_loss": {"loss": ("dpo",)}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
+COMPUTES = "the mean over pairs of each chosen completion's mean"
 BUG = "the NLL term averages each chosen completion over its tokens first, where it is one mean over all chosen tokens"
 CONVENTIONS = {"preference_loss": {"loss": ("cpo",)}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
+COMPUTES = "penalty on the chosen completions that gained"
 BUG = "the penalty is max(0, lp_c - ref_c), the sign inside is turned: it punishes gains of the chosen completion"
 CONVENTIONS = {"preference_loss": {"loss": ("dpop",)}}
 

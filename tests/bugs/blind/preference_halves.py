@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
+COMPUTES = "the first half of the rows taken as chosen, the second as rejected"
 BUG = "the first P rows are taken for chosen and the last P for rejected, where chosen and rejected alternate"
 CONVENTIONS = {"preference_loss": {"loss": ("dpo",)}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
+COMPUTES = "without log(1 − π̄)"
 BUG = "the ratio term is log sigma(lp_c - lp_r) of mean log-probs: log(1 - p) is left out, so that no odds are taken"
 CONVENTIONS = {"preference_loss": {"loss": ("orpo",), "nll_tokens": ("completion",)}}
 

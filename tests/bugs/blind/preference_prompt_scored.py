@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
+COMPUTES = "the prompt counted"
 BUG = "log-probs are summed over prompt and completion, with the attention mask in place of the completion mask"
 CONVENTIONS = {"preference_loss": {"loss": ("dpo",), "rows": ("mask",)}}
 

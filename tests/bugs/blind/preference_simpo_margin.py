@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
+COMPUTES = "the margin γ multiplied by β"
 BUG = "the margin is multiplied by beta: sigma of beta (lp_c - lp_r - gamma) in place of beta (lp_c - lp_r) - gamma"
 CONVENTIONS = {"preference_loss": {"loss": ("simpo",)}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
+COMPUTES = "chosen and rejected swapped"
 BUG = "label smoothing is inverted: s weighs log sigma(delta) and 1 - s weighs log sigma(-delta)"
 CONVENTIONS = {"preference_loss": {"loss": ("dpo",)}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
+COMPUTES = "the reference ignored"
 BUG = "the reference's log-probs are ignored: the margin is beta (lp_c - lp_r)"
 CONVENTIONS = {"preference_loss": {"loss": ("dpo", "hinge")}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "filtered_logprobs"
+COMPUTES = "filters in the order top-p, temperature"
 BUG = "the temperature is applied after top-k, top-p and min-p, where the order hf applies it before them"
 CONVENTIONS = {"filtered_logprobs": {"order": ("hf",)}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "filtered_logprobs"
+COMPUTES = "min-p as an absolute probability"
 BUG = "tokens below min_p itself are removed, where the threshold is min_p times the largest probability"
 CONVENTIONS = {"filtered_logprobs": {"order": ("hf",)}}
 

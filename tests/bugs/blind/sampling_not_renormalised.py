@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "filtered_logprobs"
+COMPUTES = "not renormalised over the tokens that stay"
 BUG = "the survivors keep the log-probs that they had before the filters: they are not renormalised"
 CONVENTIONS = {"filtered_logprobs": {"order": ("hf",)}}
 

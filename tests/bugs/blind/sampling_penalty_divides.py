@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "filtered_logprobs"
+COMPUTES = "repetition penalty divides negative logits too"
 BUG = "the logits of earlier tokens are divided by the penalty whatever their sign; negative ones should be multiplied"
 CONVENTIONS = {"filtered_logprobs": {"order": ("hf",)}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "filtered_logprobs"
+COMPUTES = "top-p without the token whose mass reaches p"
 BUG = "top-p removes every token at which the running sum exceeds p, the one that crosses it included"
 CONVENTIONS = {"filtered_logprobs": {"order": ("hf",)}}
 
