@@ -144,8 +144,8 @@ def where(program: Program, search: Search) -> str:
     named: dict[tuple[str, str], list[Array]] = {}
     for index, sample in enumerate(search.samples):
         for output, (value, limit) in search.evaluated(Candidate(), index).items():
-            got = sample.got[output]
-            if got.shape != value.shape or not got.ndim:
+            got = sample.got.get(output)
+            if got is None or got.shape != value.shape or not got.ndim:
                 continue
             with np.errstate(all="ignore"):
                 off = ~(np.abs(got - value) <= MATCH * limit) & np.isfinite(limit)
