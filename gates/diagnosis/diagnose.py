@@ -144,7 +144,9 @@ def _rounded(search: Search, candidate: Candidate) -> bool:
     """Whether the errors vary as those of roundings do: elsewhere a factor or a shift of its own is on every call."""
     for index, sample in enumerate(search.samples):
         for output, (value, limit) in search.evaluated(candidate, index).items():
-            got = sample.got[output]
+            got = sample.got.get(output)
+            if got is None or got.shape != value.shape:
+                continue
             with np.errstate(all="ignore"):
                 off = (got - value) / value
             off = off[np.isfinite(off) & np.isfinite(limit)]
@@ -159,8 +161,8 @@ def where(program: Program, search: Search) -> str:
     named: dict[tuple[str, str], list[Array]] = {}
     for index, sample in enumerate(search.samples):
         for output, (value, limit) in search.evaluated(Candidate(), index).items():
-            got = sample.got[output]
-            if got.shape != value.shape or not got.ndim:
+            got = sample.got.get(output)
+            if got is None or got.shape != value.shape or not got.ndim:
                 continue
             off = ~(difference(got, value) <= MATCH * limit) & np.isfinite(limit)
             wrong.setdefault(output, []).append(off.reshape(-1))
