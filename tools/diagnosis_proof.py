@@ -51,16 +51,15 @@ FOLDERS = (proofs.ROOT / "tests" / "bugs" / "blind", proofs.ROOT / "tests" / "bu
 RECORD = proofs.ROOT / "results" / "judge" / "diagnosis.json"
 LEAST = 0.9  # of the programs that an edit or a pair of edits describes
 BEFORE = {
-    "policy_loss": {
-        "commit": "424ec32",
-        "programs": 31,
-        "named": 25,
-        "one bug of two named": 1,
-        "misnamed": 1,
-        "nothing known": 4,
-    },
+    "policy_loss": {"commit": "424ec32", "programs": 31, "named": 25, "half_named": 1, "misnamed": 1, "unnamed": 4},
+    "preference_loss": {"commit": "28358bf", "programs": 12, "named": 11, "unnamed": 1},
+    "filtered_logprobs": {"commit": "28358bf", "programs": 5, "named": 5},
+    "group_advantages": {"commit": "fcc4c77", "programs": 9, "named": 8, "unnamed": 1},
+    "token_kl": {"commit": "fcc4c77", "programs": 5, "named": 5},
+    "full_kl": {"commit": "fcc4c77", "programs": 2, "named": 2},
+    "selective_log_softmax": {"commit": "fcc4c77", "programs": 4, "named": 4},
 }
-"""What was said of the blind programs with the edits that others had written, before any was added for them; judged by hand."""
+"""What was said of the blind programs by the edits of these commits, before any was added for them; judged by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,10 @@ class Bug:
 
 def bugs(folders: Sequence[Path], names: Sequence[str]) -> Iterator[Bug]:
     """Yield the programs, all or those named; their constants are read without running them."""
-    for path in sorted(path for folder in folders for path in folder.glob("*_*.py")):
+    paths = sorted(path for folder in folders for path in folder.glob("*_*.py"))
+    if unknown := set(names) - {path.stem for path in paths}:
+        raise SystemExit(f"no program is called {', '.join(sorted(unknown))}; see {', '.join(map(str, folders))}")
+    for path in paths:
         if names and path.stem not in names:
             continue
         constants = _constants(path)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "group_advantages"
+COMPUTES = "baseline: the mean of the whole batch"
 BUG = "the baseline is the mean of all rewards of the batch; only the deviation is of the group"
 CONVENTIONS = {"group_advantages": {"scale": ("group", "none"), "eps_mode": ("add", None), "baseline": ("mean",)}}
 

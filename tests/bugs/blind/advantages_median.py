@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "group_advantages"
+COMPUTES = "baseline: the median of the group"
 BUG = "the baseline is the median of the group's rewards, not their mean"
 CONVENTIONS = {"group_advantages": {"scale": ("group", "none"), "eps_mode": ("add", None), "baseline": ("mean",)}}
 

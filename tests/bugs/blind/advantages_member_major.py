@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 OP = "group_advantages"
+COMPUTES = "as if rows were member-major"
 BUG = "rewards are reshaped to (group_size, prompts), so that a group holds every P-th row and not G rows that follow"
 CONVENTIONS = {"group_advantages": {"eps_mode": ("add", None), "baseline": ("mean",), "scale": ("group", "none")}}
 

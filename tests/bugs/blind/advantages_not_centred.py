@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 OP = "group_advantages"
+COMPUTES = "rewards are not centred"
 BUG = "rewards are only divided by the group's deviation; no baseline is subtracted"
 CONVENTIONS = {"group_advantages": {"scale": ("group",), "eps_mode": ("add",), "baseline": ("mean",)}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "group_advantages"
+COMPUTES = "group z-score with ddof 0 (asked: 1)"
 BUG = "the deviation always divides by n: the unbiased one, with n - 1, was asked for"
 CONVENTIONS = {"group_advantages": {"ddof": (1, None), "baseline": ("mean",)}}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 OP = "group_advantages"
+COMPUTES = None
+WHERE = ""
 BUG = "the leave-one-out baseline is the sum of the other rewards divided by G, where it should be G - 1"
 CONVENTIONS = {"group_advantages": {"scale": ("none",), "baseline": ("leave-one-out",)}}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 OP = "group_advantages"
+COMPUTES = "divided by the root mean square of the rewards less their baseline"
 BUG = "scale batch divides by the deviation of the centred rewards over the batch, not by that of the raw rewards"
 CONVENTIONS = {"group_advantages": {"scale": ("batch",), "eps_mode": ("add",), "baseline": ("mean",)}}
 

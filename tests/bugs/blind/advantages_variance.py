@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 OP = "group_advantages"
+COMPUTES = "divided by the variance, not its root"
 BUG = "the centred rewards are divided by the group's variance plus epsilon, not by its standard deviation"
 CONVENTIONS = {"group_advantages": {"scale": ("group",), "eps_mode": ("add",), "baseline": ("mean",)}}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 OP = "group_advantages"
+COMPUTES = "the whole batch as one group"
 BUG = "mean and deviation are those of the whole batch, not of each prompt's group"
 CONVENTIONS = {"group_advantages": {"scale": ("group",), "eps_mode": ("add",), "baseline": ("mean",)}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "full_kl"
+COMPUTES = "KL(reference ‖ policy)"
 BUG = "the sum is of q (log q - log p): the reference's divergence from the policy"
 
 

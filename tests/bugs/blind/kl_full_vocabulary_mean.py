@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "full_kl"
+COMPUTES = "the mean over the vocabulary, not the sum"
 BUG = "the terms are averaged over the vocabulary, not summed: too small by a factor of V"
 
 

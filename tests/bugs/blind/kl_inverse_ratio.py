@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "token_kl"
+COMPUTES = "ratio inverted, exp(old − policy)"
 BUG = "the token ratio that weighs each estimate is exp(old - policy), the inverse of what it should be"
 CONVENTIONS = {"token_kl": {"kl_ratio": ("token",), "rows": ("mask", "holes", "all")}}
 

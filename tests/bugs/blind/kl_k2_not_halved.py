@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "token_kl"
+COMPUTES = "k2 without its ½"
 BUG = "k2 is d squared; the half is missing"
 CONVENTIONS = {"token_kl": {"estimator": ("k1", "k2"), "rows": ("mask", "holes", "all"), "kl_ratio": ("none",)}}
 

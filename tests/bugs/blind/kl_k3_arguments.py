@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "token_kl"
+COMPUTES = "policy and reference exchanged"
 BUG = "k3 takes d = policy - reference, the other divergence's estimate"
 CONVENTIONS = {
     "token_kl": {"estimator": ("k3",), "rows": ("mask", "left-padded", "holes", "all"), "kl_ratio": ("none",)}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "token_kl"
+COMPUTES = "the mean over the padded width"
 BUG = "the mean of a row is taken over the padded width, not over the row's tokens"
 CONVENTIONS = {"token_kl": {"reduction": ("mean",), "rows": ("mask", "holes", "all"), "kl_ratio": ("none",)}}
 

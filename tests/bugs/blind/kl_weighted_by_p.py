@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "token_kl"
+COMPUTES = "the sampled token weighed by its probability again"
 BUG = "the estimate of a sampled token is multiplied by its probability again: exp(lp) (lp - ref)"
 CONVENTIONS = {"token_kl": {"estimator": ("k1",), "rows": ("mask", "holes", "all"), "kl_ratio": ("none",)}}
 

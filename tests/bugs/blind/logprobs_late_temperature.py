@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "selective_log_softmax"
+COMPUTES = "the temperature after the softmax"
 BUG = "the log-probs of temperature 1 are divided by the temperature: they are not normalised"
 CONVENTIONS = {"selective_log_softmax": {"dtype": ("float32", "float64"), "ids_per_position": (), "ignore_index": ()}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "selective_log_softmax"
+COMPUTES = "the temperature ignored"
 BUG = "the temperature is ignored"
 CONVENTIONS = {"selective_log_softmax": {"dtype": ("float32", "float64"), "ids_per_position": (), "ignore_index": ()}}
 

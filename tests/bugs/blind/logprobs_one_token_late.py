@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "selective_log_softmax"
+COMPUTES = "ids shifted by one position to the left"
 BUG = "the ids are moved by one position along the sequence, so that each row of logits scores the next token's id"
 CONVENTIONS = {"selective_log_softmax": {"dtype": ("float32", "float64"), "ids_per_position": (), "ignore_index": ()}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "selective_log_softmax"
+COMPUTES = "logits times τ, not over τ"
 BUG = "logits are multiplied by the temperature where they should be divided"
 CONVENTIONS = {"selective_log_softmax": {"dtype": ("float32", "float64"), "ids_per_position": (), "ignore_index": ()}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "importance_ratio"
+COMPUTES = "mean of"
 BUG = "the sequence ratio is the arithmetic mean of the token ratios, where it is their geometric mean"
 CONVENTIONS = {"importance_ratio": {"level": ("seq_mean",)}}
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "importance_ratio"
+COMPUTES = "invert"
 BUG = "the ratio is old over policy, the inverse of what it should be"
 
 

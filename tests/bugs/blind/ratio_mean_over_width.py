@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "importance_ratio"
+COMPUTES = "width"
 BUG = "the log-ratios of a row are averaged over the padded width, not over the row's tokens"
 CONVENTIONS = {"importance_ratio": {"level": ("seq_mean", "token")}}
 
