@@ -4,8 +4,9 @@
     .venv/bin/python tools/diagnosis_proof.py loss_max_for_min   # a look at one; nothing is recorded
     .venv/bin/python tools/diagnosis_proof.py --mutants          # every catalogued mistake of these ops too
 
-The programs are tests/bugs/{blind,known}/FAMILY_NAME.py, each a whole subject with one bug or two. Those of `blind` were
-written before anybody had seen the edits of gates/diagnosis; those of `known` beside them. Each is judged by the definitions of its
+The programs are tests/bugs/{blind,known,odd}/FAMILY_NAME.py, each a whole subject with one bug or two. Those of `blind` were
+written before their author had seen the edits of gates/diagnosis, those of `known` beside the edits, and those of `odd` so that
+no edit is like them. Each is judged by the definitions of its
 op, and what is wrong is diagnosed, as `gates check` does it. A program says what is expected: COMPUTES is part of the words
 that name it, or None where no edit and no pair of edits is this bug; then WHERE is part of the place that is said instead.
 
@@ -47,7 +48,7 @@ from gates.run.execute import opened
 from gates.run.plan import Options, PlannedCase, plan, runs_a_model
 from gates.subjects import catalogue
 
-FOLDERS = (proofs.ROOT / "tests" / "bugs" / "blind", proofs.ROOT / "tests" / "bugs" / "known")
+FOLDERS = tuple(proofs.ROOT / "tests" / "bugs" / name for name in ("blind", "known", "odd"))
 RECORD = proofs.ROOT / "results" / "judge" / "diagnosis.json"
 LEAST = 0.9  # of the programs that an edit or a pair of edits describes
 BEFORE = {
