@@ -10,6 +10,7 @@ from gates.diagnosis.programs.rows import MASKS
 
 LOGISTIC: dict[str, Any] = {"form": "logistic", "number": "log-ratio", "place": "inside", "margin": 0.0, "nll": "none"}
 PLAIN = {**LOGISTIC, "row": "sum", "penalty": 0.0, "smoothing": 0.0}
+AVERAGED = "dpo averaged over tokens"  # which an edit of the rows gives
 ALONE = frozenset(("simpo", "orpo", "cpo"))  # that have no reference
 
 ROWS = {  # words of what a row's log-ratio is divided by, and whether some library has it on purpose
@@ -93,7 +94,7 @@ def _conventions(asked: Choices) -> Iterator[Edit]:
         yield Edit('label smoothing ignored (as TRL loss_type="sigmoid" does)', ignored, convention=True)
         yield Edit('label smoothing as in TRL loss_type="robust"', {"smoothed": "robust"}, convention=True)
     for name, changes in losses(asked).items():
-        if any(asked[key] != value for key, value in changes.items()):
+        if name != AVERAGED and any(asked[key] != value for key, value in changes.items()):
             yield Edit(f"the loss of {name}", changes, convention=True, asked=asked["name"])
     for name, (words, known) in ROWS.items():
         if name != asked["row"]:
@@ -113,7 +114,7 @@ def losses(asked: Choices) -> dict[str, dict[str, Any]]:
         "hinge": {**PLAIN, "form": "hinge", **reference},
         "ipo with sums": {**PLAIN, "form": "ipo", **reference},
         "ipo with means": {**PLAIN, "form": "ipo", "row": "mean", **reference},
-        "dpo averaged over tokens": {**PLAIN, "row": "mean", **reference},
+        AVERAGED: {**PLAIN, "row": "mean", **reference},
         "orpo": {
             **PLAIN,
             "row": "mean",
@@ -152,8 +153,8 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
     yield Edit("the loss with the wrong sign", {"sign": -1.0, "alpha": -asked["alpha"]})
     yield Edit("summed over pairs, not averaged", {"pairs": "sum"})
     yield Edit("divided by the rows, not by the pairs", {"pairs": "rows"})
-    yield from _betas(asked)
     yield from _of_form(asked)
+    yield from _betas(asked)
     yield from _likelihoods(asked)
 
 
@@ -227,7 +228,7 @@ PRESETS = {  # words for a loss that is identified (docs/definitions.md, "Preset
     "simpo": 'simpo (TRL CPOTrainer loss_type="simpo")',
     "cpo": "cpo (TRL CPOTrainer)",
     "dpop": "dpop",
-    "dpo averaged over tokens": "dpo averaged over tokens (length-normalised)",
+    AVERAGED: "dpo averaged over tokens (length-normalised)",
     **{name: f'{name} (TRL loss_type="{name}")' for name in ("sppo_hard", "nca_pair", "apo_zero", "apo_down")},
 }
 

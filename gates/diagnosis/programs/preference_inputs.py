@@ -121,13 +121,17 @@ def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:
     longer = np.repeat(n[0::2] > n[1::2], 2)[:, None]
     yield "in pairs whose chosen completion is the longer one", mask & longer
     yield "in pairs whose rejected completion is at least as long", mask & ~longer
-    ahead = np.repeat(_margins(inputs, mask) > 0.0, 2)[:, None]
+    sums = _log_ratios(inputs, mask)
+    ahead = np.repeat(sums[0::2] > sums[1::2], 2)[:, None]
     yield "in pairs with a margin above 0", mask & ahead
     yield "in pairs with a margin below 0", mask & ~ahead
+    gained = (sums > 0.0)[:, None]
+    for side, rows in (("chosen", chosen), ("rejected", ~chosen)):
+        yield f"in {side} completions that gained on the reference", mask & rows & gained
+        yield f"in {side} completions that fell behind the reference", mask & rows & ~gained
 
 
-def _margins(inputs: Inputs, mask: Array) -> Array:
+def _log_ratios(inputs: Inputs, mask: Array) -> Array:
     lp = np.asarray(inputs["policy"], np.float64)
     base = 0.0 if inputs.get("reference") is None else np.asarray(inputs["reference"], np.float64)
-    sums = np.where(mask, lp - base, 0.0).sum(axis=1)
-    return np.asarray(sums[0::2] - sums[1::2])
+    return np.asarray(np.where(mask, lp - base, 0.0).sum(axis=1))

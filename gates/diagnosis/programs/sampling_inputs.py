@@ -11,26 +11,32 @@ from gates.diagnosis.program import Inputs
 from gates.model import Array
 
 SHAPES = ((4, 90), (3, 130), (5, 96), (4, 150), (6, 100), (3, 110), (5, 140), (4, 125))  # rows and tokens
+HEADS = ((3.75, 7.5), (4.5, 9.5))  # logits of two likely tokens above a flat tail, which a share of the largest cuts
 FLATNESS = (0.1, 0.25, 0.6, 1.0, 1.6)  # of rows in turn: in flat ones the sums decide, in peaked ones the shares
 
 
 def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
     """Yield eight calls with the filters of an example: rows without ties, flat and peaked, with coins on both sides.
 
-    Logits of likely tokens have both signs. The last token, which −1 is taken for by mistake, is a likely one in every second row.
+    The first row has two likely tokens and a flat tail. Logits of likely tokens have both signs. The last token, which −1 is
+    taken for by mistake, is a likely one in every second row.
     """
     for rows, size in SHAPES:
         yield batch(example, rng, rows, size)
 
 
 def examples(inputs: Inputs) -> Iterator[Inputs]:
-    """Yield a call in which every filter acts, one without XTC, one with the filters that most samplers have, and the call."""
-    filters = {"temperature": 1.5, "top_k": 20, "top_p": 0.875, "min_p": 0.03125}
+    """Yield a call in which every filter acts, then calls with fewer, for samplers that do not have them all; last the call."""
+    plain = {"xtc_probability": 0.0, "xtc_coin": None, "repetition_penalty": 1.0, "history": None, "min_p": 0.0}
     xtc = {"xtc_probability": 0.5, "xtc_threshold": 0.0625, "xtc_coin": np.zeros(1)}
-    off = {"xtc_probability": 0.0, "xtc_coin": None}
-    yield {**inputs, **filters, **xtc}
-    yield {**inputs, **filters, **off}
-    yield {**inputs, **filters, **off, "min_p": 0.0}
+    penalty = {"repetition_penalty": 1.25, "history": np.zeros((1, 1), np.int64)}
+    few = {**inputs, **plain, "temperature": 1.5, "top_k": 20}
+    most, every = {**few, "top_p": 0.875}, {**few, "top_p": 0.875, "min_p": 0.03125}
+    for filters, more in (
+        *((every, more) for more in ({**xtc, **penalty}, xtc, penalty, {})),
+        *((filters, more) for filters in (most, few, {**few, "top_k": 0}) for more in (penalty, {})),
+    ):
+        yield {**filters, **more}
     yield inputs
 
 
@@ -40,6 +46,7 @@ def batch(example: Inputs, rng: np.random.Generator, rows: int, size: int) -> di
     logits = rng.permuted(steps - steps.mean(axis=1, keepdims=True), axis=1)
     logits *= rng.permutation(np.resize(FLATNESS, rows))[:, None]
     logits[1::2] -= np.sort(logits, axis=1)[1::2, -8:-7]  # so that a penalty meets likely tokens of both signs
+    logits[0] = rng.permutation(np.append(rng.normal(0.0, 0.3, size - 2), HEADS[rows % 2]))
     for row in logits[::2]:
         place = np.argsort(-row)[1]
         row[[place, -1]] = row[[-1, place]]

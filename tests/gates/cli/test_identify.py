@@ -28,7 +28,7 @@ CONVENTIONS = {{"policy_loss": {{
     "algorithm": ("grpo",), "kl_ratio": ("none",), "clipped": (True,), "weights": (False,), "kl_estimator": (None,), "rows": ("mask",),
 }}}}
 """
-CHECK = ("check", "loss.grpo.matches-definition", "--quick", "--jobs", "1", "--shrink-seconds", "0")
+CHECK = ("check", "loss.grpo.matches-definition", "--quick", "--jobs", "1", "--no-minimise")
 
 
 def subject(folder: Path, mask: str = "mask", more: str = "") -> None:
