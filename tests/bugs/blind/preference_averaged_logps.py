@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
-COMPUTES = "the loss of dpo averaged over tokens"
+COMPUTES = "log-ratios averaged over each completion's tokens"
 BUG = "log-ratios are averaged over each completion's tokens, not summed"
 CONVENTIONS = {"preference_loss": {"loss": ("dpo",)}}
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
-COMPUTES = "half of β"
+COMPUTES = "target 1/β (asked: 1/(2β))"
 BUG = "the squared distance is to 1/beta, where the target is 1/(2 beta)"
 CONVENTIONS = {"preference_loss": {"loss": ("ipo",)}}
 

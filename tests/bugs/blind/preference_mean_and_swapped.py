@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
-COMPUTES = "the loss of dpo averaged over tokens (asked: dpo) · chosen and rejected swapped"
+COMPUTES = "log-ratios averaged over each completion's tokens (asked: summed over tokens) · chosen and rejected swapped"
 BUG = "two bugs: log-ratios are averaged over tokens, and the rejected completion is taught in place of the chosen one"
 CONVENTIONS = {"preference_loss": {"loss": ("dpo",)}}
 
