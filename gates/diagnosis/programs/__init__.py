@@ -14,6 +14,7 @@ def programs() -> Mapping[str, Program]:
     from gates.diagnosis.programs import (  # noqa: PLC0415  a check without a failure needs none of them
         advantages,
         kl,
+        kto,
         logprobs,
         loss,
         preference,
@@ -23,6 +24,7 @@ def programs() -> Mapping[str, Program]:
     found = (
         *advantages.PROGRAMS,
         *kl.PROGRAMS,
+        *kto.PROGRAMS,
         *logprobs.PROGRAMS,
         *loss.PROGRAMS,
         *preference.PROGRAMS,

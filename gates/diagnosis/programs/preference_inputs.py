@@ -38,7 +38,9 @@ def batch(example: Inputs, rng: np.random.Generator, rows: int, width: int, *, n
     """Return one call; `narrow`: rows reach both ends of the array."""
     dtype = np.asarray(example["policy"]).dtype
     given = dict(example)
-    starts, lengths = _lengths(rng, rows, width, narrow=narrow, shared=_shared(example), odds=example["loss"] == "orpo")
+    starts, lengths = _lengths(
+        rng, rows, width, narrow=narrow, shared=_shared(example), odds=example.get("loss") == "orpo"
+    )
     ends = starts + lengths
     left = width - ends if _left_padded(example) else np.zeros(rows, np.int64)
     places = np.arange(width) - left[:, None]

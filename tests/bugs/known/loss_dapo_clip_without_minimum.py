@@ -39,7 +39,6 @@ CONVENTIONS = {
         "algorithm": ("dapo",),
         "advantages": ("row",),
         "dapo_denominator": ("global",),
-        "kl_estimator": (None,),
         "kl_ratio": ("none",),
         "ratio": ("off-policy",),
         "rows": ("mask",),

@@ -36,7 +36,6 @@ CONVENTIONS = {
     "policy_loss": {
         "algorithm": ("grpo",),
         "advantages": ("row",),
-        "kl_estimator": (None,),
         "kl_ratio": ("none",),
         "ratio": ("off-policy",),
         "rows": ("mask",),

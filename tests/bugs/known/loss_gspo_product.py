@@ -37,7 +37,6 @@ CONVENTIONS = {
     "policy_loss": {
         "algorithm": ("gspo",),
         "advantages": ("row",),
-        "kl_estimator": (None,),
         "kl_ratio": ("none",),
         "ratio": ("off-policy",),
         "rows": ("mask",),

@@ -22,5 +22,5 @@ def preference_loss(
 
 
 OPS = {"preference_loss": preference_loss}
-CONVENTIONS = {"preference_loss": {"loss": ("ipo",), "lengths": ("mean",), "rows": ("mask",), "prompt": ("any",)}}
+CONVENTIONS = {"preference_loss": {"loss": ("ipo",), "rows": ("mask",), "prompt": ("any",)}}
 COMPUTES = "target 1/β"
