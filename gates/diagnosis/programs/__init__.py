@@ -16,7 +16,8 @@ def programs() -> Mapping[str, Program]:
         kl,
         logprobs,
         loss,
+        ratio,
     )
 
-    found = (*advantages.PROGRAMS, *kl.PROGRAMS, *logprobs.PROGRAMS, *loss.PROGRAMS)
+    found = (*advantages.PROGRAMS, *kl.PROGRAMS, *logprobs.PROGRAMS, *loss.PROGRAMS, *ratio.PROGRAMS)
     return {program.op: program for program in found}
