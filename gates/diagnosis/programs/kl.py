@@ -153,10 +153,14 @@ def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa:
         return
     yield from row_inputs.places(inputs, "policy")
     policy, reference = (np.asarray(inputs[name], np.float64) for name in ("policy", "reference"))
-    yield "where the reference is above the policy", reference > policy
-    yield "where the reference is below the policy", reference < policy
-    yield "where |d| > 1", np.abs(reference - policy) > 1.0
-    yield "where |d| > 3", np.abs(reference - policy) > 3.0
+    counts = row_inputs.tokens(inputs, "policy")
+    named = {
+        "where the reference is above the policy": reference > policy,
+        "where the reference is below the policy": reference < policy,
+        "where |d| > 1": np.abs(reference - policy) > 1.0,
+        "where |d| > 3": np.abs(reference - policy) > 3.0,
+    }
+    yield from ((name, place & counts) for name, place in named.items())
 
 
 PROGRAM = Program(

@@ -262,21 +262,18 @@ def _places(
     first, second = (np.asarray(inputs[name], np.float64) for name in names)
     if inputs["level"] == "token":
         yield from row_inputs.places(inputs, names[0])
-        ratio = np.exp(first - second)
+        ratio, counts = np.exp(first - second), row_inputs.tokens(inputs, names[0])
     else:
         yield from row_inputs.row_places(inputs, names[0])
         grid = Grid.of(inputs, names[0])
-        moved = np.where(grid.counts, plain(grid.wide(first - second)), 0.0).sum(axis=1)
-        ratio = np.exp(moved)
-    yield "where the ratio is above 1", ratio > 1.0
-    yield "where the ratio is below 1", ratio < 1.0
-    low, high = bounds
-    if high is not None:
-        yield "where the ratio is above the upper bound", ratio > high
-        yield "where the ratio is below the upper bound", ratio < high
-    if low is not None:
-        yield "where the ratio is below the lower bound", ratio < low
-        yield "where the ratio is above the lower bound", ratio > low
+        ratio = np.exp(np.where(grid.counts, plain(grid.wide(first - second)), 0.0).sum(axis=1))
+        counts = np.ones(ratio.shape, bool)
+    named = {"where the ratio is above 1": ratio > 1.0, "where the ratio is below 1": ratio < 1.0}
+    for name, bound in zip(("lower", "upper"), bounds, strict=True):
+        if bound is not None:
+            named[f"where the ratio is above the {name} bound"] = ratio > bound
+            named[f"where the ratio is below the {name} bound"] = ratio < bound
+    yield from ((name, place & counts) for name, place in named.items())
 
 
 RATIO = Program(
