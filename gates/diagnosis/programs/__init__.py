@@ -18,6 +18,7 @@ def programs() -> Mapping[str, Program]:
         logprobs,
         loss,
         preference,
+        ratio,
         sampling,
     )
 
@@ -28,6 +29,7 @@ def programs() -> Mapping[str, Program]:
         *logprobs.PROGRAMS,
         *loss.PROGRAMS,
         *preference.PROGRAMS,
+        *ratio.PROGRAMS,
         *sampling.PROGRAMS,
     )
     return {program.op: program for program in found}

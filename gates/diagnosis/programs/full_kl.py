@@ -49,11 +49,7 @@ TERMS: Mapping[str, Callable[[Value, Value], Value]] = {
     "k3 of p/q": lambda p, q: exp(p) * (exp(p - q) - (p - q) - 1.0),
     "total variation": lambda p, q: absolute(exp(p) - exp(q)) * 0.5,
 }
-IDS: Mapping[str, Callable[[int], slice]] = {
-    "all": lambda size: slice(size),
-    "without last": lambda size: slice(size - 1),
-    "without first": lambda size: slice(1, size),
-}
+IDS: Mapping[str, slice] = {"all": slice(None), "without last": slice(None, -1), "without first": slice(1, None)}
 SUMS: Mapping[str, Callable[[Value], Value]] = {
     "vocabulary": lambda term: term.sum(-1),
     "mean": lambda term: term.mean(-1),
@@ -71,7 +67,7 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
         p, q = q, p
     if chosen["logits"] != "given":
         p, q = (normalised(x / chosen["logits"]) for x in (p, q))
-    kept = IDS[chosen["ids"]](p.shape[-1])
+    kept = IDS[chosen["ids"]]
     found = SUMS[chosen["sum"]](TERMS[chosen["term"]](p[..., kept], q[..., kept]))
     if chosen["times"] == "temperature²":
         return {"kl": found * chosen["logits"] ** 2}

@@ -49,7 +49,7 @@ ESTIMATES: Mapping[str, Callable[[Value, Value, Value], Value]] = {  # of d, lp 
     "policy weighted": lambda d, lp, ref: exp(lp) * (lp - ref),  # noqa: ARG005
     "k3, policy weighted": lambda d, lp, ref: exp(lp) * (exp(d) - d - 1.0),  # noqa: ARG005
     "reference weighted": lambda d, lp, ref: exp(ref) * (ref - lp),  # noqa: ARG005
-    "ratio weighted": lambda d, lp, ref: exp(-d) * (lp - ref),  # noqa: ARG005
+    "ratio weighted": lambda d, lp, ref: exp(-d) * (lp - ref),
     "inverse ratio weighted": lambda d, lp, ref: exp(d) * d,  # noqa: ARG005
     "of probabilities": lambda d, lp, ref: exp(lp) - exp(ref),  # noqa: ARG005
 }
@@ -73,27 +73,22 @@ class Rows:
         limit = self.data.scalar(c, self.dtype)
         return clip(value, None if name == "above" else -limit, None if name == "below" else limit)
 
-    def ratio(self) -> Value:
-        """Return what multiplies each estimate."""
-        kind, old = self.chosen["kl_ratio"], self.grid.lifted(self.data, "old")
-        if kind == "token, inverted":
-            return exp(old - self.lp)
-        if kind == "token, to the reference":
-            return exp(self.lp - self.ref)
-        if kind == "token, clipped":
-            return clip(exp(self.lp - old), 0.8, 1.2)
-        if kind == "token":
-            return exp(self.lp - old)
-        summed = total(self.lp - old, self.counts)
-        if kind == "sequence, over the width":
-            return exp(summed / float(self.counts.shape[1]))
-        if kind == "sequence, sum":
-            return exp(summed)
-        if kind == "sequence, inverted":
-            return exp(-summed / tokens(self.counts))
-        if kind == "sequence, mean of ratios":
-            return total(exp(self.lp - old), self.counts) / tokens(self.counts)
-        return exp(summed / tokens(self.counts))
+    def summed(self, old: Value) -> Value:
+        """Return Σ (lp − old) of each row, (B, 1)."""
+        return total(self.lp - old, self.counts)
+
+
+RATIOS: Mapping[str, Callable[[Rows, Value], Value]] = {  # of the rows and the old log-probs
+    "token": lambda rows, old: exp(rows.lp - old),
+    "token, inverted": lambda rows, old: exp(old - rows.lp),
+    "token, to the reference": lambda rows, old: exp(rows.lp - rows.ref),  # noqa: ARG005
+    "token, clipped": lambda rows, old: clip(exp(rows.lp - old), 0.8, 1.2),
+    "sequence": lambda rows, old: exp(rows.summed(old) / tokens(rows.counts)),
+    "sequence, over the width": lambda rows, old: exp(rows.summed(old) / float(rows.counts.shape[1])),
+    "sequence, sum": lambda rows, old: exp(rows.summed(old)),
+    "sequence, inverted": lambda rows, old: exp(-rows.summed(old) / tokens(rows.counts)),
+    "sequence, mean of ratios": lambda rows, old: total(exp(rows.lp - old), rows.counts) / tokens(rows.counts),
+}
 
 
 def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  no gradient is asked
@@ -108,7 +103,7 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     if clamped in {"both", "above", "below"}:
         kl = rows.held(kl, name=clamped)
     if chosen["kl_ratio"] != "none":
-        kl = kl * rows.ratio()
+        kl = kl * RATIOS[chosen["kl_ratio"]](rows, rows.grid.lifted(data, "old"))
     if clamped == "after the ratio":
         kl = rows.held(kl)
     summed = kl if chosen["numerator"] == "all" else where(rows.counts, kl, 0.0)
@@ -158,10 +153,14 @@ def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa:
         return
     yield from row_inputs.places(inputs, "policy")
     policy, reference = (np.asarray(inputs[name], np.float64) for name in ("policy", "reference"))
-    yield "where the reference is above the policy", reference > policy
-    yield "where the reference is below the policy", reference < policy
-    yield "where |d| > 1", np.abs(reference - policy) > 1.0
-    yield "where |d| > 3", np.abs(reference - policy) > 3.0
+    counts = row_inputs.tokens(inputs, "policy")
+    named = {
+        "where the reference is above the policy": reference > policy,
+        "where the reference is below the policy": reference < policy,
+        "where |d| > 1": np.abs(reference - policy) > 1.0,
+        "where |d| > 3": np.abs(reference - policy) > 3.0,
+    }
+    yield from ((name, place & counts) for name, place in named.items())
 
 
 PROGRAM = Program(

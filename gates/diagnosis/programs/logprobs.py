@@ -138,54 +138,45 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
 
 def _value(call: Call, x: Value, logps: Value) -> Value:
     kind, how = call.chosen["value"], call.chosen["temperature"]
-    found = call.picked(x if kind == "logit" else logps)
+    found = call.picked(x if kind in {"logit", "shifted"} else logps)
     tau = call.data.scalar(call.chosen["tau"], call.dtype)
-    if how == "of the log-prob":
-        found = found / tau
-    if how == "times the log-prob":
-        found = found * tau
-    if kind == "probability":
-        return exp(found)
-    if kind == "negated":
-        return -found
-    if kind == "bits":
-        return found * call.data.scalar(1.0 / float(np.log(2.0)), call.dtype)
-    if kind == "base 10":
-        return found * call.data.scalar(1.0 / float(np.log(10.0)), call.dtype)
+    if how in {"of the log-prob", "times the log-prob"}:
+        found = found / tau if how == "of the log-prob" else found * tau
+    if kind in UNITS:
+        return found * call.data.scalar(UNITS[kind], call.dtype)
     if kind == "shifted":
-        return call.picked(x) - plain(x).max(axis=-1, keepdims=True)
+        return found - plain(x).max(axis=-1, keepdims=True)
     if kind == "summed":
         return found * 0.0 + found.sum(-1, keepdims=True)
-    return found
+    return exp(found) if kind == "probability" else found
+
+
+UNITS: Mapping[str, float] = {"negated": -1.0, "bits": 1.0 / float(np.log(2.0)), "base 10": 1.0 / float(np.log(10.0))}
 
 
 def _entropy(call: Call, x: Value, logps: Value) -> Value:
     chosen = call.chosen
-    how = chosen["entropy_tau"]
-    scaled = x if how == "same" else call.scaled(how)
-    logps = (logps if chosen["normaliser"] == "all" and how == "same" else scaled - _sum(scaled))[
-        ..., ENTROPY_IDS[chosen["entropy_ids"]]
-    ]
+    how, kind = chosen["entropy_tau"], chosen["entropy"]
+    if how != "same" or chosen["normaliser"] != "all":
+        x = x if how == "same" else call.scaled(how)
+        logps = x - _sum(x)
+    logps = logps[..., ENTROPY_IDS[chosen["entropy_ids"]]]
     p = exp(logps)
-    plain_entropy = -(p * logps).sum(-1)
-    kind = chosen["entropy"]
-    if kind == "not weighed":
-        return -logps.mean(-1)
-    if kind == "mean":
-        return plain_entropy / float(logps.shape[-1])
-    if kind == "of the ids":
-        return -call.picked(scaled - _sum(scaled))[..., 0]
-    if kind == "second order":
-        return -log((p * p).sum(-1))
-    if kind == "gini":
-        return 1.0 - (p * p).sum(-1)
-    if kind == "perplexity":
-        return exp(plain_entropy)
-    if kind == "log-sum-exp":
-        return _sum(scaled)[..., 0]
-    return plain_entropy * call.data.scalar(FACTORS[kind](logps.shape[-1], chosen["tau"]), call.dtype)
+    if kind in ENTROPIES:
+        return ENTROPIES[kind](call, x, logps, p)
+    found = -(p * logps).sum(-1)
+    return found * call.data.scalar(FACTORS[kind](logps.shape[-1], chosen["tau"]), call.dtype)
 
 
+ENTROPIES: Mapping[str, Callable[[Call, Value, Value, Value], Value]] = {  # of the call, x, log p and p
+    "not weighed": lambda call, x, logps, p: -logps.mean(-1),  # noqa: ARG005
+    "mean": lambda call, x, logps, p: -(p * logps).mean(-1),  # noqa: ARG005
+    "of the ids": lambda call, x, logps, p: -call.picked(x - _sum(x))[..., 0],  # noqa: ARG005
+    "second order": lambda call, x, logps, p: -log((p * p).sum(-1)),  # noqa: ARG005
+    "gini": lambda call, x, logps, p: 1.0 - (p * p).sum(-1),  # noqa: ARG005
+    "perplexity": lambda call, x, logps, p: exp(-(p * logps).sum(-1)),  # noqa: ARG005
+    "log-sum-exp": lambda call, x, logps, p: _sum(x)[..., 0],  # noqa: ARG005
+}
 FACTORS: Mapping[str, Callable[[int, float], float]] = {
     "given": lambda size, tau: 1.0,  # noqa: ARG005
     "negated": lambda size, tau: -1.0,  # noqa: ARG005

@@ -62,34 +62,40 @@ OF = {"last": "the last id of the vocabulary left out of the entropy", "first": 
 
 def edits(asked: Choices) -> Iterator[Edit]:
     """Yield the edits of log-probs with these choices, conventions first."""
-    tempered = asked["tau"] != 1.0
-    if tempered:
-        for name, (words, known) in TEMPERATURES.items():
-            yield Edit(words, {"temperature": name}, known, f"τ = {asked['tau']:g}" if known else "")
-        if asked["with_entropy"]:
-            yield Edit(ENTROPY_TAU["ignored"], {"entropy_tau": "ignored"}, convention=True)
-            yield from _in_part()
+    if asked["tau"] != 1.0:
+        yield from _tempered(asked)
+    yield from _ids(asked)
+    yield from (Edit(words, {"value": name}) for name, words in VALUES.items())
+    for name, words in NORMALISERS.items():
+        if asked["positions"] and not (name == "rows" and asked["positions"] < 2):
+            yield Edit(words, {"normaliser": name})
+    if asked["ignored"] != "none":
+        yield Edit("ignored ids not set to 0: they are scored as id 0", {"ignored": "as id 0"})
+        yield Edit("ignored ids not set to 0: a negative id counts from the end", {"ignored": "wraps"})
+    if asked["with_entropy"]:
+        yield from _entropies(asked)
+
+
+def _tempered(asked: Choices) -> Iterator[Edit]:
+    for name, (words, known) in TEMPERATURES.items():
+        yield Edit(words, {"temperature": name}, known, f"τ = {asked['tau']:g}" if known else "")
+    if asked["with_entropy"]:
+        yield Edit(ENTROPY_TAU["ignored"], {"entropy_tau": "ignored"}, convention=True)
+        yield from _in_part()
+    yield Edit("a normaliser of the untempered logits", {"normaliser": "untempered"})
+
+
+def _ids(asked: Choices) -> Iterator[Edit]:
     for name, words in IDS.items():
         if asked["positions"] or name not in {"next", "previous", "first position"}:
             yield Edit(words, {"ids": name})
     if asked["positions"]:
         yield Edit(f"{IDS['next']}, the last one 0", {"ids": "next", "edge": "0"})
         yield Edit(f"{IDS['previous']}, the first one 0", {"ids": "previous", "edge": "0"})
-    yield from (Edit(words, {"value": name}) for name, words in VALUES.items())
-    for name, words in NORMALISERS.items():
-        if asked["positions"] and not (name == "rows" and asked["positions"] < 2):
-            yield Edit(words, {"normaliser": name})
-    if tempered:
-        yield Edit("a normaliser of the untempered logits", {"normaliser": "untempered"})
     if asked["several"]:
         yield Edit("the first of a position's ids for each of them", {"ids": "first of each"})
         yield Edit("a softmax over the given ids only", {"normaliser": "of the ids"})
         yield Edit("the sum over a position's ids for each of them", {"value": "summed"})
-    if asked["ignored"] != "none":
-        yield Edit("ignored ids not set to 0: they are scored as id 0", {"ignored": "as id 0"})
-        yield Edit("ignored ids not set to 0: a negative id counts from the end", {"ignored": "wraps"})
-    if asked["with_entropy"]:
-        yield from _entropies(asked)
 
 
 def _in_part() -> Iterator[Edit]:

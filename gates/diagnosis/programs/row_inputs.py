@@ -59,6 +59,12 @@ def laid_out(example: Inputs, first: str, arrays: dict[str, Array], mask: Array)
     return {**example, **found, "lengths": mask.sum(axis=1)}
 
 
+def tokens(inputs: Inputs, first: str) -> Array:
+    """Return which elements of an array of tokens are tokens."""
+    grid = Grid.of(inputs, first)
+    return np.asarray(grid.back(np.asarray(grid.counts)))
+
+
 def places(inputs: Inputs, first: str) -> Iterator[tuple[str, Array]]:
     """Yield sets of slots by name, in the shape of the arrays."""
     grid = Grid.of(inputs, first)
