@@ -58,30 +58,60 @@ class Diagnoser:
             worker.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found of one failing case."""
+
+    diagnosis: Diagnosis
+    verdict: Verdict
+    inputs: int
+
+    @property
+    def named(self) -> bool:
+        return self.diagnosis.kind in NAMED
+
+
 def _diagnosed(
     program: Program,
     worker: Worker,
     verdicts: Sequence[Verdict],
     planned: Mapping[tuple[str, str, str], PlannedCase],
 ) -> DiagnosisRecord | None:
-    start = time.monotonic()
-    best: tuple[Diagnosis, Verdict, int] | None = None
-    for verdict in verdicts[:TRIES]:
-        case = planned[verdict.gate, verdict.subject, verdict.case]
-        given = asking.example(case.gate, case.case, verdict.seed, program.op)
-        found = asking.ask(program, worker, given) if given is not None else []
-        if len(found) < asking.LEAST:
-            continue
-        diagnosis = diagnose(program, found)
-        if best is None or diagnosis.kind in NAMED:
-            best = (diagnosis, verdict, len(found))
-        if diagnosis.kind in NAMED:
+    """Take failing cases as examples until one has a name; then look whether the one with most settings shows a bug more.
+
+    A mistake in the KL, for one, does not show in a case without.
+    """
+    start, places = time.monotonic(), {names: place for place, names in enumerate(planned)}
+    ordered = sorted(verdicts, key=lambda one: places[one.gate, one.subject, one.case])
+    richest = max(ordered, key=lambda one: _settings(planned[one.gate, one.subject, one.case]))
+    best: _Found | None = None
+    for verdict in ordered[:TRIES]:
+        found = _of_case(program, worker, verdict, planned[verdict.gate, verdict.subject, verdict.case])
+        if found is not None and (best is None or found.named):
+            best = found
+        if best is not None and best.named:
             break
-    return None if best is None else record(*best, seconds=time.monotonic() - start)
+    if best is None or best.verdict is not richest:
+        found = _of_case(program, worker, richest, planned[richest.gate, richest.subject, richest.case])
+        if found is not None and (best is None or (found.named and best.diagnosis.words in found.diagnosis.words)):
+            best = found
+    return None if best is None else record(best, seconds=time.monotonic() - start)
 
 
-def record(diagnosis: Diagnosis, verdict: Verdict, inputs: int, *, seconds: float) -> DiagnosisRecord:
+def _of_case(program: Program, worker: Worker, verdict: Verdict, case: PlannedCase) -> _Found | None:
+    given = asking.example(case.gate, case.case, verdict.seed, program.op)
+    found = asking.ask(program, worker, given) if given is not None else []
+    return None if len(found) < asking.LEAST else _Found(diagnose(program, found), verdict, len(found))
+
+
+def _settings(planned: PlannedCase) -> int:
+    """Return how many conventions of a case are on."""
+    return sum(choice is not None and choice is not False for choice in planned.case.conventions.values())
+
+
+def record(found: _Found, *, seconds: float) -> DiagnosisRecord:
     """Return a diagnosis as a line of a results file."""
+    diagnosis, verdict = found.diagnosis, found.verdict
     return DiagnosisRecord(
         subject=verdict.subject,
         op=verdict.op,
@@ -93,6 +123,6 @@ def record(diagnosis: Diagnosis, verdict: Verdict, inputs: int, *, seconds: floa
         rho=diagnosis.rho,
         next_rho=diagnosis.next_rho,
         tried=diagnosis.tried,
-        inputs=inputs,
+        inputs=found.inputs,
         seconds=round(seconds, 3),
     )

@@ -14,6 +14,7 @@ from gates.model import Array
 
 Kind = Literal["as asked", "convention", "mistake", "scaled", "lower precision", "ambiguous", "nothing known"]
 COARSE = 1e5  # limits: half precision where float32 is asked; what lies farther has no name
+SHIFTED = 3.0  # the mean error in deviations: a rounding's, truncated ones included, has less
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,9 @@ def _by_output(search: Search, candidates: Sequence[Candidate], tried: int) -> D
     """Name the loss and its gradient apart, where the loss is the one that is asked."""
     if not search.program.variable or search.distance(Candidate(), outputs=("loss",), enough=MATCH) > MATCH:
         return None
-    matched = first_matches(search, candidates, ("gradient",))
-    found = _named(matched, tried)
+    found = _named(first_matches(search, candidates, ("gradient",)), tried)
+    if found is None and (times := scaled(search, Candidate())) is not None:
+        found = _named(first_matches(search, [times], ("gradient",)), tried + 1)
     if found is None or found.kind == "ambiguous":
         return found
     return Diagnosis(
@@ -136,10 +138,25 @@ def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diag
     (rho, best), *others = ranked
     others = [(far, one) for far, one in others if not search.same(one, best)]
     best = next(one for one in candidates if one is best or search.same(one, best))  # what is asked is named first
-    if rho >= COARSE or (others and others[0][0] < APART * rho):
+    if rho >= COARSE or (others and others[0][0] < APART * rho) or not _rounded(search, best):
         return None
     words = f"{best.sentence if best.edits else 'what is asked'}, in lower precision"
     return Diagnosis("lower precision", words, rho=rho, next_rho=others[0][0] if others else APART, tried=tried)
+
+
+def _rounded(search: Search, candidate: Candidate) -> bool:
+    """Whether the errors vary as those of roundings do: elsewhere a factor or a shift of its own is on every call."""
+    for index, sample in enumerate(search.samples):
+        for output, (value, limit) in search.evaluated(candidate, index).items():
+            got = sample.got.get(output)
+            if got is None or got.shape != value.shape:
+                continue
+            with np.errstate(all="ignore"):
+                off = (got - value) / value
+            off = off[np.isfinite(off) & np.isfinite(limit)]
+            if off.size > 1 and abs(float(off.mean())) <= SHIFTED * float(off.std()):
+                return True
+    return False
 
 
 def where(program: Program, search: Search) -> str:
@@ -148,8 +165,8 @@ def where(program: Program, search: Search) -> str:
     named: dict[tuple[str, str], list[Array]] = {}
     for index, sample in enumerate(search.samples):
         for output, (value, limit) in search.evaluated(Candidate(), index).items():
-            got = sample.got[output]
-            if got.shape != value.shape or not got.ndim:
+            got = sample.got.get(output)
+            if got is None or got.shape != value.shape or not got.ndim:
                 continue
             off = ~(difference(got, value) <= MATCH * limit) & np.isfinite(limit)
             wrong.setdefault(output, []).append(off.reshape(-1))

@@ -76,6 +76,7 @@ class Program:
         inputs: at least eight designed calls with the settings and the layout of an example: batches of several shapes
             whose arrays tell the edits from each other.
         outputs: the outputs that are compared.
+        optional: those of them that a call may leave out, such as an entropy that is not asked for.
         variable: the input by which `gradient` is the derivative of the output `loss`; empty: there is none.
         places: named sets of elements of one output, to say where a difference lives when nothing matches.
         fitted: edits whose constants are solved for from what the subject returned.
@@ -90,6 +91,7 @@ class Program:
     edits: Callable[[Choices], Iterable[Edit]]
     inputs: Callable[[Inputs, np.random.Generator], Iterator[Inputs]]
     outputs: tuple[str, ...]
+    optional: frozenset[str] = frozenset()
     variable: str = ""
     places: Callable[[Inputs, str], Iterable[tuple[str, Array]]] = lambda inputs, output: ()  # noqa: ARG005
     fitted: Callable[[Choices, Sequence[Sample]], Iterable[Edit]] = lambda choices, samples: ()  # noqa: ARG005

@@ -57,7 +57,8 @@ def ask(program: Program, worker: Worker, given: Inputs) -> list[Sample]:
 def sampled(program: Program, inputs: Inputs, outcome: Outcome) -> Sample | None:
     """Return one answer as arrays, or None if it lacks an output or holds no numbers."""
     try:
-        got = {name: np.asarray(outcome.value[name], np.float64) for name in program.outputs}
+        wanted = [name for name in program.outputs if name not in program.optional or name in outcome.value]
+        got = {name: np.asarray(outcome.value[name], np.float64) for name in wanted}
     except (KeyError, TypeError, ValueError):
         return None
     return Sample(inputs, got)

@@ -59,6 +59,11 @@ class Search:
     asked: Choices
     _known: dict[tuple[Any, int], dict[str, tuple[Array, Array]]] = field(default_factory=dict)
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The outputs that every sample has."""
+        return tuple(name for name in self.program.outputs if all(name in sample.got for sample in self.samples))
+
     def evaluated(self, candidate: Candidate, index: int) -> dict[str, tuple[Array, Array]]:
         """Return values and limits of each output for one sample."""
         choices = candidate.choices(self.asked)
@@ -72,7 +77,7 @@ class Search:
         largest = 0.0
         for index, sample in enumerate(self.samples):
             found = self.evaluated(candidate, index)
-            for output in outputs or self.program.outputs:
+            for output in outputs or self.outputs:
                 value, limit = found[output]
                 largest = max(
                     largest, _distance(sample.got[output], value * candidate.scale, limit * abs(candidate.scale))
@@ -85,8 +90,10 @@ class Search:
         """Whether two candidates compute the same on every sample, up to rounding."""
         for index in range(len(self.samples)):
             a, b = self.evaluated(first, index), self.evaluated(second, index)
-            for output in outputs or self.program.outputs:
+            for output in outputs or self.outputs:
                 (x, limit), (y, other) = a[output], b[output]
+                if x.shape != y.shape or np.any(np.isnan(x) != np.isnan(y)):
+                    return False
                 room = np.where(np.isfinite(limit), limit, 0.0) + np.where(np.isfinite(other), other, 0.0)
                 apart = difference(x * first.scale, y * second.scale)
                 if not np.all((apart <= room) | np.isinf(limit) | np.isinf(other)):
@@ -102,9 +109,16 @@ class Search:
         """Whether plain values lie so near to what was returned that the candidate is worth its limits."""
         for index, sample in enumerate(self.samples):
             for output, value in self.quick(candidate, index).items():
-                apart = difference(sample.got[output], value)
-                wide = np.maximum(room[index][output], 1e-4 * np.where(np.isfinite(value), np.abs(value), 0.0))
-                if not np.all((apart <= wide) | (np.isnan(value) & np.isnan(sample.got[output]))):
+                got, allowed = sample.got.get(output), room[index][output]
+                if got is None:
+                    continue
+                if got.shape != value.shape:
+                    return False
+                if allowed.shape != value.shape:
+                    allowed = allowed.max(initial=0.0)
+                apart = difference(got, value)
+                wide = np.maximum(allowed, 1e-4 * np.where(np.isfinite(value), np.abs(value), 0.0))
+                if not np.all((apart <= wide) | (np.isnan(value) & np.isnan(got))):
                     return False
         return True
 
@@ -167,7 +181,7 @@ def _distance(got: Array, value: Array, limit: Array) -> float:
     """Return the largest error in limits; inf where one is NaN and the other is not, or most limits are void."""
     if got.shape != value.shape:
         return math.inf
-    void = np.isinf(limit)
+    void = np.isinf(limit) & ~np.isnan(value)
     if void.size and void.mean() > FEW:
         return math.inf
     apart = difference(got, value)
@@ -193,10 +207,12 @@ def first_matches(
 def scaled(search: Search, candidate: Candidate) -> Candidate | None:
     """Return the candidate times the one factor that fits the first sample, or None where none does."""
     sample, found = search.samples[0], search.evaluated(candidate, 0)
-    output = search.program.outputs[-1]
+    output = search.outputs[-1]
     value, got = found[output][0], sample.got[output]
+    if got.shape != value.shape:
+        return None
     certain = np.isfinite(value) & np.isfinite(got) & (value != 0.0)
-    if got.shape != value.shape or not certain.any():
+    if not certain.any():
         return None
     largest = np.argmax(np.where(certain, np.abs(value), 0.0))
     factor = float(got.reshape(-1)[largest] / value.reshape(-1)[largest])

@@ -11,7 +11,25 @@ from gates.diagnosis.program import Program
 @cache
 def programs() -> Mapping[str, Program]:
     """Return the definition of each op that can be diagnosed, by the op's name."""
-    from gates.diagnosis.programs import kto, loss, preference, sampling  # noqa: PLC0415  a check without a failure needs none of them
+    from gates.diagnosis.programs import (  # noqa: PLC0415  a check without a failure needs none of them
+        advantages,
+        kl,
+        kto,
+        logprobs,
+        loss,
+        preference,
+        ratio,
+        sampling,
+    )
 
-    found = (*loss.PROGRAMS, *preference.PROGRAMS, *kto.PROGRAMS, *sampling.PROGRAMS)
+    found = (
+        *advantages.PROGRAMS,
+        *kl.PROGRAMS,
+        *kto.PROGRAMS,
+        *logprobs.PROGRAMS,
+        *loss.PROGRAMS,
+        *preference.PROGRAMS,
+        *ratio.PROGRAMS,
+        *sampling.PROGRAMS,
+    )
     return {program.op: program for program in found}

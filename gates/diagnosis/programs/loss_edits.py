@@ -46,6 +46,7 @@ LEVELS = {
     "row product, padding too": ("the row's product of ratios with those of padding", False),
     "first order": ("1 + D instead of exp(D)", False),
     "log": ("the log-ratio D instead of exp(D)", False),
+    "quotient": ("the quotient of log-probs, policy / old, instead of exp(D)", False),
 }
 PENALTIES = {
     "inverted": "KL inverted: of policy − reference",
@@ -76,7 +77,9 @@ ADVANTAGES = {
     "negated": "advantages with the wrong sign",
     "absolute": "|A|",
     "whitened": "advantages normalised over the batch once more",
+    "whitened by n": "advantages normalised over the batch once more, by a deviation of n, not n − 1",
     "whitened by tokens": "advantages normalised over the batch's tokens once more",
+    "whitened by n tokens": "advantages normalised over the batch's tokens once more, by a deviation of n, not n − 1",
     "centred": "advantages less their mean over the batch",
     "next row": "each row with the advantage of the next one",
     "positive": "rows with A < 0 left out",
@@ -176,6 +179,8 @@ def _clips(asked: Choices) -> Iterator[Edit]:
             yield Edit("ε_low on both sides of the clip", {"high": low})
             yield Edit("ε_high on both sides of the clip", {"low": high})
         yield Edit("no lower bound of the clip", {"low": None})
+        if kind == "clip":
+            yield Edit("the lower bound ε_low, not 1 − ε_low", {"low": 1.0 - low})
         yield Edit("no upper bound of the clip", {"high": None})
     if kind == "clip":
         yield Edit("a clip that never acts: r·A", {"pick": "free"})
@@ -203,6 +208,7 @@ def _clips(asked: Choices) -> Iterator[Edit]:
         yield Edit("a capped ratio that has a gradient", {"pick": "alive"})
         yield Edit("min(r, c)·A without log π", {"pick": "without log-prob"})
         yield Edit("the ratio bounded from below too", {"low": asked["high"]})
+        yield Edit("tokens beyond the cap left out, not weighed by the cap", {"pick": "dropped"})
     if kind == "gate":
         up, down = asked["tau"]
         if up != down:
@@ -222,6 +228,7 @@ def _clips(asked: Choices) -> Iterator[Edit]:
     if kind == "geometric":
         yield Edit("both bounds on every log-ratio", {"pick": "both"})
         yield Edit("bounds of the log-ratio by the wrong sign of A", {"pick": "other side"})
+        yield Edit("bounds on the row's mean log-ratio, not on each token's", {"pick": "late"})
         yield Edit("no bound on the log-ratio", {"low": None, "high": None})
         yield Edit("the sum of log-ratios, not their mean", {"level": "row product"})
         yield Edit("the mean of ratios, not exp of the mean", {"level": "mean of ratios"})

@@ -13,6 +13,7 @@ from gates.model import Array
 SHAPES = ((4, 7, 2), (6, 5, 3), (2, 11, 2), (8, 6, 4), (4, 9, 4), (6, 8, 2), (3, 10, 3), (4, 12, 2))
 """Rows, slots and rows of a prompt: no two are alike, so that no scale is free."""
 BEYOND = 3  # by how much L_max and arrays are wider than the longest row
+BELOW = 2.5  # a ratio of 0.08: below any ε, so that a bound of ε is not taken for none
 NARROW = frozenset(("gspo", "gspo-token", "luspo"))  # whose ratio is a mean: few rows leave ±0.2
 
 
@@ -43,6 +44,7 @@ def batch(
     sway = 0.12 if example["algorithm"] in NARROW else 0.05
     log_ratio = rng.normal(0.0, 0.3, (rows, width)) + sway * np.where(rng.random((rows, 1)) < 0.5, -1.0, 1.0)
     log_ratio += 0.6 * np.array([1.0, -1.0] + [0.0] * (rows - 2))[:, None]  # two rows are certainly clipped
+    log_ratio[1, 1] = -BELOW
     lengths = rng.permutation(np.linspace(2, width - 1, rows).round().astype(np.int64))
     if empty:
         lengths[1] = 0

@@ -85,10 +85,10 @@ def _of_last_token(a: Value, counts: Array) -> Value:
     return a[np.arange(len(counts))[:, None], np.broadcast_to(last, counts.shape)]
 
 
-def _whitened(a: Value, picked: Value) -> Value:
+def _whitened(a: Value, picked: Value, ddof: float = 1.0) -> Value:
     """Return the values less the mean of the picked ones, over their deviation."""
     off = picked - picked.mean()
-    deviation = sqrt((off * off).sum() / max(float(picked.shape[0]) - 1.0, 1.0))
+    deviation = sqrt((off * off).sum() / max(float(picked.shape[0]) - ddof, 1.0))
     return (a - picked.mean()) / (deviation + 1e-8)
 
 
@@ -97,7 +97,9 @@ ADVANTAGES: Mapping[str, Callable[[Value, Array], Value]] = {
     "negated": lambda a, counts: -a,  # noqa: ARG005
     "absolute": lambda a, counts: absolute(a),  # noqa: ARG005
     "whitened": lambda a, counts: _whitened(a, a[:, 0]),  # noqa: ARG005
+    "whitened by n": lambda a, counts: _whitened(a, a[:, 0], 0.0),  # noqa: ARG005
     "whitened by tokens": lambda a, counts: _whitened(a, a[counts]),
+    "whitened by n tokens": lambda a, counts: _whitened(a, a[counts], 0.0),
     "centred": lambda a, counts: a - a[:, 0].mean(),  # noqa: ARG005
     "next row": lambda a, counts: a[np.roll(np.arange(len(counts)), -1)],
     "next token": lambda a, counts: a[:, _following(counts)],
@@ -115,6 +117,7 @@ RATIOS: Mapping[str, Callable[[Step, Value], Value]] = {
     "token": lambda step, d: exp(d),  # noqa: ARG005
     "first order": lambda step, d: d + 1.0,  # noqa: ARG005
     "log": lambda step, d: d,  # noqa: ARG005
+    "quotient": lambda step, d: step.lp / step.given("old"),  # noqa: ARG005
     "row mean": lambda step, d: _row(step, d, step.tokens),
     "row product": lambda step, d: _row(step, d, 1.0),
     "row mean over the width": lambda step, d: _row(step, d, float(step.counts.shape[1])),

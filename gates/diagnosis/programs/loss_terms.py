@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from gates.diagnosis.arithmetic import Value, absolute, clip, detached, exp, maximum, minimum, plain, sigmoid, where
 from gates.diagnosis.programs.loss_step import Step
+from gates.diagnosis.programs.rows import total
 
 
 def surrogate(step: Step) -> Value:
@@ -50,6 +53,8 @@ def _capped(step: Step, a: Value, log_ratio: Value) -> Value:
     r, width, low = step.ratio(step.chosen["level"], log_ratio), step.scalar(step.chosen["high"]), step.constant("low")
     bound = {"relative": 1.0 + width, "absolute": width}.get(step.chosen["cap"])
     held = clip(r, None if low is None else 1.0 - low, bound)
+    if step.chosen["pick"] == "dropped" and bound is not None:
+        held = where(r <= bound, r, 0.0)
     factor = {"alive": held * step.lp, "without log-prob": held}.get(step.chosen["pick"])
     return -((detached(held) * step.lp if factor is None else factor) * a)
 
@@ -65,6 +70,8 @@ def _gated(step: Step, a: Value, log_ratio: Value) -> Value:
 
 def _geometric(step: Step, a: Value, log_ratio: Value) -> Value:
     low, high = step.constant("low"), step.constant("high")
+    if step.chosen["pick"] == "late":
+        log_ratio = total(log_ratio, step.counts) / step.tokens * np.ones(step.counts.shape)
     below, above = clip(log_ratio, None, high), clip(log_ratio, None if low is None else -low, None)
     good, pick = plain(a) > 0.0, step.chosen["pick"]
     both = clip(below, None if low is None else -low, None)

@@ -1,0 +1,203 @@
+"""The edits of group advantages: other libraries' conventions, and the mistakes that people make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gates.diagnosis.program import Choices, Edit, Sample
+
+SIZES = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of ε, as people write it
+MODES = {"add": "std + ε", "inside": "√(var + ε)", "threshold": "0 where std < ε"}
+OTHER_MODES = {
+    "larger": "the larger of std and ε",
+    "one below": "not divided where std < ε",
+    "nothing": "no ε beside the deviation",
+}
+SCALES = {"group": "the deviation of the group", "batch": "the deviation of the whole batch", "none": "no divisor"}
+UNSCALED = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}
+PRESETS: Mapping[str, Choices] = {  # docs/definitions.md, "Presets"
+    'TRL scale_rewards="group"': {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"},
+    'TRL scale_rewards="batch"': {"scale": "batch", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"},
+    'Dr. GRPO: TRL scale_rewards="none", verl norm_adv_by_std_in_grpo=False': {**UNSCALED, "baseline": "mean"},
+    "verl adv_estimator=grpo": {"scale": "group", "ddof": 1, "eps": 1e-6, "eps_mode": "add", "baseline": "mean"},
+    "rlox": {"scale": "group", "ddof": 0, "eps": 1e-8, "eps_mode": "threshold", "baseline": "mean"},
+    "mlxrl": {"scale": "group", "ddof": 0, "eps": 1e-8, "eps_mode": "inside", "baseline": "mean"},
+    "mlx-lm-lora": {"scale": "group", "ddof": 0, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"},
+    "RLOO: TRL RLOOTrainer, verl adv_estimator=rloo, mlxrl": {**UNSCALED, "baseline": "leave-one-out"},
+}
+BASELINES = {
+    "mean": ("the mean of the group", True),
+    "leave-one-out": ("the mean of the other members of the group", True),
+    "none": ("no baseline: rewards are not centred", False),
+    "batch mean": ("the mean of the whole batch", False),
+    "batch leave-one-out": ("the mean of all other rewards of the batch", False),
+    "median": ("the median of the group", False),
+    "largest": ("the largest reward of the group", False),
+    "smallest": ("the smallest reward of the group", False),
+    "first": ("the first reward of the group", False),
+    "sum": ("the sum of the group, not its mean", False),
+}
+SPREADS = {
+    "variance": "the variance, not its root",
+    "mean absolute deviation": "the mean absolute deviation",
+    "range": "the largest reward less the smallest",
+    "largest": "the largest distance from the mean",
+    "mean": "the magnitude of the mean",
+    "about zero": "the root mean square of the rewards, not about their mean",
+    "of the centred": "the root mean square of the rewards less their baseline",
+    "of the others": "the deviation of the other members of the group",
+    "standard error": "the deviation over √n",
+}
+LAYOUTS = {
+    "every P-th row": "groups of every P-th row (P prompts), as if rows were member-major",
+    "every G-th row": "statistics over the prompts, not over the members of a group (the other axis)",
+    "P rows": "groups of P consecutive rows: the number of prompts taken for that of members",
+    "batch": "the whole batch as one group",
+    "pairs": "groups of two rows",
+}
+TIMES = {
+    "−1": "advantages with the wrong sign",
+    "√G": "advantages times √G",
+    "1/√G": "advantages over √G",
+    "1/G": "advantages over G",
+    "G": "advantages times G",
+}
+AFTER = {
+    "whitened": "advantages normalised over the batch once more (ddof 1)",
+    "whitened, ddof 0": "advantages normalised over the batch once more (ddof 0)",
+    "centred": "advantages less their mean over the batch",
+    "positive": "advantages below 0 set to 0",
+    "absolute": "the magnitude of the advantages",
+}
+CLIPS = (1.0, 2.0, 3.0, 5.0, 10.0)
+
+
+def edits(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of advantages with these choices, conventions first."""
+    found = [*_scaled(asked), *_mistakes(asked)]
+    yield from (edit for edit in found if edit.convention)
+    yield from (edit for edit in found if not edit.convention)
+
+
+def _scaled(asked: Choices) -> Iterator[Edit]:
+    """Yield other baselines, scales, ddof and ε."""
+    for name, (words, known) in BASELINES.items():
+        if name != asked["baseline"]:
+            yield Edit(f"baseline: {words}", {"baseline": name}, known, BASELINES[asked["baseline"]][0])
+    if asked["scale"] == "none":
+        for scale, ddof, mode, size in product(("group", "batch"), (0, 1), MODES, SIZES):
+            change = {"scale": scale, "ddof": ddof, "eps": size, "eps_mode": mode}
+            yield Edit(named(scale, ddof, size, mode), change, True, SCALES["none"])
+        return
+    yield Edit("no division by a deviation", UNSCALED, True, SCALES[asked["scale"]])
+    other = "batch" if asked["scale"] == "group" else "group"
+    yield Edit(f"divided by {SCALES[other]}", {"scale": other}, True, SCALES[asked["scale"]])
+    yield Edit("divided by the mean of the groups' deviations", {"scale": "mean of the groups'"})
+    for ddof, mode, size in product((0, 1), MODES, SIZES):
+        if (ddof, mode, size) != (asked["ddof"], asked["eps_mode"], asked["eps"]):
+            yield constants(asked, ddof, size, mode)
+    for mode, words in OTHER_MODES.items():
+        yield Edit(words, {"eps_mode": mode}, asked=MODES[asked["eps_mode"]])
+
+
+def named(scale: str, ddof: int, size: float, mode: str) -> str:
+    """Return the words of a scale with all of its constants."""
+    return f"{scale} z-score with ddof {ddof}, {_mode(mode, size)}"
+
+
+def _mode(mode: str, size: float) -> str:
+    return MODES[mode].replace("ε", f"{size:g}")
+
+
+def constants(asked: Choices, ddof: int, size: float, mode: str) -> Edit:
+    """Return the edit of ddof and ε, in words that name what differs."""
+    change = {"ddof": ddof, "eps": size, "eps_mode": mode}
+    before = {name: asked[name] for name in change}
+    differing = [name for name, value in change.items() if value != before[name]]
+    kind = f"{asked['scale']} z-score with "
+    if differing == ["ddof"]:
+        return Edit(f"{kind}ddof {ddof}", {"ddof": ddof}, True, str(before["ddof"]))
+    if "ddof" not in differing:
+        return Edit(
+            f"{kind}{_mode(mode, size)}",
+            {name: change[name] for name in differing},
+            True,
+            _mode(before["eps_mode"], before["eps"]),
+        )
+    words = f"ddof {before['ddof']}, {_mode(before['eps_mode'], before['eps'])}"
+    library = [name for name, preset in PRESETS.items() if change.items() <= preset.items() and "batch" not in name]
+    suffix = f" ({', '.join(library)})" if library and asked["scale"] == "group" else ""
+    return Edit(f"{named(asked['scale'], ddof, size, mode)}{suffix}", change, True, words)
+
+
+def _mistakes(asked: Choices) -> Iterator[Edit]:
+    if asked["scale"] != "none":
+        for name, words in SPREADS.items():
+            yield Edit(f"divided by {words}", {"spread": name})
+    for name, words in LAYOUTS.items():
+        yield Edit(words, {"layout": name})
+    yield Edit("advantages returned member-major, not in the order of the rewards", {"output": "member-major"})
+    yield from (Edit(words, {"times": name}) for name, words in TIMES.items())
+    yield from (Edit(words, {"after": name}) for name, words in AFTER.items())
+    yield from (Edit(f"advantages clipped to ±{size:g}", {"clip": size}) for size in CLIPS)
+    if asked["has_nan"]:
+        yield Edit("unscored rewards counted as 0", {"nan": "zero"})
+        yield Edit("one unscored reward makes its whole group NaN", {"nan": "spreads"})
+
+
+def fitted(asked: Choices, samples: Sequence[Sample]) -> Iterator[Edit]:
+    """Yield ε as what was returned has it, added or inside the root, for both ddof."""
+    if asked["scale"] == "none":
+        return
+    for ddof, mode in product((0, 1), ("add", "inside")):
+        size = _solved(asked, samples, float(ddof), inside=mode == "inside")
+        if size > 0.0 and np.isfinite(size):
+            near = float(f"{size:.2g}")
+            yield constants(asked, ddof, near if abs(near - size) <= 1e-2 * size else size, mode)
+
+
+def _solved(asked: Choices, samples: Sequence[Sample], ddof: float, *, inside: bool) -> float:
+    """Return ε of the group, or batch, that differs least: there it weighs most."""
+    best, found = np.inf, 0.0
+    for sample in samples:
+        rewards, got = (np.asarray(x, np.float64) for x in (sample.inputs["rewards"], sample.got["advantages"]))
+        if got.shape != rewards.shape or not np.isfinite(rewards).all():
+            continue
+        groups = rewards.reshape(-1, int(sample.inputs["group_size"]))
+        n, centred = groups.shape[1], groups - groups.mean(axis=1, keepdims=True)
+        if asked["baseline"] == "leave-one-out":
+            centred = centred * n / max(n - 1.0, 1.0)
+        table = groups if asked["scale"] == "group" else rewards.reshape(1, -1)
+        for row, spread in enumerate(_deviations(table, ddof)):
+            parts = (
+                (centred, got.reshape(groups.shape))
+                if asked["scale"] == "batch"
+                else (centred[row], got.reshape(groups.shape)[row])
+            )
+            c, a = (part.reshape(-1)[np.argmax(np.abs(parts[0]))] for part in parts)
+            if 0.0 < spread < best and a != 0.0 and c / a > 0.0:
+                best, found = spread, ((c / a) ** 2 - spread**2 if inside else c / a - spread)
+    return float(found)
+
+
+def _deviations(table: Any, ddof: float) -> list[float]:
+    return [
+        float(x)
+        for x in np.sqrt(
+            ((table - table.mean(axis=1, keepdims=True)) ** 2).sum(axis=1) / max(table.shape[1] - ddof, 1.0)
+        )
+    ]
+
+
+def presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every setting is a choice of ours
+    """Yield the settings of libraries by name (docs/definitions.md, "Presets")."""
+    for library, change in PRESETS.items():
+        if change["scale"] == "none":
+            words = f"R less {BASELINES[change['baseline']][0]}, {SCALES['none']}"
+        else:
+            words = named(change["scale"], change["ddof"], change["eps"], change["eps_mode"])
+        yield Edit(f"{words} ({library})", change, convention=True)

@@ -1,0 +1,120 @@
+"""The edits of the KL of sampled tokens: other libraries' conventions, and the mistakes that people make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gates.diagnosis.program import Choices, Edit
+from gates.diagnosis.programs.rows import MASKS
+
+ESTIMATORS = {  # words, and whether some library has it on purpose
+    "k1": ("k1 = −d", True),
+    "k2": ("k2 = d²/2", True),
+    "k3": ("k3 = exp(d) − d − 1", True),
+    "absolute": ("|d|", True),
+    "k2 doubled": ("d², k2 without its ½", False),
+    "k3 without −1": ("exp(d) − d, k3 without its −1", False),
+    "k3 with +1": ("exp(d) − d + 1, k3 with +1 for −1", False),
+    "k3 with +d": ("exp(d) + d − 1, k3 with +d for −d", False),
+    "k3 without d": ("exp(d) − 1, k3 without its −d", False),
+    "k3 of −d in exp": ("exp(−d) − d − 1, k3 with d inverted in the exponential only", False),
+    "k3 halved": ("half of k3", False),
+    "ratio": ("exp(d) alone", False),
+    "policy weighted": ("the sampled token weighed by its probability again: p·(lp − ref)", False),
+    "k3, policy weighted": ("k3 of the sampled token weighed by its probability again", False),
+    "reference weighted": ("q·(ref − lp), weighed by the reference's probability", False),
+    "ratio weighted": ("exp(−d)·(−d), k1 times the ratio to the reference", False),
+    "inverse ratio weighted": ("exp(d)·d", False),
+    "of probabilities": ("the difference of probabilities, not of their logarithms", False),
+}
+RATIOS = {
+    "none": ("not multiplied by a ratio", True),
+    "token": ("times the ratio of the token", True),
+    "sequence": ("times the ratio of the row, exp(mean D)", True),
+    "token, inverted": ("times the token's ratio inverted, exp(old − policy)", False),
+    "token, to the reference": ("times the token's ratio to the reference", False),
+    "token, clipped": ("times the token's ratio, clipped to 0.8 … 1.2", False),
+    "sequence, over the width": ("times the row's ratio with D averaged over the padded width", False),
+    "sequence, sum": ("times the row's product of ratios, exp(Σ D)", False),
+    "sequence, inverted": ("times the row's ratio inverted", False),
+    "sequence, mean of ratios": ("times the mean of the row's ratios, not exp of the mean", False),
+}
+REDUCTIONS = {
+    "none": ("one number a token, not reduced", True),
+    "sum": ("the sum of each row", True),
+    "mean": ("the mean over each row's tokens", True),
+    "width": ("the mean over the padded width", False),
+    "longest": ("the sum of each row over the longest row", False),
+    "mean length": ("the sum of each row over the mean length", False),
+    "square roots": ("the sum of each row over √n", False),
+    "one less": ("the sum of each row over n − 1", False),
+    "one more": ("the sum of each row over n + 1", False),
+    "batch": ("one mean over all tokens of the batch", False),
+    "mean of row means": ("one mean over the rows of their token means", False),
+    "batch sum": ("one sum over all tokens of the batch", False),
+    "columns": ("the sum over rows of each slot: the wrong axis", False),
+}
+CLAMPED = {
+    "above": "the clamp bounds from above only",
+    "below": "the clamp bounds from below only",
+    "log-ratio": "the clamp on d, not on the estimate",
+    "after the ratio": "the clamp after the ratio",
+    "after the reduction": "the clamp after the reduction",
+}
+CLAMPS = (1.0, 2.0, 5.0, 20.0)
+
+
+def edits(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of a KL with these choices, conventions first."""
+    found = [*_choices(asked), *_mistakes(asked)]
+    yield from (edit for edit in found if edit.convention)
+    yield from (edit for edit in found if not edit.convention)
+
+
+def _choices(asked: Choices) -> Iterator[Edit]:
+    for name, (words, known) in ESTIMATORS.items():
+        if name != asked["estimator"]:
+            yield Edit(words, {"estimator": name}, known, ESTIMATORS[asked["estimator"]][0])
+    if asked["off_policy"]:
+        for name, (words, known) in RATIOS.items():
+            if name != asked["kl_ratio"]:
+                yield Edit(words, {"kl_ratio": name}, known, RATIOS[asked["kl_ratio"]][0])
+    for name, (words, known) in REDUCTIONS.items():
+        if name != asked["reduction"]:
+            yield Edit(words, {"reduction": name}, known, REDUCTIONS[asked["reduction"]][0])
+    if asked["clamp"] is None:
+        yield Edit("each estimate clamped to ±10", {"clamp": 10.0}, convention=True)
+        yield from (Edit(f"each estimate clamped to ±{c:g}", {"clamp": c}) for c in CLAMPS)
+        yield from (
+            Edit(f"d clamped to ±{c:g} before the estimate", {"clamp": c, "clamped": "log-ratio"}) for c in CLAMPS[:2]
+        )
+        yield Edit("each estimate at least 0", {"clamp": 0.0, "clamped": "below"})
+    else:
+        yield Edit("the clamp ignored", {"clamp": None}, convention=True)
+        sizes = (c for c in (10.0, *CLAMPS) if c != asked["clamp"])
+        yield from (Edit(f"clamp ±{c:g}", {"clamp": c}, asked=f"±{asked['clamp']:g}") for c in sizes)
+        yield from (Edit(words, {"clamped": name}) for name, words in CLAMPED.items())
+
+
+def _mistakes(asked: Choices) -> Iterator[Edit]:
+    inverted = "policy and reference exchanged: d = policy − reference"
+    yield Edit(inverted, {"direction": "inverted"})
+    yield Edit("the KL with the wrong sign", {"sign": -1.0})
+    yield Edit("the KL twice", {"sign": 2.0})
+    yield from (Edit(words, {"mask": name}) for name, words in MASKS.items())
+    if asked["reduction"] == "mean":
+        yield Edit("padding counted in the sum, but not in the number of tokens", {"numerator": "all"})
+
+
+def presets(asked: Choices) -> Iterator[Edit]:
+    """Yield the estimators by name, with the settings of libraries that choose them (docs/definitions.md, "Presets")."""
+    plain = {"kl_ratio": "none", "clamp": None}
+    yield Edit("k1 = −d (verl kl_loss_type=kl)", {**plain, "estimator": "k1"}, convention=True)
+    yield Edit("k2 = d²/2 (verl kl_loss_type=mse)", {**plain, "estimator": "k2"}, convention=True)
+    yield Edit("k3 = exp(d) − d − 1 (TRL)", {**plain, "estimator": "k3"}, convention=True)
+    clamped = {"kl_ratio": "none", "estimator": "k3", "clamp": 10.0, "clamped": "both"}
+    yield Edit("k3, each estimate clamped to ±10 (verl kl_loss_type=low_var_kl)", clamped, convention=True)
+    if asked["off_policy"]:
+        for level in ("token", "sequence"):
+            words = f"k3 {RATIOS[level][0]} (TRL use_bias_correction_kl, the loss's level {level})"
+            yield Edit(words, {"estimator": "k3", "kl_ratio": level, "clamp": None}, convention=True)

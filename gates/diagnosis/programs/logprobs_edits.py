@@ -1,0 +1,125 @@
+"""The edits of log-probs of ids and of their entropy: conventions, and the mistakes that people make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gates.diagnosis.program import Choices, Edit
+
+TEMPERATURES = {
+    "ignored": ("the temperature ignored: log-probs at τ = 1", True),
+    "multiplies": ("logits times τ, not over τ", False),
+    "twice": ("logits divided by τ twice", False),
+    "of the log-prob": ("the temperature after the softmax: log p / τ", False),
+    "times the log-prob": ("the temperature after the softmax: τ·log p", False),
+}
+IDS = {
+    "next": "ids shifted by one position to the left: each position scores the id of the next one",
+    "previous": "ids shifted by one position to the right: each position scores the id of the one before",
+    "one higher": "the id above the given one (ids off by one)",
+    "one lower": "the id below the given one (ids off by one)",
+    "likeliest": "the likeliest id of each position, not the given one",
+    "first position": "the id of the first position everywhere",
+}
+VALUES = {
+    "probability": "the probability, not its logarithm",
+    "negated": "−log p (the cross-entropy)",
+    "logit": "the logit itself, not normalised",
+    "shifted": "the logit less the largest one, not normalised",
+    "bits": "log p in bits, to base 2",
+    "base 10": "log p to base 10",
+}
+NORMALISERS = {
+    "without last": "a normaliser without the last id of the vocabulary",
+    "without first": "a normaliser without the first id of the vocabulary",
+    "batch": "a normaliser over all positions at once",
+    "positions": "a softmax over the positions, not over the vocabulary",
+    "rows": "a softmax over the rows, not over the vocabulary",
+    "mean": "a normaliser that is the logarithm of the mean of exp, not of the sum",
+}
+ENTROPIES = {
+    "negated": "the entropy with the wrong sign",
+    "bits": "the entropy in bits, to base 2",
+    "share": "the entropy over log V",
+    "over τ": "the entropy over τ",
+    "times τ": "the entropy times τ",
+    "not weighed": "−mean log p for the entropy, not weighed by p",
+    "mean": "the mean of −p log p over the vocabulary for the entropy, not the sum",
+    "of the ids": "−log p of the id for the entropy",
+    "second order": "−log Σ p² for the entropy (Rényi's of order 2)",
+    "gini": "1 − Σ p² for the entropy",
+    "perplexity": "exp of the entropy",
+    "log-sum-exp": "log Σ exp of the logits for the entropy",
+}
+ENTROPY_TAU = {
+    "ignored": "the entropy of the untempered logits (τ = 1)",
+    "multiplies": "the entropy of logits times τ",
+    "twice": "the entropy of logits that are divided by τ twice",
+    "divides": "the entropy at τ",
+}
+OF = {"last": "the last id of the vocabulary left out of the entropy", "first": "the first id left out of the entropy"}
+
+
+def edits(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of log-probs with these choices, conventions first."""
+    if asked["tau"] != 1.0:
+        yield from _tempered(asked)
+    yield from _ids(asked)
+    yield from (Edit(words, {"value": name}) for name, words in VALUES.items())
+    for name, words in NORMALISERS.items():
+        if asked["positions"] and not (name == "rows" and asked["positions"] < 2):
+            yield Edit(words, {"normaliser": name})
+    if asked["ignored"] != "none":
+        yield Edit("ignored ids not set to 0: they are scored as id 0", {"ignored": "as id 0"})
+        yield Edit("ignored ids not set to 0: a negative id counts from the end", {"ignored": "wraps"})
+    if asked["with_entropy"]:
+        yield from _entropies(asked)
+
+
+def _tempered(asked: Choices) -> Iterator[Edit]:
+    for name, (words, known) in TEMPERATURES.items():
+        yield Edit(words, {"temperature": name}, known, f"τ = {asked['tau']:g}" if known else "")
+    if asked["with_entropy"]:
+        yield Edit(ENTROPY_TAU["ignored"], {"entropy_tau": "ignored"}, convention=True)
+        yield from _in_part()
+    yield Edit("a normaliser of the untempered logits", {"normaliser": "untempered"})
+
+
+def _ids(asked: Choices) -> Iterator[Edit]:
+    for name, words in IDS.items():
+        if asked["positions"] or name not in {"next", "previous", "first position"}:
+            yield Edit(words, {"ids": name})
+    if asked["positions"]:
+        yield Edit(f"{IDS['next']}, the last one 0", {"ids": "next", "edge": "0"})
+        yield Edit(f"{IDS['previous']}, the first one 0", {"ids": "previous", "edge": "0"})
+    if asked["several"]:
+        yield Edit("the first of a position's ids for each of them", {"ids": "first of each"})
+        yield Edit("a softmax over the given ids only", {"normaliser": "of the ids"})
+        yield Edit("the sum over a position's ids for each of them", {"value": "summed"})
+
+
+def _in_part() -> Iterator[Edit]:
+    """Yield temperatures that reach the log-probs or the entropy only in part."""
+    only = {"temperature": "ignored", "entropy_tau": "divides"}
+    yield Edit("log-probs at τ = 1 beside an entropy at τ", only)
+    yield from (Edit(ENTROPY_TAU[name], {"entropy_tau": name}) for name in ("multiplies", "twice"))
+
+
+def _entropies(asked: Choices) -> Iterator[Edit]:
+    for name, words in ENTROPIES.items():
+        if asked["tau"] != 1.0 or name not in {"over τ", "times τ"}:
+            yield Edit(words, {"entropy": name})
+    yield from (Edit(words, {"entropy_ids": f"without {name}"}) for name, words in OF.items())
+
+
+PRESETS: Mapping[str, Choices] = {
+    "log-softmax of the ids at the temperature": {"temperature": "divides"},
+    "log-softmax of the ids at τ = 1": {"temperature": "ignored"},
+}
+
+
+def presets(asked: Choices) -> Iterator[Edit]:
+    """Yield log-probs at the temperature and without it."""
+    for words, change in PRESETS.items():
+        if asked["tau"] != 1.0 or change["temperature"] == "divides":
+            yield Edit(words, {**change, "value": "log-prob", "entropy_tau": "same"}, convention=True)

@@ -1,0 +1,65 @@
+"""Designed calls of the log-probs of ids: vocabularies of several sizes, no id likelier than chance by its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gates.diagnosis.program import Inputs
+from gates.model import Array
+
+SHAPES = ((2, 3, 11), (3, 4, 7), (4, 2, 17), (2, 5, 9), (3, 3, 23), (5, 2, 6), (2, 4, 31), (4, 3, 13))
+"""Rows, tokens and vocabulary."""
+FAR = 100  # ids: more than an ignored id such as −100 counts back from the end, so that it can be read
+TAU = 1.5  # what is asked where a case's temperature is 1, so that a temperature shows
+
+
+def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight batches with the settings of a call, its dtype and its number of dimensions."""
+    given, ignored = np.asarray(example["logits"]), example.get("ignore_index")
+    several = np.ndim(example["ids"]) == given.ndim
+    for rows, tokens, size in SHAPES:
+        size_ = size + FAR if ignored is not None else size
+        shape = {1: (), 2: (rows * tokens,)}.get(given.ndim, (rows, tokens))
+        logits = rng.normal(0.0, 2.0, (*shape, size_))
+        ids = rng.integers(0, size_, (*shape, 3) if several else shape)
+        if ignored is not None:
+            ids = np.where(rng.random(ids.shape) < 0.3, ignored, ids)
+            if ids.ndim:
+                ids[-1] = ignored
+        yield {**example, "logits": logits.astype(given.dtype), "ids": np.asarray(ids, np.int64)}
+
+
+def examples(inputs: Inputs) -> Iterator[Inputs]:
+    """Yield a call at a temperature and with the entropy, one without it, then the call as it is."""
+    if inputs["temperature"] == 1.0:
+        yield {**inputs, "temperature": TAU, "entropy": True}
+        yield {**inputs, "temperature": TAU}
+    elif not inputs.get("entropy"):
+        yield {**inputs, "entropy": True}
+    yield inputs
+
+
+def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:
+    """Yield sets of ids, or of positions for the entropy, by name."""
+    logits, ids = np.asarray(inputs["logits"], np.float64), np.asarray(inputs["ids"])
+    each = ids.reshape(*logits.shape[:-1], -1)
+    ignored = inputs.get("ignore_index")
+    counts = np.ones(each.shape, bool) if ignored is None else each != ignored
+    likely = logits.argmax(axis=-1)[..., None] == each
+    size = logits.shape[-1]
+    column = np.arange(each.shape[-2])[:, None] * np.ones(each.shape) if each.ndim > 1 else np.zeros(each.shape)
+    named = {
+        "where an id is ignored": ~counts,
+        "where an id is not ignored": counts,
+        "at the likeliest id of a position": counts & likely,
+        "at the ids that are not the likeliest": counts & ~likely,
+        "at the last id of the vocabulary": each == size - 1,
+        "at the first id of the vocabulary": each == 0,
+        "at the first token of a row": column == 0,
+        "after the first token of a row": column > 0,
+        "after the first id of a position": counts & (np.arange(each.shape[-1]) > 0),
+    }
+    for name, place in named.items():
+        yield name, place.any(axis=-1) if output == "entropy" else place.reshape(ids.shape)

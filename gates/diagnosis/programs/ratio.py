@@ -1,0 +1,299 @@
+"""The forward definitions of importance ratios and off-policy weights, and what people write instead.
+
+Source: docs/definitions.md, "Importance ratios, off-policy weights and ratio statistics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from gates.diagnosis.arithmetic import Value, absolute, clip, exp, maximum, minimum, plain, where
+from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.diagnosis.programs import ratio_edits, row_inputs
+from gates.diagnosis.programs.rows import Grid, misread, tokens, total
+from gates.model import Array
+
+PAIRS = {"importance_ratio": ("policy", "old"), "importance_weights": ("old", "sampling")}
+
+
+class Pair:
+    """The tokens of two policies as (B, T), and the choices that read them."""
+
+    def __init__(self, data: Data, chosen: Choices, names: tuple[str, str]) -> None:
+        self.data, self.chosen = data, chosen
+        self.grid = Grid.of(data.inputs, names[0])
+        self.counts = misread(self.grid.counts, chosen["mask"])
+        self.first, second = self.grid.lifted(data, names[0]), np.asarray(data[names[1]])
+        given = np.asarray(data[names[0]])
+        recorded = np.where(np.isnan(second), given, second).astype(given.dtype)
+        self.second = self.grid.wide(data.lift(recorded))
+        self.dtype = given.dtype.name
+
+    def moved(self) -> Value:
+        """Return the log-ratio of each slot, (B, T)."""
+        kind = self.chosen["log_ratio"]
+        if kind == "inverted":
+            return self.second - self.first
+        if kind == "absolute":
+            return absolute(self.first - self.second)
+        if kind == "next":
+            following = np.minimum(np.arange(1, self.counts.shape[1] + 1), self.counts.shape[1] - 1)
+            return self.first - self.second[:, following]
+        return self.first - self.second
+
+    def summed(self) -> Value:
+        """Return the sum over each row's tokens, (B, 1), as a difference of sums: the form with the wider bound."""
+        if self.chosen["log_ratio"] != "given":
+            return total(self.moved(), self.counts)
+        return total(self.first, self.counts) - total(self.second, self.counts)
+
+    def ratio(self) -> Value:
+        """Return the ratio of each slot or row, before padding is set: (B, T), or (B, 1)."""
+        found = LEVELS[self.chosen["level"]](self)
+        kind = self.chosen["form"]
+        if kind == "log":
+            return found
+        if kind == "first order":
+            return found + 1.0
+        if kind == "exponent clipped":
+            return exp(clip(found, -1.0, 1.0))
+        return exp(found)
+
+    def scalar(self, value: float) -> Value:
+        """Return a bound in the data's dtype or wider."""
+        return self.data.scalar(value, self.dtype)
+
+
+def _width(pair: Pair) -> float:
+    return float(pair.counts.shape[1])
+
+
+def _of_batch(pair: Pair) -> Value:
+    every = pair.summed().sum(0, keepdims=True) / max(float(pair.counts.sum()), 1.0)
+    return every * np.ones((len(pair.counts), 1))
+
+
+def _so_far(pair: Pair) -> Value:
+    """Return the sum of the log-ratios up to each token, by the columns before it."""
+    kept, columns = where(pair.counts, pair.moved(), 0.0), np.arange(pair.counts.shape[1])
+    return (kept.reshape(len(pair.counts), 1, -1) * (columns[:, None] >= columns)).sum(-1)
+
+
+LEVELS: Mapping[str, Callable[[Pair], Value]] = {  # to the logarithm of the ratio
+    "token": lambda pair: pair.moved(),
+    "seq_mean": lambda pair: pair.summed() / tokens(pair.counts),
+    "seq_sum": lambda pair: pair.summed(),
+    "width": lambda pair: pair.summed() / _width(pair),
+    "longest": lambda pair: pair.summed() / max(float(pair.counts.sum(axis=1).max()), 1.0),
+    "square roots": lambda pair: pair.summed() / np.sqrt(tokens(pair.counts)),
+    "one less": lambda pair: pair.summed() / np.maximum(tokens(pair.counts) - 1.0, 1.0),
+    "sum, padding too": lambda pair: pair.moved().sum(1, keepdims=True) / tokens(pair.counts),
+    "batch mean": _of_batch,
+    "batch sum": lambda pair: pair.summed().sum(0, keepdims=True) * np.ones((len(pair.counts), 1)),
+    "so far": _so_far,
+    "last token": lambda pair: total(pair.moved(), pair.counts & ~misread(pair.counts, "without last")),
+    "first token": lambda pair: total(pair.moved(), pair.counts & ~misread(pair.counts, "without first")),
+}
+BY_TOKEN = frozenset(("token", "so far"))
+MEANS: Mapping[str, Callable[[Pair, Value], Value]] = {  # of the token ratios of a row, (B, 1)
+    "mean of ratios": lambda pair, r: total(r, pair.counts) / tokens(pair.counts),
+    "sum of ratios": lambda pair, r: total(r, pair.counts),
+    "mean of ratios, width": lambda pair, r: r.sum(1, keepdims=True) / _width(pair),
+}
+
+
+def asked_ratio(inputs: Inputs) -> Choices:
+    """Return the choices that the keywords of `importance_ratio` ask for."""
+    return {
+        "mask": "given",
+        "log_ratio": "given",
+        "level": inputs["level"],
+        "form": "exp",
+        "of_rows": "ratio",
+        "padding": "0",
+        "shape": "given",
+        "clip": None,
+        "padded": _padded(inputs, "policy"),
+    }
+
+
+def _padded(inputs: Inputs, name: str) -> bool:
+    grid = Grid.of(inputs, name)
+    return grid.place is None and not bool(np.all(grid.counts))
+
+
+def compute_ratio(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001
+    """Return the ratio of each token or row."""
+    pair = Pair(data, chosen, PAIRS["importance_ratio"])
+    averaged = MEANS.get(chosen["of_rows"])
+    found = pair.ratio() if averaged is None else averaged(pair, exp(pair.moved()))
+    if chosen["form"] == "of probabilities":
+        found = exp(pair.first) - exp(pair.second)
+    if chosen["form"] == "quotient":
+        found = pair.first / pair.second
+    if chosen["clip"] is not None:
+        low, high = chosen["clip"]
+        found = clip(found, low, high)
+    return {"ratio": _returned(pair, found, rows=found.shape[1] == 1)}
+
+
+def _returned(pair: Pair, found: Value, *, rows: bool) -> Value:
+    """Return (B, T) numbers in the layout that came, 0 or 1 in padding, or (B,) of rows."""
+    shape, padding = pair.chosen["shape"], {"0": 0.0, "1": 1.0}[pair.chosen["padding"]]
+    if rows and shape == "given":
+        return found[:, 0]
+    return pair.grid.back(where(pair.counts, found * np.ones(pair.counts.shape), padding))
+
+
+def asked_weights(inputs: Inputs) -> Choices:
+    """Return the choices that the keywords of `importance_weights` ask for."""
+    return {
+        "mask": "given",
+        "log_ratio": "given",
+        "level": inputs["level"],
+        "form": "exp",
+        "correction": inputs["correction"],
+        "low": inputs["c_min"],
+        "high": inputs["c_max"],
+        "outside": "0",
+        "ends": "included",
+        "bounded": "ratio",
+        "padding": "0",
+        "shape": "given",
+        "after": "nothing",
+        "padded": _padded(inputs, "old"),
+    }
+
+
+def compute_weights(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001
+    """Return the weight of each token or row."""
+    pair = Pair(data, chosen, PAIRS["importance_weights"])
+    if chosen["bounded"] == "tokens":  # each token's ratio before the product of a row
+        kept = where(pair.counts, _bounded(pair, exp(pair.moved())), 1.0)
+        found = kept[:, :1]
+        for column in range(1, pair.counts.shape[1]):
+            found = found * kept[:, column : column + 1]
+    elif chosen["bounded"] == "logarithm":
+        moved = LEVELS[chosen["level"]](pair)
+        low, high = (None if bound is None else pair.scalar(bound) for bound in (chosen["low"], chosen["high"]))
+        found = exp(clip(moved, None if low is None else -low, high))
+    else:
+        found = _bounded(pair, pair.ratio())
+    rows = found.shape[1] == 1
+    if chosen["after"] != "nothing":
+        counted = np.ones(found.shape, bool) if rows else pair.counts
+        found = AFTER[chosen["after"]](found, counted)
+    return {"weights": _returned(pair, found, rows=rows)}
+
+
+def _bounded(pair: Pair, ratio: Value) -> Value:
+    low, high = (None if bound is None else pair.scalar(bound) for bound in (pair.chosen["low"], pair.chosen["high"]))
+    if pair.chosen["correction"] == "none":
+        return ratio
+    if pair.chosen["correction"] == "tis":
+        return clip(ratio, low, high)
+    fixed = {"0": 0.0, "1": 1.0}.get(pair.chosen["outside"])
+    strict = pair.chosen["ends"] == "left out"
+    found = ratio
+    for bound, above in ((low, False), (high, True)):
+        if bound is None:
+            continue
+        inside = (
+            (ratio < bound if strict else ratio <= bound) if above else (ratio > bound if strict else ratio >= bound)
+        )
+        found = where(inside, found, bound if fixed is None else fixed)
+    if pair.chosen["outside"] == "1 inside":
+        return where((found > 0.0) & (found < high), found * 0.0 + 1.0, 0.0)
+    return found
+
+
+AFTER: Mapping[str, Callable[[Value, Array], Value]] = {
+    "mean 1": lambda w, counts: w / (where(counts, w, 0.0).sum() / float(max(counts.sum(), 1))),
+    "sum 1": lambda w, counts: w / where(counts, w, 0.0).sum(),
+    "squared": lambda w, counts: w * w,  # noqa: ARG005
+    "inverse": lambda w, counts: 1.0 / maximum(w, 1e-30),  # noqa: ARG005
+    "at most 1": lambda w, counts: minimum(w, 1.0),  # noqa: ARG005
+    "ones": lambda w, counts: w * 0.0 + 1.0,  # noqa: ARG005
+}
+
+
+def designed_ratio(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight batches with the settings of a call: log-ratios of both signs, rows that move up and down."""
+    for mask in row_inputs.masks(example, "policy", rng):
+        policy = -rng.gamma(1.5, 0.8, mask.shape) - 1e-3
+        moved = rng.normal(0.0, 0.4, mask.shape) + np.resize((0.15, -0.1), len(mask))[:, None]
+        yield row_inputs.laid_out(example, "policy", {"policy": policy, "old": policy - moved}, mask)
+
+
+def designed_weights(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight batches with the settings of a call: ratios below, inside and above both bounds, and of exactly 1."""
+    bounds = {*ratio_edits.BOUNDS, example["c_max"], example["c_min"] or 0.4}
+    edges = np.log([min(bounds) / 3.0, *sorted(bounds), max(bounds) * 3.0])
+    goals, used = rng.permutation((edges[1:] + edges[:-1]) / 2.0), 0  # one between any two bounds
+    for mask in row_inputs.masks(example, "old", rng):
+        goals = np.roll(goals, -used)
+        if example["level"] == "token":
+            moved, used = rng.permuted(np.resize(goals, mask.shape), axis=1), mask.size
+            moved += rng.uniform(-0.04, 0.04, mask.shape)
+            moved[rng.random(mask.shape) < 0.15] = 0.0
+        else:
+            used, tokens_ = len(mask), np.maximum(mask.sum(axis=1, keepdims=True), 1)
+            goal, noise = np.resize(goals, (used, 1)), rng.normal(0.0, 0.3, mask.shape)
+            moved = (goal - np.where(mask, noise, 0.0).sum(axis=1, keepdims=True)) / tokens_ + noise
+        old = -rng.gamma(1.5, 0.8, mask.shape) - 1e-3
+        yield row_inputs.laid_out(example, "old", {"old": old, "sampling": old - moved}, mask)
+
+
+def places_ratio(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  there is one
+    """Yield sets of tokens or rows by name."""
+    yield from _places(inputs, PAIRS["importance_ratio"], (None, None))
+
+
+def places_weights(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  there is one
+    """Yield sets of tokens or rows by name."""
+    yield from _places(inputs, PAIRS["importance_weights"], (inputs["c_min"], inputs["c_max"]))
+
+
+def _places(
+    inputs: Inputs, names: tuple[str, str], bounds: tuple[float | None, float | None]
+) -> Iterator[tuple[str, Array]]:
+    first, second = (np.asarray(inputs[name], np.float64) for name in names)
+    if inputs["level"] == "token":
+        yield from row_inputs.places(inputs, names[0])
+        ratio, counts = np.exp(first - second), row_inputs.tokens(inputs, names[0])
+    else:
+        yield from row_inputs.row_places(inputs, names[0])
+        grid = Grid.of(inputs, names[0])
+        ratio = np.exp(np.where(grid.counts, plain(grid.wide(first - second)), 0.0).sum(axis=1))
+        counts = np.ones(ratio.shape, bool)
+    named = {"where the ratio is above 1": ratio > 1.0, "where the ratio is below 1": ratio < 1.0}
+    for name, bound in zip(("lower", "upper"), bounds, strict=True):
+        if bound is not None:
+            named[f"where the ratio is above the {name} bound"] = ratio > bound
+            named[f"where the ratio is below the {name} bound"] = ratio < bound
+    yield from ((name, place & counts) for name, place in named.items())
+
+
+RATIO = Program(
+    op="importance_ratio",
+    asked=asked_ratio,
+    compute=compute_ratio,
+    edits=ratio_edits.of_ratio,
+    inputs=designed_ratio,
+    outputs=("ratio",),
+    places=places_ratio,
+    presets=ratio_edits.ratio_presets,
+)
+WEIGHTS = Program(
+    op="importance_weights",
+    asked=asked_weights,
+    compute=compute_weights,
+    edits=ratio_edits.of_weights,
+    inputs=designed_weights,
+    outputs=("weights",),
+    places=places_weights,
+    presets=ratio_edits.weight_presets,
+)
+PROGRAMS = (RATIO, WEIGHTS)

@@ -1,0 +1,144 @@
+"""The edits of importance ratios and off-policy weights: conventions, and the mistakes that people make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gates.diagnosis.program import Choices, Edit
+from gates.diagnosis.programs.rows import MASKS
+
+LEVELS = {  # words, and whether some library has it on purpose
+    "token": ("the ratio of each token", True),
+    "seq_mean": ("the ratio of the row, exp(mean D)", True),
+    "seq_sum": ("the ratio of the row, exp(Σ D)", True),
+    "width": ("the row's ratio with D averaged over the padded width", False),
+    "longest": ("the row's ratio with ΣD over the longest row's tokens", False),
+    "square roots": ("the row's ratio with ΣD over √n", False),
+    "one less": ("the row's ratio with ΣD over n − 1", False),
+    "sum, padding too": ("the row's ratio with D of padding in its sum", False),
+    "batch mean": ("one ratio of the whole batch, exp(mean D)", False),
+    "batch sum": ("one ratio of the whole batch, exp(Σ D)", False),
+    "so far": ("the product of the ratios up to each token", False),
+    "last token": ("the ratio of a row's last token only", False),
+    "first token": ("the ratio of a row's first token only", False),
+}
+MEANS = {
+    "mean of ratios": "the mean of a row's ratios, not exp of the mean",
+    "sum of ratios": "the sum of a row's ratios",
+    "mean of ratios, width": "the mean of a row's ratios over the padded width, padding too",
+}
+FORMS = {
+    "log": "the log-ratio D instead of exp(D)",
+    "first order": "1 + D instead of exp(D)",
+    "exponent clipped": "exp of D clipped to ±1",
+}
+BOUNDS = (0.1, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
+
+
+def _of_pair(asked: Choices, inverted: str) -> Iterator[Edit]:
+    """Yield what may go wrong before a ratio is bounded."""
+    yield Edit(inverted, {"log_ratio": "inverted"})
+    yield Edit("exp(|D|)", {"log_ratio": "absolute"})
+    yield Edit("log-probs of the second policy shifted by one token", {"log_ratio": "next"})
+    yield from (Edit(words, {"form": name}) for name, words in FORMS.items())
+    yield from (Edit(words, {"mask": name}) for name, words in MASKS.items())
+    if asked["padded"] and asked["level"] == "token":
+        yield Edit("1 in slots without a token, not 0", {"padding": "1"})
+
+
+def of_ratio(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of a ratio, conventions first."""
+    level = LEVELS[asked["level"]][0]
+    others = [(name, *named) for name, named in LEVELS.items() if name != asked["level"]]
+    yield from (Edit(words, {"level": name}, True, level) for name, words, known in others if known)
+    if asked["level"] != "token":
+        yield Edit("the ratio of the row, repeated on each of its tokens", {"shape": "tokens"}, convention=True)
+    for name in ("seq_mean", "seq_sum"):
+        if name != asked["level"]:
+            words = f"{LEVELS[name][0]}, repeated on each of its tokens"
+            yield Edit(words, {"level": name, "shape": "tokens"}, True, level)
+    yield from (Edit(words, {"level": name}, asked=level) for name, words, known in others if not known)
+    yield from _of_pair(asked, "the ratio inverted: exp(old − policy)")
+    for name, words in MEANS.items():
+        yield Edit(words, {"of_rows": name})
+        if asked["level"] == "token":
+            yield Edit(f"{words}, repeated on each of its tokens", {"of_rows": name, "shape": "tokens"})
+    if asked["level"] == "token":
+        yield Edit("the difference of probabilities, not their quotient", {"form": "of probabilities"})
+        yield Edit("the quotient of log-probs", {"form": "quotient"})
+    for low, high in (
+        (0.8, 1.2),
+        (0.8, 1.28),
+        (0.9, 1.1),
+        (0.7, 1.3),
+        (0.5, 1.5),
+        (None, 1.2),
+        (None, 2.0),
+        (None, 1.5),
+    ):
+        inside = f"at most {high:g}" if low is None else f"clipped to {low:g} … {high:g}"
+        yield Edit(f"the ratio {inside}", {"clip": (low, high)})
+
+
+def of_weights(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of a weight, conventions first."""
+    found = [*_corrections(asked), *_bounds(asked), *_of_pair(asked, "the ratio inverted: exp(sampling − old)")]
+    yield from (edit for edit in found if edit.convention)
+    yield from (edit for edit in found if not edit.convention)
+
+
+def _corrections(asked: Choices) -> Iterator[Edit]:
+    words = {"tis": "truncated at the bounds (TIS)", "mis": "0 outside the bounds (MIS)"}
+    other = "mis" if asked["correction"] == "tis" else "tis"
+    yield Edit(words[other], {"correction": other}, True, words[asked["correction"]])
+    yield Edit("ratios that are not bounded", {"correction": "none"})
+    level = LEVELS[asked["level"]][0]
+    for name, (named, known) in LEVELS.items():
+        if name != asked["level"]:
+            yield Edit(named, {"level": name}, known, level)
+            if name.startswith("seq"):
+                repeated = f"{named}, repeated on each of its tokens"
+                yield Edit(repeated, {"level": name, "shape": "tokens"}, known, level)
+    if asked["level"] != "token":
+        yield Edit("the weight of the row, repeated on each of its tokens", {"shape": "tokens"}, convention=True)
+        yield Edit("each token's ratio bounded, then their product", {"bounded": "tokens"})
+    if asked["correction"] == "mis":
+        yield Edit("1 outside the bounds, not 0", {"outside": "1"})
+        yield Edit("1 inside the bounds, not the ratio", {"outside": "1 inside"})
+        yield Edit("ends of the bounds left out", {"ends": "left out"})
+    yield Edit("weights divided by their mean over the batch", {"after": "mean 1"})
+    yield Edit("weights divided by their sum", {"after": "sum 1"})
+    yield Edit("weights squared", {"after": "squared"})
+    yield Edit("1 over the weight", {"after": "inverse"})
+    yield Edit("weights of at most 1", {"after": "at most 1"})
+    yield Edit("weights of 1 everywhere", {"after": "ones"})
+
+
+def _bounds(asked: Choices) -> Iterator[Edit]:
+    low, high = asked["low"], asked["high"]
+    yield Edit("no upper bound", {"high": 1e30})
+    if low is not None:
+        yield Edit("no lower bound", {"low": None}, convention=True)
+        yield Edit("the bounds exchanged", {"low": high, "high": low})
+    elif high > 1.0:
+        yield Edit("a lower bound of 1/c_max", {"low": 1.0 / high})
+    yield Edit("bounds of D, not of exp(D): from −c_min to c_max", {"bounded": "logarithm"})
+    yield Edit("bounds 1 − c_min and 1 + c_max", {"low": None if low is None else 1.0 - low, "high": 1.0 + high})
+    yield from (Edit(f"c_max {x:g}", {"high": x}, asked=f"{high:g}") for x in BOUNDS if x != high)
+    if low is not None:
+        yield from (Edit(f"c_min {x:g}", {"low": x}, asked=f"{low:g}") for x in BOUNDS if x != low and x <= high)
+
+
+def ratio_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every level can be named
+    """Yield the ratios by name."""
+    yield Edit("the ratio of each token (PPO, GRPO)", {"level": "token"}, convention=True)
+    yield Edit("the ratio of the row, exp(mean D) (GSPO)", {"level": "seq_mean"}, convention=True)
+    yield Edit("the ratio of the row, exp(Σ D) (RLOO)", {"level": "seq_sum"}, convention=True)
+
+
+def weight_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every setting can be named
+    """Yield the corrections by name, with the settings of TRL that choose them (docs/definitions.md, "Presets")."""
+    for mode, level in (("token", "token"), ("sequence", "seq_sum")):
+        for correction, name in (("tis", "truncate"), ("mis", "mask")):
+            words = f'{correction}, {LEVELS[level][0]} (TRL vllm_importance_sampling_mode="{mode}_{name}")'
+            yield Edit(words, {"level": level, "correction": correction}, convention=True)

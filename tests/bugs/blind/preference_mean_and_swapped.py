@@ -1,0 +1,35 @@
+"""DPO with two mistakes: averaged log-probs, and chosen and rejected exchanged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+OP = "preference_loss"
+COMPUTES = "log-ratios averaged over each completion's tokens (asked: summed over tokens) · chosen and rejected swapped"
+BUG = "two bugs: log-ratios are averaged over tokens, and the rejected completion is taught in place of the chosen one"
+CONVENTIONS = {"preference_loss": {"loss": ("dpo",)}}
+
+
+def sigmoid(x: Any) -> Any:
+    """Return the logistic function."""
+    return 1 / (1 + np.exp(-x))
+
+
+def preference_loss(**x: Any) -> dict[str, Any]:
+    """Return loss and gradient."""
+    policy, beta, s = x["policy"], x["beta"], x["label_smoothing"]
+    mask = x["mask"].astype(policy.dtype)
+    ref = np.zeros_like(policy) if x["reference"] is None else x["reference"]
+    counts = mask.sum(axis=1)
+    ratios = ((policy - ref) * mask).sum(axis=1) / counts
+    rejected, chosen = ratios[0::2], ratios[1::2]
+    logits = beta * (chosen - rejected)
+    loss = -(1 - s) * np.log(sigmoid(logits)) - s * np.log(sigmoid(-logits))
+    slope = beta * (s * sigmoid(logits) - (1 - s) * sigmoid(-logits)) / len(logits)
+    slopes = np.stack([-slope, slope], axis=1).reshape(-1) / counts
+    return {"loss": loss.mean(), "gradient": slopes[:, None] * mask}
+
+
+OPS = {"preference_loss": preference_loss}

@@ -1,0 +1,271 @@
+"""Ask the diagnosis about bugs that people write: it names them, and names none wrongly. Recorded in results/judge/diagnosis.json.
+
+    .venv/bin/python tools/diagnosis_proof.py                    # every program: ten minutes; recorded
+    .venv/bin/python tools/diagnosis_proof.py loss_max_for_min   # a look at one; nothing is recorded
+    .venv/bin/python tools/diagnosis_proof.py --mutants          # every catalogued mistake of these ops too
+
+The programs are tests/bugs/{blind,known,odd}/FAMILY_NAME.py, each a whole subject with one bug or two. Those of `blind` were
+written before their author had seen the edits of gates/diagnosis, those of `known` beside the edits, and those of `odd` so that
+no edit is like them. Each is judged by the definitions of its
+op, and what is wrong is diagnosed, as `gates check` does it. A program says what is expected: COMPUTES is part of the words
+that name it, or None where no edit and no pair of edits is this bug; then WHERE is part of the place that is said instead.
+
+A program is `named` (by the expected words), `unnamed` (nothing known, or two definitions that cannot be told apart), or
+`misnamed`: given another name than the expected one, or any where none is expected. The proof fails if a program is misnamed or
+not called wrong, if a place is not the expected one, or if fewer than nine in ten of those that can be named are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import math
+import os
+import platform
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import named_mutants
+import proofs
+
+sys.path.insert(0, str(proofs.ROOT))
+
+from gates.diagnosis.collect import NAMED, Diagnoser
+from gates.diagnosis.programs import programs as diagnosable
+from gates.model import Mutant, Subject
+from gates.registry import load
+from gates.report.progress import Bar
+from gates.results.atomic_write import write_whole
+from gates.results.machine import commit
+from gates.results.records import DiagnosisRecord
+from gates.run.execute import opened
+from gates.run.plan import Options, PlannedCase, plan, runs_a_model
+from gates.subjects import catalogue
+
+FOLDERS = tuple(proofs.ROOT / "tests" / "bugs" / name for name in ("blind", "known", "odd"))
+RECORD = proofs.ROOT / "results" / "judge" / "diagnosis.json"
+LEAST = 0.9  # of the programs that an edit or a pair of edits describes
+BEFORE = {
+    "policy_loss": {"commit": "424ec32", "programs": 31, "named": 25, "half_named": 1, "misnamed": 1, "unnamed": 4},
+    "preference_loss": {"commit": "28358bf", "programs": 12, "named": 11, "unnamed": 1},
+    "filtered_logprobs": {"commit": "28358bf", "programs": 5, "named": 5},
+    "group_advantages": {"commit": "fcc4c77", "programs": 9, "named": 8, "unnamed": 1},
+    "token_kl": {"commit": "fcc4c77", "programs": 5, "named": 5},
+    "full_kl": {"commit": "fcc4c77", "programs": 2, "named": 2},
+    "selective_log_softmax": {"commit": "fcc4c77", "programs": 4, "named": 4},
+}
+"""What was said of the blind programs by the edits of these commits, before any was added for them; judged by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A wrong program, and what should be said of it.
+
+    Attributes:
+        op: the op that it has wrong.
+        bug: what it computes, in its author's words.
+        computes: part of the words that name it; None: it has no name.
+        where: part of the place that is said where it has no name.
+    """
+
+    path: Path
+    op: str
+    bug: str
+    computes: str | None
+    where: str
+
+    @property
+    def name(self) -> str:
+        """Its folder and file."""
+        return f"{self.path.parent.name}/{self.path.name}"
+
+    @property
+    def subject(self) -> Subject:
+        """The file as a subject."""
+        return replace(catalogue.from_file(str(self.path), None), name=self.name)
+
+    def outcome(self, found: Sequence[DiagnosisRecord]) -> str:
+        """Return whether it is named, unnamed or misnamed; a program that is wrong in several ops, by the worst of them."""
+        outcomes = {self._outcome(one) for one in found}
+        return next((one for one in ("misnamed", "unnamed", "named") if one in outcomes), "unnamed")
+
+    def _outcome(self, found: DiagnosisRecord) -> str:
+        if found.kind not in NAMED:
+            return "unnamed"
+        if self.computes is None or self.computes not in found.computes:
+            return "misnamed"
+        return "unnamed" if found.kind == "ambiguous" else "named"
+
+    def elsewhere(self, found: Sequence[DiagnosisRecord]) -> bool:
+        """Whether another place is said than the expected one."""
+        return self.computes is None and any(self.where not in one.where for one in found)
+
+
+def bugs(folders: Sequence[Path], names: Sequence[str]) -> Iterator[Bug]:
+    """Yield the programs, all or those named; their constants are read without running them."""
+    paths = sorted(path for folder in folders for path in folder.glob("*_*.py"))
+    if unknown := set(names) - {path.stem for path in paths}:
+        raise SystemExit(f"no program is called {', '.join(sorted(unknown))}; see {', '.join(map(str, folders))}")
+    for path in paths:
+        if names and path.stem not in names:
+            continue
+        constants = _constants(path)
+        (op,) = {constants["OP"]} if "OP" in constants else set(constants["OPS"])
+        words = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        yield Bug(path, op, constants.get("BUG", words), constants["COMPUTES"], constants.get("WHERE", ""))
+
+
+def _constants(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {"COMPUTES": None}
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        name = targets[0].id if isinstance(targets[0], ast.Name) else ""
+        if name in {"OP", "BUG", "COMPUTES", "WHERE"}:
+            found[name] = ast.literal_eval(statement.value)  # type: ignore[attr-defined]
+        if name == "OPS" and isinstance(statement.value, ast.Dict):  # type: ignore[attr-defined]
+            found[name] = [ast.literal_eval(key) for key in statement.value.keys if key]  # type: ignore[attr-defined]
+    return found
+
+
+def cases_of(op: str, subject: Subject) -> list[PlannedCase]:
+    """Return the cases of the definitions of an op."""
+    gates = [gate for gate in load().gates.values() if op in {o.name for o in gate.ops} and not runs_a_model(gate)]
+    planned = plan(gates, [subject], quick=False)
+    return [one for one in planned if (one.case.level or one.gate.level) == "definition"]
+
+
+def diagnosed(cases: Sequence[PlannedCase], options: Options) -> list[DiagnosisRecord]:
+    """Judge the cases, and diagnose what is wrong, as `gates check` does."""
+    diagnoser = Diagnoser(cases, options)
+    with opened(options) as executor:
+        executor.submit(list(cases))
+        for judged in executor.judged():
+            diagnoser.note(judged.verdict)
+    if not diagnoser.failures:
+        raise SystemExit(f"{cases[0].subject.name}: no definition calls it wrong; it must be a bug that a gate sees")
+    return list(diagnoser.run())
+
+
+def line(found: DiagnosisRecord) -> dict[str, Any]:
+    """Return what is recorded of one op."""
+    numbers = {"rho": found.rho, "next_rho": found.next_rho}
+    return {
+        "kind": found.kind,
+        "words": found.computes,
+        "where": found.where,
+        **{name: None if math.isnan(x) else float(f"{x:.3g}") for name, x in numbers.items()},
+        "seconds": round(found.seconds, 1),
+    }
+
+
+def ask(asked: Sequence[Bug], jobs: int) -> dict[str, dict[str, Any]]:
+    """Diagnose the programs, print each that is not named, and return what is recorded."""
+    record: dict[str, dict[str, Any]] = {}
+    with Bar("programs", len(asked)) as bar:
+        for bug in asked:
+            found = diagnosed(cases_of(bug.op, bug.subject), Options(jobs=jobs)) if bug.op in diagnosable() else []
+            outcome = bug.outcome(found)
+            bar.advance(bug.name)
+            record[bug.name] = {
+                "bug": bug.bug,
+                "expected": bug.computes,
+                "outcome": outcome,
+                "place_as_expected": not bug.elsewhere(found),
+                "ops": {one.op: line(one) for one in found},
+            }
+            said = "; ".join(f"{one.op}: {one.kind}: {one.computes or one.where}" for one in found) or "not diagnosable"
+            print(f"{outcome:8} {bug.name}: {bug.bug}\n         {said}", flush=True)
+    return record
+
+
+def counts(record: dict[str, dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Return the outcomes by folder; programs without an expected name apart."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, program in record.items():
+        kind = "" if program["expected"] is not None else ", no name expected"
+        found[f"{name.partition('/')[0]}{kind}"][program["outcome"]] += 1
+    return {kind: dict(sorted(one.items())) for kind, one in sorted(found.items())}
+
+
+def seconds(record: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
+    """Return the median and the longest diagnosis of each op."""
+    taken: dict[str, list[float]] = defaultdict(list)
+    for program in record.values():
+        for op, one in program["ops"].items():
+            taken[op.partition("[")[0]].append(one["seconds"])
+    return {op: [sorted(times)[len(times) // 2], max(times)] for op, times in sorted(taken.items())}
+
+
+def problems(record: dict[str, dict[str, Any]]) -> list[str]:
+    """Return what fails the proof."""
+    found = [f"{name} is misnamed" for name, one in record.items() if one["outcome"] == "misnamed"]
+    found += [f"{name} has another place" for name, one in record.items() if not one["place_as_expected"]]
+    nameable = [one["outcome"] for one in record.values() if one["expected"] is not None]
+    if nameable and nameable.count("named") < LEAST * len(nameable):
+        found.append(f"{nameable.count('named')} of {len(nameable)} are named, must be {LEAST:.0%}")
+    return found
+
+
+def ask_mutants(jobs: int) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Diagnose every catalogued wrong formula of an op that has a forward definition; return words by mutant, and problems."""
+    registry, record = load(), {}
+    chosen = [mutant for mutant in registry.mutants.values() if mutant.grade == "wrong" and _pure_cases(mutant)]
+    with Bar("mutants", len(chosen)) as bar:
+        for mutant in chosen:
+            options = Options(jobs=jobs, mutant={"target": mutant.target, "patch": mutant.patch})
+            diagnoser = Diagnoser(_pure_cases(mutant), options)
+            with opened(options) as executor:
+                executor.submit(list(diagnoser.cases))
+                for judged in executor.judged():
+                    diagnoser.note(judged.verdict)
+            words = {one.op: one.computes for one in diagnoser.run() if one.kind in NAMED}
+            record[mutant.name] = {"mistake": mutant.mistake, "words": words}
+            bar.advance(mutant.name)
+            print(f"{mutant.name}: {mutant.mistake}\n    {'; '.join(sorted(set(words.values()))) or '–'}", flush=True)
+    return record, named_mutants.problems({name: one["words"] for name, one in record.items()})
+
+
+def _pure_cases(mutant: Mutant) -> list[PlannedCase]:
+    registry = load()
+    gates = [registry.gates[name] for name in mutant.caught_by if name in registry.gates]
+    gates = [gate for gate in gates if not runs_a_model(gate) and {op.name for op in gate.ops} & diagnosable().keys()]
+    planned = plan(gates, [registry.subjects[mutant.host]], quick=True, proof=True)
+    return [one for one in planned if (one.case.level or one.gate.level) == "definition"]
+
+
+def main() -> int:
+    """Return 1 if the proof fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="programs such as loss_max_for_min; all by default")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--programs", type=Path, nargs="*", default=FOLDERS, help="their folders")
+    parser.add_argument("--mutants", action="store_true", help="diagnose the catalogued mistakes too")
+    given = parser.parse_args()
+    began, whole = time.monotonic(), not given.names and tuple(given.programs) == FOLDERS
+    record = ask(list(bugs(given.programs, given.names)), given.jobs)
+    failed = problems(record)
+    found: dict[str, Any] = {"counts": counts(record), "seconds_by_op": seconds(record), "programs": record}
+    if given.mutants:
+        found["mutants"], more = ask_mutants(given.jobs)
+        failed += more
+    print(json.dumps(found["counts"], indent=1), *failed, sep="\n")
+    if whole:
+        revision, dirty = commit()
+        found |= {
+            "commit": f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}",
+            "named_before_edits_were_added": BEFORE,
+            "python": platform.python_version(),
+            "seconds": round(time.monotonic() - began),
+        }
+        write_whole(RECORD, json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
