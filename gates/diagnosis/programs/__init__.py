@@ -17,7 +17,8 @@ def programs() -> Mapping[str, Program]:
         logprobs,
         loss,
         ratio,
+        several,
     )
 
-    found = (*advantages.PROGRAMS, *kl.PROGRAMS, *logprobs.PROGRAMS, *loss.PROGRAMS, *ratio.PROGRAMS)
+    found = (*advantages.PROGRAMS, *kl.PROGRAMS, *logprobs.PROGRAMS, *loss.PROGRAMS, *ratio.PROGRAMS, *several.PROGRAMS)
     return {program.op: program for program in found}
