@@ -20,6 +20,7 @@ def programs() -> Mapping[str, Program]:
         preference,
         ratio,
         sampling,
+        several,
     )
 
     found = (
@@ -31,5 +32,6 @@ def programs() -> Mapping[str, Program]:
         *preference.PROGRAMS,
         *ratio.PROGRAMS,
         *sampling.PROGRAMS,
+        *several.PROGRAMS,
     )
     return {program.op: program for program in found}
