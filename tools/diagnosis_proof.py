@@ -1,8 +1,8 @@
 """Ask the diagnosis about bugs that people write: it names them, and names none wrongly. Recorded in results/judge/diagnosis.json.
 
-    .venv/bin/python tools/diagnosis_proof.py                    # every program: ten minutes; recorded
+    .venv/bin/python tools/diagnosis_proof.py                    # every program: five minutes; recorded
     .venv/bin/python tools/diagnosis_proof.py loss_max_for_min   # a look at one; nothing is recorded
-    .venv/bin/python tools/diagnosis_proof.py --mutants          # every catalogued mistake of these ops too
+    .venv/bin/python tools/diagnosis_proof.py --mutants          # every catalogued mistake of these ops too: fifteen minutes
 
 The programs are tests/bugs/{blind,known,odd}/FAMILY_NAME.py, each a whole subject with one bug or two. Those of `blind` were
 written before their author had seen the edits of gates/diagnosis, those of `known` beside the edits, and those of `odd` so that
@@ -59,6 +59,7 @@ BEFORE = {
     "token_kl": {"commit": "fcc4c77", "programs": 5, "named": 5},
     "full_kl": {"commit": "fcc4c77", "programs": 2, "named": 2},
     "selective_log_softmax": {"commit": "fcc4c77", "programs": 4, "named": 4},
+    "importance_ratio": {"commit": "1ff2ddf", "programs": 3, "named": 3},
 }
 """What was said of the blind programs by the edits of these commits, before any was added for them; judged by hand."""
 
