@@ -44,7 +44,7 @@ def batch(example: Inputs, rng: np.random.Generator, rows: int, width: int, *, n
     ends = starts + lengths
     left = width - ends if _left_padded(example) else np.zeros(rows, np.int64)
     places = np.arange(width) - left[:, None]
-    policy = -0.35 - rng.gamma(1.5, 0.7, places.shape)
+    policy: Array = np.asarray(-0.35 - rng.gamma(1.5, 0.7, places.shape))
     if example.get("reference") is None:
         policy = _without_reference(policy, (places >= starts[:, None]) & (places < ends[:, None]), example, rng)
     reference = policy - rng.normal(0.0, SPREAD, policy.shape)
