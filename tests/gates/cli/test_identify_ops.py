@@ -1,0 +1,60 @@
+"""`gates identify` and `gates check` on advantages, KL, log-probs and ratios: each says what it computes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import gates
+
+BUGS = Path(__file__).parents[2] / "bugs" / "known"
+PRESETS = """
+import numpy as np
+
+def group_advantages(rewards, group_size, **_):
+    groups = rewards.reshape(-1, group_size)
+    return {"advantages": ((groups - groups.mean(1, keepdims=True)) / (groups.std(1, keepdims=True) + 1e-4)).ravel()}
+
+def token_kl(policy, reference, *, mask, **_):
+    d = reference - policy
+    return {"kl": np.where(mask, np.clip(np.exp(d) - d - 1, -10, 10), 0)}
+
+def importance_weights(old, sampling, *, mask, c_max, **_):
+    weights = np.minimum(np.exp(np.where(mask, old - sampling, 0).sum(1)), c_max)
+    return {"weights": weights}
+
+OPS = {"group_advantages": group_advantages, "token_kl": token_kl, "importance_weights": importance_weights}
+CONVENTIONS = {"token_kl": {"rows": ("mask",)}, "importance_weights": {"rows": ("mask",)}}
+"""
+
+
+def test_presets_are_identified(tmp_path: Path) -> None:
+    """Nothing is declared but how rows come."""
+    (tmp_path / "mine.py").write_text(PRESETS)
+    done = gates("identify", "./mine.py", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {one["op"]: one["computes"] for one in json.loads(done.stdout)}
+    assert "(mlx-lm-lora)" in found["group_advantages"]
+    assert "low_var_kl" in found["token_kl"]
+    assert "sequence_truncate" in found["importance_weights"]
+
+
+@pytest.mark.parametrize(
+    ("bug", "gate", "words"),
+    [
+        ("advantages_numpy_std", "advantages.matches-definition", "group z-score with ddof 0 (asked: 1)"),
+        ("kl_weighed_twice", "kl.k1.matches-definition", "weighed by its probability again"),
+        ("logprobs_next_token", "logprobs.selective.matches-definition", "ids shifted by one position to the left"),
+        ("ratio_mean_over_axis", "ratio.matches-definition", "D averaged over the padded width"),
+    ],
+)
+def test_a_check_says_what_is_computed(bug: str, gate: str, words: str, tmp_path: Path) -> None:
+    """One wrong subject of each family."""
+    subject = str(BUGS / f"{bug}.py")
+    options = ("--quick", "--jobs", "1", "--no-minimise", "-v")
+    done = gates("check", gate, "--subject", subject, *options, cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    shown = " ".join(done.stdout.split())
+    assert "computes: " in shown
+    assert words in shown
