@@ -258,7 +258,10 @@ def main() -> int:
     print(json.dumps(found["counts"], indent=1), *failed, sep="\n")
     if whole:
         revision, dirty = commit()
-        found |= {
+        kept = json.loads(RECORD.read_text(encoding="utf-8")).get("mutants", {}) if RECORD.exists() else {}
+        found = {
+            "mutants": kept,  # of an earlier run, where this one did not ask about them
+            **found,
             "commit": f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}",
             "named_before_edits_were_added": BEFORE,
             "python": platform.python_version(),
