@@ -19,7 +19,6 @@ DOZEN = (
     "advantages_member_major",
     "advantages_numpy_std",
     "kl_full_by_kl_div",
-    "kl_k3_arguments",
     "logprobs_no_temperature",
     "loss_clip_gradient",
     "loss_dapo_row_means",
