@@ -26,6 +26,7 @@ ASKED: dict[str, Level] = {
     "constant": "robustness",
     "unscored": "rule",
     "found-tiny": "robustness",
+    "found-one-scored": "rule",
 }
 NAMES = ("group_ddof", "group_eps", "batch_ddof", "batch_eps")
 
@@ -40,6 +41,8 @@ def _make(rng: np.random.Generator, dtype: str, stages: dict[str, Any], kind: st
     if kind == "unscored":
         rewards[5, 0] = np.nan  # one function could not score: a 0 in the sum
         rewards[[2, 9]] = np.nan  # no function could: the row is unscored
+    if kind == "found-one-scored":
+        rewards[:], rewards[0, 0] = np.nan, 1.0
     if kind == "found-tiny":
         rewards *= 1e-12
     weights = np.array([1.0, 0.5, -2.0], dtype)
@@ -55,7 +58,7 @@ def _case(name: str, dtype: str, kind: str, *, quick: bool = False) -> Case:
         quick=quick,
         conventions={**stages, "dtype": dtype},
         level=ASKED.get(kind),
-        declared=NAN_UNSCORED if kind == "unscored" else {},
+        declared=NAN_UNSCORED if ASKED.get(kind) == "rule" else {},
     )
 
 
@@ -67,6 +70,7 @@ CASES = (
     _case("trl", "float64", "unscored"),
     _case("trl", "float32", "found-pairs"),  # max(n − ddof, 2): of two, one is left
     _case("no-epsilon", "float64", "found-tiny"),  # 1 for the smallest reward, where all are far smaller
+    _case("no-epsilon", "float64", "found-one-scored"),  # 0/0 where nothing varies and no ε is added
 )
 
 
