@@ -104,7 +104,11 @@ def status(job: PlannedCase, ops: Operations, hello: Hello, options: Options) ->
         answer = worker._answer(ops.get(op), {"op": op, "layout": dict(layout), "inputs": given})  # noqa: SLF001
         if answer["kind"] != "value":
             return Outcome(answer["kind"], error=answer["error"])
-        return Outcome("value", {k: v if isinstance(v, list) else np.asarray(v) for k, v in answer["value"].items()})
+        try:
+            value = {k: v if isinstance(v, list) else np.asarray(v) for k, v in answer["value"].items()}
+        except ValueError as error:  # what is no array does not pass a pipe
+            return Outcome("raised", error=str(error))
+        return Outcome("value", value)
 
     return judging.judge(job, call, hello, options, ANSWERS).status
 

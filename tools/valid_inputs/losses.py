@@ -1,4 +1,7 @@
-"""Inputs of the policy losses: algorithms, their options, and rows of every kind."""
+"""Inputs of the policy losses: algorithms, their options, and rows of every kind.
+
+No number lies exactly at a clip or a clamp, where either branch is right (docs/definitions.md, "Branch points").
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ import numpy as np
 from reference.algorithms import ALGORITHMS
 from valid_inputs import Generator, Rng, rows
 
-CONSTANTS = ("usual", "none", "wide", "tight")
-EPSILON = {"usual": (0.2, 0.28), "none": (0.0, 0.0), "wide": (0.5, 0.75), "tight": (0.01, 0.02)}
+CONSTANTS = ("usual", "equal", "wide", "tight")
+EPSILON = {"usual": (0.2, 0.28), "equal": (0.1, 0.1), "wide": (0.5, 0.75), "tight": (0.01, 0.02)}
 FACTORS = {
     "algorithm": tuple(ALGORITHMS),
     **rows.FACTORS,
@@ -91,7 +94,7 @@ def _options(rng: Rng, algorithm: str, count: int, levels: dict[str, str]) -> di
     if levels["delta"] != "none" and clipped and algorithm != "gmpo":
         given["delta"] = 1.0 + high + (0.05 if levels["delta"] == "near" else 1.0)
     if "max_length" in own:
-        given["max_length"] = {"usual": 16, "none": 1, "wide": 100, "tight": 3}[levels["constants"]]
+        given["max_length"] = {"usual": 16, "equal": 1, "wide": 100, "tight": 3}[levels["constants"]]
     if "micro_batches" in own:
         uneven = [1, count - 1] if count > 1 else [1]
         given["micro_batches"] = {"one": [count], "each": [1] * count, "uneven": uneven}[levels["parts"]]
@@ -102,9 +105,9 @@ def _options(rng: Rng, algorithm: str, count: int, levels: dict[str, str]) -> di
         given["tokens_in_step"] = float(rng.choice([0.5, 17.0, 171.5])) if levels["denominator"] == "trl" else None
     if algorithm == "cispo":
         given["cispo_bound"] = levels["bound"]
-        given["epsilon_high"] = high or 1.0
+        given["epsilon_high"] = high
     if algorithm == "sapo":
-        up, down = {"usual": (1.0, 1.05), "none": (1.0, 1.0), "wide": (0.25, 4.0), "tight": (30.0, 60.0)}[
+        up, down = {"usual": (1.0, 1.05), "equal": (1.0, 1.0), "wide": (0.25, 4.0), "tight": (30.0, 60.0)}[
             levels["constants"]
         ]
         given |= {"sapo_temperature_positive": up, "sapo_temperature_negative": down}
@@ -116,7 +119,7 @@ def _kl(algorithm: str, levels: dict[str, str]) -> dict[str, Any]:
         return {"beta": 0.0, "kl_estimator": None, "kl_ratio": None}
     chosen: dict[str, Any] = {"beta": 0.25, "kl_estimator": levels["estimator"], "kl_ratio": levels["kl_ratio"]}
     if levels["clamp"] != "none":
-        chosen["kl_clamp"] = {"far": 10.0, "near": 0.5, "tiny": 1e-3}[levels["clamp"]]
+        chosen["kl_clamp"] = {"far": 10.0, "near": 0.45, "tiny": 1e-3}[levels["clamp"]]
     return chosen
 
 

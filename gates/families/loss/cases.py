@@ -40,6 +40,7 @@ SCALARS = ("epsilon_low", "epsilon_high", "delta", "beta", "sapo_temperature_pos
 EXCLUDED = slice(1, None, 3)  # the rows that a row mask excludes
 FAR = (slice(None), slice(None, None, 4))  # the tokens whose KL a clamp holds
 FAR_BY = 4.0  # nats: k3 is 50 there
+FARTHER_BY = 12.0  # nats: and k1 is -12
 LEVELS = ("grpo", "gspo", "rloo", "cispo", "sapo", "gmpo")  # one algorithm for each form of the ratio's term
 BOTH_RATIOS = ("off-policy", "on-policy")  # a law about `old` that is given and left out
 BEYOND = 3  # columns behind the longest row, so that it is not the width
@@ -74,15 +75,21 @@ def make(
     """Return the keywords of one call of policy_loss.
 
     `rows` says how completions are marked off from padding ("all": there is none; "row-mask": some rows do not train), `weights` whether off-policy weights are
-    given and for what, `beyond` how many columns lie behind the longest row (with `rows` of "lengths").
+    given and for what, `beyond` how many columns lie behind the longest row (with `rows` of "lengths"). `found` of the data is what the search for inputs asked for: advantages that are ±1, rows of
+    one token, or an estimate that a clamp holds on its negative side.
     """
-    inputs = arrays.loss_inputs(rng, **data)
+    found = data.get("found", "")
+    inputs = arrays.loss_inputs(rng, **{name: value for name, value in data.items() if name != "found"})
+    if found == "ones":
+        inputs["advantages"] = np.resize([1.0, -1.0], len(inputs["advantages"])).astype(inputs["policy"].dtype)
+    if found == "short":
+        inputs["mask"][::2] = np.arange(inputs["mask"].shape[1]) < 1
     choice = {**WHOLE, **ALGORITHMS[algorithm].constants, **changes}
     if not choice["beta"]:
         inputs["reference"], choice["kl_ratio"], choice["kl_estimator"] = None, None, None
     if choice.get("kl_clamp"):
         for name in ("policy", "old"):
-            inputs[name][FAR] -= FAR_BY
+            inputs[name][FAR] -= FARTHER_BY if found == "negative" else FAR_BY
     if changes.get("old", "given") is None:
         inputs["old"] = None
     if choice["micro_batches"] and sum(choice["micro_batches"]) != len(inputs["mask"]):
@@ -210,6 +217,7 @@ def cases_of(algorithm: str) -> Iterator[Case]:
         yield this("clipped", data={"spread": 0.15}, epsilon_low=0.2, epsilon_high=0.25, quick=True)
     if one.kl:
         yield from _kl_cases(algorithm)
+    yield from _found_cases(algorithm)
     if "dapo_denominator" in one.constants:
         yield this("by-prompt", dapo_denominator="group", group_size=4, quick=True)
         yield this("window", dapo_denominator="trl", tokens_in_step=171.5, quick=True)
@@ -218,6 +226,24 @@ def cases_of(algorithm: str) -> Iterator[Case]:
         yield this("throttled", cispo_bound="absolute", epsilon_high=0.2, old=None)
     if "sapo_temperature_positive" in one.constants:
         yield this("temperatures", sapo_temperature_positive=0.5, sapo_temperature_negative=2.0, quick=True)
+
+
+def _found_cases(algorithm: str) -> Iterator[Case]:
+    """Yield the cases that tools/mutate_numpy_baseline.py has found; each says which mutation no other case catches."""
+    this = partial(case, algorithm)
+    if algorithm in {"grpo", "sapo"}:  # `A != 1` for `A != 0`: binary rewards of two give advantages of exactly ±1
+        yield this("found-advantages-of-one", data={"found": "ones"})
+    if algorithm == "dapo":  # Σ m + 1 or max(Σ m, 2) for Σ m: a step that holds one token
+        one = {"rows": 1, "width": 1, "group_size": 1, "equal_lengths": True, "found": "ones"}
+        yield this("found-one-token", data=one)
+    if algorithm != "grpo":
+        return
+    # an estimate without its sign: only k1 is below −c
+    yield this("found-k1-clamped", beta=0.3, kl_estimator="k1", kl_clamp=10.0, data={"found": "negative"})
+    # the slope of an estimate beyond c: the ratio that multiplies it still has one, the estimate has none
+    yield this("found-kl-clamped-times-token-ratio", beta=0.04, kl_ratio="token", kl_clamp=10.0)
+    # max(n, 2) for n: a row of one token has the mean of one
+    yield this("found-rows-of-one-token", beta=0.3, kl_ratio="sequence", data={"found": "short"})
 
 
 def _kl_cases(algorithm: str) -> Iterator[Case]:

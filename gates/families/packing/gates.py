@@ -241,6 +241,8 @@ def _piece_inputs(rng: np.random.Generator, strategy: str, kind: str) -> dict[st
         lengths = rng.integers(1, 4, 60) * limit
     elif kind == "nothing":
         lengths = np.zeros(3, np.int64)
+    elif kind == "found-no-sequences":
+        lengths = np.zeros(0, np.int64)
     return {"lengths": lengths, "max_length": limit, "strategy": strategy, "over_long": oracle.SPLIT}
 
 
@@ -311,6 +313,8 @@ def order_is_as_placed(t: Trial) -> Iterator[Evidence]:
             _piece_case(kind, strategy, level="robustness")
             for kind, strategy in product(("empty-sequences", "nothing"), CUTS)
         ),
+        # the end of the last sequence, where there is none
+        _piece_case("found-no-sequences", oracle.WRAPPED, level="robustness"),
     ),
     bounds={
         "tokens lost or repeated": Bound("exact", "pieces are cut and none is thrown away", 0),

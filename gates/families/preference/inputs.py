@@ -79,6 +79,22 @@ def without_tokens(rng: np.random.Generator, *asked: Any, **choices: Any) -> dic
     return inputs
 
 
+def one_pair(rng: np.random.Generator, *asked: Any, **choices: Any) -> dict[str, Any]:
+    """Return one pair, of whose chosen completion one token is all that there is."""
+    inputs = pairs(rng, *asked, **choices)
+    for name in ("policy", "reference", "mask"):
+        inputs[name] = None if inputs[name] is None else inputs[name][:2]
+    inputs["mask"][0] &= np.cumsum(inputs["mask"][0]) == 1
+    return inputs
+
+
+def nothing_chosen(rng: np.random.Generator, *asked: Any, **choices: Any) -> dict[str, Any]:
+    """Return pairs of which no chosen side has a token."""
+    inputs = pairs(rng, *asked, **choices)
+    inputs["mask"][0::2] = False
+    return inputs
+
+
 def unreadable(inputs: dict[str, Any]) -> dict[str, Any]:
     """Put NaN and infinities where neither prompt nor completion stands."""
     after = np.logical_or.accumulate(inputs["mask"], axis=1) & ~inputs["mask"]

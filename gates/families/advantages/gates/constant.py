@@ -32,6 +32,11 @@ def _awkward(rng: np.random.Generator, choice: dict[str, Any], dtype: str) -> di
     return {"rewards": np.concatenate([*groups, rng.normal(0.0, 1.0, 10)]).astype(dtype), "group_size": 10, **choice}
 
 
+def _alone(rng: np.random.Generator) -> dict[str, Any]:
+    """Groups of one: each is constant, whatever its reward."""
+    return {"rewards": rng.normal(0.0, 1.0, 8).astype(np.float32), "group_size": 1, **PRESETS["trl"]}
+
+
 def _cases() -> Iterator[Case]:
     for name in PLAIN:
         choice = PRESETS[name]
@@ -53,6 +58,9 @@ def _cases() -> Iterator[Case]:
 
         yield Case(f"{name}-{dtype}", awkward, quick=name in {"trl", "mlxrl"}, conventions={**choice, "dtype": dtype})
 
+    # a group of one refused: only a baseline of the others needs a second
+    yield Case("found-groups-of-one", _alone, conventions={**PRESETS["trl"], "dtype": "float32"})
+
 
 @gate(
     "advantages.constant-group-is-zero",
@@ -70,6 +78,10 @@ def constant_group_is_zero(t: Trial) -> Iterator[Evidence]:
     Exactly 0 is asked where the naive mean leaves a residue, and only there.
     """
     size = t.inputs["group_size"]
+    if size == 1:  # nothing varies
+        alone = np.abs(np.asarray(t.got(GROUP_ADVANTAGES, **t.inputs)["advantages"], np.float64))
+        yield t.number(LARGEST, float(alone.max()), "<=")
+        return
     grouped = t.inputs["rewards"].reshape(-1, size)
     naive = np.array([sum(row.tolist(), grouped.dtype.type(0)) / size for row in grouped[:-1]], grouped.dtype)
     residues = int(np.sum(naive != grouped[:-1, 0]))

@@ -22,20 +22,29 @@ STAGES = {  # ddof and ε of the groups, then of the batch
     "mixed-back": (0, 1e-2, 1, 1e-4),
     "no-epsilon": (0, 0.0, 0, 0.0),
 }
-ASKED: dict[str, Level] = {"constant": "robustness", "unscored": "rule"}
+ASKED: dict[str, Level] = {
+    "constant": "robustness",
+    "unscored": "rule",
+    "found-tiny": "robustness",
+    "found-one-scored": "rule",
+}
 NAMES = ("group_ddof", "group_eps", "batch_ddof", "batch_eps")
 
 
 def _make(rng: np.random.Generator, dtype: str, stages: dict[str, Any], kind: str) -> dict[str, Any]:
     """A verifier, a length penalty in tens, a style score in hundredths."""
-    size, prompts = 4, 3
-    correct = np.tile([0.0, 1.0, 1.0, 0.0], prompts)
+    size = 2 if kind == "found-pairs" else 4
+    correct = np.tile([0.0, 1.0, 1.0, 0.0], 3)
     rewards = np.stack([correct, rng.uniform(-50.0, 0.0, correct.size), rng.normal(0.0, 0.02, correct.size)], axis=1)
     if kind == "constant":
         rewards[:size, 2] = 0.1  # a constant group of one function adds nothing there
     if kind == "unscored":
         rewards[5, 0] = np.nan  # one function could not score: a 0 in the sum
         rewards[[2, 9]] = np.nan  # no function could: the row is unscored
+    if kind == "found-one-scored":
+        rewards[:], rewards[0, 0] = np.nan, 1.0
+    if kind == "found-tiny":
+        rewards *= 1e-12
     weights = np.array([1.0, 0.5, -2.0], dtype)
     made = {"rewards": rewards.astype(dtype), "weights": weights, "group_size": size, **stages}
     return made | ({"layouts": True} if kind == "constant" else {})
@@ -49,7 +58,7 @@ def _case(name: str, dtype: str, kind: str, *, quick: bool = False) -> Case:
         quick=quick,
         conventions={**stages, "dtype": dtype},
         level=ASKED.get(kind),
-        declared=NAN_UNSCORED if kind == "unscored" else {},
+        declared=NAN_UNSCORED if ASKED.get(kind) == "rule" else {},
     )
 
 
@@ -59,6 +68,9 @@ CASES = (
     _case("trl", "float32", "constant", quick=True),
     _case("mixed", "float32", "unscored", quick=True),
     _case("trl", "float64", "unscored"),
+    _case("trl", "float32", "found-pairs"),  # max(n − ddof, 2): of two, one is left
+    _case("no-epsilon", "float64", "found-tiny"),  # 1 for the smallest reward, where all are far smaller
+    _case("no-epsilon", "float64", "found-one-scored"),  # 0/0 where nothing varies and no ε is added
 )
 
 

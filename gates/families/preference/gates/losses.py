@@ -75,7 +75,7 @@ def _case(
     """Return a case of a loss with one of its sets of constants; `choices` are those of `made.pairs`."""
     all_tokens = choices.get("all_tokens", False)
     return Case(
-        f"{constants}-{kind}-{dtype}",
+        f"{kind}-{constants}-{dtype}" if kind.startswith("found-") else f"{constants}-{kind}-{dtype}",
         partial(make, loss=loss, constants=LOSSES[loss][1][constants], dtype=dtype, **choices),
         quick=quick,
         conventions={
@@ -117,6 +117,9 @@ def _cases(loss: str) -> Iterator[Case]:
     yield _case(loss, last, "unreadable", level="robustness", make=made.unreadable_pairs, quick=True)
     if loss in EMPTY:
         yield _case(loss, last, "without-tokens", level="robustness", make=made.without_tokens, quick=True)
+    if loss == "cpo":  # the number of chosen tokens + 1, or 2 at least; and a division by it where there are none
+        yield _case(loss, last, "found-one-token", make=made.one_pair)
+        yield _case(loss, last, "found-nothing-chosen", level="robustness", make=made.nothing_chosen)
 
 
 def _check(t: Trial) -> Iterator[Evidence]:
