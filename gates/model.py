@@ -283,15 +283,15 @@ class Evidence:
 
     def sentence(self) -> str:
         """Return the sentence in which every measured number is reported."""
-        words = "is" if self.holds else "must be"
-        where = f" ({self.where})" if self.where else ""
-        if self.holds:
-            return f"{self.quantity} {words} {_number(self.observed)} ({self.relation} {_number(self.limit)}){where}"
-        return f"{self.quantity} is {_number(self.observed)}, must be {self.relation} {_number(self.limit)}{where}"
+        return measured(self.quantity, self.observed, self.relation, self.limit, self.where, holds=self.holds)
 
 
-def _number(value: float) -> str:
-    return f"{value:.6g}"
+def measured(quantity: str, observed: float, relation: Relation, limit: float, where: str, *, holds: bool) -> str:
+    """Return the sentence of a measured number: `loss error is 3, must be <= 1 (row 2)`."""
+    place = f" ({where})" if where else ""
+    if holds:
+        return f"{quantity} is {observed:.6g} ({relation} {limit:.6g}){place}"
+    return f"{quantity} is {observed:.6g}, must be {relation} {limit:.6g}{place}"
 
 
 def precondition(name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:

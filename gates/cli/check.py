@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gates.cli import engines
+from gates.cli import engines, seeds
 from gates.config.format_names import CheckFormat, FailOn
 from gates.errors import EXIT_CODES
 
@@ -44,7 +44,12 @@ def check(
     jobs: Annotated[
         int | None, typer.Option(min=0, max=64, metavar="N", help="Workers side by side. Default: 0, one per core.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, metavar="N", help="Seed of all cases. Default: 0.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            parser=seeds.parse, metavar="N", help="Seed of all cases; random draws one and prints it. Default: 0."
+        ),
+    ] = None,
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Part I of N of the plan; `gates merge` joins the N files.")
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Literal
 
 import typer
 
-from gates.cli import counterexamples, diagnoses, engines, output, project, setup
+from gates.cli import counterexamples, diagnoses, engines, output, project, seeds, setup
 from gates.config.format_names import CheckFormat
 from gates.config.settings import Settings
 from gates.errors import FaultError
@@ -84,6 +85,9 @@ class Run:
 def conduct(arguments: Arguments) -> int:
     """Judge what the arguments name, print it, and return the exit code."""
     run = _prepare(arguments)
+    if isinstance(run.options.seed, seeds.Drawn):
+        again = shlex.join(["gates", *run.header.command])
+        typer.echo(f"seed {run.options.seed} was drawn; the same again: {again}", err=True)
     screen = Screen(len(run.cases), run.form, verbose=arguments.verbose, fail_on=run.header.fail_on)
     if run.resumed:
         screen.verdicts.extend(run.resumed.verdicts)
@@ -143,7 +147,7 @@ def _prepare(arguments: Arguments) -> Run:
     header = session.header(
         RunInfo(
             "check",
-            sys.argv[1:],
+            seeds.command(sys.argv[1:], options.seed),
             request.gates,
             subjects,
             options,
@@ -164,7 +168,7 @@ def _options(arguments: Arguments, settings: Settings) -> Options:
     """Return the options of the run: the command line's, else the project's."""
     jobs = setup.jobs(settings.jobs if arguments.jobs is None else arguments.jobs)
     return Options(
-        seed=settings.seed if arguments.seed is None else arguments.seed,
+        seed=seeds.chosen(arguments.seed, settings.seed, resume=arguments.resume, shard=arguments.shard),
         jobs=jobs,
         threads=setup.threads(jobs),
         quick=arguments.quick,

@@ -35,6 +35,7 @@ def report(
     from gates.model import ConfigurationError
     from gates.report.files import render_files
     from gates.results.atomic_write import write_whole
+    from gates.results.jsonl import uncollected
     from gates.results.records import schema as json_schema
     from gates.results.speed_records import speed_schema as json_speed_schema
 
@@ -47,8 +48,9 @@ def report(
         pieces = render_files(files, form, baseline)
     else:
         raise ConfigurationError("report needs at least one FILE.jsonl; a run prints its path at the end")
-    if out is None:
-        for piece in pieces:
-            typer.echo(piece, nl=False)
-    else:
-        write_whole(out, pieces)
+    with uncollected():
+        if out is None:
+            for piece in pieces:
+                typer.echo(piece, nl=False)
+        else:
+            write_whole(out, pieces)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -24,7 +25,7 @@ class Settings(BaseModel):
     model: str | None = None
     python: str | None = None
     jobs: int = Field(default=0, ge=0, le=64)
-    seed: int = Field(default=0, ge=0)
+    seed: Annotated[int, Field(ge=0)] | Literal["random"] = 0
     out: str | None = None
     format: CheckFormat | None = None
     fail_on: FailOn | None = None

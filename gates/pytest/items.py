@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from gates.cli import project, setup
+from gates.cli import project, seeds, setup
 from gates.errors import FaultError
 from gates.model import FAILURES, NOT_JUDGED, ConfigurationError, Grade, Verdict, failing
 from gates.registry import load
@@ -59,7 +60,7 @@ class Judge:
         if items := [name for name in config.args if name.startswith(f"{NAME}::")]:
             *_, subject, case = items[0].split("::")
             raise pytest.UsageError(f"--gates: {items[0]} is no path; choose it by -k '{subject} and {case}'")
-        quick, seed = bool(option("--gates-quick")), option("--gates-seed")
+        quick = bool(option("--gates-quick"))
         if (strict := bool(option("--gates-strict"))) and option("--gates-fail-on"):
             raise pytest.UsageError("--gates-strict means --gates-fail-on=imprecise; leave out one of the two")
         try:
@@ -68,7 +69,9 @@ class Judge:
             )
             found = project.request(load(), line)
             model = setup.model(found.settings.model, "[tool.gates] model")
-        except ConfigurationError as error:
+            named = option("--gates-seed")
+            seed = seeds.chosen(None if named is None else seeds.parse(named), found.settings.seed)
+        except (ConfigurationError, typer.BadParameter) as error:
             raise pytest.UsageError(f"--gates: {error}") from None
         memory = setup.memory(None)  # as in `gates check`, so that a runaway subject does not take the whole machine
         subjects = [replace(subject, memory_limit=memory) for subject in found.subjects]
@@ -77,9 +80,9 @@ class Judge:
         self.requirements = found.requirements
         self.fail_on: Grade = "imprecise" if strict else option("--gates-fail-on") or found.settings.fail_on or "wrong"
         self.cases = sorted(plan(found.gates, subjects, quick=quick), key=lambda planned: order[planned.subject.name])
-        self.workers = SubjectWorkers(
-            Options(seed=found.settings.seed if seed is None else seed, quick=quick, model=model)
-        )
+        self.workers = SubjectWorkers(Options(seed=seed, quick=quick, model=model))
+        self.drawn = seed if isinstance(seed, seeds.Drawn) else None
+        config.option.gates_seed = str(int(seed))  # one for all processes of xdist
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
             config.args = []  # without a path pytest would collect testpaths or the working directory too
 
@@ -92,6 +95,14 @@ class Judge:
         if isinstance(collector, pytest.Session):
             report.result.append(PlanNode.from_parent(collector, name=NAME, nodeid=NAME, judge=self))
         return report
+
+    def pytest_report_header(self) -> str | None:
+        """Say which seed was drawn, and how to have it again."""
+        return (
+            None
+            if self.drawn is None
+            else f"gates: seed {self.drawn} was drawn; the same again: --gates-seed {self.drawn}"
+        )
 
     def pytest_unconfigure(self) -> None:
         """End the workers, whatever happened."""

@@ -35,7 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--gates-quick", action="store_true", help="The quick cases only.")
     group.addoption(
-        "--gates-seed", type=int, metavar="N", help="Seed of all cases. Default: that of [tool.gates], else 0."
+        "--gates-seed",
+        metavar="N",
+        help="Seed of all cases; random draws one and prints it. Default: that of [tool.gates], else 0.",
     )
     group.addoption(
         "--gates-fail-on",

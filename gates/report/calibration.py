@@ -155,29 +155,23 @@ def _again(line: CalibrationRecord, item: FalsePositiveRecord) -> str:
     return f"gates check {line.gate} --seed {item.seed} --subject {line.subject} {draws}"
 
 
+def summary(run: Results) -> list[str]:
+    """Return what is not in order, and the rate of each family."""
+    return [*_refused(run), *_families(run.calibrations)]
+
+
 def markdown(run: Results) -> list[str]:
     """Return the tables of a calibration: false positives, families, gates, places."""
     lines = run.calibrations
-    result = []
-    if run.summary and run.summary.problems:
-        result += ["### What else fails the run", "", *(f"- {in_table(words)}" for words in run.summary.problems), ""]
-    if found := refused(lines):
-        result += ["### False positives", ""]
-        for line, item, again in found:
-            words = f"{line.subject} {item.case}, seed {item.seed}: {item.status} ({item.cause}): {item.reason}"
-            result.append(f"- **{code(line.gate)}** {in_table(words)}; {code(again)}")
-        result.append("")
-    result += [
+    result = [
+        *_refused(run),
         "A seed with a false positive counts once, however many cases it touches, and a seed counts where every case was",
         "judged at it. The bound is the exact 95% upper bound of the rate per seed (Clopper and Pearson); without a false",
         "positive it is 1 − 0.05^(1/n), just below the rule of three, 3/n.",
         "",
         "### False positives by family",
         "",
-        "| family | seeds | verdicts | seeds with a false positive | rate at most (95%) |",
-        "|---|---|---|---|---|",
-        *(f"| {in_table(name[0])} | {_numbers(rate)} |" for name, rate in rates(lines, family).items()),
-        "",
+        *_families(lines),
         "### False positives by gate",
         "",
         "| gate | seeds | verdicts | seeds with a false positive | rate at most (95%) | largest share of a limit | where |",
@@ -202,6 +196,29 @@ def markdown(run: Results) -> list[str]:
         names = ", ".join(map(code, run.header.beside))
         result += [f"Seeds that {names} had when the run began were not judged again.", ""]
     return result
+
+
+def _refused(run: Results) -> list[str]:
+    """Return the problems of a calibration and its false positives."""
+    result = []
+    if run.summary and run.summary.problems:
+        result += ["### What else fails the run", "", *(f"- {in_table(words)}" for words in run.summary.problems), ""]
+    if found := refused(run.calibrations):
+        result += ["### False positives", ""]
+        for line, item, again in found:
+            words = f"{line.subject} {item.case}, seed {item.seed}: {item.status} ({item.cause}): {item.reason}"
+            result.append(f"- **{code(line.gate)}** {in_table(words)}; {code(again)}")
+        result.append("")
+    return result
+
+
+def _families(lines: Iterable[CalibrationRecord]) -> list[str]:
+    return [
+        "| family | seeds | verdicts | seeds with a false positive | rate at most (95%) |",
+        "|---|---|---|---|---|",
+        *(f"| {in_table(name[0])} | {_numbers(rate)} |" for name, rate in rates(lines, family).items()),
+        "",
+    ]
 
 
 def _numbers(rate: Rate) -> str:

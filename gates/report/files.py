@@ -14,7 +14,8 @@ from gates.report.html import render_html
 from gates.report.learning import is_learning_file, read_curves, render_curves
 from gates.report.speed import render_speed
 from gates.results.escape import visible
-from gates.results.jsonl import read
+from gates.results.jsonl import read, records_and_lines
+from gates.results.records import VerdictRecord
 from gates.results.speed_file import is_speed_file, read_speed
 
 
@@ -44,8 +45,19 @@ def _verdicts(files: Sequence[Path], form: ReportFormat, baseline: Path | None) 
     if form == "html" and not baseline:
         yield render_html(files)  # reads line by line, without holding all verdicts
         return
+    if form == "jsonl" and not baseline:
+        yield from map(visible, _lines(files))
+        return
     runs = [read(path) for path in files]
     changes = compare(read(baseline), runs[0]) if baseline else None
     yield from pieces(form, runs, changes)
     if form == "github":
         github.append_summary(render("md", runs, changes))
+
+
+def _lines(files: Sequence[Path]) -> Iterator[str]:
+    """Yield the lines of verdicts as they are recorded."""
+    for path in files:
+        for record, line in records_and_lines(path):
+            if isinstance(record, VerdictRecord):
+                yield line.decode() + "\n"

@@ -14,6 +14,7 @@ from gates.report.labels import DEPARTS, shown
 from gates.results.records import VerdictRecord
 
 AnyVerdict = Verdict | VerdictRecord
+Rank = tuple[int, bool, float, str, str]
 ORDER = ("wrong", "fragile", "imprecise", "timeout", "error", DEPARTS, "waived", "correct")  # of rows
 LEVELS = ("definition", "law", "rule", "robustness", "precision")  # the first explains most
 EVERY = "every op"  # of a subject that did not start
@@ -74,6 +75,7 @@ class _Found:
 
     counts: Counter[str] = field(default_factory=Counter)
     first: dict[str, AnyVerdict] = field(default_factory=dict)  # of each shown status the one that counts
+    ranks: dict[str, Rank] = field(default_factory=dict)  # of those verdicts
     gates: set[str] = field(default_factory=set)
 
 
@@ -102,9 +104,9 @@ class Grades:
             self.left[verdict.subject, verdict.status, verdict.reason] += 1
             return
         found.gates.add(verdict.gate)
-        known = found.first.get(status)
-        if known is None or _rank(verdict) < _rank(known):
-            found.first[status] = verdict
+        rank = _rank(verdict)
+        if status not in found.first or rank < found.ranks[status]:
+            found.first[status], found.ranks[status] = verdict, rank
 
     @property
     def subjects(self) -> list[str]:
@@ -167,7 +169,7 @@ def _worst(found: Mapping[str, AnyVerdict]) -> str:
     return bad if bad in found else next(name for name, status in statuses.items() if status == bad)
 
 
-def _rank(verdict: AnyVerdict) -> tuple[int, bool, float, str, str]:
+def _rank(verdict: AnyVerdict) -> Rank:
     """Return the order in which verdicts of one status explain it.
 
     Definitions first, wrong numbers before exceptions (an exception is often about one case), then what is furthest off.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gates.model import FAILURES, Evidence, Verdict
+from gates.model import FAILURES, Verdict, measured
 from gates.results.records import EvidenceRecord, VerdictRecord
 
 DEPARTS = "departs"
@@ -30,4 +30,4 @@ def shown(verdict: Verdict | VerdictRecord) -> str:
 
 def sentence(item: EvidenceRecord) -> str:
     """Return recorded evidence in the sentence that the judge uses for every number."""
-    return Evidence(item.quantity, item.observed, item.relation, item.limit, item.because, item.where).sentence()
+    return measured(item.quantity, item.observed, item.relation, item.limit, item.where, holds=item.holds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from gates.model import NOT_JUDGED
@@ -13,7 +14,7 @@ from gates.report.grades import Grades, OpGrade
 from gates.report.plain import counted
 from gates.report.subjects import TITLES as COLUMNS
 from gates.report.subjects import columns, standings
-from gates.results.escape import code, in_table
+from gates.results.escape import code, in_table, one_line
 from gates.results.jsonl import Results
 from gates.results.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
 
@@ -28,35 +29,77 @@ TITLES = {
 }
 BOLD = ("wrong", "timeout", "error")
 STRENGTH = "Beside a pass stand the cases judged and the mutants of the catalogue that its gates would have seen."
+FULL = "Rendered by `gates report`; every number below is in the JSONL it names."
+SHORT = (
+    "Rendered by `gates report`. The linked files have every verdict with its evidence; `gates report FILE` shows all of one, "
+    "`--format html` all of them as a page."
+)
 MOST_CASES = 12  # further cases of one failure that are named
 
 
 def render(runs: Iterable[Results], changed: Changes | None = None) -> str:
-    """Return one document: what changed since a baseline, and all runs in the order given."""
+    """Return one document: what changed since a baseline, then one run in full, or several in short."""
     runs = list(runs)
+    several = len(runs) > 1
     parts = [
         "# Gates: recorded results",
         "",
-        "Rendered by `gates report`; every number below is in the JSONL it names.",
-        "",
+        *((SHORT if several else FULL), ""),
         *(changes_markdown(changed).splitlines() if changed else ()),
         *([""] if changed else ()),
-        *markdown_head.overview(runs),
+        *(_short(runs) if several else [line for run in runs for line in _full(run)]),
     ]
-    for run in runs:
-        parts += markdown_head.title(run)
-        match run.header.verb:
-            case "check":
-                grades = Grades.of(run.judged)
-                parts += [*subjects_table(grades), *_grades(grades), *markdown_head.table(run), *_check(run)]
-            case "prove":
-                parts += [*markdown_head.table(run), *markdown_proof.lines(run)]
-            case "calibrate":
-                parts += [*markdown_head.table(run), *calibration.markdown(run)]
     return "\n".join(parts).rstrip() + "\n"
 
 
+def _full(run: Results) -> list[str]:
+    """Return all that is shown of a run."""
+    head = markdown_head.title(run)
+    match run.header.verb:
+        case "check":
+            grades = Grades.of(run.judged)
+            return [*head, *subjects_table(grades), *_grades(grades), *markdown_head.table(run), *_check(run)]
+        case "prove":
+            return [*head, *markdown_head.table(run), *markdown_proof.lines(run)]
+        case "calibrate":
+            return [*head, *markdown_head.table(run), *calibration.markdown(run)]
+
+
+def _short(runs: Sequence[Results]) -> list[str]:
+    """Return how the subjects did, then what each proof and each calibration found, then the runs."""
+    checks, proofs, calibrations = (
+        [run for run in runs if run.header.verb == verb] for verb in ("check", "prove", "calibrate")
+    )
+    grades = Grades.of(verdict for run in checks for verdict in run.judged)
+    parts = [*markdown_head.overview(runs)]
+    if checks:
+        failed = [line for run in checks for line in _failures(run)]
+        parts += ["## Verdicts", "", *subjects_table(grades), *failed, *_grades(grades), *_left(grades)]
+    for run in proofs:
+        parts += ["## Proof", "", f"{markdown_head.sentence(run)}.", "", *markdown_proof.summary(run)]
+    for run in calibrations:
+        parts += ["## Calibration", "", f"{markdown_head.sentence(run)}.", "", *calibration.summary(run)]
+    parts += ["## Runs", ""]
+    for run in runs:
+        parts += [f"### {one_line(run.path.stem)}", "", *markdown_head.table(run)]
+    return parts
+
+
+def _left(grades: Grades) -> list[str]:
+    """Return how many cases of each subject were not judged, in one line."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for (subject, status, _), count in grades.left.items():
+        counts[subject, status] += count
+    words = (f"{in_table(subject)} {count} {status}" for (subject, status), count in sorted(counts.items()))
+    return [f"Cases that were not judged: {'; '.join(words)}.", ""] if counts else []
+
+
 def _check(run: Results) -> list[str]:
+    return [*_failures(run), *_gates(run.verdicts), *_closest(run.verdicts), *_holes(run.verdicts)]
+
+
+def _failures(run: Results) -> list[str]:
+    """Return what did not hold, worst first."""
     lines = []
     found = failures(run)
     for status, title in TITLES.items():
@@ -66,7 +109,7 @@ def _check(run: Results) -> list[str]:
     lines += _not_shrunk(run.counterexamples)
     if run.summary and run.summary.problems:
         lines += ["### What else fails the run", "", *(f"- {in_table(words)}" for words in run.summary.problems), ""]
-    return [*lines, *_gates(run.verdicts), *_closest(run.verdicts), *_holes(run.verdicts)]
+    return lines
 
 
 def subjects_table(grades: Grades) -> list[str]:

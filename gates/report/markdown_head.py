@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
 
 from gates.report import outcome
 from gates.report.subjects import versions
@@ -11,14 +13,13 @@ from gates.results.jsonl import Results
 
 
 def overview(runs: Sequence[Results]) -> list[str]:
-    """Return a table of the runs if there are several."""
-    if len(runs) < 2:
-        return []
-    rows = [
-        f"| {code(run.path.name, cell=True)} | {in_table(', '.join(run.header.subjects))} | {sentence(run)} |"
-        for run in runs
-    ]
+    """Return a table of the runs with links to their files, for a document above the folder of the results."""
+    rows = [f"| {_link(run.path)} | {in_table(', '.join(run.header.subjects))} | {sentence(run)} |" for run in runs]
     return ["| run | subjects | outcome |", "|---|---|---|", *rows, ""]
+
+
+def _link(path: Path) -> str:
+    return f"[{code(path.name, cell=True)}]({quote(f'{path.absolute().parent.name}/{path.name}')})"
 
 
 def sentence(run: Results) -> str:

@@ -16,6 +16,12 @@ def lines(run: Results) -> list[str]:
     return [*_baseline_failures(run), *_missed(run), *_scores(run), *_mutants(run), *_margins(run)]
 
 
+def summary(run: Results) -> list[str]:
+    """Return what is not in order, and the score of each family."""
+    table = [line for line in _scores(run) if not line.startswith("###")]
+    return [*_baseline_failures(run), *_missed(run), *table]
+
+
 def _baseline_failures(run: Results) -> list[str]:
     """Return what fails in the unmutated baseline run, in which everything must pass."""
     found = sorted(

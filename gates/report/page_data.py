@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from gates.model import FAILURES, NOT_JUDGED
 from gates.report import outcome
@@ -47,6 +46,8 @@ STATUSES = (
     "not asked",
     "waived",
 )
+Claim = tuple[str, str, float, str, bool, str]  # evidence without what was observed, and where
+QUOTED = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(slots=True)
@@ -92,6 +93,7 @@ class Page:
 
     runs: list[Run] = field(default_factory=list)
     strings: Strings = field(default_factory=Strings)
+    claims: dict[Claim, int] = field(default_factory=dict)  # numbered: most cases of a gate repeat them
     rows: dict[tuple[str, str], list[tuple[str, int, str]]] = field(default_factory=lambda: defaultdict(list))
     counts: dict[tuple[str, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     reasons: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)  # subject, gate, status, first reason
@@ -152,23 +154,26 @@ class Page:
             entry = (-severity(v), v.case, v.seed, run, v.reason)
             self.worst[key] = min(self.worst.get(key, entry), entry)
         number = self.strings.number
-        row: list[Any] = [number(v.case), STATUSES.index(status), number(v.reason), v.seed, v.seconds, run]
-        row.append([self._evidence(item) for item in v.evidence])
+        row: list[float | str] = [number(v.case), STATUSES.index(status), number(v.reason), v.seed, v.seconds, run]
+        row.append(self._evidence(v.evidence))
         if v.waived:
             w = v.waived
             row.append(number(f"{w.status}, waived until {w.expires} by {w.owner}, {w.issue}: {w.reason}"))
-        self.rows[v.gate, v.subject].append((v.case, run, json.dumps(row, separators=(",", ":"), ensure_ascii=False)))
+        self.rows[v.gate, v.subject].append((v.case, run, f"[{','.join(map(str, row))}]"))
 
-    def _evidence(self, item: EvidenceRecord) -> list[Any]:
+    def _evidence(self, items: Iterable[EvidenceRecord]) -> str:
+        """Return a list of JSON, written as text: a large run has a million of its rows."""
+        claims, rows = self.claims, []
+        for item in items:
+            claim = (item.quantity, item.relation, item.limit, item.role, item.holds, item.because)
+            number = claims.setdefault(claim, len(claims))
+            rows.append(f'[{number},"{item.observed:.6g}",{QUOTED(visible(item.where))}]')
+        return f"[{','.join(rows)}]"
+
+    def _claim(self, claim: Claim) -> list[str | int]:
+        quantity, relation, limit, role, holds, because = claim
         number = self.strings.number
-        values = [
-            number(item.quantity),
-            f"{item.observed:.6g}",
-            item.relation,
-            f"{item.limit:.6g}",
-            visible(item.where),
-        ]
-        return [*values, item.role, int(item.holds), number(item.because)]
+        return [number(quantity), f"{relation} {limit:.6g}", role, int(holds), number(because)]
 
     @property
     def gates(self) -> list[str]:
@@ -224,9 +229,11 @@ class Page:
             f'"{self.places[key]}":[{",".join(row for _, _, row in sorted(rows))}]'
             for key, rows in sorted(self.rows.items())
         )
+        claims = [self._claim(claim) for claim in self.claims]  # before the strings, to which it adds
         named = json.dumps(
             {
                 "statuses": STATUSES,
+                "claims": claims,
                 "strings": [*map(visible, self.strings.numbers)],
                 "runs": [visible(run.name) for run in self.runs],
                 "gates": [*map(visible, self.gates)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator as op
 from collections import Counter
 from collections.abc import Callable, Mapping
-from math import inf, isnan
+from math import inf
 
 from gates.model import GRADES, STATUSES, ConfigurationError, Grade, Relation, Status, failing
 from gates.results.records import HeaderRecord, Record, SummaryRecord, VerdictRecord
@@ -13,7 +13,8 @@ from gates.results.records import HeaderRecord, Record, SummaryRecord, VerdictRe
 Key = tuple[str, str, str, int, str | None]
 HELD_BY: tuple[Status, ...] = (*GRADES, "waived")  # what shows that something was measured
 RELATIONS: Mapping[Relation, Callable[[float, float], bool]] = {
-    "<=": op.le, "<": op.lt, ">=": op.ge, ">": op.gt, "==": op.eq, "!=": op.ne
+    "<=": op.le, "<": op.lt, ">=": op.ge, ">": op.gt, "==": op.eq,
+    "!=": lambda a, b: a < b or a > b,  # not of NaN
 }  # fmt: skip
 
 
@@ -51,7 +52,7 @@ class Integrity:
         if len(self._judged) > self._header.planned:
             raise ConfigurationError(f"{place} is a verdict more than the {self._header.planned} of the header's plan")
         for item in record.evidence:
-            if item.holds != holds(item.observed, item.relation, item.limit):
+            if item.holds is not holds(item.observed, item.relation, item.limit):
                 raise ConfigurationError(
                     f"{place} says of {item.quantity} that {item.observed:g} {item.relation} {item.limit:g} "
                     f"{'holds' if item.holds else 'does not hold'}; the numbers say otherwise"
@@ -86,4 +87,4 @@ def _exit_codes(record: SummaryRecord, fail_on: Grade) -> tuple[int, ...]:
 
 def holds(a: float, relation: Relation, b: float) -> bool:
     """Return the same as `Evidence.holds`, without making an Evidence for each of a million numbers."""
-    return RELATIONS[relation](a, b) and not (isnan(a) or isnan(b))
+    return RELATIONS[relation](a, b)

@@ -183,14 +183,14 @@ def read(path: Path) -> Results:
     if not isinstance(header, HeaderRecord):
         raise TypeError("`records` gives the header first")
     results = Results(path, header)
-    with _uncollected():
+    with uncollected():
         for record in lines_of:
             _add(results, record)
     return results
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Disable the garbage collector: a million records have no cycles, and scanning them takes 4 s."""
     was = gc.isenabled()
     gc.disable()
@@ -203,6 +203,11 @@ def _uncollected() -> Iterator[None]:
 
 def records(path: Path) -> Iterator[Record]:
     """Yield the records of a results file, the header first; an error names its line."""
+    return (record for record, _ in records_and_lines(path))
+
+
+def records_and_lines(path: Path) -> Iterator[tuple[Record, bytes]]:
+    """Yield the records of a results file, each with its line as it is recorded, of an old format as it would be today."""
     found = read_lines.first_object(path)
     old = found.get("format") == old_format.FORMAT
     if found.get("record") == "header" and found.get("format") != FORMAT and not old:
@@ -212,14 +217,15 @@ def records(path: Path) -> Iterator[Record]:
         )
     integrity: Integrity | None = None
     for number, line in read_lines.whole_lines(path):
-        record = _record(old_format.translated(line) if old else line, f"{path}:{number}")
+        place = f"{path}:{number}"
+        record = _record(old_format.translated(line) if old else line, place)
         if integrity is not None:
-            integrity.see(record, f"{path}:{number}")
+            integrity.see(record, place)
         elif isinstance(record, HeaderRecord):
             integrity = Integrity(record)
         else:
             raise ConfigurationError(f"{path}:1 must be a header, is a {record.record}")
-        yield record
+        yield record, as_line(record).rstrip().encode() if old else line
     if integrity is None:
         raise ConfigurationError(f"{path} has no complete line; it must start with a header")
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import secrets
 import selectors
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from typing import Any
 from gates.errors import FaultError, scarce, sentence
 from gates.model import ConfigurationError, Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
 from gates.worker import frames, worker
-from gates.worker.watch import TICK_S, Watch
+from gates.worker.watch import MARK, TICK_S, Watch
 
 PROTOCOL = 1  # what docs/protocol.md describes
 START_LIMIT_S = 120.0  # a cold import of a framework on a busy machine takes tens of seconds
@@ -59,6 +60,7 @@ class Worker:
     to_worker: int
     from_worker: int
     log: Any
+    token: str
     hello: Hello = field(default_factory=lambda: Hello({}, {}, {}))
     patched_calls: int = 0
     calls: int = 0
@@ -66,7 +68,7 @@ class Worker:
     _closing: threading.RLock = field(init=False, default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
-        self.watch = Watch(self.process.pid, self.log.fileno(), self.subject.memory_limit)
+        self.watch = Watch(self.process.pid, self.log.fileno(), self.subject.memory_limit, self.token)
 
     @classmethod
     def start(cls, subject: Subject, *, threads: int, mutant: Mapping[str, str] | None = None) -> Worker:
@@ -84,7 +86,7 @@ class Worker:
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         environment |= dict.fromkeys(THREAD_VARIABLES, str(threads))
         environment |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONHASHSEED": "0"}
-        environment |= subject.environment
+        environment |= {**subject.environment, MARK: (token := secrets.token_hex(16))}
         try:
             process = subprocess.Popen(
                 command,
@@ -108,7 +110,7 @@ class Worker:
         os.set_blocking(to_worker, False)
         for fd in (to_worker, from_worker):
             _widen(fd)
-        self = cls(subject, process, to_worker, from_worker, log)
+        self = cls(subject, process, to_worker, from_worker, log, token)
         try:
             self._greet(mutant)
         except BaseException:

@@ -13,18 +13,22 @@ TICK_S = 0.25  # between looks: a process fills about a GiB in that time, a look
 PROCESSES = 256  # that one subject may have at once; a fork bomb passes it within a look or two
 LOG_LIMIT = 64 << 20  # bytes of output, after which the log is emptied: only its end is ever shown
 MIB = 1 << 20
+MARK = "GATES_WORKER"  # the variable that a worker's processes inherit
+ROUNDS = 5  # of a search for orphans: one may start another while it is searched for
 
 
 @dataclass(slots=True)
 class Watch:
     """Watches one worker from the judge's process: macOS does not enforce RLIMIT_AS, and address space is not memory.
 
-    Processes that leave the worker's process group are remembered, so that they end with the worker.
+    Processes that leave the worker's process group are remembered, so that they end with the worker. One whose parent has
+    ended is no descendant any more; it is found by the token that its environment has from the worker.
     """
 
     pid: int
     log: int
     memory_limit: int | None
+    token: str = ""
     seen: dict[int, psutil.Process] = field(default_factory=dict)
     last: float = field(default_factory=time.monotonic)
 
@@ -40,7 +44,9 @@ class Watch:
             return f"it has {len(alive)} processes, must be at most {PROCESSES}"
         if self.memory_limit is None:
             return ""
-        used = sum(_memory(process) for process in alive)
+        used = sum(map(_resident, alive))
+        if used > self.memory_limit and len(alive) > 1:  # pages that processes share are in the number of each
+            used = sum(map(_own, alive))
         if used <= self.memory_limit:
             return ""
         return f"it uses {used / MIB:.0f} MiB, must be at most {self.memory_limit / MIB:.0f} (--memory-limit)"
@@ -59,10 +65,33 @@ class Watch:
         for process in self.seen.values():
             with contextlib.suppress(psutil.Error, OSError):
                 process.kill()
+        for _ in range(ROUNDS):
+            orphans = [process for process in psutil.process_iter() if self._has_token(process)] if self.token else []
+            if not orphans:
+                return
+            for process in orphans:
+                with contextlib.suppress(psutil.Error, OSError):
+                    process.kill()
+            psutil.wait_procs(orphans, timeout=1.0)
+
+    def _has_token(self, process: psutil.Process) -> bool:
+        try:
+            return bool(process.environ().get(MARK) == self.token) and process.status() != psutil.STATUS_ZOMBIE
+        except (psutil.Error, OSError):  # another user's, or it ended meanwhile
+            return False
 
 
-def _memory(process: psutil.Process) -> int:
+def _resident(process: psutil.Process) -> int:
     try:
         return int(process.memory_info().rss)
     except (psutil.Error, OSError):  # it ended meanwhile, or there are too few open files to look
         return 0
+
+
+def _own(process: psutil.Process) -> int:
+    """Return a process's memory with its share of each page that others have too; macOS does not say it."""
+    try:
+        found = process.memory_full_info()
+        return int(getattr(found, "pss", found.rss))
+    except (psutil.Error, OSError):
+        return _resident(process)

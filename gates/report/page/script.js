@@ -21,13 +21,14 @@ function evidenceTable(items) {
     head.append(cell);
   }
   const body = table.createTBody();
-  for (const [quantity, observed, relation, limit, where, role, holds, because] of items) {
+  for (const [claim, observed, where] of items) {
+    const [quantity, limit, role, holds, because] = data.claims[claim];
     const row = body.insertRow();
     row.className = holds ? "" : "broken";
     const name = made("th", (holds ? "✓ " : "✗ ") + data.strings[quantity]);
     name.scope = "row";
     row.append(name);
-    for (const text of [role, observed, `${relation} ${limit}`, where, data.strings[because]]) row.append(made("td", text));
+    for (const text of [role, observed, limit, where, data.strings[because]]) row.append(made("td", text));
   }
   return table;
 }

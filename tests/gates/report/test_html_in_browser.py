@@ -91,7 +91,7 @@ class TestBrowser:
             names = [name for kind, name in named if kind == role]
             assert names, role
             assert all(names), role
-        assert ("button", "FAIL 1 of 2") in [(role, name.strip()) for role, name in named]
+        assert ("button", "WRONG 1 of 2") in [(role, name.strip()) for role, name in named]
 
     def test_a_calibration_and_its_numbers(
         self, chromium: Browser, mixed: list[Path], calibrated: Path, tmp_path: Path

@@ -68,7 +68,7 @@ class TestBrowser:
         cases = "[...document.querySelectorAll('#cases details')].map(e => [e.querySelector('summary').innerText, !!e.querySelector('.small')])"
         assert page.value(cases) == [["✗ wrong other", True], ["✗ wrong some", False]]
         text = page.value(f"{SMALL}.innerText")
-        for words in (WORDS, "900 → 6 numbers, when the time was over", FILE, COMMAND):
+        for words in (WORDS, "900 → 6 numbers, when the time ran out", FILE, COMMAND):
             assert words in text
         assert wrong(page) == []
 

@@ -88,13 +88,27 @@ def test_what_came_out_is_at_the_top(tmp_path: Path) -> None:
     assert "  - wrong, waived until 2027-01-01 by ada, #12: known" in text
 
 
-def test_several_runs_have_an_overview(tmp_path: Path) -> None:
-    """A line for each, with its file and whom it judged; an unfinished one says so."""
+def test_several_runs_are_shown_in_short(tmp_path: Path) -> None:
+    """A line for each with a link to its file, then the verdicts of all, then a table for each proof."""
     first = write(tmp_path / "a.jsonl", [verdict()])
-    cut = write(tmp_path / "b.jsonl", [verdict(subject="peer")], complete=False, planned=9)
-    lines = render([first, cut]).splitlines()
-    assert lines[6] == "| `a.jsonl` | mine | All that was judged held: 1 correct; exit code 0 |"
-    assert lines[7] == "| `b.jsonl` | peer | **incomplete: 1 of 9**: 1 correct |"
+    cut = write(tmp_path / "b c.jsonl", [verdict(subject="peer")], complete=False, planned=9)
+    proof = write(tmp_path / "p.jsonl", [verdict(), verdict("wrong", mutant="kl.flipped")], verb="prove")
+    text = render([first, cut, proof])
+    lines = text.splitlines()
+    folder = tmp_path.name
+    assert lines[6] == f"| [`a.jsonl`]({folder}/a.jsonl) | mine | All that was judged held: 1 correct; exit code 0 |"
+    assert lines[7] == f"| [`b c.jsonl`]({folder}/b%20c.jsonl) | peer | **incomplete: 1 of 9**: 1 correct |"
+    heads = [line for line in lines if line.startswith("#")]
+    assert heads[1:5] == ["## Verdicts", "### Grades", "## Proof", "## Runs"]
+    assert heads[5:] == ["### a", "### b c", "### p"]
+    assert "| `kl.k3` | correct (1 case" in text
+    assert "### Every" not in text
+
+
+def test_the_recorded_report_is_short() -> None:
+    """Verdicts, a table for the proof and one for the calibration; the JSONL has the rest."""
+    report = Path(__file__).parents[3] / "results" / "REPORT.md"
+    assert len(report.read_text().splitlines()) <= 300
 
 
 def test_a_subject_that_does_not_start_is_reported_once(tmp_path: Path) -> None:
