@@ -13,6 +13,7 @@ def programs() -> Mapping[str, Program]:
     """Return the definition of each op that can be diagnosed, by the op's name."""
     from gates.diagnosis.programs import (  # noqa: PLC0415  a check without a failure needs none of them
         advantages,
+        gae,
         kl,
         logprobs,
         loss,
@@ -20,5 +21,13 @@ def programs() -> Mapping[str, Program]:
         several,
     )
 
-    found = (*advantages.PROGRAMS, *kl.PROGRAMS, *logprobs.PROGRAMS, *loss.PROGRAMS, *ratio.PROGRAMS, *several.PROGRAMS)
+    found = (
+        *advantages.PROGRAMS,
+        *gae.PROGRAMS,
+        *kl.PROGRAMS,
+        *logprobs.PROGRAMS,
+        *loss.PROGRAMS,
+        *ratio.PROGRAMS,
+        *several.PROGRAMS,
+    )
     return {program.op: program for program in found}
