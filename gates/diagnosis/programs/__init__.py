@@ -13,6 +13,7 @@ def programs() -> Mapping[str, Program]:
     """Return the definition of each op that can be diagnosed, by the op's name."""
     from gates.diagnosis.programs import (  # noqa: PLC0415  a check without a failure needs none of them
         advantages,
+        gae,
         kl,
         kto,
         logprobs,
@@ -25,6 +26,7 @@ def programs() -> Mapping[str, Program]:
 
     found = (
         *advantages.PROGRAMS,
+        *gae.PROGRAMS,
         *kl.PROGRAMS,
         *kto.PROGRAMS,
         *logprobs.PROGRAMS,
