@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +13,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from gates.model import FAILURES, NOT_JUDGED
-from gates.report import calibration_plot, changes, smallest
+from gates.report import calibration_plot, changes, diagnosis, smallest
 from gates.report.baseline import Changes
 from gates.report.failures import ORDER
+from gates.report.grades import ORDER as GRADES
+from gates.report.grades import OpGrade
 from gates.report.not_judged import condensed
 from gates.report.page_data import STATUSES, Page, gather
 from gates.report.plain import MOST_IDLE
@@ -51,7 +53,17 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
     environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
     style, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
+    shown = {
+        "changed": _changed(changed) if changed else None,
+        "standings": standings(page.grades),
+        "reasons": _reasons(page),
+        "plot": plot(page.sensitivities),
+        "calibrations": _calibrations(page),
+    }
     text = environment.get_template("page.html.j2").render(
+        **shown,
+        contents=_contents(page, shown),
+        failing=_failing(page),
         page=page,
         style=Markup(style),  # noqa: S704  our own file
         style_hash=_hash(style),
@@ -60,21 +72,41 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
         data=Markup(page.as_json()),  # noqa: S704  `as_json` writes <, > and & as escapes
         counts=[(status, count) for status in STATUSES if (count := page.counted()[status])],
         symbols=SYMBOLS,
-        reasons=_reasons(page),
         most=MOST_REASONS,
-        changed=_changed(changed) if changed else None,
         smallest=[entry for entry in page.smallest if smallest.shrunk(entry.found)],
         not_shrunk=smallest.not_shrunk(entry.found for entry in page.smallest),
-        standings=standings(page.grades),
         columns=[(status, TITLES.get(status, status)) for status in columns(standings(page.grades))],
         holes=condensed(page.holes),
         missed=[mutant for run in page.runs for mutant in run.mutants if mutant.state != "caught"],
         versions=versions,
         fold=len(page.idle) > MOST_IDLE,
-        calibrations=_calibrations(page),
-        plot=plot(page.sensitivities),
     )
     return visible(text)
+
+
+def _contents(page: Page, shown: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return id and title of each section that the page has, in its order."""
+    sections = [
+        ("changes", "Changes", shown["changed"]),
+        ("subjects", "How each subject did", shown["standings"]),
+        ("grades", "Grades", page.grades.table),
+        ("verdicts", "Verdicts", page.gates),
+        ("reasons", "What did not hold", shown["reasons"]),
+        ("counterexamples", "Smallest inputs", page.smallest),
+        ("holes", "Not judged", page.holes),
+        ("mutants", "Mutants", page.mutants),
+        ("sensitivity", "Sensitivity", shown["plot"]),
+        ("calibration-1", "Calibration", shown["calibrations"]),
+        ("runs", "Runs", page.runs),
+    ]
+    return [(name, title) for name, title, content in sections if content]
+
+
+def _failing(page: Page) -> list[tuple[OpGrade, str]]:
+    """Return the grades that are not correct, worst first, each with what the op computes instead."""
+    found = [grade for grade in page.grades.grades() if grade.status != "correct"]
+    found.sort(key=lambda grade: GRADES.index(grade.status))
+    return [(grade, diagnosis.words(page.diagnoses.get((grade.subject, grade.op)))) for grade in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from gates.results.jsonl import records
 from gates.results.records import (
     CalibrationRecord,
     CounterexampleRecord,
+    DiagnosisRecord,
     EvidenceRecord,
     HeaderRecord,
     ModelRecord,
@@ -101,6 +102,7 @@ class Page:
     mutants: dict[tuple[str, str, str], Counter[bool]] = field(default_factory=lambda: defaultdict(Counter))
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
     grades: Grades = field(default_factory=Grades)
+    diagnoses: dict[tuple[str, str], DiagnosisRecord] = field(default_factory=dict)  # by subject and op
     worst: dict[tuple[str, str, str], tuple[float, str, int, int, str]] = field(default_factory=dict)
 
     def add(self, path: Path) -> None:
@@ -128,6 +130,8 @@ class Page:
                 run.mutants.append(record)
             case CounterexampleRecord():
                 run.counterexamples.append(record)
+            case DiagnosisRecord():
+                self.diagnoses[record.subject, record.op] = record
             case CalibrationRecord():
                 run.judged += record.verdicts
                 run.calibrations.append(record)

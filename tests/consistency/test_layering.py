@@ -20,6 +20,7 @@ CIRCLES: set[frozenset[str]] = set()  # known circles; one that is gone must lea
 JUDGE_NEEDS = {"numpy", "pydantic", "typer", "matplotlib", "rich", "filelock", "platformdirs", "psutil", "jinja2"} | {
     "markupsafe",
     "safetensors",
+    "pydantic_core",
 }
 OPTIONAL = {"pytest": "gates.pytest", "_pytest": "gates.pytest", "ray": "gates.run.engines.cluster"}
 IN_WORKERS = ("patches", "trainer_patches", "mlx_trainer", "numpy_baseline", "peers", "rlkernels")
