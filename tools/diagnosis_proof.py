@@ -258,11 +258,14 @@ def main() -> int:
     print(json.dumps(found["counts"], indent=1), *failed, sep="\n")
     if whole:
         revision, dirty = commit()
-        kept = json.loads(RECORD.read_text(encoding="utf-8")).get("mutants", {}) if RECORD.exists() else {}
+        revised = f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}"
+        if given.mutants:
+            found["mutants_commit"] = revised
+        kept = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
         found = {
-            "mutants": kept,  # of an earlier run, where this one did not ask about them
+            **{name: kept.get(name) for name in ("mutants", "mutants_commit")},  # where this run did not ask about them
             **found,
-            "commit": f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}",
+            "commit": revised,
             "named_before_edits_were_added": BEFORE,
             "python": platform.python_version(),
             "seconds": round(time.monotonic() - began),
