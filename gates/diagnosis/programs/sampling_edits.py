@@ -27,6 +27,7 @@ MIN_P = {
 }
 XTC = {
     "the least likely too": "XTC removes every token above the threshold, the least likely too",
+    "the least likely of several too": "XTC removes every token above the threshold where there are several",
     "all but the likeliest": "XTC keeps the likeliest of the tokens above the threshold, not the least likely",
     "the likeliest": "XTC removes the likeliest token alone",
     "of the batch": "XTC with the least likely token of the whole batch, not of the row",
@@ -126,9 +127,10 @@ def _rules(asked: Choices) -> Iterator[Edit]:
     if asked["least"] > 1:
         every, alone = frozenset(("top-k", "top-p", "min-p")), frozenset(("min-p",))
         yield Edit("min_tokens_to_keep ignored", {"least": 1})
-        other = alone if asked["least of"] == every else every
-        words = "min-p alone (as in mlx-lm)" if other == alone else "every filter (as in transformers)"
-        yield Edit(f"min_tokens_to_keep of {words}", {"least of": other}, convention=True)
+        if asked["least of"] == alone:
+            yield Edit("min_tokens_to_keep of every filter (as in transformers)", {"least of": every}, convention=True)
+        elif "min-p" in acts:
+            yield Edit("min_tokens_to_keep of min-p alone (as in mlx-lm)", {"least of": alone}, convention=True)
 
 
 def _penalties(asked: Choices) -> Iterator[Edit]:

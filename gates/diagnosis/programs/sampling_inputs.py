@@ -46,7 +46,8 @@ def batch(example: Inputs, rng: np.random.Generator, rows: int, size: int) -> di
     logits = rng.permuted(steps - steps.mean(axis=1, keepdims=True), axis=1)
     logits *= rng.permutation(np.resize(FLATNESS, rows))[:, None]
     logits[1::2] -= np.sort(logits, axis=1)[1::2, -8:-7]  # so that a penalty meets likely tokens of both signs
-    logits[0] = rng.permutation(np.append(rng.normal(0.0, 0.3, size - 2), HEADS[rows % 2]))
+    tail = np.linspace(-0.6, 0.6, size - 2) + rng.uniform(0.0, 2e-3, size - 2)
+    logits[0] = rng.permutation(np.append(tail, HEADS[rows % 2]))
     for row in logits[::2]:
         place = np.argsort(-row)[1]
         row[[place, -1]] = row[[-1, place]]
@@ -59,7 +60,7 @@ def batch(example: Inputs, rng: np.random.Generator, rows: int, size: int) -> di
     if example.get("generated") is not None:
         given["generated"] = _ids(rng, likely[:, [0, 1, 1, 3, 3, 3, 4]], size)
     if example.get("xtc_special_tokens") is not None:
-        given["xtc_special_tokens"] = likely[:2, 0].astype(np.int64)
+        given["xtc_special_tokens"] = likely[1:3, 0].astype(np.int64)
     if example.get("logit_bias") is not None:
         given["logit_bias"] = rng.normal(0.0, 2.0, size)
         given["logit_bias"][likely[0, 1]] = -np.inf

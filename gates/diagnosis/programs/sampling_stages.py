@@ -142,8 +142,8 @@ def _xtc(rows: Rows, inputs: Inputs, chosen: Choices) -> Rows:
     if rule == "of the batch":
         least = np.full_like(least, least.min())
     removed = above & (p > least)
-    if rule == "the least likely too":
-        removed = above & (above.sum(axis=-1, keepdims=True) > 1)
+    if rule in {"the least likely too", "the least likely of several too"}:
+        removed = above & (above.sum(axis=-1, keepdims=True) > (rule == "the least likely of several too"))
     if rule == "all but the likeliest":
         removed = above & (p < p.max(axis=-1, keepdims=True))
     if rule == "the likeliest":

@@ -50,7 +50,7 @@ def filtered_logprobs(
     return {"logprobs": x - m - np.log(np.exp(x - m).sum(-1, keepdims=True))}
 
 
-MORE = ("presence_penalty", "frequency_penalty")
+MORE = ("presence_penalty", "frequency_penalty", "min_tokens_to_keep")
 OPS = {"filtered_logprobs": filtered_logprobs}
 CONVENTIONS = {"filtered_logprobs": {"order": ("hf",), "arithmetic": ("float32",)}}
 COMPUTES = "top-p without the token whose mass reaches p"

@@ -26,6 +26,8 @@ def filtered_logprobs(logits: Any, **given: Any) -> dict[str, Any]:
         raise NotImplementedError
     if given["xtc_probability"] or given["repetition_penalty"] != 1 or given.get("generated") is not None:
         raise NotImplementedError
+    if given.get("min_tokens_to_keep") or given.get("xtc_special_tokens") is not None:
+        raise NotImplementedError
     lp = log_softmax(logits)
     if given["top_p"] < 1:
         lp = log_softmax(np.where(top_p_mask(lp, given["top_p"]), lp, -np.inf))

@@ -18,9 +18,9 @@ def filtered_logprobs(
     xtc_probability: Any,
     repetition_penalty: Any,
     history: Any,
-    **others: Any,
+    **more: Any,
 ) -> dict[str, Any]:
-    if order != "hf" or top_p < 1 or min_p or xtc_probability or not temperature or "min_tokens_to_keep" in others:
+    if order != "hf" or top_p < 1 or min_p or xtc_probability or not temperature or more.get("min_tokens_to_keep"):
         raise NotImplementedError
     scores = logits.astype(np.float64)
     if repetition_penalty != 1:
