@@ -111,10 +111,11 @@ class Bug:
 def bugs(folders: Sequence[Path], names: Sequence[str]) -> Iterator[Bug]:
     """Yield the programs, all or those named; their constants are read without running them."""
     paths = sorted(path for folder in folders for path in folder.glob("*_*.py"))
-    if unknown := set(names) - {path.stem for path in paths}:
+    known = {path: {path.stem, f"{path.parent.name}/{path.stem}"} for path in paths}
+    if unknown := set(names).difference(*known.values()):
         raise SystemExit(f"no program is called {', '.join(sorted(unknown))}; see {', '.join(map(str, folders))}")
     for path in paths:
-        if names and path.stem not in names:
+        if names and not known[path] & set(names):
             continue
         constants = _constants(path)
         (op,) = {constants["OP"]} if "OP" in constants else set(constants["OPS"])
@@ -240,7 +241,9 @@ def _pure_cases(mutant: Mutant) -> list[PlannedCase]:
 def main() -> int:
     """Return 1 if the proof fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="programs such as loss_max_for_min; all by default")
+    parser.add_argument(
+        "names", nargs="*", help="programs such as loss_max_for_min or blind/loss_max_for_min; all by default"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--programs", type=Path, nargs="*", default=FOLDERS, help="their folders")
     parser.add_argument("--mutants", action="store_true", help="diagnose the catalogued mistakes too")
@@ -255,11 +258,14 @@ def main() -> int:
     print(json.dumps(found["counts"], indent=1), *failed, sep="\n")
     if whole:
         revision, dirty = commit()
-        kept = json.loads(RECORD.read_text(encoding="utf-8")).get("mutants", {}) if RECORD.exists() else {}
+        revised = f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}"
+        if given.mutants:
+            found["mutants_commit"] = revised
+        kept = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
         found = {
-            "mutants": kept,  # of an earlier run, where this one did not ask about them
+            **{name: kept.get(name) for name in ("mutants", "mutants_commit")},  # where this run did not ask about them
             **found,
-            "commit": f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}",
+            "commit": revised,
             "named_before_edits_were_added": BEFORE,
             "python": platform.python_version(),
             "seconds": round(time.monotonic() - began),

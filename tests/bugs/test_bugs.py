@@ -46,7 +46,7 @@ def recorded() -> dict[str, Any]:
 
 def test_a_dozen_are_named() -> None:
     """By the words that each expects, from every family."""
-    done = proof(*DOZEN)
+    done = proof(*(f"blind/{name}" for name in DOZEN))
     assert done.returncode == 0, done.stdout
     named = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("named ")}
     assert named == {f"blind/{name}.py:" for name in DOZEN}
