@@ -48,13 +48,13 @@ def _one_token(rng: np.random.Generator, dtype: str) -> dict[str, Any]:
 
 
 def _far_below(rng: np.random.Generator, dtype: str) -> dict[str, Any]:
-    """Return rows of one token whose ratios are e^-300 and less: their squares are below every number."""
+    """Return rows of one token whose ratios are e^-400 and less: their squares are below every number."""
     made = _make(rng, "whole", "typical", dtype, signs=False)
     behaviour = np.resize(made["behaviour"], (128, 1))
     return {
         **made,
         "behaviour": behaviour,
-        "policy": behaviour - rng.uniform(300.0, 600.0, behaviour.shape).astype(dtype),
+        "policy": behaviour - rng.uniform(400.0, 700.0, behaviour.shape).astype(dtype),
     }
 
 
