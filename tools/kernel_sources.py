@@ -1,6 +1,6 @@
 """Say whether results/kernels/proofs.jsonl has proofs for the kernels' sources as they are; needs only Python and git.
 
-    python3 tools/kernel_sources.py neon fuzz     # ends with 0 if both are recorded for these sources
+    python3 tools/kernel_sources.py neon fuzz-short     # ends with 0 if both are recorded for these sources
 
 `.ci/run` asks it before anything is installed.
 """
@@ -20,6 +20,7 @@ SOURCES = ("rust/Cargo.toml", "rust/Cargo.lock", "rust/rlkernels", "tools/neon",
 RECORDED_AS = {
     "exp-and-log": "exp and log",
     "neon": "NEON",
+    "fuzz-short": "fuzz in short",
     "asan": "AddressSanitizer",
 }  # the others as they are called
 

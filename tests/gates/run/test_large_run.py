@@ -1,4 +1,4 @@
-"""A run of a hundred thousand verdicts in every form."""
+"""A run of twenty thousand verdicts in every form."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import pytest
 from runs_on_file import verdict, write
 
 ROOT = Path(__file__).resolve().parents[3]
+COUNT = 20_000
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a hundred thousand verdicts with six pieces of evidence each, as in recorded runs: 240 MB."""
+    """A run of twenty thousand verdicts with six pieces of evidence each, as in recorded runs: 48 MB."""
     folder = tmp_path_factory.mktemp("large")
     text = verdict("correct").model_dump(mode="json")
     with (folder / "large.jsonl").open("w") as file:
-        whole = write(folder / "small.jsonl", [verdict()], complete=False, planned=100_000)
+        whole = write(folder / "small.jsonl", [verdict()], complete=False, planned=COUNT)
         file.write(whole.header.model_dump_json() + "\n")
         because = "one rounding of every operation, times the condition of the sum, as derived in the text " * 2
-        for number in range(100_000):
+        for number in range(COUNT):
             rest, case = divmod(number, 100)
             subject, gate = divmod(rest, 100)
             item = {**text["evidence"][0], "because": because}
@@ -38,12 +39,12 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "least"),
-    [("text", 500), ("github", 500), ("md", 2e4), ("html", 1e7), ("junit", 5e7), ("json", 2e8), ("jsonl", 2e8)],
+    [("text", 200), ("github", 200), ("md", 1e4), ("html", 2e6), ("junit", 1e7), ("json", 4e7), ("jsonl", 4e7)],
 )
-def test_a_hundred_thousand_verdicts(large: Path, tmp_path: Path, form: str, least: float) -> None:
-    """At most 10 s of processor time and 1 GiB of memory in every form; a run of today has a tenth of these verdicts.
+def test_twenty_thousand_verdicts(large: Path, tmp_path: Path, form: str, least: float) -> None:
+    """At most 3 s of processor time, JUnit 6, and 512 MiB of memory in every form; a run of today has half of these verdicts.
 
-    Processor time, for other programs may be running; it is that of the whole command, start included.
+    junitparser, a library, takes three times as long as text that is joined. Processor time, for other programs may be running; it is that of the whole command, start included.
     """
     code = (
         "import resource, sys\nfrom gates import cli\ntry:\n    cli.main()\nexcept SystemExit as ended:\n"
@@ -55,5 +56,5 @@ def test_a_hundred_thousand_verdicts(large: Path, tmp_path: Path, form: str, lea
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     seconds, memory = map(float, done.stdout.split())
     assert out.stat().st_size > least
-    assert seconds < 10.0
-    assert memory < 2.0**30
+    assert seconds < (6.0 if form == "junit" else 3.0)
+    assert memory < 2.0**29

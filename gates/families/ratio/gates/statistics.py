@@ -54,7 +54,7 @@ def _far_below(rng: np.random.Generator, dtype: str) -> dict[str, Any]:
     return {
         **made,
         "behaviour": behaviour,
-        "policy": behaviour - rng.uniform(400.0, 700.0, behaviour.shape).astype(dtype),
+        "policy": behaviour - np.asarray(rng.uniform(400.0, 700.0, behaviour.shape), dtype),
     }
 
 
