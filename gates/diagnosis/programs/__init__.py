@@ -13,6 +13,7 @@ def programs() -> Mapping[str, Program]:
     """Return the definition of each op that can be diagnosed, by the op's name."""
     from gates.diagnosis.programs import (  # noqa: PLC0415  a check without a failure needs none of them
         advantages,
+        gae,
         kl,
         kto,
         logprobs,
@@ -20,10 +21,12 @@ def programs() -> Mapping[str, Program]:
         preference,
         ratio,
         sampling,
+        several,
     )
 
     found = (
         *advantages.PROGRAMS,
+        *gae.PROGRAMS,
         *kl.PROGRAMS,
         *kto.PROGRAMS,
         *logprobs.PROGRAMS,
@@ -31,5 +34,6 @@ def programs() -> Mapping[str, Program]:
         *preference.PROGRAMS,
         *ratio.PROGRAMS,
         *sampling.PROGRAMS,
+        *several.PROGRAMS,
     )
     return {program.op: program for program in found}

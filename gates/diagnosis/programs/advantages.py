@@ -61,9 +61,10 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     groups = data.lift(np.nan_to_num(rewards).astype(rewards.dtype))[table]
     centred = where(scored, BASELINES[chosen["baseline"]](groups, scored), 0.0)
     found = divided(data, chosen, groups, centred, scored) * TIMES[chosen["times"]](float(table.shape[1]))
+    found = where(scored, found, 0.0)
     if chosen["nan"] == "spreads":
         found = found + np.where(scored.all(axis=1, keepdims=True), 0.0, np.nan)
-    found = where(scored, found, 0.0).reshape(-1)[np.argsort(table.reshape(-1))]
+    found = found.reshape(-1)[np.argsort(table.reshape(-1))]
     found = AFTER[chosen["after"]](found)
     if chosen["clip"] is not None:
         found = clip(found, -chosen["clip"], chosen["clip"])

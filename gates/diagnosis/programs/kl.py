@@ -132,8 +132,8 @@ REDUCTIONS: Mapping[str, Callable[[Rows, Value], Value]] = {
 def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
     """Yield eight batches with the settings of a call: d of both signs, and two of each batch beyond a clamp of 10."""
     for mask in row_inputs.masks(example, "policy", rng):
-        policy = -rng.gamma(1.5, 0.8, mask.shape) - 1e-3
-        d = rng.normal(0.1, 0.7, mask.shape)
+        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        d = np.asarray(rng.normal(0.1, 0.7, mask.shape))
         d[0, np.argmax(mask[0])], d[-1, np.argmax(mask[-1])] = 3.4, -3.4
         arrays = {"policy": policy, "reference": policy + d, "old": policy - rng.normal(0.1, 0.5, mask.shape)}
         yield row_inputs.laid_out(example, "policy", arrays, mask)

@@ -52,7 +52,7 @@ def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:
     column = np.arange(each.shape[-2])[:, None] * np.ones(each.shape) if each.ndim > 1 else np.zeros(each.shape)
     named = {
         "where an id is ignored": ~counts,
-        "where an id is not ignored": counts,
+        "where an id is not ignored": counts & np.any(~counts),
         "at the likeliest id of a position": counts & likely,
         "at the ids that are not the likeliest": counts & ~likely,
         "at the last id of the vocabulary": each == size - 1,

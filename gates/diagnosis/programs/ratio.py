@@ -222,7 +222,7 @@ AFTER: Mapping[str, Callable[[Value, Array], Value]] = {
 def designed_ratio(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
     """Yield eight batches with the settings of a call: log-ratios of both signs, rows that move up and down."""
     for mask in row_inputs.masks(example, "policy", rng):
-        policy = -rng.gamma(1.5, 0.8, mask.shape) - 1e-3
+        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
         moved = rng.normal(0.0, 0.4, mask.shape) + np.resize((0.15, -0.1), len(mask))[:, None]
         yield row_inputs.laid_out(example, "policy", {"policy": policy, "old": policy - moved}, mask)
 
@@ -242,7 +242,7 @@ def designed_weights(example: Inputs, rng: np.random.Generator) -> Iterator[Inpu
             used, tokens_ = len(mask), np.maximum(mask.sum(axis=1, keepdims=True), 1)
             goal, noise = np.resize(goals, (used, 1)), rng.normal(0.0, 0.3, mask.shape)
             moved = (goal - np.where(mask, noise, 0.0).sum(axis=1, keepdims=True)) / tokens_ + noise
-        old = -rng.gamma(1.5, 0.8, mask.shape) - 1e-3
+        old = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
         yield row_inputs.laid_out(example, "old", {"old": old, "sampling": old - moved}, mask)
 
 

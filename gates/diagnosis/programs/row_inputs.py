@@ -80,7 +80,6 @@ def places(inputs: Inputs, first: str) -> Iterator[tuple[str, Array]]:
         "before the last token of a row": counts & ~end,
         "in rows of fewer than three tokens": counts & (counts.sum(axis=1) < 3)[:, None],
         "after the first row": counts & (np.arange(len(counts)) > 0)[:, None],
-        "in slots with a token": counts,
     }
     for name, found in named.items():
         yield name, found[counts] if grid.place is not None else found
@@ -89,9 +88,8 @@ def places(inputs: Inputs, first: str) -> Iterator[tuple[str, Array]]:
 def row_places(inputs: Inputs, first: str) -> Iterator[tuple[str, Array]]:
     """Yield sets of rows by name, (B,)."""
     counts = np.asarray(Grid.of(inputs, first).counts)
-    tokens = counts.sum(axis=1)
-    yield "in rows of fewer than three tokens", tokens < 3
-    yield "in rows shorter than the array", tokens < counts.shape[1]
-    yield "in rows without a token", tokens == 0
+    sums = counts.sum(axis=1)
+    yield "in rows of fewer than three tokens", sums < 3
+    yield "in rows without a token", sums == 0
     yield "after the first row", np.arange(len(counts)) > 0
     yield "in the first row", np.arange(len(counts)) == 0

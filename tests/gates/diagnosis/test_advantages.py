@@ -13,7 +13,7 @@ from gates.diagnosis.program import Inputs, Sample
 from gates.diagnosis.programs import programs
 from gates.diagnosis.programs.advantages_edits import PRESETS
 from gates.model import Array, Case
-from reference.oracle.advantages import group_advantages
+from reference.oracle.advantages import group_advantages, normalise_then_sum
 
 PROGRAM = programs()["group_advantages"]
 (GATE,) = gates_of(PROGRAM)
@@ -103,7 +103,8 @@ class TestUnscored:
 
         found = diagnose(PROGRAM, of_oracle(PROGRAM, self.inputs(), as_zero))
         assert found.words == "unscored rewards counted as 0"
-        assert diagnose(PROGRAM, of_oracle(PROGRAM, self.inputs(), spread)).kind in {"mistake", "nothing known"}
+        found = diagnose(PROGRAM, of_oracle(PROGRAM, self.inputs(), spread))
+        assert found.words == "one unscored reward makes its whole group NaN"
 
 
 class TestNothingKnown:
@@ -138,3 +139,32 @@ def test_each_preset_is_identified(library: str, asked: str) -> None:
     samples = of_oracle(PROGRAM, [{**one, **PRESETS[library]} for one in given], group_advantages)
     found = identify(PROGRAM, [Sample(a, b.got) for a, b in zip(given, samples, strict=True)])
     assert (found.kind, library in found.words) == ("convention", True), found
+
+
+class TestSeveralRewards:
+    """Advantages from several reward functions."""
+
+    program = programs()["normalise_then_sum"]
+
+    def calls(self, case: Case) -> list[Inputs]:
+        return designed(self.program, gates_of(self.program)[0], case)
+
+    @pytest.mark.parametrize("case", cases_of(gates_of(program)[0]), ids=lambda case: case.name)
+    def test_the_oracle_computes_what_is_asked(self, case: Case) -> None:
+        """In every case."""
+        found = diagnose(self.program, of_oracle(self.program, self.calls(case), normalise_then_sum))
+        assert (found.kind, found.rho < LIMIT) == ("as asked", True)
+
+    def test_each_edit_is_named(self) -> None:
+        """By its own words, or by those of another edit that is the same function of every input."""
+        case = next(case for case in cases_of(gates_of(self.program)[0]) if "mixed" in case.name)
+        assert misnamed(self.program, self.calls(case), every=3) == []
+
+    def test_the_preset_is_identified(self) -> None:
+        """TRL's, where a call asks for other constants."""
+        case = next(case for case in cases_of(gates_of(self.program)[0]) if "mixed" in case.name)
+        given = self.calls(case)
+        trl = {"group_ddof": 1, "group_eps": 1e-4, "batch_ddof": 1, "batch_eps": 1e-4}
+        samples = of_oracle(self.program, [{**one, **trl} for one in given], normalise_then_sum)
+        found = identify(self.program, [Sample(a, b.got) for a, b in zip(given, samples, strict=True)])
+        assert (found.kind, "normalize_then_sum" in found.words) == ("convention", True), found
