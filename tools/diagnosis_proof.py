@@ -1,8 +1,8 @@
 """Ask the diagnosis about bugs that people write: it names them, and names none wrongly. Recorded in results/judge/diagnosis.json.
 
-    .venv/bin/python tools/diagnosis_proof.py                    # every program: five minutes; recorded
+    .venv/bin/python tools/diagnosis_proof.py                    # every program: two minutes; recorded
     .venv/bin/python tools/diagnosis_proof.py loss_max_for_min   # a look at one; nothing is recorded
-    .venv/bin/python tools/diagnosis_proof.py --mutants          # every catalogued mistake of these ops too: fifteen minutes
+    .venv/bin/python tools/diagnosis_proof.py --mutants          # every catalogued mistake of these ops too: five minutes
 
 The programs are tests/bugs/{blind,known,odd}/FAMILY_NAME.py, each a whole subject with one bug or two. Those of `blind` were
 written before their author had seen the edits of gates/diagnosis, those of `known` beside the edits, and those of `odd` so that
