@@ -140,7 +140,9 @@ def again(module: str, known: Mapping[str, Any]) -> dict[str, Any]:
     ]
     for line in tried_all(search, module, chosen):
         kept[place_of(line)] = line
-    return {**known, **counted(kept.values()), "found_ones_again_at": at, "survivors": list(kept.values())}
+    listed = [line for line in kept.values() if line["verdict"] != "caught"]
+    caught = known["mutations"] - len(listed)
+    return {**known, "caught": caught, **counted(listed), "found_ones_again_at": at, "survivors": listed}
 
 
 def place_of(line: Mapping[str, Any]) -> tuple[int, str, str]:
