@@ -130,17 +130,21 @@ def searched(module: str, inputs: int, *, quick: bool = False) -> dict[str, Any]
 
 def again(module: str, known: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a module after the mutations that no case caught were tried once more: cases may be new."""
-    at, kept = revision(), {place_of(line): line for line in known["survivors"]}
+    at, before = revision(), known["survivors"]
+    open_ = {
+        place_of(line) for line in before if line["verdict"] == "found"
+    }  # two in one line may read alike: both are tried
     search = of(module, known["inputs_of_each_op"])
-    open_ = {place for place, line in kept.items() if line["verdict"] == "found"}
     chosen = [
         mutation
         for mutation in mutations((FOLDER / f"{module}.py").read_text())
         if (mutation.line, mutation.function, mutation.words) in open_
     ]
-    for line in tried_all(search, module, chosen):
-        kept[place_of(line)] = line
-    return {**known, **counted(kept.values()), "found_ones_again_at": at, "survivors": list(kept.values())}
+    tried_now = [line for line in tried_all(search, module, chosen) if line["verdict"] != "caught"]
+    listed = [*(line for line in before if place_of(line) not in open_), *tried_now]
+    listed.sort(key=lambda line: int(line["line"]))
+    caught = known["mutations"] - len(listed)
+    return {**known, "caught": caught, **counted(listed), "found_ones_again_at": at, "survivors": listed}
 
 
 def place_of(line: Mapping[str, Any]) -> tuple[int, str, str]:

@@ -160,7 +160,7 @@ class TestTheRecord:
             {"line": 1, "function": "f", "change": str(k), "verdict": v}
             for k, v in enumerate(["found", "found", "equivalent"])
         ]
-        found = {"inputs_of_each_op": 7, "caught": 3, "found": 2, "survivors": lines}
+        found = {"inputs_of_each_op": 7, "mutations": 6, "caught": 3, "found": 2, "survivors": lines}
         record.write_text(json.dumps({"modules": {"kl": found}}))
         tree = ast.parse("")
         monkeypatch.setattr(tool, "mutations", lambda _: [Mutation(1, "f", str(k), tree) for k in range(4)])
@@ -182,7 +182,7 @@ class TestTheRecord:
         assert tool.main() == 1
         known = json.loads(record.read_text())["modules"]["kl"]
         assert tried == ["0", "1"]
-        assert [line["verdict"] for line in known["survivors"]] == ["found", "new case", "equivalent"]
+        assert sorted(line["verdict"] for line in known["survivors"]) == ["equivalent", "found", "new case"]
         assert (known["caught"], known["new_case"], known["found"], known["equivalent"]) == (3, 1, 1, 1)
 
     def test_nothing_is_recorded_of_quick_cases(self, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,3 +191,16 @@ class TestTheRecord:
         with pytest.raises(SystemExit, match="2"):
             tool.main()
         assert not record.exists()
+
+
+def test_the_recorded_search_adds_up() -> None:
+    """Every mutation of a module that was searched is caught or listed, with what became of it and the commit."""
+    modules = json.loads((Path(__file__).parents[3] / "results" / "judge" / "inputs.json").read_text())["modules"]
+    assert {"loss", "advantages", "kl", "preference"} <= set(modules)
+    for one in modules.values():
+        verdicts = [line["verdict"] for line in one["survivors"]]
+        assert set(verdicts) <= {"new case", "found", "equivalent"}
+        assert one["mutations"] == one["caught"] + len(verdicts)
+        for name in ("new case", "found", "equivalent"):
+            assert one[name.replace(" ", "_")] == verdicts.count(name)
+        assert one["commit"]
