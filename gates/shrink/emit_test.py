@@ -2,6 +2,8 @@
 
 If one claim compares one output of one call with its definition, and the arrays are small, the test needs only NumPy and
 the subject: it contains input, expected output and limit. Otherwise the test has Gates judge the file beside it.
+
+A test is committed and runs on other machines, so it names no path but those below the current folder, relative to its own.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from gates.model import ConfigurationError, Recipe, Subject
 from gates.registry import Registry
 from gates.results.atomic_write import write_new
 from gates.run.compare import worst
+from gates.run.inputs import with_model
 from gates.run.trial import Comparison
 from gates.shrink.failing_case import TRUSTED
 from gates.shrink.file import Counterexample, write
@@ -83,8 +87,8 @@ from gates.shrink.replay import judge_file
 
 FILE = Path(__file__).parent / {file!r}
 SUBJECT = {subject}
-PYTHON = os.environ.get("GATES_PYTHON") or {python!r}  # the interpreter of the library; None: this one
-MODEL = os.environ.get("GATES_MODEL") or {model!r}  # None: the tiny one of the case
+PYTHON = os.environ.get("GATES_PYTHON") or {python}  # the interpreter of the library; None: this one
+MODEL = os.environ.get("GATES_MODEL") or {model}  # None: the tiny one of the case
 
 
 def test_{name}():
@@ -117,7 +121,7 @@ def emit(
         "name": name,
     }
     plain = _plain(found, answer, subject, registry)
-    entry = os.path.relpath(subject.entry, path.resolve().parent)
+    entry = _relative(subject.entry, path) or subject.entry.name  # of another project's file a copy beside the test
     if plain:
         text = PLAIN.format(**common, **plain, entry=entry)
     else:
@@ -127,16 +131,44 @@ def emit(
             **common,
             gate=found.gate,
             file=beside.name,
-            subject=repr(subject.name) if shipped else f"str(Path(__file__).parent / {entry!r})",
-            python=None if shipped else subject.python,
-            model=model,
+            subject=repr(subject.name) if shipped else _beside(entry),
+            python=None if shipped or not subject.python else _beside(_relative(Path(subject.python), path)),
+            model=_model(model, path),
         )
         if beside.resolve() != file.resolve():
             _new(beside)
-            write(beside, found)
+            write(beside, _portable(found, entry, model, path))
     _new(path)
     write_new(path, text)
     return path
+
+
+def _relative(file: Path, test: Path) -> str:
+    """Return a path as seen from the test's folder, or nothing if it is not below the current folder."""
+    whole = os.path.abspath(file)  # noqa: PTH100  not resolved: the interpreter of an environment is a link
+    if not Path(whole).is_relative_to(Path.cwd()):
+        return ""
+    return os.path.relpath(whole, test.resolve().parent)
+
+
+def _beside(relative: str) -> str:
+    """Return the expression of a path beside the test, or None's where there is none to name."""
+    return f"str(Path(__file__).parent / {relative!r})" if relative else "None"
+
+
+def _model(model: str | None, test: Path) -> str:
+    """Return the expression of a model: a folder below the current one, or an id; None's of another folder."""
+    if model is None:
+        return "None"
+    return _beside(_relative(Path(model), test)) if Path(model).is_dir() else repr(model)
+
+
+def _portable(found: Counterexample, entry: str, model: str | None, test: Path) -> Counterexample:
+    """Return a counterexample without the paths of this machine."""
+    inputs = found.inputs
+    if model is not None and Path(model).is_dir():
+        inputs = with_model(inputs, _relative(Path(model), test) or Path(model).name)
+    return replace(found, entry=entry, inputs=inputs)
 
 
 def _size(found: Counterexample) -> str:

@@ -191,6 +191,14 @@ class TestCommands:
         text = (tmp_path / "tests" / "test_bug.py").read_text()
         assert "Path(__file__).parent / '../mine.py'" in text
         assert str(tmp_path) not in text
+        assert sys.executable not in text
+        assert str(tmp_path).encode() not in (tmp_path / "tests" / "test_bug.safetensors").read_bytes()
+        moved = tmp_path / "elsewhere"
+        moved.mkdir()
+        shutil.move(tmp_path / "tests", moved)
+        shutil.move(tmp_path / "mine.py", moved)
+        assert run_test(moved / "tests" / "test_bug.py") == 1
+        assert run_test(moved / "tests" / "test_bug.py", "numpy") == 0
 
     def test_a_replay_runs_the_file_in_the_projects_interpreter(self, tmp_path: Path) -> None:
         """The interpreter of `[tool.gates]` replays the input too, from any folder of the project."""
