@@ -53,6 +53,7 @@ calibrate: setup ## false positives of the gates of pure ops on one subject over
 
 report: setup ## render the reports, tables and pictures again from the recorded results
 	@$(BIN)/gates report results/gates/*.jsonl* --out results/REPORT.md
+	@$(BIN)/python tools/report_picture.py
 	@if ls results/bench/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md; fi
 	@if ls results/learning/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/learning/curves.jsonl --out results/learning/curves.svg; fi
 
@@ -80,6 +81,7 @@ record: setup .gates/versus/ready ## check, judge the peers, prove in full, time
 	@$(CALIBRATE) --only pure --seeds-up-to 1000 --block 100 --record
 	@$(CALIBRATE) --only models --seeds-up-to 100 --block 10 --record
 	@$(BIN)/gates report results/gates/*.jsonl* --out results/REPORT.md
+	@$(BIN)/python tools/report_picture.py
 	@$(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md
 
 setup: .venv/extension.stamp

@@ -137,7 +137,7 @@ def judged(counts: Mapping[str, int]) -> tuple[str | None, str]:
     for status in ("waived", "correct"):
         if counts.get(status):
             return status, f"{status} {counts[status]}" + ("" if counts[status] == total else f" of {total}")
-    worst = next(status for status in NOT_JUDGED if counts.get(status))
+    worst = next(status for status in sorted(NOT_JUDGED) if counts.get(status))
     return worst, worst
 
 
