@@ -177,6 +177,8 @@ def differs(ops: Sequence[Op], sample: Sample, got: Mapping[str, Any]) -> bool:
     loose = LOOSE.get(sample.op, 0.0) * sum(float(np.abs(x).sum()) for x in sample.wanted.values())
     for name, want in sample.wanted.items():
         a, b = np.asarray(want, np.float64), np.asarray(got[name], np.float64)
+        if a.shape != b.shape:
+            return True
         if a.size and not np.array_equal(a, b, equal_nan=True):
             observed, _, claimed = worst_claimed(b, a, limits.get(name, loose))
             if claimed and not observed <= 1.0:

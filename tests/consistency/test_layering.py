@@ -20,6 +20,7 @@ CIRCLES: set[frozenset[str]] = set()  # known circles; one that is gone must lea
 JUDGE_NEEDS = {"numpy", "pydantic", "typer", "matplotlib", "rich", "filelock", "platformdirs", "psutil", "jinja2"} | {
     "markupsafe",
     "safetensors",
+    "junitparser",
     "pydantic_core",
 }
 OPTIONAL = {"pytest": "gates.pytest", "_pytest": "gates.pytest", "ray": "gates.run.engines.cluster"}
