@@ -139,7 +139,7 @@ class TestCheck:
         assert done.returncode == 1
         text = " ".join(done.stdout.split())
         assert "mine · 1 op judged · 1 wrong" in text
-        assert re.search(r"WRONG group_advantages advantage error in .* must be <= .* \(at \[.* of .* cases\)", text)
+        assert re.search(r"WRONG group_advantages computes: .* advantage error in .* must be <= .* \(at \[.* of .* cases\)", text)
         assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
 
     def test_verbose_has_a_line_for_each_case_and_the_table(self, tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ class TestCheck:
             "check", "packing", "advantages.constant-group-is-zero", "--subject", "./mine.py", "--json", cwd=tmp_path
         )
         statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
-        assert statuses.count("correct") == 6
-        assert statuses.count("unsupported") == len(statuses) - 6 > 12
+        assert statuses.count("correct") == 7
+        assert statuses.count("unsupported") == len(statuses) - 7 > 12
 
     def test_a_document_is_all_that_is_printed(self, tmp_path: Path) -> None:
         """`--format junit` prints XML and nothing else; the count goes to stderr."""

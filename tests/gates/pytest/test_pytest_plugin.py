@@ -77,7 +77,7 @@ class TestItems:
         """`--gates-quick` is that of `gates check`."""
         everything = mine.runpytest(*LOADED, *MINE[:-1], "--collect-only", "-q")
         quick = mine.runpytest(*LOADED, *MINE, "--collect-only", "-q")
-        assert len(ids(quick)) < len(ids(everything)) == 18
+        assert len(ids(quick)) < len(ids(everything)) == 19
 
     @pytest.mark.parametrize(
         ("option", "words"),
@@ -102,7 +102,7 @@ class TestOutcomes:
     def test_pass_and_unsupported(self, mine: pytest.Pytester) -> None:
         """A pass passes; what the subject lacks is a skip that says what."""
         result = mine.runpytest(*LOADED, *MINE[:-1], "-rs")
-        result.assert_outcomes(passed=6, skipped=12)
+        result.assert_outcomes(passed=7, skipped=12)
         result.stdout.fnmatch_lines(["*unsupported: group_advantages of mine has eps_mode 'add', not 'inside'*"])
 
     def test_a_failure_shows_its_number_and_its_limit(self, mine: pytest.Pytester) -> None:
@@ -170,7 +170,7 @@ class TestOutcomes:
     def test_a_required_gate_must_be_judged(self, mine: pytest.Pytester) -> None:
         """With gates named, what the subject lacks there fails too; a pass stays one."""
         mine.makepyprojecttoml('[tool.gates]\nrequire = ["mine:advantages"]\n')
-        mine.runpytest(*LOADED, *MINE[:-1]).assert_outcomes(passed=6, failed=12)
+        mine.runpytest(*LOADED, *MINE[:-1]).assert_outcomes(passed=7, failed=12)
 
     @pytest.mark.parametrize(
         ("settings", "options", "fails"),
@@ -349,12 +349,12 @@ class TestChoosing:
         first = mine.runpytest(*LOADED, *MINE[:-1], "-W", "default").parseoutcomes()
         assert {name: first[name] for name in ("failed", "passed", "skipped")} == {
             "failed": 2,
-            "passed": 4,
+            "passed": 5,
             "skipped": 12,
         }
         mine.path.joinpath("mine.py").write_text(RIGHT)
         again = mine.runpytest(*LOADED, *MINE[:-1], "--lf")
-        again.assert_outcomes(passed=2, deselected=16)
+        again.assert_outcomes(passed=2, deselected=17)
 
     def test_xdist_gives_the_same_verdicts(self, mine: pytest.Pytester) -> None:
         """With two processes, each with workers of its own, the counts and the failing ids are those of one."""

@@ -263,17 +263,17 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         assert before <= set(names(run))
         before = set(names(run))
         if run.summary is None:
-            assert run.state == f"incomplete: {len(run.verdicts)} of 41"
+            assert run.state == f"incomplete: {len(run.verdicts)} of 42"
             continue
         rounds += 1
-        assert run.summary.counts["unsupported"] == len(before) == 41
+        assert run.summary.counts["unsupported"] == len(before) == 42
         if kills >= KILLS:
             break
         file.unlink()  # it got to its end: begin again
         file, before = None, set()
     assert kills == KILLS
     assert rounds >= 1
-    sys.stdout.write(f"{kills} kills, {rounds} whole runs of 41 cells each judged once\n")
+    sys.stdout.write(f"{kills} kills, {rounds} whole runs of 42 cells each judged once\n")
 
 
 def test_two_runs_at_once_in_one_folder_do_not_collide(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_two_runs_at_once_in_one_folder_do_not_collide(tmp_path: Path) -> None:
     running = [start(tmp_path, "--out", "out") for _ in range(2)]
     assert [process.wait(timeout=60) for process in running] == [3, 3]
     runs = [read(path) for path in (tmp_path / "out").glob("*.jsonl")]
-    assert [(run.state, len(set(names(run)))) for run in runs] == [("complete", 41)] * 2
+    assert [(run.state, len(set(names(run)))) for run in runs] == [("complete", 42)] * 2
 
 
 def test_the_command_as_it_is_typed(tmp_path: Path) -> None:
