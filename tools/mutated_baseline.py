@@ -180,7 +180,9 @@ def differs(ops: Sequence[Op], sample: Sample, got: Mapping[str, Any]) -> bool:
         if a.shape != b.shape:
             return True
         if a.size and not np.array_equal(a, b, equal_nan=True):
-            observed, _, claimed = worst_claimed(b, a, limits.get(name, loose))
+            limit = np.asarray(limits.get(name, loose))
+            limit = limit.max(axis=-1) if limit.ndim > a.ndim else limit  # of each id, where one of them was drawn
+            observed, _, claimed = worst_claimed(b, a, limit)
             if claimed and not observed <= 1.0:
                 return True
     return False

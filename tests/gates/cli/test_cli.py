@@ -139,7 +139,9 @@ class TestCheck:
         assert done.returncode == 1
         text = " ".join(done.stdout.split())
         assert "mine · 1 op judged · 1 wrong" in text
-        assert re.search(r"WRONG group_advantages computes: .* advantage error in .* must be <= .* \(at \[.* of .* cases\)", text)
+        assert re.search(
+            r"WRONG group_advantages computes: .* advantage error in .* must be <= .* \(at \[.* of .* cases\)", text
+        )
         assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
 
     def test_verbose_has_a_line_for_each_case_and_the_table(self, tmp_path: Path) -> None:
