@@ -83,10 +83,12 @@ def demonstrate(request: ProofRequest) -> int:
 def _info(request: ProofRequest, baseline: int) -> session.RunInfo:
     """Return what the header says; its number of verdicts counts the baseline and the mutants."""
     chosen, quick = {gate.id: gate for gate in request.gates}, request.options.quick
-    planned = baseline + sum(
-        len(plan([chosen[g] for g in m.caught_by if g in chosen], [request.registry.subjects[m.host]], quick=quick))
-        for m in request.mutants
-    )
+
+    def cases(mutant: Mutant) -> int:
+        asked = [chosen[gate] for gate in mutant.caught_by if gate in chosen]
+        return len(plan(asked, [request.registry.subjects[mutant.host]], quick=quick, proof=True))
+
+    planned = baseline + sum(map(cases, request.mutants))
     return session.RunInfo(
         "prove",
         request.command,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import gates
 from doubles import DOUBLE, make_gate
 
 from gates.model import Bound, Case, ConfigurationError, Evidence, Mutant, Subject, Trial
@@ -56,6 +57,16 @@ def test_a_proof_ends_as_its_file_says(tmp_path: Path, first: bool) -> None:
     summary = read(tmp_path / "prove.jsonl").summary
     assert summary is not None
     assert code == summary.exit_code == 3
+
+
+def test_the_header_counts_the_cases_that_are_only_of_proofs(tmp_path: Path) -> None:
+    """Its plan is what was judged, so that the file is read as complete."""
+    done = gates("prove", "weights.matches-definition", "--out", "o", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (file,) = (tmp_path / "o").glob("*.jsonl")
+    run = read(file)
+    assert any(case.proof and not case.quick for case in load().gates["weights.matches-definition"].cases)
+    assert run.header.planned == len(run.verdicts) > 0
 
 
 class TestMutants:
