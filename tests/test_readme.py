@@ -13,7 +13,7 @@ import pytest
 from gates.report.grades import Grades
 from gates.report.markdown import render, subjects_table
 from gates.report.speed_summary import speed_summary
-from gates.results.jsonl import read
+from gates.results.jsonl import Results, read
 from gates.results.read_lines import whole_lines
 from gates.results.speed_file import SpeedResults, read_speed
 
@@ -66,13 +66,25 @@ def test_the_table_is_that_of_the_recorded_runs() -> None:
     assert "\n".join(subjects_table(Grades.of(verdicts))).strip() in README
 
 
+def computes(run: Results, op: str) -> str:
+    """What is said of a wrong op before its number."""
+    found = [one.computes for one in run.diagnoses if (one.subject, one.op) == ("mlxrl", op) and one.computes]
+    return f"computes: {found[0]} " if found else ""
+
+
 def test_the_grades_that_are_explained_were_recorded() -> None:
     """The example is what a recorded run says of these ops, to the digit."""
     (block,) = (" ".join(block.split()) for _, block in BLOCKS if block.startswith("mlxrl · "))
     shown = re.findall(r"(WRONG|FRAGILE) (\S+) (.*?) \((\d+) of (\d+) cases\)", block)
     recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("check-*.jsonl*"))]
     grades = {
-        (grade.status.upper(), grade.op, grade.verdict.reason, str(grade.like), str(grade.cases))
+        (
+            grade.status.upper(),
+            grade.op,
+            f"{computes(run, grade.op)}{grade.verdict.reason}",
+            str(grade.like),
+            str(grade.cases),
+        )
         for run in recorded
         for grade in Grades.of(run.judged).grades("mlxrl")
     }
