@@ -10,7 +10,7 @@ no edit is like them. Each is judged by the definitions of its
 op, and what is wrong is diagnosed, as `gates check` does it. A program says what is expected: COMPUTES is part of the words
 that name it, or None where no edit and no pair of edits is this bug; then WHERE is part of the place that is said instead.
 
-A program is `named` (by the expected words), `unnamed` (nothing known, or two definitions that cannot be told apart), or
+A program is `named` (by the expected words), `unnamed` (nothing known, or two definitions that match alike), or
 `misnamed`: given another name than the expected one, or any where none is expected. The proof fails if a program is misnamed or
 not diagnosed, if a place is not the expected one, or if fewer than nine in ten of those that can be named are.
 """

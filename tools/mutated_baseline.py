@@ -283,7 +283,7 @@ def in_fork(make: Callable[[], str], limit_s: float) -> str:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         warnings.simplefilter("ignore")
         text, failed = make(), 0
-    except BaseException:  # noqa: BLE001  told to the parent
+    except BaseException:  # noqa: BLE001  reported to the parent
         text = traceback.format_exc()
     with os.fdopen(write, "w") as pipe:
         pipe.write(text)

@@ -62,7 +62,7 @@ def test_pairs_are_named() -> None:
 
 
 def test_a_clamp_is_never_taken_for_another() -> None:
-    """Every size is told from every other one."""
+    """Every size is distinguished from every other one."""
     given = calls(f"{K3}-clamped-right-none-float32")
     for size in CLAMPS:
         samples = of_oracle(TOKEN, [{**one, "kl_clamp": size} for one in given], oracle.token_kl)

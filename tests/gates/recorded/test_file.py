@@ -1,4 +1,4 @@
-"""A file that is no recorded step is told in one sentence, with the tensor or setting and the remedy."""
+"""A file that is no recorded step is refused in one sentence, with the tensor or setting and the remedy."""
 
 from __future__ import annotations
 
