@@ -186,14 +186,14 @@ class Worker:
         return not self.log.closed and self.process.poll() is None
 
     def close(self) -> None:
-        """End the process group and every process seen to leave it, and release the pipes.
+        """End the process group and every process that left it, and release the pipes.
 
         May be called by several threads at once: one in the middle of a call sees the pipe break and calls it too.
         """
         with self._closing:
             if self.log.closed:
                 return
-            self.watch.find()
+            self.watch.end_descendants()
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()

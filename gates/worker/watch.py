@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from dataclasses import dataclass, field
 
@@ -14,15 +15,17 @@ PROCESSES = 256  # that one subject may have at once; a fork bomb passes it with
 LOG_LIMIT = 64 << 20  # bytes of output, after which the log is emptied: only its end is ever shown
 MIB = 1 << 20
 MARK = "GATES_WORKER"  # the variable that a worker's processes inherit
-ROUNDS = 5  # of a search for orphans: one may start another while it is searched for
+ROUNDS = 20  # of a search for processes to end: one may start another while it is searched for
+PAUSE_S = 0.005  # between two such rounds: a killed process needs a moment to end
 
 
 @dataclass(slots=True)
 class Watch:
     """Watches one worker from the judge's process: macOS does not enforce RLIMIT_AS, and address space is not memory.
 
-    Processes that leave the worker's process group are remembered, so that they end with the worker. One whose parent has
-    ended is no descendant any more; it is found by the token that its environment has from the worker.
+    Processes that leave the worker's process group are remembered, so that they end with the worker. Where Linux makes the
+    worker the parent of every descendant whose own parent has ended, all are found. Elsewhere, and after the worker itself
+    has ended, one without a parent is found by the token that its environment has from the worker.
     """
 
     pid: int
@@ -60,6 +63,19 @@ class Watch:
         self.seen |= {process.pid: process for process in found[1:]}
         return found
 
+    def end_descendants(self) -> None:
+        """Kill all descendants while the worker, which stands still, is their parent: none can slip away between two looks."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGSTOP)
+        for _ in range(ROUNDS):
+            running = [process for process in self.find() if process.pid != self.pid and _runs(process)]
+            if not running:
+                return
+            for process in running:
+                with contextlib.suppress(psutil.Error, OSError):
+                    process.kill()
+            time.sleep(PAUSE_S)
+
     def end(self) -> None:
         """Kill the processes that outlive the worker; psutil spares another process that has taken over a number."""
         for process in self.seen.values():
@@ -76,9 +92,16 @@ class Watch:
 
     def _has_token(self, process: psutil.Process) -> bool:
         try:
-            return bool(process.environ().get(MARK) == self.token) and process.status() != psutil.STATUS_ZOMBIE
+            return bool(process.environ().get(MARK) == self.token) and _runs(process)
         except (psutil.Error, OSError):  # another user's, or it ended meanwhile
             return False
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except (psutil.Error, OSError):
+        return False
 
 
 def _resident(process: psutil.Process) -> int:

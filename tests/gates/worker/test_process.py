@@ -222,11 +222,11 @@ class TestWorker:
         other = threading.Thread(target=close)
         find = Watch.find
 
-        def in_the_middle(watch: Watch) -> None:
+        def in_the_middle(watch: Watch) -> list[psutil.Process]:
             monkeypatch.setattr(Watch, "find", find)
             other.start()
             other.join(0.5)  # done by then, or waiting for this one
-            find(watch)
+            return find(watch)
 
         monkeypatch.setattr(Watch, "find", in_the_middle)
         close()
