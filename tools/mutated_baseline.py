@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from small_mutations import Mutation
 
+from gates.families.sampling.gates.draws import admitted_tokens
 from gates.model import Op, Outcome, Status
 from gates.run import judge as judging
 from gates.run.compare import worst_claimed
@@ -27,6 +28,7 @@ from gates.run.plan import Options, PlannedCase
 from gates.subjects import numpy_baseline
 from gates.worker import worker
 from gates.worker.process import Hello
+from reference.oracle import sampling as oracle
 
 FOLDER = Path(numpy_baseline.__file__).parent
 MODULES = (  # each after those that it imports
@@ -175,6 +177,8 @@ def differs(ops: Sequence[Op], sample: Sample, got: Mapping[str, Any]) -> bool:
     given = {name: x for name, x in sample.inputs.items() if name != "entropy"}  # it says which op is asked
     limits = {} if op.textbook is None else op.textbook(**given)
     loose = LOOSE.get(sample.op, 0.0) * sum(float(np.abs(x).sum()) for x in sample.wanted.values())
+    if sample.op == "sample_tokens":
+        return draws_differ(sample, got, limits)
     for name, want in sample.wanted.items():
         a, b = np.asarray(want, np.float64), np.asarray(got[name], np.float64)
         if a.shape != b.shape:
@@ -186,6 +190,23 @@ def differs(ops: Sequence[Op], sample: Sample, got: Mapping[str, Any]) -> bool:
             if claimed and not observed <= 1.0:
                 return True
     return False
+
+
+def draws_differ(sample: Sample, got: Mapping[str, Any], limits: Mapping[str, Any]) -> bool:
+    """Whether draws differ in more than rounding decides: which tokens stay, and on which side of a uniform a sum lies."""
+    filters = {name: x for name, x in sample.inputs.items() if name != "uniforms"}
+    filtered, rows = oracle.filtered_logprobs(**filters), np.arange(len(sample.wanted["tokens"]))
+    decided = ~np.isinf(limits["logprobs"]).any(axis=-1)
+    admitted = admitted_tokens(filtered, limits["sums"], sample.inputs["uniforms"], rows)
+    tokens = np.asarray(got["tokens"], np.int64)
+    if not np.all((tokens >= 0) & (tokens < filtered.shape[1])):
+        return True
+    observed, _, claimed = worst_claimed(
+        np.asarray(got["logprobs"], np.float64)[decided],
+        filtered[rows, tokens][decided],
+        limits["logprobs"][rows, tokens][decided],
+    )
+    return bool(np.any(decided & ~admitted[rows, tokens])) or (bool(claimed) and not observed <= 1.0)
 
 
 def size_of(want: Any, got: Any) -> float:

@@ -133,7 +133,8 @@ def filters(rng: Rng, order: str, size: str, kind: str, dtype: str, **chosen: st
         "history": None,
     }
     if given["xtc_probability"]:
-        given["xtc_coin"] = rng.choice([0.0, 0.25, 0.5, 0.75], shape[0])
+        # Never the probability itself: mlx-lm acts there and the definition does not, once in 2²⁴ draws.
+        given["xtc_coin"] = rng.choice([0.0, 0.25, 0.75], shape[0])
     if given["repetition_penalty"] != 1.0:
         given["history"] = rng.integers(-1, shape[1], (shape[0], 3))
     return given | _rarer(rng, shape, chosen)

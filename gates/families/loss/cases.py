@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -74,14 +75,17 @@ def make(
 ) -> dict[str, Any]:
     """Return the keywords of one call of policy_loss.
 
-    `rows` says how completions are marked off from padding ("all": there is none; "row-mask": some rows do not train), `weights` whether off-policy weights are
-    given and for what, `beyond` how many columns lie behind the longest row (with `rows` of "lengths"). `found` of the data is what the search for inputs asked for: advantages that are ±1, rows of
-    one token, or an estimate that a clamp holds on its negative side.
+    `rows` says how completions are marked off from padding ("all": there is none; "row-mask": some rows do not train),
+    `weights` whether off-policy weights are given and for what, `beyond` how many columns lie behind the longest row (with `rows` of "lengths"). `found` of the
+    data is what the search for inputs asked for: advantages that are ±1, rows of one token, an estimate that a clamp
+    holds on its negative side, or ratios of e^-300 and less.
     """
     found = data.get("found", "")
     inputs = arrays.loss_inputs(rng, **{name: value for name, value in data.items() if name != "found"})
     if found == "ones":
         inputs["advantages"] = np.resize([1.0, -1.0], len(inputs["advantages"])).astype(inputs["policy"].dtype)
+    if found == "far-below":
+        inputs["policy"][:, ::2] -= rng.uniform(300.0, 600.0, inputs["policy"][:, ::2].shape)
     if found == "short":
         inputs["mask"][::2] = np.arange(inputs["mask"].shape[1]) < 1
     choice = {**WHOLE, **ALGORITHMS[algorithm].constants, **changes}
@@ -236,6 +240,10 @@ def _found_cases(algorithm: str) -> Iterator[Case]:
     if algorithm == "dapo":  # Σ m + 1 or max(Σ m, 2) for Σ m: a step that holds one token
         one = {"rows": 1, "width": 1, "group_size": 1, "equal_lengths": True, "found": "ones"}
         yield this("found-one-token", data=one)
+    if algorithm == "sapo":  # an error of D for one of exp(D): only a steep gate hears it
+        far = {"dtype": "float64", "found": "far-below"}
+        steep = {"sapo_temperature_positive": 30.0, "sapo_temperature_negative": 60.0}
+        yield replace(this("found-steep-gate", data=far, **steep), level="robustness")
     if algorithm != "grpo":
         return
     # an estimate without its sign: only k1 is below −c

@@ -33,6 +33,7 @@ FILTERS: dict[str, dict[str, Any]] = {  # every number is exact in float32
     "top-k-beyond": {"top_k": 1000},  # more than there are tokens
     "top-p": {"top_p": 0.875, "temperature": 1.5},
     "top-p-zero": {"top_p": 0.0},
+    "found-two-tokens": {"top_p": 0.875},  # of which both stay in some rows
     "min-p": {"min_p": 0.0625, "temperature": 0.75},
     "min-p-one": {"min_p": 1.0},  # the likeliest token is at the bound, and stays
     "top-k-top-p": {"top_k": 20, "top_p": 0.75, "temperature": 1.5},  # the filters that most samplers have
@@ -102,6 +103,9 @@ def inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size:
         chosen["logits"] *= 3
     if filters == "xtc-flat":
         chosen["logits"] *= np.where(np.arange(rows) % 4 == 0, 0.125, 1.0).astype(dtype)[:, None]
+    if filters == "found-two-tokens":
+        apart = np.where(np.arange(rows) % 2 == 0, rng.uniform(0.25, 1.5, rows), rng.uniform(3.0, 6.0, rows))
+        chosen["logits"] = rng.permuted(np.stack([np.zeros(rows), apart], axis=1), axis=1).astype(dtype)
     if filters in {"raised", "raised-top-p"}:
         chosen["logits"] += 128 if dtype == "float32" else 1024
     if chosen["xtc_probability"]:

@@ -12,7 +12,7 @@ from gates.families import layouts
 from gates.families.advantages.gates.inputs import BOUNDS
 from gates.families.advantages.op import NAN_UNSCORED, NORMALISE_THEN_SUM
 from gates.families.units import UNIT
-from gates.model import Case, Evidence, Level, Probe, Trial
+from gates.model import Array, Case, Evidence, Level, Probe, Trial
 from gates.registry import gate
 from reference.oracle import advantages as oracle
 
@@ -27,6 +27,7 @@ ASKED: dict[str, Level] = {
     "unscored": "rule",
     "found-tiny": "robustness",
     "found-one-scored": "rule",
+    "found-unscored-alone": "rule",
 }
 NAMES = ("group_ddof", "group_eps", "batch_ddof", "batch_eps")
 
@@ -46,6 +47,8 @@ def _make(rng: np.random.Generator, dtype: str, stages: dict[str, Any], kind: st
     if kind == "found-tiny":
         rewards *= 1e-12
     weights = np.array([1.0, 0.5, -2.0], dtype)
+    if kind == "found-unscored-alone":
+        rewards, weights, size = np.full((1, 1), np.nan), weights[:1], 1
     made = {"rewards": rewards.astype(dtype), "weights": weights, "group_size": size, **stages}
     return made | ({"layouts": True} if kind == "constant" else {})
 
@@ -71,6 +74,7 @@ CASES = (
     _case("trl", "float32", "found-pairs"),  # max(n − ddof, 2): of two, one is left
     _case("no-epsilon", "float64", "found-tiny"),  # 1 for the smallest reward, where all are far smaller
     _case("no-epsilon", "float64", "found-one-scored"),  # 0/0 where nothing varies and no ε is added
+    _case("mixed", "float64", "found-unscored-alone"),  # nothing is divided, and a result that nobody set
 )
 
 
@@ -93,8 +97,8 @@ def normalise_then_sum(t: Trial) -> Iterator[Evidence]:
     rounded = {name: float(np.dtype(dtype).type(inputs[name])) for name in ("group_eps", "batch_eps")}
     wanted = t.want(NORMALISE_THEN_SUM, **{**inputs, **rounded})
     summed = np.nansum(inputs["rewards"].astype(np.float64) * inputs["weights"], axis=1)
-    distance = np.max(np.abs((summed - summed.mean()) / summed.std() - wanted))
-    yield t.precondition("largest distance to the z-score of the plain sum", distance, ">=", 0.1)
+    if len(summed) > 1:
+        yield from _unlike_the_sum(t, summed, wanted)
     scale = 2 * UNIT[dtype] * oracle.normalise_then_sum_scale(**{**inputs, **rounded})
     quantity = f"advantage error in 2u·S ({dtype})"
     limits = t.textbook(NORMALISE_THEN_SUM, **inputs)["advantages"]
@@ -102,3 +106,9 @@ def normalise_then_sum(t: Trial) -> Iterator[Evidence]:
     if in_layouts:
         for where, got in layouts.values(t, NORMALISE_THEN_SUM, inputs, ("rewards",)):
             yield from t.agrees(quantity, got["advantages"], wanted, limits, scale=scale, where=where)
+
+
+def _unlike_the_sum(t: Trial, summed: Array, wanted: Array) -> Iterator[Evidence]:
+    """Yield that the z-score of the plain sum is another one."""
+    distance = np.max(np.abs((summed - summed.mean()) / summed.std() - wanted))
+    yield t.precondition("largest distance to the z-score of the plain sum", distance, ">=", 0.1)

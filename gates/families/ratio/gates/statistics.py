@@ -58,6 +58,25 @@ def _far_below(rng: np.random.Generator, dtype: str) -> dict[str, Any]:
     }
 
 
+def _far_sequence(rng: np.random.Generator, dtype: str) -> dict[str, Any]:
+    """Return one row of 128 tokens that is some e^570 times less likely now: its sum of D is rounded by 5e-14."""
+    made = _make(rng, "whole", "typical", dtype, signs=False)
+    behaviour = np.resize(made["behaviour"], (1, 128))
+    return {
+        **made,
+        "behaviour": behaviour,
+        "policy": behaviour - np.asarray(rng.uniform(4.0, 5.0, behaviour.shape), dtype),
+    }
+
+
+def _far_apart(rng: np.random.Generator, dtype: str) -> dict[str, Any]:
+    """Return rows of one token: of any two ratios the quotient overflows, no ratio does and no square."""
+    made = _far_below(rng, dtype)
+    far = rng.uniform(300.0, 350.0, made["behaviour"].shape)
+    far[::2] = -rng.uniform(420.0, 460.0, far[::2].shape)
+    return {**made, "policy": made["behaviour"] + np.asarray(far, dtype)}
+
+
 def _case(form: str, size: str, dtype: str, *, signs: bool = True, quick: bool = False) -> Case:
     return Case(
         f"sixteen-rows-{form}-{size}-{dtype}{'' if signs else '-without-advantages'}",
@@ -80,6 +99,12 @@ def _cases() -> Iterator[Case]:
     # ratios that are not divided by their largest; an error of D that is added to r² − 1 whatever r is
     far = partial(_far_below, dtype="float64")
     yield Case("found-far-below-float64", far, level="robustness", conventions={"dtype": "float64"})
+    # an error of the sum of D that is added to r² − 1, or multiplied by D, whatever r is
+    far = partial(_far_sequence, dtype="float64")
+    yield Case("found-far-sequence-float64", far, level="robustness", conventions={"dtype": "float64"})
+    # ratios that are divided by their smallest
+    far = partial(_far_apart, dtype="float64")
+    yield Case("found-far-apart-float64", far, level="robustness", conventions={"dtype": "float64"})
     # the value after the only one, for the percentile
     yield Case("found-one-token-float32", partial(_one_token, dtype="float32"), conventions={"dtype": "float32"})
 
@@ -108,7 +133,7 @@ def statistics_match_definition(t: Trial) -> Iterator[Evidence]:
     difference = moved(inputs["policy"], inputs["behaviour"])
     if inputs["policy"].size > 1:
         yield t.precondition("tokens", difference.size, ">=", 100, "a percentile of few values is their largest")
-    if difference.max() > 0.5 and inputs["policy"].shape[-1] > 1:
+    if difference.max() > 0.5 and min(inputs["policy"].shape) > 1:
         high, low = wanted.values["outside_high"], wanted.values["outside_low"]
         yield t.precondition("share of ratios outside the clip range", min(high, low), ">", 0.0)
     got = t.got(RATIO_STATISTICS, **inputs)

@@ -34,6 +34,23 @@ def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int, 
     return {**chosen, "uniforms": uniforms, "wide": wide}
 
 
+def admitted_tokens(filtered: Array, sums: Array | None, uniforms: Array, rows: Array) -> Array:
+    """Return (N, V) bool: the token of each uniform in its row, and its neighbours where rounding decides between them.
+
+    Args:
+        filtered: (B, V) log-probs of the definition.
+        sums: (B, V) limits of the running sums, or None: those of float64.
+        uniforms: (N,) in [0, 1).
+        rows: (N,) the row of each uniform.
+    """
+    low, high = oracle.token_intervals(filtered)
+    room = cases.EDGE * high if sums is None else sums
+    before = np.concatenate([np.zeros((len(room), 1)), room[:, :-1]], axis=1)
+    filtered, low, high, room, before = (x[rows] for x in (filtered, low, high, room, before))
+    u = uniforms[:, None]
+    return np.asarray((filtered > -np.inf) & (u >= low - before) & ((u < high + room) | ((u <= high) & (room > 0.0))))
+
+
 def _for_each(uniforms: Array, chosen: dict[str, Any]) -> dict[str, Any]:
     """Return the inputs with a row for each uniform: the few rows that there are, again and again."""
     rows = np.resize(np.arange(len(chosen["logits"])), uniforms.size)
@@ -102,15 +119,9 @@ def draw_inverse_cdf(t: Trial) -> Iterator[Evidence]:
     limits = None if wide else t.textbook(SAMPLE_TOKENS, **inputs)
     if limits is not None:
         yield cases.undecided(t, SAMPLE_TOKENS, inputs)
-    low, high = oracle.token_intervals(filtered)
-    room = cases.EDGE * high if limits is None else limits["sums"]
-    before = np.concatenate([np.zeros((len(room), 1)), room[:, :-1]], axis=1)
     rows = np.resize(np.arange(len(filtered)), uniforms.size)
-    filtered, low, high, room, before = (x[rows] for x in (filtered, low, high, room, before))
-    inputs = _for_each(uniforms, inputs)
-    u = uniforms[:, None]
-    admitted = (filtered > -np.inf) & (u >= low - before) & ((u < high + room) | ((u <= high) & (room > 0.0)))
-    del low, high, room, before  # 73 MB at V = 151,936, on each of the workers' threads
+    admitted = admitted_tokens(filtered, None if limits is None else limits["sums"], uniforms, rows)
+    filtered, inputs = filtered[rows], _for_each(uniforms, inputs)
     edges = int(np.sum(admitted.sum(axis=1) > 1))
     yield t.precondition("draws beside a boundary", edges, "<=", max(1, uniforms.size // (100 if wide else 8)))
     yield t.precondition("draws that no token has", int(np.sum(~admitted.any(axis=1))), "<=", 0)
