@@ -82,12 +82,7 @@ def make(
     """
     found = data.get("found", "")
     inputs = arrays.loss_inputs(rng, **{name: value for name, value in data.items() if name != "found"})
-    if found == "ones":
-        inputs["advantages"] = np.resize([1.0, -1.0], len(inputs["advantages"])).astype(inputs["policy"].dtype)
-    if found == "far-below":
-        inputs["policy"][:, ::2] -= rng.uniform(300.0, 600.0, inputs["policy"][:, ::2].shape)
-    if found == "short":
-        inputs["mask"][::2] = np.arange(inputs["mask"].shape[1]) < 1
+    _change(rng, inputs, found)
     choice = {**WHOLE, **ALGORITHMS[algorithm].constants, **changes}
     if not choice["beta"]:
         inputs["reference"], choice["kl_ratio"], choice["kl_estimator"] = None, None, None
@@ -110,6 +105,16 @@ def make(
         given["row_mask"][EXCLUDED] = False
         return given
     return given if rows == "mask" else _without_mask(given, rows, beyond)
+
+
+def _change(rng: np.random.Generator, inputs: dict[str, Any], found: str) -> None:
+    """Make a batch what the search for inputs asked for."""
+    if found == "ones":
+        inputs["advantages"] = np.resize([1.0, -1.0], len(inputs["advantages"])).astype(inputs["policy"].dtype)
+    if found == "far-below":
+        inputs["policy"][:, ::2] -= rng.uniform(300.0, 600.0, inputs["policy"][:, ::2].shape)
+    if found == "short":
+        inputs["mask"][::2] = np.arange(inputs["mask"].shape[1]) < 1
 
 
 def _without_mask(given: dict[str, Any], rows: str, beyond: int) -> dict[str, Any]:
@@ -242,8 +247,8 @@ def _found_cases(algorithm: str) -> Iterator[Case]:
         yield this("found-one-token", data=one)
     if algorithm == "sapo":  # an error of D for one of exp(D): only a steep gate hears it
         far = {"dtype": "float64", "found": "far-below"}
-        steep = {"sapo_temperature_positive": 30.0, "sapo_temperature_negative": 60.0}
-        yield replace(this("found-steep-gate", data=far, **steep), level="robustness")
+        steep = this("found-steep-gate", data=far, sapo_temperature_positive=30.0, sapo_temperature_negative=60.0)
+        yield replace(steep, level="robustness")
     if algorithm != "grpo":
         return
     # an estimate without its sign: only k1 is below −c

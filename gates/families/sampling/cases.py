@@ -104,8 +104,7 @@ def inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size:
     if filters == "xtc-flat":
         chosen["logits"] *= np.where(np.arange(rows) % 4 == 0, 0.125, 1.0).astype(dtype)[:, None]
     if filters == "found-two-tokens":
-        apart = np.where(np.arange(rows) % 2 == 0, rng.uniform(0.25, 1.5, rows), rng.uniform(3.0, 6.0, rows))
-        chosen["logits"] = rng.permuted(np.stack([np.zeros(rows), apart], axis=1), axis=1).astype(dtype)
+        chosen["logits"] = _two_tokens(rng, rows).astype(dtype)
     if filters in {"raised", "raised-top-p"}:
         chosen["logits"] += 128 if dtype == "float32" else 1024
     if chosen["xtc_probability"]:
@@ -114,6 +113,13 @@ def inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size:
         likely = np.argsort(-chosen["logits"], axis=1)[:, :6]
         unlikely = rng.integers(0, size, (rows, 10))
         chosen["history"] = np.concatenate([unlikely, np.full((rows, 3), -1), likely], axis=1).astype(np.int64)
+    _give_lists(rng, chosen)
+    return chosen
+
+
+def _give_lists(rng: np.random.Generator, chosen: dict[str, Any]) -> None:
+    """Draw the lists that are in `chosen` without a value."""
+    rows, size = chosen["logits"].shape
     if "xtc_special_tokens" in chosen:
         chosen["xtc_special_tokens"] = np.argmax(chosen["logits"], axis=1)[
             :3
@@ -125,7 +131,12 @@ def inputs(rng: np.random.Generator, filters: str, order: str, dtype: str, size:
     if "logit_bias" in chosen:
         chosen["logit_bias"] = rng.normal(0.0, 2.0, size)
         chosen["logit_bias"][rng.integers(0, size, 5)] = -np.inf
-    return chosen
+
+
+def _two_tokens(rng: np.random.Generator, rows: int) -> Array:
+    """Return (rows, 2) logits, near each other in every other row and far apart in the rest."""
+    apart = np.where(np.arange(rows) % 2 == 0, rng.uniform(0.25, 1.5, rows), rng.uniform(3.0, 6.0, rows))
+    return rng.permuted(np.stack([np.zeros(rows), apart], axis=1), axis=1)
 
 
 def least(filters: str) -> dict[str, Any]:
