@@ -6,18 +6,24 @@ A requirements file begins with three comment lines, its header; whatever follow
     # import: mlxrl
     # purpose: judged: advantages and losses of its algorithm objects
 
+A fourth line, `# dependencies: listed`, says that the file lists all that is installed, whatever the packages declare. A line
+`-r base/torch.txt` includes a file of packages that several peers need.
+
 An adapter's `VARIANTS` is read as a literal: only a worker in the peer's own environment can import the file.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 KEYS = ("distribution", "import", "purpose")
+DEPENDENCIES = "dependencies"  # optional in a header
+LISTED = "listed"
 HEADER_LINE = re.compile(r"# ([a-z]+): (\S.*)")
 EXPECTED_VARIANTS = "{name: ((op, ...), {setting: value}), ...} written as a literal"
 
@@ -38,6 +44,7 @@ class Peer:
     requirements: Path
     subject: Path | None = None
     purpose: str = ""
+    listed: bool = False  # nothing is installed but what the requirements list
     variants: Variants = field(default_factory=dict)  # ops and settings of each, by the part of its name after @
 
 
@@ -63,7 +70,9 @@ def split_header(text: str) -> tuple[dict[str, str], str]:
         if match is None:
             break
         found.append((match[1], match[2]))
-    keys = [key for key, _ in found]
+    keys = [key for key, _ in found if key != DEPENDENCIES]
+    if any(key == DEPENDENCIES and value != LISTED for key, value in found):
+        raise ValueError(f"`# {DEPENDENCIES}:` must be followed by {LISTED}, or left out")
     if sorted(keys) != sorted(KEYS):
         shown = ", ".join(keys) or "none of them"
         raise ValueError(f"must begin with a line `# KEY: VALUE` for each of {', '.join(KEYS)}; found {shown}")
@@ -79,7 +88,26 @@ def _peer(requirements: Path) -> Peer:
     adapter = requirements.with_name(f"{name.replace('-', '_')}.py")
     subject = adapter if adapter.is_file() else None
     variants = _variants(subject) if subject else {}
-    return Peer(name, header["distribution"], header["import"], requirements, subject, header["purpose"], variants)
+    return Peer(
+        name,
+        header["distribution"],
+        header["import"],
+        requirements,
+        subject,
+        header["purpose"],
+        listed=DEPENDENCIES in header,
+        variants=variants,
+    )
+
+
+def packages(requirements: Path) -> str:
+    """Return the text of a requirements file without its header, included files in place of the lines that name them."""
+    text = requirements.read_text(encoding="utf-8")
+    with contextlib.suppress(ValueError):  # an included file has no header
+        _, text = split_header(text)
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    parts = (packages(requirements.parent / line[3:].strip()) if line.startswith("-r ") else line for line in lines)
+    return "\n".join(parts)
 
 
 def _variants(adapter: Path) -> Variants:

@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 
 from gates.nearest import hint
 from gates.subjects.peers import installer
-from gates.subjects.peers.discovery import Peer, PeerError, discover, split_header
+from gates.subjects.peers.discovery import Peer, PeerError, discover, packages
 
 __all__ = ["Peer", "PeerEnv", "PeerError", "PeerRow", "environment", "listing", "peers", "sync"]
 
@@ -157,8 +157,8 @@ def _root() -> Path:
 def _fingerprint(peer: Peer) -> str:
     """Hash the interpreter and the requirements; another header is not another environment."""
     interpreter = f"{sys.implementation.cache_tag} {platform.python_version()} {sys.platform} {platform.machine()}"
-    _, requirements = split_header(peer.requirements.read_text(encoding="utf-8"))
-    return hashlib.sha256(f"{interpreter}\n{requirements}".encode()).hexdigest()[:12]
+    listed = " listed" if peer.listed else ""
+    return hashlib.sha256(f"{interpreter}{listed}\n{packages(peer.requirements)}".encode()).hexdigest()[:12]
 
 
 def _read_marker(marker: Path) -> dict[str, str] | None:
@@ -170,7 +170,7 @@ def _read_marker(marker: Path) -> dict[str, str] | None:
 
 
 def _pinned(peer: Peer) -> str:
-    for line in peer.requirements.read_text(encoding="utf-8").splitlines():
+    for line in packages(peer.requirements).splitlines():
         package, _, rest = line.partition("==")
         if package.strip().lower() == peer.distribution.lower():
             return rest.partition(";")[0].strip()
@@ -207,7 +207,7 @@ def _build(peer: Peer, target: PeerEnv, on_line: OnLine) -> None:
         shutil.rmtree(target.path)
     on_line(f"making a Python {platform.python_version()} environment at {target.path}")
     _run(peer, installer.make_command(target.path), lambda _: None)
-    _run(peer, installer.install_command(target.python, peer.requirements), on_line, installer.environment_variables())
+    _install(peer, target, on_line)
     lines: list[str] = []
     _run(peer, [str(target.python), "-I", "-c", LIST_VERSIONS], lines.append)
     seconds = round(time.monotonic() - start, 1)
@@ -216,6 +216,22 @@ def _build(peer: Peer, target: PeerEnv, on_line: OnLine) -> None:
     draft.write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     draft.replace(target.path / MARKER)
     on_line(f"ready after {seconds:g} s")
+
+
+def _install(peer: Peer, target: PeerEnv, on_line: OnLine) -> None:
+    """Fill the environment; where the index cannot be reached, from what earlier syncs have left in uv's cache."""
+    command = installer.install_command(target.python, peer.requirements, listed=peer.listed)
+    variables = installer.environment_variables()
+    try:
+        _run(peer, command, on_line, variables)
+    except PeerError as error:
+        if installer.uv() is None or "cannot be reached" not in str(error):
+            raise
+        on_line("the package index cannot be reached; trying with what is cached")
+        try:
+            _run(peer, [*command, "--offline"], on_line, variables)
+        except PeerError:
+            raise error from None
 
 
 def _run(peer: Peer, command: list[str], on_line: OnLine, environment: Mapping[str, str] | None = None) -> None:

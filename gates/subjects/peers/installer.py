@@ -54,16 +54,18 @@ def make_command(path: Path) -> list[str]:
     ]
 
 
-def install_command(python: Path, requirements: Path, *, bytecode: bool = True) -> list[str]:
+def install_command(python: Path, requirements: Path, *, bytecode: bool = True, listed: bool = False) -> list[str]:
     """Return the command that installs a requirements file into the environment of `python`.
 
     pip always compiles bytecode. uv does so where `bytecode` asks for it: what is timed later must not compile it.
+    With `listed` nothing is installed but what the file lists.
     """
+    alone = ["--no-deps"] if listed else []
     program = uv()
     if program is None:
-        return [str(python), "-I", *PIP, "--requirement", str(requirements)]
+        return [str(python), "-I", *PIP, *alone, "--requirement", str(requirements)]
     options = ["--no-progress", "--color=never", *(["--compile-bytecode"] if bytecode else []), "--python", str(python)]
-    return [str(program), "pip", "install", *options, "--requirement", str(requirements)]
+    return [str(program), "pip", "install", *options, *alone, "--requirement", str(requirements)]
 
 
 def environment_variables() -> dict[str, str]:

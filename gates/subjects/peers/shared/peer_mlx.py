@@ -1,0 +1,62 @@
+"""What adapters of MLX libraries share: arrays, value and gradient, and fake models that hold wanted log-probs.
+
+An adapter finds it beside itself: Gates is not installed in a peer's environment. It holds no formula of any op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+
+Array = np.ndarray[Any, Any]
+VOCABULARY = 7  # of the fake models
+
+
+def array(values: Any) -> Any:
+    """Return a NumPy array as one of MLX in native byte order; anything else as it is."""
+    if not isinstance(values, np.ndarray):
+        return values
+    return mx.array(values.astype(values.dtype.newbyteorder("="), order="C"))
+
+
+def loss_and_gradient(function: Callable[[mx.array], mx.array], values: Array) -> dict[str, Any]:
+    """Return a loss, and MLX's gradient by `values` in their shape and dtype."""
+    loss, gradient = mx.value_and_grad(function)(array(values))
+    mx.eval(loss, gradient)
+    return {"loss": loss.item(), "gradient": np.array(gradient)}
+
+
+def only_float32(name: str, values: Array) -> None:
+    """Refuse data of another dtype.
+
+    Raises:
+        NotImplementedError: it is not float32.
+    """
+    if np.asarray(values).dtype != np.float32:
+        raise NotImplementedError(f"this library computes in float32; `{name}` has dtype {np.asarray(values).dtype}")
+
+
+def logits_that_hold(logprobs: mx.array, ids: mx.array, vocabulary: int = VOCABULARY) -> mx.array:
+    """Return logits (..., V) whose log-softmax at the ids is `logprobs`, differentiable in them.
+
+    The other tokens share what is left: log((1 − p)/(V − 1)) each, so the logsumexp of a row is 0.
+    """
+    rest = mx.log(-mx.expm1(logprobs)) - float(np.log(vocabulary - 1))
+    chosen = ids[..., None] == mx.arange(vocabulary)
+    return mx.where(chosen, logprobs[..., None], rest[..., None])
+
+
+class FakeModel(nn.Module):
+    """A causal model whose output is given: logits (B, T, V), whatever the ids."""
+
+    def __init__(self, logits: mx.array) -> None:
+        super().__init__()
+        self._logits = logits
+
+    def __call__(self, *_: Any, **__: Any) -> mx.array:
+        """Return the logits."""
+        return self._logits

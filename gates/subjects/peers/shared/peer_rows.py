@@ -1,0 +1,71 @@
+"""What adapters share whatever their framework: layouts of rows, and the refusal of conventions that a peer lacks.
+
+An adapter finds it beside itself: Gates is not installed in a peer's environment. It holds no formula of any op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Answer = dict[str, Any]
+
+
+def only(op: str, known: Mapping[str, tuple[Any, ...]], **asked: Any) -> None:
+    """Refuse a choice that the peer does not have, by the adapter's own CONVENTIONS.
+
+    Raises:
+        NotImplementedError: a convention that is declared has another value here.
+    """
+    for name, choice in asked.items():
+        if name in known and choice not in known[name]:
+            raise NotImplementedError(f"{op} of this library has {name} {known[name]}, not {choice!r}")
+
+
+def absent(op: str, **given: Any) -> None:
+    """Refuse inputs that the peer's function has no parameter for.
+
+    Raises:
+        NotImplementedError: one of them is given: neither None nor False nor 0.
+    """
+    for name, value in given.items():
+        if value is not None and not (isinstance(value, (bool, int, float)) and not value):
+            raise NotImplementedError(f"{op} of this library takes no {name}")
+
+
+def mask_of(values: Array, mask: Array | None, lengths: Array | None) -> Array:
+    """Return the (B, T) bool mask of rows given as (B, T) with a mask, lengths or neither, or as flat (N,) with lengths."""
+    if values.ndim == 1:
+        assert lengths is not None
+        return np.arange(max(int(lengths.max(initial=0)), 1)) < lengths[:, None]
+    if mask is not None:
+        return np.asarray(mask, bool)
+    if lengths is not None:
+        return np.arange(values.shape[1]) < lengths[:, None]
+    return np.ones(values.shape, bool)
+
+
+def grid(values: Array | None, mask: Array, fill: float = 0.0) -> Array | None:
+    """Return (N,) values as (B, T), `fill` outside the mask; (B, T) and (B,) values as they are."""
+    if values is None or values.shape in {mask.shape, mask.shape[:1]}:
+        return values
+    found = np.full(mask.shape, fill, values.dtype)
+    found[mask] = values
+    return found
+
+
+def ungrid(values: Array, like: Array, mask: Array) -> Array:
+    """Return (B, T) values in the layout of `like`: the inverse of `grid`."""
+    return values if like.shape == values.shape else values[mask]
+
+
+def log_ratio_rows(
+    function: Callable[[Array, Array], Any], left: Array, right: Array, mask: Array | None, lengths: Array | None
+) -> Array:
+    """Call a function of two sequences' log-probs for each row's tokens; return what it gives, (B,)."""
+    where = mask_of(left, mask, lengths)
+    pairs = zip(grid(left, where), grid(right, where), where, strict=True)  # type: ignore[arg-type]
+    return np.array([float(function(one[at], other[at])) for one, other, at in pairs])

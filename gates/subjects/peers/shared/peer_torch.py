@@ -1,0 +1,63 @@
+"""What adapters of torch libraries share: tensors, autograd, and fake models that hold wanted log-probs.
+
+An adapter finds it beside itself: Gates is not installed in a peer's environment. It holds no formula of any op.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # what a peer compiles needs a C++ compiler, and minutes
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+Array = np.ndarray[Any, Any]
+VOCABULARY = 7  # of the fake models
+torch.set_num_threads(1)
+
+
+def tensor(values: Any) -> Any:
+    """Return an array as a tensor of the same dtype that shares no memory with it; anything else as it is."""
+    if not isinstance(values, np.ndarray):
+        return values
+    return torch.from_numpy(values.astype(values.dtype.newbyteorder("="), order="C"))
+
+
+def loss_and_gradient(function: Callable[[torch.Tensor], torch.Tensor], values: Array) -> dict[str, Any]:
+    """Return a loss, and autograd's gradient by `values` in their shape and dtype (zeros if it reads none of them)."""
+    leaf = tensor(values).requires_grad_()
+    loss = function(leaf)
+    gradient = torch.zeros_like(leaf)
+    if loss.requires_grad:
+        (found,) = torch.autograd.grad(loss, leaf, allow_unused=True)
+        gradient = gradient if found is None else found
+    return {"loss": float(loss.detach()), "gradient": gradient.detach().numpy()}
+
+
+def logits_that_hold(logprobs: torch.Tensor, ids: torch.Tensor, vocabulary: int = VOCABULARY) -> torch.Tensor:
+    """Return logits (..., V) whose log-softmax at the ids is `logprobs`, differentiable in them.
+
+    The other tokens share what is left: log((1 − p)/(V − 1)) each, so the logsumexp of a row is 0.
+    """
+    rest = torch.log(-torch.expm1(logprobs)) - np.log(vocabulary - 1)
+    wide = rest[..., None].expand(*logprobs.shape, vocabulary)
+    return torch.where(torch.nn.functional.one_hot(ids, vocabulary).bool(), logprobs[..., None], wide)
+
+
+class FakeModel(torch.nn.Module):
+    """A causal model whose output is given: `logits` (B, T, V), whatever the ids; it counts its calls."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        super().__init__()
+        self.logits, self.calls = logits, 0
+        self.config = SimpleNamespace(vocab_size=logits.shape[-1], is_encoder_decoder=False, model_type="fake")
+
+    def forward(self, *_: Any, **__: Any) -> Any:
+        """Return an object with `logits`."""
+        self.calls += 1
+        return SimpleNamespace(logits=self.logits, loss=None, aux_loss=None)
