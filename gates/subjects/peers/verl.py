@@ -58,10 +58,16 @@ LOSS: dict[str, tuple[Any, ...]] = {
     "kl_ratio": ("none", None),
     "kl_clamp": (None, 10.0),
 }
+SCORES: dict[str, tuple[Any, ...]] = {  # half types: its engine calls under autocast, which widens them
+    "dtype": ("float32",) if SETTING.get("chunked") else ("float32", "float64"),  # chunks become float32, as documented
+    "ids_per_position": ("one",),
+    "ignore_index": (None,),
+}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": LOSS,
     "policy_loss_in_parts": LOSS,
-    "group_advantages": {
+    "group_advantages": {  # groupwise.py, group_mean_std: the vectorised ones return float32, as documented
+        "dtype": ("float32",) if SETTING.get("vectorized") else ("float32", "float64"),
         "scale": ("group", "none"),
         "ddof": (1, None),
         "eps_mode": ("add", None),
@@ -69,7 +75,8 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "token_kl": {"kl_ratio": ("none",), "kl_clamp": (None, 10.0), "reduction": ("none", "sum", "mean")},
     "importance_weights": {"correction": ("tis", "mis"), "level": ("token", "seq_sum")},
-    "selective_log_softmax": {"ids_per_position": ("one",), "ignore_index": (None,)},
+    "selective_log_softmax": SCORES,
+    "selective_log_softmax_backward": SCORES,
 }
 VARIANTS = {
     "vectorized": (("group_advantages",), {"vectorized": True}),
@@ -205,6 +212,8 @@ def importance_weights(
     if (correction == "mis") != (c_min is not None):
         raise NotImplementedError("verl's tis has an upper bound only, its IcePop needs both")
     where = mask_of(old, x.get("mask"), x.get("lengths"))
+    if level == "seq_sum" and not where.any(axis=1).all():
+        raise NotImplementedError("verl's weights stand on tokens, and a row without any has none")
     pair = (tensor(grid(one, where)) for one in (old, sampling))
     bound = c_max if c_min is None else f"{c_min}_{c_max}"
     options = {"rollout_is": {"token": "token", "seq_sum": "sequence"}[level], "rollout_is_threshold": bound}
@@ -217,15 +226,30 @@ def importance_weights(
 
 def selective_log_softmax(logits: Array, ids: Array, temperature: float, *, entropy: bool) -> dict[str, Any]:
     """Log-probs and entropies as its actor computes them without flash-attention."""
-    scaled = torch_functional.post_process_logits(None, tensor(logits), temperature, None, None)
-    found = {"logprobs": torch_functional.logprobs_from_logits(scaled, tensor(ids)).numpy()}
-    if not entropy:
-        return found
+    found, entropies = _scores(tensor(logits), tensor(ids), temperature)
+    return {"logprobs": found.numpy(), "entropy": entropies.numpy()} if entropy else {"logprobs": found.numpy()}
+
+
+def selective_log_softmax_backward(
+    logits: Array, ids: Array, grad_logprobs: Array, temperature: float, *, grad_entropy: Array | None
+) -> dict[str, Any]:
+    """Autograd's gradient through the same functions."""
+    leaf = tensor(logits).requires_grad_()
+    found, entropies = _scores(leaf * 1, tensor(ids), temperature)  # a leaf cannot be divided in place
+    outputs, gradients = [found], [tensor(grad_logprobs)]
+    if grad_entropy is not None:
+        outputs, gradients = [found, entropies], [*gradients, tensor(grad_entropy)]
+    return {"gradient": torch.autograd.grad(outputs, leaf, gradients)[0].numpy()}
+
+
+def _scores(logits: torch.Tensor, ids: torch.Tensor, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
+    scaled = torch_functional.post_process_logits(None, logits, temperature, None, None)
+    logprobs = torch_functional.logprobs_from_logits(scaled, ids)
     if not SETTING.get("chunked"):
-        return {**found, "entropy": torch_functional.entropy_from_logits(scaled).numpy()}
+        return logprobs, torch_functional.entropy_from_logits(scaled)
     rows = scaled.reshape(-1, scaled.shape[-1])
     chunked = torch_functional.entropy_from_logits_with_chunking(rows, chunk_size=3)
-    return {**found, "entropy": chunked.reshape(scaled.shape[:-1]).numpy()}
+    return logprobs, chunked.reshape(scaled.shape[:-1])
 
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
@@ -236,4 +260,5 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "token_kl": token_kl,
     "importance_weights": importance_weights,
     "selective_log_softmax": selective_log_softmax,
+    "selective_log_softmax_backward": selective_log_softmax_backward,
 }
