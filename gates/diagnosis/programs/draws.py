@@ -100,7 +100,9 @@ def edits(asked: Choices) -> Iterator[Edit]:
     yield from (Edit(words, {"uniform": name}) for name, words in UNIFORMS.items())
     yield from (Edit(words, {"drawn": name}) for name, words in TOKENS.items())
     yield Edit("the least token whose sum reaches u, also at u = 0: one that cannot be drawn", {"reached": "at"})
-    yield from sampling_edits.edits(asked)
+    filters = [stage for stage in asked["order"] if stage != "temperature"]
+    alike = [{"result": "not renormalised"}, *([{"result": "before the last"}] if len(filters) < 2 else [])]
+    yield from (edit for edit in sampling_edits.edits(asked) if edit.changes not in alike)  # as "unfiltered" here
 
 
 def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:

@@ -54,8 +54,7 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
 
 
 def edits(asked: Choices) -> Iterator[Edit]:
-    """Yield the edits of a gradient with these choices, conventions first."""
-    yield from logprobs_edits.edits(asked)
+    """Yield the edits of a gradient with these choices: its own, then those of the values."""
     if asked["tau"] != 1.0:
         yield Edit("the gradient by x/τ, not divided by τ", {"chain": False})
     yield from (Edit(words, {"upstream": name}) for name, words in OF_LOGPROBS.items() if words)
@@ -64,6 +63,8 @@ def edits(asked: Choices) -> Iterator[Edit]:
     if asked["with_entropy"]:
         yield Edit("the entropy's part left out", {"of_entropy": 0.0})
         yield Edit("−p log p for the entropy's gradient, without H", {"entropy": "weighed"})
+    alike = ({"value": "logit"}, {"value": "shifted"})  # their gradient is that on the ids alone
+    yield from (edit for edit in logprobs_edits.edits(asked) if edit.changes not in alike)
 
 
 def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
