@@ -12,6 +12,7 @@ import sys
 from collections import defaultdict
 from functools import partial
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -22,10 +23,25 @@ sys.path.append(str(Path(__file__).parent / "shared"))
 import numpy as np
 import torch
 from accelerate import Accelerator  # type: ignore[import-not-found]  # only its own environment has it
+from datasets import Dataset, disable_progress_bars  # type: ignore[import-not-found]
 from peer_rows import absent, grid, mask_of, only, ungrid
-from peer_torch import loss_and_gradient, tensor
-from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer  # type: ignore[import-not-found]
+from peer_torch import FakeModel, logits_that_hold, loss_and_gradient, tensor
+from trl import (  # type: ignore[import-not-found]
+    DPOConfig,
+    DPOTrainer,
+    GRPOConfig,
+    GRPOTrainer,
+    KTOConfig,
+    KTOTrainer,
+    RLOOConfig,
+    RLOOTrainer,
+    pack_dataset,
+)
+from trl.experimental.cpo import CPOConfig, CPOTrainer  # type: ignore[import-not-found]
 from trl.experimental.gmpo import GMPOConfig, GMPOTrainer  # type: ignore[import-not-found]
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer  # type: ignore[import-not-found]
+from trl.trainer import utils as trainer_utils  # type: ignore[import-not-found]
+from trl.trainer.utils import FusedCausalLMOutput  # type: ignore[import-not-found]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +63,9 @@ LOSS: dict[str, tuple[Any, ...]] = {
     "kl_clamp": (None,),
     "parts": ("equal",),  # rows of a micro-batch: per_device_train_batch_size
 }
-DTYPE: dict[str, tuple[Any, ...]] = {"dtype": ("float32",)}  # of rewards and of the sampler's log-probs, whatever is given
+DTYPE: dict[str, tuple[Any, ...]] = {
+    "dtype": ("float32",)
+}  # of rewards and of the sampler's log-probs, whatever is given
 EPS = (1e-4, float(np.float32(1e-4)), None)
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": LOSS,
@@ -72,9 +90,23 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "nan_rewards": ("unscored",),
         **DTYPE,
     },
+    "preference_loss": {
+        "loss": ("dpo", "hinge", "ipo", "orpo", "simpo", "cpo"),
+        "nll_tokens": ("all",),
+        "dtype": ("float32", "float64"),
+    },
+    "kto_loss": {"dtype": ("float32", "float64")},
+    "selective_log_softmax": {"dtype": ("float32", "float64"), "ids_per_position": ("one", "several")},
+    "selective_log_softmax_backward": {"dtype": ("float32", "float64"), "ids_per_position": ("one", "several")},
+    "loss_from_logits": {"algorithm": ALGORITHMS},
+    "pack_sequences": {
+        "strategy": ("best-fit-decreasing", "wrapped"),
+        "over_long": ("error", "truncate", "split"),  # error: where nothing is longer
+    },
     "importance_weights": {"level": ("token", "seq_sum"), "nan_sampling": ("unrecorded",), **DTYPE},
 }
 DEPARTURES_DOCUMENTED: dict[str, str] = {}
+disable_progress_bars()
 FIXED = {"output_dir": "unused", "use_cpu": True, "bf16": False, "report_to": [], "disable_tqdm": True}
 
 
@@ -86,7 +118,7 @@ def _trainer(kind: Any, config: Any, **attributes: Any) -> Any:
         vars(config),
         args=config,
         accelerator=Accelerator(cpu=True),  # after the config, which resets its shared state
-        model=SimpleNamespace(training=True),
+        model=SimpleNamespace(training=True, is_gradient_checkpointing=False),
         epsilon_low=getattr(config, "epsilon", None),
         epsilon_high=getattr(config, "epsilon", None) if high is None else high,
         aux_loss_enabled=False,
@@ -119,7 +151,9 @@ def _settings(parts: int, x: dict[str, Any]) -> Any:
         "num_iterations": 2,  # old log-probs are computed
         "top_entropy_quantile": x.get("entropy_share", 1.0),
         "entropy_coef": x.get("entropy_bonus", 0.0),
-        **_correction(x.get("correction"), x.get("correction_level"), x.get("correction_low"), x.get("correction_high")),
+        **_correction(
+            x.get("correction"), x.get("correction_level"), x.get("correction_low"), x.get("correction_high")
+        ),
     }
     if x.get("max_length"):
         given["max_completion_length"] = x["max_length"]
@@ -129,9 +163,7 @@ def _settings(parts: int, x: dict[str, Any]) -> Any:
     if name == "gmpo":
         return GMPOTrainer, GMPOConfig(**FIXED, **given)
     level = "sequence" if name in SEQUENCE else "token"
-    return GRPOTrainer, GRPOConfig(
-        **FIXED, **given, loss_type=LOSSES.get(name, name), importance_sampling_level=level
-    )
+    return GRPOTrainer, GRPOConfig(**FIXED, **given, loss_type=LOSSES.get(name, name), importance_sampling_level=level)
 
 
 LEVELS = ("token", "sequence")
@@ -150,7 +182,11 @@ def _correction(kind: str | None, level: str | None, low: float | None, high: fl
 def _refuse(x: dict[str, Any]) -> None:
     """Refuse what the trainers have no setting for."""
     name = x["algorithm"]
-    only("policy_loss", LOSS, **{k: x[k] for k in ("algorithm", "dapo_denominator", "cispo_bound", "kl_estimator") if k in x})
+    only(
+        "policy_loss",
+        LOSS,
+        **{k: x[k] for k in ("algorithm", "dapo_denominator", "cispo_bound", "kl_estimator") if k in x},
+    )
     absent("policy_loss", kl_clamp=x.get("kl_clamp"))
     level = "none" if name == "gmpo" else "sequence" if name in SEQUENCE else "token"
     if x["beta"] and x.get("kl_ratio") not in ("none", level):
@@ -396,6 +432,230 @@ def importance_weights(*, old: Array, sampling: Array, mask: Array | None, lengt
     return {"weights": ungrid(grid(weights[where], where), old, where)}  # those of tokens; its padding holds 1
 
 
+def _scorer(logprobs: torch.Tensor) -> Callable[..., FusedCausalLMOutput]:
+    """Return a model with TRL's fused head: given (B, T) log-probs, 0 where the label is -100 as its docstring says."""
+
+    def model(*, labels: torch.Tensor, **_: Any) -> FusedCausalLMOutput:
+        found = logprobs.masked_fill(labels[:, 1:] == -100, 0.0)
+        zeros = torch.zeros_like(found)
+        return FusedCausalLMOutput(
+            log_probs=found, entropy=zeros, mean_logits=zeros, is_top1=zeros.bool(), label_mask=labels[:, 1:] != -100
+        )
+
+    return model
+
+
+def _inputs(mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return a batch whose token t + 1 is scored by log-prob t."""
+    completion = torch.nn.functional.pad(mask.long(), (1, 0))
+    ones = torch.ones_like(completion)
+    return {"input_ids": ones, "attention_mask": ones, "completion_mask": completion}
+
+
+def preference_loss(*, policy: Array, reference: Array | None, mask: Array, loss: str, **x: Any) -> Answer:
+    """Losses of the DPO trainer, or without a reference of the CPO and ORPO trainers."""
+    known = CONVENTIONS["preference_loss"]
+    only("preference_loss", known, loss=loss)
+    if loss == "orpo" and x.get("attention_mask") is None:
+        raise NotImplementedError("the likelihood of TRL's ORPO is of prompt and completion")
+    if x.get("lengths") == "sum":
+        raise NotImplementedError("IPO of TRL's DPO and CPO trainers is of mean log-probs")
+    order = np.r_[0 : len(policy) : 2, 1 : len(policy) : 2]  # all chosen, then all rejected
+    masked = tensor(mask[order])
+    if reference is None:
+        if loss == "hinge":
+            raise NotImplementedError("logits that hold log-probs round more than the gradient of CPO's hinge")
+        return loss_and_gradient(lambda now: _reference_free(now[order], masked, loss, x), policy)
+    if x.get("label_smoothing"):
+        raise NotImplementedError("label_smoothing of TRL's DPO is that of Robust DPO and EXO (dpo_config.py:104)")
+    config = DPOConfig(**FIXED, beta=x["beta"], loss_type=[{"dpo": "sigmoid"}.get(loss, loss)])
+    trainer = _trainer(
+        DPOTrainer,
+        config,
+        loss_types=config.loss_type,
+        loss_weights=[1.0],
+        precompute_ref_logps=False,
+        ref_model=_scorer(tensor(reference[order])),
+        _total_train_tokens=0,
+        _tp_size=1,
+    )
+    return loss_and_gradient(
+        lambda now: trainer._compute_loss(_scorer(now[order]), _inputs(masked), return_outputs=False), policy
+    )
+
+
+def _reference_free(logprobs: torch.Tensor, mask: torch.Tensor, loss: str, x: dict[str, Any]) -> torch.Tensor:
+    """Return the loss of the ORPO or CPO trainer on logits that hold the log-probs."""
+    given = {"beta": x["beta"], "max_length": 64, "max_completion_length": None}
+    counted = mask
+    if loss == "orpo":
+        if logprobs.dtype != torch.float32:
+            raise NotImplementedError("TRL's odds_ratio_loss computes in float32 (orpo_trainer.py:691)")
+        kind, config = ORPOTrainer, ORPOConfig(**FIXED, **given)
+        counted = tensor(x["attention_mask"])[[*range(0, len(mask), 2), *range(1, len(mask), 2)]]
+    else:
+        name = loss if loss in ("hinge", "ipo", "simpo") else "sigmoid"
+        given |= {
+            "loss_type": name,
+            "cpo_alpha": x.get("nll") or 0.0,
+            "label_smoothing": x.get("label_smoothing") or 0.0,
+        }
+        kind, config = CPOTrainer, CPOConfig(**FIXED, **given, simpo_gamma=x.get("margin") or 0.0)
+    trainer = _trainer(kind, config, is_encoder_decoder=False, pad_token_id=0, padding_value=0)
+    ids = torch.ones((len(mask), mask.shape[1] + 1), dtype=torch.long)
+    logits = logits_that_hold(torch.nn.functional.pad(logprobs, (0, 1), value=-1.0), ids)
+    labels = ids.masked_fill(~torch.nn.functional.pad(mask, (1, 0)), -100)
+    attention = torch.nn.functional.pad(counted.long(), (1, 0), value=1)
+    half = len(mask) // 2
+    batch = {
+        f"{side}_{name}": value[rows]
+        for side, rows in (("chosen", slice(half)), ("rejected", slice(half, None)))
+        for name, value in (("input_ids", ids), ("attention_mask", attention), ("labels", labels))
+    }
+    found: torch.Tensor = trainer.get_batch_loss_metrics(FakeModel(logits), batch)[0]
+    return found
+
+
+def kto_loss(*, policy: Array, reference: Array, mask: Array, desirable: Array, mismatched: Array, **x: Any) -> Answer:
+    """Loss of the KTO trainer; the log-ratios of mismatched completions are given to it as log-probs."""
+    weights = {name: x[name] for name in ("beta", "desirable_weight", "undesirable_weight")}
+    ref_model, others = _scorer(tensor(reference)), tensor(mismatched)
+    trainer = _trainer(
+        KTOTrainer,
+        KTOConfig(**FIXED, **weights),
+        calculate_KL=True,
+        precompute_ref_logps=False,
+        ref_model=ref_model,
+        _compute_kl_logps=lambda model, _: torch.zeros_like(others) if model is ref_model else others,
+        _total_train_tokens=0,
+        _tp_size=1,
+    )
+    batch = {**_inputs(tensor(mask)), "label": tensor(desirable)}
+    return loss_and_gradient(lambda now: trainer._compute_loss(_scorer(now), dict(batch), return_outputs=False), policy)
+
+
+def selective_log_softmax(*, logits: Array, ids: Array, temperature: float, entropy: bool, **x: Any) -> Answer:
+    """`selective_log_softmax`, with the entropy in one pass where a position has one id."""
+    absent("selective_log_softmax", ignore_index=x.get("ignore_index"))
+    scores, index = tensor(logits), tensor(ids)
+    if not entropy:
+        return {"logprobs": trainer_utils.selective_log_softmax(scores, index, temperature=temperature).numpy()}
+    if index.ndim == scores.ndim:
+        raise NotImplementedError("TRL gives the entropy with one id for each position")
+    both = trainer_utils.selective_log_softmax_and_entropy(scores, index, temperature=temperature)
+    return {"logprobs": both[0].numpy(), "entropy": both[1].numpy()}
+
+
+def selective_log_softmax_backward(
+    *, logits: Array, ids: Array, grad_logprobs: Array, temperature: float, grad_entropy: Array | None, **x: Any
+) -> Answer:
+    """Autograd's gradient of the same functions."""
+    absent("selective_log_softmax", ignore_index=x.get("ignore_index"))
+    scores, index = tensor(logits).requires_grad_(), tensor(ids)
+    if grad_entropy is None:
+        trainer_utils.selective_log_softmax(scores, index, temperature=temperature).backward(tensor(grad_logprobs))
+    elif index.ndim == scores.ndim:
+        raise NotImplementedError("TRL gives the entropy with one id for each position")
+    else:
+        both = trainer_utils.selective_log_softmax_and_entropy(scores, index, temperature=temperature)
+        torch.autograd.backward(both, (tensor(grad_logprobs), tensor(grad_entropy)))
+    return {"gradient": scores.grad.numpy()}
+
+
+class _Backbone(torch.nn.Module):
+    """A causal model whose last hidden states are the wanted logits, and whose head is the identity."""
+
+    def __init__(self, vocabulary: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(vocabulary, vocabulary, bias=False, dtype=dtype)
+        self.head.weight = torch.nn.Parameter(torch.eye(vocabulary, dtype=dtype), requires_grad=False)
+        self.config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(model_type="fake"))
+        self.hidden: Any = None
+
+    def forward(self, *_: Any, **__: Any) -> None:
+        """Have a signature; `add_fused_lm_head` replaces it."""
+
+    def base_model(self, **_: Any) -> Any:
+        return SimpleNamespace(last_hidden_state=self.hidden)
+
+    def get_output_embeddings(self) -> Any:
+        return self.head
+
+
+def loss_from_logits(
+    *, logits: Array, ids: Array, prompt_lengths: Array, lengths: Array, temperature: float, **x: Any
+) -> Answer:
+    """From logits on: TRL's fused head, `_get_per_token_logps_and_entropies` and `_compute_loss`."""
+    _refuse(x)
+    prompt, width = int(max(prompt_lengths)), int(max(lengths))
+    kind, config = _settings(1, x)
+    mask = np.arange(width) < lengths[:, None]
+    batch = _ids(mask)
+    places = np.clip(np.arange(prompt + width) - prompt + prompt_lengths[:, None], 0, ids.shape[1] - 1)
+    moved = tensor(np.take_along_axis(ids, places, 1)).long()  # prompts padded on the left, as TRL's are
+    batch |= {
+        "prompt_ids": moved[:, :prompt],
+        "completion_ids": moved[:, prompt:],
+        "prompt_mask": torch.from_numpy((np.arange(prompt) >= prompt - prompt_lengths[:, None]).astype(np.int64)),
+        "num_items_in_batch": torch.tensor(float(mask.sum())),
+        "advantages": tensor(x["advantages"]),
+        **{to: tensor(x[key][:, :width]) for to, key in NAMES.items() if x[key] is not None},
+    }
+    model = _Backbone(logits.shape[-1], tensor(logits).dtype)
+    trainer_utils.add_fused_lm_head(model, temperature=temperature, outputs=("log_probs", "entropy"))
+    trainer = _trainer(kind, config)
+    kept: list[torch.Tensor] = []
+
+    def loss(now: torch.Tensor) -> torch.Tensor:
+        model.hidden = now.gather(1, torch.from_numpy(places)[..., None].expand(-1, -1, now.shape[-1]))
+        score = kind._get_per_token_logps_and_entropies
+        trainer._get_per_token_logps_and_entropies = lambda *given, **more: _keep(kept, score(trainer, *given, **more))
+        found: torch.Tensor = trainer._compute_loss(model, batch)
+        return found
+
+    answer = loss_and_gradient(loss, logits)
+    return {**answer, "logprobs": kept[0].detach().numpy()}
+
+
+NAMES = {"old_per_token_logps": "old", "ref_per_token_logps": "reference"}
+
+
+def _keep(kept: list[torch.Tensor], scored: Any) -> Any:
+    kept.append(scored[0])
+    return scored
+
+
+def pack_sequences(lengths: Array, max_length: int, strategy: str, over_long: str, **x: Any) -> Answer:
+    """`pack_dataset` in one batch; tokens are the index of their sequence and their place in it."""
+    only("pack_sequences", CONVENTIONS["pack_sequences"], strategy=strategy, over_long=over_long, **x)
+    if over_long == "error" and (lengths > max_length).any():
+        raise NotImplementedError("TRL cuts or splits a sequence that is longer than a bin")
+    if not lengths.size or not lengths.all():
+        raise NotImplementedError("TRL leaves empty sequences out")
+    name = "wrapped" if strategy == "wrapped" else "bfd_split" if over_long == "split" else "bfd"
+    rows = {
+        "index": [[index] * length for index, length in enumerate(lengths.tolist())],
+        "place": [list(range(length)) for length in lengths.tolist()],
+    }
+    packed = pack_dataset(Dataset.from_dict(rows), max_length, name, map_kwargs={"batch_size": None}).to_dict()
+    pieces: list[tuple[int, int, int]] = []
+    offsets = [0]
+    for row, (held, places) in enumerate(zip(packed["index"], packed["place"], strict=True)):
+        if name == "wrapped":  # it says nothing of where a sequence begins
+            starts = [at for at in range(len(held)) if at == 0 or held[at] != held[at - 1]]
+        else:
+            starts = np.cumsum([0, *packed["seq_lengths"][row]])[:-1].tolist()
+        pieces += [(held[at], places[at], end - at) for at, end in pairwise([*starts, len(held)])]
+        offsets.append(len(pieces))
+    table = np.array(pieces, np.int64).T
+    answer = {
+        "indices": table[0],
+        "offsets": np.array(offsets),
+        "efficiency": float(table[2].sum() / (len(packed["index"]) * max_length)),
+    }
+    return answer | {"starts": table[1], "sizes": table[2]} if over_long == "split" else answer
+
+
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
     function.__name__: function
     for function in (
@@ -404,9 +664,15 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
         loss_with_options,
         loss_constants,
         loss_of_completions,
+        loss_from_logits,
         rewarded_loss,
         group_advantages,
         normalise_then_sum,
         importance_weights,
+        preference_loss,
+        kto_loss,
+        selective_log_softmax,
+        selective_log_softmax_backward,
+        pack_sequences,
     )
 }
