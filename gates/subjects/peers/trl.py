@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001  trainers keep losses to themselves
 """The peer trl: losses, advantages, importance weights, log-probs, preference losses and packing of its own trainers.
 
 Trainers are made without `__init__` (no model, no data set) and get the attributes that it copies from a real config.
