@@ -41,6 +41,7 @@ from trl import (  # type: ignore[import-not-found]
 from trl.experimental.cpo import CPOConfig, CPOTrainer  # type: ignore[import-not-found]
 from trl.experimental.gmpo import GMPOConfig, GMPOTrainer  # type: ignore[import-not-found]
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer  # type: ignore[import-not-found]
+from trl.rewards import get_soft_overlong_punishment  # type: ignore[import-not-found]
 from trl.trainer import utils as trainer_utils  # type: ignore[import-not-found]
 from trl.trainer.utils import FusedCausalLMOutput  # type: ignore[import-not-found]
 
@@ -311,7 +312,7 @@ def _step(leaves: dict[str, torch.Tensor], completions: list[list[int]], **x: An
     old = leaves["policy"] if x["old"] is None else given["old"]
     batch = _scored(trainer, completions, mask=x["mask"], sampling=sampling, old=old, reference=given["reference"])
     batch = {name: value for name, value in batch.items() if isinstance(value, torch.Tensor)}
-    if x["old"] is None:
+    if x["old"] is None and sampling is None:  # with weights the trainer always has them
         batch.pop("old_per_token_logps")
     batch["advantages"] = tensor(x["advantages"])
     entropy = leaves.get("entropy", torch.zeros_like(leaves["policy"]))
@@ -345,10 +346,8 @@ def loss_with_options(**x: Any) -> Answer:
 def loss_constants(**x: Any) -> Answer:
     """Gradients in all log-probs that the trainer gets; those of the sampler reach it as numbers."""
     _refuse(x)
-    if x["correction"] and (x["old"] is None or x["algorithm"] in ("cispo", "gmpo")):
-        raise NotImplementedError("TRL computes old log-probs wherever it corrects for those of a sampler")
     leaves = _leaves(x, "policy", "old", "reference")
-    low, high = (3e-4, 4e-4) if x["algorithm"] == "gspo" else (0.2, 0.28)
+    low, high = {"gspo": (3e-4, 4e-4), "cispo": (0.2, 5.0)}.get(x["algorithm"], (0.2, 0.28))
     more = {"epsilon_low": low, "epsilon_high": high, "parts": [len(x["mask"])]}
     loss = _step(leaves, _completions(x["mask"]), **{**x, **more})
     answer = {f"{name}_gradient": _gradient(leaf) for name, leaf in leaves.items() if name != "policy"}
@@ -535,6 +534,12 @@ def kto_loss(*, policy: Array, reference: Array, mask: Array, desirable: Array, 
     return loss_and_gradient(lambda now: trainer._compute_loss(_scorer(now), dict(batch), return_outputs=False), policy)
 
 
+def overlong_penalty(*, lengths: Array, limit: int, buffer: int) -> Answer:
+    """The reward function of `get_soft_overlong_punishment`."""
+    punish = get_soft_overlong_punishment(limit, buffer)
+    return {"penalty": np.array(punish(completion_ids=[[3] * length for length in lengths.tolist()]))}
+
+
 def selective_log_softmax(*, logits: Array, ids: Array, temperature: float, entropy: bool, **x: Any) -> Answer:
     """`selective_log_softmax`, with the entropy in one pass where a position has one id."""
     absent("selective_log_softmax", ignore_index=x.get("ignore_index"))
@@ -667,6 +672,7 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
         loss_of_completions,
         loss_from_logits,
         rewarded_loss,
+        overlong_penalty,
         group_advantages,
         normalise_then_sum,
         importance_weights,
