@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from peer_rows import absent, only
 from peer_torch import tensor
-from transformers import (  # type: ignore[import-not-found]  # only its own environment has it
+from transformers import (
     GenerationConfig,
     GenerationMixin,
     PreTrainedConfig,
     PreTrainedModel,
 )
-from transformers.modeling_outputs import CausalLMOutput  # type: ignore[import-not-found]
+from transformers.modeling_outputs import CausalLMOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ ABSENT = ("xtc_probability", "xtc_special_tokens", "presence_penalty", "frequenc
 warnings.filterwarnings("ignore")
 
 
-class _Given(PreTrainedModel, GenerationMixin):  # type: ignore[misc]  # its bases have no types here
+class _Given(PreTrainedModel, GenerationMixin):
     """A causal language model with given logits of the next token."""
 
     config_class = PreTrainedConfig

@@ -23,11 +23,11 @@ sys.path.append(str(Path(__file__).parent / "shared"))
 
 import numpy as np
 import torch
-from accelerate import Accelerator  # type: ignore[import-not-found]  # only its own environment has it
-from datasets import Dataset, disable_progress_bars  # type: ignore[import-not-found]
+from accelerate import Accelerator
+from datasets import Dataset, disable_progress_bars
 from peer_rows import absent, grid, mask_of, only, ungrid
 from peer_torch import FakeModel, logits_that_hold, loss_and_gradient, tensor
-from trl import (  # type: ignore[import-not-found]
+from trl import (
     DPOConfig,
     DPOTrainer,
     GRPOConfig,
@@ -38,12 +38,12 @@ from trl import (  # type: ignore[import-not-found]
     RLOOTrainer,
     pack_dataset,
 )
-from trl.experimental.cpo import CPOConfig, CPOTrainer  # type: ignore[import-not-found]
-from trl.experimental.gmpo import GMPOConfig, GMPOTrainer  # type: ignore[import-not-found]
-from trl.experimental.orpo import ORPOConfig, ORPOTrainer  # type: ignore[import-not-found]
-from trl.rewards import get_soft_overlong_punishment  # type: ignore[import-not-found]
-from trl.trainer import utils as trainer_utils  # type: ignore[import-not-found]
-from trl.trainer.utils import FusedCausalLMOutput  # type: ignore[import-not-found]
+from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+from trl.rewards import get_soft_overlong_punishment
+from trl.trainer import utils as trainer_utils
+from trl.trainer.utils import FusedCausalLMOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,9 +65,8 @@ LOSS: dict[str, tuple[Any, ...]] = {
     "kl_clamp": (None,),
     "parts": ("equal",),  # rows of a micro-batch: per_device_train_batch_size
 }
-DTYPE: dict[str, tuple[Any, ...]] = {
-    "dtype": ("float32",)
-}  # of rewards and of the sampler's log-probs, whatever is given
+# Rewards and the sampler's log-probs become float32 whatever they were.
+DTYPE: dict[str, tuple[Any, ...]] = {"dtype": ("float32",)}
 EPS = (1e-4, float(np.float32(1e-4)), None)
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": LOSS,
@@ -108,6 +107,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "importance_weights": {"level": ("token", "seq_sum"), "nan_sampling": ("unrecorded",), **DTYPE},
 }
 DEPARTURES_DOCUMENTED: dict[str, str] = {}
+LOGS = ("prompt", "completion", "advantages", "images", "rewards", "extra")
 disable_progress_bars()
 FIXED = {"output_dir": "unused", "use_cpu": True, "bf16": False, "report_to": [], "disable_tqdm": True}
 
@@ -127,7 +127,7 @@ def _trainer(kind: Any, config: Any, **attributes: Any) -> Any:
         current_gradient_accumulation_steps=config.gradient_accumulation_steps,
         _entropy_bonus_enabled=getattr(config, "entropy_coef", 0.0) != 0.0,
         _metrics={"train": defaultdict(list)},
-        _logs=defaultdict(list, rewards=defaultdict(list), extra=defaultdict(list)),
+        _logs={name: defaultdict(list) if name in ("rewards", "extra") else [] for name in LOGS},
     )
     vars(trainer).update(attributes)
     return trainer
@@ -207,7 +207,7 @@ def _scored(trainer: Any, completions: list[list[int]], **x: Any) -> dict[str, A
         sampling = [[None if np.isnan(value) else value for value in row] for row in sampling.tolist()]
     tools = None if counted is None else counted.astype(int).tolist()
     texts = [""] * len(completions)
-    answer = ([[1]] * len(completions), completions, tools, texts, sampling, {}, None, None)
+    answer: Any = ([[1]] * len(completions), completions, tools, texts, sampling, {}, None, None)
     model = SimpleNamespace(training=True, is_gradient_checkpointing=False)
     logprobs = {id(model): x.get("old"), id(trainer): x.get("reference")}
     vars(trainer).update(
@@ -272,7 +272,8 @@ def policy_loss_in_parts(*, policy: Array, parts: list[int], **x: Any) -> Answer
     mask = mask_of(policy, x["mask"], x["lengths"])
     if x.get("row_mask") is not None:
         mask = mask & np.asarray(x["row_mask"])[:, None]
-    weights, tokens = x.get("weights"), mask.sum()
+    weights: Any = x.get("weights")
+    tokens = mask.sum()
     if x.get("dapo_denominator") == "trl":
         tokens = x["tokens_in_step"]
     values = {
