@@ -14,6 +14,7 @@ from command_line import gates
 from steps import write
 
 from gates.recorded.fields import FLOATS, METRIC, METRICS, SETTINGS, TENSORS
+from gates.subjects.peers import environments
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs" / "recorded-steps.md").read_text(encoding="utf-8")
@@ -144,3 +145,14 @@ class TestExamples:
         done = gates("judge", "step.safetensors", cwd=tmp_path)
         assert done.returncode == 0, done.stdout
         assert done.stdout.splitlines()[-1] == "exit 0: 2 correct"
+
+    def test_verl(self, tmp_path: Path) -> None:
+        """A step of verl's own advantages and loss is correct."""
+        environment = environments.environment("verl")
+        if not environment.ready:
+            pytest.skip("verl's environment is not ready: gates peers sync verl")
+        program = ROOT / "examples" / "recorded_steps" / "verl_policy_loss.py"
+        subprocess.run([environment.python, str(program), "step.safetensors"], cwd=tmp_path, check=True, timeout=250)
+        done = gates("judge", "step.safetensors", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout
+        assert done.stdout.splitlines()[-1] == "exit 0: 1 correct"

@@ -1,0 +1,239 @@
+"""The peer verl: its actor's loss, advantages, KL penalties, rollout corrections and log-probs, by its own functions.
+
+Losses run through `verl.workers.utils.losses.ppo_loss`, what its actor calls for a micro-batch, with the counts of the
+whole step that its engine hands over. That function cuts log-probs out of packed sequences: here a prompt of one token
+stands before each row.
+
+One shim: `verl.utils.dataset` is imported without its `__init__`, which wants `datasets` and Pillow to read files; the
+losses need an enumeration from its `dataset_utils` alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+sys.path.append(str(Path(__file__).parent / "shared"))
+
+import numpy as np
+import torch
+import verl.utils
+from peer_rows import absent, grid, mask_of, only, ungrid
+from peer_torch import loss_and_gradient, tensor
+from tensordict import TensorDict
+
+sys.modules["verl.utils.dataset"] = package = ModuleType("verl.utils.dataset")
+package.__path__ = [f"{verl.utils.__path__[0]}/dataset"]
+
+from verl.trainer.ppo import core_algos
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
+from verl.utils import tensordict_utils, torch_functional
+from verl.workers.config import ActorConfig, PolicyLossConfig
+from verl.workers.utils.losses import ppo_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Array = np.ndarray[Any, Any]
+
+VERSIONS = {name: version(name) for name in ("verl", "torch", "transformers")}
+SETTING: dict[str, Any] = globals().get("SETTINGS", {})
+LOSSES = {  # loss_mode and loss_agg_mode by our names; docs/definitions.md, "Presets"
+    "grpo": ("vanilla", "seq-mean-token-mean"),
+    "dapo": ("vanilla", "token-mean"),
+    "dr_grpo": ("vanilla", "seq-mean-token-sum-norm"),
+    "gspo": ("gspo", "seq-mean-token-mean"),
+    "gspo-token": ("gspo", "seq-mean-token-mean"),
+    "sapo": ("sapo", "seq-mean-token-mean"),
+    "cispo": ("cispo", "token-mean"),
+    "gmpo": ("geo_mean", "seq-mean-token-mean"),
+}
+LOSS: dict[str, tuple[Any, ...]] = {
+    "algorithm": tuple(LOSSES),
+    "dapo_denominator": ("global", "trl", None),
+    "cispo_bound": ("relative", None),
+    "kl_ratio": ("none", None),
+    "kl_clamp": (None, 10.0),
+}
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "policy_loss": LOSS,
+    "policy_loss_in_parts": LOSS,
+    "group_advantages": {
+        "scale": ("group", "none"),
+        "ddof": (1, None),
+        "eps_mode": ("add", None),
+        "baseline": ("mean", "leave-one-out"),
+    },
+    "token_kl": {"kl_ratio": ("none",), "kl_clamp": (None, 10.0), "reduction": ("none", "sum", "mean")},
+    "importance_weights": {"correction": ("tis", "mis"), "level": ("token", "seq_sum")},
+    "selective_log_softmax": {"ids_per_position": ("one",), "ignore_index": (None,)},
+}
+VARIANTS = {
+    "vectorized": (("group_advantages",), {"vectorized": True}),
+    "chunked-entropy": (("selective_log_softmax",), {"chunked": True}),
+}
+NO_CLIP = 1e9  # clip_ratio_c must be above 1; its ratio is held at exp(20), so this one never acts
+ESTIMATORS = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
+
+
+def policy_loss(*, policy: Array, mask: Array | None = None, lengths: Array | None = None, **x: Any) -> dict[str, Any]:
+    """One micro-batch that is the whole step."""
+    where = _where(policy, mask, lengths, x.get("row_mask"))
+    found = _loss(grid(policy, where), where, where, x)
+    return {"loss": found["loss"], "gradient": ungrid(found["gradient"], policy, where)}
+
+
+def policy_loss_in_parts(*, policy: Array, parts: list[int], **x: Any) -> dict[str, Any]:
+    """Micro-batches with the counts of the whole step; their losses add up, as its metric aggregation SUM says."""
+    whole = _where(policy, x.pop("mask"), x.pop("lengths", None), x.get("row_mask"))
+    ends = np.cumsum(parts)
+    found = []
+    for start, end in zip(ends - parts, ends, strict=True):
+        own = {k: v[start:end] if isinstance(v, np.ndarray) and len(v) == len(whole) else v for k, v in x.items()}
+        found.append(_loss(policy[start:end], whole[start:end], whole, own))
+    loss = sum(one["loss"] for one in found)
+    return {"loss": loss, "gradient": np.concatenate([one["gradient"] for one in found])}
+
+
+def _where(policy: Array, mask: Array | None, lengths: Array | None, row_mask: Array | None) -> Array:
+    where = mask_of(policy, mask, lengths)
+    return where if row_mask is None else where & row_mask[:, None]
+
+
+def _loss(policy: Array | None, mask: Array, whole: Array, x: dict[str, Any]) -> dict[str, Any]:
+    """Loss and gradient of its actor's ppo_loss, called with tensors as its trainer lays them out."""
+    assert policy is not None
+    only("policy_loss", LOSS, algorithm=x["algorithm"], kl_ratio=x["kl_ratio"])
+    mode, aggregation = LOSSES[x["algorithm"]]
+    if x.get("delta") and mode != "vanilla":
+        raise NotImplementedError(f"verl's {mode} has no dual clip")
+    low, high, given = x["epsilon_low"], x["epsilon_high"], x["beta"] and ESTIMATORS[x["kl_estimator"] or "k3"]
+    if x.get("kl_clamp") and given != "low_var_kl":
+        raise NotImplementedError("verl clamps low_var_kl at 10, and no other estimate")
+    config = ActorConfig(
+        strategy="fsdp",
+        rollout_n=1,
+        ppo_micro_batch_size_per_gpu=len(mask),
+        clip_ratio_low=1.0 if low is None else low,  # of cispo: no lower bound
+        clip_ratio_high=0.2 if high is None else high,
+        clip_ratio_c=x.get("delta") or NO_CLIP,
+        policy_loss=PolicyLossConfig(loss_mode=mode),
+        loss_agg_mode=aggregation,
+        loss_scale_factor=x.get("max_length"),
+        tau_pos=x.get("sapo_temperature_positive") or 1.0,
+        tau_neg=x.get("sapo_temperature_negative") or 1.05,
+        use_kl_loss=bool(x["beta"]),
+        kl_loss_coef=x["beta"],
+        kl_loss_type=given or "low_var_kl",
+    )
+    rows, width = mask.shape
+    old = policy if x["old"] is None else x["old"]  # on-policy its trainer has scored the same tokens before
+    batch = {"old_log_probs": grid(old, mask), "advantages": _spread(x["advantages"], mask)}
+    if x.get("weights") is not None:
+        batch["rollout_is_weights"] = _spread(x["weights"], mask)
+    if x["beta"]:
+        batch["ref_log_prob"] = grid(x["reference"], mask)
+    batch |= {"response_mask": mask, "attention_mask": np.ones((rows, width + 1), np.int64)}
+    batch |= {"prompts": np.zeros((rows, 1), np.int64), "responses": np.zeros((rows, width), np.int64)}
+    data = TensorDict({name: tensor(value) for name, value in batch.items()}, batch_size=rows)
+    tokens = float(whole.sum()) if x.get("tokens_in_step") is None else x["tokens_in_step"]
+    for name, value in (("dp_size", 1), ("batch_num_tokens", tokens), ("global_batch_size", len(whole))):
+        tensordict_utils.assign_non_tensor_data(data, name, value)
+
+    def loss(logprobs: torch.Tensor) -> torch.Tensor:
+        # Position t holds the log-prob of the token after it; the last one of a row belongs to no token.
+        return ppo_loss(config, {"log_probs": torch.nn.functional.pad(logprobs, (0, 1)).flatten()}, data)[0]
+
+    return loss_and_gradient(loss, policy)
+
+
+def _spread(values: Array, mask: Array) -> Array:
+    """Return numbers of rows or tokens as (B, T), 0 outside the mask, as verl's estimators return them."""
+    wide = grid(values, mask)
+    assert wide is not None
+    return np.where(mask, wide if wide.ndim > 1 else wide[:, None], wide.dtype.type(0))
+
+
+def group_advantages(
+    rewards: Array, group_size: int, *, scale: str, eps: float | None, baseline: str, **conventions: Any
+) -> dict[str, Any]:
+    """Advantages of answers of one token, whose reward stands on it."""
+    only("group_advantages", CONVENTIONS["group_advantages"], **conventions, scale=scale, baseline=baseline)
+    if baseline == "leave-one-out" and scale != "none":
+        raise NotImplementedError("verl's RLOO divides by no deviation")
+    name = ("rloo" if baseline == "leave-one-out" else "grpo") + ("_vectorized" if SETTING.get("vectorized") else "")
+    options = {} if scale == "none" else {"epsilon": eps}
+    if baseline == "mean":
+        options["norm_adv_by_std_in_grpo"] = scale == "group"
+    column = tensor(rewards)[:, None]
+    index = np.arange(len(rewards)) // group_size
+    found, _ = core_algos.get_adv_estimator_fn(name)(column, torch.ones_like(column), index=index, **options)
+    return {"advantages": found[:, 0].numpy()}
+
+
+def gae(rewards: Array, values: Array, *, gamma: float, lam: float, **x: Any) -> dict[str, Any]:
+    """Returns less values: the advantages that it returns beside them are whitened over the batch."""
+    absent("gae", bootstrap=x["bootstrap"], terminal=x["terminal"])
+    where = mask_of(rewards, x.get("mask"), x.get("lengths"))
+    gain, critic = (tensor(grid(one, where)) for one in (rewards, values))
+    _, returns = core_algos.compute_gae_advantage_return(gain, critic, tensor(where.astype(rewards.dtype)), gamma, lam)
+    return {"advantages": ungrid((returns - critic).numpy(), rewards, where)}
+
+
+def token_kl(policy: Array, reference: Array, *, estimator: str, reduction: str, **x: Any) -> dict[str, Any]:
+    """Its penalty per token; its masked sum or mean of a row, as its trainer takes the latter."""
+    if x.get("kl_clamp") and estimator != "k3":
+        raise NotImplementedError("verl clamps low_var_kl at 10, and no other estimate")
+    where = mask_of(policy, x["mask"], x["lengths"])
+    pair = (tensor(grid(one, where)) for one in (policy, reference))
+    found = core_algos.kl_penalty(*pair, ESTIMATORS[estimator])
+    if reduction == "none":
+        if not where.all():
+            raise NotImplementedError("verl's kl_penalty takes no mask")
+        return {"kl": found.numpy()}
+    reduce = {"sum": torch_functional.masked_sum, "mean": torch_functional.masked_mean}[reduction]
+    return {"kl": reduce(found, tensor(where), axis=-1).numpy()}
+
+
+def importance_weights(
+    old: Array, sampling: Array, *, correction: str, level: str, c_min: float | None, c_max: float, **x: Any
+) -> dict[str, Any]:
+    """Weights of its rollout correction: one number truncates (TIS), two drop what is outside (its IcePop)."""
+    if (correction == "mis") != (c_min is not None):
+        raise NotImplementedError("verl's tis has an upper bound only, its IcePop needs both")
+    where = mask_of(old, x.get("mask"), x.get("lengths"))
+    pair = (tensor(grid(one, where)) for one in (old, sampling))
+    bound = c_max if c_min is None else f"{c_min}_{c_max}"
+    options = {"rollout_is": {"token": "token", "seq_sum": "sequence"}[level], "rollout_is_threshold": bound}
+    found, _, _ = compute_rollout_correction_and_rejection_mask(*pair, tensor(where), **options)
+    weights = found.batch["rollout_is_weights"].numpy()
+    if level == "token":
+        return {"weights": ungrid(weights, old, where)}
+    return {"weights": weights[np.arange(len(where)), where.argmax(axis=1)]}  # a row's tokens share one weight
+
+
+def selective_log_softmax(logits: Array, ids: Array, temperature: float, *, entropy: bool) -> dict[str, Any]:
+    """Log-probs and entropies as its actor computes them without flash-attention."""
+    scaled = torch_functional.post_process_logits(None, tensor(logits), temperature, None, None)
+    found = {"logprobs": torch_functional.logprobs_from_logits(scaled, tensor(ids)).numpy()}
+    if not entropy:
+        return found
+    if not SETTING.get("chunked"):
+        return {**found, "entropy": torch_functional.entropy_from_logits(scaled).numpy()}
+    rows = scaled.reshape(-1, scaled.shape[-1])
+    chunked = torch_functional.entropy_from_logits_with_chunking(rows, chunk_size=3)
+    return {**found, "entropy": chunked.reshape(scaled.shape[:-1]).numpy()}
+
+
+OPS: dict[str, Callable[..., dict[str, Any]]] = {
+    "policy_loss": policy_loss,
+    "policy_loss_in_parts": policy_loss_in_parts,
+    "group_advantages": group_advantages,
+    "gae": gae,
+    "token_kl": token_kl,
+    "importance_weights": importance_weights,
+    "selective_log_softmax": selective_log_softmax,
+}
