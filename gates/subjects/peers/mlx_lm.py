@@ -40,8 +40,17 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
 COIN = SimpleNamespace(value=1.0)
 mx.set_default_device(mx.cpu)
 mx.disable_compile()
-mx.random.categorical = lambda logits: logits
-mx.random.uniform = lambda *_: mx.array(COIN.value)
+
+
+def _unchanged(logits: mx.array, *_: Any, **__: Any) -> mx.array:
+    return logits
+
+
+def _coin(*_: Any, **__: Any) -> mx.array:
+    return mx.array(COIN.value)
+
+
+mx.random.categorical, mx.random.uniform = _unchanged, _coin
 
 
 def filtered_logprobs(*, logits: Array, xtc_coin: Array | None, **filters: Any) -> dict[str, Any]:
@@ -108,7 +117,11 @@ def _drawn_from(row: Array, sampler: Callable[[Any], Any], processors: list[Call
 
 def _reading(ids: list[int], processors: list[Callable[[Any, Any], Any]]) -> list[Callable[[Any, Any], Any]]:
     """Let processors read these ids: the cases give penalties lists of their own, mlx-lm gives all the same."""
-    return [lambda _, logits, run=run: run(mx.array(ids), logits) for run in processors]
+
+    def reading(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        return lambda _, logits: run(mx.array(ids), logits)
+
+    return [reading(run) for run in processors]
 
 
 def _ids(given: Array | None) -> list[int]:
