@@ -39,6 +39,7 @@ from trl import (
     pack_dataset,
 )
 from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.gkd import GKDTrainer
 from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 from trl.rewards import get_soft_overlong_punishment
@@ -96,6 +97,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "nll_tokens": ("all",),
         "dtype": ("float32", "float64"),
     },
+    "full_kl": {"dtype": ("float32", "float64")},
     "kto_loss": {"dtype": ("float32", "float64")},
     "selective_log_softmax": {"dtype": ("float32", "float64"), "ids_per_position": ("one", "several")},
     "selective_log_softmax_backward": {"dtype": ("float32", "float64"), "ids_per_position": ("one", "several")},
@@ -535,6 +537,14 @@ def kto_loss(*, policy: Array, reference: Array, mask: Array, desirable: Array, 
     return loss_and_gradient(lambda now: trainer._compute_loss(_scorer(now), dict(batch), return_outputs=False), policy)
 
 
+def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> Answer:
+    """`generalized_jsd_loss` of the GKD trainer with beta=1, KL(student ‖ teacher), position by position."""
+    width = policy_logprobs.shape[-1]
+    pairs = zip(tensor(policy_logprobs).reshape(-1, width), tensor(reference_logprobs).reshape(-1, width), strict=True)
+    found = [GKDTrainer.generalized_jsd_loss(*pair, beta=1, reduction="sum").numpy() for pair in pairs]
+    return {"kl": np.array(found, policy_logprobs.dtype).reshape(policy_logprobs.shape[:-1])}
+
+
 def overlong_penalty(*, lengths: Array, limit: int, buffer: int) -> Answer:
     """The reward function of `get_soft_overlong_punishment`."""
     punish = get_soft_overlong_punishment(limit, buffer)
@@ -673,6 +683,7 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
         loss_of_completions,
         loss_from_logits,
         rewarded_loss,
+        full_kl,
         overlong_penalty,
         group_advantages,
         normalise_then_sum,
