@@ -61,6 +61,7 @@ FIELDS = {  # of the configs, by our names of what a case gives
     "epsilon": "epsilon_low",
     "epsilon_high": "epsilon_high",
     "max_completion_length": "max_length",
+    "steps_per_generation": "steps",
     "sapo_temperature_pos": "sapo_temperature_positive",
     "sapo_temperature_neg": "sapo_temperature_negative",
 }
@@ -276,14 +277,13 @@ def policy_loss(*, policy: Array, **x: Any) -> Answer:
 def policy_loss_in_parts(*, policy: Array, parts: list[int], **x: Any) -> Answer:
     """Sum of the losses of micro-batches and its gradient."""
     _refuse(x)
-    kind, config = _settings(len(parts), x)
+    share = 2 if x.get("dapo_denominator") == "trl" else 1  # optimizer steps of a generation batch
+    kind, config = _settings(len(parts), {**x, "steps": share * len(parts)})
     mask = mask_of(policy, x["mask"], x["lengths"])
     if x.get("row_mask") is not None:
         mask = mask & np.asarray(x["row_mask"])[:, None]
     weights: Any = x.get("weights")
-    tokens = mask.sum()
-    if x.get("dapo_denominator") == "trl":
-        tokens = x["tokens_in_step"]
+    tokens = share * x["tokens_in_step"] if share > 1 else mask.sum()
     values = {
         "advantages": grid(x["advantages"], mask),
         "old_per_token_logps": grid(x["old"], mask),
