@@ -2,8 +2,8 @@
 """The peer trl: losses, advantages, importance weights, log-probs, preference losses and packing of its own trainers.
 
 Trainers are made without `__init__` (no model, no data set) and get the attributes that it copies from a real config.
-Stubbed are the forward passes, which return the log-probs of a case, and generation. Nothing of a formula is repeated.
-A mask that is no prefix of its row is passed as TRL's tool mask.
+Stubbed are generation and the forward passes: these return the log-probs of a case, and for CPO and ORPO logits that hold
+them. Nothing of a formula is repeated. A mask that is no prefix of its row is passed as TRL's tool mask.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from trl import (
     pack_dataset,
 )
 from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.gkd import GKDTrainer
 from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 from trl.rewards import get_soft_overlong_punishment
@@ -55,6 +56,21 @@ VERSIONS = {name: version(name) for name in ("trl", "transformers", "torch")}
 ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "rloo", "cispo", "sapo", "gmpo", "luspo")
 LOSSES = {"bnpo-trl": "bnpo", "gspo": "grpo"}  # TRL's loss_type where its name is another
 SEQUENCE = ("gspo", "luspo")  # importance_sampling_level="sequence"
+LEVELS = ("token", "sequence")  # of the ratio that multiplies the KL
+FIELDS = {  # of the configs, by our names of what a case gives
+    "epsilon": "epsilon_low",
+    "epsilon_high": "epsilon_high",
+    "max_completion_length": "max_length",
+    "steps_per_generation": "steps",
+    "sapo_temperature_pos": "sapo_temperature_positive",
+    "sapo_temperature_neg": "sapo_temperature_negative",
+}
+MODES = {  # vllm_importance_sampling_mode
+    ("tis", "token"): "token_truncate",
+    ("mis", "token"): "token_mask",
+    ("tis", "seq_sum"): "sequence_truncate",
+    ("mis", "seq_sum"): "sequence_mask",
+}
 LOSS: dict[str, tuple[Any, ...]] = {
     "dtype": ("float32", "float64"),
     "algorithm": ALGORITHMS,
@@ -96,6 +112,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "nll_tokens": ("all",),
         "dtype": ("float32", "float64"),
     },
+    "full_kl": {"dtype": ("float32", "float64")},
     "kto_loss": {"dtype": ("float32", "float64")},
     "selective_log_softmax": {"dtype": ("float32", "float64"), "ids_per_position": ("one", "several")},
     "selective_log_softmax_backward": {"dtype": ("float32", "float64"), "ids_per_position": ("one", "several")},
@@ -141,10 +158,12 @@ def _settings(parts: int, x: dict[str, Any]) -> Any:
         "num_generations": x.get("generations", 2),
         "gradient_accumulation_steps": parts,
         "mask_truncated_completions": x.get("mask_truncated", False),
-        **{to: x[key] for to, key in (("epsilon", "epsilon_low"), ("epsilon_high", "epsilon_high")) if x.get(key)},
     }
+    for to, key in FIELDS.items():
+        if x.get(key) is not None:
+            given[to] = x[key]
     if name == "rloo":
-        given |= {"beta": x["beta"], "epsilon": x["epsilon_low"] or float("inf")}
+        given |= {"beta": x["beta"], "epsilon": given.get("epsilon", float("inf"))}
         return RLOOTrainer, RLOOConfig(**FIXED, **given)
     given |= {
         "beta": x["beta"],
@@ -157,20 +176,10 @@ def _settings(parts: int, x: dict[str, Any]) -> Any:
             x.get("correction"), x.get("correction_level"), x.get("correction_low"), x.get("correction_high")
         ),
     }
-    if x.get("max_length"):
-        given["max_completion_length"] = x["max_length"]
-    for to, key in (("sapo_temperature_pos", "positive"), ("sapo_temperature_neg", "negative")):
-        if x.get(f"sapo_temperature_{key}") is not None:
-            given[to] = x[f"sapo_temperature_{key}"]
     if name == "gmpo":
         return GMPOTrainer, GMPOConfig(**FIXED, **given)
     level = "sequence" if name in SEQUENCE else "token"
     return GRPOTrainer, GRPOConfig(**FIXED, **given, loss_type=LOSSES.get(name, name), importance_sampling_level=level)
-
-
-LEVELS = ("token", "sequence")
-MODES = {("tis", "token"): "token_truncate", ("mis", "token"): "token_mask"}
-MODES |= {("tis", "seq_sum"): "sequence_truncate", ("mis", "seq_sum"): "sequence_mask"}
 
 
 def _correction(kind: str | None, level: str | None, low: float | None, high: float | None) -> dict[str, Any]:
@@ -268,14 +277,13 @@ def policy_loss(*, policy: Array, **x: Any) -> Answer:
 def policy_loss_in_parts(*, policy: Array, parts: list[int], **x: Any) -> Answer:
     """Sum of the losses of micro-batches and its gradient."""
     _refuse(x)
-    kind, config = _settings(len(parts), x)
+    share = 2 if x.get("dapo_denominator") == "trl" else 1  # optimizer steps of a generation batch
+    kind, config = _settings(len(parts), {**x, "steps": share * len(parts)})
     mask = mask_of(policy, x["mask"], x["lengths"])
     if x.get("row_mask") is not None:
         mask = mask & np.asarray(x["row_mask"])[:, None]
     weights: Any = x.get("weights")
-    tokens = mask.sum()
-    if x.get("dapo_denominator") == "trl":
-        tokens = x["tokens_in_step"]
+    tokens = share * x["tokens_in_step"] if share > 1 else mask.sum()
     values = {
         "advantages": grid(x["advantages"], mask),
         "old_per_token_logps": grid(x["old"], mask),
@@ -364,7 +372,7 @@ def loss_constants(**x: Any) -> Answer:
 def loss_of_completions(*, lengths: Array, ended: Array, micro_batch_rows: int, **x: Any) -> Answer:
     """Completions with and without an EOS, masked by the trainer, then `_compute_loss` on micro-batches."""
     _refuse(x)
-    rows, leaves = len(lengths), _leaves(x, "policy")
+    rows = len(lengths)
     if rows % micro_batch_rows:
         raise NotImplementedError("all micro-batches of TRL's trainer have as many rows")
     width = max(lengths)
@@ -535,6 +543,14 @@ def kto_loss(*, policy: Array, reference: Array, mask: Array, desirable: Array, 
     return loss_and_gradient(lambda now: trainer._compute_loss(_scorer(now), dict(batch), return_outputs=False), policy)
 
 
+def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> Answer:
+    """`generalized_jsd_loss` of the GKD trainer with beta=1, KL(student ‖ teacher), position by position."""
+    width = policy_logprobs.shape[-1]
+    pairs = zip(tensor(policy_logprobs).reshape(-1, width), tensor(reference_logprobs).reshape(-1, width), strict=True)
+    found = [GKDTrainer.generalized_jsd_loss(*pair, beta=1, reduction="sum").numpy() for pair in pairs]
+    return {"kl": np.array(found, policy_logprobs.dtype).reshape(policy_logprobs.shape[:-1])}
+
+
 def overlong_penalty(*, lengths: Array, limit: int, buffer: int) -> Answer:
     """The reward function of `get_soft_overlong_punishment`."""
     punish = get_soft_overlong_punishment(limit, buffer)
@@ -673,6 +689,7 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
         loss_of_completions,
         loss_from_logits,
         rewarded_loss,
+        full_kl,
         overlong_penalty,
         group_advantages,
         normalise_then_sum,
