@@ -277,6 +277,8 @@ def policy_loss(*, policy: Array, **x: Any) -> Answer:
 def policy_loss_in_parts(*, policy: Array, parts: list[int], **x: Any) -> Answer:
     """Sum of the losses of micro-batches and its gradient."""
     _refuse(x)
+    if x["algorithm"] == "sapo" and policy.dtype == np.float64:
+        raise NotImplementedError("the temperatures of TRL's SAPO are float32 (grpo_trainer.py:3122)")
     share = 2 if x.get("dapo_denominator") == "trl" else 1  # optimizer steps of a generation batch
     kind, config = _settings(len(parts), {**x, "steps": share * len(parts)})
     mask = mask_of(policy, x["mask"], x["lengths"])
