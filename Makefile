@@ -54,6 +54,7 @@ calibrate: setup ## false positives of the gates of pure ops on one subject over
 report: setup ## render the reports, tables and pictures again from the recorded results
 	@$(BIN)/gates report results/gates/*.jsonl* --out results/REPORT.md
 	@$(BIN)/python tools/report_picture.py
+	@if ls results/conformance/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/conformance/*.jsonl --out results/CONFORMANCE.md; fi
 	@if ls results/bench/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md; fi
 	@if ls results/learning/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/learning/curves.jsonl --out results/learning/curves.svg; fi
 
@@ -69,19 +70,20 @@ record: setup .gates/versus/ready ## check, judge the peers, prove in full, time
 	@nice $(BIN)/python tools/mutate_numpy_baseline.py --record || [ $$? -eq 1 ] # mutations that only the search shows
 	@nice $(BIN)/python tools/diagnosis_proof.py --mutants
 	@$(BIN)/gates check --full --record
-	@$(BIN)/gates peers sync mlxrl
+	@$(BIN)/gates peers sync --require all
+	@$(BIN)/gates peers check --record --require all
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded
 	@$(BIN)/gates prove --full --record
 	@$(BIN)/python tools/learning.py
 	@$(VERSUS_RUN) --out results/bench
 	@if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then $(VERSUS_RUN) --out results/bench --isa avx2; fi
-	@for peer in mlx-lm-lora mlx-tune; do $(BIN)/gates peers sync $$peer; done
 	@$(BIN)/python -m benches.rollout --out results/bench
 	@$(CALIBRATE) rollout.quantised --seeds 10 --record --write-limits
 	@$(CALIBRATE) --only pure --seeds-up-to 1000 --block 100 --record
 	@$(CALIBRATE) --only models --seeds-up-to 100 --block 10 --record
 	@$(BIN)/gates report results/gates/*.jsonl* --out results/REPORT.md
 	@$(BIN)/python tools/report_picture.py
+	@$(BIN)/gates report results/conformance/*.jsonl --out results/CONFORMANCE.md
 	@$(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md
 
 setup: .venv/extension.stamp

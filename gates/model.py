@@ -134,6 +134,8 @@ class Case:
     with a hostile ingredient, "precision" for a very long reduction. `declared` are conventions that a subject must
     declare to be asked this case: a rule of ours, or an optional behaviour. Cases that name the same `sample`, of this
     gate or of another, are given generators of the same seed, so that a slow answer serves several (`Trial.got_once`).
+    `rests_on` names other ops, such as `policy_loss[grpo]`, that a law compares with: where the definition of one does not
+    hold, the case is not asked.
     """
 
     name: str
@@ -146,6 +148,7 @@ class Case:
     level: Level | None = None
     declared: Mapping[str, Wire] = field(default_factory=dict)
     sample: str = ""
+    rests_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ SEEDS = 1000
 LEAST = 100  # seeds of a record
 EVERY_CASE = 20  # seeds at which all cases are judged
 TURNS = 12  # after these, a quick case is judged at every twelfth seed
-BLOCK = 10  # seeds
+BLOCK = 100  # seeds that share their workers: torch takes seconds to start
 ASKED = frozenset(("definition", "law"))  # a claim of another level cannot make a program wrong
 MODULES = {"numpy": "numpy", "mlx": "mlx", "torch": "torch"}
 

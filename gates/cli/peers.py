@@ -1,38 +1,60 @@
-"""`gates peers`: isolated environments of other libraries."""
+"""`gates peers`: other libraries, each judged in an environment of its own."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gates.cli.verb import Verb
+from gates.errors import ExitCode
+
+if TYPE_CHECKING:
+    from gates.cli.peer_check import Judged
+    from gates.subjects.peers.reproduce import Reproduced
 
 EXAMPLES = """Examples:
 
-gates peers list · gates peers sync mlxrl"""
+gates peers list · gates peers sync trl verl · gates peers check trl · gates peers check --quick --require trl ·
+gates peers check --record · gates peers repro rlox-k3-inverted · gates peers coverage trl"""
 
-app = typer.Typer(help="Create and list the isolated environments of peers.", no_args_is_help=True)
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Peers, as `gates peers list` shows them. Default: all.")
+]
+Jobs = Annotated[int, typer.Option(min=0, max=64, metavar="N", help="Workers side by side. Default: 0, one per core.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Require = Annotated[
+    list[str] | None, typer.Option(metavar="NAME|all", help="Fail if the environment of this peer cannot be had.")
+]
+
+app = typer.Typer(help="Install other libraries apart, judge them, and reproduce what was found.", no_args_is_help=True)
 
 
 @app.command("sync", cls=Verb, epilog=EXAMPLES)
-def sync(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Peers, as `gates peers list` shows them.")],
-) -> None:
-    """Create a peer's environment from its pinned requirements; an existing one is kept."""
+def sync(names: Names = None, require: Require = None) -> None:
+    """Make the environments of peers from their pinned requirements. One that is whole is kept, a broken one is made anew.
+
+    A peer that cannot be installed is reported; with --require, or named, it fails the run.
+    """
     from gates.model import ConfigurationError
     from gates.subjects.peers import environments
 
-    for name in names:
+    failed: dict[str, str] = {}
+    for name in _chosen(names):
         try:
             found = environments.sync(name, on_line=lambda line: typer.echo(f"  {line}"))
         except environments.PeerError as error:
-            raise ConfigurationError(str(error)) from None
+            failed[name] = str(error)
+            typer.echo(f"{name}: not installed: {error}", err=True)
+            continue
         typer.echo(f"{name}: ready at {found.path}")
+    needed = [name for name in failed if name in _required(require) or (names and name in names)]
+    if needed:
+        raise ConfigurationError(failed[needed[0]])
 
 
 @app.command("list", cls=Verb, epilog=EXAMPLES)
-def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def list_(as_json: AsJson = False) -> None:
     """List peers, their pinned versions, whether their environments exist, and what each peer is for."""
     import dataclasses
     import json
@@ -50,3 +72,194 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
     for row in rows:
         state = "ready" if row.ready else "not made; `gates peers sync` makes it"
         typer.echo(f"{row.name:12} {row.distribution} {row.version:10} {state:40} {row.path}\n{'':12} {row.purpose}")
+
+
+@app.command("check", cls=Verb, epilog=EXAMPLES)
+def check(
+    names: Names = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The quick cases, and a sample of the findings.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Keep the result under results/conformance.")] = False,
+    require: Require = None,
+    jobs: Jobs = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Judge peers op by op; reproduce what was found in each; compare its public names with those that are covered.
+
+    A peer that is not perfect does not fail this run. It fails where the records are wrong about a peer: an op that is not correct and no finding says why, a finding that its program does not show, a public name without a row.
+
+    Exit code: 0 the records hold · 1 they do not, or a required peer is absent · 3 no peer could be judged.
+    """
+    from gates.cli import peer_check
+    from gates.model import ConfigurationError
+    from gates.subjects.peers import environments
+
+    if record and quick:
+        raise ConfigurationError("--record is given with --quick, must be given with all cases")
+    required, judged, absent = _required(require), list[peer_check.Judged](), list[str]()
+    for name in _chosen(names):
+        peer, environment = environments.peers()[name], environments.environment(name)
+        if peer.subject is None:
+            continue
+        if not environment.ready:
+            absent.append(name)
+            typer.echo(f"{name}: not judged: no environment yet; `gates peers sync {name}` makes it", err=True)
+            continue
+        try:
+            judged.append(peer_check.judge(peer, quick=quick, jobs=jobs))
+        except environments.PeerError as error:
+            raise ConfigurationError(str(error)) from None
+        if record:
+            judged[-1].results.write(peer_check.FOLDER / f"{name}.jsonl")
+        if not as_json:
+            _show(judged[-1])
+    _end(judged, [name for name in absent if name in required or (names and name in names)], as_json=as_json)
+
+
+@app.command("repro", cls=Verb, epilog=EXAMPLES)
+def repro(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Findings. Default: all of installed peers.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the programs; run nothing.")] = False,
+    jobs: Jobs = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Run the programs that reproduce findings, each in its peer's own environment, without Gates.
+
+    Exit code: 0 all findings hold · 1 one does not · 3 none could be run.
+    """
+    import json
+
+    from gates.cli import setup
+    from gates.model import ConfigurationError
+    from gates.nearest import hint
+    from gates.subjects.peers import environments, reproduce
+
+    known = reproduce.known()
+    for one in ids or ():
+        if one not in known:
+            raise ConfigurationError(f"{one!r} is no finding{hint(one, known)}; there are {', '.join(known)}")
+    if show:
+        for one in ids or known:
+            typer.echo(f"# {one}: {known[one][1].says}\n{known[one][1].repro}")
+        return
+    ran: list[reproduce.Reproduced] = []
+    for name in environments.peers():
+        chosen = tuple(finding for peer, finding in known.values() if peer == name and (not ids or finding.id in ids))
+        if chosen and (ids or environments.environment(name).ready):
+            try:
+                ran += reproduce.run_all(name, chosen, setup.jobs(jobs))
+            except environments.PeerError as error:
+                raise ConfigurationError(str(error)) from None
+    if as_json:
+        typer.echo(json.dumps([{"id": o.finding.id, "holds": o.holds, "output": o.output} for o in ran], indent=2))
+    else:
+        _show_reproduced(ran)
+    raise typer.Exit(
+        ExitCode.NOTHING if not ran else ExitCode.HELD if all(one.holds for one in ran) else ExitCode.FAILED
+    )
+
+
+@app.command("coverage", cls=Verb, epilog=EXAMPLES)
+def coverage(names: Names = None, as_json: AsJson = False) -> None:
+    """List the public names of installed peers: judged, convention, departs or not reachable, each with the reason.
+
+    Exit code: 0 every name has a row · 1 one has none, or a row has no name any more.
+    """
+    import dataclasses
+    import json
+
+    from gates.model import ConfigurationError
+    from gates.subjects.peers import coverage as rows
+    from gates.subjects.peers import environments
+
+    problems: list[str] = []
+    found = {}
+    for name in _chosen(names):
+        environment = environments.environment(name)
+        if not environment.ready:
+            typer.echo(f"{name}: no environment yet; `gates peers sync {name}` makes it", err=True)
+            continue
+        try:
+            found[name] = rows.covered(environments.peers()[name], environment)
+        except environments.PeerError as error:
+            raise ConfigurationError(str(error)) from None
+        problems += [f"{name}: {problem}" for problem in found[name].problems]
+    if as_json:
+        typer.echo(
+            json.dumps({name: [dataclasses.asdict(r) for r in one.rows] for name, one in found.items()}, indent=2)
+        )
+    else:
+        for name, one in found.items():
+            for row in one.rows:
+                typer.echo(
+                    f"{name}  {row.status or 'NO ROW':13}  {row.source.partition(' ')[2]}.{row.name}  {row.reason}"
+                )
+    for problem in problems:
+        typer.echo(problem, err=True)
+    raise typer.Exit(ExitCode.FAILED if problems else ExitCode.HELD)
+
+
+def _chosen(names: list[str] | None) -> list[str]:
+    """Return the peers that are named, else all; a name that none has is refused with the nearest."""
+    from gates.model import ConfigurationError
+    from gates.nearest import hint
+    from gates.subjects.peers import environments
+
+    try:
+        known = environments.peers()
+    except environments.PeerError as error:
+        raise ConfigurationError(str(error)) from None
+    for name in names or ():
+        if name not in known:
+            raise ConfigurationError(f"{name!r} is no peer{hint(name, known)}; must be one of {', '.join(known)}")
+    return names or list(known)
+
+
+def _required(require: list[str] | None) -> list[str]:
+    return _chosen(None) if require and "all" in require else _chosen(require) if require else []
+
+
+def _show(one: Judged) -> None:
+    """Print one peer: its counts in a line, what is not correct, and what the records do not explain."""
+    from gates.report import conformance
+
+    for line in conformance.screen(one.results, one.problems):
+        typer.echo(line)
+
+
+def _show_reproduced(ran: list[Reproduced]) -> None:
+    from gates.report.wrap import wrapped
+
+    for one in ran:
+        typer.echo(f"{'holds' if one.holds else 'DOES NOT HOLD':13}  {one.finding.id}")
+        for line in wrapped([one.output.replace("\n", " · ")], 110, " "):
+            typer.echo(f"{'':15}{line}")
+    typer.echo(f"{sum(one.holds for one in ran)} of {len(ran)} findings hold")
+
+
+def _end(judged: list[Judged], missing: list[str], *, as_json: bool) -> None:
+    """Print the sum, and end with the exit code."""
+    import json
+
+    problems = [problem for one in judged for problem in one.problems]
+    problems += [f"required, but not installed: {name}" for name in missing]
+    if as_json:
+        found = [
+            {
+                **one.results.header.model_dump(),
+                "grades": [grade.model_dump() for grade in one.results.grades],
+                "findings": [finding.model_dump() for finding in one.results.findings],
+                "problems": one.problems,
+                "run": str(one.run),
+            }
+            for one in judged
+        ]
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        for name in missing:
+            typer.echo(f"required, but not installed: {name}")
+        typer.echo(f"{len(judged)} peers judged, {len(problems)} problems with the records")
+    if problems:
+        raise typer.Exit(ExitCode.FAILED)
+    raise typer.Exit(ExitCode.HELD if judged else ExitCode.NOTHING)

@@ -66,7 +66,7 @@ def _stages(search: Search, *, pairs: bool) -> Iterator[tuple[Sequence[Candidate
     yield [Candidate((edit,)) for edit in search.program.fitted(search.asked, search.samples)], _matched
     yield [base, *singles], _by_output
     yield [one for one in (scaled(search, candidate) for candidate in (base, *singles)) if one is not None], _matched
-    if pairs:
+    if pairs and search.program.pairs:
         room = search.room()
         yield [pair for pair in search.pairs() if search.near(pair, room)], _matched
     yield [base, *singles], _coarse

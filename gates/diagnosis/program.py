@@ -81,6 +81,7 @@ class Program:
         places: named sets of elements of one output, to say where a difference lives when nothing matches.
         fitted: edits whose constants are solved for from what the subject returned.
         presets: definitions by name, with the libraries' settings that choose them; each is an edit of any choices.
+        pairs: whether two edits at once are tried; not where each costs a gradient.
         examples: what `gates identify` calls with, from a case's call, such as one that has every constant; the first that
             the subject answers is taken.
     """
@@ -96,6 +97,7 @@ class Program:
     places: Callable[[Inputs, str], Iterable[tuple[str, Array]]] = lambda inputs, output: ()  # noqa: ARG005
     fitted: Callable[[Choices, Sequence[Sample]], Iterable[Edit]] = lambda choices, samples: ()  # noqa: ARG005
     presets: Callable[[Choices], Iterable[Edit]] = lambda choices: ()  # noqa: ARG005
+    pairs: bool = True
     examples: Callable[[Inputs], Iterable[Inputs]] = lambda inputs: (inputs,)
 
 

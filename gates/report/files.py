@@ -7,12 +7,13 @@ from pathlib import Path
 
 from gates.config.format_names import ReportFormat
 from gates.model import ConfigurationError
-from gates.report import github
+from gates.report import conformance, github
 from gates.report.baseline import compare
 from gates.report.formats import pieces, render
 from gates.report.html import render_html
 from gates.report.learning import is_learning_file, read_curves, render_curves
 from gates.report.speed import render_speed
+from gates.results.conformance_records import is_conformance_file, read_conformance
 from gates.results.escape import visible
 from gates.results.jsonl import read, records_and_lines
 from gates.results.records import VerdictRecord
@@ -21,6 +22,18 @@ from gates.results.speed_file import is_speed_file, read_speed
 
 def render_files(files: Sequence[Path], form: ReportFormat, baseline: Path | None) -> Iterator[str]:
     """Yield the pieces of one document over the files, which must be of one type."""
+    libraries = [path for path in files if is_conformance_file(path)]
+    if libraries:
+        if len(libraries) < len(files):
+            raise ConfigurationError(
+                f"{libraries[0]} holds a conformance record and another file does not: render them separately"
+            )
+        if form != "md" or baseline:
+            raise ConfigurationError(
+                f"{libraries[0]} holds grades of a library, which are rendered as md, without --baseline"
+            )
+        yield visible(conformance.render(map(read_conformance, libraries)))
+        return
     curves = [path for path in files if is_learning_file(path)]
     speeds = [path for path in files if is_speed_file(path)]
     if curves and len(curves) < len(files):

@@ -45,8 +45,9 @@ def in_order(
         left = []
         for planned in dependent:
             op = planned.gate.graded(planned.case)
-            if (planned.subject.name, op) in wrong:
-                yield Judged(_not_asked(planned, options, op))
+            denied = [one for one in (op, *planned.case.rests_on) if (planned.subject.name, one) in wrong]
+            if denied:
+                yield Judged(_not_asked(planned, options, op, denied[0]))
             else:
                 left.append(planned)
         executor.submit(left)
@@ -58,9 +59,9 @@ def _denied(verdict: Verdict) -> bool:
     return verdict.status == "wrong" and verdict.level == "definition" and verdict.cause != "start"
 
 
-def _not_asked(planned: PlannedCase, options: Options, op: str) -> Verdict:
+def _not_asked(planned: PlannedCase, options: Options, op: str, denied: str) -> Verdict:
     level = planned.case.level or planned.gate.level
-    reason = f"{NOT_ASKED} ({op} of {planned.subject.name})"
+    reason = f"{NOT_ASKED} ({denied} of {planned.subject.name})"
     return Verdict(*planned.names, seed_of(planned, options), "not asked", "definition", reason, op=op, level=level)
 
 

@@ -80,9 +80,12 @@ class TestExternalPackages:
 
     def test_a_peer_is_one_file(self) -> None:
         """A subject with an interpreter of its own imports nothing of Gates, which is not installed there."""
-        for file in sorted((ROOT / "gates" / "subjects" / "peers").glob("*.py")):
-            if file.name not in {"__init__.py", "environments.py"}:
-                assert not {name for name in imports_of(file) if name.partition(".")[0] == "gates"}, file
+        folder = ROOT / "gates" / "subjects" / "peers"
+        adapters = [
+            file for file in folder.glob("*.py") if file.with_name(f"{file.stem.replace('_', '-')}.txt").is_file()
+        ]
+        for file in sorted([*adapters, *folder.glob("shared/*.py")]):
+            assert not {name for name in imports_of(file) if name.partition(".")[0] == "gates"}, file
 
 
 class TestProcess:

@@ -13,27 +13,33 @@ def programs() -> Mapping[str, Program]:
     """Return the definition of each op that can be diagnosed, by the op's name."""
     from gates.diagnosis.programs import (  # noqa: PLC0415  a check without a failure needs none of them
         advantages,
+        draws,
         gae,
         kl,
         kto,
         logprobs,
+        logprobs_gradient,
         loss,
         preference,
         ratio,
         sampling,
         several,
+        statistics,
     )
 
     found = (
         *advantages.PROGRAMS,
+        *draws.PROGRAMS,
         *gae.PROGRAMS,
         *kl.PROGRAMS,
         *kto.PROGRAMS,
         *logprobs.PROGRAMS,
+        *logprobs_gradient.PROGRAMS,
         *loss.PROGRAMS,
         *preference.PROGRAMS,
         *ratio.PROGRAMS,
         *sampling.PROGRAMS,
         *several.PROGRAMS,
+        *statistics.PROGRAMS,
     )
     return {program.op: program for program in found}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, exp, log, plain, where
+from gates.diagnosis.arithmetic import Value, detached, exp, log, plain, where
 from gates.diagnosis.program import Choices, Data, Inputs, Program
 from gates.diagnosis.programs import logprobs_edits, logprobs_inputs
 from gates.model import Array
@@ -43,11 +43,11 @@ class Call:
         counts: (…, K), false where an id is ignored.
     """
 
-    def __init__(self, data: Data, chosen: Choices) -> None:
+    def __init__(self, data: Data, chosen: Choices, leaf: Value | None = None) -> None:
         logits, ids = np.asarray(data["logits"]), np.asarray(data["ids"])
         self.data, self.chosen, self.shape = data, chosen, ids.shape
         self.dtype = "float64" if logits.dtype == np.float64 else "float32"
-        self.x = data.lift(logits, self.dtype)
+        self.x = data.lift(logits, self.dtype) if leaf is None else leaf
         each = ids.reshape(*logits.shape[:-1], -1)
         ignored = data.get("ignore_index")
         counts = np.ones(each.shape, bool) if ignored is None else each != ignored
@@ -113,12 +113,13 @@ NORMALISERS: Mapping[str, Callable[[Call, Value], Value]] = {
     "of the ids": lambda call, x: _sum(call.picked(x)),
     "untempered": lambda call, x: _sum(call.x),  # noqa: ARG005
     "nothing": lambda call, x: x * 0.0,  # noqa: ARG005
+    "constant": lambda call, x: detached(_sum(x)),  # noqa: ARG005  of the gradient
 }
 
 
-def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  no gradient is asked
-    """Return the log-probs of the ids, and the entropy of each position."""
-    call = Call(data, chosen)
+def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:
+    """Return the log-probs of the ids, and the entropy of each position; `variable` are the logits, or None."""
+    call = Call(data, chosen, variable)
     how = chosen["temperature"]
     x = call.scaled("ignored" if how in {"of the log-prob", "times the log-prob"} else how)
     logps = x - NORMALISERS[chosen["normaliser"]](call, x)
@@ -146,6 +147,8 @@ def _value(call: Call, x: Value, logps: Value) -> Value:
         return found * call.data.scalar(UNITS[kind], call.dtype)
     if kind == "shifted":
         return found - plain(x).max(axis=-1, keepdims=True)
+    if kind == "constant":  # of the gradient: the normaliser's part alone
+        return found + detached(call.picked(x)) - call.picked(x)
     if kind == "summed":
         return found * 0.0 + found.sum(-1, keepdims=True)
     return exp(found) if kind == "probability" else found
@@ -175,6 +178,7 @@ ENTROPIES: Mapping[str, Callable[[Call, Value, Value, Value], Value]] = {  # of 
     "second order": lambda call, x, logps, p: -log((p * p).sum(-1)),  # noqa: ARG005
     "gini": lambda call, x, logps, p: 1.0 - (p * p).sum(-1),  # noqa: ARG005
     "perplexity": lambda call, x, logps, p: exp(-(p * logps).sum(-1)),  # noqa: ARG005
+    "weighed": lambda call, x, logps, p: -(detached(p * logps) * x).sum(-1),  # noqa: ARG005  of the gradient
     "log-sum-exp": lambda call, x, logps, p: _sum(x)[..., 0],  # noqa: ARG005
 }
 FACTORS: Mapping[str, Callable[[int, float], float]] = {
@@ -202,4 +206,4 @@ PROGRAM = Program(
     presets=logprobs_edits.presets,
     examples=logprobs_inputs.examples,
 )
-PROGRAMS = (PROGRAM,)
+PROGRAMS = (PROGRAM,)  # its gradient is in logprobs_gradient

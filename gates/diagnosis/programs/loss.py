@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from gates.diagnosis.arithmetic import Value, where
 from gates.diagnosis.program import Choices, Data, Inputs, Program
 from gates.diagnosis.programs import loss_edits, loss_inputs
@@ -68,8 +70,11 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     """Return the loss."""
     step = Step(data, chosen, variable)
     term = surrogate(step)
-    if chosen["numerator"] == "tokens":
-        term = where(step.counts, term, 0.0)
+    if chosen["numerator"] != "all":
+        counts = step.counts
+        if chosen["numerator"] == "empty rows":  # once each
+            counts = counts | (~counts.any(axis=1, keepdims=True) & (np.arange(counts.shape[1]) == 0))
+        term = where(counts, term, 0.0)
     result = step.mean(term, chosen["mean"]) * chosen["sign"]
     return {"loss": result + penalty(step) if chosen["beta"] and chosen["kl"] != "in the advantages" else result}
 

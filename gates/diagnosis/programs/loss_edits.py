@@ -134,6 +134,8 @@ def _penalties_of_libraries(asked: Choices) -> Iterator[Edit]:
 def _mistakes(asked: Choices) -> Iterator[Edit]:
     for name, words in MASKS.items():
         yield Edit(words, {"mask": name})
+    if asked["level"].startswith("row") or asked["surrogate"] == "geometric":
+        yield Edit("a row without tokens counted with the ratio 1: −A is added", {"numerator": "empty rows"})
     yield Edit("padding counted in the sum, but not in the number of tokens", {"numerator": "all"})
     yield Edit(
         "the loss with the wrong sign", {"sign": -1.0, "beta": -asked["beta"]} if asked["beta"] else {"sign": -1.0}

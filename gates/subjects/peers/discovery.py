@@ -44,8 +44,8 @@ class Peer:
     requirements: Path
     subject: Path | None = None
     purpose: str = ""
-    listed: bool = False  # nothing is installed but what the requirements list
     variants: Variants = field(default_factory=dict)  # ops and settings of each, by the part of its name after @
+    listed: bool = False  # nothing is installed but what the requirements list
 
 
 def discover(folder: Path) -> dict[str, Peer]:

@@ -30,13 +30,14 @@ from gates.nearest import hint
 from gates.subjects.peers import installer
 from gates.subjects.peers.discovery import Peer, PeerError, discover, packages
 
-__all__ = ["Peer", "PeerEnv", "PeerError", "PeerRow", "environment", "listing", "peers", "sync"]
+__all__ = ["Peer", "PeerEnv", "PeerError", "PeerRow", "environment", "listing", "peers", "pinned", "sync"]
 
 HERE = Path(__file__).resolve().parent
 CACHE_VARIABLE = "GATES_CACHE_DIR"
 MARKER = "ready.json"
 REMEMBERED_LINES = 40  # of an installer's output, searched for the reason of a failure
 EXPLANATION = 600  # characters of it that a message holds
+LOOKED_S = 120.0  # for looking for the files of an environment
 GRACE_S = 5.0  # between asking an installer to stop and killing it
 UNREACHABLE = (
     "NewConnectionError",
@@ -56,6 +57,13 @@ LIST_VERSIONS = """
 import json
 from importlib.metadata import distributions
 print(json.dumps({d.metadata["Name"]: d.version for d in distributions()}))
+"""
+
+MISSING_FILES = """
+import json
+from importlib.metadata import distributions
+gone = [str(f) for d in distributions() for f in d.files or () if f.suffix in {".py", ".so"} and not f.locate().exists()]
+print(json.dumps({"versions": {d.metadata["Name"]: d.version for d in distributions()}, "gone": gone[:3]}))
 """
 
 OnLine = Callable[[str], object]
@@ -115,12 +123,15 @@ def sync(name: str, *, on_line: OnLine) -> PeerEnv:
     """
     found = environment(name)
     if found.ready:
-        return found
+        why = broken(found)
+        if not why:
+            return found
+        on_line(f"the environment is broken: {why}; making it anew")
     try:
         found.path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(found.path.with_suffix(".lock"), name, on_line):
             again = environment(name)  # another process may have made it meanwhile
-            if not again.ready:
+            if not again.ready or broken(again):
                 _build(_known(name), again, on_line)
     except OSError as error:
         raise PeerError(
@@ -130,13 +141,37 @@ def sync(name: str, *, on_line: OnLine) -> PeerEnv:
     return environment(name)
 
 
+def broken(found: PeerEnv) -> str:
+    """Return what is wrong with a ready environment: it does not start, or packages or files are gone; else nothing.
+
+    Files are looked for, not read: a second for ten thousand of them.
+    """
+    try:
+        done = subprocess.run(
+            [str(found.python), "-I", "-c", MISSING_FILES],
+            capture_output=True,
+            text=True,
+            timeout=LOOKED_S,
+            check=False,
+        )
+        seen = json.loads(done.stdout) if done.returncode == 0 else None
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        seen = None
+    if seen is None:
+        return "its interpreter does not start"
+    if seen["gone"]:
+        return f"{seen['gone'][0]} is gone"
+    other = sorted(name for name, version in found.versions.items() if seen["versions"].get(name) != version)
+    return f"{other[0]} is not {found.versions[other[0]]}" if other else ""
+
+
 def listing() -> list[PeerRow]:
     """Return a row for every peer, in the order of their names."""
     rows = []
     for peer in peers().values():
         found = environment(peer.name)
         size = _size(found.path)
-        rows.append(PeerRow(peer.name, peer.distribution, _pinned(peer), found.ready, found.path, size, peer.purpose))
+        rows.append(PeerRow(peer.name, peer.distribution, pinned(peer), found.ready, found.path, size, peer.purpose))
     return rows
 
 
@@ -169,7 +204,8 @@ def _read_marker(marker: Path) -> dict[str, str] | None:
     return {str(key): str(value) for key, value in versions.items()} if isinstance(versions, dict) else None
 
 
-def _pinned(peer: Peer) -> str:
+def pinned(peer: Peer) -> str:
+    """Return the version of the peer that its requirements pin."""
     for line in packages(peer.requirements).splitlines():
         package, _, rest = line.partition("==")
         if package.strip().lower() == peer.distribution.lower():
@@ -203,7 +239,7 @@ def _locked(path: Path, name: str, on_line: OnLine) -> Iterator[None]:
 def _build(peer: Peer, target: PeerEnv, on_line: OnLine) -> None:
     start = time.monotonic()
     if target.path.exists():
-        on_line(f"removing what an interrupted sync left at {target.path}")
+        on_line(f"removing what is left at {target.path}")
         shutil.rmtree(target.path)
     on_line(f"making a Python {platform.python_version()} environment at {target.path}")
     _run(peer, installer.make_command(target.path), lambda _: None)

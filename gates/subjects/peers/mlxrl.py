@@ -6,12 +6,24 @@ a case under a name that the peer uses (GRPO, Dr. GRPO, RLOO) runs its code as i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import numpy as np
-from mlxrl.algo import DrGRPOAlgorithm, GRPOAlgorithm, RLOOAlgorithm
+from mlxrl.algo import (
+    DAPOAlgorithm,
+    DrGRPOAlgorithm,
+    GRPOAlgorithm,
+    GSPOAlgorithm,
+    RLOOAlgorithm,
+    approximate_kl,
+    filter_zero_advantage_groups,
+    sequence_importance_ratio,
+    token_importance_ratio,
+)
+from mlxrl.policy.logprobs import target_logprobs_from_logits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,13 +43,19 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "policy_loss": {
         "dtype": ("float32",),
-        "algorithm": ("grpo", "dr_grpo", "rloo"),
+        "algorithm": ("grpo", "dapo", "dr_grpo", "gspo", "gspo-token", "rloo"),
+        "advantages": ("row",),
+        "dapo_denominator": ("global", None),
         "kl_ratio": ("none", None),
         "kl_estimator": ("k3",),
         "rows": ("mask",),
         "weights": (False,),
         "arithmetic": ("float32",),
     },
+    "token_kl": {"estimator": ("k3",), "reduction": ("none",), "kl_ratio": ("none",), "arithmetic": ("float32",)},
+    "importance_ratio": {"level": ("token", "seq_mean"), "arithmetic": ("float32",)},
+    "selective_log_softmax": {"dtype": ("float32",), "ids_per_position": ("one",), "ignore_index": (None,)},
+    "keep_groups": {"convention": ("accuracy",)},
 }
 DEPARTURES_DOCUMENTED: dict[str, str] = {
     "policy_loss[grpo]": (
@@ -107,7 +125,8 @@ def policy_loss(
 ) -> dict[str, Any]:
     """Loss of the peer's algorithm object and its gradient, taken by MLX through the peer's own compute_loss.
 
-    Its losses take no clip bounds, so `epsilon_low` and `epsilon_high` reach nothing: that is for the judge to see.
+    GRPO, Dr. GRPO and RLOO take no clip bounds, so `epsilon_low` and `epsilon_high` reach nothing: that is for the judge
+    to see.
     """
     _only_float32("policy", policy)
     if options.get("delta") is not None or (beta and options.get("kl_ratio", "none") != "none"):
@@ -116,7 +135,7 @@ def policy_loss(
         raise NotImplementedError("mlxrl's losses take a mask and no off-policy weights, and their KL is k3")
     if np.ndim(advantages) != 1:
         raise NotImplementedError("mlxrl's losses take one advantage per row")
-    peer = _algorithm(algorithm, max_length)
+    peer = _algorithm(algorithm, max_length, options)
     now = mx.array(policy)
     behaviour = now if old is None else mx.array(old)
     gains, weights = mx.array(advantages), mx.array(np.asarray(mask, np.float32))  # its own masks are float32
@@ -131,7 +150,12 @@ def policy_loss(
     return {"loss": float(value), "gradient": np.array(gradient)}
 
 
-def _algorithm(name: str, max_length: int | None) -> Any:
+def _algorithm(name: str, max_length: int | None, options: dict[str, Any]) -> Any:
+    clip = {"clip_low": options.get("epsilon_low"), "clip_high": options.get("epsilon_high")}
+    if name == "dapo":
+        return DAPOAlgorithm(**clip)
+    if name in {"gspo", "gspo-token"}:
+        return GSPOAlgorithm(importance="token" if name == "gspo-token" else "sequence", **clip)
     if name == "grpo":
         return GRPOAlgorithm()
     if name == "dr_grpo":
@@ -139,7 +163,7 @@ def _algorithm(name: str, max_length: int | None) -> Any:
         return DrGRPOAlgorithm(**settings)
     if name == "rloo":
         return RLOOAlgorithm()
-    raise NotImplementedError(f"{name} of mlxrl is not judged here; grpo, dr_grpo and rloo are")
+    raise NotImplementedError(f"{name} of mlxrl is not judged here; grpo, dapo, dr_grpo, gspo and rloo are")
 
 
 def _only_float32(name: str, array: Array) -> None:
@@ -148,4 +172,64 @@ def _only_float32(name: str, array: Array) -> None:
         raise NotImplementedError(f"mlxrl computes in float32; `{name}` has dtype {dtype}")
 
 
-OPS: dict[str, Callable[..., dict[str, Any]]] = {"group_advantages": group_advantages, "policy_loss": policy_loss}
+def token_kl(policy: Array, reference: Array, *, mask: Array | None, lengths: Array | None, **_: Any) -> dict[str, Any]:
+    """Its KL of each token; only its losses take a mask."""
+    _only_float32("policy", policy)
+    if mask is not None or (lengths is not None and policy.ndim > 1):
+        raise NotImplementedError("approximate_kl of mlxrl takes no mask")
+    return {"kl": np.array(approximate_kl(mx.array(policy), mx.array(reference)))}
+
+
+def importance_ratio(
+    policy: Array, old: Array, *, level: str, mask: Array | None, lengths: Array | None
+) -> dict[str, Any]:
+    """Its ratios: that of a token takes no mask, that of a sequence nothing else."""
+    _only_float32("policy", policy)
+    one, other = mx.array(policy), mx.array(old)
+    if level == "token":
+        if mask is not None or (lengths is not None and policy.ndim > 1):
+            raise NotImplementedError("token_importance_ratio of mlxrl takes no mask")
+        return {"ratio": np.array(token_importance_ratio(one, other))}
+    if mask is None:
+        raise NotImplementedError("sequence_importance_ratio of mlxrl takes a mask")
+    return {"ratio": np.array(sequence_importance_ratio(one, other, mx.array(mask.astype(np.float32))))}
+
+
+def selective_log_softmax(logits: Array, ids: Array, *, temperature: float, entropy: bool, **_: Any) -> dict[str, Any]:
+    """Its log-probs of the tokens; temperatures, entropies and ignored ids it does not have."""
+    if temperature != 1.0 or entropy:
+        raise NotImplementedError("mlxrl scores at temperature 1, without an entropy")
+    return {"logprobs": np.array(target_logprobs_from_logits(mx.array(logits), mx.array(ids)))}
+
+
+@dataclass
+class _Batch:
+    """The fields that its filter reads, and one that shows which rows it kept."""
+
+    rewards: Any
+    advantages: Any
+    completion_token_ids: tuple[int, ...]
+    prompt_token_ids: tuple[int, ...]
+    old_policy_logprobs: Any
+    reference_logprobs: Any
+    mask: Any
+
+
+def keep_groups(*, rewards: Array, weights: Array, group_size: int, convention: str, accuracy: int) -> dict[str, Any]:
+    """What its dynamic sampling keeps of rewards that are one column."""
+    del weights, convention
+    scores, rows = mx.array(rewards[:, accuracy].astype(np.float32)), tuple(range(len(rewards)))
+    nothing = mx.zeros(len(rows))
+    batch = _Batch(scores, GRPOAlgorithm().compute_advantages(scores, group_size), rows, rows, *[nothing] * 3)
+    kept = filter_zero_advantage_groups(batch, group_size).completion_token_ids
+    return {"keep": np.isin(np.arange(0, len(rows), group_size), kept)}
+
+
+OPS: dict[str, Callable[..., dict[str, Any]]] = {
+    "group_advantages": group_advantages,
+    "policy_loss": policy_loss,
+    "token_kl": token_kl,
+    "importance_ratio": importance_ratio,
+    "keep_groups": keep_groups,
+    "selective_log_softmax": selective_log_softmax,
+}

@@ -1,4 +1,4 @@
-"""The peer rlox: its real advantages, KL and packing, through the Rust functions that its users call.
+"""The peer rlox: its real advantages, GAE, KL, packing and best-of-n, through the functions that its users call.
 
 Nothing here repairs or repeats a formula of the peer. A case whose conventions the peer does not have is unsupported.
 `token_kl[k3]` stands in no DEPARTURES_DOCUMENTED although the docstring writes its ratio the other way round
@@ -8,10 +8,13 @@ Nothing here repairs or repeats a formula of the peer. A case whose conventions 
 from __future__ import annotations
 
 from importlib.metadata import version
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import rlox  # type: ignore[import-not-found]  # only its own environment has it
+import torch  # type: ignore[import-not-found,unused-ignore]
+from rlox.algorithms.best_of_n import BestOfN  # type: ignore[import-not-found]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +38,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "kl_ratio": ("none",),
     },
     "full_kl": {"dtype": ("float32", "float64")},
+    "gae": {"dtype": ("float32", "float64")},
     "pack_sequences": {
         "strategy": ("first-fit-decreasing",),
         "over_long": ("error", "truncate"),  # what it does; what _rlox_core.pyi:739 says: longer ones "are truncated"
@@ -73,6 +77,41 @@ def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> dict[str, Any]
     return {"kl": rows.reshape(policy_logprobs.shape[:-1])}
 
 
+def gae(
+    *,
+    rewards: Array,
+    values: Array,
+    gamma: float,
+    lam: float,
+    bootstrap: Array | None,
+    terminal: Array | None,
+    mask: Array | None,
+    lengths: Array | None,
+) -> dict[str, Any]:
+    """One call for each row's tokens: rlox takes trajectories of one length, without a mask."""
+    found = np.zeros_like(rewards)
+    where = _places(rewards, mask, lengths)
+    last = np.zeros(len(where), rewards.dtype) if bootstrap is None else bootstrap
+    done = np.zeros_like(rewards) if terminal is None else terminal.astype(rewards.dtype)
+    run = rlox.compute_gae_batched_f32 if rewards.dtype == np.float32 else rlox.compute_gae_batched
+    for row, at in enumerate(where):
+        if at[0].size:
+            steps = (np.ascontiguousarray(part[at]) for part in (rewards, values, done))
+            found[at] = run(*steps, last[row : row + 1], at[0].size, gamma, lam)[0]
+    return {"advantages": found}
+
+
+def _places(rewards: Array, mask: Array | None, lengths: Array | None) -> list[tuple[Array, ...]]:
+    """Return the places of each row's tokens."""
+    if rewards.ndim == 1:
+        assert lengths is not None
+        return [(part,) for part in np.split(np.arange(rewards.size), np.cumsum(lengths)[:-1])]
+    chosen = np.ones(rewards.shape, bool) if mask is None else mask
+    if lengths is not None:
+        chosen = np.arange(rewards.shape[1]) < lengths[:, None]
+    return [(np.full(row.sum(), index), np.flatnonzero(row)) for index, row in enumerate(chosen)]
+
+
 def pack_sequences(lengths: Array, max_length: int, **conventions: Any) -> dict[str, Any]:
     """Bins of sequences whose tokens are their own index, so that what it returns says where each one went.
 
@@ -94,6 +133,14 @@ def pack_sequences(lengths: Array, max_length: int, **conventions: Any) -> dict[
     }
 
 
+def best_of_n(scores: Array, group_size: int) -> dict[str, Any]:
+    """Rows by completions that hold their own index; a model that returns them stands for the language model."""
+    rows = torch.arange(len(scores))[:, None]
+    model = SimpleNamespace(generate=lambda *_, **__: rows)
+    best = BestOfN(model, lambda *_: scores.tolist(), n=group_size)
+    return {"rows": best.generate(rows[::group_size])[:, 0].numpy()}
+
+
 def _sequences(values: Array, lengths: Array) -> list[Array]:
     """Return the valid prefix of each row, or the parts of a flat array."""
     if values.ndim == 1:
@@ -112,5 +159,7 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "group_advantages": group_advantages,
     "token_kl": token_kl,
     "full_kl": full_kl,
+    "gae": gae,
     "pack_sequences": pack_sequences,
+    "best_of_n": best_of_n,
 }

@@ -115,6 +115,16 @@ def test_what_rests_on_a_wrong_definition_is_not_asked(subject: Maker) -> None:
     assert {v.status for v in judged(subject(RIGHT, name="right"), *gates).values()} == {"correct"}
 
 
+def test_a_law_about_two_ops_rests_on_both(subject: Maker) -> None:
+    """Whoever has another formula under the second name is not called wrong for the first."""
+    gate = make_gate()
+    law = make_gate(id="double.law", level="law", name="other", cases=(replace(gate.cases[0], rests_on=("double",)),))
+    found = judged(subject("return {'y': 3 * x}"), gate, law)
+    assert [v.status for v in found.values()] == ["wrong", "not asked"]
+    assert "the definition does not hold (double of tried)" in list(found.values())[1].reason
+    assert {v.status for v in judged(subject(RIGHT, name="right"), gate, law).values()} == {"correct"}
+
+
 class TestConventions:
     """Declared words, numbers and booleans bind."""
 

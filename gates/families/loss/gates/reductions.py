@@ -116,7 +116,18 @@ def _same_slope(rng: np.random.Generator, algorithm: str, other: str) -> Mapping
     }
 
 
-def _case(name: str, algorithm: str, make: Make, *, proof: bool = True, ratio: Wire = None, **changes: Any) -> Case:
+def _case(
+    name: str,
+    algorithm: str,
+    make: Make,
+    *,
+    proof: bool = True,
+    ratio: Wire = None,
+    other: str = "",
+    **changes: Any,
+) -> Case:
+    """Return a case; of a subject whose `other` algorithm is another formula it is not asked."""
+
     def marked(rng: np.random.Generator) -> Mapping[str, Any]:
         pair = dict(make(rng))
         return {**pair, "right": {**pair["right"], **MARK}}
@@ -124,21 +135,23 @@ def _case(name: str, algorithm: str, make: Make, *, proof: bool = True, ratio: W
     conventions = dict(cases.case(algorithm, name, **changes).conventions)
     quick = proof and not ratio
     asked = {**conventions, **({"ratio": ratio} if ratio else {})}
-    return Case(name, marked, quick=quick, proof=proof, conventions=asked)
+    rests_on = (f"policy_loss[{other}]",) if other else ()
+    return Case(name, marked, quick=quick, proof=proof, conventions=asked, rests_on=rests_on)
 
 
 def _cases() -> Iterator[Case]:
-    yield _case("dapo-in-one-micro-batch-is-bnpo-trl", "dapo", _micro_batches)
-    yield _case("gspo-token-of-rows-is-gspo", "gspo-token", _of_rows)
+    yield _case("dapo-in-one-micro-batch-is-bnpo-trl", "dapo", _micro_batches, other="bnpo-trl")
+    yield _case("gspo-token-of-rows-is-gspo", "gspo-token", _of_rows, other="gspo")
     for algorithm, other, clip in (
         ("gspo", "grpo", LIKE_TOKENS),
         ("luspo", "gspo", LIKE_TOKENS),
         ("rloo", "grpo", OPEN),
     ):
         make = partial(_one_token, algorithm=algorithm, other=other, clip=clip)
-        yield _case(f"{algorithm}-of-one-token-is-{other}", algorithm, make)
+        yield _case(f"{algorithm}-of-one-token-is-{other}", algorithm, make, other=other)
     for algorithm in ("dr_grpo", "dapo"):
-        yield _case(f"{algorithm}-of-equal-lengths-is-grpo", algorithm, partial(_equal_lengths, algorithm=algorithm))
+        make = partial(_equal_lengths, algorithm=algorithm)
+        yield _case(f"{algorithm}-of-equal-lengths-is-grpo", algorithm, make, other="grpo")
     for algorithm in taking("dapo_denominator"):
         yield _case(f"{algorithm}-of-one-prompt-is-global", algorithm, partial(_one_prompt, algorithm=algorithm))
         yield _case(f"{algorithm}-of-its-own-window-is-global", algorithm, partial(_own_window, algorithm=algorithm))
@@ -152,7 +165,9 @@ def _cases() -> Iterator[Case]:
         yield _case(f"{algorithm}-weights-1", algorithm, make, proof=proof, weights="row")
     for algorithm, other in (("sapo", "grpo"), ("gspo", "grpo"), ("gmpo", "gspo"), ("cispo", "dapo")):
         make = partial(_same_slope, algorithm=algorithm, other=other)
-        yield _case(f"{algorithm}-on-policy-has-the-slope-of-{other}", algorithm, make, ratio=cases.BOTH_RATIOS)
+        yield _case(
+            f"{algorithm}-on-policy-has-the-slope-of-{other}", algorithm, make, ratio=cases.BOTH_RATIOS, other=other
+        )
 
 
 @gate(

@@ -10,7 +10,16 @@ from gates.subjects import catalogue
 from gates.subjects.peers import discovery, environments
 
 HEADER = "# distribution: two-words\n# import: two.words\n# purpose: timed: its rollouts\n"
-NOT_ADAPTERS = {"__init__.py", "discovery.py", "environments.py", "installer.py"}
+NOT_ADAPTERS = {
+    "__init__.py",
+    "coverage.py",
+    "declared.py",
+    "discovery.py",
+    "environments.py",
+    "installer.py",
+    "public_names.py",
+    "reproduce.py",
+}
 
 
 @pytest.fixture
@@ -48,6 +57,22 @@ class TestDiscover:
         assert peer == discovery.Peer(
             "words", "two-words", "two.words", folder / "words.txt", None, "timed: its rollouts", {}
         )
+
+    def test_listed_dependencies_are_all_that_is_installed(self, folder: Path) -> None:
+        """A fourth line of the header says that nothing else is installed; another word in it is refused."""
+        write(folder, "listed", header=f"{HEADER}# dependencies: listed\n")
+        assert discovery.discover(folder)["listed"].listed
+        write(folder, "listed", header=f"{HEADER}# dependencies: some\n")
+        with pytest.raises(discovery.PeerError, match=r"listed\.txt.*listed, or left out"):
+            discovery.discover(folder)
+
+    def test_included_files_stand_in_place_of_their_line(self, folder: Path) -> None:
+        """Comments are left out, so that another comment is no other environment."""
+        (folder / "base").mkdir()
+        (folder / "base" / "deep.txt").write_text("# words\nthree==3\n")
+        (folder / "base" / "more.txt").write_text("-r deep.txt\ntwo==2\n")
+        (folder / "one.txt").write_text(f"{HEADER}# words\n-r base/more.txt\none==1\n")
+        assert discovery.packages(folder / "one.txt").split() == ["three==3", "two==2", "one==1"]
 
     def test_adapter_lies_beside_it(self, folder: Path) -> None:
         """A hyphen in a peer's name is an underscore in its adapter's."""

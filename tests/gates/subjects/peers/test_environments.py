@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gates.subjects.peers import environments, installer
+from gates.subjects.peers import discovery, environments, installer
 from gates.subjects.peers.environments import Peer, PeerError
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -145,7 +145,7 @@ class TestSync:
         assert not half.ready
         lines: list[str] = []
         made = environments.sync(FAKE, on_line=lines.append)
-        assert lines[0].startswith("removing what an interrupted sync left")
+        assert lines[0].startswith("removing what is left")
         assert made.ready
         assert made.versions["fake-distribution"] == "1.0"
         facts = json.loads((made.path / environments.MARKER).read_text())
@@ -154,6 +154,49 @@ class TestSync:
         again: list[str] = []
         assert environments.sync(FAKE, on_line=again.append) == made
         assert again == []
+
+    @pytest.mark.usefixtures("wheel")
+    def test_a_broken_environment_is_made_anew(self, peer: Peer) -> None:
+        """A package that another program removed, or another version, is noticed by the next sync."""
+        peer.requirements.write_text(f"{HEADER}fake-distribution==1.0\n")
+        made = environments.sync(FAKE, on_line=lambda _: None)
+        (folder,) = made.path.glob("lib/python*/site-packages/fake_distribution-1.0.dist-info")
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+        lines: list[str] = []
+        assert environments.sync(FAKE, on_line=lines.append).ready
+        assert lines[0] == "the environment is broken: fake-distribution is not 1.0; making it anew"
+        assert environments.broken(environments.environment(FAKE)) == ""
+
+    def test_an_interpreter_that_does_not_start_is_broken(self) -> None:
+        """What runs and answers nothing is no interpreter."""
+        made = environments.sync(FAKE, on_line=lambda _: None)
+        made.python.unlink()
+        made.python.symlink_to("/bin/false")
+        assert environments.broken(made) == "its interpreter does not start"
+
+    def test_offline_what_is_cached_is_used(self, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where the index cannot be reached, uv is asked once more for what it has; the first reason is reported."""
+        if installer.uv() is None:
+            pytest.skip("uv is not installed beside this interpreter: run `make setup`")
+        peer.requirements.write_text(f"{HEADER}fake-distribution==1.0\n")
+        commands: list[list[str]] = []
+
+        def run(_: Peer, command: list[str], *__: object) -> None:
+            commands.append(command)
+            if "install" in command and "--offline" not in command:
+                raise PeerError("the package index cannot be reached")
+            if "-c" in command:
+                __[0]("{}")  # type: ignore[operator]  # the versions
+
+        monkeypatch.setattr(environments, "_run", run)
+        environments.environment(FAKE).path.mkdir(parents=True)
+        lines: list[str] = []
+        monkeypatch.setattr(environments.shutil, "rmtree", lambda _: None)
+        environments.sync(FAKE, on_line=lines.append)
+        assert [("--offline" in command) for command in commands if "install" in command] == [False, True]
+        assert "the package index cannot be reached; trying with what is cached" in lines
 
     def test_two_processes_make_it_once(self, peer: Peer) -> None:
         """Of two processes that sync at once one makes the environment and both find it ready."""
@@ -234,8 +277,8 @@ class TestRequirements:
     @pytest.mark.parametrize("peer", environments.peers().values(), ids=list(environments.peers()))
     def test_every_package_is_pinned(self, peer: Peer) -> None:
         """Each line pins one package exactly and names no address; NumPy is there because the worker needs it."""
-        lines = [line for line in peer.requirements.read_text().splitlines() if line and not line.startswith("#")]
-        pinned = re.compile(r"[a-z0-9-]+(\[[a-z]+\])?==[0-9][0-9.]*(; .+)?")
+        lines = discovery.packages(peer.requirements).splitlines()
+        pinned = re.compile(r"[a-z0-9-]+(\[[a-z]+\])?==[0-9][0-9.]*(post[0-9]+)?(; .+)?")
         assert [line for line in lines if not pinned.fullmatch(line)] == []
         assert any(line.startswith("numpy==") for line in lines)
         assert any(line.startswith(f"{peer.distribution}==") for line in lines)

@@ -1,0 +1,162 @@
+"""Judge one peer in its own environment, reproduce its findings, and compare its declaration with the package."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gates.cli import diagnoses, setup
+from gates.model import DEFINITIONS, Verdict
+from gates.report import diagnosis
+from gates.report.grades import Grades, OpGrade
+from gates.report.progress import Bar, console
+from gates.results import machine
+from gates.results.conformance_records import (
+    ConformanceHeader,
+    ConformanceResults,
+    CoverageRecord,
+    FindingRecord,
+    GradeRecord,
+)
+from gates.results.records import Machine
+from gates.run import session
+from gates.run.plan import Options, plan
+from gates.run.session import CheckRequest, RunInfo
+from gates.subjects import catalogue
+from gates.subjects.peers import coverage, declared, environments, reproduce
+from gates.subjects.peers.declared import Finding
+from gates.subjects.peers.discovery import Peer
+from gates.subjects.peers.reproduce import Reproduced
+
+GOOD = ("correct", "waived")
+FOLDER = Path("results", "conformance")
+
+
+@dataclass(slots=True)
+class Judged:
+    """How one peer came out."""
+
+    results: ConformanceResults
+    problems: list[str] = field(default_factory=list)  # what the declaration does not explain, or explains wrongly
+    run: Path | None = None  # every verdict
+
+
+def judge(peer: Peer, *, quick: bool, jobs: int, seed: int = 0) -> Judged:
+    """Judge a peer whose environment is ready; every verdict goes to results/runs.
+
+    With `quick` only the quick cases are judged, and one finding in four is reproduced.
+    """
+    start, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+    known = declared.conformance(peer)
+    grades, computes, tally, path = _grades(peer, quick=quick, jobs=jobs, seed=seed)
+    chosen = known.finding[:: 4 if quick else 1]
+    ran = reproduce.run_all(peer.name, chosen, jobs)
+    found = coverage.covered(peer, environments.environment(peer.name))
+    versions = next((dict(hello.versions) for hello in tally.hellos.values() if hello.versions), {})
+    commit, dirty = machine.commit()
+    cpu, features = machine.cpu()
+    header = ConformanceHeader(
+        peer=peer.name,
+        version=environments.pinned(peer),
+        versions=versions,
+        started=started,
+        commit=commit,
+        dirty=dirty,
+        definitions=DEFINITIONS,
+        machine=Machine(system=platform.platform(), cpu=cpu, cores=machine.cores(), features=features),
+        quick=quick,
+        seconds=round(time.monotonic() - start, 1),
+    )
+    results = ConformanceResults(
+        header,
+        [_grade(grade, computes, known.finding) for grade in grades],
+        [CoverageRecord(source=r.source, name=r.name, status=r.status, reason=r.reason) for r in found.rows],
+        list(_findings(known.finding, ran)),
+    )
+    problems = [*_unexplained(results), *_contradicted(results, quick=quick), *found.problems]
+    return Judged(results, problems, path)
+
+
+def _grades(
+    peer: Peer, *, quick: bool, jobs: int, seed: int
+) -> tuple[list[OpGrade], dict[tuple[str, str], str], session.Tally, Path]:
+    """Return the grades of a peer and its variants, what the wrong ops compute, the count, and the file of verdicts."""
+    registry = setup.registry()
+    subjects = setup.watched(catalogue.choose(registry, (peer.name,), None), "local")
+    gates = list(registry.gates.values())
+    cases = plan(gates, subjects, quick=quick, model=None)
+    workers = setup.jobs(jobs)
+    options = Options(seed=seed, jobs=workers, threads=setup.threads(workers), quick=quick)
+    setup.batch_scheduling()
+    writer = setup.writer("check", None, record=False)
+    writer.write(session.header(RunInfo("check", sys.argv[1:], gates, subjects, options, len(cases), fail_on="wrong")))
+    collected, diagnosed = Grades(), diagnoses.Diagnosed(cases, options, writer, silent=True)
+    try:
+        with Bar(peer.name, len(cases), shown_on=console(stderr=True)) as bar:
+
+            def note(verdict: Verdict) -> None:
+                collected.add(verdict)
+                bar.advance(f"{verdict.gate} · {verdict.case}")
+
+            request = CheckRequest(
+                cases,
+                options,
+                writer=writer,
+                on_verdict=diagnosed.watching(note),
+                before_summary=lambda: diagnosed.record(lambda: None),
+            )
+            tally = session.check(request)
+    finally:
+        writer.close()
+    words = {(record.subject, record.op): diagnosis.words(record) for record in diagnosed.records}
+    return collected.grades(), words, tally, writer.path
+
+
+def _grade(grade: OpGrade, computes: dict[tuple[str, str], str], findings: Sequence[Finding]) -> GradeRecord:
+    return GradeRecord(
+        subject=grade.subject,
+        op=grade.op,
+        grade=grade.status,
+        cases=grade.cases,
+        of_this_grade=grade.like,
+        not_judged=grade.left,
+        gate=grade.verdict.gate,
+        case=grade.verdict.case,
+        reason="" if grade.status == "correct" else grade.verdict.reason,
+        computes=computes.get((grade.subject, grade.op), ""),
+        findings=[] if grade.status in GOOD else [one.id for one in findings if grade.op in one.ops],
+    )
+
+
+def _findings(findings: Sequence[Finding], ran: Sequence[Reproduced]) -> Iterator[FindingRecord]:
+    done = {one.finding.id: one for one in ran}
+    for finding in findings:
+        one = done.get(finding.id)
+        yield FindingRecord(
+            **finding.model_dump(exclude={"ops", "quote"}),
+            ops=list(finding.ops),
+            reproduced=one.holds if one else None,
+            output=one.output if one else "",
+        )
+
+
+def _unexplained(results: ConformanceResults) -> Iterator[str]:
+    for grade in results.grades:
+        if grade.grade not in GOOD and not grade.findings:
+            yield f"no finding says why {grade.op} of {grade.subject} is graded {grade.grade}"
+
+
+def _contradicted(results: ConformanceResults, *, quick: bool) -> Iterator[str]:
+    """Yield a sentence for each finding that its program or the check does not bear out."""
+    seen = {(grade.op, grade.grade) for grade in results.grades}
+    for finding in results.findings:
+        if finding.reproduced is False:
+            yield f"{finding.id}: its program does not show it: {finding.output}"
+        missing = [op for op in finding.ops if (op, finding.grade) not in seen]
+        if missing and not quick and finding.grade != "correct":
+            yield f"{finding.id}: the check does not grade {', '.join(missing)} {finding.grade}"

@@ -1,0 +1,185 @@
+"""The conformance report: how each library was graded op by op, what was found in it, and what of it is covered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from gates.report.grades import ORDER
+from gates.report.labels import DEPARTS
+from gates.report.wrap import columns, wrapped
+from gates.results.conformance_records import ConformanceResults, FindingRecord, GradeRecord
+from gates.results.escape import one_line
+
+GOOD = ("correct", "waived")
+COVERAGE = ("judged", "convention", "departs", "not reachable")
+KINDS = {  # of findings, in the order of the report
+    "bug": ("Bugs", "The code contradicts its own documentation, its name or the paper that it cites."),
+    "numeric": ("Numerics", "The formula is right; rounding, overflow or a rare input is not."),
+    "trap": ("Traps", "Legal defaults that surprise."),
+    "convention": ("Conventions", "Documented or legitimate choices that differ from the definition of that name."),
+}
+MARKS = {
+    "correct": "correct",
+    "waived": "waived",
+    "imprecise": "imprecise",
+    "fragile": "fragile",
+    DEPARTS: "*departs*",
+    "wrong": "**wrong**",
+    "timeout": "timeout",
+    "error": "error",
+}
+INDENT = "  "
+
+
+def screen(results: ConformanceResults, problems: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of one library: its counts, the ops that are not correct, and what the records do not explain."""
+    header, width = results.header, columns()
+    counts = Counter(grade.grade for grade in results.grades)
+    rows = Counter(row.status for row in results.coverage)
+    ran = [finding for finding in results.findings if finding.reproduced is not None]
+    pieces = [
+        f"{header.peer} {header.version}",
+        f"{len(results.grades)} ops judged",
+        *(f"{counts[status]} {status}" for status in ORDER if counts[status]),
+        f"{len(results.coverage)} public names, {rows['']} without a row",
+        f"{sum(bool(f.reproduced) for f in ran)} of {len(ran)} findings reproduced",
+        f"{header.seconds:.0f} s",
+    ]
+    yield from wrapped(pieces, width, " · ")
+    for grade in results.grades:
+        if grade.grade not in GOOD:
+            why = ", ".join(grade.findings) or grade.computes or grade.reason
+            yield from _indented(f"{grade.grade.upper():11}{_named(grade, header.peer)}", why, width)
+    for problem in problems:
+        yield from _indented("!", one_line(problem), width)
+
+
+def _indented(head: str, text: str, width: int) -> Iterator[str]:
+    first, *rest = wrapped([head, *text.split()], width - 2 * len(INDENT), " ")
+    yield INDENT + first
+    yield from (2 * INDENT + line for line in rest)
+
+
+def _named(grade: GradeRecord, peer: str) -> str:
+    return grade.op if grade.subject == peer else f"{grade.op} of {grade.subject}"
+
+
+def render(found: Iterable[ConformanceResults]) -> str:
+    """Return the report as markdown: the matrix, the findings, and the coverage."""
+    libraries = sorted(found, key=lambda one: one.header.peer)
+    return "\n".join([*_head(libraries), *_matrix(libraries), *_findings(libraries), *_coverage(libraries)]) + "\n"
+
+
+def _head(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
+    versions = ", ".join(sorted({one.header.definitions for one in libraries}))
+    machines = ", ".join(sorted({one.header.machine.cpu for one in libraries}))
+    days = sorted(one.header.started[:10] for one in libraries)
+    yield "# Conformance: how libraries compute what they name"
+    yield ""
+    yield (
+        f"{len(libraries)} libraries, each judged through its own functions in its own environment, against definitions "
+        f"{versions} ([definitions.md](../docs/definitions.md)); {days[0]} to {days[-1]}, {machines}."
+    )
+    yield (
+        "A grade is of the op under the conventions that the library has: a choice that it documents is a convention, not "
+        "an error. `gates peers check NAME` judges a library again, `gates peers repro ID` runs the program of a finding "
+        "in the library's environment, without Gates. Every number is in [conformance/](conformance/)."
+    )
+    yield (
+        "Our bias: the definitions are ours, we have a trainer and kernels of our own, and we read each library's "
+        "source for hours, not for years. A finding that is unfair is a bug of this report."
+    )
+    yield ""
+
+
+def _matrix(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
+    grades = {
+        (one.header.peer, grade.op): grade
+        for one in libraries
+        for grade in one.grades
+        if grade.subject == one.header.peer
+    }
+    names = [one.header.peer for one in libraries]
+    yield "## Grades"
+    yield ""
+    yield (
+        "correct: the definition, within what its dtype can reach · imprecise: less precise than that · fragile: fails on "
+        "rare input · *departs*: another formula, which its documentation announces · **wrong**: another formula. Empty: "
+        "the library does not have it. A number counts the cases."
+    )
+    yield ""
+    yield _row(["op", *(f"{one.header.peer} {one.header.version}" for one in libraries)])
+    yield _row(["---"] * (len(names) + 1))
+    for op in sorted({op for _, op in grades}):
+        yield _row([f"`{op}`", *(_cell(grades.get((name, op))) for name in names)])
+    yield _row(["**ops correct**", *(_share(one) for one in libraries)])
+    yield ""
+    variants = [(one, grade) for one in libraries for grade in one.grades if grade.subject != one.header.peer]
+    if variants:
+        yield (
+            "Documented parameter sets, judged apart: "
+            + " · ".join(f"`{grade.subject}` {grade.op}: {MARKS[grade.grade]}" for _, grade in variants)
+            + "."
+        )
+        yield ""
+
+
+def _cell(grade: GradeRecord | None) -> str:
+    if grade is None:
+        return ""
+    if grade.grade in GOOD:
+        return f"{MARKS[grade.grade]} {grade.cases}"
+    return f"{MARKS[grade.grade]} {grade.of_this_grade}/{grade.cases}"
+
+
+def _share(one: ConformanceResults) -> str:
+    own = [grade for grade in one.grades if grade.subject == one.header.peer]
+    return f"{sum(grade.grade in GOOD for grade in own)} of {len(own)}"
+
+
+def _findings(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
+    every = [(one, finding) for one in libraries for finding in one.findings]
+    counts = Counter(finding.kind for _, finding in every)
+    yield "## Findings"
+    yield ""
+    departures = sum(counts[kind] for kind in KINDS if kind != "convention")
+    yield (
+        f"{departures} departures ({counts['bug']} bugs, {counts['numeric']} numeric, {counts['trap']} traps) and, counted "
+        f"apart, {counts['convention']} conventions; {sum(bool(f.reproduced) for _, f in every)} of {len(every)} were "
+        "reproduced in this record."
+    )
+    for kind, (title, words) in KINDS.items():
+        chosen = [(one, finding) for one, finding in every if finding.kind == kind]
+        if chosen:
+            yield from ("", f"### {title}", "", words, "")
+            yield from (_item(one, finding) for one, finding in chosen)
+    yield ""
+
+
+def _item(one: ConformanceResults, finding: FindingRecord) -> str:
+    grades = (
+        f"{finding.grade}: {', '.join(f'`{op}`' for op in finding.ops)}" if finding.ops else "no op of ours shows it"
+    )
+    computes = f" Computes: {finding.computes}." if finding.computes else ""
+    shown = "" if finding.reproduced else " (not reproduced in this record)"
+    return (
+        f"- **{finding.id}** ({one.header.peer} {one.header.version}, `{finding.where}`; {grades}){shown}: {finding.says}"
+        f"{computes} Measured: {finding.number}. In a run: {finding.consequence}"
+    )
+
+
+def _coverage(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
+    yield "## Coverage"
+    yield ""
+    yield "Public names of the installed packages: configuration fields, values of their options, functions. `gates peers coverage NAME` lists them."
+    yield ""
+    yield _row(["library", "names", *COVERAGE])
+    yield _row(["---"] * (len(COVERAGE) + 2))
+    for one in libraries:
+        counts = Counter(row.status for row in one.coverage)
+        yield _row([one.header.peer, str(len(one.coverage)), *(str(counts[status]) for status in COVERAGE)])
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"

@@ -1,0 +1,116 @@
+"""Read what a peer's NAME.toml declares: which of its public names are judged, and what was found in it.
+
+The file stands beside the adapter. Findings are data: the report, `gates peers repro` and the tests read them here.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from gates.subjects.peers.discovery import Peer, PeerError
+
+STATUSES = ("judged", "convention", "departs", "not reachable")
+MOST_LINES = 20  # of a reproduction
+
+Status = Literal["judged", "convention", "departs", "not reachable"]
+Row = tuple[Status, str]  # with the reason, or the id of a finding
+
+
+class Declared(BaseModel):
+    """Refuses words that it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Source(Declared):
+    """The public names of one place in the peer's package, with a row for each."""
+
+    source: str = Field(description="such as `fields trl.trainer.grpo_config:GRPOConfig`; see `public_names`")
+    rows: dict[str, Row] = Field(description="by name, or by a glob for a family of names")
+
+    def row(self, name: str) -> Row | None:
+        """Return the row of a name: its own, else that of the first glob that it matches."""
+        if name in self.rows:
+            return self.rows[name]
+        return next((row for glob, row in self.rows.items() if fnmatchcase(name, glob)), None)
+
+
+class Finding(Declared):
+    """One difference between a peer and the definitions, with a program that shows it."""
+
+    id: str
+    kind: Literal["bug", "convention", "trap", "numeric"] = Field(alias="class")
+    grade: Literal["wrong", "fragile", "imprecise", "departs", "correct"]
+    ops: tuple[str, ...] = Field(description="the ops that a check grades so; empty where none shows it")
+    where: str = Field(description="file, relative to site-packages, and line", pattern=r"^[\w./-]+:\d+$")
+    quote: str = Field(description="text of that line, so that a new version is noticed")
+    says: str
+    computes: str
+    number: str
+    consequence: str
+    repro: str = Field(description="a program for the peer's own environment; it ends with 0 if the finding holds")
+
+    @field_validator("repro")
+    @classmethod
+    def _short(cls, program: str) -> str:
+        lines = program.strip().splitlines()
+        if len(lines) > MOST_LINES:
+            raise ValueError(f"has {len(lines)} lines, must have at most {MOST_LINES}")
+        if "assert" not in program:
+            raise ValueError("asserts nothing, so that it would hold for any version")
+        return program.strip() + "\n"
+
+
+class Conformance(Declared):
+    """What is declared of one peer."""
+
+    coverage: tuple[Source, ...] = ()
+    finding: tuple[Finding, ...] = ()
+
+    def named(self, finding: str) -> Finding | None:
+        """Return the finding of this id."""
+        return next((one for one in self.finding if one.id == finding), None)
+
+
+def file_of(peer: Peer) -> Path:
+    """Return where a peer's declaration stands, whether there is one or not."""
+    return peer.requirements.with_suffix(".toml")
+
+
+def conformance(peer: Peer) -> Conformance:
+    """Return what is declared of a peer; a peer without a file declares nothing.
+
+    Raises:
+        PeerError: the file is malformed; the message names it and the place in it.
+    """
+    path = file_of(peer)
+    if not path.is_file():
+        return Conformance()
+    try:
+        found = Conformance.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise PeerError(f"{path}: {place}: {first['msg']}") from None
+    except ValueError as error:  # what is not TOML, and what is not UTF-8
+        raise PeerError(f"{path}: {error}") from None
+    _consistent(path, found)
+    return found
+
+
+def _consistent(path: Path, found: Conformance) -> None:
+    ids = [one.id for one in found.finding]
+    twice = sorted({one for one in ids if ids.count(one) > 1})
+    if twice:
+        raise PeerError(f"{path}: finding {twice[0]} stands there twice")
+    for source in found.coverage:
+        for name, (status, reason) in source.rows.items():
+            if status == "departs" and reason not in ids:
+                raise PeerError(
+                    f"{path}: {source.source}: {name} departs by {reason!r}, which is no finding of the file"
+                )

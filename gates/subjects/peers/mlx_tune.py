@@ -1,0 +1,105 @@
+"""The peer mlx-tune: its preference losses on a model whose logits hold the log-probs of a case.
+
+A row is one start token, then prompt and completion; its losses take whole rows and their lengths. Padding, which a
+model fills with finite numbers, holds log-probs of -1. Its GRPO is a closure of a training loop that takes rewards, with
+advantages that no gate asks (std + 1e-8), and its KTO has neither weights nor a reference point: see mlx-tune.toml.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.append(str(Path(__file__).parent / "shared"))
+import mlx.core as mx
+import numpy as np
+from mlx_tune import losses  # type: ignore[import-not-found,unused-ignore]
+from peer_mlx import array, logits_that_hold, loss_and_gradient, only_float32
+from peer_rows import absent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Array = np.ndarray[Any, Any]
+
+mx.set_default_device(mx.cpu)
+VERSIONS = {name: version(name) for name in ("mlx-tune", "mlx", "mlx-lm")}
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "preference_loss": {
+        "dtype": ("float32",),
+        "loss": ("dpo", "orpo", "simpo"),
+        "nll_tokens": ("completion",),
+        "prompt": ("any", "shared"),
+        "rows": ("mask",),
+        "arithmetic": ("float32",),
+    },
+}
+
+
+class _Texts:
+    """Rows of log-probs as what the losses take: ids, lengths and a model."""
+
+    def __init__(self, mask: Array) -> None:
+        self.ends = np.where(mask.any(axis=1), mask.shape[1] - np.argmax(mask[:, ::-1], axis=1), 0)
+        self.read = mx.array(np.arange(mask.shape[1]) < self.ends[:, None])
+        self.ids = mx.zeros((len(mask), mask.shape[1] + 1), mx.int32)
+        self.lengths = mx.array(self.ends + 1)
+
+    def logits(self, logprobs: mx.array) -> mx.array:
+        return logits_that_hold(mx.where(self.read, logprobs, -1.0), self.ids[:, 1:])
+
+    def pairs(self) -> dict[str, mx.array]:
+        return {
+            "chosen_ids": self.ids[0::2],
+            "rejected_ids": self.ids[1::2],
+            "chosen_lengths": self.lengths[0::2],
+            "rejected_lengths": self.lengths[1::2],
+        }
+
+    def model(self, logprobs: mx.array) -> Callable[..., mx.array]:
+        """Return a model that is called for the chosen rows first, then for the rejected ones."""
+        logits = self.logits(logprobs)
+        sides = cycle([logits[0::2], logits[1::2]])
+        return lambda *_: next(sides)
+
+
+def preference_loss(
+    *, policy: Array, reference: Array | None, mask: Array, loss: str, beta: float, **options: Any
+) -> dict[str, Any]:
+    """DPO with precomputed reference log-probs, as its trainer calls it; ORPO; SimPO with its γ inside β's bracket."""
+    only_float32("policy", policy)
+    absent("preference_loss", penalty=options.get("penalty"), nll=options.get("nll"))
+    texts = _Texts(mask)
+    if loss == "dpo" and (reference is None or not _prompts_are_shared(policy, mask)):
+        raise NotImplementedError("mlx-tune's DPO takes a reference, and pairs whose prompts are the same")
+
+    def total(logprobs: mx.array) -> mx.array:
+        model = texts.model(logprobs)
+        if loss == "orpo":
+            return losses.orpo_loss(model, **texts.pairs(), beta=beta)[0]
+        if loss == "simpo":  # losses.py:480: beta * (r_chosen - r_rejected - gamma)
+            return losses.simpo_loss(model, **texts.pairs(), beta=beta, gamma=options["margin"] / beta)[0]
+        first, second = losses.compute_reference_logprobs(texts.model(array(reference)), **texts.pairs())
+        smoothing = options.get("label_smoothing") or 0.0
+        return losses.dpo_loss(
+            model,
+            **texts.pairs(),
+            beta=beta,
+            reference_chosen_logprobs=first,
+            reference_rejected_logprobs=second,
+            label_smoothing=smoothing,
+        )[0]
+
+    return loss_and_gradient(total, policy)
+
+
+def _prompts_are_shared(policy: Array, mask: Array) -> bool:
+    before = np.cumsum(mask, axis=1) == 0
+    scored = np.where(before, policy, 0)
+    return np.array_equal(before[0::2], before[1::2]) and np.array_equal(scored[0::2], scored[1::2])
+
+
+OPS: dict[str, Callable[..., dict[str, Any]]] = {"preference_loss": preference_loss}

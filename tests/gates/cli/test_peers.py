@@ -1,0 +1,171 @@
+"""`gates peers` as a user types it, with a library that needs no network."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gates.errors import ExitCode
+
+ROOT = Path(__file__).resolve().parents[3]
+ADAPTER = """
+import numpy as np
+
+VERSIONS = {"fake": "1.0"}
+CONVENTIONS = {"token_kl": {"estimator": ("k1",), "reduction": ("none",), "kl_ratio": ("none",), "rows": ("mask",)}}
+
+
+def token_kl(policy, reference, *, mask, lengths, old, **conventions):
+    if lengths is not None or mask is None or policy.ndim != 2:
+        raise NotImplementedError("a mask is needed")
+    kl = np.where(mask, policy - reference, 0).astype(policy.dtype)
+    return {"kl": KL}
+
+
+OPS = {"token_kl": token_kl}
+"""
+DECLARED = """
+[[coverage]]
+source = "functions fake.kl"
+[coverage.rows]
+kl = ["judged", "token_kl"]
+
+[[finding]]
+id = "fake-sign"
+class = "bug"
+grade = "wrong"
+ops = ["token_kl[k1]"]
+where = "fake/kl.py:1"
+quote = "def kl"
+says = "The estimate has the other sign."
+computes = "-k1"
+number = "-1 for 1"
+consequence = "The policy moves away."
+repro = "print(-1)\\nassert -1 < 0"
+"""
+RUN = """
+import sys
+from pathlib import Path
+from gates.subjects.peers import environments
+environments.HERE = Path(sys.argv[1])
+from gates.cli import main
+sys.argv = ["gates", *sys.argv[2:]]
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of one peer, whose environment is made and holds a package of one function."""
+    folder = tmp_path_factory.mktemp("peers")
+    (folder / "fake.txt").write_text("# distribution: fake\n# import: fake\n# purpose: tests\n")
+    (folder / "fake.toml").write_text(DECLARED)
+    write(folder, "-kl")
+    assert run(folder, "sync").returncode == 0
+    (packages,) = (folder / "cache").glob("peers/fake-*/lib/python*/site-packages")
+    (packages / "fake").mkdir()
+    (packages / "fake" / "kl.py").write_text("def kl(): ...\n")
+    (packages / "numpy.pth").write_text(f"{Path(sys.modules['numpy'].__file__ or '').parents[1]}\n")
+    return folder
+
+
+def write(folder: Path, formula: str) -> None:
+    (folder / "fake.py").write_text(ADAPTER.replace("KL}", f"{formula}}}"))
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "GATES_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    return subprocess.run(
+        [sys.executable, "-c", RUN, str(folder), "peers", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=240,
+        check=False,
+    )
+
+
+def test_a_finding_explains_a_grade(folder: Path) -> None:
+    """The records hold: the op is wrong, the finding says so, and its program shows it; the record is written."""
+    write(folder, "-kl")
+    done = run(folder, "check", "fake", "--record", "--jobs", "1")
+    assert done.returncode == ExitCode.HELD, done.stdout + done.stderr
+    assert "1 wrong" in done.stdout
+    assert "fake-sign" in done.stdout
+    assert "1 of 1 findings reproduced" in done.stdout
+    assert "1 peers judged, 0 problems with the records" in done.stdout
+    assert (folder / "results" / "conformance" / "fake.jsonl").is_file()
+
+
+def test_a_finding_that_the_check_contradicts_fails(folder: Path) -> None:
+    """The library mended it: the record is wrong about it now."""
+    write(folder, "kl")
+    done = run(folder, "check", "--json", "--jobs", "1")
+    assert done.returncode == ExitCode.FAILED, done.stdout + done.stderr
+    (peer,) = json.loads(done.stdout)
+    assert peer["problems"] == ["fake-sign: the check does not grade token_kl[k1] wrong"]
+    assert {grade["grade"] for grade in peer["grades"]} == {"correct"}
+
+
+def test_a_grade_without_a_finding_fails(folder: Path) -> None:
+    """Nobody is called wrong without a reason that can be run."""
+    write(folder, "2 * kl")
+    text = (folder / "fake.toml").read_text()
+    (folder / "fake.toml").write_text(text.partition("[[finding]]")[0])
+    try:
+        done = run(folder, "check", "--jobs", "1")
+    finally:
+        (folder / "fake.toml").write_text(text)
+    assert done.returncode == ExitCode.FAILED, done.stdout + done.stderr
+    assert "! no finding says why token_kl[k1] of fake is graded wrong" in " ".join(done.stdout.split())
+
+
+def test_programs_are_shown_and_run(folder: Path) -> None:
+    """Without Gates, in the library's own interpreter."""
+    assert "assert -1 < 0" in run(folder, "repro", "fake-sign", "--show").stdout
+    done = run(folder, "repro")
+    assert done.returncode == ExitCode.HELD, done.stderr
+    assert "1 of 1 findings hold" in done.stdout
+    (one,) = json.loads(run(folder, "repro", "fake-sign", "--json").stdout)
+    assert one == {"id": "fake-sign", "holds": True, "output": "-1"}
+
+
+def test_rows_are_listed(folder: Path) -> None:
+    """Every public name with its status and reason."""
+    done = run(folder, "coverage")
+    assert done.returncode == ExitCode.HELD
+    assert "judged         fake.kl.kl  token_kl" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("check", "fakke"), "'fakke' is no peer; did you mean 'fake'?"),
+        (("repro", "fake-sing"), "'fake-sing' is no finding; did you mean 'fake-sign'?"),
+        (("check", "--record", "--quick"), "--record is given with --quick"),
+        (("sync", "other"), "'other' is no peer"),
+    ],
+)
+def test_a_wrong_word_is_refused_with_the_nearest(folder: Path, arguments: tuple[str, ...], reason: str) -> None:
+    """Exit code 2 and one sentence."""
+    done = run(folder, *arguments)
+    assert done.returncode == ExitCode.USAGE
+    assert reason in done.stderr
+
+
+def test_an_absent_environment(folder: Path, tmp_path: Path) -> None:
+    """It is reported, and fails a run that requires it; with nothing judged the code says so."""
+    for name in ("fake.txt", "fake.toml", "fake.py"):
+        (tmp_path / name).write_text((folder / name).read_text())
+    done = run(tmp_path, "check")
+    assert done.returncode == ExitCode.NOTHING
+    assert "fake: not judged: no environment yet" in done.stderr
+    done = run(tmp_path, "check", "--require", "all")
+    assert done.returncode == ExitCode.FAILED
+    assert "required, but not installed: fake" in done.stdout

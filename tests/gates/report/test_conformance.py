@@ -1,0 +1,166 @@
+"""The conformance report: grades, findings and coverage of recorded libraries."""
+
+from pathlib import Path
+
+import pytest
+
+from gates.model import ConfigurationError
+from gates.report import conformance
+from gates.report.files import render_files
+from gates.results.conformance_records import (
+    ConformanceHeader,
+    ConformanceResults,
+    CoverageRecord,
+    FindingRecord,
+    GradeRecord,
+    read_conformance,
+)
+from gates.results.records import Machine
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def header(peer: str) -> ConformanceHeader:
+    return ConformanceHeader(
+        peer=peer,
+        version="1.2",
+        versions={peer: "1.2"},
+        started="2026-11-25T08:00:00+00:00",
+        commit="abc",
+        dirty=False,
+        definitions="2.0",
+        machine=Machine(system="Linux", cpu="a processor", cores=2, features=[]),
+        quick=False,
+        seconds=12.0,
+    )
+
+
+def grade(subject: str, op: str, status: str, findings: tuple[str, ...] = ()) -> GradeRecord:
+    return GradeRecord(
+        subject=subject,
+        op=op,
+        grade=status,
+        cases=8,
+        of_this_grade=8 if status == "correct" else 3,
+        not_judged=1,
+        gate="kl.k3.matches-definition",
+        case="ragged",
+        reason="" if status == "correct" else "kl error",
+        computes="" if status == "correct" else "computes: another",
+        findings=list(findings),
+    )
+
+
+def finding(name: str, kind: str, *, reproduced: bool | None = True) -> FindingRecord:
+    return FindingRecord(
+        id=name,
+        kind=kind,
+        grade="wrong",
+        ops=["token_kl[k3]"],
+        where="fake/kl.py:3",
+        says="The ratio is inverted.",
+        computes="exp(-d) + d - 1",
+        number="2 | 3",
+        consequence="The penalty pulls the other way.",
+        repro="assert True\n",
+        reproduced=reproduced,
+        output="2 3",
+    )
+
+
+@pytest.fixture
+def library() -> ConformanceResults:
+    """A library with an op of each sort, a variant, two findings and a name without a row."""
+    return ConformanceResults(
+        header("fake"),
+        [
+            grade("fake", "policy_loss[grpo]", "correct"),
+            grade("fake", "token_kl[k3]", "wrong", ("fake-k3",)),
+            grade("fake@other", "token_kl[k3]", "departs"),
+        ],
+        [
+            CoverageRecord(source="functions fake.kl", name="kl", status="departs", reason="fake-k3"),
+            CoverageRecord(source="functions fake.kl", name="new", status="", reason=""),
+        ],
+        [finding("fake-k3", "bug"), finding("fake-choice", "convention", reproduced=None)],
+    )
+
+
+def test_the_report_shows_grades_findings_and_coverage(library: ConformanceResults) -> None:
+    """Conventions are counted apart; a finding whose program did not run says so; cells keep their columns."""
+    text = conformance.render([library, ConformanceResults(header("also"))])
+    assert "| `token_kl[k3]` |  | **wrong** 3/8 |" in text
+    assert "| **ops correct** | 0 of 0 | 1 of 2 |" in text
+    assert "`fake@other` token_kl[k3]: *departs*" in text
+    assert "1 departures (1 bugs, 0 numeric, 0 traps) and, counted apart, 1 conventions; 1 of 2 were reproduced" in text
+    assert text.index("### Bugs") < text.index("### Conventions")
+    assert "**fake-choice** (fake 1.2, `fake/kl.py:3`; wrong: `token_kl[k3]`) (not reproduced in this record)" in text
+    assert "| fake | 2 | 0 | 0 | 1 | 0 |" in text
+
+
+def test_the_screen_names_what_is_not_correct(library: ConformanceResults, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row for each op that is not correct, with the finding that explains it; problems last; no line too wide."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = list(conformance.screen(library, ["fake-k3: its program does not show it: 1 is not 2"]))
+    assert all(len(line) <= 80 for line in lines)
+    text = "\n".join(lines)
+    assert "1 wrong" in text
+    assert "WRONG" in text
+    assert "fake-k3" in text
+    assert lines[-1].startswith("  ! fake-k3: its program")
+
+
+def test_records_are_read_as_they_were_written(library: ConformanceResults, tmp_path: Path) -> None:
+    """Line by line; the report is rendered from the file."""
+    library.write(tmp_path / "fake.jsonl")
+    assert read_conformance(tmp_path / "fake.jsonl") == library
+    assert "".join(render_files([tmp_path / "fake.jsonl"], "md", None)).startswith("# Conformance")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda lines: lines[1:], "must be a conformance-header, is a grade"),
+        (lambda lines: [*lines, lines[0]], "is a second header"),
+        (lambda lines: [*lines, b'{"record": "speed"}\n'], "is no conformance record"),
+        (lambda _: [], "no complete line"),
+    ],
+)
+def test_what_is_no_record_names_the_line(
+    library: ConformanceResults, tmp_path: Path, change: object, reason: str
+) -> None:
+    """One sentence with file and line."""
+    file = tmp_path / "fake.jsonl"
+    library.write(file)
+    file.write_bytes(b"".join(change(file.read_bytes().splitlines(keepends=True))))  # type: ignore[operator]
+    with pytest.raises(ConfigurationError, match=reason):
+        read_conformance(file)
+
+
+def test_other_files_and_formats_are_refused(library: ConformanceResults, tmp_path: Path) -> None:
+    """A conformance record is markdown only, and is rendered by itself."""
+    library.write(tmp_path / "fake.jsonl")
+    (tmp_path / "other.jsonl").write_text("{}\n")
+    with pytest.raises(ConfigurationError, match="render them separately"):
+        list(render_files([tmp_path / "fake.jsonl", tmp_path / "other.jsonl"], "md", None))
+    with pytest.raises(ConfigurationError, match="rendered as md"):
+        list(render_files([tmp_path / "fake.jsonl"], "html", None))
+
+
+def test_the_recorded_report_is_rendered_from_its_records() -> None:
+    """results/CONFORMANCE.md, at most 300 lines; `make report` writes it."""
+    files = sorted((ROOT / "results" / "conformance").glob("*.jsonl"))
+    if not files:
+        pytest.skip("no conformance is recorded; `gates peers check --record` does it")
+    text = (ROOT / "results" / "CONFORMANCE.md").read_text()
+    assert text == "".join(render_files(files, "md", None))
+    assert len(text.splitlines()) <= 300
+
+
+def test_every_recorded_grade_is_explained() -> None:
+    """No op is graded below correct without a finding, and no finding was refuted by its program."""
+    for file in sorted((ROOT / "results" / "conformance").glob("*.jsonl")):
+        found = read_conformance(file)
+        assert [g.op for g in found.grades if g.grade not in conformance.GOOD and not g.findings] == [], file.name
+        assert [f.id for f in found.findings if not f.reproduced] == [], file.name
+        assert [row.name for row in found.coverage if not row.status] == [], file.name

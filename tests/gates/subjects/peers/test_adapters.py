@@ -1,0 +1,100 @@
+"""An adapter calls the peer's own code: every answer of every op enters the peer's package."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gates.registry import load
+from gates.results import jsonl
+from gates.run.plan import runs_a_model
+from gates.subjects.peers import environments
+
+ROOT = Path(__file__).resolve().parents[4]
+ADAPTERS = {name: peer for name, peer in environments.peers().items() if peer.subject}
+TRACED = """
+import functools, importlib.util, sys
+
+spec = importlib.util.spec_from_file_location("adapter", {adapter!r})
+adapter = importlib.util.module_from_spec(spec)
+sys.modules["adapter"] = adapter
+spec.loader.exec_module(adapter)
+FOLDER = {folder!r}
+
+
+def traced(function):
+    @functools.wraps(function)
+    def call(**inputs):
+        entered = []
+
+        def note(frame, event, argument):
+            if event == "call" and frame.f_code.co_filename.startswith(FOLDER):
+                entered.append(frame.f_code.co_name)
+            if event == "c_call" and str(getattr(argument, "__module__", "")).partition(".")[0] == {package!r}:
+                entered.append(argument.__name__)
+
+        sys.setprofile(note)
+        try:
+            answer = function(**inputs)
+        finally:
+            sys.setprofile(None)
+        assert entered, "the answer was made without the library"
+        return answer
+
+    return call
+
+
+OPS = {{name: traced(function) for name, function in adapter.OPS.items()}}
+CONVENTIONS = adapter.CONVENTIONS
+VERSIONS = adapter.VERSIONS
+"""
+
+
+def test_an_adapter_is_short() -> None:
+    """The median is under 120 lines; the fake models and the rows are shared."""
+    sizes = sorted(len(peer.subject.read_text().splitlines()) for peer in ADAPTERS.values() if peer.subject)
+    assert sizes[len(sizes) // 2] < 120
+
+
+def one_gate_of_each_op() -> list[str]:
+    """Return a gate with a quick case for each op, of policy losses one for each algorithm."""
+    found: dict[str, str] = {}
+    for gate in load().gates.values():
+        if any(case.quick for case in gate.cases) and not runs_a_model(gate):
+            found.setdefault(gate.name or gate.ops[0].name, gate.id)
+            found.setdefault(gate.ops[0].name, gate.id)
+    return sorted(set(found.values()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_the_peers_code_is_entered(name: str, tmp_path: Path) -> None:
+    """Whoever copies a formula into an adapter fails here: the answer would be made without a call into the package."""
+    environment = environments.environment(name)
+    if not environment.ready:
+        pytest.skip(f"no environment; `gates peers sync {name}` makes it")
+    peer = ADAPTERS[name]
+    (packages,) = environment.path.glob("lib/python*/site-packages")
+    subject = tmp_path / "traced.py"
+    top = peer.import_name.partition(".")[0]
+    subject.write_text(TRACED.format(adapter=str(peer.subject), folder=str(packages / top), package=top))
+    command = [sys.executable, "-m", "gates", "check", *one_gate_of_each_op(), "--quick", "--no-minimise"]
+    done = subprocess.run(
+        [*command, "--subject", str(subject), "--python", str(environment.python), "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=300,
+        check=False,
+    )
+    (file,) = tmp_path.glob("check-*.jsonl")
+    judged = [verdict for verdict in jsonl.read(file).judged if verdict.status not in {"unsupported", "skipped"}]
+    assert judged, done.stderr
+    assert [v.reason for v in judged if "without the library" in v.reason] == []
+    assert Counter(v.op for v in judged)

@@ -1,0 +1,191 @@
+"""What a peer's NAME.toml declares, and how it is compared with an installed package."""
+
+from pathlib import Path
+
+import pytest
+
+from gates.subjects.peers import coverage, declared, environments, public_names, reproduce
+from gates.subjects.peers.discovery import Peer, PeerError
+from gates.subjects.peers.environments import PeerEnv
+
+MODULE = '''
+"""A library."""
+from dataclasses import dataclass
+
+KNOWN = ("grpo", "dapo")
+
+@dataclass
+class Config:
+    """Fields."""
+
+    beta: float = 0.0
+    loss_type: str = "grpo"
+    _hidden: int = 0
+    plain = 1
+
+    def check(self):
+        if self.loss_type not in ("grpo", "dapo") and self.loss_type != "none":
+            raise ValueError
+
+    def _private(self): ...
+
+@register("clip")
+def loss(x): ...
+
+register(Names.GAE)(loss)
+
+def _inner(): ...
+'''
+FINDING = """
+[[finding]]
+id = "fake-beta"
+class = "trap"
+grade = "correct"
+ops = []
+where = "fake/core.py:11"
+quote = "beta"
+says = "Beta is 0."
+computes = ""
+number = "0"
+consequence = "No KL."
+repro = "assert 1 == 1"
+"""
+COVERAGE = """
+[[coverage]]
+source = "fields fake.core:Config"
+[coverage.rows]
+beta = ["departs", "fake-beta"]
+"loss_*" = ["judged", "policy_loss"]
+"""
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Peer:
+    """A peer with an empty declaration."""
+    requirements = tmp_path / "fake.txt"
+    requirements.write_text("")
+    return Peer("fake", "fake", "fake", requirements)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> PeerEnv:
+    """An environment that holds the package."""
+    folder = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "fake"
+    folder.mkdir(parents=True)
+    (folder / "core.py").write_text(MODULE)
+    return PeerEnv(tmp_path / "env", tmp_path / "env" / "bin" / "python", ready=True)
+
+
+def declare(peer: Peer, text: str) -> declared.Conformance:
+    declared.file_of(peer).write_text(text)
+    return declared.conformance(peer)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("fields fake.core:Config", ["beta", "loss_type"]),
+        ("functions fake.core", ["loss"]),
+        ("classes fake.core", ["Config"]),
+        ("methods fake.core:Config", ["check"]),
+        ("values fake.core:loss_type", ["grpo", "dapo", "none"]),
+        ("registered fake.core:register", ["clip", "GAE"]),
+    ],
+)
+def test_names_are_read_without_importing(environment: PeerEnv, source: str, expected: list[str]) -> None:
+    """The file is parsed: what it imports need not be there."""
+    assert public_names.names(source, coverage.site_packages(environment)) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("colours fake.core", "'colours' must be one of fields"),
+        ("functions fake.other", "has no module fake.other"),
+        ("fields fake.core:Other", "no class Other"),
+    ],
+)
+def test_a_source_that_is_not_there(environment: PeerEnv, source: str, reason: str) -> None:
+    """A place that a new version lost is named."""
+    with pytest.raises(PeerError, match=reason):
+        public_names.names(source, coverage.site_packages(environment))
+
+
+def test_every_name_has_a_row(peer: Peer, environment: PeerEnv) -> None:
+    """An exact row, or one for a family of names; the finding stands on its line."""
+    declare(peer, COVERAGE + FINDING)
+    found = coverage.covered(peer, environment)
+    assert [(row.name, row.status) for row in found.rows] == [("beta", "departs"), ("loss_type", "judged")]
+    assert found.problems == ()
+    assert found.count("judged") == 1
+
+
+def test_a_new_name_a_lost_one_and_a_moved_line_are_problems(peer: Peer, environment: PeerEnv) -> None:
+    """So a new release shows what is new."""
+    declare(peer, COVERAGE.replace("loss_*", "gone_*") + FINDING.replace("core.py:11", "core.py:12"))
+    problems = coverage.covered(peer, environment).problems
+    assert [problem.partition(": ")[2] for problem in problems] == [
+        "loss_type has no row; give it one in fake.toml",
+        "the row 'gone_*' matches no name of this version; remove it",
+        "fake/core.py:12 does not hold 'beta'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[[coverage]]\nsource = 1\n", "coverage.0"),
+        (FINDING.replace("trap", "opinion"), "finding.0.class"),
+        (FINDING.replace("assert 1 == 1", "print(1)"), "asserts nothing"),
+        (FINDING.replace('"assert 1 == 1"', "'''" + "assert 1\n" * 21 + "'''"), "21 lines, must have at most 20"),
+        (FINDING + FINDING, "fake-beta stands there twice"),
+        (COVERAGE, "'fake-beta', which is no finding"),
+        ("not toml", "fake.toml"),
+    ],
+)
+def test_a_malformed_declaration_names_the_place(peer: Peer, text: str, reason: str) -> None:
+    """One sentence with the file."""
+    with pytest.raises(PeerError, match=reason):
+        declare(peer, text)
+
+
+def test_a_peer_without_a_file_declares_nothing(peer: Peer) -> None:
+    """It may still be judged."""
+    assert declared.conformance(peer) == declared.Conformance()
+
+
+def test_programs_run_alone(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the peer's interpreter, isolated, one thread: 0 is "holds", anything else is not, and its words are kept."""
+    monkeypatch.setenv(environments.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(environments, "peers", lambda: {"fake": peer})
+    finding = declare(peer, FINDING).finding[0]
+    with pytest.raises(PeerError, match="gates peers sync fake"):
+        reproduce.run("fake", finding)
+    environments.sync("fake", on_line=lambda _: None)
+    shows = finding.model_copy(update={"repro": "import os\nprint(os.environ['OMP_NUM_THREADS'])\nassert True\n"})
+    breaks = finding.model_copy(update={"repro": "assert 1 == 2, 'one is not two'\n"})
+    first, second = reproduce.run_all("fake", (shows, breaks), jobs=2)
+    assert (first.holds, first.output) == (True, "1")
+    assert not second.holds
+    assert "one is not two" in second.output
+
+
+SHIPPED = {name: peer for name, peer in environments.peers().items() if peer.subject}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_declarations_that_are_shipped(name: str) -> None:
+    """Each is well-formed, covers its package, names findings after the peer, and calls no documented choice a bug."""
+    known = declared.conformance(SHIPPED[name])
+    assert known.coverage, f"{declared.file_of(SHIPPED[name])} covers nothing"
+    assert [one.id for one in known.finding if not one.id.startswith(f"{name}-")] == []
+    assert [one.id for one in known.finding if one.kind == "bug" and one.grade == "correct" and one.ops] == []
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_rows_are_those_of_the_installed_package(name: str) -> None:
+    """Where the environment is there: no public name is unlisted, and no finding's line has moved."""
+    environment = environments.environment(name)
+    if not environment.ready:
+        pytest.skip(f"no environment; `gates peers sync {name}` makes it")
+    assert coverage.covered(SHIPPED[name], environment).problems == ()
