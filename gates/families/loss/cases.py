@@ -249,6 +249,9 @@ def _found_cases(algorithm: str) -> Iterator[Case]:
         far = {"dtype": "float64", "found": "far-below"}
         steep = this("found-steep-gate", data=far, sapo_temperature_positive=30.0, sapo_temperature_negative=60.0)
         yield replace(steep, level="robustness")
+    if algorithm == "gmpo":  # the rounding of a D that the clip holds
+        held = this("found-far-and-clipped", data={"dtype": "float64", "found": "far-below"})
+        yield replace(held, level="robustness")
     if algorithm != "grpo":
         return
     # an estimate without its sign: only k1 is below −c
