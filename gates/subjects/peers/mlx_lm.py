@@ -20,7 +20,7 @@ import numpy as np
 from mlx_lm.generate import generate_step
 from mlx_lm.sample_utils import greedy_sampler, make_logits_processors, make_sampler
 from mlx_lm.tuner.losses import kl_div_loss
-from peer_mlx import array
+from peer_mlx import FakeModel, array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,60 +37,45 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "full_kl": {"arithmetic": ("float32",)},  # exp of float64 has a relative error of 2e-7 in MLX 0.32
 }
 
+PENALTIES = {"history": ("repetition",), "generated": ("presence", "frequency")}  # by the ids that they count
 COIN = SimpleNamespace(value=1.0)
 mx.set_default_device(mx.cpu)
 mx.disable_compile()
-
-
-def _unchanged(logits: mx.array, *_: Any, **__: Any) -> mx.array:
-    return logits
-
-
-def _coin(*_: Any, **__: Any) -> mx.array:
-    return mx.array(COIN.value)
-
-
-mx.random.categorical, mx.random.uniform = _unchanged, _coin
+mx.random.categorical = lambda logits, *_, **__: logits
+mx.random.uniform = lambda *_, **__: mx.array(COIN.value)
 
 
 def filtered_logprobs(*, logits: Array, xtc_coin: Array | None, **filters: Any) -> dict[str, Any]:
     """What the sampler draws from, row by row: each row has its own history and coin."""
     if filters["top_p"] == 0.0:
-        raise NotImplementedError(
-            "a top_p of 0 switches mlx-lm's filter off; its smallest nucleus is that of a positive p"
-        )
+        raise NotImplementedError("a top_p of 0 switches mlx-lm's filter off; its smallest nucleus is of a positive p")
     if filters["top_k"] >= logits.shape[-1]:
         raise NotImplementedError("mlx-lm takes a top_k below the size of the vocabulary, and says so")
+    special, bias = filters.get("xtc_special_tokens"), filters.get("logit_bias")
     sampler = make_sampler(
         temp=filters["temperature"],
-        top_p=filters["top_p"],
-        min_p=filters["min_p"],
         min_tokens_to_keep=filters.get("min_tokens_to_keep", 1),
-        top_k=filters["top_k"],
-        xtc_probability=filters["xtc_probability"],
-        xtc_threshold=filters["xtc_threshold"],
-        xtc_special_tokens=_list(filters.get("xtc_special_tokens")),
+        xtc_special_tokens=None if special is None else special.tolist(),
+        **{name: filters[name] for name in ("top_p", "min_p", "top_k", "xtc_probability", "xtc_threshold")},
     )
-    bias = filters.get("logit_bias")
-    lists = {name: filters.get(name) for name in ("history", "generated")}
     rows = []
     for index, row in enumerate(logits):
         COIN.value = 1.0 if xtc_coin is None else float(xtc_coin[index])
-        ids = {name: _ids(None if given is None else given[index]) for name, given in lists.items()}
-        repetition = {"repetition_penalty": filters["repetition_penalty"], "repetition_context_size": 10_000}
-        counted = {
-            "presence_penalty": filters.get("presence_penalty"),
-            "presence_context_size": 10_000,
-            "frequency_penalty": filters.get("frequency_penalty"),
-            "frequency_context_size": 10_000,
-        }
-        steps = [
-            *_reading(ids["history"], make_logits_processors(None if bias is None else dict(enumerate(bias.tolist())))),
-            *_reading(ids["history"], make_logits_processors(**repetition) if ids["history"] else []),
-            *_reading(ids["generated"], make_logits_processors(**counted) if ids["generated"] else []),
-        ]
-        rows.append(_drawn_from(row, sampler, steps))
+        processors = make_logits_processors(None if bias is None else dict(enumerate(bias.tolist())))
+        for name, penalties in PENALTIES.items():
+            given = filters.get(name)
+            ids = [] if given is None else given[index][given[index] >= 0].tolist()
+            options = {f"{penalty}_penalty": filters.get(f"{penalty}_penalty") for penalty in penalties}
+            sizes = {f"{penalty}_context_size": 10_000 for penalty in penalties}
+            if ids:
+                processors += [_reading(ids, run) for run in make_logits_processors(**options, **sizes)]
+        rows.append(_drawn_from(row, sampler, processors))
     return {"logprobs": np.stack(rows)}
+
+
+def _reading(ids: list[int], run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Let a processor read these ids: the cases give penalties lists of their own, mlx-lm gives all the same."""
+    return lambda _, logits: run(mx.array(ids), logits)
 
 
 def _drawn_from(row: Array, sampler: Callable[[Any], Any], processors: list[Callable[[Any, Any], Any]]) -> Array:
@@ -101,35 +86,14 @@ def _drawn_from(row: Array, sampler: Callable[[Any], Any], processors: list[Call
         found.append(sampler(logprobs))
         return mx.array([0])
 
-    def model(*_: Any, **__: Any) -> Any:
-        return array(row)[None, None]
-
-    step = generate_step(
-        mx.array([0]), model, max_tokens=1, sampler=recorded, logits_processors=processors, prompt_cache=[]
-    )
-    next(step)
+    model = FakeModel(array(row)[None, None])
+    options = {"sampler": recorded, "logits_processors": processors, "prompt_cache": []}
+    next(generate_step(mx.array([0]), model, max_tokens=1, **options))
     if sampler is greedy_sampler:
         return np.where(np.arange(row.size) == found[0].item(), 0.0, -np.inf)
     scores = np.array(found[0][0])
     high = scores.max().astype(np.float64)
     return (scores - high - np.log(np.exp(scores - high).sum())).astype(row.dtype)
-
-
-def _reading(ids: list[int], processors: list[Callable[[Any, Any], Any]]) -> list[Callable[[Any, Any], Any]]:
-    """Let processors read these ids: the cases give penalties lists of their own, mlx-lm gives all the same."""
-
-    def reading(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        return lambda _, logits: run(mx.array(ids), logits)
-
-    return [reading(run) for run in processors]
-
-
-def _ids(given: Array | None) -> list[int]:
-    return [] if given is None else given[given >= 0].tolist()
-
-
-def _list(given: Array | None) -> list[int] | None:
-    return None if given is None else given.tolist()
 
 
 def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> dict[str, Any]:

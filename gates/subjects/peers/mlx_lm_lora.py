@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001  its losses and scores are called by names of its own
 """The peer mlx-lm-lora: its GRPO objective and advantages, and the losses of its preference trainers.
 
 Its GRPO makes one update per rollout and takes no old log-probs: only on-policy cases are judged. Its preference losses
@@ -22,162 +23,95 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Array = np.ndarray[Any, Any]
+    Answer = dict[str, Any]
 
 mx.set_default_device(mx.cpu)
 VERSIONS = {name: version(name) for name in ("mlx-lm-lora", "mlx", "mlx-lm")}
-CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "group_advantages": {  # grpo_trainer.py:311: (group - mean) / (std + 1e-4), in float64, handed on in float32
-        "dtype": ("float32",),
-        "scale": ("group",),
-        "ddof": (0,),
-        "eps": (1e-4, float(np.float32(1e-4))),
-        "eps_mode": ("add",),
-        "baseline": ("mean",),
-    },
-    "policy_loss": {
-        "dtype": ("float32",),
-        "algorithm": ("grpo", "dapo", "dr_grpo", "gspo"),
-        "advantages": ("row",),
-        "ratio": ("on-policy",),
-        "dapo_denominator": ("global", None),
-        "kl_estimator": ("k3",),
-        "kl_ratio": ("none", None),
-        "kl_clamp": (None,),
-        "rows": ("mask", "holes"),
-        "weights": (False,),
-        "arithmetic": ("float32",),
-    },
-    "preference_loss": {
-        "dtype": ("float32",),
-        "loss": ("dpo", "hinge", "ipo", "dpop", "cpo", "orpo"),
-        "lengths": ("mean", None),
-        "nll_tokens": ("completion",),
-        "arithmetic": ("float32",),
-    },
-    "selective_log_softmax": {
-        "dtype": ("float16", "float32"),
-        "ids_per_position": ("one",),
-        "ignore_index": (None,),
-    },
-}
 VARIANTS = {  # its other trainers have losses of their own
     "online-dpo": (("preference_loss",), {"trainer": "online"}),
     "xpo": (("preference_loss",), {"trainer": "xpo"}),
 }
 TRAINER: str = globals().get("SETTINGS", {}).get("trainer", "dpo")
-LOSSES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "dpo": (dpo_trainer.compute_score, dpo_trainer.dpo_loss),
-    "online": (online_dpo_trainer.compute_score, online_dpo_trainer.online_dpo_loss),
-    "xpo": (online_dpo_trainer.compute_score, xpo_trainer.xpo_loss),
+SCORE = (dpo_trainer if TRAINER == "dpo" else online_dpo_trainer).compute_score
+LOSS = {"dpo": dpo_trainer.dpo_loss, "online": online_dpo_trainer.online_dpo_loss, "xpo": xpo_trainer.xpo_loss}[TRAINER]
+PREFERENCES = ("dpo", "hinge", "ipo", "dpop", "cpo", "orpo") if TRAINER == "dpo" else ("dpo", "hinge", "ipo", "dpop")
+LOSS_TYPES = {"grpo": "grpo", "dapo": "bnpo", "dr_grpo": "dr_grpo", "gspo": "grpo"}
+SINGLE = {"dtype": ("float32",), "arithmetic": ("float32",)}
+GROUP = {"scale": ("group",), "ddof": (0,), "baseline": ("mean",)}
+KL = {"kl_estimator": ("k3",), "kl_ratio": ("none", None), "kl_clamp": (None,)}
+ROWS = {"advantages": ("row",), "ratio": ("on-policy",), "rows": ("mask", "holes"), "weights": (False,)}
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    # grpo_trainer.py:311: (group - mean) / (std + 1e-4), in float64, handed on in float32
+    "group_advantages": {"dtype": ("float32",), **GROUP, "eps": (1e-4, float(np.float32(1e-4))), "eps_mode": ("add",)},
+    "policy_loss": {**SINGLE, **KL, **ROWS, "algorithm": tuple(LOSS_TYPES), "dapo_denominator": ("global", None)},
+    "preference_loss": {**SINGLE, "loss": PREFERENCES, "lengths": ("mean", None), "nll_tokens": ("completion",)},
+    "selective_log_softmax": {"dtype": ("float16", "float32"), "ids_per_position": ("one",), "ignore_index": (None,)},
 }
-if TRAINER != "dpo":
-    CONVENTIONS["preference_loss"]["loss"] = ("dpo", "hinge", "ipo", "dpop")
 
 
-def group_advantages(rewards: Array, group_size: int, **conventions: Any) -> dict[str, Any]:
+def group_advantages(rewards: Array, group_size: int, **conventions: Any) -> Answer:
     """Advantages of rewards that one reward function returns."""
     only("group_advantages", CONVENTIONS["group_advantages"], dtype=str(rewards.dtype), **conventions)
-    rows = range(len(rewards))
-    prompts = [row // group_size for row in rows]
-
-    def reward(**_: Any) -> list[float]:
-        return rewards.tolist()
-
-    nothing = ["" for _ in rows]
+    prompts = [row // group_size for row in range(len(rewards))]
+    texts = [[""] * len(rewards)] * 4
     found, _ = grpo_trainer.calculate_rewards_and_advantages(
-        [reward], nothing, nothing, nothing, nothing, prompts, sorted(set(prompts))
+        [lambda **_: rewards.tolist()], *texts, prompts, sorted(set(prompts))
     )
     return {"advantages": np.array(found)}
 
 
-def policy_loss(
-    *,
-    policy: Array,
-    old: Array | None,
-    reference: Array | None,
-    advantages: Array,
-    mask: Array,
-    algorithm: str,
-    beta: float,
-    max_length: int | None,
-    **options: Any,
-) -> dict[str, Any]:
+def policy_loss(*, policy: Array, reference: Array | None, advantages: Array, mask: Array, **x: Any) -> Answer:
     """Its objective of token log-probs; GSPO is its sequence level, DAPO's token mean its loss type bnpo."""
     only_float32("policy", policy)
-    absent("policy_loss", old=old, delta=options.get("delta"), weights=options.get("weights"))
-    level = "sequence" if algorithm == "gspo" else "token"
-    kind = {"dapo": "bnpo", "dr_grpo": "dr_grpo"}.get(algorithm, "grpo")
+    absent("policy_loss", old=x["old"], delta=x.get("delta"), weights=x.get("weights"))
+    constants = x["beta"], x["epsilon_low"], x["epsilon_high"], x["max_length"] or policy.shape[1]
+    level, kind = "sequence" if x["algorithm"] == "gspo" else "token", LOSS_TYPES[x["algorithm"]]
 
     def loss(logprobs: mx.array) -> mx.array:
-        return grpo_trainer._grpo_objective(  # noqa: SLF001  what its grpo_loss calls on log-probs
-            logprobs,
-            mx.stop_gradient(logprobs) if reference is None else array(reference),  # as its grpo_loss does
-            array(mask),
-            array(advantages),
-            beta,
-            options["epsilon_low"],
-            options["epsilon_high"],
-            max_length or policy.shape[1],
-            level,
-            kind,
-        )[0]
+        given = mx.stop_gradient(logprobs) if reference is None else array(reference)  # as its grpo_loss does
+        return grpo_trainer._grpo_objective(logprobs, given, array(mask), array(advantages), *constants, level, kind)[0]
 
     return loss_and_gradient(loss, policy)
 
 
-def preference_loss(
-    *, policy: Array, reference: Array | None, mask: Array, loss: str, **options: Any
-) -> dict[str, Any]:
-    """Losses of rows in pairs; the first column of its masks stands for a prompt."""
+def preference_loss(*, policy: Array, reference: Array | None, mask: Array, loss: str, **x: Any) -> Answer:
+    """Losses of rows in pairs; the first column of the DPO, CPO and ORPO masks stands for a prompt."""
     only_float32("policy", policy)
-    absent("preference_loss", label_smoothing=options.get("label_smoothing"), margin=options.get("margin"))
-    counted = mx.array(np.pad(mask, ((0, 0), (1, 0))).astype(np.float32))
-    if TRAINER != "dpo":
-        counted = counted[:, 1:]
+    absent("preference_loss", label_smoothing=x.get("label_smoothing"), margin=x.get("margin"))
+    counted = array(np.pad(mask, ((0, 0), (int(TRAINER == "dpo"), 0))).astype(np.float32))
     masks = counted[0::2], counted[1::2]
     if loss == "orpo":
-        return loss_and_gradient(lambda lp: _orpo(lp, mask, masks, options), policy)
+        return loss_and_gradient(lambda logprobs: _orpo(logprobs, mask, masks, x["beta"]), policy)
     if loss != "cpo" and reference is None:
         raise NotImplementedError("its DPO losses take a reference")
-    kind = {"dpo": "sigmoid", "cpo": "sigmoid"}.get(loss, loss)
-    score, function = LOSSES[TRAINER]
-    constants = {"beta": options["beta"], "delta": options.get("penalty") or 0.0, "loss_type": kind}
+    kind = "sigmoid" if loss in {"dpo", "cpo"} else loss
+    function = cpo_trainer.cpo_loss if loss == "cpo" else LOSS
 
     def scores(logprobs: mx.array) -> tuple[mx.array, mx.array]:
-        found = score(mx.where(array(mask), logprobs, 0), counted, kind)
+        found = SCORE(mx.where(array(mask), logprobs, 0), counted, kind)
         return found[0::2], found[1::2]
 
-    def total(logprobs: mx.array) -> mx.array:
-        if loss == "cpo":
-            return cpo_trainer.cpo_loss(*scores(logprobs), *masks, **constants)[0]
-        return function(*scores(logprobs), *scores(array(reference)), *masks, **constants)[0]
-
-    return loss_and_gradient(total, policy)
+    references = () if loss == "cpo" else scores(array(reference))
+    constants = {"beta": x["beta"], "delta": x.get("penalty") or 0.0, "loss_type": kind}
+    return loss_and_gradient(lambda lp: function(*scores(lp), *references, *masks, **constants)[0], policy)
 
 
-def _orpo(logprobs: mx.array, mask: Array, masks: tuple[mx.array, mx.array], options: dict[str, Any]) -> mx.array:
+def _orpo(logprobs: mx.array, mask: Array, masks: tuple[mx.array, mx.array], beta: float) -> mx.array:
     tokens = mx.zeros((len(mask), mask.shape[1] + 1), mx.int32)
     logits = logits_that_hold(mx.where(array(mask), logprobs, -1.0), tokens[:, 1:])
-    chosen, rejected = (FakeModel(logits[side::2]) for side in (0, 1))
-    scored = [
-        orpo_trainer.get_logps(model, tokens[0::2], own) for model, own in zip((chosen, rejected), masks, strict=True)
-    ]
-    return orpo_trainer.orpo_loss(*scored[0], *scored[1], *masks, mx.ones(len(mask) // 2), options["beta"])[0]
+    scored = [orpo_trainer.get_logps(FakeModel(logits[side::2]), tokens[side::2], masks[side]) for side in (0, 1)]
+    return orpo_trainer.orpo_loss(*scored[0], *scored[1], *masks, mx.ones(len(mask) // 2), beta)[0]
 
 
-def selective_log_softmax(logits: Array, ids: Array, *, temperature: float, entropy: bool, **_: Any) -> dict[str, Any]:
+def selective_log_softmax(logits: Array, ids: Array, *, temperature: float, entropy: bool, **_: Any) -> Answer:
     """Its token log-probs; temperatures and entropies it does not have."""
     if temperature != 1.0 or entropy:
         raise NotImplementedError("mlx-lm-lora scores at temperature 1, without an entropy")
-    rows = mx.array(logits).reshape(-1, 1, logits.shape[-1])
-    select = grpo_trainer._select_token_logps  # noqa: SLF001  what all its scores go through
-    found = select(rows, mx.array(ids).reshape(-1, 1), mx.ones((ids.size, 1), mx.bool_))
+    rows = array(logits).reshape(-1, 1, logits.shape[-1])
+    found = grpo_trainer._select_token_logps(rows, array(ids).reshape(-1, 1), mx.ones((ids.size, 1), mx.bool_))
     return {"logprobs": np.array(found).reshape(ids.shape)}
 
 
-OPS: dict[str, Callable[..., dict[str, Any]]] = {
-    "group_advantages": group_advantages,
-    "policy_loss": policy_loss,
-    "preference_loss": preference_loss,
-    "selective_log_softmax": selective_log_softmax,
+OPS: dict[str, Callable[..., Answer]] = {
+    function.__name__: function for function in (group_advantages, policy_loss, preference_loss, selective_log_softmax)
 }

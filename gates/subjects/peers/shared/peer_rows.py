@@ -62,10 +62,16 @@ def ungrid(values: Array, like: Array, mask: Array) -> Array:
     return values if like.shape == values.shape else values[mask]
 
 
+def row_tokens(values: Array, mask: Array) -> list[Array]:
+    """Return each row's tokens, of (B, T) values or of flat (N,) ones."""
+    tokens = values if values.ndim == 1 else values[mask]
+    return np.split(tokens, np.cumsum(mask.sum(axis=1)))[:-1]
+
+
 def log_ratio_rows(
     function: Callable[[Array, Array], Any], left: Array, right: Array, mask: Array | None, lengths: Array | None
 ) -> Array:
     """Call a function of two sequences' log-probs for each row's tokens; return what it gives, (B,)."""
     where = mask_of(left, mask, lengths)
-    pairs = zip(grid(left, where), grid(right, where), where, strict=True)  # type: ignore[arg-type]
-    return np.array([float(function(one[at], other[at])) for one, other, at in pairs])
+    pairs = zip(row_tokens(left, where), row_tokens(right, where), strict=True)
+    return np.array([float(function(*pair)) for pair in pairs])
