@@ -18,7 +18,9 @@ from gates.subjects.peers import environments
 ROOT = Path(__file__).resolve().parents[4]
 ADAPTERS = {name: peer for name, peer in environments.peers().items() if peer.subject}
 TRACED = """
-import functools, importlib.util, sys
+import functools, importlib.util, os, sys
+
+os.environ["MLX_DISABLE_COMPILE"] = "1"  # what is compiled enters no Python
 
 spec = importlib.util.spec_from_file_location("adapter", {adapter!r})
 adapter = importlib.util.module_from_spec(spec)
