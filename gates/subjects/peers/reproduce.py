@@ -1,9 +1,16 @@
-"""Run the programs that reproduce findings, each in its peer's own environment, without Gates."""
+"""Run the programs that reproduce findings, each in its peer's own environment, without Gates.
+
+Those of one peer are run as forks of one process that has imported what they import: a library may take ten seconds to
+import. One that does not hold so is run once more by itself, and that is what counts.
+"""
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +28,48 @@ VARIABLES = {  # as in a worker: one thread, no network, nothing compiled
     "TOKENIZERS_PARALLELISM": "false",
     "TORCHDYNAMO_DISABLE": "1",
 }
+FORKS = """
+import json, os, sys, tempfile, time
+asked = json.load(sys.stdin)
+for line in asked["imports"]:
+    try:
+        exec(line, {})
+    except BaseException:
+        pass
+
+
+def start(program):
+    out = tempfile.TemporaryFile()
+    child = os.fork()
+    if child:
+        return child, out, time.monotonic()
+    os.dup2(out.fileno(), 1)
+    os.dup2(out.fileno(), 2)
+    failed = 1
+    try:
+        exec(compile(program, "<stdin>", "exec"), {"__name__": "__main__"})
+        failed = 0
+    finally:
+        sys.stdout.flush()
+        os._exit(failed)
+
+
+left, running, found = list(enumerate(asked["programs"])), {}, {}
+while left or running:
+    while left and len(running) < asked["jobs"]:
+        place, program = left.pop(0)
+        running[place] = start(program)
+    for place, (child, out, began) in list(running.items()):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if not ended and time.monotonic() - began > asked["limit_s"]:
+            os.kill(child, 9)
+        if ended:
+            out.seek(0)
+            found[place] = [status == 0, out.read().decode(errors="replace")]
+            del running[place]
+    time.sleep(0.02)
+print(json.dumps([found[place] for place in sorted(found)]))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +120,49 @@ def run(peer: str, finding: Finding) -> Reproduced:
 
 def run_all(peer: str, findings: tuple[Finding, ...], jobs: int) -> list[Reproduced]:
     """Run the programs of one peer's findings side by side, in the order of the findings."""
+    held = _forked(peer, findings, jobs)
+    alone = [finding for finding in findings if finding.id not in held]
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        return list(pool.map(partial(run, peer), findings))
+        found = held | {one.finding.id: one for one in pool.map(partial(run, peer), alone)}
+    return [found[finding.id] for finding in findings]
+
+
+def _forked(peer: str, findings: tuple[Finding, ...], jobs: int) -> dict[str, Reproduced]:
+    """Return the findings, by id, that hold in forks of one process; none where a fork is no good idea.
+
+    MLX hangs in a fork of a process that has imported it.
+    """
+    environment, programs = environments.environment(peer), [finding.repro for finding in findings]
+    imports = _imports(programs)
+    if sys.platform != "linux" or len(findings) < 2 or not environment.ready or any("mlx" in line for line in imports):
+        return {}
+    asked = {"imports": imports, "programs": programs, "jobs": max(1, jobs), "limit_s": LIMIT_S}
+    try:
+        done = subprocess.run(
+            [str(environment.python), "-I", "-c", FORKS],
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT_S * (1 + len(findings)),
+            check=True,
+            env=_variables(os.environ),
+            cwd=environment.path,
+        )
+        results = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return {}
+    return {
+        finding.id: Reproduced(peer, finding, holds=True, output=printed.strip()[-SHOWN:])
+        for finding, (holds, printed) in zip(findings, results, strict=True)
+        if holds
+    }
+
+
+def _imports(programs: list[str]) -> list[str]:
+    """Return the import statements of programs, each once."""
+    nodes = (node for program in programs for node in ast.parse(program).body)
+    return list(dict.fromkeys(ast.unparse(node) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)))
 
 
 def _variables(mine: Mapping[str, str]) -> dict[str, str]:

@@ -23,7 +23,7 @@ import torch
 import verl.utils
 from peer_rows import absent, grid, mask_of, only, ungrid
 from peer_torch import loss_and_gradient, tensor
-from tensordict import TensorDict  # type: ignore[import-not-found]  # only its own environment has it
+from tensordict import TensorDict  # only its own environment has it
 
 sys.modules["verl.utils.dataset"] = package = ModuleType("verl.utils.dataset")
 package.__path__ = [f"{verl.utils.__path__[0]}/dataset"]
