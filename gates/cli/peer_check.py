@@ -130,8 +130,14 @@ def _grade(grade: OpGrade, computes: dict[tuple[str, str], str], findings: Seque
         case=grade.verdict.case,
         reason="" if grade.status == "correct" else grade.verdict.reason,
         computes=computes.get((grade.subject, grade.op), ""),
-        findings=[] if grade.status in GOOD else [one.id for one in findings if grade.op in one.ops],
+        findings=_explaining(grade, findings),
     )
+
+
+def _explaining(grade: OpGrade, findings: Sequence[Finding]) -> list[str]:
+    """Return the ids of the findings about an op; one that is only imprecise is explained by a finding of that grade."""
+    about = [] if grade.status in GOOD else [one for one in findings if grade.op in one.ops]
+    return [one.id for one in about if grade.status != "imprecise" or one.grade == grade.status]
 
 
 def _findings(findings: Sequence[Finding], ran: Sequence[Reproduced]) -> Iterator[FindingRecord]:
