@@ -3,6 +3,7 @@
     .venv/bin/python tools/honest_proof.py                    # every program at 1000 seeds: half an hour
     .venv/bin/python tools/honest_proof.py --seeds 100        # recorded too; of fewer nothing is
     .venv/bin/python tools/honest_proof.py kl --seeds 20      # a look at one family
+    .venv/bin/python tools/honest_proof.py ratio --again      # after a change of its gates: takes its place in the record
     TORCH_PYTHON=env/bin/python .venv/bin/python tools/honest_proof.py
 
 Every case is judged at 20 seeds. Of the quick ones, which have every regime, each further seed judges a twelfth in turn, so
@@ -130,17 +131,26 @@ def judge(subjects: Sequence[Subject], gates: Sequence[Gate], seeds: range, jobs
     return seen
 
 
+def revised() -> str:
+    """Return the commit that is checked out, and whether tracked files differ from it."""
+    revision, dirty = commit()
+    return f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}"
+
+
 def main() -> int:
     """Return 1 if any program is called wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("families", nargs="*", help="such as kl, loss, sampling; all by default")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--again", action="store_true", help="record these families anew, beside the others of the record"
+    )
     parser.add_argument("--programs", type=Path, default=PROGRAMS, help="their folder")
     given = parser.parse_args()
     pure = [gate for gate in load().gates.values() if not runs_a_model(gate)]
     found: dict[str, Any] = {}
-    began, refused = time.monotonic(), 0
+    began, refused, interrupted = time.monotonic(), 0, False
     whole = not given.families and given.seeds >= LEAST and given.programs == PROGRAMS
     try:
         families: dict[str, list[Subject]] = defaultdict(list)
@@ -158,15 +168,21 @@ def main() -> int:
                 found[f"{name}.py"] = seen.record()
             print(f"{family}: {time.monotonic() - start:.0f} s", flush=True)
     except KeyboardInterrupt:
-        whole = False
+        whole, interrupted = False, True
         print("interrupted: the programs above were judged, nothing is recorded", file=sys.stderr)
+    if given.again and given.families and not interrupted:
+        known = json.loads(RECORD.read_text(encoding="utf-8"))
+        if known["seeds"] != given.seeds:
+            parser.error(f"--seeds is {given.seeds}, must be {known['seeds']}, that of the record")
+        known["programs"].update(found)
+        known["again"] = {**known.get("again", {}), **dict.fromkeys(given.families, revised())}
+        write_whole(RECORD, json.dumps(known, indent=1) + "\n")
     if whole:
-        revision, dirty = commit()
         record = {
             "seeds": given.seeds,
             "seeds_of_every_case": EVERY_CASE,
             "turns": TURNS,
-            "commit": f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}",
+            "commit": revised(),
             "python": platform.python_version(),
             "seconds": round(time.monotonic() - began),
             "programs": found,

@@ -31,6 +31,9 @@ def _make(
 ) -> dict[str, Any]:
     drawn = pair(rng, form, dtype, SPREADS[size], rows=ROWS, hostile=size == "hostile")
     policy, behaviour = drawn.pop("pair")
+    if size == "near":  # else χ² is 0 by chance, and a plain exp(2D) − 1 has no digit left
+        where = np.ones(policy.shape, bool) if drawn["mask"] is None else drawn["mask"]
+        policy = (policy - (policy.astype(np.float64) - behaviour)[where].mean()).astype(dtype)
     return {
         "policy": policy,
         "behaviour": behaviour,
