@@ -173,6 +173,20 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "the ratio of the row, exp(Σ D) (asked: the ratio of each token)",
     ),
     "weights.tis-for-mis": ("truncated at the bounds (TIS) (asked: 0 outside the bounds (MIS))",),
+    "logprobs.backward-without-temperature": ("the gradient by x/τ, not divided by τ",),
+    "logprobs.backward-sign": ("the gradient with the wrong sign",),
+    "logprobs.backward-without-softmax": ("the gradient on the ids alone, without that of the normaliser",),
+    "logprobs.backward-entropy-ignored": ("the entropy's part left out",),
+    "sampling.draw-reaches": ("the least token whose sum reaches u, also at u = 0: one that cannot be drawn",),
+    "sampling.draw-by-likelihood": ("the running sum from the likeliest token on, not in the order of the ids",),
+    "sampling.recorded-unfiltered": (
+        "the model's own log-probs of the tokens that stay, without temperature and renormalisation",
+    ),
+    "sampling.top-k-of-one-ignored": ("top-k ignored",),
+    "statistics.k3-reversed": ("k3 of −D: e^−D + D − 1, which estimates the other KL",),
+    "statistics.nearest-rank": ("the 99% quantile without interpolation, the higher value",),
+    "statistics.chi2-without-minus-one": ("mean r² for χ², not less 1",),
+    "statistics.trainer-reversed": ("statistics of the inverse ratio: D = behaviour − policy",),
 }
 
 
