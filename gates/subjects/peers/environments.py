@@ -308,9 +308,9 @@ def _reason(peer: Peer, command: list[str], code: int, lines: list[str]) -> str:
     remedy = f"run `gates peers sync {peer.name}`"
     if any(sign in line for line in lines for sign in UNREACHABLE):
         return f"{peer.name} could not be installed: the package index cannot be reached; connect to it, then {remedy}"
-    said = _error(lines) or "it said nothing"
+    why = _error(lines) or "it printed nothing"
     step = command[command.index("-m") + 1] if "-m" in command else Path(command[0]).name
-    return f"{peer.name} could not be installed: {step} ended with status {code}: {said}; then {remedy}"
+    return f"{peer.name} could not be installed: {step} ended with status {code}: {why}; then {remedy}"
 
 
 def _error(lines: list[str]) -> str:
