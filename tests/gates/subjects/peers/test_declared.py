@@ -163,7 +163,7 @@ def test_programs_run_alone(peer: Peer, tmp_path: Path, monkeypatch: pytest.Monk
         reproduce.run("fake", finding)
     environments.sync("fake", on_line=lambda _: None)
     shows = finding.model_copy(update={"repro": "import os\nprint(os.environ['OMP_NUM_THREADS'])\nassert True\n"})
-    breaks = finding.model_copy(update={"repro": "assert 1 == 2, 'one is not two'\n"})
+    breaks = finding.model_copy(update={"id": "fake-other", "repro": "assert 1 == 2, 'one is not two'\n"})
     first, second = reproduce.run_all("fake", (shows, breaks), jobs=2)
     assert (first.holds, first.output) == (True, "1")
     assert not second.holds
