@@ -116,7 +116,7 @@ def test_what_rests_on_a_wrong_definition_is_not_asked(subject: Maker) -> None:
 
 
 def test_a_law_about_two_ops_rests_on_both(subject: Maker) -> None:
-    """Whoever has another formula under the second name is not called wrong for the first."""
+    """Another formula under the second name does not make the first one wrong."""
     gate = make_gate()
     law = make_gate(id="double.law", level="law", name="other", cases=(replace(gate.cases[0], rests_on=("double",)),))
     found = judged(subject("return {'y': 3 * x}"), gate, law)

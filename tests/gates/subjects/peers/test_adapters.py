@@ -76,7 +76,7 @@ def one_gate_of_each_op() -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_the_peers_code_is_entered(name: str, tmp_path: Path) -> None:
-    """Whoever copies a formula into an adapter fails here: the answer would be made without a call into the package."""
+    """An adapter that holds a copy of a formula fails here: its answer makes no call into the package."""
     environment = environments.environment(name)
     if not environment.ready:
         pytest.skip(f"no environment; `gates peers sync {name}` makes it")
