@@ -8,8 +8,10 @@ from pydantic import Field, TypeAdapter
 
 from gates.results.records import EvidenceRecord, Machine, Number, StrictRecord
 
-SPEED_FORMAT = 1
-Outcome = Literal["timed", "unsupported", "wrong", "baseline wrong", "baseline absent", "error"]
+SPEED_FORMAT = 2
+Kind = Literal["kernels", "trainers", "comparison"]
+Outcome = Literal["timed", "unsupported", "wrong", "peer wrong", "absent", "rejected", "error"]
+Verdict = Literal["slower", "faster", "same", "undecided"]
 
 
 class SpeedHeader(StrictRecord):
@@ -17,6 +19,7 @@ class SpeedHeader(StrictRecord):
 
     record: Literal["speed-header"] = "speed-header"
     format: int = SPEED_FORMAT
+    kind: Kind
     command: list[str]
     started: str
     commit: str | None
@@ -24,9 +27,7 @@ class SpeedHeader(StrictRecord):
     machine: Machine
     python: str
     build: dict[str, Any] = Field(description="rlkernels.build_info()")
-    isa: str = Field(description="what RLKERNELS_ISA forced, or empty: the best of the machine")
-    versions: dict[str, str]
-    threads: dict[str, str] = Field(description="how many threads each library was given, and by what")
+    threads: int = Field(description="how many threads each library was given")
     quick: bool = Field(description="a smoke test: too few samples to conclude anything")
     busy_percent: Number = Field(description="share of the processors that others used in the second before the rows")
     planned: int
@@ -51,7 +52,7 @@ class Peak(StrictRecord):
 
 
 class RooflineRecord(StrictRecord):
-    """What the machine can do at best, measured in this run by benches/versus/roofline.rs."""
+    """What the machine can do at best, measured in this run by benches/roofline.rs."""
 
     record: Literal["roofline"] = "roofline"
     when: Literal["before", "after"]
@@ -65,12 +66,11 @@ class Times(StrictRecord):
     statement: str
     calls: int
     median_us: Number
-    least_us: Number
-    quartile_range_us: Number
+    low_us: Number = Field(description="10% quantile of the samples: contention only adds")
 
 
 class Interval(StrictRecord):
-    """A ratio of medians with its 95% interval, by bootstrap over rounds."""
+    """An estimate with its 95% interval, by bootstrap over pairs."""
 
     value: Number
     low: Number
@@ -78,30 +78,85 @@ class Interval(StrictRecord):
 
 
 class SpeedRecord(StrictRecord):
-    """One op at one shape against one baseline, or alone with a limit on its time."""
+    """One op at one shape: rlkernels against a peer, both in the peer's interpreter."""
 
     record: Literal["speed"] = "speed"
     op: str
+    variant: str = Field(default="", description="conventions that matter for the speed, such as `top-p 0.95`")
     shape: str
-    baseline: str
+    peer: str = Field(description="a name of `gates peers list`, or NumPy, torch or MLX for the plain formula in it")
     outcome: Outcome
     reason: str = ""
     note: str = Field(default="", description="what both sides compute, and where they differ")
+    conformance: str = Field(default="", description="grade of the peer's op in results/conformance; empty: not judged")
+    versions: dict[str, str] = Field(default={}, description="of the peer's interpreter")
+    threads: int = 0
+    isa: str = Field(default="", description="the instruction set of rlkernels")
     evidence: list[EvidenceRecord] = Field(default=[], description="of both sides, before timing")
-    rounds: int = 0
+    pairs: int = Field(default=0, description="ABBA pairs, over all processes")
+    processes: int = 0
     ours: Times | None = None
     theirs: Times | None = None
-    ratio: Interval | None = Field(default=None, description="median of the baseline over ours")
-    control: Interval | None = Field(default=None, description="ours over ours in the same rounds: 1 but for noise")
-    goal: float | None = Field(
-        default=None, description="the least ratio wanted; without a baseline the most microseconds"
-    )
-    goal_met: Literal["met", "missed", "undecided"] | None = None
+    ratio: Interval | None = Field(default=None, description="the peer's time over ours: median of the paired ratios")
+    control: Interval | None = Field(default=None, description="ours over ours in the same pairs: 1 but for noise")
     reads: int = Field(default=0, description="bytes that any implementation must read")
     writes: int = Field(default=0, description="bytes that any implementation must write")
     flops: float = 0.0
     precision: Literal["float32", "float64"] = "float32"
-    roofline_goal: float | None = None
+
+
+class TrainerRecord(StrictRecord):
+    """One trainer on one workload, through its own public entry point in its own environment."""
+
+    record: Literal["trainer"] = "trainer"
+    target: str = Field(description="reference, or a name of `gates peers list`")
+    workload: str
+    model: str = Field(description="tiny, ten, qwen3-0.6b, each with its bits")
+    outcome: Outcome
+    reason: str = ""
+    note: str = ""
+    entry: str = Field(default="", description="the public entry point that was called")
+    comparison: Literal["same semantics", "package speed only", "generation only", "not judged yet", ""] = ""
+    conformance: str = Field(default="", description="grade of its loss in results/conformance; empty: not judged")
+    versions: dict[str, str] = {}
+    settings: dict[str, Any] = Field(default={}, description="settings that really held, as read back from the trainer")
+    passes: int = Field(default=0, description="processes, interleaved with those of other targets")
+    steps: int = Field(default=0, description="timed steps of all passes")
+    warmup_s: Number | None = Field(default=None, description="first steps of a pass, with compilation; in no average")
+    rollout_tokens_per_s: Interval | None = Field(default=None, description="completion tokens only")
+    gradient_s: Interval | None = Field(default=None, description="of a step, without generation")
+    step_s: Interval | None = None
+    samples_per_s: Interval | None = Field(default=None, description="completions")
+    iterations_per_s: Interval | None = None
+    peak_memory_bytes: int | None = Field(default=None, description="by the framework; empty where it counts none")
+    peak_rss_bytes: int | None = Field(default=None, description="of the process, without the interpreter's start")
+    prompt_tokens: int = Field(default=0, description="of a step, each prompt counted once for each completion")
+    generated_tokens: int = Field(default=0, description="of a step")
+    forward_tokens: int = Field(default=0, description="of a step: through a forward pass outside generation")
+    ratio: Interval | None = Field(
+        default=None, description="its step time (or time of generation) over the reference's in the same passes"
+    )
+    control: Interval | None = Field(default=None, description="the reference over itself: 1 but for noise")
+
+
+class ComparisonRecord(StrictRecord):
+    """One benchmark at two revisions, by pairs of processes."""
+
+    record: Literal["comparison"] = "comparison"
+    benchmark: str
+    left: str = Field(description="revision A")
+    right: str = Field(description="revision B")
+    outcome: Outcome
+    reason: str = ""
+    pairs: int = 0
+    left_us: Number | None = None
+    right_us: Number | None = None
+    ratio: Interval | None = Field(default=None, description="time of B over that of A; above 1 is slower")
+    control: Interval | None = Field(default=None, description="A over A and B over B in the same pairs")
+    floor: Number = Field(default=0.0, description="effects below it are `same`, however narrow the interval")
+    verdict: Verdict | None = None
+    left_instructions: Number | None = Field(default=None, description="of a call, counted by valgrind")
+    right_instructions: Number | None = None
 
 
 class SpeedSummary(StrictRecord):
@@ -109,12 +164,12 @@ class SpeedSummary(StrictRecord):
 
     record: Literal["speed-summary"] = "speed-summary"
     counts: dict[Outcome, int]
-    goals: dict[Literal["met", "missed", "undecided"], int]
+    absent: list[str] = Field(default=[], description="peers without an environment here")
     seconds: Number
 
 
 SpeedLine = Annotated[
-    SpeedHeader | RooflineRecord | SpeedRecord | SpeedSummary,
+    SpeedHeader | RooflineRecord | SpeedRecord | TrainerRecord | ComparisonRecord | SpeedSummary,
     Field(discriminator="record"),
 ]
 SPEED_LINE: TypeAdapter[SpeedLine] = TypeAdapter(SpeedLine)
