@@ -9,7 +9,17 @@ from pydantic import ValidationError
 
 from gates.model import ConfigurationError
 from gates.results.read_lines import first_object, whole_lines
-from gates.results.speed_records import SPEED_LINE, RooflineRecord, SpeedHeader, SpeedLine, SpeedRecord, SpeedSummary
+from gates.results.speed_records import (
+    SPEED_FORMAT,
+    SPEED_LINE,
+    ComparisonRecord,
+    RooflineRecord,
+    SpeedHeader,
+    SpeedLine,
+    SpeedRecord,
+    SpeedSummary,
+    TrainerRecord,
+)
 
 KIND = "speed-header"
 #: Up to this many bytes a job stays within one core's second-level cache: the roofline is that of one thread.
@@ -25,6 +35,8 @@ class SpeedResults:
     header: SpeedHeader
     rooflines: list[RooflineRecord] = field(default_factory=list)
     rows: list[SpeedRecord] = field(default_factory=list)
+    trainers: list[TrainerRecord] = field(default_factory=list)
+    comparisons: list[ComparisonRecord] = field(default_factory=list)
     summary: SpeedSummary | None = None
 
     @property
@@ -32,7 +44,8 @@ class SpeedResults:
         """`complete`, or how far the run came: `incomplete: 12 of 40`."""
         if self.summary is not None:
             return "complete"
-        return f"incomplete: {len(self.rows)} of {self.header.planned}"
+        done = len(self.rows) + len(self.trainers) + len(self.comparisons)
+        return f"incomplete: {done} of {self.header.planned}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +63,17 @@ def is_speed_file(path: Path) -> bool:
 
 
 def read_speed(path: Path) -> SpeedResults:
-    """Read a speed file; a torn last line is ignored, anything else that is no record is an error."""
+    """Read a speed file; a torn last line is ignored.
+
+    Raises:
+        ConfigurationError: the file is of another format, or a line is no record of it; the message names the line.
+    """
+    first = first_object(path)
+    if first.get("record") == KIND and first.get("format") != SPEED_FORMAT:
+        raise ConfigurationError(
+            f"{path} is of format {str(first.get('format'))[:20]}, this version reads format {SPEED_FORMAT}; "
+            "read it with the version of Gates that wrote it"
+        )
     found: SpeedResults | None = None
     for number, line in whole_lines(path):
         try:
@@ -74,6 +97,10 @@ def _add(found: SpeedResults, record: SpeedLine, place: str) -> None:
             found.rooflines.append(record)
         case SpeedRecord():
             found.rows.append(record)
+        case TrainerRecord():
+            found.trainers.append(record)
+        case ComparisonRecord():
+            found.comparisons.append(record)
         case SpeedSummary():
             found.summary = record
         case SpeedHeader():

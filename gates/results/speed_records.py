@@ -118,7 +118,7 @@ class TrainerRecord(StrictRecord):
     entry: str = Field(default="", description="the public entry point that was called")
     comparison: Literal["same semantics", "package speed only", "generation only", "not judged yet", ""] = ""
     conformance: str = Field(default="", description="grade of its loss in results/conformance; empty: not judged")
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = Field(default={}, description="of its interpreter")
     settings: dict[str, Any] = Field(default={}, description="settings that really held, as read back from the trainer")
     passes: int = Field(default=0, description="processes, interleaved with those of other targets")
     steps: int = Field(default=0, description="timed steps of all passes")
