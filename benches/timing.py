@@ -225,3 +225,22 @@ def verdict(ratio, control, floor=FLOOR):
     if counts(control):
         return "undecided"
     return "slower" if ratio.value > 1.0 else "faster"
+
+
+def alone(call, seconds, extra=0.0, sample_s=SAMPLE_S):
+    """Return the 10% quantile of the seconds that a call takes, from samples of one process without a pause.
+
+    Args:
+        call: takes nothing.
+        seconds: how long samples are taken.
+        extra: a slowdown to plant, as a share of the work: 0.05 calls 21 times where 20 are counted.
+        sample_s: the least duration of one sample.
+    """
+    timer = timeit.Timer("call()", globals={"call": call})
+    calls, one = _calls(timer, sample_s)
+    if extra:
+        calls = max(calls, math.ceil(1 / extra))
+    taken, end = [], time.perf_counter() + seconds
+    while time.perf_counter() < end or len(taken) < 3:
+        taken.append(timer.timeit(calls + round(extra * calls)) / calls)
+    return float(np.quantile(taken, LOW))

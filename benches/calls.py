@@ -1,0 +1,192 @@
+"""Calls of rlkernels that are timed, by name: an op and its keywords, made from seeded workloads. Names are append-only.
+
+Only NumPy is imported here: the processes of `gates bench compare` load this file by path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+
+try:
+    from benches import workloads
+except ImportError:  # a process of `gates bench compare`, which finds the files of this folder beside it
+    import workloads
+
+TRL = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
+K3 = {"estimator": "k3", "mask": None, "lengths": None, "reduction": "none"}
+GRPO = {
+    "algorithm": "grpo",
+    "epsilon_low": 0.2,
+    "epsilon_high": 0.2,
+    "delta": None,
+    "kl_estimator": "k3",
+    "kl_ratio": "none",
+}
+FILTERS = {"top-p 0.95": {"top_p": 0.95}, "top-k 50": {"top_k": 50}}
+OFF = {
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "xtc_probability": 0.0,
+    "xtc_threshold": 0.1,
+    "xtc_coin": None,
+    "repetition_penalty": 1.0,
+    "history": None,
+    "order": "hf",
+    "temperature": 1.0,
+}
+STEP, LOGITS = "32x2048", "16x151936-flat"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An op of rlkernels, its keywords, and how many numbers it goes through."""
+
+    op: str
+    keywords: dict
+    elements: int
+
+
+def _advantages(shape):
+    rewards, group_size = workloads.rewards(shape)
+    return Call("group_advantages", {"rewards": rewards, "group_size": group_size, **TRL}, rewards.size)
+
+
+def _several_rewards():
+    values, group_size = workloads.rewards("1024x32")
+    eps = {"group_ddof": 1, "group_eps": 1e-4, "batch_ddof": 1, "batch_eps": 1e-4}
+    several = np.stack([values, np.roll(values, 1), np.roll(values, 2)], axis=1)
+    weights = np.array([1.0, 0.5, 0.25])
+    keywords = {"rewards": several, "weights": weights, "group_size": group_size, **eps}
+    return Call("normalise_then_sum", keywords, several.size)
+
+
+def _gae():
+    step = workloads.step(STEP)
+    keywords = {
+        "rewards": step["policy"],
+        "values": step["old"],
+        "gamma": 0.99,
+        "lam": 0.95,
+        "mask": step["mask"],
+        "lengths": None,
+        "terminal": None,
+        "bootstrap": None,
+    }
+    return Call("gae", keywords, step["policy"].size)
+
+
+def _k3(shape):
+    policy, reference = workloads.log_probabilities(shape)
+    return Call("token_kl", {"policy": policy, "reference": reference, **K3}, policy.size)
+
+
+def _full_kl():
+    logits = workloads.logits(LOGITS)[0].astype(np.float64)
+    first, second = (x - np.log(np.exp(x).sum(axis=1, keepdims=True)) for x in (logits[:8], logits[8:]))
+    keywords = {"policy_logprobs": first.astype(np.float32), "reference_logprobs": second.astype(np.float32)}
+    return Call("full_kl", keywords, first.size)
+
+
+def _logprobs(shape, *, entropy):
+    logits, ids, _ = workloads.logits(shape)
+    keywords = {"logits": logits, "ids": ids, "temperature": 1.0, "entropy": entropy}
+    return Call("selective_log_softmax", keywords, logits.size)
+
+
+def _logprobs_backward():
+    logits, ids, uniforms = workloads.logits(LOGITS)
+    gradient = uniforms.astype(np.float32)
+    keywords = {"logits": logits, "ids": ids, "temperature": 1.0, "grad_logprobs": gradient, "grad_entropy": gradient}
+    return Call("selective_log_softmax_backward", keywords, logits.size)
+
+
+def _filtered(shape, kept):
+    logits = workloads.logits(shape)[0]
+    return Call("filtered_logprobs", {"logits": logits, **OFF, **FILTERS[kept]}, logits.size)
+
+
+def _drawn(shape, kept):
+    logits, _, uniforms = workloads.logits(shape)
+    return Call("sample_tokens", {"logits": logits, "uniforms": uniforms, **OFF, **FILTERS[kept]}, logits.size)
+
+
+def _philox():
+    counter = np.arange(1 << 17, dtype=np.uint32).reshape(-1, 4)
+    return Call("philox4x32_10", {"counter": counter, "key": np.array([1, 2], np.uint32)}, counter.size)
+
+
+def _uniforms(op):
+    places = np.arange(1 << 17)
+    sample, rounds = places // 512 % 8, np.full(places.shape, 3)
+    keywords = {"seed": 7, "round_": rounds, "prompt": places // 4096, "sample": sample, "token": places % 512}
+    return Call(op, keywords, places.size)
+
+
+def _packed(count, strategy):
+    lengths = workloads.lengths(count)
+    keywords = {"lengths": lengths, "max_length": workloads.LONGEST, "strategy": strategy}
+    return Call("pack_sequences", keywords, lengths.size)
+
+
+def _step(*names):
+    step = workloads.step(STEP)
+    return {**dict(zip(names, (step["policy"], step["old"]), strict=True)), "mask": step["mask"], "lengths": None}
+
+
+def _ratio():
+    keywords = {**_step("policy", "old"), "level": "token"}
+    return Call("importance_ratio", keywords, keywords["policy"].size)
+
+
+def _weights():
+    keywords = {**_step("old", "sampling"), "correction": "tis", "level": "token", "c_min": None, "c_max": 2.0}
+    return Call("importance_weights", keywords, keywords["old"].size)
+
+
+def _statistics():
+    keywords = {**_step("policy", "behaviour"), "epsilon_low": 0.2, "epsilon_high": 0.2}
+    keywords["advantages"] = workloads.step(STEP)["advantages"]
+    return Call("ratio_statistics", keywords, keywords["policy"].size)
+
+
+def _loss(shape, beta):
+    step = workloads.step(shape)
+    return Call("policy_loss", {**step, **GRPO, "beta": beta}, step["policy"].size)
+
+
+CALLS = {
+    **{f"group_advantages {shape}": partial(_advantages, shape) for shape in workloads.REWARDS},
+    "normalise_then_sum 1024x32": _several_rewards,
+    "gae 32x2048": _gae,
+    **{f"token_kl k3 {shape}": partial(_k3, shape) for shape in workloads.LOG_PROBABILITIES},
+    "full_kl 8x151936": _full_kl,
+    **{
+        f"selective_log_softmax {shape}{' with entropy' if entropy else ''}": partial(_logprobs, shape, entropy=entropy)
+        for shape in ("16x151936-flat", "256x151936-flat")
+        for entropy in (False, True)
+    },
+    "selective_log_softmax_backward 16x151936": _logprobs_backward,
+    **{
+        f"{op} {kept} {shape}": partial(make, shape, kept)
+        for op, make in (("filtered_logprobs", _filtered), ("sample_tokens", _drawn))
+        for kept in FILTERS
+        for shape in ("16x151936-peaked", "16x151936-flat")
+    },
+    "philox4x32_10 131072": _philox,
+    "uniforms 131072": partial(_uniforms, "uniforms"),
+    "xtc_coins 131072": partial(_uniforms, "xtc_coins"),
+    **{
+        f"pack_sequences {strategy} {count}": partial(_packed, count, strategy)
+        for strategy in ("first-fit-decreasing", "best-fit-decreasing")
+        for count in ("1000", "100000")
+    },
+    "importance_ratio 32x2048": _ratio,
+    "importance_weights 32x2048": _weights,
+    "ratio_statistics 32x2048": _statistics,
+    **{f"policy_loss grpo {shape} beta {beta:g}": partial(_loss, shape, beta) for shape in workloads.STEPS for beta in (0.0, 0.04)},
+}

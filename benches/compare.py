@@ -1,0 +1,203 @@
+"""`gates bench compare`: time two revisions of rlkernels by pairs of processes, and block only what is surely slower.
+
+A process loads one build, takes samples of each call without a pause, and reports their 10% quantile. Processes run in
+the order ABBA, so that a drift of the machine hits both. The first and the second process of one build in a block are the
+control. benches/timing.py decides: `slower` needs an interval without 1 and an effect above the floor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benches import timing
+from benches.calls import CALLS
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILDS = ROOT / ".gates" / "builds"
+PROBE = Path(__file__).with_name("probe.py")
+HERE = "."  # the build in .venv instead of a revision
+PAIRS, SECONDS = 24, 0.12
+DEFAULT = (
+    "group_advantages 256x16",
+    "token_kl k3 32x512",
+    "selective_log_softmax 16x151936-flat",
+    "sample_tokens top-p 0.95 16x151936-flat",
+    "filtered_logprobs top-k 50 16x151936-flat",
+    "policy_loss grpo 32x2048 beta 0.04",
+    "pack_sequences best-fit-decreasing 1000",
+)
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "RLKERNELS_THREADS")
+COUNTED = (50, 150)  # calls of the two runs under valgrind, whose difference is that of a hundred
+CALL_LIMIT_S = 120.0
+
+
+class CompareError(Exception):
+    """Two revisions cannot be compared; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A build of rlkernels: what the user called it, and the folder that holds the package."""
+
+    name: str
+    site: Path
+
+
+# ---------------------------------------------------------------- builds
+
+
+def build(revision, on_line):
+    """Return a release build of a revision; one of the same Rust sources is kept under .gates/builds.
+
+    Args:
+        revision: what `git rev-parse` knows, or "." for the build in .venv.
+        on_line: is called with a line before what takes long.
+
+    Raises:
+        CompareError: no such revision, or it does not build.
+    """
+    if revision == HERE:
+        import rlkernels
+
+        site = Path(tempfile.mkdtemp(prefix="gates-build-"))
+        (site / "rlkernels").symlink_to(Path(rlkernels.__file__).parent)
+        return Build("the build in .venv", site)
+    sha = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    sources = _git("rev-parse", f"{sha}:rust")
+    site = BUILDS / sources[:16]
+    if not (site / "rlkernels").is_dir():
+        on_line(f"building {revision} ({sha[:8]}): a minute or two, once")
+        _make(sha, site)
+    return Build(f"{revision} ({sha[:8]})", site)
+
+
+def _git(*arguments):
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S607
+    if done.returncode:
+        raise CompareError(f"git knows no {arguments[-1].partition('^')[0]!r}; name a commit, a branch or a tag, or `.`")
+    return done.stdout.strip()
+
+
+def _make(sha, site):
+    BUILDS.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="gates-source-") as text:
+        source, wheels = Path(text) / "source", Path(text) / "wheels"
+        archive = subprocess.run(["git", "archive", sha], cwd=ROOT, capture_output=True, check=True).stdout  # noqa: S607
+        source.mkdir()
+        subprocess.run(["tar", "-x", "-C", str(source)], input=archive, check=True)  # noqa: S607
+        command = [sys.executable, "-m", "maturin", "build", "--quiet", "--release", "--locked", "--strip"]
+        command += ["--compatibility", "off", "--interpreter", sys.executable, "--out", str(wheels)]
+        environment = {**os.environ, "CARGO_TARGET_DIR": str(BUILDS / "target")}
+        done = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CompareError(f"{sha[:8]} does not build: {done.stderr.strip()[-600:]}")
+        part = site.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        with zipfile.ZipFile(next(wheels.glob("*.whl"))) as wheel:
+            wheel.extractall(part, [name for name in wheel.namelist() if name.startswith("rlkernels/")])
+        shutil.rmtree(site, ignore_errors=True)
+        part.replace(site)
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def probe(side, names, seconds, extra=0.0, before=()):
+    """Run one process; return the seconds of each call.
+
+    Args:
+        side: a `Build`.
+        names: of calls.CALLS.
+        seconds: how long samples of each call are taken; 0 to make `extra` calls of each instead.
+        extra: a slowdown to plant.
+        before: a program to run it under, such as valgrind.
+
+    Raises:
+        CompareError: the process failed, or the build is none of release.
+    """
+    line = [*before, sys.executable, "-I", str(PROBE), str(side.site), str(seconds), str(extra), *names]
+    environment = {**os.environ, **dict.fromkeys(THREADS, "1")}
+    done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=CALL_LIMIT_S, check=False)
+    if done.returncode:
+        raise CompareError(f"{side.name}: the process ended with {done.returncode}: {done.stderr.strip()[-400:]}")
+    found = json.loads(done.stdout)
+    if found["profile"] != "release":
+        raise CompareError(f"{side.name} is a {found['profile']} build, must be a release build: run `make setup`")
+    return found["seconds"]
+
+
+def in_pairs(left, right, names, *, pairs=PAIRS, seconds=SECONDS, extra=0.0, on_pair=lambda _: None):
+    """Run processes in the order ABBA; return, for each name, seconds (pairs,) of A and of B.
+
+    Args:
+        left: `Build` A.
+        right: `Build` B.
+        names: of calls.CALLS.
+        pairs: how many, even.
+        seconds: of sampling per call and process.
+        extra: a slowdown to plant in B.
+        on_pair: is called with the number of pairs that are done.
+    """
+    taken = {name: ([], []) for name in names}
+    for block in range(pairs // 2):
+        for side in (0, 1, 1, 0):
+            found = probe((left, right)[side], names, seconds, extra * side)
+            for name in names:
+                taken[name][side].append(found[name])
+        on_pair(2 * block + 2)
+    return taken
+
+
+def judged(first, second, floor=timing.FLOOR):
+    """Return the ratio of B over A, the control, and the verdict of processes that ran in the order ABBA.
+
+    Args:
+        first: seconds (n,) of A.
+        second: seconds (n,) of B.
+        floor: the least relative effect that counts.
+    """
+    ratio = timing.paired_ratio(second, first)
+    control = timing.paired_ratio([*first[0::2], *second[0::2]], [*first[1::2], *second[1::2]])
+    return ratio, control, timing.verdict(ratio, control, floor)
+
+
+# ---------------------------------------------------------------- instructions
+
+
+def instructions(side, name):
+    """Return the instructions of one call, counted by valgrind, or None where valgrind is not installed.
+
+    Two runs differ by a hundred calls; what Python does at its start and end is the same in both. Valgrind knows no
+    AVX-512, so the kernels run with AVX2 there.
+    """
+    tool = shutil.which("valgrind")
+    if tool is None:
+        return None
+    counts = []
+    for calls in COUNTED:
+        with tempfile.NamedTemporaryFile() as file:
+            under = [tool, "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--log-file={file.name}"]
+            probe(side, [name], 0, calls, under)
+            text = Path(file.name).read_text(encoding="utf-8")
+        counts.append(next(int(line.rsplit(":", 1)[1]) for line in text.splitlines() if "Collected" in line))
+    return (counts[1] - counts[0]) / (COUNTED[1] - COUNTED[0])
+
+
+def known(names):
+    """Return the names, or the default ones.
+
+    Raises:
+        CompareError: one is no name of calls.CALLS.
+    """
+    for name in names:
+        if name not in CALLS:
+            raise CompareError(f"{name!r} is no benchmark; must be one of: {', '.join(CALLS)}")
+    return tuple(names) or DEFAULT
