@@ -11,15 +11,19 @@ from gates.config.format_names import ReportFormat
 
 EXAMPLES = """Examples:
 
-gates report results/runs/check-….jsonl · gates report results/gates/*.jsonl* --out results/REPORT.md · gates report results/bench/*.jsonl · gates report results/learning/curves.jsonl --out results/learning/curves.svg · gates report FILE.jsonl --format junit --out gates.xml · gates report NEW.jsonl --baseline OLD.jsonl --format text · gates report --schema"""
+gates report results/runs/check-….jsonl · gates report results/gates/*.jsonl* --out results/REPORT.md · gates report results/bench/*.jsonl --out results/SPEED.md · gates report results/bench/*.jsonl --out speed.html · gates report results/learning/curves.jsonl --out results/learning/curves.svg · gates report FILE.jsonl --format junit --out gates.xml · gates report NEW.jsonl --baseline OLD.jsonl --format text · gates report --schema"""
 
 
 def report(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE.jsonl...", help="Recorded results.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write there, atomically.")] = None,
     form: Annotated[
-        ReportFormat, typer.Option("--format", help="The format of verdicts; curves and speeds have one format only.")
-    ] = "md",
+        ReportFormat | None,
+        typer.Option(
+            "--format",
+            help="Default: md. Speeds: text, md or html; by default text, or what --out FILE is named after. Curves: one.",
+        ),
+    ] = None,
     baseline: Annotated[
         Path | None, typer.Option(metavar="FILE.jsonl", help="Show what changed from this run to the one rendered.")
     ] = None,
@@ -28,12 +32,12 @@ def report(
         bool, typer.Option("--speed-schema", help="Print that of a line in results/bench.")
     ] = False,
 ) -> None:
-    """Render results files: verdicts in any format, speeds as markdown, learning curves as a picture."""
+    """Render results files: verdicts in any format, speeds as text, markdown or a page, learning curves as a picture."""
     import json
 
     from gates.cli import setup
     from gates.model import ConfigurationError
-    from gates.report.files import render_files
+    from gates.report.files import pictures_beside, render_files
     from gates.results.atomic_write import write_whole
     from gates.results.jsonl import uncollected
     from gates.results.records import schema as json_schema
@@ -45,7 +49,7 @@ def report(
         )
     elif files:
         setup.registry()  # reports say how many mutants of the catalogue a pass would have seen
-        pieces = render_files(files, form, baseline)
+        pieces = render_files(files, form, baseline, out)
     else:
         raise ConfigurationError("report needs at least one FILE.jsonl; a run prints its path at the end")
     with uncollected():
@@ -54,3 +58,5 @@ def report(
                 typer.echo(piece, nl=False)
         else:
             write_whole(out, pieces)
+            for path, text in pictures_beside(files or [], form, out).items():
+                write_whole(path, text)

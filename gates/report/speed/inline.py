@@ -1,0 +1,130 @@
+"""Words with marks, tables and sections: what the renderers of the speed report draw, in markdown or HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup, escape
+
+from gates.results.escape import code as code_in_markdown
+from gates.results.escape import in_table, one_line, visible
+
+CONFORMANCE = "CONFORMANCE.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Words as code, in bold, or as a link."""
+
+    text: str
+    mark: str  # code, strong, quiet
+    link: str = ""
+
+
+Text = str | Marked | Sequence["Text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; a cell is text, the first cell of a row is its heading."""
+
+    head: Sequence[Text]
+    rows: Sequence[Sequence[Text]]
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    items: Sequence[Text]
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph."""
+
+    text: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture: the file that the markdown names, and the panels that the page holds."""
+
+    file: str
+    caption: str
+    panels: Sequence[str]
+
+
+Part = Table | Items | Paragraph | Figure
+
+
+@dataclass(slots=True)
+class Section:
+    """A heading and what stands under it; in the page its id is `name`."""
+
+    name: str
+    title: str
+    parts: list[Part] = field(default_factory=list)
+
+
+def code(text: str) -> Marked:
+    """Return words that are code."""
+    return Marked(text, "code")
+
+
+def strong(text: str, link: str = "") -> Marked:
+    """Return words in bold, a link to a file beside the report if one is given."""
+    return Marked(text, "strong", link)
+
+
+def grade(name: str) -> Marked:
+    """Return a grade that stands in the place of a speed, linked to the report of it."""
+    return strong(name, CONFORMANCE)
+
+
+def joined(texts: Iterable[Text], between: str = " · ") -> Text:
+    """Return texts with words between them."""
+    found: list[Text] = []
+    for text in texts:
+        found += [between, text] if found else [text]
+    return found
+
+
+def in_markdown(text: Text) -> str:
+    """Return text for a cell, an item or a paragraph of markdown."""
+    if isinstance(text, str):
+        return _spaced(text)
+    if not isinstance(text, Marked):
+        return "".join(map(in_markdown, text))
+    if text.mark == "code":
+        return code_in_markdown(text.text, cell=True)
+    words = f"**{in_table(text.text)}**" if text.mark == "strong" else in_table(text.text)
+    return f"[{words}]({text.link})" if text.link else words
+
+
+def _spaced(text: str) -> str:
+    """Escape words, but keep the spaces that join them to the words before."""
+    words = text.lstrip(" ")
+    return " " * (len(text) - len(words)) + in_table(words)
+
+
+def in_html(text: Text) -> Markup:
+    """Return text as HTML; links lead to files, which a page by itself has not, so they are words."""
+    if isinstance(text, str):
+        return escape(visible(text))
+    if not isinstance(text, Marked):
+        return Markup("").join(map(in_html, text))
+    tag = {"code": "code", "strong": "strong", "quiet": "small"}[text.mark]
+    kind = Markup(' class="grade"') if text.link else Markup("")
+    return Markup("<{tag}{kind}>{text}</{tag}>").format(tag=Markup(tag), kind=kind, text=visible(text.text))  # noqa: S704  our own names
+
+
+def in_plain(text: Text) -> str:
+    """Return the words alone, on one line."""
+    if isinstance(text, str):
+        return one_line(text)
+    if isinstance(text, Marked):
+        return one_line(text.text)
+    return "".join(map(in_plain, text))
