@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILDS = ROOT / ".gates" / "builds"
 PROBE = Path(__file__).with_name("probe.py")
 HERE = "."  # the build in .venv instead of a revision
-PAIRS, SECONDS = 24, 0.12
+PAIRS, SECONDS = 20, 0.12
 DEFAULT = (
     "group_advantages 256x16",
     "token_kl k3 32x512",

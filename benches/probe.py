@@ -9,7 +9,12 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+
 HERE = Path(__file__).parent
+#: Bytes past a cache line where the arrays of a call begin: 4 KB of rewards take 1.34 to 1.54 µs, by where they lie.
+PLACES = (0, 16, 32, 48)
+LARGE = 1 << 20  # bytes from which an array is not copied: where it lies matters no more
 
 
 def load(name):
@@ -19,6 +24,17 @@ def load(name):
         return __import__(name)
     finally:
         sys.path.remove(str(HERE))
+
+
+def placed(value, place):
+    """Return an array's copy that begins so many bytes past a cache line; anything else, and large arrays, as they are."""
+    if not isinstance(value, np.ndarray) or value.nbytes > LARGE:
+        return value
+    raw = np.empty(value.nbytes + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + place
+    copy = raw[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
+    copy[...] = value
+    return copy
 
 
 def main(site, seconds, extra, *names):
@@ -31,16 +47,16 @@ def main(site, seconds, extra, *names):
     found = {}
     for name in names:
         call = calls.CALLS[name]()
-        function, keywords = getattr(rlkernels, call.op), call.keywords
-
-        def run(function=function, keywords=keywords):
-            return function(**keywords)
-
-        if float(seconds):
-            found[name] = timing.alone(run, float(seconds), float(extra))
-        else:
+        function = getattr(rlkernels, call.op)
+        if not float(seconds):
             for _ in range(int(float(extra))):
-                run()
+                function(**call.keywords)
+            continue
+        taken = []
+        for place in PLACES:
+            keywords = {key: placed(value, place) for key, value in call.keywords.items()}
+            taken.append(timing.alone(lambda: function(**keywords), float(seconds) / len(PLACES), float(extra)))  # noqa: B023
+        found[name] = sum(taken) / len(taken)
     json.dump({"profile": rlkernels.build_info()["profile"], "seconds": found}, sys.stdout)
 
 

@@ -45,3 +45,43 @@ def measurements(name: str) -> ModuleType:
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     return importlib.import_module(f"benches.{name}")
+
+
+@app.command("compare", cls=Verb, epilog=EXAMPLES)
+def compare(
+    left: Annotated[str, typer.Argument(metavar="REV_A", help="A revision that git knows, or . for the build in .venv.")],
+    right: Annotated[str, typer.Argument(metavar="REV_B", help="The revision that must not be slower.")],
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A benchmark of benches/calls.py. Default: seven of them.")
+    ] = None,
+    pairs: Annotated[int, typer.Option(min=4, max=400, help="Pairs of processes; an odd number is rounded up.")] = 20,
+    seconds: Annotated[float, typer.Option(min=0.02, max=10, help="Of sampling, in each process.")] = 0.12,
+    floor: Annotated[float, typer.Option(min=0, max=1, help="Effects below it count as none.")] = 0.02,
+    instructions: Annotated[bool, typer.Option(help="Also count the instructions of a call with valgrind.")] = False,
+    record: Record = False,
+    as_json: AsJson = False,
+) -> None:
+    """Time two revisions of rlkernels by interleaved pairs of processes. Exit 1 if one benchmark is slower in REV_B.
+
+    Slower means: the 95% interval of the ratio excludes 1, and the effect exceeds the floor. A control, one build over
+    itself in the same pairs, shows the noise.
+    """
+    from gates.model import ConfigurationError
+
+    errors = measurements("compare")
+    try:
+        status = measurements("comparison").run(
+            left,
+            right,
+            names=only or (),
+            pairs=pairs + pairs % 2,
+            seconds=seconds,
+            floor=floor,
+            count=instructions,
+            record=record,
+            as_json=as_json,
+            echo=typer.echo,
+        )
+    except errors.CompareError as error:
+        raise ConfigurationError(str(error)) from None
+    raise typer.Exit(status)

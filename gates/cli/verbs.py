@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gates.cli import (
+    bench,
     calibrate,
     check,
     explain,
@@ -47,6 +48,7 @@ app.command("calibrate", cls=Verb, epilog=calibrate.EXAMPLES)(calibrate.calibrat
 app.command("report", cls=Verb, epilog=report.EXAMPLES)(report.report)
 app.command("replay", cls=Verb, epilog=replay.EXAMPLES)(replay.replay)
 app.command("merge", cls=Verb, epilog=merge.EXAMPLES)(merge.merge)
+app.add_typer(bench.app, name="bench")
 app.add_typer(peers.app, name="peers")
 app.add_typer(trainer.app, name="trainer")
 for _verb in trainer.VERBS:

@@ -1,0 +1,91 @@
+"""Show that `gates bench compare` calls nothing slower that is not, and finds a planted slowdown of 5%.
+
+    .venv/bin/python tools/comparison_proof.py            # 150 runs of one build against itself, 100 with +5% in B
+    .venv/bin/python tools/comparison_proof.py --short    # two of each, as a test does
+
+Each run compares two kernels in the same processes, as `gates bench compare` does for one: k3 on 32x512 and group
+advantages on 256x16, both of some microseconds. The slowdown is real work: B makes 21 calls where 20 are counted. Lines are
+appended to results/statistics/comparisons.jsonl; a run that was stopped goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benches import compare
+
+FILE = ROOT / "results" / "statistics" / "comparisons.jsonl"
+NAMES = ("token_kl k3 32x512", "group_advantages 256x16")
+RUNS = {0.0: 150, 0.05: 100}
+SHORT = {0.0: 2, 0.05: 2}
+MOST_S = 20.0  # of one comparison of one kernel
+
+
+def one(build, planted, pairs):
+    """Return the lines of one run, one for each kernel."""
+    start = time.monotonic()
+    taken = compare.in_pairs(build, build, NAMES, pairs=pairs, seconds=compare.SECONDS, extra=planted)
+    seconds = (time.monotonic() - start) / len(NAMES)
+    lines = []
+    for name in NAMES:
+        ratio, control, verdict = compare.judged(*taken[name])
+        facts = {"ratio": ratio.value, "low": ratio.low, "high": ratio.high, "control": control.value}
+        facts = {key: round(value, 5) for key, value in facts.items()}
+        load = round(os.getloadavg()[0], 2)
+        lines.append(
+            {"kernel": name, "planted": planted, "verdict": verdict, **facts, "seconds": round(seconds, 1), "load": load}
+        )
+    return lines
+
+
+def counted(lines):
+    """Return, for each kernel and slowdown, how many comparisons there are, and how many were called slower or faster."""
+    found = {}
+    for line in lines:
+        total = found.setdefault((line["kernel"], line["planted"]), {"comparisons": 0, "slower": 0, "faster": 0})
+        total["comparisons"] += 1
+        if line["verdict"] in total:
+            total[line["verdict"]] += 1
+    return found
+
+
+def main():
+    """Return 0 if no comparison of a build with itself was decided, and 95 of 100 slowdowns were found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--short", action="store_true", help="two runs of each kind; nothing is written")
+    options = parser.parse_args()
+    build = compare.build(compare.HERE, print)
+    lines = []
+    if not options.short and FILE.exists():
+        lines = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    for planted, runs in (SHORT if options.short else RUNS).items():
+        done = sum(line["planted"] == planted for line in lines) // len(NAMES)
+        for number in range(done, runs):
+            found = one(build, planted, compare.PAIRS)
+            lines += found
+            words = ", ".join(f"{line['ratio']:.3f} {line['verdict']}" for line in found)
+            print(f"{number + 1} of {runs}, +{planted:.0%}: {words}", flush=True)
+            if not options.short:
+                FILE.parent.mkdir(parents=True, exist_ok=True)
+                with FILE.open("a", encoding="utf-8") as file:
+                    file.write("".join(json.dumps(line) + "\n" for line in found))
+    good = True
+    for (kernel, planted), total in counted(lines).items():
+        print(f"{kernel}, +{planted:.0%}: {total}")
+        wrong = total["slower"] + total["faster"] if not planted else 0
+        good &= wrong == 0 and (not planted or total["slower"] >= 0.95 * total["comparisons"])
+    longest = max(line["seconds"] for line in lines)
+    print(f"longest comparison: {longest:g} s, at most {MOST_S:g} are allowed")
+    return int(not good or longest > MOST_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
