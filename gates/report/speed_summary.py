@@ -1,27 +1,20 @@
-"""Summarise recorded speeds in a short table: each op, and how many times faster than each peer."""
+"""Summarise recorded speeds in a short table: how many times faster than each peer, op by op."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from gates.report.speed import kernels
-from gates.report.speed.inline import Table, code
 from gates.report.speed.markdown import table
 from gates.report.speed.recorded import gather
 from gates.results.speed_file import SpeedResults
 
-HEAD = ("op", "times faster than", "control")
-
 
 def speed_summary(runs: Iterable[SpeedResults]) -> str:
-    """Return a markdown table: for each op the range of ratios over the shapes against each peer, and the control.
+    """Return a markdown table: a row for each peer, a column for each op, the control below.
 
-    The newest measurement of each row counts. A range is of the estimates; in brackets are the outermost ends of their
-    95% intervals.
+    The newest measurement of each row counts. A range is of the estimates over shapes and conventions; in brackets are the
+    outermost ends of their 95% intervals.
     """
-    rows = [
-        [code(title), kernels.against(found), kernels.control(found)]
-        for title, found in gather(runs).ops.items()
-        if any(kernel.row.peer for kernel in found)
-    ]
-    return "\n".join(table(Table(HEAD, rows, "Times faster than each peer")))
+    found = kernels.summary(gather(runs), step=False)
+    return "\n".join(table(found)) if found else "No kernel is recorded."

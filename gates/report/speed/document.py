@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gates.report.speed import history, kernels, pictures, remarks, trainers
 from gates.report.speed.inline import Items, Paragraph, Part, Section, Text, code, joined, strong
-from gates.report.speed.numbers import interval
-from gates.report.speed.recorded import Kernel, Recorded, gather
+from gates.report.speed.numbers import interval, span
+from gates.report.speed.recorded import PLAIN, Kernel, Recorded, gather
 from gates.results.speed_file import SpeedResults
 
 TITLE = "Speed: kernels and trainers beside the peers' own code"
@@ -21,17 +21,24 @@ def document(runs: Iterable[SpeedResults]) -> tuple[Recorded, list[Section]]:
     recorded = gather(runs)
     sections = [
         Section("summary", "Summary", list(_summary(recorded))),
-        Section("how", "How it was measured, and our bias", [Items(list(_how(recorded)))]),
+        Section("how", "How it was measured, and our bias", [Items([*_how(recorded), *remarks.runs(recorded)])]),
         Section("advantages", "Group advantages", list(_family(recorded, ADVANTAGES))),
         Section("kl", "Token KL", list(_family(recorded, KL))),
-        Section("vocabulary", "Over the vocabulary: log-probabilities and sampling", list(_vocabulary(recorded))),
-        Section("others", "Loss, packing and the rest", list(_others(recorded))),
+        Section(
+            "vocabulary",
+            "Over the vocabulary: log-probabilities and sampling",
+            list(_of_a_step(recorded, "Ops over the vocabulary", vocabulary=True)),
+        ),
+        Section(
+            "others",
+            "Loss, packing and the rest",
+            list(_of_a_step(recorded, "Loss, packing and other ops", vocabulary=False)),
+        ),
         Section("step", "What a ratio means for a training step", kernels.shares(recorded)),
         Section("trainers", "Trainers", list(trainers.parts(recorded)) if recorded.trainers else []),
         Section("history", "History", list(history.parts(_asv(recorded), recorded.comparisons))),
         Section("without", "Rows without a speed", _items(remarks.without_speed(recorded))),
         Section("statements", "What was called", _items(_calls(recorded))),
-        Section("runs", "Runs", [remarks.runs(recorded)]),
     ]
     return recorded, [section for section in sections if section.parts]
 
@@ -52,11 +59,10 @@ def counts(recorded: Recorded) -> Text:
     equal = [kernel for kernel in shown if kernel.row.ratio and kernel.row.ratio.low <= 1 <= kernel.row.ratio.high]
     pieces: list[Text] = []
     if shown:
-        peers = len({kernel.row.peer for kernel in shown})
         faster = len(shown) - len(slower) - len(equal)
         pieces.append(
-            f"{len(shown)} rows against {peers} {'peer' if peers == 1 else 'peers'}: ours is faster in {faster}, the peer in "
-            f"{len(slower)}, the interval holds 1 in {len(equal)}"
+            f"{len(shown)} rows against {_peers(shown)}: ours is faster in {faster}, the peer in {len(slower)}, the interval "
+            f"holds 1 in {len(equal)}"
         )
         if slower:
             pieces.append([". Peers are faster: ", joined([_where(kernel) for kernel in slower[:6]], ", ")])
@@ -68,6 +74,14 @@ def counts(recorded: Recorded) -> Text:
     if missing:
         pieces.append([". Without a speed: ", missing])
     return [*pieces, "."]
+
+
+def _peers(kernels: Sequence[Kernel]) -> str:
+    """Return how many libraries there are, and the frameworks in which the plain formula was written."""
+    names = {kernel.row.peer for kernel in kernels}
+    libraries, plain = len(names - set(PLAIN)), [name for name in PLAIN if name in names]
+    words = [f"{libraries} {'library' if libraries == 1 else 'libraries'}"] if libraries else []
+    return " and ".join([*words, *([f"the plain formula in {', '.join(plain)}"] if plain else [])])
 
 
 def _where(kernel: Kernel) -> Text:
@@ -84,28 +98,24 @@ def _summary(recorded: Recorded) -> Iterator[Part]:
                 strong("Conclude nothing"),
                 " from ",
                 joined([code(run.path.name) for run in doubted], ", "),
-                ": see Runs.",
+                ": see below.",
             ]
         )
     table = kernels.summary(recorded)
     if table:
         yield table
-    lines = trainers.summary(recorded)
-    if lines:
-        yield Paragraph(
-            "Trainers, time of a step over that of our reference trainer (above 1 is slower), with its control, the "
-            "reference over itself:"
-        )
-        yield Items(lines)
+    if words := trainers.summary(recorded):
+        yield Paragraph(words)
 
 
 def _how(recorded: Recorded) -> Iterator[Text]:
     pairs = sorted({kernel.row.pairs for kernel in recorded.kernels if kernel.shown})
     processes = sorted({kernel.row.processes for kernel in recorded.kernels if kernel.shown})
-    many = f" ({pairs[0]} to {pairs[-1]} pairs in {processes[0]} to {processes[-1]} processes)" if pairs else ""
+    many = f" ({span(pairs)} pairs in {span(processes)} processes)" if pairs else ""
     yield (
         "Each pair is the peer's own installed code and ours, in the peer's interpreter, on the same data, in turns (ABBA), "
-        f"with as many threads{many}. Both results are first compared with the float64 oracle; a wrong one gets no speed."
+        f"with as many threads{many}. Both results are first compared with the float64 oracle; a wrong one gets no "
+        f"speed.{remarks.accuracy(recorded)}"
     )
     yield (
         "A ratio is the peer's time over ours, the median of the pairs with a 95% interval by bootstrap; a range holds the "
@@ -120,14 +130,14 @@ def _how(recorded: Recorded) -> Iterator[Text]:
         "A row whose op the ",
         strong("conformance report", "CONFORMANCE.md"),
         " calls wrong shows that grade in the place of a speed. Of each row the newest measurement counts",
-        f"; {recorded.older} older ones are in the files." if recorded.older else ".",
+        f"; {recorded.older} older ones are in the files" if recorded.older else "",
+        ". Shapes smaller than a step's are in the ranges above and in the pictures, in the tables only of the first two ops.",
     ]
     yield (
         "Our bias: we wrote the kernels and the reference trainer, chose the shapes and chose the machine. All of it is on a "
         "processor, where torch and MLX are not at their best. Peers do more than the op in places (What was called). Our "
         "results are accurate to float64, which is credited nowhere."
     )
-    yield from remarks.accuracy(recorded)
 
 
 def _family(recorded: Recorded, op: str) -> Iterator[Part]:
@@ -135,22 +145,36 @@ def _family(recorded: Recorded, op: str) -> Iterator[Part]:
     chosen = [(title, rows) for title, rows in recorded.ops.items() if rows[0].op == op]
     if chosen:
         yield kernels.table(chosen, op, ops=len(chosen) > 1, beside=True)
-        yield kernels.published_sources("A", "B", "C") if op == ADVANTAGES else kernels.published_sources("A", "B")
+        if op == ADVANTAGES or ADVANTAGES not in recorded.by_op:
+            yield kernels.published_sources()
         yield from pictures.figures(recorded, op)
 
 
-def _vocabulary(recorded: Recorded) -> Iterator[Part]:
-    chosen = [(title, rows) for title, rows in recorded.ops.items() if rows[0].op in VOCABULARY]
-    if chosen:
-        yield kernels.table(chosen, "Ops over the vocabulary")
+def _of_a_step(recorded: Recorded, caption: str, *, vocabulary: bool) -> Iterator[Part]:
+    """Yield the table of the other ops at shapes that a step has, and their pictures."""
+    chosen = [
+        (title, rows)
+        for title, kernels_ in recorded.ops.items()
+        if (kernels_[0].op in VOCABULARY) == vocabulary
+        and kernels_[0].op not in {ADVANTAGES, KL}
+        and (rows := kernels.of_a_step(kernels_))
+    ]
+    for some in _sharing_peers(chosen):
+        yield kernels.table(some, caption)
+    if vocabulary:
         yield from pictures.figures(recorded, *VOCABULARY[:3])
 
 
-def _others(recorded: Recorded) -> Iterator[Part]:
-    known = {ADVANTAGES, KL, *VOCABULARY}
-    chosen = [(title, rows) for title, rows in recorded.ops.items() if rows[0].op not in known]
-    if chosen:
-        yield kernels.table(chosen, "Other ops")
+def _sharing_peers(chosen: Sequence[tuple[str, list[Kernel]]]) -> list[list[tuple[str, list[Kernel]]]]:
+    """Return the ops in groups without a peer in common, so that a table has few empty cells."""
+    groups: list[tuple[set[str], list[tuple[str, list[Kernel]]]]] = []
+    for title, rows in chosen:
+        peers, found = {kernel.row.peer for kernel in rows}, [(title, rows)]
+        for group in [group for group in groups if group[0] & peers]:
+            groups.remove(group)
+            peers, found = peers | group[0], [*group[1], *found]
+        groups.append((peers, found))
+    return [found for _, found in groups]
 
 
 def _calls(recorded: Recorded) -> list[Text]:

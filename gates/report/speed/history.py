@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from gates.results.speed_records import ComparisonRecord
 
 COMMITS = 5  # columns
 MOST = 12  # rows of a comparison
+MOST_HISTORY = 6
 OURS = "'rlkernels'"
 #: One benchmark of each, the one with the largest inputs that are not left to a class of their own.
 NAMED = (
@@ -51,7 +51,8 @@ def parts(folder: Path | None, comparisons: Sequence[ComparisonRecord]) -> Itera
         yield Paragraph(["asv has recorded nothing; ", code("make bench"), " does."])
     if comparisons:
         yield _compared(comparisons)
-        yield Items(list(_without(comparisons)) or ["Every benchmark of the comparison was timed."])
+        if left := list(_without(comparisons)):
+            yield Items(left)
     else:
         yield Paragraph(["No two revisions are compared; ", code("gates bench compare A B"), " does."])
 
@@ -80,7 +81,7 @@ def read_asv(folder: Path) -> list[Commit]:
 def _values(benchmark: str, row: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield the last combination of parameters that is ours, with its time in seconds."""
     values, params = row.get("result"), row.get("params") or []
-    if not benchmark.endswith(NAMED) or not isinstance(values, list):
+    if not benchmark.endswith(NAMED) or "Large" in benchmark or not isinstance(values, list):
         return
     combinations = list(itertools.product(*params))
     if len(combinations) != len(values):
@@ -94,18 +95,16 @@ def _values(benchmark: str, row: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _table(commits: Sequence[Commit]) -> Iterator[Part]:
-    first, last = commits[0], commits[-1]
-    times: dict[str, list[str]] = defaultdict(list)
-    for title in last.found:
-        for commit in commits:
-            times[title].append(seconds(commit.found[title]) if title in commit.found else "–")
-    rows: list[list[Text]] = [[code(titled(title)), *found] for title, found in sorted(times.items())]
-    days = [f"{commit.name}, {datetime.fromtimestamp(commit.when / 1000, UTC):%Y-%m-%d}" for commit in commits]
-    if rows:
-        yield Table(["asv benchmark", *days], rows, "History")
-    words = "One commit is recorded" if len(commits) == 1 else f"{len(commits)} commits are recorded"
-    same = "" if first.machine != last.machine else f" on {last.machine}"
-    yield Paragraph(f"{words}{same}, one thread. Times of different days are no verdict; a comparison is.")
+    """Yield a row for each commit and a column for each benchmark that the newest one has."""
+    titles = sorted(commits[-1].found)[:MOST_HISTORY]
+    rows: list[list[Text]] = []
+    for commit in commits:
+        cells = [seconds(commit.found[title]) if title in commit.found else "–" for title in titles]
+        rows.append([f"{commit.name}, {datetime.fromtimestamp(commit.when / 1000, UTC):%Y-%m-%d}", *cells])
+    if len(commits) == 1:
+        rows[0][0] = [rows[0][0], ", one commit recorded"]
+    if titles:
+        yield Table([f"asv on {commits[-1].machine}", *(code(titled(title)) for title in titles)], rows, "History")
 
 
 def _compared(found: Sequence[ComparisonRecord]) -> Table:

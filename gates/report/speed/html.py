@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from gates.report.speed.document import TITLE, document
-from gates.report.speed.inline import Figure, Items, Paragraph, Table, in_html
+from gates.report.speed.inline import Figure, Items, Paragraph, Table, in_html, width_of
 from gates.report.speed.pictures import STYLE as PICTURE_STYLE
 from gates.results.escape import visible
 from gates.results.speed_file import SpeedResults
@@ -30,7 +30,7 @@ def render_page(runs: Iterable[SpeedResults]) -> str:
         "paragraph": lambda part: isinstance(part, Paragraph),
         "figure": lambda part: isinstance(part, Figure),
     }
-    environment.filters |= {"inline": in_html, "svg": Markup}
+    environment.filters |= {"inline": in_html, "width": width_of, "svg": Markup}
     style = (FOLDER / "style.css").read_text(encoding="utf-8") + PICTURE_STYLE.replace("text{", "svg text{") + "\n"
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     text = environment.get_template("speed.html.j2").render(

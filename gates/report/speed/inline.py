@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from gates.results.escape import code as code_in_markdown
 from gates.results.escape import in_table, one_line, visible
 
 CONFORMANCE = "CONFORMANCE.md"
+ATOMS = re.compile(r"\d[\d,]* × \d[^\s;]*|[^\s;]*\d–[^\s;]*")
+LONG = 40  # letters of a cell that is given more room
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class Marked:
     """Words as code, in bold, or as a link."""
 
     text: str
-    mark: str  # code, strong, quiet
+    mark: str  # code, strong, grade
     link: str = ""
 
 
@@ -81,7 +84,7 @@ def strong(text: str, link: str = "") -> Marked:
 
 def grade(name: str) -> Marked:
     """Return a grade that stands in the place of a speed, linked to the report of it."""
-    return strong(name, CONFORMANCE)
+    return Marked(name, "grade", CONFORMANCE)
 
 
 def joined(texts: Iterable[Text], between: str = " · ") -> Text:
@@ -100,7 +103,7 @@ def in_markdown(text: Text) -> str:
         return "".join(map(in_markdown, text))
     if text.mark == "code":
         return code_in_markdown(text.text, cell=True)
-    words = f"**{in_table(text.text)}**" if text.mark == "strong" else in_table(text.text)
+    words = f"**{in_table(text.text)}**"
     return f"[{words}]({text.link})" if text.link else words
 
 
@@ -111,14 +114,29 @@ def _spaced(text: str) -> str:
 
 
 def in_html(text: Text) -> Markup:
-    """Return text as HTML; links lead to files, which a page by itself has not, so they are words."""
+    """Return text as HTML; links lead to files beside the report, which a page by itself has not, so they are words."""
     if isinstance(text, str):
-        return escape(visible(text))
+        return _kept_together(visible(text))
     if not isinstance(text, Marked):
         return Markup("").join(map(in_html, text))
-    tag = {"code": "code", "strong": "strong", "quiet": "small"}[text.mark]
-    kind = Markup(' class="grade"') if text.link else Markup("")
-    return Markup("<{tag}{kind}>{text}</{tag}>").format(tag=Markup(tag), kind=kind, text=visible(text.text))  # noqa: S704  our own names
+    if text.mark == "code":  # a long name may break behind an underscore
+        return Markup("<code>{}</code>").format(Markup("_<wbr>").join(visible(text.text).split("_")))
+    kind = Markup(' class="grade"') if text.mark == "grade" else Markup("")
+    return Markup("<strong{}>{}</strong>").format(kind, visible(text.text))
+
+
+def _kept_together(words: str) -> Markup:
+    """Return words as HTML in which no range, interval or shape is broken over two lines."""
+    found, end = Markup(""), 0
+    for match in ATOMS.finditer(words):
+        found += words[end : match.start()] + Markup('<span class="n">{}</span>').format(match[0])
+        end = match.end()
+    return found + words[end:]
+
+
+def width_of(text: Text) -> str:
+    """Return the class of a cell: long ones are wide."""
+    return "wide" if len(in_plain(text)) > LONG else ""
 
 
 def in_plain(text: Text) -> str:

@@ -33,7 +33,6 @@ def render_pictures(runs: Iterable[SpeedResults]) -> dict[str, str]:
 
 def _section(section: Section) -> Iterator[str]:
     yield f"## {section.title}"
-    yield ""
     for part in section.parts:
         yield from _part(part)
         yield ""

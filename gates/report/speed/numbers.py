@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from gates.results.speed_records import Interval
 
+LEAST = 1e-6  # a share below it is not worth its digits
+
 
 def short(value: float) -> str:
     """Return a number with three digits, thousands with commas."""
@@ -39,6 +41,8 @@ def span(values: Sequence[float]) -> str:
 
 def intervals(found: Sequence[Interval]) -> str:
     """Return the least and the greatest estimate, and in brackets the outermost ends of their intervals."""
+    if len(found) == 1:
+        return interval(found[0])
     ends = span([min(one.low for one in found), max(one.high for one in found)])
     return f"{span([one.value for one in found])} [{ends}]"
 
@@ -55,8 +59,10 @@ def percent(share: float) -> str:
     """Return a share with two digits, as percent or as so many times."""
     if share >= 10:
         return f"{short(float(f'{share:.2g}'))} times"
+    if share < LEAST:
+        return f"less than {100 * LEAST:.4f}%"
     value = float(f"{100 * share:.2g}")
-    return f"{_plain(value) if value else '0'}%"
+    return f"{value:.10f}".rstrip("0").rstrip(".") + "%"
 
 
 def dimensions(shape: str) -> tuple[int, ...]:

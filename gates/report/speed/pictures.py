@@ -11,13 +11,13 @@ from markupsafe import escape
 
 from gates.report.speed.inline import Figure
 from gates.report.speed.numbers import size
-from gates.report.speed.recorded import WRONG, Kernel, Recorded
-from gates.results.speed_file import bound
+from gates.report.speed.recorded import WRONG, Kernel, Recorded, peer_order
 
 WIDTH, HEIGHT = 360, 300  # of a panel
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 26, 44
+LEFT, RIGHT, TOP, BOTTOM = 52, 18, 26, 44
 LEGEND = 16  # the height of a line of it
 COLUMNS = 2
+MOST_PEERS = 8  # in a panel
 OURS, ROOFLINE = "rlkernels (ours)", "roofline"
 #: Okabe and Ito's colours, which people with any colour vision tell apart; no yellow, which is lost on white.
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9")
@@ -56,6 +56,7 @@ class Lines:
     title: str
     points: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
     wrong: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 PICTURES: Mapping[str, tuple[str, str, str]] = {  # file, caption and unit by the op's name
@@ -78,12 +79,16 @@ def figures(recorded: Recorded, *names: str) -> Iterator[Figure]:
     if panels:
         file, caption, unit = PICTURES[names[0]]
         looks = _looks(panels)
-        yield Figure(file, caption, [panel(lines, unit, looks) for lines in panels])
+        left_out = sorted({peer for lines in panels for peer in lines.left_out}, key=peer_order)
+        note = f"; {', '.join(left_out)}: in the table" if left_out else ""
+        yield Figure(file, f"{caption}, higher is faster{note}", [panel(lines, unit, looks) for lines in panels])
 
 
 def _lines(title: str, kernels: Sequence[Kernel]) -> Lines:
     lines = Lines(title)
     ours: dict[int, list[float]] = defaultdict(list)
+    peers = sorted({kernel.row.peer for kernel in kernels if kernel.shown and kernel.row.peer}, key=peer_order)
+    lines.left_out = peers[MOST_PEERS:]
     for kernel in kernels:
         row, count = kernel.row, size(kernel.row.shape)
         if row.conformance == WRONG and row.peer not in lines.wrong:
@@ -91,12 +96,12 @@ def _lines(title: str, kernels: Sequence[Kernel]) -> Lines:
         if not kernel.shown or row.ours is None or not count:
             continue
         ours[count].append(row.ours.median_us)
-        if row.theirs:
+        if row.theirs and row.peer not in lines.left_out:
             # of two inputs of one size the slower one is drawn
             lines.points[row.peer][count] = min(
                 lines.points[row.peer].get(count, math.inf), _rate(count, row.theirs.median_us)
             )
-        if limit := bound(row, kernel.run.rooflines):
+        if limit := kernel.bound:
             lines.points[ROOFLINE][count] = max(
                 lines.points[ROOFLINE].get(count, 0.0), _rate(count, limit.microseconds)
             )

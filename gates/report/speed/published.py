@@ -116,7 +116,7 @@ TRAINERS = (
     PublishedTrainer("mlx-tune", "package speed only", 142.2, 0.502, 0.519, 0.130, 6.16),
     PublishedTrainer("mlx-lm-lora", "package speed only", 557.9, 0.592, 1.648, 0.412, 5.32),
 )
-TRAINERS_WORKLOAD = ("qwen3-0.6b", "4 bits", "G4", "T256")
+TRAINERS_WORKLOAD = ("qwen3-0.6b", "4-bit", "G4", "T256")
 
 
 @dataclass(frozen=True, slots=True)

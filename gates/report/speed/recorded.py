@@ -6,13 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gates.report.speed.numbers import size
-from gates.results.speed_file import SpeedResults
+from gates.report.speed.numbers import dimensions
+from gates.results.speed_file import Bound, SpeedResults, bound
 from gates.results.speed_records import ComparisonRecord, SpeedRecord, TrainerRecord
 
 WRONG = "wrong"
 INSTRUCTION_SETS = ("scalar", "sse", "neon", "avx2", "avx512")  # a row on the best one of its machine counts
 REFERENCE = "reference"
+FIRST = ("rlox", "trl", "torch", "NumPy")  # as in the tables of the rlox documentation
+PLAIN = ("NumPy", "torch", "MLX")  # the plain formula in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,11 @@ class Kernel:
     def op(self) -> str:
         """Return the op's name without a dtype or the like behind it."""
         return self.row.op.split(maxsplit=1)[0]
+
+    @property
+    def bound(self) -> Bound | None:
+        """Return the least time that it can take on its machine."""
+        return bound(self.row, self.run.rooflines)
 
     @property
     def shown(self) -> bool:
@@ -62,12 +69,52 @@ class Recorded:
     older: int  # rows that a newer or a better instruction set's measurement replaces
 
     @property
-    def ops(self) -> dict[str, list[Kernel]]:
-        """Return the kernels by op and variant, small shapes first."""
+    def by_op(self) -> dict[str, list[Kernel]]:
+        """Return the kernels by op, whatever their conventions, small shapes first."""
         found: dict[str, list[Kernel]] = defaultdict(list)
         for kernel in self.kernels:
-            found[kernel.title].append(kernel)
-        return {title: sorted(rows, key=lambda k: size(k.row.shape)) for title, rows in found.items()}
+            found[kernel.op].append(kernel)
+        return {op: sorted(rows, key=_order) for op, rows in found.items()}
+
+    @property
+    def ops(self) -> dict[str, list[Kernel]]:
+        """Return the kernels by op, small shapes first.
+
+        Where variants are what tells peers apart, since each has conventions of its own, they are one op. Where one peer
+        has several variants, each is an op by itself.
+        """
+        by_op: dict[str, dict[str, list[Kernel]]] = defaultdict(lambda: defaultdict(list))
+        for kernel in self.kernels:
+            by_op[kernel.row.op][kernel.row.variant].append(kernel)
+        found: dict[str, list[Kernel]] = {}
+        for op, variants in by_op.items():
+            cells = [(kernel.row.shape, kernel.row.peer) for rows in variants.values() for kernel in rows]
+            if len(set(cells)) == len(cells):
+                rows = [kernel for rows in variants.values() for kernel in rows]
+                found[f"{op} {_common(list(variants))}".strip()] = rows
+            else:
+                found |= {f"{op} {variant}".strip(): rows for variant, rows in variants.items()}
+        return {title: sorted(rows, key=_order) for title, rows in found.items()}
+
+
+def _common(variants: Sequence[str]) -> str:
+    """Return the conventions that all variants begin with."""
+    shared = []
+    for parts in zip(*(variant.split(", ") for variant in variants), strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return ", ".join(shared)
+
+
+def _order(kernel: Kernel) -> tuple[tuple[int, ...], int, str]:
+    """Sort by shape and then by peer: those of the rlox documentation's tables first, then by name."""
+    return dimensions(kernel.row.shape), *peer_order(kernel.row.peer)
+
+
+def peer_order(peer: str) -> tuple[int, str]:
+    """Return what to sort peers by."""
+    return FIRST.index(peer) if peer in FIRST else len(FIRST), peer.lower()
 
 
 def gather(runs: Iterable[SpeedResults]) -> Recorded:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from gates.report.speed.inline import Marked, Table, Text, code, grade, joined, strong
+from gates.report.speed.inline import Marked, Text, code, grade, joined, strong
 from gates.report.speed.numbers import short
 from gates.report.speed.recorded import WRONG, Kernel, Recorded, Trainer
 from gates.results.records import EvidenceRecord
 from gates.results.speed_file import SpeedResults
 
 BUSY_PERCENT = 10.0
-MOST = 18  # lines of rows without a speed
-MOST_STATEMENTS = 18
+MOST = 12  # lines of rows without a speed
 
 
 def doubts(run: SpeedResults) -> list[str]:
@@ -28,71 +27,72 @@ def doubts(run: SpeedResults) -> list[str]:
     return found
 
 
-def runs(recorded: Recorded) -> Table:
-    """Return a row for each run: what was timed, where, and whether to doubt it."""
-    rows: list[list[Text]] = []
+def runs(recorded: Recorded) -> Iterator[Text]:
+    """Yield a line for each run: what was timed, where, and whether to doubt it."""
     for run in recorded.runs:
         h = run.header
         doubted = doubts(run)
         state: Text = strong(f"{'; '.join(doubted)}: conclude nothing") if doubted else run.state
-        threads = f"{h.threads} thread{'s' if h.threads != 1 else ''} each"
-        machine = f"{h.machine.cpu}, {h.machine.cores} cores, {h.machine.system.split('-with-')[0]}, Python {h.python}"
-        when = f"{h.started[:10]}, commit {(h.commit or 'none')[:8]}"
-        rows.append([code(run.path.name), h.kind, when, machine, threads, f"{h.busy_percent:.0f}%", _rates(run), state])
-    head = ["run", "of", "when", "machine", "threads", "used by others", "rates (read/copied GB/s; GFLOP/s)", "state"]
-    return Table(head, rows, "Runs")
+        pieces = [
+            f"{h.kind}, {h.started[:10]}, commit {(h.commit or 'none')[:8]}",
+            f"{h.machine.cpu}, {h.machine.cores} cores, {h.machine.system.split('-with-')[0]}, Python {h.python}",
+            f"{h.threads} thread{'s' if h.threads != 1 else ''} each, others used {h.busy_percent:.0f}%",
+            *_rates(run),
+        ]
+        yield [code(run.path.name), f": {'; '.join(pieces)}; ", state, "."]
 
 
-def _rates(run: SpeedResults) -> str:
-    """Return the best rates that were measured, with all threads."""
+def _rates(run: SpeedResults) -> Iterator[str]:
+    """Yield the best rates that were measured, with all threads."""
     every = [b for line in run.rooflines for b in line.bandwidth]
     if not every:
-        return "–"
+        return
     threads = max(b.threads for b in every)
     levels = []
     for level in dict.fromkeys(b.level for b in every):
         found = [b for b in every if b.level == level and b.threads == threads]
         best = max(b.reading for b in found), max(b.copying for b in found)
         levels.append(f"{level} {best[0] / 1e9:.0f}/{best[1] / 1e9:.0f}")
+    yield f"read/copied GB/s {', '.join(levels)}"
     peaks = [p for line in run.rooflines for p in line.peak if p.threads == threads]
-    flops = (
-        f"; {max(p.float32 for p in peaks) / 1e9:.0f} float32, {max(p.float64 for p in peaks) / 1e9:.0f} float64"
-        if peaks
-        else ""
-    )
-    return ", ".join(levels) + flops
+    if peaks:
+        single, double = (max(getattr(p, name) for p in peaks) / 1e9 for name in ("float32", "float64"))
+        yield f"GFLOP/s {single:.0f} float32, {double:.0f} float64"
 
 
 def without_speed(recorded: Recorded) -> list[Text]:
     """Return a line for each peer, op and reason of rows without a speed, those that are wrong first."""
     absent = sorted({name for run in recorded.runs if run.summary for name in run.summary.absent})
     lines: list[Text] = []
-    if absent:
-        lines.append(f"Without an environment on this machine: {', '.join(absent)}.")
     groups: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for kernel in recorded.kernels:
         if not kernel.shown:
             place, reason = _place(kernel)
-            groups[place, kernel.row.peer or "ours", kernel.title, reason].append(kernel.row.shape)
+            groups[place, kernel.row.peer or "ours", kernel.op, reason].append(
+                f"{kernel.row.variant} {kernel.row.shape}"
+            )
     for trainer in recorded.trainers:
         if not trainer.shown:
             place, reason = _place(trainer)
-            groups[place, trainer.row.target, "trainer", reason].append(f"{trainer.row.workload} ({trainer.row.model})")
+            groups[place, trainer.row.target, "", reason].append(f"{trainer.row.workload} {trainer.row.model}")
     found = sorted(groups.items(), key=lambda item: (item[0][0] != WRONG, item[0][0] == "absent"))
-    for (place, who, what, reason), shapes in found[:MOST]:
-        name: Text = grade(place) if place == WRONG else strong(place)
-        rows = shapes[0] if len(shapes) == 1 else f"{len(shapes)} {'shapes' if what != 'trainer' else 'workloads'}"
+    if any(place == WRONG for place, *_ in groups):
         lines.append(
             [
-                f"{who}, ",
-                what if what == "trainer" else code(what),
-                f", {rows}: ",
-                name,
-                f": {reason}" if reason else "",
+                "A time of what the conformance report calls ",
+                grade(WRONG),
+                " is that of another op, so it is not shown.",
             ]
         )
+    for (place, who, op, reason), where in found[:MOST]:
+        name: Text = grade(place) if place == WRONG else strong(place)
+        rows = where[0].strip() if len(where) == 1 else f"{len(where)} rows"
+        what: list[Text] = [code(op), f", {rows}: "] if op else [f"as a trainer, {rows}: "]
+        lines.append([f"{who}, ", *what, name, f": {reason}" if reason else ""])
     if len(found) > MOST:
         lines.append(f"{len(found) - MOST} more are in the files.")
+    if absent:
+        lines.append(f"Without an environment on this machine: {', '.join(absent)}.")
     return lines
 
 
@@ -101,10 +101,7 @@ def _place(one: Kernel | Trainer) -> tuple[str, str]:
     row = one.row
     refuted = [] if isinstance(one, Trainer) else [_evidence(item) for item in one.row.evidence if not item.holds]
     reason = "; ".join(part for part in (row.reason, *refuted[:1]) if part)
-    if row.conformance == WRONG:
-        said = "the conformance report calls what it computes wrong, so its speed is that of another op"
-        return WRONG, f"{said}{f'; {reason}' if reason else ''}"
-    return row.outcome, reason
+    return WRONG if row.conformance == WRONG else row.outcome, reason
 
 
 def _evidence(item: EvidenceRecord) -> str:
@@ -123,43 +120,40 @@ def without_count(recorded: Recorded) -> Text:
 
 
 def statements(recorded: Recorded) -> list[Text]:
-    """Return what was called for each op on both sides, and where the sides differ."""
+    """Return what was called for each op on both sides, in which conventions, and where the sides differ."""
     lines: list[Text] = []
-    for title, kernels in recorded.ops.items():
-        calls: dict[str, list[str]] = defaultdict(list)
-        notes: dict[str, str] = {}
-        ours: list[str] = []
-        for kernel in kernels:
-            if not kernel.shown or kernel.row.ours is None:
-                continue
-            ours.append(kernel.row.ours.statement)
-            if kernel.row.theirs:
-                calls[kernel.row.peer].append(kernel.row.theirs.statement)
-            if kernel.row.note:
-                notes[kernel.row.peer] = kernel.row.note
-        if ours:
-            peers: list[Text] = [
-                [f"{peer} ", code(found[0]), _note(notes.get(peer, ""))] for peer, found in calls.items()
-            ]
-            lines.append([code(title), ": ours ", code(ours[0]), *([" · ", joined(peers)] if peers else [])])
-    if len(lines) > MOST_STATEMENTS:
-        lines = [*lines[:MOST_STATEMENTS], f"{len(lines) - MOST_STATEMENTS} more are in the files."]
+    for op, kernels in recorded.by_op.items():
+        shown = [kernel for kernel in kernels if kernel.shown]
+        peers: dict[str, Kernel] = {}
+        for kernel in shown:
+            peers.setdefault(kernel.row.peer, kernel)
+        own = next((kernel.row.ours.statement for kernel in shown if kernel.row.ours), "")
+        called = [
+            _called(kernel, only=len({k.row.variant for k in kernels if k.row.peer == peer}) == 1)
+            for peer, kernel in peers.items()
+            if peer
+        ]
+        if own:
+            lines.append([code(op), ": ours ", code(own), " · " if called else "", joined(called)])
     return lines
 
 
-def _note(note: str) -> str:
-    return f" ({note})" if note else ""
+def _called(kernel: Kernel, *, only: bool) -> Text:
+    """Return a peer's statement; its conventions too, where it has been timed in one set only."""
+    row = kernel.row
+    words = "; ".join(part for part in (row.variant if only else "", row.note) if part)
+    statement: Text = code(row.theirs.statement) if row.theirs else ""
+    return [f"{row.peer} ", statement, f" ({words})" if words else ""]
 
 
-def accuracy(recorded: Recorded) -> Iterator[Text]:
-    """Yield the largest share of its limit that each side's error took before the clock started."""
+def accuracy(recorded: Recorded) -> str:
+    """Return the largest share of its limit that each side's error took before the clock started."""
     worst: dict[str, float] = {}
     for item in _held(recorded):
         side = item.quantity.partition(":")[0] if ":" in item.quantity else "all"
         worst[side] = max(worst.get(side, 0.0), item.observed / item.limit)
-    if worst:
-        shares = ", ".join(f"{side} {short(share)}" for side, share in sorted(worst.items()))
-        yield f"Largest error over its limit before timing: {shares}."
+    shares = ", ".join(f"{side} {short(share)}" for side, share in sorted(worst.items()))
+    return f" Largest error over its limit: {shares}." if worst else ""
 
 
 def _held(recorded: Recorded) -> Iterable[EvidenceRecord]:

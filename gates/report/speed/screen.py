@@ -56,7 +56,7 @@ def _lines(recorded: Recorded) -> Iterator[str]:
 
 
 def _kernels(recorded: Recorded, width: int) -> Iterator[str]:
-    for title, found in recorded.ops.items():
+    for title, found in recorded.by_op.items():
         if any(kernel.row.peer for kernel in found):
             yield from _indented(
                 f"{title}:", f"{in_plain(kernels.against(found))} · control {in_plain(kernels.control(found))}", width
@@ -64,9 +64,9 @@ def _kernels(recorded: Recorded, width: int) -> Iterator[str]:
 
 
 def _trainers(recorded: Recorded, width: int) -> Iterator[str]:
-    for line in trainers.summary(recorded):
-        head, _, rest = in_plain(line).partition(": ")
-        yield from _indented(f"{head}, step time over the reference's:", rest, width)
+    head, _, rest = in_plain(trainers.summary(recorded)).partition(": ")
+    if rest:
+        yield from _indented(f"{head}:", rest, width)
 
 
 def _compared(found: Iterable[ComparisonRecord], width: int) -> Iterator[str]:

@@ -52,6 +52,7 @@ class Share:
     least_s: float
     most_s: float
     step: Step
+    logits: bool  # the op works on rows of logits
 
     @property
     def most(self) -> float:
@@ -69,9 +70,9 @@ class Share:
         """Return whether it matters."""
         if self.most < NOTHING:
             return "does not matter"
-        if self.most < LITTLE:
-            return "matters little"
-        return "matters" if self.most < 1 else "matters: longer than the step"
+        words = "matters little" if self.most < LITTLE else "matters"
+        where = " on a processor" if self.logits else ""
+        return f"{words}{where}"
 
 
 def published_step() -> Step:
@@ -125,17 +126,16 @@ def share(kernels: Sequence[Kernel], step: Step) -> Share | None:
     if not shown or not amount:
         return None
     logits = kind in ROWS
-    sizes = {
-        kernel.row.shape: dimensions(kernel.row.shape)[0] if logits else size(kernel.row.shape) for kernel in shown
-    }
-    nearest = min(sizes, key=lambda shape: (round(abs(math.log(sizes[shape] / amount)), 6), -sizes[shape]))
-    calls = amount / sizes[nearest] if logits else 1.0
+    sizes = {k.row.shape: dimensions(k.row.shape)[0] if logits else size(k.row.shape) for k in shown}
+    nearest = min(set(sizes.values()), key=lambda n: (round(abs(math.log(n / amount)), 6), -n))
+    calls = amount / nearest if logits else 1.0
     saved = [
-        1e-6 * calls * (kernel.row.theirs.median_us - kernel.row.ours.median_us)
-        for kernel in shown
-        if kernel.row.shape == nearest and kernel.row.theirs and kernel.row.ours
+        1e-6 * calls * (k.row.theirs.median_us - k.row.ours.median_us)
+        for k in shown
+        if sizes[k.row.shape] == nearest and k.row.theirs and k.row.ours
     ]
-    return Share(nearest, calls, min(saved), max(saved), step)
+    shape = next(name for name, n in sizes.items() if n == nearest)
+    return Share(shape.partition("-")[0], calls, min(saved), max(saved), step, logits)
 
 
 def step_words(trainer: Trainer, step_s: Interval | None) -> str:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gates.report.speed import published
 from gates.report.speed.inline import Items, Paragraph, Part, Table, Text, code, grade, joined, strong
-from gates.report.speed.numbers import interval, short
+from gates.report.speed.numbers import interval, intervals, short
 from gates.report.speed.recorded import REFERENCE, WRONG, Recorded, Trainer
 from gates.results.speed_records import Interval, TrainerRecord
 
 GB = 1e9
-MOST_SETTINGS = 14
+MOST_SETTINGS = 10
 COLUMNS: dict[str, Callable[[TrainerRecord], Interval | None]] = {
     "rollout tok/s": lambda row: row.rollout_tokens_per_s,
     "gradient s": lambda row: row.gradient_s,
     "samples/s": lambda row: row.samples_per_s,
     "it/s": lambda row: row.iterations_per_s,
 }
-HEAD = ("target", "comparison", "model, workload", *COLUMNS, "peak GB", "time over the reference's", "control")
+HEAD = (
+    "target",
+    "comparison",
+    "model, workload",
+    *COLUMNS,
+    "peak GB, framework / RSS",
+    "time over the reference's",
+    "control",
+)
 
 
 def parts(recorded: Recorded) -> Iterator[Part]:
@@ -82,8 +90,8 @@ def _published() -> list[Text]:
 def _notes() -> Iterator[Text]:
     source = published.TRAINERS_SOURCE
     yield (
-        "Rollout counts completion tokens only. Gradient is a step without generation. Peak is the framework's own count / "
-        "resident memory of the process. Warm-up with compilation is in no figure. Time over the reference's is of whole "
+        "Rollout counts completion tokens only. Gradient is a step without generation. RSS is of the whole process. "
+        "Warm-up with compilation is in no figure. Time over the reference's is of whole "
         "steps, or of generation where the comparison is “generation only”; above 1 is slower than our reference."
     )
     others = "; ".join(
@@ -95,62 +103,71 @@ def _notes() -> Iterator[Text]:
 
 
 def _entries(trainers: Sequence[Trainer]) -> Iterator[Text]:
-    """Yield what was called of each target, and its versions."""
+    """Yield what was called of each target, with its versions, on one line."""
     seen: dict[str, TrainerRecord] = {}
     for trainer in trainers:
-        if trainer.row.outcome == "timed":
-            seen[trainer.row.target] = trainer.row
+        if trainer.row.outcome == "timed" and trainer.row.entry:
+            seen.setdefault(trainer.row.target, trainer.row)
+    called: list[Text] = []
     for target, row in sorted(seen.items(), key=lambda item: (item[0] != REFERENCE, item[0])):
-        versions = ", ".join(f"{name} {version}" for name, version in row.versions.items())
-        called: Text = [" calls ", code(row.entry)] if row.entry else ""
-        yield [code(target), called, f"; {versions}" if versions else "", f". {row.note}" if row.note else ""]
+        version = ", ".join(f"{name} {value}" for name, value in row.versions.items())
+        called.append([f"{target} ", code(row.entry), f" ({'; '.join(part for part in (version, row.note) if part)})"])
+    if called:
+        yield ["Called: ", joined(called)]
 
 
 def _settings(groups: dict[tuple[str, str], list[Trainer]]) -> Iterator[Text]:
-    """Yield each setting that differs between targets of one workload, with the targets that have each value."""
-    lines: dict[str, tuple[str, Text]] = {}
-    for (model, workload), trainers in groups.items():
+    """Yield each setting that differs between targets, with the targets that have each value, and on which workloads."""
+    lines: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    for group, trainers in groups.items():
         timed = [trainer.row for trainer in trainers if trainer.row.outcome == "timed" and trainer.row.settings]
         for key in dict.fromkeys(key for row in timed for key in row.settings):
             values: dict[str, list[str]] = defaultdict(list)
             for row in timed:
                 values[_value(row.settings.get(key, "not set"))].append(row.target)
-            if len(values) < 2:
-                continue
-            words = "; ".join(f"{', '.join(dict.fromkeys(names))} {value}" for value, names in values.items())
-            seen = f"{key}: {words}"
-            where = f"{lines[seen][0]}, {workload} ({model})" if seen in lines else f"{workload} ({model})"
-            lines[seen] = where, ["Differs: ", code(key), f": {words}"]
-    every = len(groups)
-    found = list(lines.values())
-    for where, text in found[:MOST_SETTINGS]:
-        yield text if where.count("(") == every else [text, f" — {where}"]
-    if len(found) > MOST_SETTINGS:
-        yield f"{len(found) - MOST_SETTINGS} more settings differ; they are in the files."
+            if len(values) > 1:
+                words = "; ".join(f"{', '.join(dict.fromkeys(names))} {value}" for value, names in values.items())
+                lines[key, words].append(group)
+    for (key, words), where in list(lines.items())[:MOST_SETTINGS]:
+        yield ["Differs: ", code(key), f": {words}{_where(where, groups)}"]
+    if len(lines) > MOST_SETTINGS:
+        yield f"{len(lines) - MOST_SETTINGS} more settings differ; they are in the files."
+
+
+def _where(where: Sequence[tuple[str, str]], groups: Iterable[tuple[str, str]]) -> str:
+    """Return the workloads that a line is of, shortly where it is all of a model or all there are."""
+    everything = list(groups)
+    if len(where) == len(everything):
+        return ""
+    found = []
+    for model in dict.fromkeys(model for model, _ in where):
+        here = [workload for name, workload in where if name == model]
+        every = len(here) == sum(name == model for name, _ in everything)
+        found.append(model if every else f"{model} {', '.join(here)}")
+    return f" ({'; '.join(found)})"
 
 
 def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def summary(recorded: Recorded) -> list[Text]:
-    """Return for each workload how much longer each target's step takes than the reference's."""
-    lines: list[Text] = []
-    for (model, workload), trainers in _groups(recorded.trainers).items():
-        peers = [trainer for trainer in trainers if trainer.row.target != REFERENCE]
-        words = [[f"{trainer.row.target} ", _short(trainer)] for trainer in peers]
-        controls = [trainer.row.control for trainer in trainers if trainer.shown and trainer.row.control]
-        noise = f"; control {interval(max(controls, key=lambda c: abs(c.value - 1)))}" if controls else ""
-        if words:
-            lines.append([f"{model}, {workload}: ", joined(words), noise])
-    return lines
+def summary(recorded: Recorded) -> Text:
+    """Return for each target how its time compares with the reference's, over all workloads, and the control."""
+    groups = _groups(recorded.trainers)
+    targets = {t.row.target: t for rows in groups.values() for t in rows if t.row.target != REFERENCE}
+    if not targets:
+        return ""
+    words = [_over(target, [t for t in recorded.trainers if t.row.target == target]) for target in sorted(targets)]
+    controls = [trainer.row.control for trainer in recorded.trainers if trainer.shown and trainer.row.control]
+    noise = f". Control, the reference over itself: {intervals(controls)}" if controls else ""
+    count = f"{len(groups)} workload{'s' if len(groups) != 1 else ''}"
+    return [f"Trainers, time over our reference's on {count}, above 1 is slower: ", joined(words), noise, "."]
 
 
-def _short(trainer: Trainer) -> Text:
-    row = trainer.row
-    if row.conformance == WRONG:
-        return grade(WRONG)
-    if not trainer.shown or row.ratio is None:
-        return strong(row.outcome) if row.outcome != "timed" else "–"
-    label = {"same semantics": "", "": ""}.get(row.comparison, f" ({row.comparison})")
-    return f"{interval(row.ratio)}{label}"
+def _over(target: str, trainers: Sequence[Trainer]) -> Text:
+    ratios = [trainer.row.ratio for trainer in trainers if trainer.shown and trainer.row.ratio]
+    labels = dict.fromkeys(t.row.comparison for t in trainers if t.shown and t.row.comparison != "same semantics")
+    others = dict.fromkeys(WRONG if t.row.conformance == WRONG else t.row.outcome for t in trainers if not t.shown)
+    marks: list[Text] = [grade(name) if name == WRONG else strong(name) for name in others]
+    label = f" ({', '.join(filter(None, labels))})" if any(labels) else ""
+    return [f"{target} ", joined([*([f"{intervals(ratios)}{label}"] if ratios else []), *marks], ", ")]
