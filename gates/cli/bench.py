@@ -20,12 +20,15 @@ gates bench trainers --targets reference,mlxrl --workload geometric · gates ben
 app = typer.Typer(help="Measure speed: kernels, whole trainers, two revisions.", no_args_is_help=True)
 
 Targets = Annotated[
-    str, typer.Option(metavar="NAME[,NAME]...", help="What to time, separated by commas. Default: all that are installed.")
+    str,
+    typer.Option(metavar="NAME[,NAME]...", help="What to time, separated by commas. Default: all that are installed."),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="A smoke test: few samples of the smallest workloads.")]
 Record = Annotated[bool, typer.Option("--record", help="Write to results/bench, on purpose, instead of results/runs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the records as JSON lines instead of text.")]
-Require = Annotated[list[str] | None, typer.Option(metavar="NAME|all", help="Fail if this target cannot be timed here.")]
+Require = Annotated[
+    list[str] | None, typer.Option(metavar="NAME|all", help="Fail if this target cannot be timed here.")
+]
 
 
 def measurements(name: str) -> ModuleType:
@@ -49,7 +52,9 @@ def measurements(name: str) -> ModuleType:
 
 @app.command("compare", cls=Verb, epilog=EXAMPLES)
 def compare(
-    left: Annotated[str, typer.Argument(metavar="REV_A", help="A revision that git knows, or . for the build in .venv.")],
+    left: Annotated[
+        str, typer.Argument(metavar="REV_A", help="A revision that git knows, or . for the build in .venv.")
+    ],
     right: Annotated[str, typer.Argument(metavar="REV_B", help="The revision that must not be slower.")],
     only: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A benchmark of benches/calls.py. Default: seven of them.")
@@ -84,4 +89,52 @@ def compare(
         )
     except errors.CompareError as error:
         raise ConfigurationError(str(error)) from None
+    raise typer.Exit(status)
+
+
+TRAINER_EXAMPLES = """Examples:
+
+gates bench trainers --quick · gates bench trainers --targets mlxrl,trl --workload geometric --passes 6 ·
+gates bench trainers --shape ten --threads 1 --record · gates bench trainers --require all --json"""
+
+
+@app.command("trainers", cls=Verb, epilog=TRAINER_EXAMPLES)
+def trainers(
+    targets: Targets = "",
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[,NAME]...",
+            help="no-early-end, geometric, ragged, long-prompt, 4-bit; may be repeated. Default: the first two.",
+        ),
+    ] = None,
+    shape: Annotated[str, typer.Option(metavar="tiny|ten|qwen3-0.6b", help="Size of the model.")] = "tiny",
+    passes: Annotated[
+        int | None, typer.Option(min=1, max=100, help="Processes of each target, in turns with the others. Default: 4.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, max=1000, help="Timed steps of a process. Default: 6.")] = None,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Of every library.")] = 2,
+    quick: Quick = False,
+    record: Record = False,
+    as_json: AsJson = False,
+    require: Require = None,
+) -> None:
+    """Time whole trainers: the reference and the peers' own, each by its public entry point in its own environment.
+
+    Each process trains the same random model with GRPO and warms up first. The reference runs twice a round: its time over
+    itself is the control. `peak GB` is by the framework (torch counts none on a CPU), `RSS GB` by the system.
+    """
+    status = measurements("trainers.run").run(
+        targets=targets,
+        workloads=workload or (),
+        shape=shape,
+        passes=passes,
+        steps=steps,
+        threads=threads,
+        quick=quick,
+        record=record,
+        as_json=as_json,
+        require=require or (),
+        echo=typer.echo,
+    )
     raise typer.Exit(status)

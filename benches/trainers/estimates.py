@@ -1,0 +1,165 @@
+"""From the steps of several passes to numbers with intervals; and what makes a measurement impossible, so that it is rejected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from benches import timing
+from benches.trainers.workloads import Shape, Workload
+
+#: Peaks are measured by a matrix product; nothing real is faster than twice that.
+GENEROUS: Final = 2.0
+#: Of the mean length: the sampler's filter removes up to 5% of the other tokens, and the end token's logit varies.
+TOLERANCE: Final = 0.15
+DEVIATIONS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One timed step: seconds, tokens of each completion, and tokens through forward passes outside generation."""
+
+    rollout_s: float
+    step_s: float
+    lengths: tuple[int, ...]
+    forward_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Completion tokens, end tokens included, padding not."""
+        return sum(self.lengths)
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds outside generation: reward, scoring, loss, gradient, optimizer."""
+        return self.step_s - self.rollout_s
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one process measured."""
+
+    steps: list[Step] = field(default_factory=list)
+    warmup_s: float = 0.0
+    settings: dict[str, Any] = field(default_factory=dict)
+    peak_bytes: int | None = None
+    resident_bytes: int | None = None
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Add a message of the process; a cold step counts as warm-up."""
+        if message["event"] == "settings":
+            self.settings.update(message["settings"])
+            return
+        if message["event"] == "libraries":
+            self.settings["blas_loaded"] = message["blas"]
+            return
+        self.resident_bytes = max(self.resident_bytes or 0, message["resident_bytes"])
+        if message["cold"]:
+            self.warmup_s += message["step_s"]
+            return
+        if message["peak_bytes"] is not None:
+            self.peak_bytes = max(self.peak_bytes or 0, message["peak_bytes"])
+        lengths = tuple(message["lengths"])
+        self.steps.append(Step(message["rollout_s"], message["step_s"], lengths, message["forward_tokens"]))
+
+    def seconds(self, *, generation: bool) -> float:
+        """Return the mean seconds of a step, or of its generation."""
+        return float(np.mean([s.rollout_s if generation else s.step_s for s in self.steps]))
+
+
+def interval(passes: Sequence[Pass], statistic: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float, float]:
+    """Return a statistic of all steps with its 95% interval: a bootstrap over passes, and over steps within each.
+
+    Args:
+        passes: each with at least one step.
+        statistic: takes sums over steps (..., 4), of rollout seconds, step seconds, completion tokens and 1, and returns
+            one number for each; a mean is a ratio of two of them.
+    """
+    rows = [np.array([[s.rollout_s, s.step_s, s.tokens, 1.0] for s in one.steps]) for one in passes]
+    value = float(statistic(np.concatenate(rows).sum(axis=0)))
+    if sum(map(len, rows)) < 2:
+        return value, -math.inf, math.inf
+    rng = np.random.default_rng(0)
+    sums = np.zeros((timing.RESAMPLES, 4))
+    for chosen in rng.integers(len(rows), size=(len(rows), timing.RESAMPLES)):
+        for index, steps in enumerate(rows):
+            who = np.flatnonzero(chosen == index)
+            drawn = rng.integers(len(steps), size=(len(who), len(steps)))
+            sums[who] += steps[drawn].sum(axis=1)
+    low, high = np.quantile(statistic(sums), [0.025, 0.975])
+    return value, float(low), float(high)
+
+
+def tokens_per_second(sums: np.ndarray) -> np.ndarray:
+    """Return completion tokens over seconds of generation."""
+    return np.asarray(sums[..., 2] / sums[..., 0])
+
+
+def step_seconds(sums: np.ndarray) -> np.ndarray:
+    """Return the mean seconds of a step."""
+    return np.asarray(sums[..., 1] / sums[..., 3])
+
+
+def rest_seconds(sums: np.ndarray) -> np.ndarray:
+    """Return the mean seconds of a step without generation."""
+    return np.asarray((sums[..., 1] - sums[..., 0]) / sums[..., 3])
+
+
+def per_second(rows: int, *, generation: bool) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the statistic `rows` things a step over the seconds of a step, or of its generation."""
+    column = 0 if generation else 1
+    return lambda sums: np.asarray(rows * sums[..., 3] / sums[..., column])
+
+
+def refused(shape: Shape, workload: Workload, passes: Sequence[Pass], peak: float) -> str:
+    """Return why a measurement cannot be right, or nothing.
+
+    Args:
+        shape: of the model.
+        workload: with its lengths on the shape.
+        passes: what was measured.
+        peak: floating-point operations per second that a matrix product reached on this machine.
+    """
+    if not any(one.steps for one in passes) or not all(one.steps for one in passes):
+        return "a pass has no timed step"
+    steps = [step for one in passes for step in one.steps]
+    return _lengths(workload, steps) or next((r for s in steps if (r := _too_fast(shape, s, peak))), "")
+
+
+def _lengths(workload: Workload, steps: Sequence[Step]) -> str:
+    for step in steps:
+        if len(step.lengths) != workload.rows:
+            return f"a step returned {len(step.lengths)} completions, must be {workload.rows}"
+        if min(step.lengths) < 1 or max(step.lengths) > workload.tokens:
+            return f"completions have {min(step.lengths)} to {max(step.lengths)} tokens, must be 1 to {workload.tokens}"
+    lengths = np.array([n for step in steps for n in step.lengths], float)
+    mean = workload.mean_length()
+    if workload.ending == "none":
+        short = int((lengths < workload.tokens).sum())
+        return f"{short} of {len(lengths)} completions end early, none may" if short else ""
+    allowed = TOLERANCE * mean + DEVIATIONS * mean / math.sqrt(len(lengths))
+    if abs(lengths.mean() - mean) > allowed:
+        return f"completions have {lengths.mean():.1f} tokens on average, must be {mean:.1f} ± {allowed:.1f}"
+    return ""
+
+
+def floors(shape: Shape, step: Step, peak: float) -> tuple[float, float]:
+    """Return the least seconds that generation and the rest of a step can take: two operations for each weight and token.
+
+    Scoring need not run the head at every position, so that it does not count there.
+    """
+    rate = GENEROUS * peak
+    blocks = shape.products() - shape.vocab * shape.hidden
+    return 2.0 * shape.products() * step.tokens / rate, 2.0 * blocks * step.forward_tokens / rate
+
+
+def _too_fast(shape: Shape, step: Step, peak: float) -> str:
+    took_each = (step.rollout_s, step.rest_s)
+    for what, took, floor in zip(("generation", "the rest"), took_each, floors(shape, step, peak), strict=True):
+        if took < floor:
+            return f"{what} of a step took {took:.3g} s, must take {floor:.3g} s at twice this machine's {peak / 1e9:.3g} GFLOP/s"
+    return ""

@@ -1,0 +1,155 @@
+"""Makes the record of a target on a workload from what its passes measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from benches import timing
+from benches.trainers import estimates, models, targets, workloads
+from benches.trainers.estimates import Pass
+from benches.trainers.targets import REFERENCE, Target
+from benches.trainers.workloads import Shape, Workload
+from gates.results.speed_records import Interval, Outcome, TrainerRecord
+
+Rounds = Mapping[int, Pass]
+"""The passes of a target by the number of their round."""
+
+
+@dataclass(slots=True)
+class Measured:
+    """What the rounds of one workload gave: passes of each target by round, and the reasons of those that failed.
+
+    The reference runs twice a round, as `reference` and as `again`.
+    """
+
+    passes: dict[str, dict[int, Pass]] = field(default_factory=dict)
+    again: dict[int, Pass] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def without_times(target: Target, shape: Shape, workload: Workload, outcome: Outcome, reason: str) -> TrainerRecord:
+    """Return the record of a target that has no times, with the reason."""
+    return TrainerRecord(outcome=outcome, reason=reason, **_common(target, shape, workload))
+
+
+def _common(target: Target, shape: Shape, workload: Workload) -> dict[str, Any]:
+    comparison, grade = targets.judged(target.name)
+    return {
+        "target": target.name,
+        "workload": workload.name,
+        "model": workloads.model_name(shape, workload),
+        "entry": target.entry,
+        "note": target.note,
+        "comparison": comparison,
+        "conformance": grade,
+        "versions": targets.versions(target),
+    }
+
+
+def record(
+    target: Target, shape: Shape, workload: Workload, measured: Measured, peak: float, more: Mapping[str, Any]
+) -> TrainerRecord:
+    """Return the record of a target that ran.
+
+    Args:
+        target: that was timed.
+        shape: of the model.
+        workload: with its lengths on the shape.
+        measured: of all targets on this workload.
+        peak: floating-point operations per second of a matrix product on this machine.
+        more: settings of every process alike.
+    """
+    rounds = measured.passes.get(target.name, {})
+    passes = [*rounds.values(), *(measured.again.values() if target.name == REFERENCE else ())]
+    if target.name in measured.failed:
+        return without_times(target, shape, workload, "error", measured.failed[target.name])
+    if not passes:
+        return without_times(target, shape, workload, "error", "no pass was completed")
+    settings = {**passes[-1].settings, **more}
+    common = {**_common(target, shape, workload), "settings": settings, "passes": len(passes)}
+    if reason := estimates.refused(shape, workload, passes, peak):
+        return TrainerRecord(outcome="rejected", reason=reason, **common)
+    return TrainerRecord(
+        outcome="timed",
+        **common,
+        **_numbers(target, workload, passes),
+        ratio=None if target.name == REFERENCE else _over_reference(target, rounds, measured),
+        control=_control(measured, generation=target.generates),
+    )
+
+
+def _numbers(target: Target, workload: Workload, passes: Sequence[Pass]) -> dict[str, Any]:
+    steps = [step for one in passes for step in one.steps]
+    peaks = [one.peak_bytes for one in passes if one.peak_bytes is not None]
+    trains = not target.generates
+
+    def found(statistic: Any) -> Interval:
+        value, low, high = estimates.interval(passes, statistic)
+        return Interval(value=value, low=low, high=high)
+
+    return {
+        "steps": len(steps),
+        "warmup_s": float(np.mean([one.warmup_s for one in passes])),
+        "rollout_tokens_per_s": found(estimates.tokens_per_second),
+        "gradient_s": found(estimates.rest_seconds) if trains else None,
+        "step_s": found(estimates.step_seconds) if trains else None,
+        "samples_per_s": found(estimates.per_second(workload.rows, generation=target.generates)),
+        "iterations_per_s": found(estimates.per_second(1, generation=False)) if trains else None,
+        "peak_memory_bytes": max(peaks) if peaks else None,
+        "peak_rss_bytes": max((one.resident_bytes or 0 for one in passes), default=0) or None,
+        "prompt_tokens": workload.prompt_tokens,
+        "generated_tokens": round(float(np.mean([step.tokens for step in steps]))),
+        "forward_tokens": round(float(np.mean([step.forward_tokens for step in steps]))),
+    }
+
+
+def _over_reference(target: Target, rounds: Rounds, measured: Measured) -> Interval | None:
+    """Return its seconds over the mean of the reference's two passes in the same rounds."""
+    first, second, generation = measured.passes.get(REFERENCE, {}), measured.again, target.generates
+    shared = [n for n in rounds if n in first and n in second]
+    if not shared:
+        return None
+    over = [rounds[n].seconds(generation=generation) for n in shared]
+    under = [(first[n].seconds(generation=generation) + second[n].seconds(generation=generation)) / 2 for n in shared]
+    return _interval(over, under)
+
+
+def _control(measured: Measured, *, generation: bool) -> Interval | None:
+    """Return the reference over itself, round by round."""
+    first, second = measured.passes.get(REFERENCE, {}), measured.again
+    shared = [n for n in first if n in second and first[n].steps and second[n].steps]
+    if not shared:
+        return None
+    return _interval(
+        [first[n].seconds(generation=generation) for n in shared],
+        [second[n].seconds(generation=generation) for n in shared],
+    )
+
+
+def _interval(over: Sequence[float], under: Sequence[float]) -> Interval:
+    found = timing.paired_ratio(over, under)
+    return Interval(value=found.value, low=found.low, high=found.high)
+
+
+def job(shape: Shape, workload: Workload, steps: int, warmup: int, threads: int) -> dict[str, Any]:
+    """Return what a target's process is given."""
+    folder = models.build(shape, workload)
+    return {
+        "folder": str(folder),
+        "root": str(targets.ROOT),
+        "prompts": models.prompts(folder, workload),
+        "prompts_per_step": len(workload.prompts),
+        "samples": workload.samples,
+        "tokens": workload.tokens,
+        "rewards": [float(i % workload.samples % 2) for i in range(workload.rows)],
+        "steps": warmup + steps,
+        "warmup": warmup,
+        "layers": shape.layers,
+        "dtype": shape.dtype,
+        "threads": threads,
+        **workloads.SETTINGS,
+    }

@@ -1,0 +1,162 @@
+"""The trainers that are timed: which environment and worker each has, what it cannot do, and how its loss was judged."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+CONFORMANCE: Final = ROOT / "results" / "conformance"
+LOSS: Final = "policy_loss[grpo]"  # the op that all workloads train with
+LABELS: Final = {  # by the grade of its loss
+    "correct": "same semantics",
+    "imprecise": "same semantics",
+    "fragile": "same semantics",
+    "wrong": "package speed only",
+    "departs": "package speed only",
+}
+ONE_PROMPT: Final = "its trainer takes one prompt a step"
+REFERENCE: Final = "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One way to train or generate.
+
+    Attributes:
+        name: as `--targets` has it.
+        peer: of `gates peers list`; empty for the reference trainer.
+        worker: file in `workers/`.
+        entry: the public entry point that is called.
+        generates: nothing is trained.
+        mlx: it computes with MLX.
+        graded: its loss is the one that results/conformance grades as `LOSS`.
+        cannot: workloads that it has no way to do, with the reason.
+        note: what a reader of its row must know.
+    """
+
+    name: str
+    peer: str
+    worker: str
+    entry: str
+    generates: bool = False
+    mlx: bool = True
+    graded: bool = True
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+
+TARGETS: Final[Mapping[str, Target]] = {
+    t.name: t
+    for t in (
+        Target(REFERENCE, "", "reference.py", "reference.trainer.loop.run.train, as gates trainer train calls it"),
+        Target(
+            "mlxrl",
+            "mlxrl",
+            "mlxrl.py",
+            "mlxrl.rollout.generate_prefix_cached_group_rollouts, mlxrl.train.batch_from_rollouts and optimizer_step",
+            note="the loop of its documented Import API; after an early end it starts the group again row by row",
+        ),
+        Target(
+            "mlxrl-cli",
+            "mlxrl",
+            "mlxrl_cli.py",
+            "mlxrl train --config FILE",
+            cannot={"ragged": f"{ONE_PROMPT} (mlxrl/cli.py:372, prompts=[prompt])"},
+            note="its command generates row by row, each with a prefill of its own",
+        ),
+        Target(
+            "mlx-lm-lora",
+            "mlx-lm-lora",
+            "mlx_lm_lora.py",
+            "mlx_lm_lora.trainer.grpo_trainer.train_grpo",
+            note="decodes and scores as many rows at once as there are prompts in a step; no clipped ratio is off policy",
+        ),
+        Target(
+            "mlx-tune",
+            "mlx-tune",
+            "mlx_tune.py",
+            "mlx_tune.GRPOTrainer(...).train",
+            graded=False,
+            cannot={"ragged": f"{ONE_PROMPT}, batch size or not (mlx_tune/rl_trainers.py:1259)"},
+            note="its loss is REINFORCE on whole sequences: no ratio, no reference policy, no KL; rows are decoded one by one",
+        ),
+        Target(
+            "mlx-lm",
+            "mlx-lm",
+            "mlx_lm.py",
+            "mlx_lm.batch_generate",
+            generates=True,
+            note="generates the rows of a step at once, without log-probs, and trains nothing",
+        ),
+        Target(
+            "trl",
+            "trl",
+            "trl.py",
+            "trl.GRPOTrainer(...).train",
+            mlx=False,
+            cannot={
+                "4-bit": "transformers reads no weights that MLX quantised, and bitsandbytes is not in its environment"
+            },
+            note="all weights train, since PEFT is not in its environment; torch",
+        ),
+    )
+}
+
+
+def python(target: Target) -> str:
+    """Return the interpreter of a target's environment, or nothing where the environment is not there."""
+    if not target.peer:
+        return sys.executable
+    from gates.subjects.peers import environments
+
+    environment = environments.environment(target.peer)
+    return str(environment.python) if environment.ready else ""
+
+
+def versions(target: Target) -> dict[str, str]:
+    """Return the versions in a target's interpreter that its speed depends on."""
+    names = ("mlx", "mlx-lm", "torch", "transformers", "numpy")
+    if not target.peer:
+        import importlib.metadata
+
+        found = {}
+        for name in ("rl-gates", *names):
+            try:
+                found[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        return found
+    from gates.subjects.peers import environments
+
+    every = environments.environment(target.peer).versions
+    wanted = (environments.peers()[target.peer].distribution, *names)
+    return {name: every[name] for name in dict.fromkeys(wanted) if name in every}
+
+
+@cache
+def judged(target: str, folder: Path = CONFORMANCE) -> tuple[str, str]:
+    """Return the label of a target's comparison with the reference, and the grade that it follows from.
+
+    Args:
+        target: a name of `TARGETS`.
+        folder: of conformance files.
+    """
+    from gates.results.conformance_records import read_conformance
+
+    known = TARGETS[target]
+    if not known.peer:
+        return "same semantics", ""
+    if known.generates:
+        return "generation only", ""
+    path = folder / f"{known.peer}.jsonl"
+    if not known.graded or not path.is_file():
+        return "not judged yet", ""
+    grades = [g.grade for g in read_conformance(path).grades if g.subject == known.peer and g.op == LOSS]
+    if not grades:
+        return "not judged yet", ""
+    return LABELS.get(grades[0], "not judged yet"), grades[0]

@@ -1,0 +1,129 @@
+"""What every trainer is given: named workloads and model shapes. The tables are append-only; a test holds their digests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Literal
+
+Ending = Literal["none", "geometric"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a Qwen3 model; `prompt` and `tokens` are the lengths that workloads have unless they say otherwise."""
+
+    name: str
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    tied: bool
+    dtype: str
+    prompt: int
+    tokens: int
+
+    def parameters(self) -> int:
+        """Return how many numbers the model has."""
+        wide = self.heads * self.head_dim
+        narrow = self.kv_heads * self.head_dim
+        attention = self.hidden * (2 * wide + 2 * narrow) + 2 * self.head_dim
+        block = attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
+        return self.layers * block + (1 if self.tied else 2) * self.vocab * self.hidden + self.hidden
+
+    def products(self) -> int:
+        """Return how many weights every token is multiplied with: all matrices but the embedding's rows, head included."""
+        wide, narrow = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        block = self.hidden * (2 * wide + 2 * narrow) + 3 * self.hidden * self.intermediate
+        return self.layers * block + self.vocab * self.hidden
+
+
+#: `tiny` has 3.4 million parameters, `ten` ten times that; 16 prompt tokens and 48 more end at 64, the width to which
+#: mlx-tune pads, so that lengths that differ do not make it compile again. `qwen3-0.6b` is the shape of Qwen3-0.6B.
+SHAPES: Final[Mapping[str, Shape]] = {
+    "tiny": Shape("tiny", 256, 4, 4, 2, 64, 768, 512, False, "float32", 16, 48),
+    "ten": Shape("ten", 640, 6, 10, 5, 64, 2176, 512, False, "float32", 16, 48),
+    "qwen3-0.6b": Shape("qwen3-0.6b", 1024, 28, 16, 8, 128, 3072, 151_936, True, "bfloat16", 19, 256),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What one step does: prompts, completions of each, their limit, and how they end.
+
+    Attributes:
+        prompts: tokens of each prompt of a step; empty: one prompt of the shape's length.
+        samples: completions of each prompt (G).
+        tokens: the most tokens of a completion; 0: the shape's.
+        ending: `geometric`: every token is the end token with probability 3/T; `none`: (nearly) never.
+        bits: 4 for a model quantised by mlx-lm in groups of 64, 0 for one in its own dtype.
+    """
+
+    name: str
+    prompts: tuple[int, ...] = ()
+    samples: int = 4
+    tokens: int = 0
+    ending: Ending = "none"
+    bits: int = 0
+
+    def on(self, shape: Shape) -> Workload:
+        """Return the workload with the lengths that it has on a shape."""
+        return replace(self, prompts=self.prompts or (shape.prompt,), tokens=self.tokens or shape.tokens)
+
+    @property
+    def rows(self) -> int:
+        """Completions of a step."""
+        return len(self.prompts) * self.samples
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Prompt tokens of a step, each prompt counted once for each completion."""
+        return sum(self.prompts) * self.samples
+
+    def end_probability(self) -> float:
+        """Return the probability of the end token, before the sampler's filter; 0 stands for one below 1e-12."""
+        return 3.0 / self.tokens if self.ending == "geometric" else 0.0
+
+    def mean_length(self) -> float:
+        """Return the expected tokens of a completion, the end token included, cut at the limit."""
+        p = self.end_probability()
+        return float(self.tokens) if p == 0.0 else (1.0 - (1.0 - p) ** self.tokens) / p
+
+
+WORKLOADS: Final[Mapping[str, Workload]] = {
+    "no-early-end": Workload("no-early-end"),
+    "geometric": Workload("geometric", ending="geometric"),
+    "ragged": Workload("ragged", prompts=(8, 24, 48, 96), tokens=32),
+    "long-prompt": Workload("long-prompt", prompts=(128,), tokens=64),
+    "4-bit": Workload("4-bit", tokens=16, bits=4),
+}
+
+#: What every target is asked for. `settings` of a record says what held, which may differ.
+SETTINGS: Final[Mapping[str, Any]] = {
+    "temperature": 0.7,
+    "top_p": 0.95,
+    "beta": 0.04,
+    "rank": 8,
+    "learning_rate": 1e-9,  # the weights stay what they are, so that every step has the same lengths to draw
+    "seed": 7,
+}
+#: Prompts of a data set, in steps: trainers start again after them.
+STEPS_OF_PROMPTS: Final = 16
+
+
+def digest(shape: str, workload: str) -> str:
+    """Return a digest of everything that defines a workload on a shape, but for the weights (`models.digest`)."""
+    on = WORKLOADS[workload].on(SHAPES[shape])
+    recipe = {"shape": asdict(SHAPES[shape]), "workload": asdict(on), "settings": dict(SETTINGS)}
+    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def model_name(shape: Shape, workload: Workload) -> str:
+    """Return the name of the model in a record: its shape and bits."""
+    bits = workload.bits or {"float32": 32, "bfloat16": 16}[shape.dtype]
+    return f"{shape.name} {bits}-bit"
