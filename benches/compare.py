@@ -35,8 +35,8 @@ DEFAULT = (
     "pack_sequences best-fit-decreasing 1000",
 )
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "RLKERNELS_THREADS")
-COUNTED = (50, 150)  # calls of the two runs under valgrind, whose difference is that of a hundred
-CALL_LIMIT_S = 120.0
+COUNTED_S = 0.004  # seconds of calls that are counted under valgrind, where they take a hundred times as long
+CALL_LIMIT_S = 300.0
 
 
 class CompareError(Exception):
@@ -123,8 +123,10 @@ def probe(side, names, seconds, extra=0.0, before=()):
     Raises:
         CompareError: the process failed, or the build is none of release.
     """
-    line = [*before, sys.executable, "-I", str(PROBE), str(side.site), str(seconds), str(extra), *names]
-    environment = {**os.environ, **dict.fromkeys(THREADS, "1")}
+    # -P and -s instead of -I, which would ignore PYTHONHASHSEED: counts of instructions must not depend on it.
+    line = [*before, sys.executable, "-P", "-s", str(PROBE), str(side.site), str(seconds), str(extra), *names]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment |= {**dict.fromkeys(THREADS, "1"), "PYTHONHASHSEED": "0" if before else "random"}
     done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=CALL_LIMIT_S, check=False)
     if done.returncode:
         raise CompareError(f"{side.name}: the process ended with {done.returncode}: {done.stderr.strip()[-400:]}")
@@ -175,20 +177,22 @@ def judged(first, second, floor=timing.FLOOR):
 def instructions(side, name):
     """Return the instructions of one call, counted by valgrind, or None where valgrind is not installed.
 
-    Two runs differ by a hundred calls; what Python does at its start and end is the same in both. Valgrind knows no
-    AVX-512, so the kernels run with AVX2 there.
+    Two runs differ by as many calls as take `COUNTED_S`; what Python does at its start and end is the same in both.
+    Valgrind knows no AVX-512, so the kernels run with AVX2 there.
     """
     tool = shutil.which("valgrind")
     if tool is None:
         return None
+    seconds = probe(side, [name], 0.05)[name]
+    more = int(min(max(COUNTED_S / seconds, 2), 2000))
     counts = []
-    for calls in COUNTED:
+    for calls in (2, 2 + more):
         with tempfile.NamedTemporaryFile() as file:
             under = [tool, "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--log-file={file.name}"]
             probe(side, [name], 0, calls, under)
             text = Path(file.name).read_text(encoding="utf-8")
         counts.append(next(int(line.rsplit(":", 1)[1]) for line in text.splitlines() if "Collected" in line))
-    return (counts[1] - counts[0]) / (COUNTED[1] - COUNTED[0])
+    return (counts[1] - counts[0]) / more
 
 
 def known(names):

@@ -1,6 +1,6 @@
 """One process of `gates bench compare`: time calls of one build of rlkernels and print their 10% quantiles as JSON.
 
-Run by path as `python -I benches/probe.py SITE SECONDS EXTRA NAME...`. SITE is the folder that holds the build; EXTRA is a
+Run by path as `python -P -s benches/probe.py SITE SECONDS EXTRA NAME...`. SITE is the folder that holds the build; EXTRA is a
 slowdown to plant, 0 but in proofs; NAMEs are of calls.py. With SECONDS 0 each call is made EXTRA times, for counting
 instructions, and nothing is timed.
 """

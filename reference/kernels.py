@@ -15,40 +15,37 @@ class Kernel:
         name: of the Rust function, of the Python function and of the op.
         family: the folder of gates/families that holds the op.
         module: the module of the crate, the file of the bindings and the fuzz target.
-        bench: "file:Class" in benches/ that times it.
         outputs: the op's outputs in the order in which the Python function returns them; none where it returns a dict.
     """
 
     name: str
     family: str
     module: str
-    bench: str
     outputs: tuple[str, ...] = ()
 
 
 _ROWS = (
-    Kernel("group_advantages", "advantages", "advantages", "advantages:Advantages", ("advantages",)),
-    Kernel("normalise_then_sum", "advantages", "advantages", "kernels:Kernels", ("advantages",)),
-    Kernel("gae", "advantages", "advantages", "kernels:Kernels", ("advantages",)),
-    Kernel("token_kl", "kl", "kl", "kl:TokenKl", ("kl",)),
-    Kernel("full_kl", "kl", "kl", "kernels:Kernels", ("kl",)),
-    Kernel("selective_log_softmax", "logprobs", "logsoftmax", "logprobs:SelectiveLogSoftmax", ("logprobs", "entropy")),
-    Kernel("selective_log_softmax_backward", "logprobs", "logsoftmax", "kernels:Kernels", ("gradient",)),
-    Kernel("filtered_logprobs", "sampling", "sampling", "sampling:Sampling", ("logprobs",)),
-    Kernel("sample_tokens", "sampling", "sampling", "sampling:Sampling", ("tokens", "logprobs")),
-    Kernel("philox4x32_10", "philox", "philox", "kernels:Kernels", ("words",)),
-    Kernel("uniforms", "philox", "philox", "kernels:Kernels", ("uniforms",)),
-    Kernel("xtc_coins", "philox", "philox", "kernels:Kernels", ("uniforms",)),
+    Kernel("group_advantages", "advantages", "advantages", ("advantages",)),
+    Kernel("normalise_then_sum", "advantages", "advantages", ("advantages",)),
+    Kernel("gae", "advantages", "advantages", ("advantages",)),
+    Kernel("token_kl", "kl", "kl", ("kl",)),
+    Kernel("full_kl", "kl", "kl", ("kl",)),
+    Kernel("selective_log_softmax", "logprobs", "logsoftmax", ("logprobs", "entropy")),
+    Kernel("selective_log_softmax_backward", "logprobs", "logsoftmax", ("gradient",)),
+    Kernel("filtered_logprobs", "sampling", "sampling", ("logprobs",)),
+    Kernel("sample_tokens", "sampling", "sampling", ("tokens", "logprobs")),
+    Kernel("philox4x32_10", "philox", "philox", ("words",)),
+    Kernel("uniforms", "philox", "philox", ("uniforms",)),
+    Kernel("xtc_coins", "philox", "philox", ("uniforms",)),
     Kernel(
         "pack_sequences",
         "packing",
         "packing",
-        "packing:Packing",
         ("indices", "offsets", "efficiency", "starts", "sizes"),
     ),
-    Kernel("importance_ratio", "ratio", "ratio", "kernels:Kernels", ("ratio",)),
-    Kernel("importance_weights", "ratio", "ratio", "kernels:Kernels", ("weights",)),
-    Kernel("ratio_statistics", "ratio", "ratio", "kernels:Kernels"),
-    Kernel("policy_loss", "loss", "policy_loss", "loss:PolicyLoss", ("loss", "gradient")),
+    Kernel("importance_ratio", "ratio", "ratio", ("ratio",)),
+    Kernel("importance_weights", "ratio", "ratio", ("weights",)),
+    Kernel("ratio_statistics", "ratio", "ratio"),
+    Kernel("policy_loss", "loss", "policy_loss", ("loss", "gradient")),
 )
 KERNELS: Mapping[str, Kernel] = MappingProxyType({row.name: row for row in _ROWS})
