@@ -44,7 +44,7 @@ def document(runs: Iterable[SpeedResults]) -> tuple[Recorded, list[Section]]:
 
 
 def _items(lines: list[Text]) -> list[Part]:
-    return [Items(lines)] if lines else []
+    return [Items(lines, long=True)] if lines else []
 
 
 def _asv(recorded: Recorded) -> Path | None:
@@ -174,7 +174,7 @@ def _sharing_peers(chosen: Sequence[tuple[str, list[Kernel]]]) -> list[list[tupl
             groups.remove(group)
             peers, found = peers | group[0], [*group[1], *found]
         groups.append((peers, found))
-    return [found for _, found in groups]
+    return sorted((found for _, found in groups), key=len, reverse=True)
 
 
 def _calls(recorded: Recorded) -> list[Text]:

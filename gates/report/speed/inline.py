@@ -12,7 +12,7 @@ from gates.results.escape import code as code_in_markdown
 from gates.results.escape import in_table, one_line, visible
 
 CONFORMANCE = "CONFORMANCE.md"
-ATOMS = re.compile(r"\d[\d,]* × \d[^\s;]*|[^\s;]*\d–[^\s;]*")
+ATOMS = re.compile(r"\d[\d,]* × \d[^\s;]*|(?:\d[\d.,]*× )?[^\s;]*\d–[^\s;]*")
 LONG = 40  # letters of a cell that is given more room
 
 
@@ -39,9 +39,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list."""
+    """A list; one that is `long` may be cut where a document has too many lines."""
 
     items: Sequence[Text]
+    long: bool = False
 
 
 @dataclass(frozen=True, slots=True)

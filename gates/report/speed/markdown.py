@@ -9,6 +9,9 @@ from gates.report.speed.inline import Figure, Items, Paragraph, Part, Section, T
 from gates.report.speed.pictures import drawn
 from gates.results.speed_file import SpeedResults
 
+MOST_LINES = 200
+FEWEST = 4  # items of a list that was cut
+CUT = "More are in the page and in the files."
 INTRODUCTION = (
     "Rendered by `gates report` from [bench/](bench/), where every number is. "
     "[benchmarks.md](../docs/benchmarks.md) says how to run it."
@@ -18,9 +21,9 @@ INTRODUCTION = (
 def render_speed(runs: Iterable[SpeedResults]) -> str:
     """Return one document over all runs."""
     _, sections = document(runs)
-    lines = [f"# {TITLE}", "", INTRODUCTION, ""]
-    for section in sections:
-        lines += _section(section)
+    lines = list(_lines(sections))
+    while len(lines) > MOST_LINES and _shortened(sections):
+        lines = list(_lines(sections))
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -29,6 +32,30 @@ def render_pictures(runs: Iterable[SpeedResults]) -> dict[str, str]:
     _, sections = document(runs)
     found = [part for section in sections for part in section.parts if isinstance(part, Figure)]
     return {figure.file: drawn(figure) for figure in found}
+
+
+def _lines(sections: Iterable[Section]) -> Iterator[str]:
+    yield from (f"# {TITLE}", "", INTRODUCTION, "")
+    for section in sections:
+        yield from _section(section)
+
+
+def _shortened(sections: Sequence[Section]) -> bool:
+    """Cut a line from the longest list that may be cut; return whether there was one."""
+    found = [
+        (len(part.items), section, place)
+        for section in sections
+        for place, part in enumerate(section.parts)
+        if isinstance(part, Items) and part.long and len(part.items) > FEWEST
+    ]
+    if not found:
+        return False
+    _, section, place = max(found, key=lambda one: one[0])
+    part = section.parts[place]
+    assert isinstance(part, Items)
+    kept = [item for item in part.items if item != CUT]
+    section.parts[place] = Items([*kept[:-1], CUT], long=True)
+    return True
 
 
 def _section(section: Section) -> Iterator[str]:

@@ -45,7 +45,9 @@ def parts(recorded: Recorded) -> Iterator[Part]:
         if name == last:
             rows.append(_published())
     yield Table(HEAD, rows, "Trainers")
-    yield Items([*_notes(), *_entries(recorded.trainers), *_settings(groups)])
+    yield Items([*_notes(), *_entries(recorded.trainers)])
+    if settings := list(_settings(groups)):
+        yield Items(settings, long=True)
 
 
 def _groups(trainers: Sequence[Trainer]) -> dict[tuple[str, str], list[Trainer]]:

@@ -1,134 +1,75 @@
-"""Speed files: valid, readable wherever a run stopped, and rendered by a pure function."""
+"""Speed files: valid, readable wherever a run stopped, and rendered as markdown by a pure function."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from typer.testing import CliRunner
+from speeds import COMPARED, REFUSED, RESULTS, ROOFLINE, full_size, kernel, trainer, written
 
-from gates.cli.verbs import app
 from gates.model import ConfigurationError
-from gates.report.speed import render_speed
+from gates.report.speed.html import render_page
+from gates.report.speed.markdown import render_pictures, render_speed
 from gates.report.speed_summary import speed_summary
-from gates.results.jsonl import Writer
-from gates.results.records import EvidenceRecord, Machine
-from gates.results.speed_file import bound, is_speed_file, read_speed
-from gates.results.speed_records import (
-    Bandwidth,
-    Interval,
-    Peak,
-    RooflineRecord,
-    SpeedHeader,
-    SpeedRecord,
-    SpeedSummary,
-    Times,
-    speed_schema,
-)
+from gates.results.speed_file import SpeedResults, bound, read_speed
+from gates.results.speed_records import Interval, Times, speed_schema
 
-ROOT = Path(__file__).resolve().parents[3]
-HEADER = SpeedHeader(
-    command=["python", "-m", "benches.versus"],
-    started="2026-11-21T00:00:00+00:00",
-    commit="0" * 40,
-    dirty=False,
-    machine=Machine(system="s", cpu="c", cores=2, features=["avx512f"]),
-    python="3",
-    build={"profile": "release", "features": ["avx512f", "fma"]},
-    isa="",
-    versions={"torch": "2"},
-    threads={"torch": "2"},
-    quick=False,
-    busy_percent=0.0,
-    planned=3,
-)
-ROOFLINE = RooflineRecord(
-    when="before",
-    bandwidth=[
-        Bandwidth(threads=threads, level=level, bytes=1, reading=1e11 * threads, copying=5e10 * threads)
-        for threads in (1, 2)
-        for level in ("l1", "l2", "l3", "memory")
-    ],
-    peak=[Peak(threads=threads, float32=2e11 * threads, float64=1e11 * threads) for threads in (1, 2)],
-)
-RIGHT = EvidenceRecord(
-    quantity="error", observed=0.5, relation="<=", limit=1.0, because="derived", where="", role="claim", holds=True
-)
-WRONG = replace(RIGHT, quantity="k3 | inverted", observed=float("inf"), holds=False)
-
-
-def timed(**changes: Any) -> SpeedRecord:
-    facts: dict[str, Any] = {
-        "op": "op",
-        "shape": "4x4",
-        "baseline": "peer",
-        "outcome": "timed",
-        "evidence": [RIGHT],
-        "rounds": 30,
-        "ours": Times(statement="f(x)", calls=10, median_us=10.0, least_us=9.0, quartile_range_us=1.0),
-        "theirs": Times(statement="g(x)", calls=1, median_us=50.0, least_us=49.0, quartile_range_us=1.0),
-        "ratio": Interval(value=5.0, low=4.5, high=5.5),
-        "control": Interval(value=1.0, low=0.99, high=1.01),
-        "goal": 4.0,
-        "goal_met": "met",
-    }
-    return SpeedRecord(**facts | changes)
-
-
-REFUSED = timed(
-    outcome="baseline wrong",
-    reason="it is inverted",
-    evidence=[WRONG],
-    ours=None,
-    theirs=None,
-    rounds=0,
-    ratio=None,
-    control=None,
-    goal_met=None,
-)
+Make = Callable[..., SpeedResults]
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A whole run of two rows."""
-    writer = Writer(tmp_path / "speed.jsonl")
-    for record in (HEADER, ROOFLINE, timed(), REFUSED):
-        writer.write(record)
-    writer.write(SpeedSummary(counts={"timed": 1, "baseline wrong": 1}, goals={"met": 1}, seconds=2.0))
-    writer.close()
-    return writer.path
+def make(tmp_path: Path) -> Make:
+    """Return a function that writes a whole run of some records and reads it back."""
+    return partial(written, tmp_path)
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> list[SpeedResults]:
+    """Runs as large as they get."""
+    return full_size(tmp_path)
+
+
+def line_of(text: str, start: str) -> str:
+    (found,) = [line for line in text.splitlines() if line.startswith(start)]
+    return found
 
 
 class TestFile:
     """What is written and read back."""
 
-    def test_every_line_is_of_the_published_schema(self, file: Path) -> None:
+    def test_every_line_is_of_the_published_schema(self, make: Make) -> None:
         """Strict JSON that validates, infinity as a string; the published schema is that of the models."""
-        published = json.loads((ROOT / "results" / "speed-schema.json").read_text())
+        published = json.loads((RESULTS / "speed-schema.json").read_text())
         assert published == speed_schema()
-        for line in file.read_text().splitlines():
+        run = make(kernel(), REFUSED, trainer(), COMPARED)
+        for line in run.path.read_text().splitlines():
             jsonschema.validate(
                 json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON")), published
             )
 
-    def test_a_cut_run_says_how_far_it_came(self, file: Path) -> None:
-        """A torn last line is ignored."""
-        lines = file.read_bytes().splitlines(keepends=True)
-        file.write_bytes(b"".join(lines[:3]) + lines[3][:20])
-        assert read_speed(file).state == "incomplete: 1 of 3"
+    def test_a_cut_run_says_how_far_it_came(self, make: Make) -> None:
+        """A torn last line is ignored, and the report concludes nothing from the run."""
+        path = make(kernel(), REFUSED).path
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[:3]) + lines[3][:20])
+        run = read_speed(path)
+        assert run.state == "incomplete: 1 of 3"
+        assert "incomplete: 1 of 3: conclude nothing" in render_speed([run])
 
     @pytest.mark.parametrize(
         ("text", "words"),
         [
             ("", "no complete line"),
             ("{}\n", "no speed record"),
-            (timed().model_dump_json() + "\n", "must be a speed-header"),
+            (kernel().model_dump_json() + "\n", "must be a speed-header"),
+            ('{"record": "speed-header", "format": 1}\n', "is of format 1, this version reads format 2"),
         ],
-        ids=["empty", "no record", "no header"],
+        ids=["empty", "no record", "no header", "older format"],
     )
     def test_something_else_is_refused(self, tmp_path: Path, text: str, words: str) -> None:
         """One sentence with the line."""
@@ -136,135 +77,190 @@ class TestFile:
         with pytest.raises(ConfigurationError, match=words):
             read_speed(tmp_path / "x.jsonl")
 
-    def test_two_headers_are_two_runs(self, file: Path) -> None:
+    def test_two_headers_are_two_runs(self, make: Make) -> None:
         """One file holds one run."""
-        lines = file.read_bytes().splitlines(keepends=True)
-        file.write_bytes(lines[0] + lines[0])
+        path = make(kernel()).path
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(lines[0] + lines[0])
         with pytest.raises(ConfigurationError, match=r"speed\.jsonl:2 is a second header"):
-            read_speed(file)
+            read_speed(path)
 
 
 class TestBound:
     """The roofline of a row, by hand."""
 
-    def test_small_data_belongs_to_one_thread(self) -> None:
-        """20 kB read, none written: 20e3 / 1e11 s at the first level."""
-        found = bound(timed(reads=20_000), [ROOFLINE])
+    @pytest.mark.parametrize(
+        ("work", "threads", "limited_by", "microseconds"),
+        [
+            ({"reads": 20_000, "writes": 0}, 1, "l1", 0.2),
+            ({"reads": 100_000_000, "writes": 40_000_000}, 2, "memory", 1100.0),
+            ({"reads": 8, "writes": 0, "flops": 1e6, "precision": "float64"}, 1, "arithmetic", 10.0),
+        ],
+        ids=["small data belongs to one thread", "what is written is copied", "arithmetic may limit"],
+    )
+    def test_a_row_is_held_against_what_limits_it(
+        self, work: dict[str, Any], threads: int, limited_by: str, microseconds: float
+    ) -> None:
+        """The longer of moving the bytes and doing the operations, at the best rates measured."""
+        found = bound(kernel(**{"flops": 0.0, **work}), [ROOFLINE])
         assert found is not None
-        assert (found.threads, found.limited_by) == (1, "l1")
-        assert found.microseconds == pytest.approx(0.2)
-
-    def test_what_is_written_is_copied(self) -> None:
-        """100 MB read and 40 MB written: 80 MB at 1e11 (copying), 60 MB at 2e11 (reading), two threads."""
-        found = bound(timed(reads=100_000_000, writes=40_000_000), [ROOFLINE])
-        assert found is not None
-        assert (found.threads, found.limited_by) == (2, "memory")
-        assert found.microseconds == pytest.approx(1100.0)
-
-    def test_arithmetic_may_be_what_limits(self) -> None:
-        """1e6 float64 operations on one thread of 1e11 a second."""
-        found = bound(timed(reads=8, flops=1e6, precision="float64"), [ROOFLINE])
-        assert found is not None
-        assert (found.limited_by, found.microseconds) == ("arithmetic", pytest.approx(10.0))
+        assert (found.threads, found.limited_by) == (threads, limited_by)
+        assert found.microseconds == pytest.approx(microseconds)
 
     def test_the_better_of_two_measurements_counts(self) -> None:
         """A busy moment before the rows does not flatter us."""
         faster = ROOFLINE.model_copy(
             update={"bandwidth": [b.model_copy(update={"reading": 10 * b.reading}) for b in ROOFLINE.bandwidth]}
         )
-        found = bound(timed(reads=20_000), [ROOFLINE, faster])
+        found = bound(kernel(reads=20_000, writes=0, flops=0.0), [ROOFLINE, faster])
         assert found is not None
         assert found.microseconds == pytest.approx(0.02)
 
     def test_nothing_measured_is_no_bound(self) -> None:
         """Without rates, or without bytes, there is no fraction to show."""
-        assert bound(timed(reads=1), []) is None
-        assert bound(timed(), [ROOFLINE]) is None
+        assert bound(kernel(), []) is None
+        assert bound(kernel(reads=0, writes=0), [ROOFLINE]) is None
 
 
-class TestReport:
-    """The markdown."""
+class TestMarkdown:
+    """The report that is recorded."""
 
-    def test_rendering_twice_gives_the_same_bytes(self, file: Path, tmp_path: Path) -> None:
-        """The report is a pure function of the file, through the command line too."""
-        once, again = (render_speed([read_speed(file)]) for _ in range(2))
-        assert once == again
-        done = CliRunner().invoke(app, ["report", str(file), "--out", str(tmp_path / "SPEED.md")])
-        assert done.exit_code == 0
-        assert (tmp_path / "SPEED.md").read_text() == once
+    def test_time_ratio_interval_control_and_what_others_published_stand_in_one_row(self, make: Make) -> None:
+        """The control is in every row; the published figures name their source, which is listed below."""
+        text = render_speed([make(kernel())])
+        published = "A: rlox 0.5, TRL-style 6.5, NumPy 5.9; B: rlox 1.3, TRL 34.1; C: rlox 2.2, NumPy 79, torch 76.2"
+        row = f"| 16 × 4 | 10 | 50 µs, 5× [4.5–5.5] | {published} | 1 [0.99–1.01] | 0% (l1) |"
+        assert line_of(text, "| 16 × 4") == row
+        assert "- A, published by others and not measured here: rlox documentation" in text
 
-    def test_a_refused_baseline_shows_its_verdict_and_no_speed(self, file: Path) -> None:
-        """No time, no ratio, the number that refuses it, and its reason."""
-        text = render_speed([read_speed(file)])
-        (row,) = [line for line in text.splitlines() if line.startswith("| 4x4") and "baseline wrong" in line]
-        assert row == "| 4x4 | peer |  |  | **baseline wrong** | ≥ 4 |  |  |  |"
-        assert "k3 \\| inverted is inf, must be <= 1 (derived)" in text
-        assert "baseline wrong: it is inverted" in text
+    def test_the_summary_has_ranges_and_the_control_of_the_same_rows(self, make: Make) -> None:
+        """The least and the greatest estimate, the outermost ends of the intervals, and outcomes without a speed."""
+        rows = [kernel(2.0), kernel(70.0, shape="64x8"), REFUSED.model_copy(update={"shape": "256x16"})]
+        text = render_speed([make(*rows)])
+        assert "| rlox | 2–70 [1.8–77], **peer wrong** |" in text
+        assert "| **control, ours over ours** | 1–1 [0.99–1.01] |" in text.replace("1 [0.99", "1–1 [0.99")
 
-    def test_ratio_goal_and_control_stand_beside_each_other(self, file: Path) -> None:
-        """The row holds both medians, the ratio with its interval, the goal and the control."""
-        wanted = "| 4x4 | peer | 10 | 50 | 5 (4.5–5.5) | ≥ 4 met | 1 (0.99–1.01) | 30 |  |"
-        assert wanted in render_speed([read_speed(file)])
+    def test_a_refused_peer_shows_its_outcome_and_the_number_that_refuses_it(self, make: Make) -> None:
+        """Under the rows without a speed."""
+        text = render_speed([make(REFUSED, absent=("verl",))])
+        assert "| 16 × 4 | – | **peer wrong** |" in text
+        assert "peer wrong**: it is inverted; k3 \\| inverted is inf, must be <= 1 (derived)" in text
+        assert "Without an environment on this machine: verl." in text
+
+    def test_what_a_peer_does_better_is_said(self, make: Make) -> None:
+        """In the first lines."""
+        text = render_speed([make(kernel(0.5), kernel(1.0, shape="64x8"), kernel(2.0, shape="256x16"))])
+        assert "ours is faster in 1, the peer in 1, the interval holds 1 in 1" in text
+        assert "Peers are faster: rlox `group_advantages` 16x4 0.5 [0.45–0.55]" in text
+
+    def test_conventions_that_tell_peers_apart_share_a_row(self, make: Make) -> None:
+        """Variants of one peer are rows of their own."""
+        apart = [kernel(variant="ddof 0"), kernel(variant="ddof 1", peer="trl")]
+        both = [kernel(op="policy_loss", variant=f"beta {b}", shape="32x2048", peer="trl") for b in (0, 1)]
+        text = render_speed([make(*apart, *both)])
+        assert "| shape | ours µs | rlox | trl |" in text
+        assert line_of(text, "| `policy_loss beta 0`").count("50 µs") == 1
 
     @pytest.mark.parametrize(
         ("changes", "words"),
-        [({"quick": True}, "a smoke test"), ({"busy_percent": 40.0}, "the machine was busy"), ({}, "")],
-        ids=["quick", "busy", "neither"],
+        [
+            ({"quick": True}, "a smoke test"),
+            ({"busy_percent": 40.0}, "others used 40% of the processors"),
+            ({"dirty": True}, "tracked files differed from the commit"),
+            ({}, ""),
+        ],
+        ids=["quick", "busy", "dirty", "none"],
     )
-    def test_a_run_that_proves_nothing_says_so(self, file: Path, changes: dict[str, Any], words: str) -> None:
-        """In its first line."""
-        run = read_speed(file)
-        run.header = run.header.model_copy(update=changes)
-        (state,) = [line for line in render_speed([run]).splitlines() if line.startswith("| state")]
-        assert words in state
-        assert ("conclude nothing" in state) == bool(words)
+    def test_a_run_that_proves_nothing_says_so(self, make: Make, changes: dict[str, Any], words: str) -> None:
+        """On the first screen, and at the run."""
+        text = render_speed([make(kernel(), **changes)])
+        assert words in text
+        assert ("**Conclude nothing** from `speed.jsonl`" in text) == bool(words)
 
-    def test_speeds_and_verdicts_are_rendered_apart(self, file: Path, tmp_path: Path) -> None:
-        """One call renders one kind of file."""
-        (tmp_path / "other.jsonl").write_text('{"record": "header"}\n')
-        assert is_speed_file(file)
-        assert not is_speed_file(tmp_path / "other.jsonl")
-        done = CliRunner().invoke(app, ["report", str(file), str(tmp_path / "other.jsonl")])
-        assert isinstance(done.exception, ConfigurationError)
+    def test_a_ratio_is_set_against_a_step(self, make: Make) -> None:
+        """Advantages of 16 × 4: 40 µs of a published step of 2.71 s, and of ours, which takes 2 s."""
+        runs = [make(kernel()), make(trainer(), name="t.jsonl", kind="trainers")]
+        row = "| `group_advantages` | 1 call of 16 × 4 | 40 µs | 0.0015% | 0.002% | does not matter |"
+        assert row in render_speed(runs)
+
+    def test_sampling_counts_every_token(self, make: Make) -> None:
+        """64 × 512 tokens of the published step, 16 a call; it has no share in a step with a toy's vocabulary."""
+        ours, theirs = (Times(statement="s", calls=1, median_us=us, low_us=us) for us in (1000.0, 2000.0))
+        runs = [
+            make(kernel(op="sample_tokens", shape="16x151936-flat", peer="mlx-lm", ours=ours, theirs=theirs)),
+            make(trainer(), name="t.jsonl", kind="trainers"),
+        ]
+        row = "| `sample_tokens` | 2,050 calls of 16 × 151,936 | 2.05 s | 76% | – | matters on a processor |"
+        assert row in render_speed(runs)
+
+    def test_trainers_stand_beside_the_published_row(self, make: Make) -> None:
+        """The reference first; settings that differ are listed; the published row is marked."""
+        slow = trainer(4.0, target="mlxrl", settings={"top_p": 1.0}, ratio=Interval(value=2.0, low=1.9, high=2.1))
+        text = render_speed([make(slow, trainer(), kind="trainers")])
+        rows = [line for line in text.splitlines() if line.startswith(("| `reference`", "| `mlxrl`"))]
+        assert rows[0].endswith("| 100 | 0.5 | 2 | 0.5 | 2.00 / 3.00 | 1 | 1 [0.99–1.01] |")
+        assert rows[1].endswith("| 2.00 / 3.00 | 2 [1.9–2.1] | 1 [0.99–1.01] |")
+        assert "as published, not measured here" in rows[2]
+        assert "454.1 | 1.282 | 1.133 | 0.283 | 6.25 / –" in rows[2]
+        assert "- Differs: `top_p`: reference 0.95; mlxrl 1.0" in text
+
+    def test_the_newest_row_on_the_best_instruction_set_counts(self, make: Make) -> None:
+        """Whatever the order of the files; a later run on AVX2 or a smoke test replaces nothing."""
+        runs = [
+            make(kernel(9.0), name="quick.jsonl", started="2026-11-24", quick=True),
+            make(kernel(3.0, isa="avx2"), name="avx2.jsonl", started="2026-11-23"),
+            make(kernel(7.0), name="new.jsonl", started="2026-11-22"),
+            make(kernel(5.0), name="old.jsonl", started="2026-11-21"),
+        ]
+        assert "| rlox | 7 [6.3–7.7] |" in speed_summary(runs)
+
+    def test_history_is_read_from_asv(self, make: Make, tmp_path: Path) -> None:
+        """One row a commit; another form of file is passed over."""
+        folder = tmp_path / "asv" / "here"
+        folder.mkdir(parents=True)
+        results = {"kl.TokenKl.time_k3": [[1e-6, 5e-5, float("nan")], [["'1x128'"], ["'rlkernels'", "'numpy'", "'x'"]]]}
+        found = {"commit_hash": "c" * 40, "date": 1795350289000, "params": {"machine": "here"}}
+        document = found | {"result_columns": ["result", "params"], "results": results}
+        (folder / "c.json").write_text(json.dumps(document))
+        (folder / "machine.json").write_text("{}")
+        text = render_speed([make(COMPARED, kind="comparison")])
+        assert line_of(text, "| cccccccc") == "| cccccccc, 2026-11-22, one commit recorded | 1 µs |"
+        assert "| `k3 32x512` | 5 → 5.5 | 1.1 [1.08–1.12] | 1 [0.99–1.01] | **slower** |" in text
+
+    def test_it_is_at_most_200_lines(self, full: list[SpeedResults]) -> None:
+        """However much is recorded; the summary comes first, within a screen."""
+        lines = render_speed(full).splitlines()
+        assert len(lines) <= 200
+        assert lines.index("## How it was measured, and our bias") < 30
 
     def test_the_recorded_report_is_rendered_from_what_was_recorded(self) -> None:
-        """Rendering results/bench again gives results/SPEED.md, byte for byte."""
-        recorded = sorted((ROOT / "results" / "bench").glob("*.jsonl"))
-        report = ROOT / "results" / "SPEED.md"
-        assert bool(recorded) == report.exists()
-        if recorded:
-            assert render_speed(map(read_speed, recorded)) == report.read_text()
+        """Rendering results/bench again gives results/SPEED.md and its pictures, byte for byte."""
+        recorded = sorted((RESULTS / "bench").glob("*.jsonl"))
+        if not recorded:
+            pytest.skip("no speed is recorded")
+        runs = [read_speed(path) for path in recorded]
+        assert render_speed(runs) == (RESULTS / "SPEED.md").read_text()
+        assert len(render_speed(runs).splitlines()) <= 200
+        for name, text in render_pictures(runs).items():
+            assert (RESULTS / name).read_text() == text
+        if (RESULTS / "SPEED.html").exists():
+            assert render_page(runs) == (RESULTS / "SPEED.html").read_text()
 
 
 class TestSummary:
-    """The few lines that README holds."""
+    """The short table that docs/benchmarks.md holds."""
 
-    def test_shapes_are_one_line_with_the_least_and_the_greatest_ratio(self, file: Path) -> None:
-        """A shape that misses its goal is named with the goal."""
-        run = read_speed(file)
-        run.rows = [
-            timed(),
-            timed(shape="8x8", ratio=Interval(value=2.0, low=1.9, high=2.1), goal_met="missed"),
-            timed(shape="9x9", goal=None, goal_met=None, ratio=Interval(value=70.0, low=69, high=71)),
+    def test_a_peer_is_a_row_and_an_op_a_column(self, make: Make) -> None:
+        """The control is the last row."""
+        rows = [kernel(2.0), kernel(70.0, shape="64x8"), kernel(op="pack_sequences", shape="1000", peer="trl")]
+        assert speed_summary([make(*rows)]).splitlines() == [
+            "| times faster than | `group_advantages` | `pack_sequences` |",
+            "| --- | --- | --- |",
+            "| rlox | 2–70 [1.8–77] |  |",
+            "| trl |  | 5 [4.5–5.5] |",
+            "| **control, ours over ours** | 1 [0.99–1.01] | 1 [0.99–1.01] |",
         ]
-        assert speed_summary([run]).splitlines()[2:] == [
-            "| op | peer | 3 | 2 – 70 | 1 met, 1 missed (8x8 wants 4) |",
-        ]
 
-    def test_a_refused_baseline_has_no_ratio(self, file: Path) -> None:
-        """Its outcome stands in the place of one."""
-        run = read_speed(file)
-        run.rows = [REFUSED]
-        assert speed_summary([run]).splitlines()[2:] == ["| op | peer | 1 | **baseline wrong** at 4x4 |  |"]
-
-    def test_of_a_row_the_newest_run_counts(self, file: Path) -> None:
-        """Whatever the order in which runs are read; and a run on a slower instruction set never does."""
-        ratios = {"2026-11-20T10:00:00+00:00": 5.0, "2026-11-21T10:00:00+00:00": 7.0, "2026-11-22T10:00:00+00:00": 3.0}
-        runs = []
-        for started, value in reversed(ratios.items()):
-            run = read_speed(file)
-            isa = "avx2" if value == 3.0 else ""
-            run.header = run.header.model_copy(update={"started": started, "isa": isa})
-            run.rows = [timed(ratio=Interval(value=value, low=value, high=value))]
-            runs.append(run)
-        assert speed_summary(runs).splitlines()[2:] == ["| op | peer | 1 | 7 | 1 met |"]
+    def test_it_is_short(self, full: list[SpeedResults]) -> None:
+        """At most 20 lines of those peers that have a speed or a grade."""
+        assert len(speed_summary(full[:1]).splitlines()) <= 20
