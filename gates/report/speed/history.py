@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -17,17 +16,15 @@ from gates.results.speed_records import ComparisonRecord
 
 COMMITS = 5  # columns
 MOST = 12  # rows of a comparison
-MOST_HISTORY = 6
-OURS = "'rlkernels'"
-#: One benchmark of each, the one with the largest inputs that are not left to a class of their own.
+BENCHMARK = "kernels.Kernels.time_call"  # its one parameter is the call
+#: Of each of these ops the last call, which has the largest inputs.
 NAMED = (
-    "time_group_advantages",
-    "time_k3",
-    "time_token_kl",
-    "time_selective_log_softmax",
-    "time_sample_tokens",
-    "time_policy_loss",
-    "time_pack_sequences",
+    "group_advantages",
+    "token_kl",
+    "selective_log_softmax",
+    "sample_tokens",
+    "policy_loss",
+    "pack_sequences",
 )
 
 
@@ -68,35 +65,28 @@ def read_asv(folder: Path) -> list[Commit]:
             columns = list(data["result_columns"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        times = {
-            title: value
-            for benchmark, row in results.items()
-            if isinstance(row, list)
-            for title, value in _values(benchmark, dict(zip(columns, row, strict=False)))
-        }
+        row = results.get(BENCHMARK)
+        times = _times(dict(zip(columns, row, strict=False))) if isinstance(row, list) else {}
         found[machine, name] = Commit(name, when, machine, times)
     return sorted(found.values(), key=lambda commit: (commit.when, commit.name))
 
 
-def _values(benchmark: str, row: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield the last combination of parameters that is ours, with its time in seconds."""
-    values, params = row.get("result"), row.get("params") or []
-    if not benchmark.endswith(NAMED) or "Large" in benchmark or not isinstance(values, list):
-        return
-    combinations = list(itertools.product(*params))
-    if len(combinations) != len(values):
-        return
-    ours = [(c, v) for c, v in zip(combinations, values, strict=True) if OURS in c or all("numpy" not in p for p in c)]
-    known = [(c, v) for c, v in ours if isinstance(v, int | float) and math.isfinite(v)]
-    if known:
-        chosen, value = known[-1]
-        words = ", ".join(p.strip("'") for p in chosen if p != OURS)
-        yield f"{benchmark.rpartition('.')[2].removeprefix('time_')} {words}".strip(), value
+def _times(row: dict[str, Any]) -> dict[str, float]:
+    """Return the seconds of the last known call of each named op."""
+    values, params = row.get("result"), row.get("params")
+    if not isinstance(values, list) or not isinstance(params, list) or len(params) != 1:
+        return {}
+    last: dict[str, tuple[str, float]] = {}
+    for quoted, value in zip(params[0], values, strict=False):
+        call = str(quoted).strip("'")
+        if isinstance(value, int | float) and math.isfinite(value):
+            last[call.partition(" ")[0]] = call, float(value)
+    return dict(last[op] for op in NAMED if op in last)
 
 
 def _table(commits: Sequence[Commit]) -> Iterator[Part]:
     """Yield a row for each commit and a column for each benchmark that the newest one has."""
-    titles = sorted(commits[-1].found)[:MOST_HISTORY]
+    titles = list(commits[-1].found)
     rows: list[list[Text]] = []
     for commit in commits:
         cells = [seconds(commit.found[title]) if title in commit.found else "–" for title in titles]

@@ -78,7 +78,7 @@ def figures(recorded: Recorded, *names: str) -> Iterator[Figure]:
     panels = [lines for lines in found if len(lines.points[OURS]) > 1]
     if panels:
         file, caption, unit = PICTURES[names[0]]
-        looks = _looks(panels)
+        looks = _looks(recorded)
         left_out = sorted({peer for lines in panels for peer in lines.left_out}, key=peer_order)
         note = f"; {', '.join(left_out)}: in the table" if left_out else ""
         yield Figure(file, f"{caption}, higher is faster{note}", [panel(lines, unit, looks) for lines in panels])
@@ -113,18 +113,16 @@ def _rate(count: int, microseconds: float) -> float:
     return 1e6 * count / microseconds
 
 
-def _looks(panels: Sequence[Lines]) -> dict[str, Look]:
-    """Return how each line is drawn, the same in all panels."""
-    peers = dict.fromkeys(name for lines in panels for name in lines.points if name not in {OURS, ROOFLINE})
+def _looks(recorded: Recorded) -> dict[str, Look]:
+    """Return how each line is drawn, the same in all pictures; colours come back with another dash and marker."""
     found = {
         OURS: Look("currentColor", "", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0", filled=True),
         ROOFLINE: Look("currentColor", "1 3", "", filled=False),
     }
-    for number, name in enumerate(peers):
-        k = number % len(COLOURS)
-        found[name] = Look(
-            COLOURS[k], DASHES[k], MARKERS[(k + number // len(COLOURS)) % len(MARKERS)], filled=number < len(COLOURS)
-        )
+    for number, name in enumerate(sorted({k.row.peer for k in recorded.kernels if k.row.peer}, key=peer_order)):
+        again, k = divmod(number, len(COLOURS))
+        dash, marker = DASHES[(k + 3 * again) % len(DASHES)], MARKERS[(k + again) % len(MARKERS)]
+        found[name] = Look(COLOURS[k], dash, marker, filled=not again)
     return found
 
 

@@ -15,6 +15,7 @@ from gates.results.speed_records import Interval, TrainerRecord
 
 GB = 1e9
 MOST_SETTINGS = 10
+LONGEST = 60  # letters of a setting's value
 COLUMNS: dict[str, Callable[[TrainerRecord], Interval | None]] = {
     "rollout tok/s": lambda row: row.rollout_tokens_per_s,
     "gradient s": lambda row: row.gradient_s,
@@ -150,7 +151,8 @@ def _where(where: Sequence[tuple[str, str]], groups: Iterable[tuple[str, str]]) 
 
 
 def _value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def summary(recorded: Recorded) -> Text:

@@ -218,13 +218,14 @@ class TestMarkdown:
         """One row a commit; another form of file is passed over."""
         folder = tmp_path / "asv" / "here"
         folder.mkdir(parents=True)
-        results = {"kl.TokenKl.time_k3": [[1e-6, 5e-5, float("nan")], [["'1x128'"], ["'rlkernels'", "'numpy'", "'x'"]]]}
+        calls = ["'token_kl k3 1x128'", "'token_kl k3 256x4096'", "'gae'", "'policy_loss grpo'"]
+        results = {"kernels.Kernels.time_call": [[1e-6, 5e-5, 1.0, float("nan")], [calls]]}
         found = {"commit_hash": "c" * 40, "date": 1795350289000, "params": {"machine": "here"}}
         document = found | {"result_columns": ["result", "params"], "results": results}
         (folder / "c.json").write_text(json.dumps(document))
         (folder / "machine.json").write_text("{}")
         text = render_speed([make(COMPARED, kind="comparison")])
-        assert line_of(text, "| cccccccc") == "| cccccccc, 2026-11-22, one commit recorded | 1 µs |"
+        assert line_of(text, "| cccccccc") == "| cccccccc, 2026-11-22, one commit recorded | 50 µs |"
         assert "| `k3 32x512` | 5 → 5.5 | 1.1 [1.08–1.12] | 1 [0.99–1.01] | **slower** |" in text
 
     def test_it_is_at_most_200_lines(self, full: list[SpeedResults]) -> None:
