@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 
-
 try:
     from benches import workloads
 except ImportError:  # a process of `gates bench compare`, which finds the files of this folder beside it
@@ -188,5 +187,9 @@ CALLS = {
     "importance_ratio 32x2048": _ratio,
     "importance_weights 32x2048": _weights,
     "ratio_statistics 32x2048": _statistics,
-    **{f"policy_loss grpo {shape} beta {beta:g}": partial(_loss, shape, beta) for shape in workloads.STEPS for beta in (0.0, 0.04)},
+    **{
+        f"policy_loss grpo {shape} beta {beta:g}": partial(_loss, shape, beta)
+        for shape in workloads.STEPS
+        for beta in (0.0, 0.04)
+    },
 }

@@ -82,7 +82,9 @@ def build(revision, on_line):
 def _git(*arguments):
     done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S607
     if done.returncode:
-        raise CompareError(f"git knows no {arguments[-1].partition('^')[0]!r}; name a commit, a branch or a tag, or `.`")
+        raise CompareError(
+            f"git knows no {arguments[-1].partition('^')[0]!r}; name a commit, a branch or a tag, or `.`"
+        )
     return done.stdout.strip()
 
 
@@ -204,4 +206,4 @@ def known(names):
     for name in names:
         if name not in CALLS:
             raise CompareError(f"{name!r} is no benchmark; must be one of: {', '.join(CALLS)}")
-    return tuple(names) or DEFAULT
+    return tuple(dict.fromkeys(names)) or DEFAULT

@@ -105,4 +105,3 @@ def _print(sides, records, floor, echo):
     slower = [found.benchmark for found in records if found.verdict == "slower"]
     words = f"slower in B: {', '.join(slower)}" if slower else "nothing is slower in B"
     echo(f"{words} (an interval without 1 and an effect above {floor:.0%}); control: one build over itself")
-

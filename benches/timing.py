@@ -237,7 +237,7 @@ def alone(call, seconds, extra=0.0, sample_s=SAMPLE_S):
         sample_s: the least duration of one sample.
     """
     timer = timeit.Timer("call()", globals={"call": call})
-    calls, one = _calls(timer, sample_s)
+    calls, _ = _calls(timer, sample_s)
     if extra:
         calls = max(calls, math.ceil(1 / extra))
     taken, end = [], time.perf_counter() + seconds

@@ -15,13 +15,15 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benches import compare
 
+ROOT = Path(__file__).parents[1]
 FILE = ROOT / "results" / "statistics" / "comparisons.jsonl"
 NAMES = ("token_kl k3 32x512", "group_advantages 256x16")
 RUNS = {0.0: 150, 0.05: 100}
@@ -29,7 +31,7 @@ SHORT = {0.0: 2, 0.05: 2}
 MOST_S = 20.0  # of one comparison of one kernel
 
 
-def one(build, planted, pairs):
+def one(build: compare.Build, planted: float, pairs: int) -> list[dict[str, Any]]:
     """Return the lines of one run, one for each kernel."""
     start = time.monotonic()
     taken = compare.in_pairs(build, build, NAMES, pairs=pairs, seconds=compare.SECONDS, extra=planted)
@@ -41,14 +43,21 @@ def one(build, planted, pairs):
         facts = {key: round(value, 5) for key, value in facts.items()}
         load = round(os.getloadavg()[0], 2)
         lines.append(
-            {"kernel": name, "planted": planted, "verdict": verdict, **facts, "seconds": round(seconds, 1), "load": load}
+            {
+                "kernel": name,
+                "planted": planted,
+                "verdict": verdict,
+                **facts,
+                "seconds": round(seconds, 1),
+                "load": load,
+            }
         )
     return lines
 
 
-def counted(lines):
+def counted(lines: Sequence[Mapping[str, Any]]) -> dict[tuple[str, float], dict[str, int]]:
     """Return, for each kernel and slowdown, how many comparisons there are, and how many were called slower or faster."""
-    found = {}
+    found: dict[tuple[str, float], dict[str, int]] = {}
     for line in lines:
         total = found.setdefault((line["kernel"], line["planted"]), {"comparisons": 0, "slower": 0, "faster": 0})
         total["comparisons"] += 1
@@ -57,13 +66,13 @@ def counted(lines):
     return found
 
 
-def main():
+def main() -> int:
     """Return 0 if no comparison of a build with itself was decided, and 95 of 100 slowdowns were found."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--short", action="store_true", help="two runs of each kind; nothing is written")
     options = parser.parse_args()
     build = compare.build(compare.HERE, print)
-    lines = []
+    lines: list[dict[str, Any]] = []
     if not options.short and FILE.exists():
         lines = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
     for planted, runs in (SHORT if options.short else RUNS).items():

@@ -59,6 +59,7 @@ def compare(
     only: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A benchmark of benches/calls.py. Default: seven of them.")
     ] = None,
+    usual: Annotated[bool, typer.Option("--usual", help="The default benchmarks beside those of --only.")] = False,
     pairs: Annotated[int, typer.Option(min=4, max=400, help="Pairs of processes; an odd number is rounded up.")] = 20,
     seconds: Annotated[float, typer.Option(min=0.02, max=10, help="Of sampling, in each process.")] = 0.12,
     floor: Annotated[float, typer.Option(min=0, max=1, help="Effects below it count as none.")] = 0.02,
@@ -78,7 +79,7 @@ def compare(
         status = measurements("comparison").run(
             left,
             right,
-            names=only or (),
+            names=(*(errors.DEFAULT if usual else ()), *(only or ())),
             pairs=pairs + pairs % 2,
             seconds=seconds,
             floor=floor,

@@ -1,4 +1,4 @@
-"""The benchmarks run, and they refuse what must not be timed."""
+"""The asv classes run, refuse what must not be timed, and their inputs never change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import math
 import pkgutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,8 @@ import pytest
 
 import benches
 import rlkernels
-from benches import candidates, inputs
+from benches import against, calls, checked, commands, kernels, overhead, workloads
+from reference.kernels import KERNELS
 
 ROOT = Path(__file__).parents[2]
 #: Recorded when the inputs were made: first reward of 16x4, first policy and reference log-probability of 1x128.
@@ -34,100 +34,135 @@ LATER = [
     1109.0,
     916.0,
 ]
-#: What a benchmark may still read of the inputs when they are there: how large they are.
-SIZES = SimpleNamespace(**{name: table for name, table in vars(inputs).items() if name.isupper()})
+QUICK = [name for name in calls.CALLS if "151936" not in name]
 
 
-def benchmarks() -> list[Any]:
-    """Every (class, method) that asv would find, with an id."""
+def classes() -> list[type]:
+    """Every class that asv would find."""
     return [
-        pytest.param(kind, method, id=f"{module.name}.{name}.{method}")
+        kind
         for module in pkgutil.iter_modules(benches.__path__, "benches.")
-        for name, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
-        for method in dir(kind)
-        if kind.__module__ == module.name and method.startswith(("time_", "track_", "peakmem_"))
+        for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
+        if any(method.startswith(("time_", "track_", "peakmem_")) for method in dir(kind))
+        and not kind.__name__.startswith("_")
     ]
 
 
-@pytest.mark.parametrize(("kind", "method"), benchmarks())
-def test_first_parameters(kind: Any, method: str) -> None:
-    """Set-up verifies the candidate, one call works, and what it returns is finite."""
-    benchmark = kind()
-    first = [values[0] for values in kind.params]
-    benchmark.setup(*first)
-    result = getattr(benchmark, method)(*first)
-    assert (result is None) == method.startswith("time_")
-    assert result is None or (math.isfinite(result) and result > 0)
+class TestKernels:
+    """Calls of rlkernels."""
+
+    @pytest.mark.parametrize("name", QUICK)
+    def test_a_call_is_verified_and_runs(self, name: str) -> None:
+        """Set-up compares it with the oracle, and says how often a sample makes it."""
+        benchmark = kernels.Kernels()
+        benchmark.setup(name)
+        assert benchmark.number == max(1, kernels.ELEMENTS // calls.CALLS[name]().elements)
+        benchmark.time_call(name)
+
+    def test_a_call_is_verified_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Asv sets up before every sample: verifying again would take longer than timing."""
+        name = "token_kl k3 1x128"
+        kernels.Kernels().setup(name)
+        monkeypatch.setattr(checked, "CALLS", {})
+        kernels.Kernels().setup(name)
+
+    @pytest.mark.parametrize(
+        "name",
+        ["group_advantages 16x4", "token_kl k3 1x128", "policy_loss grpo 4x64 beta 0", "importance_ratio 32x2048"],
+    )
+    def test_a_wrong_result_is_not_timed(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A thousandth more is a failed measurement, by a limit of the op and by the general one."""
+        op = name.partition(" ")[0]
+        right = getattr(rlkernels, op)
+
+        def wrong(**keywords: Any) -> Any:
+            found = right(**keywords)
+            return type(found)(found.loss * 1.001, found.gradient, {}) if op == "policy_loss" else found * 1.001
+
+        monkeypatch.setattr(rlkernels, op, wrong)
+        with pytest.raises(AssertionError, match="error over limit"):
+            checked.prepared.__wrapped__(name)
+
+    def test_a_debug_build_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its times mean nothing."""
+        monkeypatch.setattr(rlkernels, "build_info", lambda: {"profile": "debug"})
+        with pytest.raises(checked.DebugBuildError, match="rlkernels is a debug build"):
+            checked.prepared.__wrapped__("group_advantages 16x4")
+
+    def test_an_instruction_set_that_is_not_here_is_not_available(self) -> None:
+        """Asv shows n/a."""
+        missing = next(isa for isa in kernels.ISAS if isa not in rlkernels.available_isas())
+        with pytest.raises(NotImplementedError, match=missing):
+            kernels.Variants().setup(kernels.VARIED[0], missing, 1)
+
+    def test_names_of_other_classes_are_calls(self) -> None:
+        """The few that vary and those whose memory is measured are in the table."""
+        assert set(kernels.VARIED) | set(kernels.LARGE) <= set(calls.CALLS)
+
+    def test_the_shapes_of_the_plan_are_there(self) -> None:
+        """Groups from 16x4 to 1024x32, 128 to 8192 tokens in one and in 32 sequences, and a vocabulary of 151,936."""
+        wanted = {f"group_advantages {shape}" for shape in ("16x4", "64x8", "256x16", "1024x32")}
+        wanted |= {f"token_kl k3 {rows}x{tokens}" for rows in (1, 32) for tokens in (128, 512, 2048, 8192)}
+        assert wanted <= set(calls.CALLS)
+        assert any(name.startswith("selective_log_softmax 16x151936") for name in calls.CALLS)
+        assert {name.partition(" ")[0] for name in calls.CALLS} == set(KERNELS)
 
 
-@pytest.mark.parametrize(("kind", "method"), benchmarks())
-def test_the_next_setup_verifies_nothing_anew(kind: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asv sets up before every sample: what is verified stays so, or verifying takes longer than timing."""
-    first = [values[0] for values in kind.params]
-    kind().setup(*first)
-    for module in (candidates, importlib.import_module(kind.__module__)):
-        for name in {"verify", "oracle", "inputs"} & set(vars(module)):
-            monkeypatch.setattr(module, name, SIZES if name == "inputs" else None)
-    again = kind()
-    again.setup(*first)
-    getattr(again, method)(*first)
+class TestOthers:
+    """Call overhead, commands and ratios."""
 
+    @pytest.mark.parametrize("call", overhead.CALLS)
+    def test_small_calls(self, call: str) -> None:
+        """They are verified by hand-made results."""
+        benchmark = overhead.Overhead()
+        benchmark.setup(call)
+        benchmark.time_calls(call)
 
-def test_a_sample_goes_through_as_many_elements_whatever_the_shape() -> None:
-    """A clock cannot time a call of a microsecond; a call on more elements than a sample has is made once."""
-    calls: list[None] = []
-    for elements, times in ((4, 32_768), (1000, 131), (candidates.ELEMENTS, 1), (10**9, 1)):
-        calls.clear()
-        candidates.sample(lambda: calls.append(None), elements)()
-        assert len(calls) == times
+    def test_imports(self) -> None:
+        """The command line takes some hundredths of a second."""
+        seconds = commands.Imports().track_import("gates.cli.verbs")
+        assert 0 < seconds < 20
 
+    @pytest.mark.slow
+    def test_check(self) -> None:
+        """The kernels' quick check holds."""
+        assert commands.Check().track_quick() > 0
 
-def test_every_family_is_found() -> None:
-    """Times of each family of ops, and ratios but where rlkernels is timed alone: an empty list would pass the test above."""
-    found = {parameters.id for parameters in benchmarks()}
-    families = {"advantages", "kl", "kernels", "logprobs", "sampling", "loss", "packing", "overhead"}
-    assert {name.split(".")[1] for name in found} == families
-    assert {name.split(".")[1] for name in found if ".track_" in name} == families - {"overhead", "kernels"}
+    def test_ratios_have_a_class_for_each_op(self) -> None:
+        """Each with its rows; one measurement serves all of them."""
+        found = {name: kind for name, kind in vars(against).items() if name.endswith("Ratio") and name[0] != "_"}
+        assert {"GroupAdvantagesRatio", "TokenKlRatio", "PolicyLossRatio", "PackSequencesRatio"} <= set(found)
+        assert all(kind.params[0] for kind in found.values())
+        assert len({kind.setup_cache for kind in found.values()}) == 1
 
+    def test_a_row_without_a_ratio_is_not_available(self) -> None:
+        """Absent peers, and what is wrong: NaN, which asv shows as n/a."""
+        benchmark = against.TokenKlRatio()
+        assert math.isnan(benchmark.track_ratio({}, "row"))
+        assert benchmark.track_ratio({"row": 2.0}, "row") == 2.0
 
-def test_a_debug_build_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its times mean nothing."""
-    monkeypatch.setattr(rlkernels, "build_info", lambda: {"profile": "debug"})
-    with pytest.raises(RuntimeError, match="rlkernels is a debug build"):
-        candidates.load("numpy")
-
-
-@pytest.mark.parametrize("got", [[1.0, 2.1], [1.0, np.nan], [1.0]], ids=["wrong", "nan", "shape"])
-def test_a_wrong_answer_is_not_timed(got: list[float]) -> None:
-    """The check fails on a wrong value, a NaN and a wrong shape."""
-    with pytest.raises((AssertionError, ValueError)):
-        candidates.verify(np.array(got), np.array([1.0, 2.0]), 0.01)
-
-
-@pytest.mark.alone
-def test_the_ratio_sees_a_factor() -> None:
-    """A twentieth of the work is well below a third of the time, on a busy machine too."""
-    short, long = (lambda n=n: sum(range(n)) for n in (2_000, 40_000))
-    assert candidates.ratio_of_medians(short, long, rounds=5, seconds=0.005) < 1 / 3
-    assert candidates.ratio_of_medians(long, short, rounds=5, seconds=0.005) > 3
+    def test_classes_are_found(self) -> None:
+        """Those of every kind of measurement that asv records."""
+        names = {kind.__name__ for kind in classes()}
+        assert {"Kernels", "Variants", "Memory", "Overhead", "Imports", "Check", "TokenKlRatio", "Trainer"} <= names
 
 
 def test_inputs_never_change() -> None:
     """The first numbers of each family; a change here makes every recorded result mean something else."""
-    rewards, group_size = inputs.rewards("16x4")
-    policy, reference = inputs.log_probabilities("1x128")
+    rewards, group_size = workloads.rewards("16x4")
+    policy, reference = workloads.log_probabilities("1x128")
     assert (rewards.shape, group_size, policy.shape) == ((64,), 4, (1, 128))
     assert [rewards[0], policy[0, 0], reference[0, 0]] == pytest.approx(FIRST, rel=1e-6)
 
-    logits, ids, uniforms = inputs.logits("4x4096-peaked")
-    step, lengths = inputs.step("4x64"), inputs.lengths("1000")
+    logits, ids, uniforms = workloads.logits("4x4096-peaked")
+    step, lengths = workloads.step("4x64"), workloads.lengths("1000")
     assert (logits.shape, ids.shape, step["policy"].shape, lengths.shape) == ((4, 4096), (4,), (4, 64), (1000,))
     first = [logits[0, 0], ids[0], uniforms[0], *(step[name].flat[0] for name in step), *lengths[:2]]
     assert first == pytest.approx(LATER, rel=1e-6)
 
 
-def test_numpy_is_the_pinned_one() -> None:
-    """Asv's environment holds the same NumPy as ours."""
-    pinned = json.loads((ROOT / "asv.conf.json").read_text())["matrix"]["req"]["numpy"]
-    constraints = (ROOT / "constraints.txt").read_text().splitlines()
-    assert [f"numpy=={version}" in constraints for version in pinned] == [True]
+def test_asv_installs_what_we_have() -> None:
+    """Its environment gets the wheel's dependencies at the versions of ours."""
+    (install,) = json.loads((ROOT / "asv.conf.json").read_text())["install_command"]
+    assert "--constraint {conf_dir}/constraints.txt {wheel_file}[trainer]" in install
+    assert np.__version__ in (ROOT / "constraints.txt").read_text()

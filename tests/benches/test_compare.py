@@ -1,0 +1,108 @@
+"""Two builds by pairs of processes: what is decided, what is refused, and what the recorded proof says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benches import compare
+from gates.results.speed_file import read_speed
+
+ROOT = Path(__file__).parents[2]
+NAME = "token_kl k3 32x512"
+PROOF = ROOT / "results" / "statistics" / "comparisons.jsonl"
+
+
+def gates(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "gates", "bench", "compare", *arguments]
+    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, timeout=200, check=False)
+
+
+@pytest.fixture
+def here() -> compare.Build:
+    return compare.build(compare.HERE, print)
+
+
+class TestPairs:
+    """Processes in the order ABBA."""
+
+    def test_each_pair_has_both_sides(self, here: compare.Build) -> None:
+        """As many seconds of A as of B, all of them times."""
+        taken = compare.in_pairs(here, here, [NAME], pairs=4, seconds=0.02)[NAME]
+        assert [len(side) for side in taken] == [4, 4]
+        assert all(1e-8 < value < 1 for side in taken for value in side)
+
+    @pytest.mark.alone
+    def test_a_large_slowdown_is_found(self, here: compare.Build) -> None:
+        """Half as much work again; six pairs show it."""
+        taken = compare.in_pairs(here, here, [NAME], pairs=6, seconds=0.04, extra=0.5)[NAME]
+        ratio, _, verdict = compare.judged(*taken)
+        assert verdict == "slower"
+        assert 1.3 < ratio.value < 1.8
+
+    def test_the_control_is_of_one_build(self) -> None:
+        """A slowdown of B does not move it."""
+        first = np.ones(20)
+        ratio, control, verdict = compare.judged(first, 1.2 * first)
+        assert (ratio.value, control.value, verdict) == (pytest.approx(1.2), 1.0, "slower")
+
+    def test_a_process_that_fails_is_an_error(self, here: compare.Build, tmp_path: Path) -> None:
+        """With its last words."""
+        (tmp_path / "rlkernels.py").write_text("raise ImportError('no such build')")
+        with pytest.raises(compare.CompareError, match="no such build"):
+            compare.probe(compare.Build("broken", tmp_path), [NAME], 0.02)
+
+    @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+    @pytest.mark.slow
+    def test_instructions_are_counted(self, here: compare.Build) -> None:
+        """Some per token of 32x512, the same in two counts to a thousandth."""
+        first, second = (compare.instructions(here, NAME) for _ in range(2))
+        assert 16384 < first < 40 * 16384
+        assert first == pytest.approx(second, rel=1e-3)
+
+
+class TestCommand:
+    """As it is run."""
+
+    @pytest.mark.slow
+    def test_a_build_against_itself(self, tmp_path: Path) -> None:
+        """Exit 0, a table of one screen and a speed file with a control."""
+        done = gates(".", ".", "--only", NAME, "--pairs", "4", "--seconds", "0.05", "--floor", "0.5")
+        assert done.returncode == 0, done.stderr
+        assert "nothing is slower in B" in done.stdout
+        path = done.stdout.strip().splitlines()[-1].removeprefix("written to ")
+        (record,) = read_speed(Path(path)).comparisons
+        assert (record.benchmark, record.pairs, record.verdict) == (NAME, 4, "same")
+        assert record.control is not None
+
+    def test_unknown_revisions_and_names(self) -> None:
+        """One sentence each, and exit code 2."""
+        for line, words in (
+            (("no-such-revision", "."), "git knows no 'no-such-revision'"),
+            ((".", ".", "--only", "nothing"), "'nothing' is no benchmark"),
+        ):
+            done = gates(*line)
+            assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1), done.stderr
+            assert words in done.stderr
+
+
+class TestProof:
+    """The recorded runs of tools/comparison_proof.py."""
+
+    def test_no_false_positive_and_slowdowns_found(self) -> None:
+        """300 comparisons of a build with itself, none decided; of 100 slowdowns by 5% of each kernel at least 95 found."""
+        lines = [json.loads(line) for line in PROOF.read_text(encoding="utf-8").splitlines()]
+        same = [line["verdict"] for line in lines if not line["planted"]]
+        assert len(same) >= 300
+        assert not {"slower", "faster"} & set(same)
+        for kernel in {line["kernel"] for line in lines}:
+            found = [line["verdict"] for line in lines if line["planted"] == 0.05 and line["kernel"] == kernel]
+            assert len(found) >= 100
+            assert found.count("slower") >= 0.95 * len(found)
+        assert max(line["seconds"] for line in lines) <= 20

@@ -1,0 +1,131 @@
+"""The timing module sees a factor, refuses what is wrong, and decides only what is sure."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from benches import timing
+
+
+class TestVerify:
+    """What is wrong is seen."""
+
+    @pytest.mark.parametrize(
+        "got", [[1.0, 2.1], [1.0, np.nan], [1.0], [1.0, np.inf]], ids=["wrong", "nan", "shape", "infinite"]
+    )
+    def test_a_wrong_result_does_not_hold(self, got: list[float]) -> None:
+        """A wrong value, a NaN, another shape, infinity."""
+        item = timing.within("q", np.array(got), np.array([1.0, 2.0]), 0.01, "by hand")
+        assert not item.holds
+        with pytest.raises(AssertionError, match="q, error over limit"):
+            timing.require([item])
+
+    def test_a_right_result_holds(self) -> None:
+        """Half a limit away, and infinities that are equal."""
+        found = timing.within("q", np.array([1.005, -np.inf]), np.array([1.0, -np.inf]), 0.01, "by hand")
+        assert found.holds
+        assert found.observed == pytest.approx(0.5)
+        timing.require([found])
+
+
+class TestInTurns:
+    """Times of several sides."""
+
+    @pytest.mark.alone
+    def test_a_factor_is_seen(self) -> None:
+        """Twenty times the work is more than three times the time; on a busy machine too."""
+        names = {"short": range(2_000), "long": range(40_000)}
+        short, long = timing.in_turns(
+            ["sum(short)", "sum(long)"], [names, names], rounds=14, budget_s=20, sample_s=1e-4
+        )
+        found = timing.paired_ratio(long.seconds, short.seconds)
+        assert found.low <= found.value <= found.high
+        assert found.value > 3
+
+    def test_two_rounds_are_abba(self) -> None:
+        """So that a drift of the machine hits both sides alike."""
+        order: list[str] = []
+        names = {"order": order, "sleep": time.sleep}
+        statements = ["order.append('A'); sleep(0.06)", "order.append('B'); sleep(0.06)"]
+        first, second = timing.in_turns(statements, [names, names], rounds=2, budget_s=9, sample_s=1e-9)
+        assert "".join(order[-4:]) == "ABBA"
+        assert first.seconds.size == second.seconds.size == 2
+
+    def test_the_budget_ends_it_after_the_fewest_rounds(self) -> None:
+        """Both sides have as many rounds, an even number."""
+        sides = timing.in_turns(["1", "2"], [{}, {}], rounds=50, budget_s=0.0, fewest=4, sample_s=1e-5)
+        assert [side.seconds.size for side in sides] == [4, 4]
+
+    def test_a_slow_statement_is_not_called_in_vain(self) -> None:
+        """Twice before its rounds, no warming call within them."""
+        called: list[float] = []
+        names = {"called": called, "sleep": time.sleep}
+        timing.in_turns(["called.append(1); sleep(0.51)"], [names], rounds=2, budget_s=0.0)
+        assert len(called) == 4
+
+    def test_a_sample_lasts_long_enough(self) -> None:
+        """Quick statements are called many times."""
+        (side,) = timing.in_turns(["sum(x)"], [{"x": range(100)}], rounds=4, budget_s=9, sample_s=1e-3)
+        assert side.calls > 100
+
+    def test_a_planted_slowdown_is_work(self) -> None:
+        """Twenty-one calls where twenty are counted."""
+        count = [0]
+
+        def call() -> None:
+            count[0] += 1
+            time.sleep(1e-4)
+
+        plain, slowed = timing.alone(call, 0.05), timing.alone(call, 0.05, extra=0.5)
+        assert slowed > 1.2 * plain
+
+
+class TestInterval:
+    """Ratios of pairs."""
+
+    def test_it_is_reproducible_and_covers_the_truth(self) -> None:
+        """Samples around 2 and 1 give 2; the same samples give the same interval."""
+        generator = np.random.default_rng(0)
+        over, under = 2 + 0.1 * generator.normal(size=50), 1 + 0.05 * generator.normal(size=50)
+        found = timing.paired_ratio(over, under)
+        assert found.low < 2 < found.high
+        assert found.high - found.low < 0.2
+        assert timing.paired_ratio(over, under) == found
+
+    def test_a_drift_of_both_sides_cancels(self) -> None:
+        """Each pair is one moment: the interval of times that double in between is narrow."""
+        drift = np.linspace(1, 2, 40)
+        found = timing.paired_ratio(1.1 * drift, drift)
+        assert (found.low, found.high) == pytest.approx((1.1, 1.1))
+
+    def test_one_pair_says_nothing(self) -> None:
+        """Its interval is everything."""
+        found = timing.paired_ratio([2.0], [1.0])
+        assert (found.low, found.high) == (0.0, np.inf)
+        assert not found.excludes_one()
+
+    @pytest.mark.parametrize(
+        ("ratio", "control", "word"),
+        [
+            ((1.05, 1.03, 1.07), (1.0, 0.99, 1.01), "slower"),
+            ((0.90, 0.88, 0.93), (1.0, 0.99, 1.01), "faster"),
+            ((1.05, 0.99, 1.11), (1.0, 0.99, 1.01), "same"),
+            ((1.015, 1.01, 1.02), (1.0, 0.99, 1.01), "same"),
+            ((1.05, 1.03, 1.07), (1.04, 1.02, 1.06), "undecided"),
+        ],
+        ids=["slower", "faster", "one is inside", "below the floor", "the control moves too"],
+    )
+    def test_verdicts(self, ratio: tuple[float, ...], control: tuple[float, ...], word: str) -> None:
+        """An interval without 1, an effect above the floor of 2%, and a control that shows none."""
+        assert timing.verdict(timing.Ratio(*ratio), timing.Ratio(*control), 0.02) == word
+
+    def test_two_sides_of_the_floor_are_alike(self) -> None:
+        """A ratio and its inverse get mirrored verdicts."""
+        still = timing.Ratio(1.0, 0.99, 1.01)
+        for value in (1.019, 1.021):
+            up = timing.verdict(timing.Ratio(value, value, value), still, 0.02)
+            down = timing.verdict(timing.Ratio(1 / value, 1 / value, 1 / value), still, 0.02)
+            assert (up, down) in {("same", "same"), ("slower", "faster")}
