@@ -136,7 +136,58 @@ def here() -> int:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         file = configuration(folder, results_dir=str(folder / "results"), env_dir=text, html_dir=text)
-        chosen = ["--usual", *(word for name in suspects for word in ("--only", name))]
+        chosen = ["--environment", f"existing:{sys.executable}", "--set-commit-hash", commit]
+        os.environ["GATES_BENCH_QUICK"] = "1"
+        status = asv("run", "--config", str(file), "--machine", machine(), "--show-stderr", *chosen, *words(SHORTEST))
+        lines, bad = summary(values(results(folder / "results", commit)))
+    print(*lines, sep="\n")
+    return status or bad
+
+
+def run(*, record: bool) -> int:
+    """Time HEAD's wheel."""
+    commit, target = git("rev-parse", "HEAD"), RECORDED if record else KEPT
+    with tempfile.TemporaryDirectory() as text:
+        file = configuration(Path(text), results_dir=str(target))
+        settings = words(LONGER if record else SHORT)
+        for again in (True, False):
+            line = ["run", "--config", str(file), "--machine", machine(), "--show-stderr", *settings, f"{commit}^!"]
+            status = asv(*line)
+            files = results(target, commit)
+            if files or not again:
+                break
+            print(f"asv ended with {status} and measured nothing: once more, in a new environment.")
+            shutil.rmtree(
+                ROOT / ".asv" / "env", ignore_errors=True
+            )  # pip may have been interrupted in the middle of one
+        lines, bad = summary(values(files))
+        print(*lines, f"results in {target.relative_to(ROOT)}", sep="\n")
+        if record:
+            asv("publish", "--config", str(file))
+            print("the site is in .asv/html; `.venv/bin/asv preview` shows it")
+    return status or bad
+
+
+def continuous(branch: str) -> int:
+    """Compare HEAD with the merge base of a branch; return 1 if a kernel is surely slower.
+
+    asv times every kernel of both; what it finds slower, and the default benchmarks, are timed by pairs of processes.
+    """
+    base, head = git("merge-base", branch, "HEAD"), git("rev-parse", "HEAD")
+    if base == head:
+        print(f"HEAD is the merge base with {branch}: there is nothing to compare")
+        return 0
+    if git("rev-parse", f"{base}:rust") == git("rev-parse", f"{head}:rust"):
+        print(f"the Rust sources of {base[:8]} and {head[:8]} are the same: there is nothing to compare")
+        return 0
+    with tempfile.TemporaryDirectory() as text:
+        file = configuration(Path(text), results_dir=str(KEPT))
+        line = ["continuous", "--config", str(file), "--machine", machine(), "--bench", KERNEL, "--interleave-rounds"]
+        asv(*line, "--factor", str(SUSPECT), *words(SHORT), base, head)
+        before, after = (values(results(KEPT, commit)) for commit in (base, head))
+    suspects = slower(before, after)
+    print(f"asv finds {len(suspects)} kernels slower by {SUSPECT:g}; pairs of processes decide")
+    chosen = ["--usual", *(word for name in suspects for word in ("--only", name))]
     line = [sys.executable, "-m", "gates", "bench", "compare", base, head, *chosen]
     return subprocess.run(line, check=False).returncode
 
