@@ -25,7 +25,8 @@ from liger_kernel.chunked_loss import (
 from liger_kernel.chunked_loss.fused_linear_ppo import LigerFusedLinearPPOBase
 from liger_kernel.chunked_loss.grpo_loss import LigerFusedLinearGRPOFunction, LigerFusedLinearGRPOLoss
 from peer_rows import absent, grid, mask_of, only, ungrid
-from peer_torch import logits_that_hold, loss_and_gradient, tensor
+from peer_timed import Timed
+from peer_torch import logits_that_hold, loss_and_gradient, tensor, timed_loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +82,14 @@ def policy_loss_in_parts(*, policy: Array, mask: Array, parts: list[int], **x: A
 
 
 def _losses(policy: Array, mask: Array, sizes: list[int], x: dict[str, Any]) -> dict[str, Any]:
-    """Sum and gradient of its loss function over chunks of rows; each gets the mask of all of them."""
+    """Sum and gradient of its loss function over chunks of rows."""
+    return loss_and_gradient(_loss_of_chunks(policy, mask, sizes, x), policy)
+
+
+def _loss_of_chunks(
+    policy: Array, mask: Array, sizes: list[int], x: dict[str, Any]
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the sum of its loss function over chunks of rows; each gets the mask of all of them."""
     options = {**_options(x), "num_items_in_batch": x.get("tokens_in_step")}
     full = tensor(mask.astype(policy.dtype))
     rows = {"advantages": x["advantages"], "old_per_token_logps": grid(x["old"], mask)}
@@ -100,7 +108,7 @@ def _losses(policy: Array, mask: Array, sizes: list[int], x: dict[str, Any]) -> 
             total = total + found[0]
         return total
 
-    return loss_and_gradient(loss, policy)
+    return loss
 
 
 def _split(values: Array | None, sizes: list[int]) -> Any:
@@ -221,3 +229,16 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "selective_log_softmax": selective_log_softmax,
     "selective_log_softmax_backward": selective_log_softmax_backward,
 }
+
+
+def timed_policy_loss(*, policy: Array, mask: Array, **x: Any) -> Timed:
+    """Its loss function on one chunk of all rows, with autograd's gradient."""
+    return timed_loss(
+        _loss_of_chunks(policy, mask, [len(mask)], x),
+        policy,
+        "LigerFusedLinearGRPOFunction.ppo_loss_fn on one chunk of all rows, without torch.compile, then torch.autograd.grad "
+        "by the log-probs; the linear layer that it is fused with is not in the time",
+    )
+
+
+TIMED: dict[str, Callable[..., Timed]] = {"policy_loss": timed_policy_loss}

@@ -1,8 +1,8 @@
 """The peer mlx-lm: its samplers and logits processors, through one step of its own `generate_step`.
 
-Two of MLX's random functions are replaced, so that a sampler returns what it would draw from: `mx.random.categorical`
-returns its argument, and `mx.random.uniform`, which only XTC calls, returns the coin of the case. MLX's compilation is
-off, because it would keep the first coin. What the sampler returns is normalised here, as `categorical` does inside.
+Before the first case two of MLX's random functions are replaced, so that a sampler returns what it would draw from:
+`mx.random.categorical` returns its argument, and `mx.random.uniform`, which only XTC calls, returns the coin of the case.
+MLX's compilation is off then, because it would keep the first coin. What is timed is left as it is. What the sampler returns is normalised here, as `categorical` does inside.
 The package `mlx_lm` has the name of this file: this folder must not be on `sys.path`.
 """
 
@@ -18,9 +18,10 @@ sys.path.append(str(Path(__file__).parent / "shared"))
 import mlx.core as mx
 import numpy as np
 from mlx_lm.generate import generate_step
-from mlx_lm.sample_utils import greedy_sampler, make_logits_processors, make_sampler
+from mlx_lm.sample_utils import apply_top_k, apply_top_p, greedy_sampler, make_logits_processors, make_sampler
 from mlx_lm.tuner.losses import kl_div_loss
-from peer_mlx import FakeModel, array
+from peer_mlx import FakeModel, array, evaluated
+from peer_timed import Timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,13 +41,18 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
 PENALTIES = {"history": ("repetition",), "generated": ("presence", "frequency")}  # by the ids that they count
 COIN = SimpleNamespace(value=1.0)
 mx.set_default_device(mx.cpu)
-mx.disable_compile()
-mx.random.categorical = lambda logits, *_, **__: logits
-mx.random.uniform = lambda *_, **__: mx.array(COIN.value)
+
+
+def _show_distributions() -> None:
+    """Let samplers return what they would draw from, in this process from now on."""
+    mx.disable_compile()
+    mx.random.categorical = lambda logits, *_, **__: logits
+    mx.random.uniform = lambda *_, **__: mx.array(COIN.value)
 
 
 def filtered_logprobs(*, logits: Array, xtc_coin: Array | None, **filters: Any) -> dict[str, Any]:
     """What the sampler draws from, row by row: each row has its own history and coin."""
+    _show_distributions()
     if filters["top_p"] == 0.0:
         raise NotImplementedError("a top_p of 0 switches mlx-lm's filter off; its smallest nucleus is of a positive p")
     if filters["top_k"] >= logits.shape[-1]:
@@ -91,14 +97,56 @@ def _drawn_from(row: Array, sampler: Callable[[Any], Any], processors: list[Call
     next(generate_step(mx.array([0]), model, max_tokens=1, **options))
     if sampler is greedy_sampler:
         return np.where(np.arange(row.size) == found[0].item(), 0.0, -np.inf)
-    scores = np.array(found[0][0])
-    high = scores.max().astype(np.float64)
-    return (scores - high - np.log(np.exp(scores - high).sum())).astype(row.dtype)
+    return _normalised(np.array(found[0][0])).astype(row.dtype)
+
+
+def _normalised(scores: Array) -> Array:
+    """Return float64 log-probs of scores along the last axis."""
+    high = scores.max(axis=-1, keepdims=True).astype(np.float64)
+    return scores - high - np.log(np.exp(scores - high).sum(axis=-1, keepdims=True))
 
 
 def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> dict[str, Any]:
     """Its KL(p, q) of logits; on macOS a Metal kernel of its own computes it, elsewhere MLX."""
+    mx.disable_compile()
     return {"kl": np.array(kl_div_loss(array(reference_logprobs), array(policy_logprobs)))}
 
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {"filtered_logprobs": filtered_logprobs, "full_kl": full_kl}
+
+NORMALISE = "logits - mx.logsumexp(logits, axis=-1, keepdims=True)"  # as its generate_step does
+
+
+def timed_filtered_logprobs(logits: Array, *, top_k: int = 0, top_p: float = 1.0, **_: Any) -> Timed:
+    """One filter after the normalisation of `generate_step`."""
+    call, function = (f", {top_p}", apply_top_p) if top_p < 1.0 else (f", {top_k}", apply_top_k)
+    names = {"mx": mx, "evaluated": evaluated, "logits": evaluated(array(logits)), function.__name__: function}
+    return Timed(
+        f"evaluated({function.__name__}({NORMALISE}{call}))",
+        names,
+        lambda found: {"logprobs": _normalised(np.array(found))},
+        "mlx_lm.sample_utils after the normalisation of generate_step; its scores are not normalised again, ours are",
+    )
+
+
+def timed_sample_tokens(logits: Array, *, top_k: int = 0, top_p: float = 1.0, **_: Any) -> Timed:
+    """From logits to tokens, by the sampler that `generate` makes."""
+    filters = {"top_p": top_p} if top_p < 1.0 else {"top_k": top_k}
+    names = {
+        "mx": mx,
+        "evaluated": evaluated,
+        "logits": evaluated(array(logits)),
+        "sampler": make_sampler(1.0, **filters),
+    }
+    return Timed(
+        f"evaluated(sampler({NORMALISE}))",
+        names,
+        lambda found: {"tokens": np.array(found).reshape(-1)},
+        "make_sampler after the normalisation of generate_step; it draws with its own generator, ours takes uniforms",
+    )
+
+
+TIMED: dict[str, Callable[..., Timed]] = {
+    "filtered_logprobs": timed_filtered_logprobs,
+    "sample_tokens": timed_sample_tokens,  # no op of OPS: tokens of another generator cannot be judged one by one
+}

@@ -16,8 +16,9 @@ sys.path.append(str(Path(__file__).parent / "shared"))
 import mlx.core as mx
 import numpy as np
 from mlx_lm_lora.trainer import cpo_trainer, dpo_trainer, grpo_trainer, online_dpo_trainer, orpo_trainer, xpo_trainer
-from peer_mlx import FakeModel, array, logits_that_hold, loss_and_gradient, only_float32
+from peer_mlx import FakeModel, array, evaluated, logits_that_hold, loss_and_gradient, only_float32, timed_loss
 from peer_rows import absent, only
+from peer_timed import Timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,16 +63,25 @@ def group_advantages(rewards: Array, group_size: int, **conventions: Any) -> Ans
 
 def policy_loss(*, policy: Array, reference: Array | None, advantages: Array, mask: Array, **x: Any) -> Answer:
     """Its objective of token log-probs; GSPO is its sequence level, DAPO's token mean its loss type bnpo."""
+    return loss_and_gradient(_objective(policy, reference, advantages, mask, x), policy)
+
+
+def _objective(
+    policy: Array, reference: Array | None, advantages: Array, mask: Array, x: dict[str, Any]
+) -> Callable[[mx.array], mx.array]:
+    """Return its objective as a function of the log-probs."""
     only_float32("policy", policy)
     absent("policy_loss", old=x["old"], delta=x.get("delta"), weights=x.get("weights"))
+    wide = [array(values) for values in (mask, advantages)]
+    fixed = None if reference is None else array(reference)
     constants = x["beta"], x["epsilon_low"], x["epsilon_high"], x["max_length"] or policy.shape[1]
     level, kind = "sequence" if x["algorithm"] == "gspo" else "token", LOSS_TYPES[x["algorithm"]]
 
     def loss(logprobs: mx.array) -> mx.array:
-        given = mx.stop_gradient(logprobs) if reference is None else array(reference)  # as its grpo_loss does
-        return grpo_trainer._grpo_objective(logprobs, given, array(mask), array(advantages), *constants, level, kind)[0]
+        given = mx.stop_gradient(logprobs) if fixed is None else fixed  # as its grpo_loss does
+        return grpo_trainer._grpo_objective(logprobs, given, *wide, *constants, level, kind)[0]
 
-    return loss_and_gradient(loss, policy)
+    return loss
 
 
 def preference_loss(*, policy: Array, reference: Array | None, mask: Array, loss: str, **x: Any) -> Answer:
@@ -114,4 +124,54 @@ def selective_log_softmax(logits: Array, ids: Array, *, temperature: float, entr
 
 OPS: dict[str, Callable[..., Answer]] = {
     function.__name__: function for function in (group_advantages, policy_loss, preference_loss, selective_log_softmax)
+}
+
+
+def timed_group_advantages(rewards: Array, group_size: int, **_: Any) -> Timed:
+    """Rewards of one reward function, from their list to the advantages."""
+    prompts = [row // group_size for row in range(len(rewards))]
+    values, texts = rewards.tolist(), [[""] * len(rewards)] * 4
+    names = {
+        "evaluated": evaluated,
+        "calculate_rewards_and_advantages": grpo_trainer.calculate_rewards_and_advantages,
+        "functions": [lambda **_: values],
+        "texts": texts,
+        "prompts": prompts,
+        "unique": sorted(set(prompts)),
+    }
+    return Timed(
+        "evaluated(calculate_rewards_and_advantages(functions, *texts, prompts, unique)[0])",
+        names,
+        lambda found: {"advantages": np.array(found)},
+        "calculate_rewards_and_advantages with one reward function that returns the rewards; its statistics are in the time",
+    )
+
+
+def timed_policy_loss(*, policy: Array, reference: Array | None, advantages: Array, mask: Array, **x: Any) -> Timed:
+    """Its compiled objective with MLX's gradient."""
+    note = "grpo_trainer._grpo_objective under mx.value_and_grad, evaluated; its metrics are in the time"
+    return timed_loss(_objective(policy, reference, advantages, mask, x), policy, note)
+
+
+def timed_selective_log_softmax(logits: Array, ids: Array, **_: Any) -> Timed:
+    """Its compiled token log-probs, each row a sequence of one token."""
+    names = {
+        "evaluated": evaluated,
+        "select_token_logps": grpo_trainer._select_token_logps,
+        "logits": evaluated(array(logits)[:, None]),
+        "ids": evaluated(array(ids)[:, None]),
+        "mask": evaluated(mx.ones((ids.size, 1), mx.bool_)),
+    }
+    return Timed(
+        "evaluated(select_token_logps(logits, ids, mask))",
+        names,
+        lambda found: {"logprobs": np.array(found)[:, 0]},
+        "grpo_trainer._select_token_logps",
+    )
+
+
+TIMED: dict[str, Callable[..., Timed]] = {
+    "group_advantages": timed_group_advantages,
+    "policy_loss": timed_policy_loss,
+    "selective_log_softmax": timed_selective_log_softmax,
 }

@@ -6,10 +6,13 @@ a case under a name that the peer uses (GRPO, Dr. GRPO, RLOO) runs its code as i
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+sys.path.append(str(Path(__file__).parent / "shared"))
 import mlx.core as mx
 import numpy as np
 from mlxrl.algo import (
@@ -24,6 +27,8 @@ from mlxrl.algo import (
     token_importance_ratio,
 )
 from mlxrl.policy.logprobs import target_logprobs_from_logits
+from peer_mlx import evaluated, timed_loss
+from peer_timed import Timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,6 +133,35 @@ def policy_loss(
     GRPO, Dr. GRPO and RLOO take no clip bounds, so `epsilon_low` and `epsilon_high` reach nothing: that is for the judge
     to see.
     """
+    loss = _loss(
+        policy,
+        old=old,
+        reference=reference,
+        advantages=advantages,
+        mask=mask,
+        algorithm=algorithm,
+        beta=beta,
+        max_length=max_length,
+        **options,
+    )
+    value, gradient = mx.value_and_grad(loss)(mx.array(policy))
+    mx.eval(value, gradient)
+    return {"loss": float(value), "gradient": np.array(gradient)}
+
+
+def _loss(
+    policy: Array,
+    *,
+    old: Array | None,
+    reference: Array | None,
+    advantages: Array,
+    mask: Array | None,
+    algorithm: str,
+    beta: float,
+    max_length: int | None,
+    **options: Any,
+) -> Callable[[mx.array], mx.array]:
+    """Return the loss of the peer's algorithm object as a function of the log-probs."""
     _only_float32("policy", policy)
     if options.get("delta") is not None or (beta and options.get("kl_ratio", "none") != "none"):
         raise NotImplementedError("mlxrl's losses have no two-sided clip (delta) and no KL term times a ratio")
@@ -136,18 +170,16 @@ def policy_loss(
     if np.ndim(advantages) != 1:
         raise NotImplementedError("mlxrl's losses take one advantage per row")
     peer = _algorithm(algorithm, max_length, options)
-    now = mx.array(policy)
-    behaviour = now if old is None else mx.array(old)
+    behaviour = mx.array(policy if old is None else old)
+    fixed = None if reference is None else mx.array(reference)
     gains, weights = mx.array(advantages), mx.array(np.asarray(mask, np.float32))  # its own masks are float32
 
     def loss(logprobs: mx.array) -> mx.array:
         # Without a reference its trainer passes the current log-probs themselves (mlxrl/train/reference.py:25).
-        other = logprobs if reference is None else mx.array(reference)
+        other = logprobs if fixed is None else fixed
         return peer.compute_loss(logprobs, behaviour, other, gains, weights, beta).loss
 
-    value, gradient = mx.value_and_grad(loss)(now)
-    mx.eval(value, gradient)
-    return {"loss": float(value), "gradient": np.array(gradient)}
+    return loss
 
 
 def _algorithm(name: str, max_length: int | None, options: dict[str, Any]) -> Any:
@@ -232,4 +264,46 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "importance_ratio": importance_ratio,
     "keep_groups": keep_groups,
     "selective_log_softmax": selective_log_softmax,
+}
+
+
+def timed_group_advantages(rewards: Array, group_size: int, **_: Any) -> Timed:
+    """Advantages of its GRPO."""
+    names = {"evaluated": evaluated, "algorithm": GRPOAlgorithm(), "rewards": evaluated(mx.array(rewards))}
+    statement = f"evaluated(algorithm.compute_advantages(rewards, {group_size}))"
+    return Timed(statement, names, lambda found: {"advantages": np.array(found)}, "GRPOAlgorithm().compute_advantages")
+
+
+def timed_token_kl(policy: Array, reference: Array, **_: Any) -> Timed:
+    """Its KL of each token."""
+    arrays = {"policy": evaluated(mx.array(policy)), "reference": evaluated(mx.array(reference))}
+    names = {"evaluated": evaluated, "approximate_kl": approximate_kl, **arrays}
+    return Timed("evaluated(approximate_kl(policy, reference))", names, lambda found: {"kl": np.array(found)})
+
+
+def timed_selective_log_softmax(logits: Array, ids: Array, **_: Any) -> Timed:
+    """Its log-probs of the tokens."""
+    names = {
+        "evaluated": evaluated,
+        "target_logprobs_from_logits": target_logprobs_from_logits,
+        "logits": evaluated(mx.array(logits)),
+        "ids": evaluated(mx.array(ids)),
+    }
+    statement = "evaluated(target_logprobs_from_logits(logits, ids))"
+    return Timed(statement, names, lambda found: {"logprobs": np.array(found)})
+
+
+def timed_policy_loss(
+    *, policy: Array, algorithm: str, beta: float = 0.0, max_length: int | None = None, **x: Any
+) -> Timed:
+    """The algorithm object's loss with MLX's gradient."""
+    note = "compute_loss of its algorithm object under mx.value_and_grad, evaluated; its metrics are lazy and not in the time"
+    return timed_loss(_loss(policy, algorithm=algorithm, beta=beta, max_length=max_length, **x), policy, note)
+
+
+TIMED: dict[str, Callable[..., Timed]] = {
+    "group_advantages": timed_group_advantages,
+    "token_kl": timed_token_kl,
+    "selective_log_softmax": timed_selective_log_softmax,
+    "policy_loss": timed_policy_loss,
 }

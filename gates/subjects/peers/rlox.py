@@ -18,6 +18,7 @@ import numpy as np
 import rlox  # type: ignore[import-not-found]  # only its own environment has it
 import torch  # type: ignore[import-not-found,unused-ignore]
 from peer_rows import absent, log_ratio_rows, mask_of, only, row_tokens
+from peer_timed import Timed, only_output
 from rlox.algorithms.best_of_n import BestOfN  # type: ignore[import-not-found]
 
 if TYPE_CHECKING:
@@ -113,4 +114,39 @@ def best_of_n(scores: Array, group_size: int) -> dict[str, Any]:
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
     function.__name__: function for function in (group_advantages, token_kl, full_kl, gae, pack_sequences, best_of_n)
+}
+
+
+def timed_group_advantages(rewards: Array, group_size: int, **_: Any) -> Timed:
+    """The call of `group_advantages`."""
+    names = {"compute_batch_group_advantages": rlox.compute_batch_group_advantages, "rewards": rewards}
+    return Timed(f"compute_batch_group_advantages(rewards, {group_size})", names, only_output("advantages"))
+
+
+def timed_token_kl(policy: Array, reference: Array, **_: Any) -> Timed:
+    """The call of `token_kl` for a full batch, its arguments as its documentation says."""
+    name = f"compute_batch_token_kl_schulman{'_f32' if policy.dtype == np.float32 else ''}"
+    names = {"policy": policy.reshape(-1), "reference": reference.reshape(-1), name: getattr(rlox, name)}
+    return Timed(f"{name}(policy, reference, {policy.shape[-1]})", names, only_output("kl"))
+
+
+def timed_pack_sequences(lengths: Array, max_length: int, **_: Any) -> Timed:
+    """The call of `pack_sequences`; a sequence's tokens are its own index."""
+    names = {
+        "pack_sequences": rlox.pack_sequences,
+        "sequences": [np.full(length, index, np.uint32) for index, length in enumerate(lengths.tolist())],
+    }
+
+    def answer(bins: list[dict[str, Any]]) -> dict[str, Any]:
+        held = [found["input_ids"][found["sequence_starts"]] for found in bins]
+        return {"indices": np.concatenate(held).astype(np.int64), "offsets": np.cumsum([0, *map(len, held)])}
+
+    note = "it takes whole sequences and returns tokens, masks and positions: the copying is in its time"
+    return Timed(f"pack_sequences(sequences, {max_length})", names, answer, note)
+
+
+TIMED: dict[str, Callable[..., Timed]] = {
+    "group_advantages": timed_group_advantages,
+    "token_kl": timed_token_kl,
+    "pack_sequences": timed_pack_sequences,
 }

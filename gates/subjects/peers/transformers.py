@@ -19,12 +19,17 @@ sys.path.append(str(Path(__file__).parent / "shared"))
 import numpy as np
 import torch
 from peer_rows import absent, only
+from peer_timed import Timed, only_output
 from peer_torch import tensor
 from transformers import (
     GenerationConfig,
     GenerationMixin,
+    LogitNormalization,
+    LogitsProcessorList,
     PreTrainedConfig,
     PreTrainedModel,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
 )
 from transformers.modeling_outputs import CausalLMOutput
 
@@ -111,3 +116,44 @@ def _beam_scores(logits: torch.Tensor, least: int, config: Any) -> Array:
 
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {"filtered_logprobs": filtered_logprobs}
+
+
+def _warper(top_k: int, top_p: float) -> Any:
+    return TopPLogitsWarper(top_p) if top_p < 1.0 else TopKLogitsWarper(top_k)
+
+
+def timed_filtered_logprobs(logits: Array, *, top_k: int = 0, top_p: float = 1.0, **_: Any) -> Timed:
+    """One warper and the normalisation, as `generate` runs them with `renormalize_logits=True`."""
+    names = {
+        "processors": LogitsProcessorList([_warper(top_k, top_p), LogitNormalization()]),
+        "ids": torch.zeros((len(logits), 1), dtype=torch.long),
+        "logits": tensor(logits),
+    }
+    return Timed(
+        "processors(ids, logits)",
+        names,
+        only_output("logprobs"),
+        "LogitsProcessorList of the warper and LogitNormalization",
+    )
+
+
+def timed_sample_tokens(logits: Array, *, top_k: int = 0, top_p: float = 1.0, **_: Any) -> Timed:
+    """From logits to tokens, as `generate` draws them: with a generator of its own."""
+    names = {
+        "processors": LogitsProcessorList([_warper(top_k, top_p)]),
+        "torch": torch,
+        "ids": torch.zeros((len(logits), 1), dtype=torch.long),
+        "logits": tensor(logits),
+    }
+    return Timed(
+        "torch.multinomial(torch.softmax(processors(ids, logits), dim=-1), num_samples=1)",
+        names,
+        lambda found: {"tokens": found[:, 0].numpy()},
+        "the warper, then softmax and multinomial as generate has them; it draws with its own generator, ours takes uniforms",
+    )
+
+
+TIMED: dict[str, Callable[..., Timed]] = {
+    "filtered_logprobs": timed_filtered_logprobs,
+    "sample_tokens": timed_sample_tokens,  # no op of OPS: tokens of another generator cannot be judged one by one
+}

@@ -23,6 +23,7 @@ sys.path.append(str(Path(__file__).parent / "shared"))
 
 import numpy as np
 import torch
+import trl_timed
 from accelerate import Accelerator
 from datasets import Dataset, disable_progress_bars
 from peer_rows import absent, grid, mask_of, only, ungrid
@@ -702,4 +703,17 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
         selective_log_softmax_backward,
         pack_sequences,
     )
+}
+
+
+def _trainer_of_step(x: dict[str, Any]) -> Any:
+    """Return the trainer of a step in one micro-batch."""
+    return _trainer(*_settings(1, {**x, "steps": 1}))
+
+
+TIMED: dict[str, Callable[..., Any]] = {
+    "group_advantages": trl_timed.group_advantages,
+    "policy_loss": partial(trl_timed.policy_loss, _trainer_of_step),
+    "selective_log_softmax": trl_timed.selective_log_softmax,
+    "pack_sequences": trl_timed.pack_sequences,
 }

@@ -22,7 +22,8 @@ import numpy as np
 import torch
 import verl.utils
 from peer_rows import absent, grid, mask_of, only, ungrid
-from peer_torch import loss_and_gradient, tensor
+from peer_timed import Timed, only_output
+from peer_torch import loss_and_gradient, tensor, timed_loss
 from tensordict import TensorDict  # only its own environment has it
 
 sys.modules["verl.utils.dataset"] = package = ModuleType("verl.utils.dataset")
@@ -111,8 +112,13 @@ def _where(policy: Array, mask: Array | None, lengths: Array | None, row_mask: A
 
 
 def _loss(policy: Array | None, mask: Array, whole: Array, x: dict[str, Any]) -> dict[str, Any]:
-    """Loss and gradient of its actor's ppo_loss, called with tensors as its trainer lays them out."""
+    """Loss and gradient of its actor's ppo_loss."""
     assert policy is not None
+    return loss_and_gradient(_ppo_loss(policy, mask, whole, x), policy)
+
+
+def _ppo_loss(policy: Array, mask: Array, whole: Array, x: dict[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return its actor's ppo_loss of log-probs, the other tensors laid out as its trainer does."""
     only("policy_loss", LOSS, algorithm=x["algorithm"], kl_ratio=x["kl_ratio"])
     mode, aggregation = LOSSES[x["algorithm"]]
     if x.get("delta") and mode != "vanilla":
@@ -154,7 +160,7 @@ def _loss(policy: Array | None, mask: Array, whole: Array, x: dict[str, Any]) ->
         # Position t holds the log-prob of the token after it; the last one of a row belongs to no token.
         return ppo_loss(config, {"log_probs": torch.nn.functional.pad(logprobs, (0, 1)).flatten()}, data)[0]
 
-    return loss_and_gradient(loss, policy)
+    return loss
 
 
 def _spread(values: Array, mask: Array) -> Array:
@@ -261,4 +267,62 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "importance_weights": importance_weights,
     "selective_log_softmax": selective_log_softmax,
     "selective_log_softmax_backward": selective_log_softmax_backward,
+}
+
+
+def timed_group_advantages(rewards: Array, group_size: int, **x: Any) -> Timed:
+    """The registered estimator, on answers of one token."""
+    name = "grpo_vectorized" if SETTING.get("vectorized") else "grpo"
+    column = tensor(rewards)[:, None]
+    names = {
+        "estimator": core_algos.get_adv_estimator_fn(name),
+        "rewards": column,
+        "mask": torch.ones_like(column),
+        "index": np.arange(len(rewards)) // group_size,
+    }
+    note = f"get_adv_estimator_fn({name!r}) on answers of one token"
+    return Timed(
+        f"estimator(rewards, mask, index=index, epsilon={x['eps']})",
+        names,
+        lambda found: {"advantages": found[0][:, 0].numpy()},
+        note,
+    )
+
+
+def timed_token_kl(policy: Array, reference: Array, *, estimator: str, **_: Any) -> Timed:
+    """Its penalty per token."""
+    names = {"kl_penalty": core_algos.kl_penalty, "policy": tensor(policy), "reference": tensor(reference)}
+    note = "its low_var_kl, which clamps at 10" if estimator == "k3" else ""
+    return Timed(f'kl_penalty(policy, reference, "{ESTIMATORS[estimator]}")', names, only_output("kl"), note)
+
+
+def timed_selective_log_softmax(logits: Array, ids: Array, *, temperature: float, entropy: bool) -> Timed:
+    """Its two functions, as its actor calls them without flash-attention."""
+    names = {
+        "logprobs_from_logits": torch_functional.logprobs_from_logits,
+        "entropy_from_logits": torch_functional.entropy_from_logits,
+        "logits": tensor(logits).div_(temperature),
+        "ids": tensor(ids),
+    }
+    if entropy:
+        statement = "logprobs_from_logits(logits, ids), entropy_from_logits(logits)"
+        return Timed(statement, names, lambda found: {"logprobs": found[0].numpy(), "entropy": found[1].numpy()})
+    return Timed("logprobs_from_logits(logits, ids)", names, only_output("logprobs"))
+
+
+def timed_policy_loss(*, policy: Array, mask: Array, **x: Any) -> Timed:
+    """Its actor's ppo_loss with autograd's gradient."""
+    return timed_loss(
+        _ppo_loss(policy, mask, mask, x),
+        policy,
+        "verl.workers.utils.losses.ppo_loss on padded rows, then torch.autograd.grad by the log-probs; its metrics and its "
+        "cutting of log-probs out of packed sequences are in the time",
+    )
+
+
+TIMED: dict[str, Callable[..., Timed]] = {
+    "group_advantages": timed_group_advantages,
+    "token_kl": timed_token_kl,
+    "selective_log_softmax": timed_selective_log_softmax,
+    "policy_loss": timed_policy_loss,
 }

@@ -11,6 +11,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from mlx import nn
+from peer_timed import Timed
 
 Array = np.ndarray[Any, Any]
 VOCABULARY = 7  # of the fake models
@@ -28,6 +29,24 @@ def loss_and_gradient(function: Callable[[mx.array], mx.array], values: Array) -
     loss, gradient = mx.value_and_grad(function)(array(values))
     mx.eval(loss, gradient)
     return {"loss": loss.item(), "gradient": np.array(gradient)}
+
+
+def evaluated(found: Any) -> Any:
+    """Compute an array or a tree of arrays, and return it."""
+    mx.eval(found)
+    return found
+
+
+def timed_loss(function: Callable[[mx.array], mx.array], values: Array, note: str) -> Timed:
+    """Return a loss with MLX's gradient by `values`, to be timed; it is evaluated."""
+    leaf = evaluated(array(values))
+    names = {"evaluated": evaluated, "value_and_grad": mx.value_and_grad(function), "policy": leaf}
+    return Timed(
+        "evaluated(value_and_grad(policy))",
+        names,
+        lambda found: {"loss": found[0].item(), "gradient": np.array(found[1])},
+        note,
+    )
 
 
 def only_float32(name: str, values: Array) -> None:

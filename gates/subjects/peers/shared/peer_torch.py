@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # what a peer compiles needs a C++ compiler, and minutes
+TIMED = bool(os.environ.get("GATES_TIMED"))  # benches/ratios.py sets it: a peer is timed as its users run it
+if not TIMED:
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # what a peer compiles needs a C++ compiler, and minutes
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -15,10 +17,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from peer_timed import Timed
 
 Array = np.ndarray[Any, Any]
 VOCABULARY = 7  # of the fake models
-torch.set_num_threads(1)
+if not TIMED:
+    torch.set_num_threads(1)
 
 
 def tensor(values: Any) -> Any:
@@ -37,6 +41,22 @@ def loss_and_gradient(function: Callable[[torch.Tensor], torch.Tensor], values: 
         (found,) = torch.autograd.grad(loss, leaf, allow_unused=True)
         gradient = gradient if found is None else found
     return {"loss": float(loss.detach()), "gradient": gradient.detach().numpy()}
+
+
+def timed_loss(function: Callable[[torch.Tensor], torch.Tensor], values: Array, note: str) -> Timed:
+    """Return a loss with autograd's gradient by `values`, to be timed."""
+    leaf = tensor(values).requires_grad_()
+
+    def loss_and_gradient() -> tuple[torch.Tensor, torch.Tensor]:
+        loss = function(leaf)
+        return loss, torch.autograd.grad(loss, leaf)[0]
+
+    return Timed(
+        "loss_and_gradient()",
+        {"loss_and_gradient": loss_and_gradient},
+        lambda found: {"loss": float(found[0].detach()), "gradient": found[1].numpy()},
+        note,
+    )
 
 
 def logits_that_hold(logprobs: torch.Tensor, ids: torch.Tensor, vocabulary: int = VOCABULARY) -> torch.Tensor:
