@@ -15,6 +15,10 @@ LOG_PROBABILITIES = {
     "32x2048": (32, 2048),
     "128x2048": (128, 2048),
     "256x4096": (256, 4096),
+    "1x512": (1, 512),
+    "1x8192": (1, 8192),
+    "32x128": (32, 128),
+    "32x8192": (32, 8192),
 }
 
 #: Rows, vocabulary, and how the logits are spread: "peaked" as a language model's (about 4.5 nats), "flat" normal ones.
@@ -83,6 +87,36 @@ def lengths(name):
     """Lengths of sequences in tokens, int64: log-normal with a mean of about 240, at most `LONGEST`."""
     drawn = np.exp(_generator("lengths", name).normal(5.0, 1.0, LENGTHS[name]))
     return np.clip(drawn, 1, LONGEST).astype(np.int64)
+
+
+def operands(op, name, dtype="float32"):
+    """Return the arrays and sizes that an op takes, by the names of `gates ops`.
+
+    Args:
+        op: a name of `gates ops`.
+        name: of the shape.
+        dtype: of the rewards; the others are float32 as above.
+    """
+    match op:
+        case "group_advantages":
+            values, group_size = rewards(name)
+            return {"rewards": values.astype(dtype), "group_size": group_size}
+        case "token_kl":
+            policy, reference = log_probabilities(name)
+            return {"policy": policy, "reference": reference, "mask": None, "lengths": None}
+        case "selective_log_softmax":
+            values, ids, _ = logits(name)
+            return {"logits": values, "ids": ids}
+        case "filtered_logprobs":
+            return {"logits": logits(name)[0]}
+        case "sample_tokens":
+            values, _, uniforms = logits(name)
+            return {"logits": values, "uniforms": uniforms}
+        case "policy_loss":
+            return step(name)
+        case "pack_sequences":
+            return {"lengths": lengths(name), "max_length": LONGEST}
+    raise ValueError(f"there is no workload for {op!r}")
 
 
 def _generator(family, name):

@@ -1,0 +1,244 @@
+"""Ratios of rlkernels to its peers: start a worker in each peer's interpreter, verify both sides, time them in turns.
+
+The judge's half; `worker` is the other. A peer that is absent, wrong or crashes is an outcome of its rows and never the
+end of the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from . import limits
+from .rows import PLAIN
+from .timing import SAMPLE_S, control_ratio, paired_ratio
+
+HERE = Path(__file__).resolve().parent
+CONFORMANCE = HERE.parent / "results" / "conformance"
+#: How a row is sampled in one process; see `timing.in_turns`.
+QUICK = {"rounds": 4, "fewest": 2, "budget_s": 0.5, "sample_s": 2e-5}
+DEFAULT = {"rounds": 10, "fewest": 4, "budget_s": 0.8, "sample_s": SAMPLE_S}
+PREPARE_S, SAMPLE_LIMIT_S = 600.0, 900.0  # what compiles takes a minute; a million sequences several
+
+
+class UnmeasuredError(Exception):
+    """A row has no time; the message says why."""
+
+    def __init__(self, outcome, message, evidence=()):
+        super().__init__(message)
+        self.outcome, self.evidence = outcome, evidence
+
+
+def measure(rows, *, threads, quick=False, processes=1, isa="", on_row=lambda _: None):
+    """Time rows, one peer after the other.
+
+    Args:
+        rows: of `rows.selected`, those of one peer together.
+        threads: of rlkernels and of every library.
+        quick: a smoke test: too few samples to conclude anything.
+        processes: workers of each peer; the pairs of all count, so that memory layout and hash seeds vary.
+        isa: forces an instruction set of rlkernels.
+        on_row: is called with each row before it is measured.
+
+    Yields:
+        A `SpeedRecord` for each row, in their order.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        site = _link(Path(folder))
+        for peer, group in groupby(rows, key=lambda row: row.peer):
+            with contextlib.closing(Crew(peer, site, threads=threads, processes=processes, isa=isa)) as crew:
+                for row in group:
+                    on_row(row)
+                    yield _record(row, crew, quick=quick)
+
+
+def _link(folder):
+    """Make the installed rlkernels, and nothing else of its site-packages, importable from a folder."""
+    found = importlib.util.find_spec("rlkernels")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("rlkernels is not installed here: run `make setup`")
+    (folder / "rlkernels").symlink_to(Path(found.origin).parent)
+    return folder
+
+
+class Crew:
+    """The workers of one peer. They start when the first row asks, and anew after one has ended."""
+
+    def __init__(self, peer, site, *, threads, processes, isa):
+        self.peer, self.threads, self.processes = peer, threads, processes
+        self._site, self._isa, self._workers, self._failed = site, isa, [], None
+
+    def workers(self):
+        """Return running workers.
+
+        Raises:
+            UnmeasuredError: one does not start; it is not tried again.
+        """
+        from gates.worker.process import Worker, WorkerError
+
+        if self._failed is not None:
+            raise self._failed
+        alive = [worker for worker in self._workers if worker.alive]
+        try:
+            subject = _subject(self.peer, self._site, threads=self.threads, isa=self._isa)
+            with ThreadPoolExecutor() as pool:
+                start = partial(Worker.start, subject, threads=self.threads)
+                futures = [pool.submit(start) for _ in range(self.processes - len(alive))]
+            self._workers = [*alive, *(future.result() for future in futures if future.exception() is None)]
+            for future in futures:
+                future.result()
+        except UnmeasuredError as stop:
+            self._failed = stop
+            raise
+        except WorkerError as error:
+            self._failed = UnmeasuredError("absent" if error.kind == "absent" else "error", str(error))
+            raise self._failed from None
+        return self._workers
+
+    def close(self):
+        """End all workers."""
+        for worker in self._workers:
+            worker.close()
+
+
+def _subject(peer, site, *, threads, isa):
+    """Return the worker's subject: the peer's interpreter, its adapter or a plain formula, and the thread counts."""
+    from gates.model import Subject
+
+    name, _, variant = peer.partition("@")
+    file, environment_of = PLAIN.get(peer, ("", name))
+    settings = {}
+    if environment_of:
+        from gates.subjects.peers import environments
+
+        found = environments.environment(environment_of)
+        if not found.ready:
+            raise UnmeasuredError("absent", f"no environment yet; `gates peers sync {environment_of}` makes it")
+        peers = environments.peers()
+        adapter, python = peers[environment_of].subject, str(found.python)
+        settings = peers[environment_of].variants[variant][1] if variant else {}
+    else:
+        adapter, python = None, sys.executable
+    variables = {"RLKERNELS_THREADS": str(threads), "GATES_TIMED": "1"}
+    return Subject(
+        peer,
+        HERE / "worker.py",
+        "gates_bench_worker",
+        python=python,
+        settings={
+            "adapter": str(HERE / "plain" / f"{file}.py" if file else adapter),
+            "site": str(site),
+            "threads": threads,
+            "settings": dict(settings),
+        },
+        environment={**variables, **({"RLKERNELS_ISA": isa} if isa else {})},
+    )
+
+
+def _record(row, crew, *, quick):
+    """Return what became of one row."""
+    from gates.results.speed_records import SpeedRecord
+
+    facts = {name: getattr(row, name) for name in ("op", "variant", "shape", "peer", "reads", "writes", "flops")}
+    facts |= {"precision": row.dtype, "conformance": grades(row.peer).get(row.grade, ""), "threads": crew.threads}
+    try:
+        measured = _measured(row, crew, quick=quick)
+    except UnmeasuredError as stop:
+        measured = {"outcome": stop.outcome, "reason": str(stop), "evidence": _lines(stop.evidence)}
+    return SpeedRecord(**facts, **measured)
+
+
+def _measured(row, crew, *, quick):
+    workers = crew.workers()
+    evidence, taken = [], []
+    for worker in workers:
+        found = _called(worker, "prepare", PREPARE_S, **_request(row))
+        seen = _verified(row, found)
+        evidence = evidence or seen
+        taken.append(_called(worker, "sample", SAMPLE_LIMIT_S, **(QUICK if quick else DEFAULT)))
+    ours, theirs = (np.concatenate([sample[side] for sample in taken]) for side in ("ours", "theirs"))
+    return {
+        "outcome": "timed",
+        "note": found["note"],
+        "versions": dict(workers[0].hello.versions),
+        "isa": found["isa"],
+        "evidence": _lines(evidence),
+        "pairs": len(ours),
+        "processes": len(workers),
+        "ours": _times(found["ours_statement"], taken[0]["our_calls"], ours),
+        "theirs": _times(found["theirs_statement"], taken[0]["their_calls"], theirs),
+        "ratio": _interval(paired_ratio(theirs, ours)),
+        "control": _interval(control_ratio(ours)),
+    }
+
+
+def _request(row):
+    return {"op": row.op, "shape": row.shape, "dtype": row.dtype, "conventions": dict(row.conventions)}
+
+
+def _called(worker, op, limit_s, /, **inputs):
+    """Return the answer of a worker.
+
+    Raises:
+        UnmeasuredError: it crashed, raised, or has no such op; the message holds its words.
+    """
+    found = worker.call(op, inputs, limit_s=limit_s)
+    if found.kind == "value":
+        return found.value
+    outcome = "unsupported" if found.kind == "unsupported" else "error"
+    words = f"{found.kind}: {found.error}" if found.kind in {"crashed", "timeout"} else found.error
+    raise UnmeasuredError(outcome, words)
+
+
+def _verified(row, found):
+    """Return the evidence of both sides, all of which holds.
+
+    Raises:
+        UnmeasuredError: a side is wrong, ours first.
+    """
+    evidence = []
+    for side, outcome in (("ours", "wrong"), ("theirs", "peer wrong")):
+        try:
+            evidence += limits.verify(row, side, found[side])
+        except (KeyError, ValueError, IndexError, TypeError) as error:  # an output that cannot be compared
+            words = f"{side}: {type(error).__name__}: {error}"
+            raise UnmeasuredError(outcome, words, evidence) from error
+        if failed := [item for item in evidence if not item.holds]:
+            words = "; ".join(f"{x.quantity} is {x.observed:.6g}, must be {x.relation} {x.limit:g}" for x in failed)
+            raise UnmeasuredError(outcome, words, evidence)
+    return evidence
+
+
+def _lines(evidence):
+    from gates.results.records import EvidenceRecord
+
+    names = ("quantity", "observed", "relation", "limit", "because", "holds")
+    return [EvidenceRecord(**{n: getattr(item, n) for n in names}, where="", role="claim") for item in evidence]
+
+
+def _times(statement, calls, seconds):
+    low, median = (float(value) for value in 1e6 * np.quantile(seconds, (0.1, 0.5)))
+    return {"statement": statement, "calls": int(calls), "median_us": median, "low_us": low}
+
+
+def _interval(found):
+    return {"value": found.value, "low": found.low, "high": found.high}
+
+
+@cache
+def grades(peer):
+    """Return the grades of a peer or variant by op, as results/conformance has them; empty if it was never judged."""
+    from gates.results.conformance_records import read_conformance
+
+    path = CONFORMANCE / f"{peer.partition('@')[0]}.jsonl"
+    if not path.is_file():
+        return {}
+    return {line.op: line.grade for line in read_conformance(path).grades if line.subject == peer}
