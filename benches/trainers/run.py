@@ -23,6 +23,7 @@ DEFAULT_WORKLOADS: Final = ("no-early-end", "geometric")
 PASSES, STEPS, WARMUP = 4, 6, 2
 QUICK_PASSES, QUICK_STEPS, QUICK_WARMUP = 1, 2, 1
 AGAIN: Final = "reference again"
+EVERY: Final = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ def planned(
     wanted = _names(targets, TARGETS, "target") or list(TARGETS)
     chosen = [TARGETS[name] for name in dict.fromkeys((REFERENCE, *wanted))]
     ready = {t.name: bool(python(t)) for t in chosen}
-    names = [n for entry in workloads for n in _names(entry, WORKLOADS, "workload")] or list(DEFAULT_WORKLOADS)
+    entries = [",".join(WORKLOADS) if entry == EVERY else entry for entry in workloads]
+    names = [n for entry in entries for n in _names(entry, WORKLOADS, "workload")] or list(DEFAULT_WORKLOADS)
     (shape_name,) = _names(shape, SHAPES, "shape") or ["tiny"]
     return Plan(
         tuple(t for t in chosen if ready[t.name]),
@@ -113,7 +115,7 @@ def run(
 
     Args:
         targets: names separated by commas; empty: all.
-        workloads: names, each entry may hold several separated by commas; none: the default ones.
+        workloads: names, each entry may hold several separated by commas, or `all`; none: the default ones.
         shape: name of the model's shape.
         passes: processes of each target and workload; None: the default number.
         steps: timed steps of each process; None: the default number.
@@ -128,7 +130,7 @@ def run(
         ConfigurationError: a name is unknown.
     """
     plan = planned(targets, workloads, shape, passes, steps, threads, quick=quick)
-    needed = list(TARGETS) if "all" in require else [n for entry in require for n in _names(entry, TARGETS, "target")]
+    needed = list(TARGETS) if EVERY in require else [n for entry in require for n in _names(entry, TARGETS, "target")]
     if missing := [t for t in plan.absent if t.name in needed]:
         for target in missing:
             echo(f"gates: {target.name} is required and {_no_environment(target)}", err=True)

@@ -74,7 +74,7 @@ TARGETS: Final[Mapping[str, Target]] = {
             "mlx-lm-lora",
             "mlx_lm_lora.py",
             "mlx_lm_lora.trainer.grpo_trainer.train_grpo",
-            note="decodes and scores as many rows at once as there are prompts in a step; no clipped ratio is off policy",
+            note="decodes and scores as many rows at once as a step has prompts; its ratio is always 1, so that no old policy is scored",
         ),
         Target(
             "mlx-tune",

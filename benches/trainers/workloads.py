@@ -13,7 +13,11 @@ Ending = Literal["none", "geometric"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of a Qwen3 model; `prompt` and `tokens` are the lengths that workloads have unless they say otherwise."""
+    """The sizes of a Qwen3 model, and the lengths that workloads have on it unless they say otherwise.
+
+    `prompt` and `tokens` are those of a prompt and the most of a completion; `quantised_tokens` are the most with 4 bits,
+    fewer where a CPU is meant, which has no fast kernel for them.
+    """
 
     name: str
     hidden: int
@@ -27,6 +31,7 @@ class Shape:
     dtype: str
     prompt: int
     tokens: int
+    quantised_tokens: int
 
     def parameters(self) -> int:
         """Return how many numbers the model has."""
@@ -46,9 +51,9 @@ class Shape:
 #: `tiny` has 3.4 million parameters, `ten` ten times that; 16 prompt tokens and 48 more end at 64, the width to which
 #: mlx-tune pads, so that lengths that differ do not make it compile again. `qwen3-0.6b` is the shape of Qwen3-0.6B.
 SHAPES: Final[Mapping[str, Shape]] = {
-    "tiny": Shape("tiny", 256, 4, 4, 2, 64, 768, 512, False, "float32", 16, 48),
-    "ten": Shape("ten", 640, 6, 10, 5, 64, 2176, 512, False, "float32", 16, 48),
-    "qwen3-0.6b": Shape("qwen3-0.6b", 1024, 28, 16, 8, 128, 3072, 151_936, True, "bfloat16", 19, 256),
+    "tiny": Shape("tiny", 256, 4, 4, 2, 64, 768, 512, False, "float32", 16, 48, 16),
+    "ten": Shape("ten", 640, 6, 10, 5, 64, 2176, 512, False, "float32", 16, 48, 16),
+    "qwen3-0.6b": Shape("qwen3-0.6b", 1024, 28, 16, 8, 128, 3072, 151_936, True, "bfloat16", 19, 256, 256),
 }
 
 
@@ -73,7 +78,8 @@ class Workload:
 
     def on(self, shape: Shape) -> Workload:
         """Return the workload with the lengths that it has on a shape."""
-        return replace(self, prompts=self.prompts or (shape.prompt,), tokens=self.tokens or shape.tokens)
+        most = shape.quantised_tokens if self.bits else shape.tokens
+        return replace(self, prompts=self.prompts or (shape.prompt,), tokens=self.tokens or most)
 
     @property
     def rows(self) -> int:
@@ -100,7 +106,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
     "geometric": Workload("geometric", ending="geometric"),
     "ragged": Workload("ragged", prompts=(8, 24, 48, 96), tokens=32),
     "long-prompt": Workload("long-prompt", prompts=(128,), tokens=64),
-    "4-bit": Workload("4-bit", tokens=16, bits=4),
+    "4-bit": Workload("4-bit", bits=4),
 }
 
 #: What every target is asked for. `settings` of a record says what held, which may differ.

@@ -106,7 +106,7 @@ def trainers(
         list[str] | None,
         typer.Option(
             metavar="NAME[,NAME]...",
-            help="no-early-end, geometric, ragged, long-prompt, 4-bit; may be repeated. Default: the first two.",
+            help="no-early-end, geometric, ragged, long-prompt, 4-bit, or all; may be repeated. Default: the first two.",
         ),
     ] = None,
     shape: Annotated[str, typer.Option(metavar="tiny|ten|qwen3-0.6b", help="Size of the model.")] = "tiny",

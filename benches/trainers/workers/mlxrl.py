@@ -1,6 +1,7 @@
 """Trains with mlxrl as its documentation's Import API does: batched rollout, `batch_from_rollouts`, `optimizer_step`.
 
-The loop is the documented one: it has no function of its own. `mlxrl train`, its command, generates row by row instead
+The loop is the documented one: it has no function of its own. `batch_groups` is on, by default it decodes row by row.
+`mlxrl train`, its command, generates row by row instead
 (cli.py:372, `generate_group_rollouts`); that is the target mlxrl-cli.
 """
 
@@ -46,7 +47,7 @@ def train(job, probe):
             "old_policy_pass": True,
             "reference_pass": beta != 0.0,
             "gradient_checkpointing": lora.grad_checkpoint,
-            "rows_decoded_at_once": "all of a prompt; after an early end one by one, from the first token",
+            "rows_decoded_at_once": "all (batch_groups=True); after an early end one by one, from the first token",
             "kl_and_loss": "over all tokens of the step",
         },
     )
@@ -65,7 +66,7 @@ def train(job, probe):
             group_size=job["samples"],
             config=sampling,
             use_chat_template=False,
-            batch_groups=count > 1,
+            batch_groups=True,
         )
         batch = batch_from_rollouts(
             model=model,

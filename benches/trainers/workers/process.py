@@ -15,6 +15,8 @@ import time
 import traceback
 from pathlib import Path
 
+BLAS = ("blas", "cblas", "openblas", "scipy_openblas", "mkl", "blis")  # how the names of their files begin
+
 
 def resident_bytes():
     """Return the most memory that this process has had: of this program, not of whoever started it."""
@@ -35,7 +37,7 @@ def blas_libraries():
             paths = {line.split(maxsplit=5)[5].strip() for line in lines if line.count("/")}
     except OSError:
         return []
-    return sorted(name for name in map(os.path.basename, paths) if "blas" in name.lower() or "mkl" in name.lower())
+    return sorted(name for name in map(os.path.basename, paths) if name.removeprefix("lib").startswith(BLAS))
 
 
 class Probe:

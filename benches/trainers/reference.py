@@ -1,0 +1,62 @@
+"""The reference trainer alone and in this process: what asv follows over commits."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from benches.trainers import rows
+from benches.trainers.estimates import Pass
+from benches.trainers.workers import process
+from benches.trainers.workers import reference as worker
+from benches.trainers.workloads import SHAPES, WORKLOADS
+
+
+class _Collected(process.Probe):
+    """A probe whose messages stay in this process, and which counts no forward passes: MLX is not patched here."""
+
+    def __init__(self, job, into):
+        super().__init__(job, None)
+        self.into = into
+
+    def send(self, event, **more):
+        """Keep a message."""
+        self.into.take({"event": event, **more})
+
+    def use_mlx(self):
+        """Take boundaries and peaks from MLX."""
+        import mlx.core as mx
+
+        self.settle, self.peak, self.reset_peak = mx.synchronize, mx.get_peak_memory, mx.reset_peak_memory
+
+
+def measure(workload: str, steps: int, shape: str = "tiny", warmup: int = 2, threads: int = 1) -> dict[str, float]:
+    """Train with the reference trainer in this process and return means over the timed steps.
+
+    Args:
+        workload: a name of `workloads.WORKLOADS`.
+        steps: timed steps.
+        shape: a name of `workloads.SHAPES`.
+        warmup: steps before them, which do not count.
+        threads: noted only: libraries read theirs when they are imported.
+
+    Returns:
+        `rollout_tokens_per_s`, `step_s`, `gradient_s` and `peak_memory_bytes`.
+    """
+    from reference.trainer import rollout
+
+    found, on = Pass(), WORKLOADS[workload].on(SHAPES[shape])
+    plain = rollout.run
+    with tempfile.TemporaryDirectory(prefix="gates-bench-") as scratch:
+        job = {**rows.job(SHAPES[shape], on, steps, warmup, threads), "scratch": str(Path(scratch))}
+        try:
+            worker.train(job, _Collected(job, found))
+        finally:
+            rollout.run = plain
+    tokens = sum(step.tokens for step in found.steps)
+    return {
+        "rollout_tokens_per_s": tokens / sum(step.rollout_s for step in found.steps),
+        "step_s": found.seconds(generation=False),
+        "gradient_s": sum(step.rest_s for step in found.steps) / len(found.steps),
+        "peak_memory_bytes": float(found.peak_bytes or 0),
+    }

@@ -1,0 +1,432 @@
+"""`gates bench trainers`: workloads stay what they are, impossible times are rejected, and nobody is left out silently."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx_lm import utils
+from tokenizers import Tokenizer
+
+from benches import header
+from benches.trainers import blas, estimates, models, processes, rows, run, screen, targets, workloads
+from benches.trainers.estimates import Pass, Step
+from benches.trainers.run import AGAIN
+from benches.trainers.targets import REFERENCE, TARGETS
+from benches.trainers.workloads import SETTINGS, SHAPES, WORKLOADS, Workload
+from gates.results.read_lines import whole_lines
+from gates.results.speed_records import SPEED_LINE, SpeedSummary, TrainerRecord
+
+ROOT = Path(__file__).parents[2]
+TINY = SHAPES["tiny"]
+#: Append to it; never change a line, since recorded speeds are of these.
+DIGESTS = {
+    ("tiny", "no-early-end"): "460917b40acbb36c",
+    ("tiny", "geometric"): "0d9ee34a10d1a976",
+    ("tiny", "ragged"): "5570b373ddd681ac",
+    ("tiny", "long-prompt"): "2175fe1f23921fed",
+    ("tiny", "4-bit"): "ad3109d892a87159",
+    ("ten", "no-early-end"): "3a4c0330499d7406",
+    ("ten", "geometric"): "1e77773f612c36bd",
+    ("ten", "ragged"): "c13725f7d227fad8",
+    ("ten", "long-prompt"): "ab0ac030b535931a",
+    ("ten", "4-bit"): "68e21bce50023da6",
+    ("qwen3-0.6b", "no-early-end"): "d3a2930296d9d8bd",
+    ("qwen3-0.6b", "geometric"): "395feca24cb650f2",
+    ("qwen3-0.6b", "ragged"): "13ff47c915d2d0f5",
+    ("qwen3-0.6b", "long-prompt"): "711bde235c28b97d",
+    ("qwen3-0.6b", "4-bit"): "cf7f5e9e0f95cd72",
+}
+WEIGHTS = {
+    "no-early-end": "b7e03100f0bce0e4",
+    "geometric": "aced18b48fc9268e",
+}
+PEAK = 1e10  # operations per second that a doubled machine reaches
+
+
+def on(name: str, shape: str = "tiny") -> Workload:
+    return WORKLOADS[name].on(SHAPES[shape])
+
+
+def steps(lengths: tuple[int, ...], *, rollout_s: float = 1.0, step_s: float = 2.0, count: int = 4) -> Pass:
+    return Pass([Step(rollout_s, step_s, lengths, 512)] * count)
+
+
+class TestWorkloads:
+    """Workloads and models are pure functions of their names."""
+
+    def test_digests(self) -> None:
+        """A workload that changes is another one, and needs another name."""
+        assert {(s, w): workloads.digest(s, w) for s in SHAPES for w in WORKLOADS} == DIGESTS
+
+    def test_weights(self) -> None:
+        """The weights of each ending stay the same."""
+        assert {ending: models.digest(TINY, on(ending)) for ending in WEIGHTS} == WEIGHTS
+
+    def test_sizes(self) -> None:
+        """3.4 million parameters, ten times that, and Qwen3-0.6B's 596 million."""
+        assert [round(shape.parameters() / 1e5) / 10 for shape in SHAPES.values()] == [3.4, 33.1, 596.0]
+        assert sum(v.size for _, v in models.weights(TINY, on("no-early-end"))) == TINY.parameters()
+
+    def test_prompts_have_the_lengths_that_they_should(self) -> None:
+        """The tokenizer gives each text exactly so many tokens, and a step of `ragged` has four different lengths."""
+        folder = models.build(TINY, on("ragged"))
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        lengths = [len(tokenizer.encode(text).ids) for text in models.prompts(folder, on("ragged"))]
+        assert lengths == [8, 24, 48, 96] * workloads.STEPS_OF_PROMPTS
+
+
+class TestEndings:
+    """Rows end by the weights alone."""
+
+    @staticmethod
+    def end_probabilities(workload: Workload) -> np.ndarray:
+        """Return the probability of the end token at every position of random texts, at the workload's temperature."""
+        model, _ = utils.load_model(models.build(TINY, workload))
+        ids = np.random.default_rng(0).integers(3, TINY.vocab, (8, 40))
+        logits = model(mx.array(ids)).astype(mx.float32) / SETTINGS["temperature"]
+        return np.array(mx.softmax(logits, axis=-1))[..., 2]
+
+    def test_geometric(self) -> None:
+        """The end token has nearly the same probability everywhere, 3/T."""
+        found = self.end_probabilities(on("geometric"))
+        assert found.mean() == pytest.approx(3 / 48, rel=0.1)
+        assert found.std() < 0.25 * found.mean()
+
+    @pytest.mark.parametrize("name", ["no-early-end", "4-bit"])
+    def test_none(self, name: str) -> None:
+        """It has no chance where rows do not end early, quantised or not."""
+        assert self.end_probabilities(on(name)).max() < 1e-9
+
+    def test_mean_length(self) -> None:
+        """The expected length is that of a geometric distribution that is cut at the limit."""
+        drawn = np.minimum(np.random.default_rng(0).geometric(3 / 48, 200_000), 48)
+        assert on("geometric").mean_length() == pytest.approx(drawn.mean(), rel=0.01)
+        assert on("no-early-end").mean_length() == 48
+
+
+class TestRefused:
+    """What cannot be right is rejected with its reason."""
+
+    def reason(self, workload: str, lengths: tuple[int, ...], **times: float) -> str:
+        return estimates.refused(TINY, on(workload), [steps(lengths, **times)], PEAK)
+
+    def test_plausible(self) -> None:
+        """Steps that take long enough and have the tokens that they should are accepted."""
+        assert self.reason("no-early-end", (48,) * 4) == ""
+
+    def test_faster_than_the_floor(self) -> None:
+        """Two operations for each weight and token at twice the measured peak are the least."""
+        floor, rest = estimates.floors(TINY, Step(0, 0, (48,) * 4, 512), PEAK)
+        assert floor == pytest.approx(2 * TINY.products() * 192 / (2 * PEAK))
+        assert "generation of a step took" in self.reason("no-early-end", (48,) * 4, rollout_s=0.9 * floor)
+        short = {"rollout_s": floor, "step_s": floor + 0.9 * rest}
+        assert "the rest of a step took" in self.reason("no-early-end", (48,) * 4, **short)
+
+    @pytest.mark.parametrize(
+        ("workload", "lengths", "words"),
+        [
+            ("no-early-end", (48, 48, 48), "returned 3 completions, must be 4"),
+            ("no-early-end", (48, 48, 48, 47), "4 of 16 completions end early"),
+            ("no-early-end", (48, 48, 48, 49), "must be 1 to 48"),
+            ("geometric", (0, 9, 9, 9), "must be 1 to 48"),
+            ("geometric", (48, 48, 48, 48), "on average, must be"),
+        ],
+    )
+    def test_tokens_that_are_not_those_of_the_workload(
+        self, workload: str, lengths: tuple[int, ...], words: str
+    ) -> None:
+        """A generation with other tokens than the workload's is no measurement of it."""
+        assert words in self.reason(workload, lengths)
+
+    def test_pass_without_steps(self) -> None:
+        """Warm-up alone gives no speed."""
+        assert "no timed step" in estimates.refused(TINY, on("geometric"), [Pass()], PEAK)
+
+
+class TestInterval:
+    """Estimates are ratios of sums, with intervals by a bootstrap over passes and steps."""
+
+    def test_covers_the_truth(self) -> None:
+        """The interval of a mean covers it, and narrows around equal steps."""
+        rng = np.random.default_rng(1)
+        noisy = [Pass([Step(0.5, s, (10,)) for s in rng.normal(2.0, 0.1, 10)]) for _ in range(6)]
+        value, low, high = estimates.interval(noisy, estimates.step_seconds)
+        assert low < value < high
+        assert low < 2.0 < high
+        assert high - low < 0.2
+        assert estimates.interval([steps((10,))], estimates.step_seconds) == (2.0, 2.0, 2.0)
+
+    def test_tokens_are_over_seconds_of_generation(self) -> None:
+        """192 tokens in one second."""
+        assert estimates.interval([steps((48,) * 4)], estimates.tokens_per_second)[0] == 192.0
+
+    def test_one_step_says_nothing_of_noise(self) -> None:
+        """Its interval is the whole line."""
+        assert estimates.interval([steps((1,), count=1)], estimates.step_seconds) == (2.0, -math.inf, math.inf)
+
+
+class TestLabels:
+    """The label of a comparison follows from the grade of its loss in results/conformance."""
+
+    def test_by_grade(self) -> None:
+        """Of every target, from the recorded grades."""
+        found = {name: targets.judged(name) for name in TARGETS}
+        assert found[REFERENCE] == ("same semantics", "")
+        assert found["mlx-lm"] == ("generation only", "")
+        assert found["mlx-tune"] == ("not judged yet", "")
+        for name in ("mlxrl", "mlxrl-cli", "mlx-lm-lora", "trl"):
+            label, grade = found[name]
+            assert label == targets.LABELS[grade]
+
+    @pytest.mark.parametrize(
+        ("grade", "label"),
+        [("fragile", "same semantics"), ("departs", "package speed only"), ("wrong", "package speed only")],
+    )
+    def test_changes_with_the_grade(self, grade: str, label: str, tmp_path: Path) -> None:
+        """Another recorded grade gives another label."""
+        lines = (targets.CONFORMANCE / "trl.jsonl").read_text().splitlines()
+        edited = [json.loads(line) for line in lines]
+        for line in edited:
+            if line.get("op") == targets.LOSS and line.get("subject") == "trl":
+                line["grade"] = grade
+        (tmp_path / "trl.jsonl").write_text("".join(json.dumps(line) + "\n" for line in edited))
+        assert targets.judged("trl", tmp_path) == (label, grade)
+
+    def test_nothing_recorded(self, tmp_path: Path) -> None:
+        """Without a record there is no label."""
+        assert targets.judged("trl", tmp_path) == ("not judged yet", "")
+
+
+Log = list[tuple[str, str]]
+
+
+class Doubles:
+    """Processes that answer at once: the reference takes two seconds a step, everybody else four."""
+
+    def __init__(self, fails: str = "", interrupted_at: int = 0) -> None:
+        self.fails, self.interrupted_at = fails, interrupted_at
+        self.workers: list[str] = []
+
+    def __call__(self, python: str, worker: str, job: dict[str, Any], **_: Any) -> Iterator[dict[str, Any]]:
+        if worker == "peak.py":
+            yield {"event": "peak", "rates": {"all": PEAK}}
+            return
+        self.workers.append(worker)
+        if self.interrupted_at == len(self.workers):
+            raise KeyboardInterrupt
+        if worker == self.fails:
+            raise processes.TargetError("it fell over")
+        yield {"event": "settings", "settings": {"samples": job["samples"]}}
+        seconds = 2.0 if worker == "reference.py" else 4.0
+        for number in range(job["steps"]):
+            yield {
+                "event": "step",
+                "rollout_s": seconds / 2,
+                "step_s": seconds * (10 if number < job["warmup"] else 1),
+                "lengths": [job["tokens"]] * len(job["rewards"]),
+                "forward_tokens": 256,
+                "cold": number < job["warmup"],
+                "peak_bytes": 1000 + number,
+                "resident_bytes": 2000,
+            }
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, list[Any], list[str]]]:
+    """Return a run of `gates bench trainers` on doubles: exit code, records and printed lines."""
+
+    def called(doubles: Doubles, absent: tuple[str, ...] = (), **options: Any) -> tuple[int, list[Any], list[str]]:
+        monkeypatch.setattr(header, "RUNS", tmp_path)
+        monkeypatch.setattr(header, "busy", lambda _: 0.0)
+        monkeypatch.setattr(processes, "messages", doubles)
+        monkeypatch.setattr(run, "python", lambda t: "" if t.name in absent else sys.executable)
+        printed: list[str] = []
+        defaults = {
+            "targets": "",
+            "workloads": ["no-early-end"],
+            "shape": "tiny",
+            "passes": 2,
+            "steps": 2,
+            "threads": 1,
+        }
+        flags = {"quick": False, "record": False, "as_json": False, "require": (), **options}
+        status = run.run(**{**defaults, **flags}, echo=lambda line, **_: printed.append(line))
+        (file,) = tmp_path.glob("trainers-*.jsonl") if any(tmp_path.iterdir()) else (None,)
+        found = [] if file is None else [SPEED_LINE.validate_json(line) for _, line in whole_lines(file)]
+        return status, found, printed
+
+    return called
+
+
+def rows_of(records: list[Any]) -> dict[str, TrainerRecord]:
+    return {record.target: record for record in records if isinstance(record, TrainerRecord)}
+
+
+class TestRun:
+    """The order of processes, and what a run writes."""
+
+    def test_turns(self, bench: Any) -> None:
+        """The reference runs at both ends of a round, and every second round runs backwards."""
+        doubles = Doubles()
+        bench(doubles, targets="mlxrl,trl")
+        forth = ["reference.py", "mlxrl.py", "trl.py", "reference.py"]
+        assert doubles.workers == [*forth, *reversed(forth)]
+
+    def test_numbers(self, bench: Any) -> None:
+        """A target that takes twice as long has the ratio 2; warm-up is in no average."""
+        status, records, printed = bench(Doubles(), targets="mlxrl,mlx-lm")
+        found = rows_of(records)
+        assert status == 0
+        assert found["mlxrl"].ratio.value == found["mlx-lm"].ratio.value == 2.0
+        assert found["mlxrl"].control.value == found[REFERENCE].control.value == 1.0
+        assert (found[REFERENCE].passes, found["mlxrl"].passes, found["mlxrl"].steps) == (4, 2, 4)
+        assert (found["mlxrl"].step_s.value, found["mlxrl"].gradient_s.value) == (4.0, 2.0)
+        assert (found["mlxrl"].warmup_s, found["mlxrl"].rollout_tokens_per_s.value) == (80.0, 96.0)
+        assert found["mlx-lm"].gradient_s is found["mlx-lm"].iterations_per_s is None
+        assert (found["mlxrl"].prompt_tokens, found["mlxrl"].generated_tokens) == (64, 192)
+        assert found["mlxrl"].settings["threads"] == 1
+        assert any("mlxrl" in line and "2.00" in line for line in printed)
+
+    def test_absent_targets_are_counted_and_listed(self, bench: Any) -> None:
+        """Each has a record that says how to get it, a line on the screen, and its name in the summary."""
+        _, records, printed = bench(Doubles(), absent=("trl", "mlx-tune"))
+        found = rows_of(records)
+        assert found["trl"].outcome == found["mlx-tune"].outcome == "absent"
+        assert "gates peers sync trl" in found["trl"].reason
+        assert set(found) == set(TARGETS)
+        assert records[-1].absent == ["mlx-tune", "trl"]
+        assert records[-1].counts["absent"] == 2
+        assert any("trl: absent" in line for line in printed)
+
+    def test_required_target_that_is_absent_fails(self, bench: Any) -> None:
+        """Nothing is timed then."""
+        doubles = Doubles()
+        status, records, printed = bench(doubles, absent=("trl",), require=("all",))
+        assert (status, records, doubles.workers) == (1, [], [])
+        assert "trl is required" in printed[0]
+
+    def test_unsupported_workload_has_a_reason(self, bench: Any) -> None:
+        """A target that cannot do a workload gets a record, and no process."""
+        doubles = Doubles()
+        _, records, _ = bench(doubles, workloads=["ragged"], targets="mlx-tune")
+        assert rows_of(records)["mlx-tune"].outcome == "unsupported"
+        assert "one prompt a step" in rows_of(records)["mlx-tune"].reason
+        assert "mlx_tune.py" not in doubles.workers
+
+    def test_failure_is_an_error_with_its_reason(self, bench: Any) -> None:
+        """The target is not started again, and the others go on."""
+        doubles = Doubles(fails="mlxrl.py")
+        status, records, _ = bench(doubles, targets="mlxrl,trl")
+        found = rows_of(records)
+        assert (status, found["mlxrl"].outcome, found["mlxrl"].reason) == (1, "error", "it fell over")
+        assert doubles.workers.count("mlxrl.py") == 1
+        assert found["trl"].outcome == "timed"
+
+    def test_interrupted_run_keeps_what_it_has(self, bench: Any) -> None:
+        """Complete passes are written, and the file says that it is incomplete."""
+        status, records, _ = bench(Doubles(interrupted_at=6), targets="mlxrl", passes=4)
+        assert status == 130
+        assert rows_of(records)["mlxrl"].outcome == "timed"
+        assert not any(isinstance(record, SpeedSummary) for record in records)
+
+    def test_unknown_names(self) -> None:
+        """The message has the nearest name."""
+        with pytest.raises(run.ConfigurationError, match="mlxrl"):
+            run.planned("mlxlr", (), "tiny", None, None, 1, quick=False)
+        with pytest.raises(run.ConfigurationError, match="geometric"):
+            run.planned("", ("geometrik",), "tiny", None, None, 1, quick=False)
+
+    def test_screen_is_narrow(self) -> None:
+        """A row of the table has less than 110 columns."""
+        record = rows.without_times(TARGETS["trl"], TINY, on("4-bit"), "unsupported", "no")
+        assert screen.lines([record]) == ["4-bit · tiny 4-bit", "  trl: unsupported: no", ""]
+
+
+class TestProcesses:
+    """A process that misbehaves is a reason, not a hang."""
+
+    @pytest.mark.parametrize(
+        ("code", "words"),
+        [
+            ("raise ValueError('no such model')", "ValueError: no such model"),
+            (
+                "import os; print('out of luck', file=__import__('sys').stderr, flush=True); os._exit(3)",
+                "status 3.*luck",
+            ),
+            ("import time; time.sleep(60)", "no message for 0.5 s"),
+        ],
+    )
+    def test_failures(self, code: str, words: str, tmp_path: Path) -> None:
+        """Errors, early ends and silence each have their words."""
+        worker = tmp_path / "worker.py"
+        worker.write_text(f"def train(job, probe):\n    {code}\n")
+        with pytest.raises(processes.TargetError, match=words):
+            list(
+                processes.messages(sys.executable, str(worker), {"warmup": 0}, threads=1, preload=False, silence_s=0.5)
+            )
+
+    def test_probe(self, tmp_path: Path) -> None:
+        """Tokens of forward passes count outside generation only, and new shapes are cold."""
+        worker = tmp_path / "worker.py"
+        worker.write_text(
+            "def train(job, probe):\n"
+            "    probe.begin()\n"
+            "    for shape in (1, 1, 2, 2):\n"
+            "        probe.timed(lambda: probe.passed(5), lengths=lambda _: [3, 4])()\n"
+            "        probe.passed(7)\n"
+            "        probe.step(shape)\n"
+        )
+        got = list(processes.messages(sys.executable, str(worker), {"warmup": 1}, threads=1, preload=False))
+        sent = [message for message in got if message["event"] == "step"]
+        assert [message["cold"] for message in sent] == [True, False, True, False]
+        assert all((m["forward_tokens"], m["lengths"]) == (7, [3, 4]) for m in sent)
+        assert all(0 <= m["rollout_s"] <= m["step_s"] for m in sent)
+
+    def test_modules_import_no_framework(self) -> None:
+        """Asv imports every module of benches/ in an environment without the peers."""
+        code = (
+            "import importlib, pkgutil, sys, benches.trainers as package\n"
+            "for m in pkgutil.walk_packages(package.__path__, 'benches.trainers.'): importlib.import_module(m.name)\n"
+            "print(sorted({'torch', 'mlx', 'trl', 'transformers', 'mlx_lm'} & set(sys.modules)))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "[]"
+
+    @pytest.mark.skipif(not blas.chosen().preload, reason="MLX keeps its own BLAS on this system")
+    def test_blas_is_used_by_mlx(self) -> None:
+        """With it loaded first, MLX's product has the bits of NumPy's."""
+        code = (
+            "import mlx.core as mx, numpy as np; a = np.random.default_rng(0).standard_normal((96, 96)).astype(np.float32);"
+            "print(np.array_equal(np.array(mx.array(a) @ mx.array(a)), a @ a))"
+        )
+        environment = processes.environment(1, preload=True)
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "True"
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_reference_and_an_installed_peer(tmp_path: Path) -> None:
+    """The command times the reference trainer and a peer whose environment is there, and prints their records."""
+    ready = [name for name in ("mlx-lm", "mlxrl", "mlx-lm-lora") if targets.python(TARGETS[name])]
+    chosen = ",".join([REFERENCE, *ready[:1]])
+    line = [sys.executable, "-m", "gates", "bench", "trainers", "--quick", "--threads", "1", "--json"]
+    line += ["--targets", chosen, "--workload", "geometric"]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = rows_of([SPEED_LINE.validate_json(text) for text in done.stdout.splitlines()])
+    assert ",".join(found) == chosen
+    assert all(record.outcome == "timed" for record in found.values())
+    assert found[REFERENCE].forward_tokens > found[REFERENCE].generated_tokens
+    assert found[REFERENCE].settings["loss"] == "grpo"
+    assert found[REFERENCE].peak_memory_bytes
+    assert AGAIN not in found
