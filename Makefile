@@ -10,15 +10,14 @@ RUST := $(shell find rust -name target -prune -o -type f \( -name '*.rs' -o -nam
 BIN := .venv/bin
 CARGO := PYO3_PYTHON="$(CURDIR)/$(BIN)/python" cargo
 MANIFEST := --manifest-path rust/Cargo.toml --locked
-VERSUS_RUN = PYTHONPATH=.gates/versus/site "$$(cat .gates/versus/python)" -m benches.versus --roofline .gates/versus/roofline
 CALIBRATE = nice $(BIN)/gates calibrate
 SEEDS ?= 20
 
-.PHONY: help setup check test lint bench versus prove calibrate report record
+.PHONY: help setup check test lint bench bench-full prove calibrate report record
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 check: setup ## judge our own subjects: every gate, every case, at the strictest grade
 	@$(BIN)/gates check --strict
@@ -35,15 +34,20 @@ lint: setup ## format, lint and types, in Python and Rust
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache --no-logo >/dev/null || $(BIN)/lint-imports --no-cache
 	@cargo fmt --manifest-path rust/Cargo.toml --all --check
-	@rustfmt --edition 2024 --check benches/versus/roofline.rs
+	@rustfmt --edition 2024 --check benches/roofline.rs
 	@$(CARGO) clippy --quiet $(MANIFEST) --all-targets -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet $(MANIFEST) --package rlkernels --no-deps
 
-bench: setup ## time HEAD with asv and record it under results/asv (BENCH=--here: the build in .venv, nothing is recorded)
+bench: setup ## time HEAD with asv, beside the peers that are installed (BENCH=--here: the build in .venv, as CI does)
 	@$(BIN)/python tools/bench.py $(BENCH)
 
-versus: .gates/versus/ready ## time HEAD against the peers, in one interleaved run (VERSUS=--quick: a smoke test)
-	@$(VERSUS_RUN) $(VERSUS)
+bench-full: setup ## time kernels, trainers and HEAD in full, and record it under results; an hour
+	@$(BIN)/gates peers sync
+	@$(BIN)/gates bench kernels --full --processes 3 --record
+	@if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then $(BIN)/gates bench kernels --targets NumPy --isa avx2 --record; fi
+	@$(BIN)/gates bench trainers --workload no-early-end,geometric,ragged,long-prompt,4-bit --record
+	@$(BIN)/gates bench trainers --shape ten --record
+	@$(BIN)/python tools/bench.py --record
 
 prove: setup ## show that every gate catches its mutants (PROVE=--quick: as CI does, without sensitivities)
 	@$(BIN)/gates prove $(PROVE)
@@ -60,7 +64,7 @@ report: setup ## render the reports, tables and pictures again from the recorded
 
 # The calibrations at its end take a night where no file has seeds of these gates' code yet: they begin where the recorded
 # files end. One that is stopped goes on with its own command and --resume results/runs/calibrate-….jsonl --record.
-record: setup .gates/versus/ready ## check, judge the peers, prove in full, time, calibrate, and record it all on purpose
+record: setup ## check, judge the peers, prove in full, time, calibrate, and record it all on purpose
 	@$(BIN)/python tools/kernel_proofs.py
 	@$(BIN)/python tools/resume_proof.py
 	@nice $(BIN)/python tools/model_families.py
@@ -75,9 +79,8 @@ record: setup .gates/versus/ready ## check, judge the peers, prove in full, time
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded
 	@$(BIN)/gates prove --full --record
 	@$(BIN)/python tools/learning.py
-	@$(VERSUS_RUN) --out results/bench
-	@if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then $(VERSUS_RUN) --out results/bench --isa avx2; fi
-	@$(BIN)/python -m benches.rollout --out results/bench
+	@nice $(BIN)/python tools/comparison_proof.py
+	@$(MAKE) bench-full
 	@$(CALIBRATE) rollout.quantised --seeds 10 --record --write-limits
 	@$(CALIBRATE) --only pure --seeds-up-to 1000 --block 100 --record
 	@$(CALIBRATE) --only models --seeds-up-to 100 --block 10 --record
@@ -87,17 +90,6 @@ record: setup .gates/versus/ready ## check, judge the peers, prove in full, time
 	@$(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md
 
 setup: .venv/extension.stamp
-
-# The release wheel beside the peers' environment, not in it: other checkouts use that one too. No %.stamp, for that
-# would put our constraints on the peers' own pins.
-.gates/versus/ready: .venv/extension.stamp gates/subjects/peers/speed.txt benches/versus/roofline.rs
-	@$(BIN)/gates peers sync speed
-	@rm -rf .gates/versus && mkdir -p .gates/versus
-	@$(BIN)/python -c "from gates.subjects.peers.environments import environment; print(environment('speed').python)" >.gates/versus/python
-	@rustc --edition 2024 -C opt-level=3 -C target-cpu=native benches/versus/roofline.rs -o .gates/versus/roofline
-	@$(BIN)/maturin build --quiet --release --locked --compatibility off --interpreter $(BIN)/python --out .gates/versus
-	@$(BIN)/python -m pip install --quiet --no-deps --target .gates/versus/site .gates/versus/rl_gates-*.whl
-	@touch $@
 
 # For set-up only: the environments of peers and of asv have pins of their own.
 %.stamp: export PIP_CONSTRAINT := constraints.txt

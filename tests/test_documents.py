@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-LONG = {"make record", "make versus"}  # hours, and gigabytes of peers; their parts have tests of their own
+LONG = {"make record", "make bench-full"}  # hours, and gigabytes of peers; their parts have tests of their own
 PROGRAMS = ("gates", "make", "pytest", "python", "lint-imports")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TARGETS = ("check", "test", "lint", "bench", "versus", "prove", "calibrate", "report", "record", "help")
+TARGETS = ("check", "test", "lint", "bench", "bench-full", "prove", "calibrate", "report", "record", "help")
 TOOLS = ("sh", "find", "awk", "env", "touch", "make")
 
 
@@ -63,7 +63,7 @@ def test_help_lists_every_target(checkout: Path, programs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["check", "test", "lint", "bench", "versus", "prove", "calibrate", "report", "record"]
+    "target", ["check", "test", "lint", "bench", "bench-full", "prove", "calibrate", "report", "record"]
 )
 def test_missing_cargo(checkout: Path, programs: Path, target: str) -> None:
     """Without cargo every target that needs it says so and ends with 2."""
