@@ -157,7 +157,8 @@ def run(
         for line in screen.lines(records):
             echo(line)
         counted = ", ".join(f"{count} {outcome}" for outcome, count in Counter(r.outcome for r in records).items())
-        echo(f"{counted or 'nothing measured'}; {time.monotonic() - started:.0f} s; written to {out.path}")
+        words = f"{'interrupted; ' if interrupted else ''}{counted or 'nothing measured'}"
+        echo(f"{words}; {time.monotonic() - started:.0f} s; written to {out.path}")
     return _status(records, needed, interrupted=interrupted)
 
 
