@@ -13,7 +13,7 @@ import numpy as np
 from reference.oracle import advantages, filters, kl, logprobs, losses, packing
 
 from . import workloads
-from .timing import ACCURACY, K, U, Evidence, within
+from .timing import ACCURACY, Evidence, K, U, within
 
 SLACK = 64.0  # times 2u of the scale: a float32 program rounds differences, exponentials and sums on the way
 AS_WRITTEN = "float32 rounding of exp(d) − d − 1 as written, 4·2u·(e^d + |d| + 1) per token"

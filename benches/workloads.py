@@ -97,26 +97,23 @@ def operands(op, name, dtype="float32"):
         name: of the shape.
         dtype: of the rewards; the others are float32 as above.
     """
-    match op:
-        case "group_advantages":
-            values, group_size = rewards(name)
-            return {"rewards": values.astype(dtype), "group_size": group_size}
-        case "token_kl":
-            policy, reference = log_probabilities(name)
-            return {"policy": policy, "reference": reference, "mask": None, "lengths": None}
-        case "selective_log_softmax":
-            values, ids, _ = logits(name)
-            return {"logits": values, "ids": ids}
-        case "filtered_logprobs":
-            return {"logits": logits(name)[0]}
-        case "sample_tokens":
-            values, _, uniforms = logits(name)
-            return {"logits": values, "uniforms": uniforms}
-        case "policy_loss":
-            return step(name)
-        case "pack_sequences":
-            return {"lengths": lengths(name), "max_length": LONGEST}
-    raise ValueError(f"there is no workload for {op!r}")
+    found = OPERANDS[op](name)
+    return {**found, "rewards": found["rewards"].astype(dtype)} if "rewards" in found else found
+
+
+OPERANDS = {
+    "group_advantages": lambda name: _named(rewards(name), "rewards", "group_size"),
+    "token_kl": lambda name: {**_named(log_probabilities(name), "policy", "reference"), "mask": None, "lengths": None},
+    "selective_log_softmax": lambda name: _named(logits(name), "logits", "ids"),
+    "filtered_logprobs": lambda name: _named(logits(name), "logits"),
+    "sample_tokens": lambda name: _named(logits(name)[::2], "logits", "uniforms"),
+    "policy_loss": step,
+    "pack_sequences": lambda name: {"lengths": lengths(name), "max_length": LONGEST},
+}
+
+
+def _named(values, *names):
+    return dict(zip(names, values, strict=False))
 
 
 def _generator(family, name):

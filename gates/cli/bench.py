@@ -14,7 +14,7 @@ from gates.cli.verb import Verb
 
 EXAMPLES = """Examples:
 
-gates bench kernels --targets rlox trl --quick · gates bench kernels --op token_kl --record ·
+gates bench kernels --targets rlox,trl --quick · gates bench kernels --op token_kl --record ·
 gates bench trainers --targets reference,mlxrl --workload geometric · gates bench compare main HEAD"""
 
 app = typer.Typer(help="Measure speed: kernels, whole trainers, two revisions.", no_args_is_help=True)
@@ -48,6 +48,55 @@ def measurements(name: str) -> ModuleType:
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     return importlib.import_module(f"benches.{name}")
+
+
+KERNEL_EXAMPLES = """Examples:
+
+gates bench kernels --targets rlox,trl --quick · gates bench kernels --op token_kl --shape 32x2048 ·
+gates bench kernels --threads 1 --isa avx2 · gates bench kernels --record --require all · gates bench kernels --list"""
+
+
+@app.command("kernels", cls=Verb, epilog=KERNEL_EXAMPLES)
+def kernels(
+    targets: Targets = "",
+    op: Annotated[list[str] | None, typer.Option(metavar="NAME", help="An op; may be repeated.")] = None,
+    shape: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A workload; may be repeated.")] = None,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Of rlkernels and of every library.")] = 2,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, max=20, help="Of each peer, whose samples are put together. Default: 1, recorded 3."),
+    ] = None,
+    isa: Annotated[str, typer.Option(metavar="scalar|avx2|avx512|neon", help="Instruction set of rlkernels.")] = "",
+    full: Annotated[bool, typer.Option("--full", help="Also the sizes that take minutes.")] = False,
+    quick: Quick = False,
+    record: Record = False,
+    as_json: AsJson = False,
+    require: Require = None,
+    only_list: Annotated[bool, typer.Option("--list", help="Print the rows and measure nothing.")] = False,
+) -> None:
+    """Time rlkernels against its peers, each in the peer's own environment, both sides in turns on the same data.
+
+    Both results are compared with the oracle first. What is wrong has no time: `peer wrong`. The ratio is the peer's time
+    over ours.
+
+    Exit code: 0 · 1 one of ours is wrong or a required target is not timed · 2 usage · 3 nothing was measured.
+    """
+    status = measurements("ratios_run").run(
+        targets=[name.strip() for name in targets.split(",") if name.strip()],
+        ops=op or (),
+        shapes=shape or (),
+        quick=quick,
+        full=full,
+        threads=threads,
+        processes=processes,
+        isa=isa,
+        record=record,
+        as_json=as_json,
+        require=require or (),
+        only_list=only_list,
+        echo=typer.echo,
+    )
+    raise typer.Exit(status)
 
 
 @app.command("compare", cls=Verb, epilog=EXAMPLES)
