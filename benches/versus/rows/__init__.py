@@ -1,1 +1,0 @@
-"""What is timed, one family of ops per file. Each file's `rows()` names its rows without building anything."""
