@@ -29,6 +29,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from asv import util
 from asv.machine import MachineCollection
@@ -115,11 +116,12 @@ def machine() -> str:
 def configuration(folder: Path, **changes: str) -> Path:
     """Write a configuration beside the repository's own, with absolute paths and these changes; return its path."""
     config = json.loads((ROOT / "asv.conf.json").read_text(encoding="utf-8"))
-    absolute = {"repo": str(ROOT), "benchmark_dir": str(ROOT / "benches")}
+    absolute: dict[str, Any] = {"repo": str(ROOT), "benchmark_dir": str(ROOT / "benches")}
     absolute |= {key: str(ROOT / config[key]) for key in ("results_dir", "env_dir", "html_dir")}
-    install = [line.replace("{conf_dir}", str(ROOT)) for line in config["install_command"]]
+    for commands in ("build_command", "install_command"):
+        absolute[commands] = [line.replace("{conf_dir}", str(ROOT)) for line in config[commands]]
     file = folder / "asv.conf.json"
-    file.write_text(json.dumps({**config, "install_command": install, **absolute, **changes}), encoding="utf-8")
+    file.write_text(json.dumps({**config, **absolute, **changes}), encoding="utf-8")
     return file
 
 
