@@ -1,0 +1,371 @@
+"""Ratios to peers: what is planned, what is refused, and what becomes of a peer that is absent, wrong or crashes."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlkernels
+from benches import limits, ratios, ratios_run, rows, workloads
+from gates.model import ConfigurationError
+from gates.results.speed_file import read_speed
+from gates.subjects.peers import environments
+
+ROOT = Path(__file__).parents[2]
+PEERS = ROOT / "gates" / "subjects" / "peers"
+ROW = next(
+    row for row in rows.rows() if row.name.startswith("token_kl") and (row.peer, row.shape) == ("NumPy", "1x128")
+)
+#: A peer of the tests: its k3 is `STATEMENT`, and its other ops are wrong in other ways.
+ADAPTER = """
+import os
+import sys
+sys.path.append({shared!r})
+import numpy as np
+from peer_timed import Timed, only_output
+
+def token_kl(policy, reference, **_):
+    names = {{"np": np, "os": os, "policy": policy, "reference": reference}}
+    return Timed({statement!r}, names, only_output("kl"), "a note")
+
+TIMED = {{"token_kl": token_kl}}
+VERSIONS = {{"mine": "1"}}
+"""
+RIGHT = "np.exp(reference - policy) - (reference - policy) - 1"
+
+
+def adapter(stem: str) -> ast.Module:
+    return ast.parse((PEERS / f"{stem}.py").read_text())
+
+
+def table(module: ast.Module, name: str) -> set[str]:
+    """The keys of a dict that is written as a literal, or as a comprehension over functions."""
+    for node in module.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+            if isinstance(node.value, ast.Dict):
+                return {str(ast.literal_eval(key)) for key in node.value.keys if key is not None}
+            assert isinstance(node.value, ast.DictComp)
+            functions = node.value.generators[0].iter
+            assert isinstance(functions, ast.Tuple)
+            return {element.id for element in functions.elts if isinstance(element, ast.Name)}
+    return set()
+
+
+def judged() -> dict[str, Path]:
+    return {name: peer.subject for name, peer in environments.peers().items() if peer.subject is not None}
+
+
+@pytest.fixture
+def with_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """Let NumPy's rows be those of an adapter with this statement, in our own interpreter."""
+    original = ratios._subject
+
+    def use(statement: str) -> None:
+        text = ADAPTER.format(shared=str(PEERS / "shared"), statement=statement)
+        (file := tmp_path / "adapter.py").write_text(text)
+
+        def subject(*arguments: Any, **options: Any) -> Any:
+            found = original(*arguments, **options)
+            return replace(found, settings={**found.settings, "adapter": str(file)})
+
+        monkeypatch.setattr(ratios, "_subject", subject)
+
+    return use
+
+
+def measured(*chosen: rows.Row, **options: Any) -> list[Any]:
+    return list(ratios.measure(chosen, threads=1, quick=True, **options))
+
+
+class TestRows:
+    """What is planned."""
+
+    def test_names_are_unique(self) -> None:
+        """A row is found by its name."""
+        names = [row.name for row in rows.rows()]
+        assert len(set(names)) == len(names)
+
+    def test_every_judged_peer_is_there(self) -> None:
+        """Or has nothing to time, and says so."""
+        planned = {row.peer.partition("@")[0] for row in rows.rows()}
+        empty = {name for name, file in judged().items() if not table(adapter(file.stem), "TIMED")}
+        assert planned - set(rows.PLAIN) == set(judged()) - empty
+        assert empty == {"mlx-tune"}
+
+    @pytest.mark.parametrize(
+        ("op", "shapes"),
+        [
+            ("group_advantages", {"16x4", "64x8", "256x16", "1024x32"}),
+            ("token_kl", {f"{b}x{t}" for b in (1, 32) for t in (128, 512, 2048, 8192)}),
+            ("selective_log_softmax", {"16x151936-flat", "256x151936-flat"}),
+            ("filtered_logprobs", {"16x151936-peaked"}),
+            ("sample_tokens", {"16x151936-peaked"}),
+            ("policy_loss", {"32x2048"}),
+            ("pack_sequences", {"1000", "100000"}),
+        ],
+    )
+    def test_shapes_of_the_plan(self, op: str, shapes: set[str]) -> None:
+        """At least these without --full."""
+        assert shapes <= {row.shape for row in rows.selected(ops=[op])}
+
+    def test_sizes(self) -> None:
+        """Quick rows are small, and those that take minutes are asked for."""
+        assert max(row.reads + row.writes for row in rows.selected(quick=True)) < 1 << 20
+        assert {row.size for row in rows.selected()} == {"quick", "default"}
+        assert "1000000" in {row.shape for row in rows.selected(full=True)}
+
+    def test_selection(self) -> None:
+        """A target brings its variants, in any case of letters; names add up to fewer rows."""
+        assert {row.peer for row in rows.selected(["VERL", "numpy"])} == {"verl", "verl@vectorized", "NumPy"}
+        found = rows.selected(["torch"], ["token_kl"], ["1x128"])
+        assert [row.name for row in found] == ["token_kl k3, per token 1x128 torch"]
+
+    def test_every_row_can_be_verified_and_called(self) -> None:
+        """Its op has a workload, limits, and a call of rlkernels."""
+        ours = ast.parse((ROOT / "benches" / "plain" / "ours.py").read_text())
+        defined = {node.name for node in ours.body if isinstance(node, ast.FunctionDef)}
+        assert {row.op for row in rows.rows()} == set(limits.CHECKS) == set(workloads.OPERANDS)
+        assert set(limits.CHECKS) <= defined & set(rlkernels.__all__)
+
+    @pytest.mark.parametrize("name", sorted(judged()))
+    def test_what_is_timed_is_judged(self, name: str) -> None:
+        """TIMED is a part of OPS, and each entry has a row; a draw with the library's own generator has no verdict."""
+        module = adapter(judged()[name].stem)
+        timed = table(module, "TIMED")
+        assert timed - set(rows.DRAWN) <= table(module, "OPS")
+        assert timed == {row.op for row in rows.rows() if row.peer == name}
+
+    def test_grades_are_recorded_ones(self) -> None:
+        """A grade that is named is in results/conformance."""
+        named = [row for row in rows.rows() if row.grade]
+        assert len(named) > 100
+        assert not {row.name for row in named if row.grade not in ratios.grades(row.peer)}
+
+
+class TestGrades:
+    """The label of conformance."""
+
+    def test_of_a_peer_and_of_a_variant(self) -> None:
+        """Each has its own; a plain formula has none."""
+        assert ratios.grades("rlox").get("token_kl[k3]") == "wrong"
+        assert set(ratios.grades("verl@vectorized")) == {"group_advantages"}
+        assert ratios.grades("NumPy") == {}
+
+    def test_it_stands_in_the_record(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whatever the outcome."""
+        absent = SimpleNamespace(ready=False)
+        monkeypatch.setattr(environments, "environment", lambda _: absent)
+        row = next(row for row in rows.rows() if row.peer == "rlox" and row.op == "token_kl")
+        (found,) = measured(row)
+        assert (found.outcome, found.conformance) == ("absent", "wrong")
+        assert "gates peers sync rlox" in found.reason
+
+
+class TestVerified:
+    """Both sides are compared with the oracle."""
+
+    def outputs(self) -> dict[str, Any]:
+        given = workloads.operands(ROW.op, ROW.shape)
+        d = given["reference"].astype(np.float64) - given["policy"]
+        return {"kl": (np.exp(d) - d - 1).astype(np.float32)}
+
+    def test_right_ones_hold(self) -> None:
+        """Two items of evidence."""
+        found = ratios._verified(ROW, {"ours": self.outputs(), "theirs": self.outputs()})
+        assert [item.holds for item in found] == [True, True]
+
+    @pytest.mark.parametrize(("side", "outcome"), [("ours", "wrong"), ("theirs", "peer wrong")])
+    @pytest.mark.parametrize("wrong", ["nan", "other", "shape", "missing"])
+    def test_wrong_ones_are_refused(self, side: str, outcome: str, wrong: str) -> None:
+        """A NaN, another value, another shape, an output that is missing."""
+        sides = {"ours": self.outputs(), "theirs": self.outputs()}
+        if wrong == "missing":
+            sides[side] = {}
+        elif wrong == "shape":
+            sides[side]["kl"] = sides[side]["kl"][:, 1:]
+        else:
+            sides[side]["kl"][0, 3] = np.nan if wrong == "nan" else 7.0
+        with pytest.raises(ratios.UnmeasuredError) as stop:
+            ratios._verified(ROW, sides)
+        assert stop.value.outcome == outcome
+
+
+class TestOutcomes:
+    """What becomes of a row, in real workers."""
+
+    @pytest.mark.alone
+    def test_two_right_sides_are_timed(self, with_adapter: Callable[[str], None]) -> None:
+        """With both times, the ratio, the control, the evidence and the versions of the peer; pairs of all processes count."""
+        with_adapter(f"[{RIGHT} for _ in range(50)][0]")
+        (found,) = measured(ROW, processes=2)
+        assert (found.outcome, found.note, found.processes, found.pairs) == ("timed", "a note", 2, 8)
+        assert found.ratio.value > 10
+        assert found.ratio.value == pytest.approx(found.theirs.median_us / found.ours.median_us, rel=0.7)
+        assert 0.2 < found.control.value < 5
+        assert len(found.evidence) == 2
+        assert found.ours.statement.startswith("token_kl(policy, reference, estimator='k3'")
+        assert found.versions["mine"] == "1"
+        assert found.isa in rlkernels.available_isas()
+
+    @pytest.mark.parametrize(
+        ("statement", "outcome", "reason"),
+        [
+            ("np.exp(policy - reference) - (policy - reference) - 1", "peer wrong", "must be <= 1"),
+            ("no_such_name", "error", "no_such_name"),
+            ("os.abort()", "error", "SIGABRT"),
+            ("(_ for _ in ()).throw(NotImplementedError('not here'))", "unsupported", "not here"),
+        ],
+        ids=["wrong", "raises", "crashes", "unsupported"],
+    )
+    def test_a_peer_never_ends_the_run(
+        self, statement: str, outcome: str, reason: str, with_adapter: Callable[[str], None]
+    ) -> None:
+        """The row says what happened, and so does the next one, in a new worker if need be."""
+        with_adapter(statement)
+        first, second = measured(ROW, ROW)
+        assert (first.outcome, second.outcome) == (outcome, outcome)
+        assert reason in first.reason
+        assert first.ratio is None
+
+    def test_an_adapter_that_does_not_load(self, with_adapter: Callable[[str], None], tmp_path: Path) -> None:
+        """It is an error of its rows; what it needs and is installed nowhere makes it absent."""
+        with_adapter(RIGHT)
+        (tmp_path / "adapter.py").write_text("1 / 0")
+        assert [found.outcome for found in measured(ROW)] == ["error"]
+        (tmp_path / "adapter.py").write_text("import no_such_package")
+        assert [found.outcome for found in measured(ROW)] == ["absent"]
+
+    def test_an_op_that_this_build_lacks(self) -> None:
+        """As at an older commit."""
+        (found,) = measured(replace(ROW, op="no_such_kernel"))
+        assert (found.outcome, found.reason) == ("unsupported", "this rlkernels has no no_such_kernel")
+
+    def test_only_rlkernels_reaches_the_peer(self, tmp_path: Path) -> None:
+        """The folder on its path holds one package."""
+        folder = ratios._link(tmp_path)
+        assert [entry.name for entry in folder.iterdir()] == ["rlkernels"]
+        assert (folder / "rlkernels" / "__init__.py").is_file()
+
+
+class TestRun:
+    """The verb."""
+
+    def run(self, said: list[str], **changes: Any) -> int:
+        options: dict[str, Any] = {
+            "targets": ["numpy"],
+            "ops": ["token_kl"],
+            "shapes": [],
+            "quick": True,
+            "full": False,
+            "threads": 1,
+            "processes": None,
+            "isa": "",
+            "record": False,
+            "as_json": False,
+            "require": [],
+            "only_list": False,
+            "echo": lambda line, err=False: said.append(line),
+        }
+        return ratios_run.run(**options | changes)
+
+    @pytest.fixture(autouse=True)
+    def _elsewhere(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr("benches.header.RUNS", tmp_path)
+        monkeypatch.setattr(ratios_run, "roofline", lambda _: None)
+
+    def test_a_run_is_written_and_shown(self, tmp_path: Path) -> None:
+        """A complete file; one screen with the op and the peer."""
+        said: list[str] = []
+        assert self.run(said, require=["NumPy"]) == 0
+        (file,) = tmp_path.glob("kernels-*.jsonl")
+        found = read_speed(file)
+        assert (found.state, [row.outcome for row in found.rows]) == ("complete", ["timed"])
+        assert found.header.build["threads"] == 1
+        assert "NumPy" in "\n".join(said)
+
+    def test_absent_peers(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """They are counted and listed; nothing was measured is 3, and 1 where one of them is required."""
+        monkeypatch.setattr(environments, "environment", lambda _: SimpleNamespace(ready=False))
+        said: list[str] = []
+        assert self.run(said, targets=["rlox", "verl"]) == 3
+        (file,) = tmp_path.glob("kernels-*.jsonl")
+        summary = read_speed(file).summary
+        assert summary is not None
+        assert (summary.absent, summary.counts) == (["rlox", "verl"], {"absent": 2})
+        assert self.run(said, targets=["rlox"], require=["all"]) == 1
+        assert "required, but not timed: rlox" in said
+
+    def test_a_stopped_run_keeps_what_it_has(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """One of two rows, and no summary."""
+        original = ratios.measure
+
+        def stopped(chosen: list[rows.Row], **options: Any) -> Iterator[Any]:
+            yield from original(chosen[:1], **options)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(ratios, "measure", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            self.run([], ops=["token_kl", "policy_loss"])
+        (file,) = tmp_path.glob("kernels-*.jsonl")
+        assert read_speed(file).state == "incomplete: 1 of 3"
+
+    @pytest.mark.parametrize(
+        "changes", [{"targets": ["rlx"]}, {"ops": ["kl"]}, {"shapes": ["7x7"]}, {"require": ["liger"]}, {"isa": "mmx"}]
+    )
+    def test_unknown_names(self, changes: dict[str, Any]) -> None:
+        """They are refused with what there is."""
+        with pytest.raises(ConfigurationError, match="must"):
+            self.run([], **changes)
+
+    @pytest.mark.slow
+    def test_a_real_peer(self) -> None:
+        """Of rlox in its own environment advantages and packing are timed, its k3 is refused."""
+        if not environments.environment("rlox").ready:
+            pytest.skip("no environment of rlox: `gates peers sync rlox`")
+        command = [sys.executable, "-m", "gates", "bench", "kernels", "--quick", "--targets", "rlox", "--json"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = {record["op"]: record for record in map(json.loads, done.stdout.splitlines())}
+        assert {op: record["outcome"] for op, record in found.items()} == {
+            "group_advantages": "timed",
+            "pack_sequences": "timed",
+            "token_kl": "peer wrong",
+        }
+        assert found["group_advantages"]["versions"]["rlox"] == "1.2.0"
+
+
+class TestStatements:
+    """Statements of somebody's method, run by themselves."""
+
+    @pytest.fixture
+    def cut(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        monkeypatch.syspath_prepend(str(PEERS / "shared"))
+        import peer_timed  # noqa: PLC0415  it lies beside the adapters
+
+        return peer_timed.cut
+
+    def test_they_run_by_themselves(self, cut: Any) -> None:
+        """From the first to the last, with the names of the module."""
+        assert cut(_long, "half =", "scaled =", ("values",), "scaled")([1.0, 3.0]) == [0.5, 1.5]
+
+    def test_another_version_is_an_error(self, cut: Any) -> None:
+        """Statements that are not there are no guess."""
+        with pytest.raises(LookupError, match="another version"):
+            cut(_long, "half =", "quarter =", ("values",), "scaled")
+
+
+def _long(values: list[float]) -> int:
+    raise RuntimeError(values)
+    half = 0.5
+    scaled = [half * value for value in values]
+    return len(scaled) // 0
