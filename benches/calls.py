@@ -5,7 +5,8 @@ Only NumPy is imported here: the processes of `gates bench compare` load this fi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -16,7 +17,6 @@ except ImportError:  # a process of `gates bench compare`, which finds the files
     import workloads
 
 TRL = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
-K3 = {"estimator": "k3", "mask": None, "lengths": None, "reduction": "none"}
 GRPO = {
     "algorithm": "grpo",
     "epsilon_low": 0.2,
@@ -26,33 +26,33 @@ GRPO = {
     "kl_ratio": "none",
 }
 FILTERS = {"top-p 0.95": {"top_p": 0.95}, "top-k 50": {"top_k": 50}}
-OFF = {
-    "top_k": 0,
-    "top_p": 1.0,
-    "min_p": 0.0,
-    "xtc_probability": 0.0,
-    "xtc_threshold": 0.1,
-    "xtc_coin": None,
-    "repetition_penalty": 1.0,
-    "history": None,
-    "order": "hf",
-    "temperature": 1.0,
-}
 STEP, LOGITS = "32x2048", "16x151936-flat"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An op of rlkernels, its keywords, and how many numbers it goes through."""
+    """An op of rlkernels, its keywords, and how many numbers it goes through.
+
+    `shape`, `dtype` and `conventions` say how `limits` verifies it; without a shape it is compared with the oracle's answer
+    alone.
+    """
 
     op: str
     keywords: dict
     elements: int
+    shape: str = ""
+    dtype: str = "float32"
+    conventions: dict = field(default_factory=dict)
+
+
+def _call(op, shape, elements, dtype="float32", **conventions):
+    """Return the call of an op that has a workload."""
+    return Call(op, {**workloads.operands(op, shape, dtype), **conventions}, elements, shape, dtype, conventions)
 
 
 def _advantages(shape):
-    rewards, group_size = workloads.rewards(shape)
-    return Call("group_advantages", {"rewards": rewards, "group_size": group_size, **TRL}, rewards.size)
+    prompts, group_size = workloads.REWARDS[shape]
+    return _call("group_advantages", shape, prompts * group_size, "float64", **TRL)
 
 
 def _several_rewards():
@@ -80,8 +80,7 @@ def _gae():
 
 
 def _k3(shape):
-    policy, reference = workloads.log_probabilities(shape)
-    return Call("token_kl", {"policy": policy, "reference": reference, **K3}, policy.size)
+    return _call("token_kl", shape, math.prod(workloads.LOG_PROBABILITIES[shape]), estimator="k3", reduction="none")
 
 
 def _full_kl():
@@ -92,9 +91,12 @@ def _full_kl():
 
 
 def _logprobs(shape, *, entropy):
-    logits, ids, _ = workloads.logits(shape)
-    keywords = {"logits": logits, "ids": ids, "temperature": 1.0, "entropy": entropy}
-    return Call("selective_log_softmax", keywords, logits.size)
+    return _call("selective_log_softmax", shape, _logits(shape), temperature=1.0, entropy=entropy)
+
+
+def _logits(shape):
+    rows, vocabulary, _ = workloads.LOGITS[shape]
+    return rows * vocabulary
 
 
 def _logprobs_backward():
@@ -104,14 +106,8 @@ def _logprobs_backward():
     return Call("selective_log_softmax_backward", keywords, logits.size)
 
 
-def _filtered(shape, kept):
-    logits = workloads.logits(shape)[0]
-    return Call("filtered_logprobs", {"logits": logits, **OFF, **FILTERS[kept]}, logits.size)
-
-
-def _drawn(shape, kept):
-    logits, _, uniforms = workloads.logits(shape)
-    return Call("sample_tokens", {"logits": logits, "uniforms": uniforms, **OFF, **FILTERS[kept]}, logits.size)
+def _filtered(op, shape, kept):
+    return _call(op, shape, _logits(shape), order="hf", temperature=1.0, **FILTERS[kept])
 
 
 def _philox():
@@ -127,9 +123,7 @@ def _uniforms(op):
 
 
 def _packed(count, strategy):
-    lengths = workloads.lengths(count)
-    keywords = {"lengths": lengths, "max_length": workloads.LONGEST, "strategy": strategy}
-    return Call("pack_sequences", keywords, lengths.size)
+    return _call("pack_sequences", count, workloads.LENGTHS[count], strategy=strategy)
 
 
 def _step(*names):
@@ -154,8 +148,7 @@ def _statistics():
 
 
 def _loss(shape, beta):
-    step = workloads.step(shape)
-    return Call("policy_loss", {**step, **GRPO, "beta": beta}, step["policy"].size)
+    return _call("policy_loss", shape, math.prod(workloads.STEPS[shape]), **GRPO, beta=beta)
 
 
 CALLS = {
@@ -171,8 +164,8 @@ CALLS = {
     },
     "selective_log_softmax_backward 16x151936": _logprobs_backward,
     **{
-        f"{op} {kept} {shape}": partial(make, shape, kept)
-        for op, make in (("filtered_logprobs", _filtered), ("sample_tokens", _drawn))
+        f"{op} {kept} {shape}": partial(_filtered, op, shape, kept)
+        for op in ("filtered_logprobs", "sample_tokens")
         for kept in FILTERS
         for shape in ("16x151936-peaked", "16x151936-flat")
     },
