@@ -111,7 +111,11 @@ def _summary(recorded: Recorded) -> Iterator[Part]:
 def _how(recorded: Recorded) -> Iterator[Text]:
     pairs = sorted({kernel.row.pairs for kernel in recorded.kernels if kernel.shown})
     processes = sorted({kernel.row.processes for kernel in recorded.kernels if kernel.shown})
-    many = f" ({span(pairs)} pairs in {span(processes)} processes)" if pairs else ""
+    many = (
+        f" ({span(pairs)} pairs a row, in {span(processes)} process{'es' if processes[-1] > 1 else ''})"
+        if pairs
+        else ""
+    )
     yield (
         "Each pair is the peer's own installed code and ours, in the peer's interpreter, on the same data, in turns (ABBA), "
         f"with as many threads{many}. Both results are first compared with the float64 oracle; a wrong one gets no "

@@ -165,7 +165,7 @@ def shares(recorded: Recorded) -> list[Part]:
         if found is None:
             continue
         here = step_share.share(kernels, own[0]) if own else None
-        saved = "–".join(dict.fromkeys((seconds(found.least_s), seconds(found.most_s))))
+        saved = " to ".join(dict.fromkeys((seconds(found.least_s), seconds(found.most_s))))
         calls = "1 call" if found.calls == 1 else f"{short(found.calls)} calls"
         rows.append(
             [

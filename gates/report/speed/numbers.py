@@ -49,14 +49,18 @@ def intervals(found: Sequence[Interval]) -> str:
 
 def seconds(value: float) -> str:
     """Return a duration in the unit that suits it."""
+    if value < 0:
+        return f"−{seconds(-value)}"
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if abs(value) * factor >= 1.0:
+        if value * factor >= 1.0:
             return f"{short(value * factor)} {unit}"
     return f"{short(value * 1e6)} µs"
 
 
 def percent(share: float) -> str:
     """Return a share with two digits, as percent or as so many times."""
+    if share < 0:
+        return f"−{percent(-share)}"
     if share >= 10:
         return f"{short(float(f'{share:.2g}'))} times"
     if share < LEAST:

@@ -64,17 +64,17 @@ def without_speed(recorded: Recorded) -> list[Text]:
     """Return a line for each peer, op and reason of rows without a speed, those that are wrong first."""
     absent = sorted({name for run in recorded.runs if run.summary for name in run.summary.absent})
     lines: list[Text] = []
-    groups: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = defaultdict(list)  # each row and its reason
     for kernel in recorded.kernels:
         if not kernel.shown:
             place, reason = _place(kernel)
-            groups[place, kernel.row.peer or "ours", kernel.op, reason].append(
-                f"{kernel.row.variant} {kernel.row.shape}"
-            )
+            row = f"{kernel.row.variant} {kernel.row.shape}".strip()
+            groups[place, kernel.row.peer or "ours", kernel.op].append((row, reason))
     for trainer in recorded.trainers:
         if not trainer.shown:
             place, reason = _place(trainer)
-            groups[place, trainer.row.target, "", reason].append(f"{trainer.row.workload} {trainer.row.model}")
+            row = f"{trainer.row.workload} {trainer.row.model}"
+            groups[place, trainer.row.target, ""].append((row, reason))
     found = sorted(groups.items(), key=lambda item: (item[0][0] != WRONG, item[0][0] == "absent"))
     if any(place == WRONG for place, *_ in groups):
         lines.append(
@@ -84,11 +84,13 @@ def without_speed(recorded: Recorded) -> list[Text]:
                 " is that of another op, so it is not shown.",
             ]
         )
-    for (place, who, op, reason), where in found[:MOST]:
+    for (place, who, op), where in found[:MOST]:
         name: Text = grade(place) if place == WRONG else strong(place)
-        rows = where[0].strip() if len(where) == 1 else f"{len(where)} rows"
+        first, reason = where[0]
+        rows = first if len(where) == 1 else f"{len(where)} rows"
         what: list[Text] = [code(op), f", {rows}: "] if op else [f"as a trainer, {rows}: "]
-        lines.append([f"{who}, ", *what, name, f": {reason}" if reason else ""])
+        more = f" ({first}; the others differ)" if len({why for _, why in where}) > 1 else ""
+        lines.append([f"{who}, ", *what, name, f": {reason}{more}" if reason else ""])
     if len(found) > MOST:
         lines.append(f"{len(found) - MOST} more are in the files.")
     if absent:
@@ -99,7 +101,11 @@ def without_speed(recorded: Recorded) -> list[Text]:
 def _place(one: Kernel | Trainer) -> tuple[str, str]:
     """Return the grade or outcome, and the reason with the evidence that does not hold."""
     row = one.row
-    refuted = [] if isinstance(one, Trainer) else [_evidence(item) for item in one.row.evidence if not item.holds]
+    refuted = (
+        []
+        if isinstance(one, Trainer)
+        else [_evidence(item) for item in one.row.evidence if not item.holds and item.quantity not in row.reason]
+    )
     reason = "; ".join(part for part in (row.reason, *refuted[:1]) if part)
     return WRONG if row.conformance == WRONG else row.outcome, reason
 
@@ -134,7 +140,7 @@ def statements(recorded: Recorded) -> list[Text]:
             if peer
         ]
         if own:
-            lines.append([code(op), ": ours ", code(own), " · " if called else "", joined(called)])
+            lines.append([code(op), ": ", strong("ours"), " ", code(own), " · " if called else "", joined(called)])
     return lines
 
 
@@ -143,16 +149,16 @@ def _called(kernel: Kernel, *, only: bool) -> Text:
     row = kernel.row
     words = "; ".join(part for part in (row.variant if only else "", row.note) if part)
     statement: Text = code(row.theirs.statement) if row.theirs else ""
-    return [f"{row.peer} ", statement, f" ({words})" if words else ""]
+    return [strong(row.peer), " ", statement, f" ({words})" if words else ""]
 
 
 def accuracy(recorded: Recorded) -> str:
-    """Return the largest share of its limit that each side's error took before the clock started."""
+    """Return the largest share of its limit that our error and a peer's took before the clock started."""
     worst: dict[str, float] = {}
     for item in _held(recorded):
-        side = item.quantity.partition(":")[0] if ":" in item.quantity else "all"
+        side = "ours" if item.quantity.startswith("ours") else "a peer's"
         worst[side] = max(worst.get(side, 0.0), item.observed / item.limit)
-    shares = ", ".join(f"{side} {short(share)}" for side, share in sorted(worst.items()))
+    shares = ", ".join(f"{side} {short(share)}" for side, share in sorted(worst.items(), reverse=True))
     return f" Largest error over its limit: {shares}." if worst else ""
 
 

@@ -62,8 +62,8 @@ class Share:
     @property
     def words(self) -> str:
         """Return the share in percent."""
-        ends = [percent(abs(value) / self.step.seconds) for value in (self.least_s, self.most_s)]
-        return "–".join(dict.fromkeys(ends))
+        ends = [percent(value / self.step.seconds) for value in (self.least_s, self.most_s)]
+        return " to ".join(dict.fromkeys(ends))
 
     @property
     def meaning(self) -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gates.report.speed import published
 from gates.report.speed.inline import Items, Paragraph, Part, Table, Text, code, grade, joined, strong
-from gates.report.speed.numbers import interval, intervals, short
+from gates.report.speed.numbers import interval, intervals, short, span
 from gates.report.speed.recorded import REFERENCE, WRONG, Recorded, Trainer
 from gates.results.speed_records import Interval, TrainerRecord
 
 GB = 1e9
-MOST_SETTINGS = 10
+MOST_SETTINGS = 16
 LONGEST = 60  # letters of a setting's value
 COLUMNS: dict[str, Callable[[TrainerRecord], Interval | None]] = {
     "rollout tok/s": lambda row: row.rollout_tokens_per_s,
@@ -46,8 +46,9 @@ def parts(recorded: Recorded) -> Iterator[Part]:
         if name == last:
             rows.append(_published())
     yield Table(HEAD, rows, "Trainers")
-    yield Items([*_notes(), *_entries(recorded.trainers)])
+    yield Items([*_notes(recorded.trainers), *_entries(recorded.trainers)])
     if settings := list(_settings(groups)):
+        yield Paragraph("Settings that differ between the targets that have them:")
         yield Items(settings, long=True)
 
 
@@ -90,10 +91,12 @@ def _published() -> list[Text]:
     return [name, one.comparison, where, *shown, f"{one.peak_gb} / –", "–", "–"]
 
 
-def _notes() -> Iterator[Text]:
+def _notes(trainers: Sequence[Trainer]) -> Iterator[Text]:
     source = published.TRAINERS_SOURCE
+    passes = [trainer.row.passes for trainer in trainers if trainer.shown and trainer.row.passes]
+    many = f", {span(passes)} processes each, in turns" if passes else ""
     yield (
-        "Rollout counts completion tokens only. Gradient is a step without generation. RSS is of the whole process. "
+        f"Each target runs in its own environment through its own entry point{many}. Rollout counts completion tokens only. Gradient is a step without generation. RSS is of the whole process. "
         "Warm-up with compilation is in no figure. Time over the reference's is of whole "
         "steps, or of generation where the comparison is “generation only”; above 1 is slower than our reference."
     )
@@ -106,52 +109,42 @@ def _notes() -> Iterator[Text]:
 
 
 def _entries(trainers: Sequence[Trainer]) -> Iterator[Text]:
-    """Yield what was called of each target, with its versions, on one line."""
+    """Yield what was called of each target, with its versions and what it does differently."""
     seen: dict[str, TrainerRecord] = {}
     for trainer in trainers:
         if trainer.row.outcome == "timed" and trainer.row.entry:
             seen.setdefault(trainer.row.target, trainer.row)
-    called: list[Text] = []
     for target, row in sorted(seen.items(), key=lambda item: (item[0] != REFERENCE, item[0])):
-        version = ", ".join(f"{name} {value}" for name, value in row.versions.items())
-        called.append([f"{target} ", code(row.entry), f" ({'; '.join(part for part in (version, row.note) if part)})"])
-    if called:
-        yield ["Called: ", joined(called)]
+        versions = ", ".join(f"{name} {value}" for name, value in row.versions.items())
+        yield [code(target), f": {'; '.join(part for part in (row.entry, row.note, versions) if part)}."]
 
 
 def _settings(groups: dict[tuple[str, str], list[Trainer]]) -> Iterator[Text]:
-    """Yield each setting that differs between targets, with the targets that have each value, and on which workloads."""
-    lines: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-    for group, trainers in groups.items():
-        timed = [trainer.row for trainer in trainers if trainer.row.outcome == "timed" and trainer.row.settings]
+    """Yield each setting that differs between the targets that have it, with the targets that have each value."""
+    found: dict[str, dict[str, list[str]]] = {}  # values of each target, of the workloads on which they differ
+    for trainers in groups.values():
+        timed = [trainer.row for trainer in trainers if trainer.row.outcome == "timed"]
         for key in dict.fromkeys(key for row in timed for key in row.settings):
-            values: dict[str, list[str]] = defaultdict(list)
-            for row in timed:
-                values[_value(row.settings.get(key, "not set"))].append(row.target)
-            if len(values) > 1:
-                words = "; ".join(f"{', '.join(dict.fromkeys(names))} {value}" for value, names in values.items())
-                lines[key, words].append(group)
-    for (key, words), where in list(lines.items())[:MOST_SETTINGS]:
-        yield ["Differs: ", code(key), f": {words}{_where(where, groups)}"]
-    if len(lines) > MOST_SETTINGS:
-        yield f"{len(lines) - MOST_SETTINGS} more settings differ; they are in the files."
-
-
-def _where(where: Sequence[tuple[str, str]], groups: Iterable[tuple[str, str]]) -> str:
-    """Return the workloads that a line is of, shortly where it is all of a model or all there are."""
-    everything = list(groups)
-    if len(where) == len(everything):
-        return ""
-    found = []
-    for model in dict.fromkeys(model for model, _ in where):
-        here = [workload for name, workload in where if name == model]
-        every = len(here) == sum(name == model for name, _ in everything)
-        found.append(model if every else f"{model} {', '.join(here)}")
-    return f" ({'; '.join(found)})"
+            values = {row.target: _value(row.settings[key]) for row in timed if key in row.settings}
+            if len({value.casefold() for value in values.values()}) > 1:
+                for target, value in values.items():
+                    before = found.setdefault(key, {}).setdefault(target, [])
+                    before += [value] if value not in before else []
+    for key, targets in list(found.items())[:MOST_SETTINGS]:
+        same: dict[str, list[str]] = defaultdict(list)
+        for target, several in targets.items():
+            same[" or ".join(several)].append(target)
+        yield [code(key), ": ", "; ".join(f"{value} ({', '.join(names)})" for value, names in same.items()), "."]
+    if len(found) > MOST_SETTINGS:
+        yield f"{len(found) - MOST_SETTINGS} more settings differ; they are in the files."
 
 
 def _value(value: Any) -> str:
+    """Return a setting in few letters: numbers with six digits, types without the name of their framework."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    text = text.removeprefix("mlx.core.").removeprefix("torch.")
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 

@@ -202,7 +202,7 @@ class TestMarkdown:
         assert rows[1].endswith("| 2.00 / 3.00 | 2 [1.9–2.1] | 1 [0.99–1.01] |")
         assert "as published, not measured here" in rows[2]
         assert "454.1 | 1.282 | 1.133 | 0.283 | 6.25 / –" in rows[2]
-        assert "- Differs: `top_p`: reference 0.95; mlxrl 1.0" in text
+        assert "- `top_p`: 0.95 (reference); 1 (mlxrl)." in text
 
     def test_the_newest_row_on_the_best_instruction_set_counts(self, make: Make) -> None:
         """Whatever the order of the files; a later run on AVX2 or a smoke test replaces nothing."""
