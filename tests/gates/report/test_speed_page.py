@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from chromium import Browser, wrong
 from pages import Elements
 from speeds import CALLED_WRONG, REFUSED, full_size, kernel, trainer, written
 from typer.testing import CliRunner
@@ -85,6 +86,19 @@ class TestPage:
         page = Elements(render_page(full))
         assert [a["id"] for tag, a in page.found if tag == "h2"] == [section.name for section in document(full)[1]]
         assert sum(tag == "svg" for tag, _ in page.found) >= 3
+
+    @pytest.mark.parametrize("dark", [False, True])
+    @pytest.mark.parametrize("width", [390, 1180])
+    def test_it_does_not_scroll_sideways(
+        self, chromium: Browser, full: list[SpeedResults], tmp_path: Path, width: int, dark: bool
+    ) -> None:
+        """On a telephone and on a desk, light and dark; tables scroll by themselves, and nothing is loaded."""
+        (tmp_path / "page.html").write_text(render_page(full), encoding="utf-8")
+        chromium.open(tmp_path / "page.html", width=width, dark=dark)
+        assert chromium.value("document.documentElement.scrollWidth") <= width
+        ground = chromium.value("getComputedStyle(document.body).backgroundColor")
+        assert ground == ("rgb(20, 23, 28)" if dark else "rgb(255, 255, 255)")
+        assert wrong(chromium) == []
 
 
 class TestPictures:
