@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from . import limits
-from .rows import PLAIN
+from .rows import PLAIN, PLAIN_VARIANTS
 from .timing import SAMPLE_S, control_ratio, paired_ratio
 
 HERE = Path(__file__).resolve().parent
@@ -114,8 +114,8 @@ def _subject(peer, site, *, threads, isa):
     from gates.model import Subject
 
     name, _, variant = peer.partition("@")
-    file, environment_of = PLAIN.get(peer, ("", name))
-    settings = {}
+    file, environment_of = PLAIN.get(name, ("", name))
+    settings = PLAIN_VARIANTS.get(variant, {})
     if environment_of:
         from gates.subjects.peers import environments
 
@@ -124,7 +124,7 @@ def _subject(peer, site, *, threads, isa):
             raise UnmeasuredError("absent", f"no environment yet; `gates peers sync {environment_of}` makes it")
         peers = environments.peers()
         adapter, python = peers[environment_of].subject, str(found.python)
-        settings = peers[environment_of].variants[variant][1] if variant else {}
+        settings = peers[environment_of].variants[variant][1] if variant and not file else settings
     else:
         adapter, python = None, sys.executable
     variables = {"RLKERNELS_THREADS": str(threads), "GATES_TIMED": "1"}

@@ -156,11 +156,8 @@ def _print(path, chosen, targets, echo):
 
     echo(render_screen([read_speed(path)]).rstrip())
     asked = {name.lower() for name in targets}
-    nothing = [
-        name
-        for name in _targets()
-        if name not in {row.peer.partition("@")[0] for row in rows.rows()} and (not asked or name.lower() in asked)
-    ]
+    planned = {row.peer for row in rows.rows()}
+    nothing = [name for name in _targets() if name not in planned and (not asked or name.lower() in asked)]
     if nothing:
         echo(f"nothing to time: {', '.join(nothing)} (its adapter has none of these ops)")
     echo(f"{len(chosen)} rows; written to {path}")

@@ -7,12 +7,16 @@ and how each result is limited stands in `limits`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import workloads
 
 #: Plain formulas: by the name of their rows the file in `plain` and the peer whose environment has the framework.
 PLAIN = {"NumPy": ("numpy", ""), "torch": ("torch", "trl"), "MLX": ("mlx", "mlx-lm")}
+#: Of a plain formula, SETTINGS of its file by variant.
+PLAIN_VARIANTS = {"compiled": {"compiled": True}}
+#: torch.compile takes half a minute for each the first time.
+COMPILED = {"token_kl": ("32x2048",), "policy_loss": ("32x2048",)}
 EXP = 20  # operations of a float32 exponential: reduction by two products, seven steps of Horner, scaling
 #: Sizes that only `--full` times: rlox takes two minutes to pack a million sequences.
 FULL = ("256x4096", "1000000")
@@ -53,6 +57,8 @@ class Row:
 def rows():
     """Return all rows, those of one peer together."""
     found = [*_advantages(), *_kl(), *_log_softmax(), *_filters(), *_losses(), *_packing()]
+    compiled = [row for row in found if row.peer == "torch" and row.shape in COMPILED.get(row.op, ())]
+    found += [replace(row, peer="torch@compiled") for row in compiled]
     order = {peer: place for place, peer in enumerate(dict.fromkeys(row.peer for row in found))}
     return sorted(found, key=lambda row: order[row.peer])
 

@@ -1,10 +1,22 @@
-"""The formulas in plain torch, as a practitioner writes them: whole tensors, autograd for gradients."""
+"""The formulas in plain torch, as a practitioner writes them: whole tensors, autograd for gradients.
+
+As torch@compiled the functions run under torch.compile, which takes up to half a minute the first time.
+"""
 
 import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[2] / "gates" / "subjects" / "peers" / "shared"))
 from peer_timed import Timed, only_output
+
+COMPILED = bool(globals().get("SETTINGS", {}).get("compiled"))
+
+
+def _maybe_compiled(function):
+    """Return a function and what the note adds about it."""
+    import torch
+
+    return (torch.compile(function), ", under torch.compile") if COMPILED else (function, "")
 
 
 def group_advantages(rewards, group_size, *, eps, **_):
@@ -25,8 +37,13 @@ def token_kl(policy, reference, **_):
     """Schulman's k3 per token."""
     import torch
 
-    names = {"torch": torch, "policy": torch.from_numpy(policy), "reference": torch.from_numpy(reference)}
-    return Timed("torch.exp(d := reference - policy) - d - 1", names, only_output("kl"))
+    def k3(policy, reference):
+        d = reference - policy
+        return torch.exp(d) - d - 1
+
+    call, how = _maybe_compiled(k3)
+    names = {"k3": call, "policy": torch.from_numpy(policy), "reference": torch.from_numpy(reference)}
+    return Timed("k3(policy, reference)", names, only_output("kl"), f"torch.exp(d) - d - 1{how}")
 
 
 def selective_log_softmax(logits, ids, *, entropy, **_):
@@ -46,25 +63,29 @@ def policy_loss(policy, *, old, reference, advantages, mask, epsilon_low, epsilo
     import torch
 
     leaf = torch.from_numpy(policy.copy()).requires_grad_()
-    given = {"old": old, "reference": reference, "gains": advantages[:, None]}
-    fixed = {name: None if value is None else torch.from_numpy(value) for name, value in given.items()}
-    weights = torch.from_numpy(mask).float()
+    arrays = [mask.astype(policy.dtype), advantages[:, None], old, *([reference] if beta else [])]
+    fixed = [torch.from_numpy(values) for values in arrays]
+
+    def loss(policy, weights, gains, old, *reference):
+        ratio = torch.exp(policy - old)
+        clipped = torch.clamp(ratio, 1 - epsilon_low, 1 + epsilon_high)
+        terms = -torch.min(ratio * gains, clipped * gains)
+        if beta:
+            d = reference[0] - policy
+            terms = terms + beta * (torch.exp(d) - d - 1)
+        return ((terms * weights).sum(-1) / weights.sum(-1).clamp(min=1.0)).mean()
+
+    call, how = _maybe_compiled(loss)
 
     def loss_and_gradient():
-        ratio = torch.exp(leaf - fixed["old"])
-        clipped = torch.clamp(ratio, 1 - epsilon_low, 1 + epsilon_high)
-        terms = -torch.min(ratio * fixed["gains"], clipped * fixed["gains"])
-        if beta:
-            d = fixed["reference"] - leaf
-            terms = terms + beta * (torch.exp(d) - d - 1)
-        loss = ((terms * weights).sum(-1) / weights.sum(-1).clamp(min=1.0)).mean()
-        return loss.detach(), torch.autograd.grad(loss, leaf)[0]
+        found = call(leaf, *fixed)
+        return found.detach(), torch.autograd.grad(found, leaf)[0]
 
     return Timed(
         "loss_and_gradient()",
         {"loss_and_gradient": loss_and_gradient},
         lambda found: {"loss": float(found[0]), "gradient": found[1].numpy()},
-        "GRPO's expressions under autograd; tensors and a float mask made beforehand",
+        f"GRPO's expressions{how}, then torch.autograd.grad; tensors and a float mask made beforehand",
     )
 
 

@@ -127,7 +127,7 @@ class TestRows:
     def test_selection(self) -> None:
         """A target brings its variants, in any case of letters; names add up to fewer rows."""
         assert {row.peer for row in rows.selected(["VERL", "numpy"])} == {"verl", "verl@vectorized", "NumPy"}
-        found = rows.selected(["torch"], ["token_kl"], ["1x128"])
+        found = rows.selected(["torch"], ["token_kl"], ["1x128"])  # what is compiled has one shape
         assert [row.name for row in found] == ["token_kl k3, per token 1x128 torch"]
 
     def test_every_row_can_be_verified_and_called(self) -> None:
