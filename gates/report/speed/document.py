@@ -8,10 +8,11 @@ from pathlib import Path
 from gates.report.speed import history, kernels, pictures, remarks, trainers
 from gates.report.speed.inline import Items, Paragraph, Part, Section, Text, code, joined, strong
 from gates.report.speed.numbers import interval, span
-from gates.report.speed.recorded import PLAIN, Kernel, Recorded, gather
+from gates.report.speed.recorded import PLAIN, Kernel, Recorded, base, gather
 from gates.results.speed_file import SpeedResults
 
 TITLE = "Speed: kernels and trainers beside the peers' own code"
+NOISE = 0.1  # of a control
 ADVANTAGES, KL = "group_advantages", "token_kl"
 VOCABULARY = ("selective_log_softmax", "sample_tokens", "filtered_logprobs", "full_kl")
 
@@ -61,15 +62,20 @@ def counts(recorded: Recorded) -> Text:
     if shown:
         faster = len(shown) - len(slower) - len(equal)
         pieces.append(
-            f"{len(shown)} rows against {_peers(shown)}: ours is faster in {faster}, the peer in {len(slower)}, the interval "
-            f"holds 1 in {len(equal)}"
+            f"{len(shown)} timings, an op at a shape against one peer, of {_peers(shown)}: ours is faster in {faster}, the "
+            f"peer in {len(slower)}, neither in {len(equal)}"
         )
+        noisy = sum(abs(k.row.control.value - 1) > NOISE for k in shown if k.row.control)
+        if noisy:
+            pieces.append(f"; in {noisy} the control is more than {100 * NOISE:g}% away from 1, so they are rough")
         if slower:
             pieces.append([". Peers are faster: ", joined([_where(kernel) for kernel in slower[:6]], ", ")])
             pieces.append(f" and {len(slower) - 6} more" if len(slower) > 6 else "")
     timed = [trainer for trainer in recorded.trainers if trainer.shown]
     if timed:
-        pieces.append(f"{'. ' if pieces else ''}{len(timed)} rows of {len({t.row.target for t in timed})} trainers")
+        pieces.append(
+            f"{'. ' if pieces else ''}{len(timed)} timings of {len({t.row.target for t in timed})} trainers, each a step of a workload"
+        )
     missing = remarks.without_count(recorded)
     if missing:
         pieces.append([". Without a speed: ", missing])
@@ -78,7 +84,7 @@ def counts(recorded: Recorded) -> Text:
 
 def _peers(kernels: Sequence[Kernel]) -> str:
     """Return how many libraries there are, and the frameworks in which the plain formula was written."""
-    names = {kernel.row.peer for kernel in kernels}
+    names = {base(kernel.row.peer) for kernel in kernels}
     libraries, plain = len(names - set(PLAIN)), [name for name in PLAIN if name in names]
     words = [f"{libraries} {'library' if libraries == 1 else 'libraries'}"] if libraries else []
     return " and ".join([*words, *([f"the plain formula in {', '.join(plain)}"] if plain else [])])
@@ -103,6 +109,10 @@ def _summary(recorded: Recorded) -> Iterator[Part]:
         )
     table = kernels.summary(recorded)
     if table:
+        yield Paragraph(
+            "A number is the peer's time over ours: at 3 ours takes a third of it. Least to greatest over the shapes, and in "
+            "brackets the 95% intervals' ends."
+        )
         yield table
     if words := trainers.summary(recorded):
         yield Paragraph(words)

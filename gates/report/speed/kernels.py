@@ -16,7 +16,7 @@ from gates.report.speed.numbers import (
     span,
     titled,
 )
-from gates.report.speed.recorded import FIRST, WRONG, Kernel, Recorded, Trainer, peer_order
+from gates.report.speed.recorded import FIRST, WRONG, Kernel, Recorded, Trainer, base, peer_order
 
 NONE = "–"
 SMALL = 4096  # numbers of a step's arrays; tables that leave out toys begin above
@@ -75,7 +75,7 @@ def table(
         beside: add what was published of the same cells, behind the peers that were published.
     """
     peers = sorted({k.row.peer for _, kernels in chosen for k in kernels if k.row.peer}, key=peer_order)
-    first = [peer for peer in peers if peer in FIRST] if beside else peers
+    first = [peer for peer in peers if base(peer) in FIRST] if beside else peers
     head: list[Text] = [*(["op"] if ops else []), "shape", "ours µs", *first]
     head += [*(["published elsewhere, µs"] if beside else []), *peers[len(first) :], "control", "roofline"]
     rows = []

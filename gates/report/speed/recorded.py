@@ -114,7 +114,13 @@ def _order(kernel: Kernel) -> tuple[tuple[int, ...], int, str]:
 
 def peer_order(peer: str) -> tuple[int, str]:
     """Return what to sort peers by."""
-    return FIRST.index(peer) if peer in FIRST else len(FIRST), peer.lower()
+    name = base(peer)
+    return FIRST.index(name) if name in FIRST else len(FIRST), peer.lower()
+
+
+def base(peer: str) -> str:
+    """Return a peer's name without its variant, such as `verl` of `verl@vectorized`."""
+    return peer.partition("@")[0]
 
 
 def gather(runs: Iterable[SpeedResults]) -> Recorded:

@@ -150,8 +150,14 @@ class TestMarkdown:
     def test_what_a_peer_does_better_is_said(self, make: Make) -> None:
         """In the first lines."""
         text = render_speed([make(kernel(0.5), kernel(1.0, shape="64x8"), kernel(2.0, shape="256x16"))])
-        assert "ours is faster in 1, the peer in 1, the interval holds 1 in 1" in text
+        assert "ours is faster in 1, the peer in 1, neither in 1" in text
         assert "Peers are faster: rlox `group_advantages` 16x4 0.5 [0.45–0.55]" in text
+
+    def test_a_control_far_from_1_is_counted(self, make: Make) -> None:
+        """Beside the sides that are faster."""
+        noisy = kernel(shape="64x8", control=Interval(value=1.2, low=1.1, high=1.3))
+        text = render_speed([make(kernel(), noisy)])
+        assert "neither in 0; in 1 the control is more than 10% away from 1, so they are rough." in text
 
     def test_conventions_that_tell_peers_apart_share_a_row(self, make: Make) -> None:
         """Variants of one peer are rows of their own."""
