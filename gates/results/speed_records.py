@@ -84,7 +84,9 @@ class SpeedRecord(StrictRecord):
     op: str
     variant: str = Field(default="", description="conventions that matter for the speed, such as `top-p 0.95`")
     shape: str
-    peer: str = Field(description="a name of `gates peers list`, or NumPy, torch or MLX for the plain formula; @ a variant")
+    peer: str = Field(
+        description="a name of `gates peers list`, or NumPy, torch or MLX for the plain formula; @ a variant"
+    )
     outcome: Outcome
     reason: str = ""
     note: str = Field(default="", description="what both sides compute, and where they differ")
