@@ -123,7 +123,7 @@ def _roofline(kernels: Sequence[Kernel]) -> str:
 
 def _published(op: str, shape: str) -> str:
     return "; ".join(
-        f"{times.source}: {', '.join(f'{side} {short(us)}' for side, us in times.medians.items())}"
+        f"{times.source}: {', '.join(f'{side} {us:,g}' for side, us in times.medians.items())}"
         for times in published.kernels(op, dimensions(shape))
     )
 

@@ -31,7 +31,7 @@ SOURCES = (
         "A",
         "rlox documentation, “rlox vs TRL-style Operations”",
         "machine not named, CPU",
-        "its own rewriting of TRL's statements, not TRL; batched advantages; KL in a Python loop over sequences",
+        "TRL's statements rewritten there, in float32, rlox in float64; advantages in one call, KL in a Python loop over sequences",
     ),
     Source(
         "B",
