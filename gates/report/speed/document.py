@@ -56,25 +56,28 @@ def _asv(recorded: Recorded) -> Path | None:
 def counts(recorded: Recorded) -> Text:
     """Return how many rows were timed, on which side of 1 they are, and how many have no speed."""
     shown = [kernel for kernel in recorded.kernels if kernel.shown and kernel.row.ratio]
-    slower = [kernel for kernel in shown if kernel.row.ratio and kernel.row.ratio.high < 1]
+    behind = [kernel for kernel in shown if kernel.row.ratio and kernel.row.ratio.high < 1]
     equal = [kernel for kernel in shown if kernel.row.ratio and kernel.row.ratio.low <= 1 <= kernel.row.ratio.high]
     pieces: list[Text] = []
     if shown:
-        faster = len(shown) - len(slower) - len(equal)
         pieces.append(
-            f"{len(shown)} timings, an op at a shape against one peer, of {_peers(shown)}: ours is faster in {faster}, the "
-            f"peer in {len(slower)}, neither in {len(equal)}"
+            f"{len(shown)} timings, an op at a shape against one peer, of {_peers(shown)}: ours is faster in "
+            f"{len(shown) - len(behind) - len(equal)}, the "
+            f"peer in {len(behind)}, neither in {len(equal)}"
         )
         noisy = sum(abs(k.row.control.value - 1) > NOISE for k in shown if k.row.control)
         if noisy:
             pieces.append(f"; in {noisy} the control is more than {100 * NOISE:g}% away from 1, so they are rough")
-        if slower:
-            pieces.append([". Peers are faster: ", joined([_where(kernel) for kernel in slower[:6]], ", ")])
-            pieces.append(f" and {len(slower) - 6} more" if len(slower) > 6 else "")
+        if behind:
+            pieces.append([". Peers are faster: ", joined([_where(kernel) for kernel in behind[:6]], ", ")])
+            pieces.append(f" and {len(behind) - 6} more" if len(behind) > 6 else "")
     timed = [trainer for trainer in recorded.trainers if trainer.shown]
     if timed:
+        ratios = [trainer.row.ratio for trainer in timed if trainer.row.ratio]
+        faster, slower = sum(ratio.high < 1 for ratio in ratios), sum(ratio.low > 1 for ratio in ratios)
         pieces.append(
-            f"{'. ' if pieces else ''}{len(timed)} timings of {len({t.row.target for t in timed})} trainers, each a step of a workload"
+            f"{'. ' if pieces else ''}{len(timed)} timings of {len({t.row.target for t in timed})} trainers: slower than our "
+            f"reference in {slower}, faster in {faster}, neither in {len(ratios) - slower - faster}"
         )
     missing = remarks.without_count(recorded)
     if missing:
