@@ -66,53 +66,98 @@ class Pass:
         lengths = tuple(message["lengths"])
         self.steps.append(Step(message["rollout_s"], message["step_s"], lengths, message["forward_tokens"]))
 
-    def seconds(self, *, generation: bool) -> float:
-        """Return the mean seconds of a step, or of its generation."""
-        return float(np.mean([s.rollout_s if generation else s.step_s for s in self.steps]))
+
+def _aligned(passes: Sequence[Pass]) -> bool:
+    """Return whether each step did the same work in every pass: the same seed gave the same lengths."""
+    kinds = {tuple(step.lengths for step in one.steps) for one in passes}
+    return len(kinds) == 1
 
 
-def interval(passes: Sequence[Pass], statistic: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float, float]:
-    """Return a statistic of all steps with its 95% interval: a bootstrap over passes, and over steps within each.
+def sums(passes: Sequence[Pass], chosen: np.ndarray) -> np.ndarray:
+    """Return sums over steps (B, 4), of rollout seconds, other seconds, completion tokens and 1, for each choice of passes.
+
+    Contention only adds to a time. So where each step does the same work in every pass, a step takes the 10% quantile of
+    the passes; where lengths differ, all steps of the passes count as they are.
 
     Args:
         passes: each with at least one step.
-        statistic: takes sums over steps (..., 4), of rollout seconds, step seconds, completion tokens and 1, and returns
-            one number for each; a mean is a ratio of two of them.
+        chosen: (B, P) numbers of passes.
     """
-    rows = [np.array([[s.rollout_s, s.step_s, s.tokens, 1.0] for s in one.steps]) for one in passes]
-    value = float(statistic(np.concatenate(rows).sum(axis=0)))
-    if sum(map(len, rows)) < 2:
-        return value, -math.inf, math.inf
-    rng = np.random.default_rng(0)
-    sums = np.zeros((timing.RESAMPLES, 4))
-    for chosen in rng.integers(len(rows), size=(len(rows), timing.RESAMPLES)):
-        for index, steps in enumerate(rows):
-            who = np.flatnonzero(chosen == index)
-            drawn = rng.integers(len(steps), size=(len(who), len(steps)))
-            sums[who] += steps[drawn].sum(axis=1)
-    low, high = np.quantile(statistic(sums), [0.025, 0.975])
-    return value, float(low), float(high)
+    rows = [np.array([[s.rollout_s, s.rest_s, s.tokens, 1.0] for s in one.steps]) for one in passes]
+    if _aligned(passes):
+        return np.asarray(np.quantile(np.stack(rows)[chosen], timing.LOW, axis=1).sum(axis=1))
+    return np.asarray(np.stack([one.sum(axis=0) for one in rows])[chosen].sum(axis=1))
 
 
-def tokens_per_second(sums: np.ndarray) -> np.ndarray:
+def resampled(count: int) -> np.ndarray:
+    """Return resamples of `count` passes for a bootstrap, (B, count); the first row is the passes themselves."""
+    drawn = np.random.default_rng(0).integers(count, size=(timing.RESAMPLES, count))
+    return np.concatenate([np.arange(count)[None], drawn])
+
+
+def bounds(values: np.ndarray, count: int) -> tuple[float, float, float]:
+    """Return the first of bootstrapped values with the 95% interval of the others; one pass says nothing of the spread."""
+    if count < 2:
+        return float(values[0]), 0.0, math.inf
+    low, high = np.quantile(values[1:], [0.025, 0.975])
+    return float(values[0]), float(low), float(high)
+
+
+Statistic = Callable[[np.ndarray], np.ndarray]
+"""Takes sums (..., 4) as `sums` returns them and gives a number for each."""
+
+
+def interval(series: Sequence[Sequence[Pass]], statistic: Statistic) -> tuple[float, float, float]:
+    """Return a statistic with its 95% interval by a bootstrap over passes.
+
+    Args:
+        series: the passes of a target; of the reference two series, which are averaged, so that the 10% quantile is of as
+            many passes for everybody.
+        statistic: of the sums over steps.
+    """
+    count = min(map(len, series))
+    chosen = resampled(count)
+    return bounds(np.mean([statistic(sums(passes[:count], chosen)) for passes in series], axis=0), count)
+
+
+def ratio(over: Sequence[Pass], under: Sequence[Sequence[Pass]], *, generation: bool) -> tuple[float, float, float]:
+    """Return the time of a step (or of its generation) over that of others in the same rounds, with its interval.
+
+    Args:
+        over: passes of one target, one for each round.
+        under: series of passes in the same rounds; their times are averaged.
+        generation: compare generation only.
+    """
+    chosen = resampled(len(over))
+    statistic = rollout_seconds if generation else step_seconds
+    below = np.mean([statistic(sums(passes, chosen)) for passes in under], axis=0)
+    return bounds(statistic(sums(over, chosen)) / below, len(over))
+
+
+def tokens_per_second(found: np.ndarray) -> np.ndarray:
     """Return completion tokens over seconds of generation."""
-    return np.asarray(sums[..., 2] / sums[..., 0])
+    return np.asarray(found[..., 2] / found[..., 0])
 
 
-def step_seconds(sums: np.ndarray) -> np.ndarray:
-    """Return the mean seconds of a step."""
-    return np.asarray(sums[..., 1] / sums[..., 3])
+def rollout_seconds(found: np.ndarray) -> np.ndarray:
+    """Return the mean seconds of a step's generation."""
+    return np.asarray(found[..., 0] / found[..., 3])
 
 
-def rest_seconds(sums: np.ndarray) -> np.ndarray:
+def rest_seconds(found: np.ndarray) -> np.ndarray:
     """Return the mean seconds of a step without generation."""
-    return np.asarray((sums[..., 1] - sums[..., 0]) / sums[..., 3])
+    return np.asarray(found[..., 1] / found[..., 3])
 
 
-def per_second(rows: int, *, generation: bool) -> Callable[[np.ndarray], np.ndarray]:
+def step_seconds(found: np.ndarray) -> np.ndarray:
+    """Return the mean seconds of a step."""
+    return rollout_seconds(found) + rest_seconds(found)
+
+
+def per_second(rows: int, *, generation: bool) -> Statistic:
     """Return the statistic `rows` things a step over the seconds of a step, or of its generation."""
-    column = 0 if generation else 1
-    return lambda sums: np.asarray(rows * sums[..., 3] / sums[..., column])
+    seconds = rollout_seconds if generation else step_seconds
+    return lambda found: np.asarray(rows / seconds(found))
 
 
 def refused(shape: Shape, workload: Workload, passes: Sequence[Pass], peak: float) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from benches.trainers import rows
+import numpy as np
+
+from benches.trainers import estimates, rows
 from benches.trainers.estimates import Pass
 from benches.trainers.workers import process
 from benches.trainers.workers import reference as worker
@@ -53,10 +55,10 @@ def measure(workload: str, steps: int, shape: str = "tiny", warmup: int = 2, thr
             worker.train(job, _Collected(job, found))
         finally:
             rollout.run = plain
-    tokens = sum(step.tokens for step in found.steps)
+    total = estimates.sums([found], np.zeros((1, 1), int))[0]
     return {
-        "rollout_tokens_per_s": tokens / sum(step.rollout_s for step in found.steps),
-        "step_s": found.seconds(generation=False),
-        "gradient_s": sum(step.rest_s for step in found.steps) / len(found.steps),
+        "rollout_tokens_per_s": float(estimates.tokens_per_second(total)),
+        "step_s": float(estimates.step_seconds(total)),
+        "gradient_s": float(estimates.rest_seconds(total)),
         "peak_memory_bytes": float(found.peak_bytes or 0),
     }

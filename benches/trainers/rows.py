@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from benches import timing
 from benches.trainers import estimates, models, targets, workloads
 from benches.trainers.estimates import Pass
 from benches.trainers.targets import REFERENCE, Target
@@ -64,7 +63,11 @@ def record(
         more: settings of every process alike.
     """
     rounds = measured.passes.get(target.name, {})
-    passes = [*rounds.values(), *(measured.again.values() if target.name == REFERENCE else ())]
+    series = (
+        [list(rounds.values()), list(measured.again.values())] if target.name == REFERENCE else [list(rounds.values())]
+    )
+    series = [one for one in series if one]
+    passes = [each for one in series for each in one]
     if target.name in measured.failed:
         return without_times(target, shape, workload, "error", measured.failed[target.name])
     if not passes:
@@ -76,20 +79,20 @@ def record(
     return TrainerRecord(
         outcome="timed",
         **common,
-        **_numbers(target, workload, passes),
+        **_numbers(target, workload, series),
         ratio=None if target.name == REFERENCE else _over_reference(target, rounds, measured),
         control=_control(measured, generation=target.generates),
     )
 
 
-def _numbers(target: Target, workload: Workload, passes: Sequence[Pass]) -> dict[str, Any]:
+def _numbers(target: Target, workload: Workload, series: Sequence[Sequence[Pass]]) -> dict[str, Any]:
+    passes = [each for one in series for each in one]
     steps = [step for one in passes for step in one.steps]
     peaks = [one.peak_bytes for one in passes if one.peak_bytes is not None]
     trains = not target.generates
 
     def found(statistic: Any) -> Interval:
-        value, low, high = estimates.interval(passes, statistic)
-        return Interval(value=value, low=low, high=high)
+        return _interval(estimates.interval(series, statistic))
 
     return {
         "steps": len(steps),
@@ -108,31 +111,33 @@ def _numbers(target: Target, workload: Workload, passes: Sequence[Pass]) -> dict
 
 
 def _over_reference(target: Target, rounds: Rounds, measured: Measured) -> Interval | None:
-    """Return its seconds over the mean of the reference's two passes in the same rounds."""
-    first, second, generation = measured.passes.get(REFERENCE, {}), measured.again, target.generates
-    shared = [n for n in rounds if n in first and n in second]
+    """Return its seconds over the reference's, whose two passes of a round are averaged."""
+    first, second = measured.passes.get(REFERENCE, {}), measured.again
+    shared = _shared(rounds, first, second)
     if not shared:
         return None
-    over = [rounds[n].seconds(generation=generation) for n in shared]
-    under = [(first[n].seconds(generation=generation) + second[n].seconds(generation=generation)) / 2 for n in shared]
-    return _interval(over, under)
+    under = [[first[n] for n in shared], [second[n] for n in shared]]
+    return _interval(estimates.ratio([rounds[n] for n in shared], under, generation=target.generates))
 
 
 def _control(measured: Measured, *, generation: bool) -> Interval | None:
     """Return the reference over itself, round by round."""
     first, second = measured.passes.get(REFERENCE, {}), measured.again
-    shared = [n for n in first if n in second and first[n].steps and second[n].steps]
+    shared = _shared(first, second)
     if not shared:
         return None
-    return _interval(
-        [first[n].seconds(generation=generation) for n in shared],
-        [second[n].seconds(generation=generation) for n in shared],
-    )
+    under = [[second[n] for n in shared]]
+    return _interval(estimates.ratio([first[n] for n in shared], under, generation=generation))
 
 
-def _interval(over: Sequence[float], under: Sequence[float]) -> Interval:
-    found = timing.paired_ratio(over, under)
-    return Interval(value=found.value, low=found.low, high=found.high)
+def _shared(*every: Rounds) -> list[int]:
+    """Return the rounds in which all of them have timed steps."""
+    return [n for n in every[0] if all(n in rounds and rounds[n].steps for rounds in every)]
+
+
+def _interval(found: tuple[float, float, float]) -> Interval:
+    value, low, high = found
+    return Interval(value=value, low=low, high=high)
 
 
 def job(shape: Shape, workload: Workload, steps: int, warmup: int, threads: int) -> dict[str, Any]:

@@ -25,7 +25,12 @@ def train(job, probe):
             "adapter": "none",
         },
     )
-    generate = probe.timed(batch_generate, lengths=lambda found: [len(ids) for ids in found.token_ids])
+
+    def lengths(found):
+        """Count the end token, which it draws and leaves out, of the rows that are not cut at the limit."""
+        return [min(len(ids) + 1, job["tokens"]) for ids in found.token_ids]
+
+    generate = probe.timed(batch_generate, lengths=lengths)
     mx.random.seed(job["seed"])
     probe.begin()
     for step in range(job["steps"]):
