@@ -13,6 +13,7 @@ from gates.results.speed_file import SpeedResults
 
 TITLE = "Speed: kernels and trainers beside the peers' own code"
 NOISE = 0.1  # of a control
+MOST = 6  # rows that the first screen names
 ADVANTAGES, KL = "group_advantages", "token_kl"
 VOCABULARY = ("selective_log_softmax", "sample_tokens", "filtered_logprobs", "full_kl")
 
@@ -55,34 +56,40 @@ def _asv(recorded: Recorded) -> Path | None:
 
 def counts(recorded: Recorded) -> Text:
     """Return how many rows were timed, on which side of 1 they are, and how many have no speed."""
-    shown = [kernel for kernel in recorded.kernels if kernel.shown and kernel.row.ratio]
-    behind = [kernel for kernel in shown if kernel.row.ratio and kernel.row.ratio.high < 1]
-    equal = [kernel for kernel in shown if kernel.row.ratio and kernel.row.ratio.low <= 1 <= kernel.row.ratio.high]
-    pieces: list[Text] = []
-    if shown:
-        pieces.append(
-            f"{len(shown)} timings, an op at a shape against one peer, of {_peers(shown)}: ours is faster in "
-            f"{len(shown) - len(behind) - len(equal)}, the "
-            f"peer in {len(behind)}, neither in {len(equal)}"
-        )
-        noisy = sum(abs(k.row.control.value - 1) > NOISE for k in shown if k.row.control)
-        if noisy:
-            pieces.append(f"; in {noisy} the control is more than {100 * NOISE:g}% away from 1, so they are rough")
-        if behind:
-            pieces.append([". Peers are faster: ", joined([_where(kernel) for kernel in behind[:6]], ", ")])
-            pieces.append(f" and {len(behind) - 6} more" if len(behind) > 6 else "")
-    timed = [trainer for trainer in recorded.trainers if trainer.shown]
-    if timed:
-        ratios = [trainer.row.ratio for trainer in timed if trainer.row.ratio]
-        faster, slower = sum(ratio.high < 1 for ratio in ratios), sum(ratio.low > 1 for ratio in ratios)
-        pieces.append(
-            f"{'. ' if pieces else ''}{len(timed)} timings of {len({t.row.target for t in timed})} trainers: slower than our "
-            f"reference in {slower}, faster in {faster}, neither in {len(ratios) - slower - faster}"
-        )
     missing = remarks.without_count(recorded)
-    if missing:
-        pieces.append([". Without a speed: ", missing])
-    return [*pieces, "."]
+    words = [_kernel_counts(recorded), _trainer_counts(recorded), ["Without a speed: ", missing] if missing else ""]
+    return [joined([words_ for words_ in words if words_], ". "), "."]
+
+
+def _kernel_counts(recorded: Recorded) -> Text:
+    rows = [kernel for kernel in recorded.kernels if kernel.shown and kernel.row.ratio]
+    if not rows:
+        return ""
+    behind = [kernel for kernel in rows if kernel.row.ratio and kernel.row.ratio.high < 1]
+    equal = sum(kernel.row.ratio.low <= 1 <= kernel.row.ratio.high for kernel in rows if kernel.row.ratio)
+    noisy = sum(abs(kernel.row.control.value - 1) > NOISE for kernel in rows if kernel.row.control)
+    found: list[Text] = [
+        f"{len(rows)} timings, an op at a shape against one peer, of {_peers(rows)}: ours is faster in "
+        f"{len(rows) - len(behind) - equal}, the peer in {len(behind)}, neither in {equal}"
+    ]
+    if noisy:
+        found.append(f"; in {noisy} the control is more than {100 * NOISE:g}% away from 1, so they are rough")
+    if behind:
+        found.append([". Peers are faster: ", joined([_where(kernel) for kernel in behind[:MOST]], ", ")])
+        found.append(f" and {len(behind) - MOST} more" if len(behind) > MOST else "")
+    return found
+
+
+def _trainer_counts(recorded: Recorded) -> Text:
+    timed = [trainer.row for trainer in recorded.trainers if trainer.shown]
+    if not timed:
+        return ""
+    ratios = [row.ratio for row in timed if row.ratio]
+    faster, slower = sum(ratio.high < 1 for ratio in ratios), sum(ratio.low > 1 for ratio in ratios)
+    return (
+        f"{len(timed)} timings of {len({row.target for row in timed})} trainers: slower than our reference in {slower}, "
+        f"faster in {faster}, neither in {len(ratios) - slower - faster}"
+    )
 
 
 def _peers(kernels: Sequence[Kernel]) -> str:

@@ -153,7 +153,7 @@ class TestMarkdown:
         assert "ours is faster in 1, the peer in 1, neither in 1" in text
         better = [trainer(target=t, ratio=Interval(value=r, low=r, high=r)) for t, r in (("trl", 0.8), ("mlxrl", 2.0))]
         words = "3 timings of 3 trainers: slower than our reference in 1, faster in 1, neither in 0"
-        assert words in render_speed([make(trainer(), *better, kind="trainers")])
+        assert words in render_speed([make(trainer(), *better, name="t.jsonl", kind="trainers")])
         assert "Peers are faster: rlox `group_advantages` 16x4 0.5 [0.45–0.55]" in text
 
     def test_a_control_far_from_1_is_counted(self, make: Make) -> None:
