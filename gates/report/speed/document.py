@@ -68,10 +68,9 @@ def _kernel_counts(recorded: Recorded) -> Text:
     behind = [kernel for kernel in rows if kernel.row.ratio and kernel.row.ratio.high < 1]
     equal = sum(kernel.row.ratio.low <= 1 <= kernel.row.ratio.high for kernel in rows if kernel.row.ratio)
     noisy = sum(abs(kernel.row.control.value - 1) > NOISE for kernel in rows if kernel.row.control)
-    found: list[Text] = [
-        f"{len(rows)} timings, an op at a shape against one peer, of {_peers(rows)}: ours is faster in "
-        f"{len(rows) - len(behind) - equal}, the peer in {len(behind)}, neither in {equal}"
-    ]
+    ahead = len(rows) - len(behind) - equal
+    words = f"{len(rows)} timings, an op at a shape against one peer, of {_peers(rows)}: ours is faster in {ahead}, "
+    found: list[Text] = [words, f"the peer in {len(behind)}, neither in {equal}"]
     if noisy:
         found.append(f"; in {noisy} the control is more than {100 * NOISE:g}% away from 1, so they are rough")
     if behind:
