@@ -67,7 +67,8 @@ def read_asv(folder: Path) -> list[Commit]:
             continue
         row = results.get(BENCHMARK)
         times = _times(dict(zip(columns, row, strict=False))) if isinstance(row, list) else {}
-        found[machine, name] = Commit(name, when, machine, times)
+        if times:
+            found[machine, name] = Commit(name, when, machine, times)
     return sorted(found.values(), key=lambda commit: (commit.when, commit.name))
 
 
@@ -93,8 +94,7 @@ def _table(commits: Sequence[Commit]) -> Iterator[Part]:
         rows.append([f"{commit.name}, {datetime.fromtimestamp(commit.when / 1000, UTC):%Y-%m-%d}", *cells])
     if len(commits) == 1:
         rows[0][0] = [rows[0][0], ", one commit recorded"]
-    if titles:
-        yield Table([f"asv on {commits[-1].machine}", *(code(titled(title)) for title in titles)], rows, "History")
+    yield Table([f"asv on {commits[-1].machine}", *(code(titled(title)) for title in titles)], rows, "History")
 
 
 def _compared(found: Sequence[ComparisonRecord]) -> Table:
