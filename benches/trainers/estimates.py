@@ -121,15 +121,20 @@ def interval(series: Sequence[Sequence[Pass]], statistic: Statistic) -> tuple[fl
 
 
 def ratio(over: Sequence[Pass], under: Sequence[Sequence[Pass]], *, generation: bool) -> tuple[float, float, float]:
-    """Return the time of a step (or of its generation) over that of others in the same rounds, with its interval.
+    """Return the time for each completion token over that of others in the same rounds, with its interval.
+
+    For each token, since a target draws lengths of its own where rows end early; elsewhere it is the ratio of step times.
 
     Args:
         over: passes of one target, one for each round.
         under: series of passes in the same rounds; their times are averaged.
-        generation: compare generation only.
+        generation: compare the time of generation only, else that of whole steps.
     """
     chosen = resampled(len(over))
-    statistic = rollout_seconds if generation else step_seconds
+
+    def statistic(found: np.ndarray) -> np.ndarray:
+        return np.asarray((found[..., 0] + (0.0 if generation else found[..., 1])) / found[..., 2])
+
     below = np.mean([statistic(sums(passes, chosen)) for passes in under], axis=0)
     return bounds(statistic(sums(over, chosen)) / below, len(over))
 

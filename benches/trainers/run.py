@@ -118,7 +118,7 @@ def run(
         workloads: names, each entry may hold several separated by commas, or `all`; none: the default ones.
         shape: name of the model's shape.
         passes: processes of each target and workload; None: the default number.
-        steps: timed steps of each process; None: the default number.
+        steps: timed steps of each process, three times as many where lengths are drawn; None: the default number.
         threads: of every library.
         quick: a smoke test, with one pass.
         record: write to results/bench instead of results/runs.
@@ -242,7 +242,7 @@ def _round(
 
 
 def _pass(plan: Plan, workload: Workload, target: Target, messages: Messages) -> Pass:
-    job = rows.job(plan.shape, workload, plan.steps, plan.warmup, plan.threads)
+    job = rows.job(plan.shape, workload, workload.steps(plan.steps), plan.warmup, plan.threads)
     found = Pass()
     for message in messages(python(target), target.worker, job, threads=plan.threads, preload=target.mlx):
         found.take(message)

@@ -8,7 +8,17 @@ from collections.abc import Sequence
 
 from gates.results.speed_records import Interval, TrainerRecord
 
-COLUMNS = ("target", "comparison", "tok/s", "grad s", "samples/s", "it/s", "peak GB", "RSS GB", "time ÷ reference")
+COLUMNS = (
+    "target",
+    "comparison",
+    "tok/s",
+    "grad s",
+    "samples/s",
+    "it/s",
+    "peak GB",
+    "RSS GB",
+    "time/token ÷ reference",
+)
 EVERY_S = 10.0  # between two lines of progress where there is no terminal
 
 

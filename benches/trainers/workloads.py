@@ -91,6 +91,10 @@ class Workload:
         """Prompt tokens of a step, each prompt counted once for each completion."""
         return sum(self.prompts) * self.samples
 
+    def steps(self, count: int) -> int:
+        """Return how many steps are timed where `count` are asked for: three times as many short ones, of drawn lengths."""
+        return 3 * count if self.ending == "geometric" else count
+
     def end_probability(self) -> float:
         """Return the probability of the end token, before the sampler's filter; 0 stands for one below 1e-12."""
         return 3.0 / self.tokens if self.ending == "geometric" else 0.0

@@ -162,7 +162,10 @@ def trainers(
     passes: Annotated[
         int | None, typer.Option(min=1, max=100, help="Processes of each target, in turns with the others. Default: 4.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, max=1000, help="Timed steps of a process. Default: 6.")] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="Timed steps of a process; thrice as many for geometric. Default: 6."),
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, max=1024, help="Of every library.")] = 2,
     quick: Quick = False,
     record: Record = False,
@@ -171,8 +174,8 @@ def trainers(
 ) -> None:
     """Time whole trainers: the reference and the peers' own, each by its public entry point in its own environment.
 
-    Each process trains the same random model with GRPO and warms up first. The reference runs twice a round: its time over
-    itself is the control. `peak GB` is by the framework (torch counts none on a CPU), `RSS GB` by the system.
+    Each process trains the same random model with GRPO and warms up first. The last column is the time of a step for each
+    completion token over the reference's, which runs twice a round: its time over itself is the control. `peak GB` is by the framework (torch counts none on a CPU), `RSS GB` by the system.
     """
     status = measurements("trainers.run").run(
         targets=targets,
