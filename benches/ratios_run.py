@@ -15,7 +15,7 @@ from .header import header, writer
 from .roofline import roofline
 
 PROCESSES = 3  # of each peer in a recorded run
-PATIENCE_S = 20  # to wait for a quiet second before a run that is no smoke test
+PATIENCE_S = 20  # to wait for a quiet second before a recorded run
 BUSY_PERCENT = 10.0
 BUSY = "others used {:.0f}% of the processors: what waits for its threads looks slower than it is; run again when it is quiet"
 
@@ -52,7 +52,7 @@ def run(*, targets, ops, shapes, quick, full, threads, processes, isa, record, a
         return 0 if chosen else 3
     build = _build(isa, threads)
     out = writer("kernels", record=record)
-    head = header("kernels", threads=threads, quick=quick, planned=len(chosen), patience=1 if quick else PATIENCE_S)
+    head = header("kernels", threads=threads, quick=quick, planned=len(chosen), patience=PATIENCE_S if record else 1)
     out.write(head.model_copy(update={"build": build}))
     if head.busy_percent > BUSY_PERCENT:
         echo(BUSY.format(head.busy_percent), err=True)

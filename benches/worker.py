@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -29,14 +29,10 @@ def _load(name, path, settings=None):
 
 
 def _versions(adapter):
-    """Return the adapter's versions, of a plain formula those of the frameworks that are here."""
-    found = dict(getattr(adapter, "VERSIONS", {}))
-    for name in () if found else FRAMEWORKS:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    """Return the adapter's versions; of a plain formula that of the framework that its file is named after."""
+    name = Path(adapter.__file__).stem
+    plain = {name: version(name)} if name in FRAMEWORKS else {}
+    return {**plain, **getattr(adapter, "VERSIONS", {})}
 
 
 if SETTING:
