@@ -10,14 +10,17 @@ import contextlib
 import importlib.util
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 from . import limits
+from .header import QUIET_PERCENT
 from .rows import PLAIN, PLAIN_VARIANTS
 from .timing import SAMPLE_S, control_ratio, paired_ratio
 
@@ -37,7 +40,7 @@ class UnmeasuredError(Exception):
         self.outcome, self.evidence = outcome, evidence
 
 
-def measure(rows, *, threads, quick=False, processes=1, isa="", on_row=lambda _: None):
+def measure(rows, *, threads, quick=False, processes=1, isa="", attempts=1, on_row=lambda _: None):
     """Time rows, one peer after the other.
 
     Args:
@@ -46,6 +49,7 @@ def measure(rows, *, threads, quick=False, processes=1, isa="", on_row=lambda _:
         quick: a smoke test: too few samples to conclude anything.
         processes: workers of each peer; the pairs of all count, so that memory layout and hash seeds vary.
         isa: forces an instruction set of rlkernels.
+        attempts: how often a row is sampled at most while others use the processors; the quietest one counts.
         on_row: is called with each row before it is measured.
 
     Yields:
@@ -57,7 +61,7 @@ def measure(rows, *, threads, quick=False, processes=1, isa="", on_row=lambda _:
             with contextlib.closing(Crew(peer, site, threads=threads, processes=processes, isa=isa)) as crew:
                 for row in group:
                     on_row(row)
-                    yield _record(row, crew, quick=quick)
+                    yield _record(row, crew, QUICK if quick else DEFAULT, attempts)
 
 
 def _link(folder):
@@ -143,33 +147,36 @@ def _subject(peer, site, *, threads, isa):
     )
 
 
-def _record(row, crew, *, quick):
+def _record(row, crew, sampling, attempts):
     """Return what became of one row."""
     from gates.results.speed_records import SpeedRecord
 
     facts = {name: getattr(row, name) for name in ("op", "variant", "shape", "peer", "reads", "writes", "flops")}
     facts |= {"precision": row.dtype, "conformance": grades(row.peer).get(row.grade, ""), "threads": crew.threads}
     try:
-        measured = _measured(row, crew, quick=quick)
+        measured = _measured(row, crew, sampling, attempts)
     except UnmeasuredError as stop:
         measured = {"outcome": stop.outcome, "reason": str(stop), "evidence": _lines(stop.evidence)}
     return SpeedRecord(**facts, **measured)
 
 
-def _measured(row, crew, *, quick):
+def _measured(row, crew, sampling, attempts):
     workers = crew.workers()
-    evidence, taken = [], []
+    evidence, taken, busy = [], [], []
     for worker in workers:
         found = _called(worker, "prepare", PREPARE_S, **_request(row))
         seen = _verified(row, found)
         evidence = evidence or seen
-        taken.append(_called(worker, "sample", SAMPLE_LIMIT_S, **(QUICK if quick else DEFAULT)))
+        sample, others = _sampled(worker, sampling, attempts)
+        taken.append(sample)
+        busy.append(others)
     ours, theirs = (np.concatenate([sample[side] for sample in taken]) for side in ("ours", "theirs"))
     return {
         "outcome": "timed",
         "note": found["note"],
         "versions": dict(workers[0].hello.versions),
         "isa": found["isa"],
+        "busy_percent": round(max(busy), 1),
         "evidence": _lines(evidence),
         "pairs": len(ours),
         "processes": len(workers),
@@ -178,6 +185,30 @@ def _measured(row, crew, *, quick):
         "ratio": _interval(paired_ratio(theirs, ours)),
         "control": _interval(control_ratio(ours)),
     }
+
+
+def _sampled(worker, sampling, attempts):
+    """Return the samples that were taken while others used the processors least, and how much they did, in percent."""
+    best = None
+    for _ in range(attempts):
+        before = _used(worker)
+        sample = _called(worker, "sample", SAMPLE_LIMIT_S, **sampling)
+        everyone, ours, then = (after - start for after, start in zip(_used(worker), before, strict=True))
+        others = max(0.0, 100.0 * (everyone - ours) / (then * psutil.cpu_count()))
+        if best is None or others < best[1]:
+            best = sample, others
+        if others < QUIET_PERCENT:
+            break
+    return best
+
+
+def _used(worker):
+    """Return seconds of processor that everyone used and that this worker used, and the time."""
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    total = sum(times[:8]) - idle  # the fields after the eighth are parts of the first ones
+    mine = psutil.Process(worker.process.pid).cpu_times()
+    return total, mine.user + mine.system, time.monotonic()
 
 
 def _request(row):

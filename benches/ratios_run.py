@@ -11,12 +11,12 @@ import time
 from collections import Counter
 
 from . import ratios, rows
-from .header import header, writer
+from .header import QUIET_PERCENT, header, writer
 from .roofline import roofline
 
 PROCESSES = 3  # of each peer in a recorded run
 PATIENCE_S = 20  # to wait for a quiet second before a recorded run
-BUSY_PERCENT = 10.0
+ATTEMPTS = 3  # at most, of a recorded row that others disturb
 BUSY = "others used {:.0f}% of the processors: what waits for its threads looks slower than it is; run again when it is quiet"
 
 
@@ -54,10 +54,11 @@ def run(*, targets, ops, shapes, quick, full, threads, processes, isa, record, a
     out = writer("kernels", record=record)
     head = header("kernels", threads=threads, quick=quick, planned=len(chosen), patience=PATIENCE_S if record else 1)
     out.write(head.model_copy(update={"build": build}))
-    if head.busy_percent > BUSY_PERCENT:
+    if head.busy_percent > QUIET_PERCENT:
         echo(BUSY.format(head.busy_percent), err=True)
     count = processes or (PROCESSES if record else 1)
     options = {"threads": threads, "quick": quick, "processes": count, "isa": isa}
+    options["attempts"] = ATTEMPTS if record else 1
     with contextlib.closing(out):
         found = _measured(chosen, out, echo, as_json=as_json, **options)
     if not as_json:

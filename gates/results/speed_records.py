@@ -101,6 +101,9 @@ class SpeedRecord(StrictRecord):
     theirs: Times | None = None
     ratio: Interval | None = Field(default=None, description="the peer's time over ours: median of the paired ratios")
     control: Interval | None = Field(default=None, description="ours over ours in the same pairs: 1 but for noise")
+    busy_percent: Number | None = Field(
+        default=None, description="share of the processors that others used while the row was timed"
+    )
     reads: int = Field(default=0, description="bytes that any implementation must read")
     writes: int = Field(default=0, description="bytes that any implementation must write")
     flops: float = 0.0
