@@ -67,16 +67,25 @@ def _kernel_counts(recorded: Recorded) -> Text:
         return ""
     behind = [kernel for kernel in rows if kernel.row.ratio and kernel.row.ratio.high < 1]
     equal = sum(kernel.row.ratio.low <= 1 <= kernel.row.ratio.high for kernel in rows if kernel.row.ratio)
-    noisy = sum(abs(kernel.row.control.value - 1) > NOISE for kernel in rows if kernel.row.control)
+    noisy = sum(_rough(kernel) for kernel in rows)
     ahead = len(rows) - len(behind) - equal
     words = f"{len(rows)} timings, an op at a shape against one peer, of {_peers(rows)}: ours is faster in {ahead}, "
     found: list[Text] = [words, f"the peer in {len(behind)}, neither in {equal}"]
     if noisy:
-        found.append(f"; in {noisy} the control is more than {100 * NOISE:g}% away from 1, so they are rough")
+        found.append(
+            f"; {noisy} are rough: the control is more than {100 * NOISE:g}% away from 1, or others used more than "
+            f"{remarks.BUSY_PERCENT:g}% of the processors"
+        )
     if behind:
         found.append([". Peers are faster: ", joined([_where(kernel) for kernel in behind[:MOST]], ", ")])
         found.append(f" and {len(behind) - MOST} more" if len(behind) > MOST else "")
     return found
+
+
+def _rough(kernel: Kernel) -> bool:
+    """Return whether noise may be as large as an effect."""
+    control, busy = kernel.row.control, kernel.row.busy_percent
+    return (control is not None and abs(control.value - 1) > NOISE) or (busy or 0.0) > remarks.BUSY_PERCENT
 
 
 def _trainer_counts(recorded: Recorded) -> Text:

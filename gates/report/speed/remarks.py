@@ -20,7 +20,11 @@ def doubts(run: SpeedResults) -> list[str]:
     found = ["a smoke test"] if run.header.quick else []
     if run.summary is None:
         found.append(run.state)
-    if run.header.busy_percent > BUSY_PERCENT:
+    measured = [row.busy_percent for row in run.rows if row.busy_percent is not None]
+    busy = sum(percent > BUSY_PERCENT for percent in measured)
+    if 2 * busy > len(measured):
+        found.append(f"others used more than {BUSY_PERCENT:g}% of the processors in {busy} of {len(measured)} rows")
+    elif not measured and run.header.busy_percent > BUSY_PERCENT:
         found.append(f"others used {run.header.busy_percent:.0f}% of the processors")
     if run.header.dirty:
         found.append("tracked files differed from the commit")

@@ -96,9 +96,10 @@ def _notes(trainers: Sequence[Trainer]) -> Iterator[Text]:
     passes = [trainer.row.passes for trainer in trainers if trainer.shown and trainer.row.passes]
     many = f", {span(passes)} processes each, in turns" if passes else ""
     yield (
-        f"Each target runs in its own environment through its own entry point{many}. Rollout counts completion tokens only. Gradient is a step without generation. RSS is of the whole process. "
-        "Warm-up with compilation is in no figure. Time over the reference's is of whole "
-        "steps, or of generation where the comparison is “generation only”; above 1 is slower than our reference."
+        f"Each target runs in its own environment through its own entry point{many}. Rollout counts completion tokens only. "
+        "Gradient is a step without generation. RSS is of the whole process. Warm-up with compilation is in no figure. Time "
+        "over the reference's is that of a step for each completion token, or of generation where the comparison is "
+        "“generation only”; above 1 is slower."
     )
     others = "; ".join(
         f"{one.target} ({one.comparison}) {one.rollout_tokens_per_s:g} tok/s"
@@ -158,7 +159,12 @@ def summary(recorded: Recorded) -> Text:
     controls = [trainer.row.control for trainer in recorded.trainers if trainer.shown and trainer.row.control]
     noise = f". Control, the reference over itself: {intervals(controls)}" if controls else ""
     count = f"{len(groups)} workload{'s' if len(groups) != 1 else ''}"
-    return [f"Trainers, time over our reference's on {count}, above 1 is slower: ", joined(words), noise, "."]
+    return [
+        f"Trainers, time for each completion token over our reference's on {count}, above 1 is slower: ",
+        joined(words),
+        noise,
+        ".",
+    ]
 
 
 def _over(target: str, trainers: Sequence[Trainer]) -> Text:

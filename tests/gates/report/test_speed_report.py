@@ -156,11 +156,11 @@ class TestMarkdown:
         assert words in render_speed([make(trainer(), *better, name="t.jsonl", kind="trainers")])
         assert "Peers are faster: rlox `group_advantages` 16x4 0.5 [0.45–0.55]" in text
 
-    def test_a_control_far_from_1_is_counted(self, make: Make) -> None:
-        """Beside the sides that are faster."""
+    def test_rough_rows_are_counted(self, make: Make) -> None:
+        """Those with a control far from 1, and those timed while others used the processors."""
         noisy = kernel(shape="64x8", control=Interval(value=1.2, low=1.1, high=1.3))
-        text = render_speed([make(kernel(), noisy)])
-        assert "neither in 0; in 1 the control is more than 10% away from 1, so they are rough." in text
+        busy = kernel(shape="256x16", busy_percent=40.0)
+        assert "neither in 0; 2 are rough: " in render_speed([make(kernel(busy_percent=2.0), noisy, busy)])
 
     def test_conventions_that_tell_peers_apart_share_a_row(self, make: Make) -> None:
         """Variants of one peer are rows of their own."""
