@@ -16,7 +16,7 @@ from .roofline import roofline
 
 PROCESSES = 3  # of each peer in a recorded run
 PATIENCE_S = 20  # to wait for a quiet second before a recorded run
-ATTEMPTS = 3  # at most, of a recorded row that others disturb
+ATTEMPTS = 2  # at most, of a recorded row that others disturb
 BUSY = "others used {:.0f}% of the processors: what waits for its threads looks slower than it is; run again when it is quiet"
 
 
