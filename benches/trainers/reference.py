@@ -50,7 +50,7 @@ def measure(workload: str, steps: int, shape: str = "tiny", warmup: int = 2, thr
     found, on = Pass(), WORKLOADS[workload].on(SHAPES[shape])
     plain = rollout.run
     with tempfile.TemporaryDirectory(prefix="gates-bench-") as scratch:
-        job = {**rows.job(SHAPES[shape], on, steps, warmup, threads), "scratch": str(Path(scratch))}
+        job = {**rows.job(SHAPES[shape], on, steps, warmup, threads), "scratch": str(Path(scratch)), "root": ""}
         try:
             worker.train(job, _Collected(job, found))
         finally:

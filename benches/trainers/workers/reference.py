@@ -52,7 +52,8 @@ def train(job, probe):
     """Make the job's steps."""
     import sys
 
-    sys.path.insert(0, job["root"])
+    if job["root"]:
+        sys.path.insert(0, job["root"])
     import json
     from pathlib import Path
 
