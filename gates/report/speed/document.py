@@ -18,8 +18,8 @@ ADVANTAGES, KL = "group_advantages", "token_kl"
 VOCABULARY = ("selective_log_softmax", "sample_tokens", "filtered_logprobs", "full_kl")
 
 
-def document(runs: Iterable[SpeedResults]) -> tuple[Recorded, list[Section]]:
-    """Return the newest rows of the runs and the sections of the report."""
+def document(runs: Iterable[SpeedResults], *, whole: bool = False) -> tuple[Recorded, list[Section]]:
+    """Return the newest rows of the runs and the sections of the report; with `whole` every figure of every trainer."""
     recorded = gather(runs)
     sections = [
         Section("summary", "Summary", list(_summary(recorded))),
@@ -37,7 +37,7 @@ def document(runs: Iterable[SpeedResults]) -> tuple[Recorded, list[Section]]:
             list(_of_a_step(recorded, "Loss, packing and other ops", vocabulary=False)),
         ),
         Section("step", "What a ratio means for a training step", kernels.shares(recorded)),
-        Section("trainers", "Trainers", list(trainers.parts(recorded)) if recorded.trainers else []),
+        Section("trainers", "Trainers", list(trainers.parts(recorded, whole=whole)) if recorded.trainers else []),
         Section("history", "History", list(history.parts(_asv(recorded), recorded.comparisons))),
         Section("without", "Rows without a speed", _items(remarks.without_speed(recorded))),
         Section("statements", "What was called", _items(_calls(recorded))),

@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent / "page"
 
 def render_page(runs: Iterable[SpeedResults]) -> str:
     """Return the page. Text from peers cannot become markup: it is escaped, and the policy allows no script."""
-    recorded, sections = document(runs)
+    recorded, sections = document(runs, whole=True)
     environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.tests |= {

@@ -13,7 +13,9 @@ from gates.report.speed.numbers import interval, intervals, short, span
 from gates.report.speed.recorded import REFERENCE, WRONG, Recorded, Trainer
 from gates.results.speed_records import Interval, TrainerRecord
 
+Groups = dict[tuple[str, str], list[Trainer]]  # by model and workload
 GB = 1e9
+MOST_ROWS = 28  # of the table of trainers, where not all is shown
 MOST_SETTINGS = 16
 LONGEST = 60  # letters of a setting's value
 COLUMNS: dict[str, Callable[[TrainerRecord], Interval | None]] = {
@@ -33,26 +35,66 @@ HEAD = (
 )
 
 
-def parts(recorded: Recorded) -> Iterator[Part]:
-    """Yield the table of trainers, what was published, and how the targets differ."""
-    if not recorded.trainers:
-        yield Paragraph("No trainer is recorded.")
-        return
+def parts(recorded: Recorded, *, whole: bool) -> Iterator[Part]:
+    """Yield the table of trainers, what was published, and how the targets differ.
+
+    Args:
+        recorded: with trainers.
+        whole: show every figure of every workload, however many there are.
+    """
     groups = _groups(recorded.trainers)
+    shown = list(groups) if whole else _chosen(groups)
     rows: list[Sequence[Text]] = []
-    last = max((name for name in groups if _like_published(name[0])), default=list(groups)[-1])
-    for name, trainers in groups.items():
-        rows += [_row(trainer) for trainer in trainers]
+    last = next((name for name in reversed(shown) if _like_published(name[0])), shown[-1])
+    for name in shown:
+        rows += [_row(trainer) for trainer in groups[name]]
         if name == last:
             rows.append(_published())
     yield Table(HEAD, rows, "Trainers")
+    if others := {name: trainers for name, trainers in groups.items() if name not in shown}:
+        yield _short_table(others)
     yield Items([*_notes(recorded.trainers), *_entries(recorded.trainers)])
     if settings := list(_settings(groups)):
         yield Paragraph("Settings that differ between the targets that have them:")
         yield Items(settings, long=True)
 
 
-def _groups(trainers: Sequence[Trainer]) -> dict[tuple[str, str], list[Trainer]]:
+def _chosen(groups: Groups) -> list[tuple[str, str]]:
+    """Return the workloads that are shown in full: those of the published model, then the first of each model, and on."""
+    place: dict[tuple[str, str], int] = {}
+    for model, workload in groups:
+        place[model, workload] = sum(name == model for name, _ in place)
+    chosen: list[tuple[str, str]] = []
+    left = MOST_ROWS
+    for name in sorted(groups, key=lambda name: (not _like_published(name[0]), place[name])):
+        if not chosen or len(groups[name]) <= left:
+            chosen.append(name)
+            left -= len(groups[name])
+    return [name for name in groups if name in chosen]
+
+
+def _short_table(groups: Groups) -> Table:
+    """Return a row for each workload: the reference's steps a second, and what each target takes over it."""
+    targets = sorted({t.row.target for rows in groups.values() for t in rows if t.row.target != REFERENCE})
+    rows: list[Sequence[Text]] = []
+    for (model, workload), trainers in groups.items():
+        found = {trainer.row.target: trainer for trainer in trainers}
+        own = found.get(REFERENCE)
+        speed = short(own.row.iterations_per_s.value) if own and own.shown and own.row.iterations_per_s else "–"
+        noise = interval(own.row.control) if own and own.row.control else "–"
+        cells = [_time(found[target]) if target in found else "" for target in targets]
+        rows.append([f"{model}, {workload}", speed, *cells, noise])
+    head = ["time over the reference's", "reference it/s", *targets, "control"]
+    return Table(head, rows, "Time over the reference's on the other workloads")
+
+
+def _time(trainer: Trainer) -> Text:
+    if not trainer.shown:
+        return grade(WRONG) if trainer.row.conformance == WRONG else strong(trainer.row.outcome)
+    return interval(trainer.row.ratio) if trainer.row.ratio else "–"
+
+
+def _groups(trainers: Sequence[Trainer]) -> Groups:
     """Return the trainers by model and workload, the reference first."""
     found: dict[tuple[str, str], list[Trainer]] = defaultdict(list)
     for trainer in trainers:
@@ -120,7 +162,7 @@ def _entries(trainers: Sequence[Trainer]) -> Iterator[Text]:
         yield [code(target), f": {'; '.join(part for part in (row.entry, row.note, versions) if part)}."]
 
 
-def _settings(groups: dict[tuple[str, str], list[Trainer]]) -> Iterator[Text]:
+def _settings(groups: Groups) -> Iterator[Text]:
     """Yield each setting that differs between the targets that have it, with the targets that have each value."""
     found: dict[str, dict[str, list[str]]] = {}  # values of each target, of the workloads on which they differ
     for trainers in groups.values():

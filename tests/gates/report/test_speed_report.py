@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from speeds import COMPARED, REFUSED, RESULTS, ROOFLINE, full_size, kernel, trainer, written
+from speeds import COMPARED, FAIR, REFUSED, RESULTS, ROOFLINE, full_size, kernel, trainer, written
 
 from gates.model import ConfigurationError
 from gates.report.speed.html import render_page
@@ -242,6 +242,22 @@ class TestMarkdown:
         lines = render_speed(full).splitlines()
         assert len(lines) <= 200
         assert lines.index("## How it was measured, and our bias") < 30
+
+    def test_many_trainers_are_a_row_for_each_workload(self, make: Make, full: list[SpeedResults]) -> None:
+        """The page has all figures; the first workload of each model has them in the markdown too."""
+        targets = ("reference", "mlxrl", "mlx-lm", "mlx-tune", "mlx-lm-lora", "trl", "mlxrl-cli")
+        rows = [
+            trainer(target=t, workload=w, model=m, ratio=FAIR)
+            for m in ("tiny 32-bit", "ten 32-bit")
+            for w in ("first", "second", "third", "fourth", "fifth")
+            for t in targets
+        ]
+        runs = [full[0], make(*rows, name="many.jsonl", kind="trainers")]
+        text = render_speed(runs)
+        assert len(text.splitlines()) <= 200
+        assert text.count("| `trl` | same semantics | ten 32-bit, first |") == 1
+        assert line_of(text, "| ten 32-bit, fifth |").count("1 [0.99–1.01]") == len(targets)
+        assert render_page(runs).count("<code>trl</code></th>") == 10
 
     def test_the_recorded_report_is_rendered_from_what_was_recorded(self) -> None:
         """Rendering results/bench again gives results/SPEED.md and its pictures, byte for byte."""
