@@ -39,14 +39,14 @@ def document(runs: Iterable[SpeedResults], *, whole: bool = False) -> tuple[Reco
         Section("step", "What a ratio means for a training step", kernels.shares(recorded)),
         Section("trainers", "Trainers", list(trainers.parts(recorded, whole=whole)) if recorded.trainers else []),
         Section("history", "History", list(history.parts(_asv(recorded), recorded.comparisons))),
-        Section("without", "Rows without a speed", _items(remarks.without_speed(recorded))),
-        Section("statements", "What was called", _items(_calls(recorded))),
+        Section("without", "Rows without a speed", _items(remarks.without_speed(recorded), remarks.MOST)),
+        Section("statements", "What was called", _items(_calls(recorded), 6)),
     ]
     return recorded, [section for section in sections if section.parts]
 
 
-def _items(lines: list[Text]) -> list[Part]:
-    return [Items(lines, long=True)] if lines else []
+def _items(lines: list[Text], least: int) -> list[Part]:
+    return [Items(lines, least)] if lines else []
 
 
 def _asv(recorded: Recorded) -> Path | None:

@@ -39,10 +39,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list; one that is `long` may be cut where a document has too many lines."""
+    """A list; where a document has too many lines it may be cut to `least` items, unless that is 0."""
 
     items: Sequence[Text]
-    long: bool = False
+    least: int = 0
 
 
 @dataclass(frozen=True, slots=True)

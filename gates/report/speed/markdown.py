@@ -10,7 +10,6 @@ from gates.report.speed.pictures import drawn
 from gates.results.speed_file import SpeedResults
 
 MOST_LINES = 200
-FEWEST = 4  # items of a list that was cut
 CUT = "More are in the page and in the files."
 INTRODUCTION = (
     "Rendered by `gates report` from [bench/](bench/), where every number is. "
@@ -41,12 +40,12 @@ def _lines(sections: Iterable[Section]) -> Iterator[str]:
 
 
 def _shortened(sections: Sequence[Section]) -> bool:
-    """Cut a line from the longest list that may be cut; return whether there was one."""
+    """Cut a line from the list that may lose the most; return whether there was one."""
     found = [
-        (len(part.items), section, place)
+        (len(part.items) - part.least, section, place)
         for section in sections
         for place, part in enumerate(section.parts)
-        if isinstance(part, Items) and part.long and len(part.items) > FEWEST
+        if isinstance(part, Items) and 0 < part.least < len(part.items)
     ]
     if not found:
         return False
@@ -54,7 +53,7 @@ def _shortened(sections: Sequence[Section]) -> bool:
     part = section.parts[place]
     assert isinstance(part, Items)
     kept = [item for item in part.items if item != CUT]
-    section.parts[place] = Items([*kept[:-1], CUT], long=True)
+    section.parts[place] = Items([*kept[:-1], CUT], part.least)
     return True
 
 

@@ -15,7 +15,7 @@ from gates.results.speed_records import Interval, TrainerRecord
 
 Groups = dict[tuple[str, str], list[Trainer]]  # by model and workload
 GB = 1e9
-MOST_ROWS = 28  # of the table of trainers, where not all is shown
+MOST_ROWS, FEW_ROWS = 28, 16  # of the table of trainers: up to so many are all shown, of more only these
 MOST_SETTINGS = 16
 LONGEST = 60  # letters of a setting's value
 COLUMNS: dict[str, Callable[[TrainerRecord], Interval | None]] = {
@@ -56,7 +56,7 @@ def parts(recorded: Recorded, *, whole: bool) -> Iterator[Part]:
     yield Items([*_notes(recorded.trainers), *_entries(recorded.trainers)])
     if settings := list(_settings(groups)):
         yield Paragraph("Settings that differ between the targets that have them:")
-        yield Items(settings, long=True)
+        yield Items(settings, 5)
 
 
 def _chosen(groups: Groups) -> list[tuple[str, str]]:
@@ -65,7 +65,8 @@ def _chosen(groups: Groups) -> list[tuple[str, str]]:
     for model, workload in groups:
         place[model, workload] = sum(name == model for name, _ in place)
     chosen: list[tuple[str, str]] = []
-    left = MOST_ROWS
+    left = sum(map(len, groups.values()))
+    left = left if left <= MOST_ROWS else FEW_ROWS
     for name in sorted(groups, key=lambda name: (not _like_published(name[0]), place[name])):
         if not chosen or len(groups[name]) <= left:
             chosen.append(name)
