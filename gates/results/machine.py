@@ -64,7 +64,16 @@ def commit() -> tuple[str | None, bool | None]:
     if not head:
         return None, None
     changed = _output(
-        "git", "-C", str(root), "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results"
+        "git",
+        "--no-optional-locks",
+        "-C",
+        str(root),
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ".",
+        ":(exclude)results",
     )
     return head, None if changed is None else bool(changed)
 

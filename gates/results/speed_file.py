@@ -69,7 +69,7 @@ def read_speed(path: Path) -> SpeedResults:
         ConfigurationError: the file is of another format, or a line is no record of it; the message names the line.
     """
     first = first_object(path)
-    if first.get("record") == KIND and first.get("format") != SPEED_FORMAT:
+    if first.get("record") == KIND and first.get("format", SPEED_FORMAT) != SPEED_FORMAT:
         raise ConfigurationError(
             f"{path} is of format {str(first.get('format'))[:20]}, this version reads format {SPEED_FORMAT}; "
             "read it with the version of Gates that wrote it"
