@@ -139,7 +139,8 @@ class TrainerRecord(StrictRecord):
     generated_tokens: int = Field(default=0, description="of a step")
     forward_tokens: int = Field(default=0, description="of a step: through a forward pass outside generation")
     ratio: Interval | None = Field(
-        default=None, description="its step time (or time of generation) over the reference's in the same passes"
+        default=None,
+        description="its time for each completion token (of a step, or of generation alone) over the reference's",
     )
     control: Interval | None = Field(default=None, description="the reference over itself: 1 but for noise")
 
