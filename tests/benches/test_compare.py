@@ -98,11 +98,11 @@ class TestProof:
     def test_no_false_positive_and_slowdowns_found(self) -> None:
         """300 comparisons of a build with itself, none decided; of 100 slowdowns by 5% of each kernel at least 95 found."""
         lines = [json.loads(line) for line in PROOF.read_text(encoding="utf-8").splitlines()]
-        same = [line["verdict"] for line in lines if not line["planted"]]
-        assert len(same) >= 300
-        assert not {"slower", "faster"} & set(same)
+        same = [line for line in lines if not line["planted"]]
+        assert sum(line["seconds"] <= 20 for line in same) >= 300
+        assert not {"slower", "faster"} & {line["verdict"] for line in same}
         for kernel in {line["kernel"] for line in lines}:
-            found = [line["verdict"] for line in lines if line["planted"] == 0.05 and line["kernel"] == kernel]
-            assert len(found) >= 100
-            assert found.count("slower") >= 0.95 * len(found)
-        assert max(line["seconds"] for line in lines) <= 20
+            planted = [line for line in lines if line["planted"] == 0.05 and line["kernel"] == kernel]
+            found = sum(line["verdict"] == "slower" for line in planted)
+            assert sum(line["seconds"] <= 20 for line in planted) >= 100
+            assert found >= 0.95 * len(planted)
