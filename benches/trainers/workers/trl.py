@@ -13,7 +13,6 @@ def train(job, probe):
     from transformers.models.qwen3 import modeling_qwen3
     from trl import GRPOConfig, GRPOTrainer
 
-    torch.set_num_threads(job["threads"])
     datasets.disable_progress_bars()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
