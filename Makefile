@@ -44,10 +44,10 @@ bench: setup ## time HEAD with asv, beside the peers that are installed (BENCH=-
 bench-full: setup ## time kernels, trainers and HEAD in full, and record it under results; an hour
 	@$(BIN)/gates peers sync
 	@$(BIN)/gates bench kernels --full --processes 3 --record
-	@if grep -qw avx512f /proc/cpuinfo 2>/dev/null; then $(BIN)/gates bench kernels --targets NumPy --isa avx2 --record; fi
 	@$(BIN)/gates bench trainers --workload no-early-end,geometric,ragged,long-prompt,4-bit --record
 	@$(BIN)/gates bench trainers --shape ten --record
 	@$(BIN)/python tools/bench.py --record
+	@$(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md
 
 prove: setup ## show that every gate catches its mutants (PROVE=--quick: as CI does, without sensitivities)
 	@$(BIN)/gates prove $(PROVE)

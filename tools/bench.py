@@ -27,6 +27,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ SHORTEST = ("rounds=1", "repeat=(2, 5, 0.05)", "sample_time=0.002", "warmup_time
 LONGER = ("rounds=2", "repeat=(10, 60, 1.0)", "sample_time=0.01", "warmup_time=0.1")
 SUSPECT = 1.05  # a benchmark that asv finds slower by this factor is timed again by pairs of processes
 KERNEL = "kernels.Kernels.time_call"
-LISTED = 12  # names of benchmarks that a line holds
+LISTED = 12  # failed benchmarks that are named
 
 
 def asv(*arguments: str) -> int:
@@ -84,11 +85,18 @@ def summary(found: Mapping[str, float | None]) -> tuple[list[str], int]:
     failed = sorted(name for name, value in found.items() if value is None)
     measured = len(found) - len(absent) - len(failed)
     lines = [f"{measured} of {len(found)} benchmarks measured, {len(absent)} n/a, {len(failed)} failed"]
-    for words, names in (("n/a", absent), ("failed", failed)):
-        lines += [f"  {words}: {name}" for name in names[:LISTED]]
-        if len(names) > LISTED:
-            lines.append(f"  {words}: and {len(names) - LISTED} more")
+    lines += [f"  n/a: {group}: {count}" for group, count in sorted(Counter(map(_group, absent)).items())]
+    lines += [f"  failed: {name}" for name in failed[:LISTED]]
+    if len(failed) > LISTED:
+        lines.append(f"  failed: and {len(failed) - LISTED} more")
     return lines, int(measured == 0 or bool(failed))
+
+
+def _group(name: str) -> str:
+    """Return the benchmark with the last word of its parameters: the peer of a ratio, or an instruction set."""
+    head, _, parameters = name.partition("(")
+    quoted = re.findall(r"'([^']*)'", parameters)
+    return f"{head}, {quoted[-1].split()[-1]}" if quoted else head
 
 
 def words(attributes: Sequence[str]) -> list[str]:

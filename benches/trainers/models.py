@@ -1,6 +1,6 @@
 """Builds the model folder of a workload in the Hugging Face layout: random Qwen3 weights whose rows end as the workload says.
 
-No package is told when a row ends; the weights do it. All embeddings have the same value in hidden dimension 0, to which
+The weights end a row, and no package has a setting for it. All embeddings have the same value in hidden dimension 0, to which
 no block writes (zero rows of `o_proj` and `down_proj`) and which no block reads (zero in the norms before it). So the final
 norm gives nearly the same number there at every token, and the end token's row of the head turns it into a nearly constant
 logit. The logits of all other tokens are close to normal with a standard deviation of 1, so that their normaliser hardly

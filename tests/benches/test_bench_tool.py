@@ -52,10 +52,17 @@ def test_values_have_the_names_of_their_parameters(tool: ModuleType, tmp_path: P
 
 
 def test_what_is_not_available_is_counted_and_listed(tool: ModuleType) -> None:
-    """It fails nothing: a peer may be absent."""
-    lines, status = tool.summary({"measured": 1.0, "absent": math.nan})
+    """By peer and by instruction set, all of them; it fails nothing, for a peer may be absent."""
+    ratio, variant = "against.TokenKlRatio.track_ratio", "kernels.Variants.time_call"
+    found = {"measured": 1.0, f"{ratio}('token_kl k3 1x128 rlox')": math.nan}
+    found |= {f"{ratio}('token_kl k3 1x512 rlox')": math.nan, f"{variant}('token_kl k3 1x128', 'neon', 2)": math.nan}
+    lines, status = tool.summary(found)
     assert status == 0
-    assert lines == ["1 of 2 benchmarks measured, 1 n/a, 0 failed", "  n/a: absent"]
+    assert lines == [
+        "1 of 4 benchmarks measured, 3 n/a, 0 failed",
+        f"  n/a: {ratio}, rlox: 2",
+        f"  n/a: {variant}, neon: 1",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -74,11 +81,11 @@ def test_a_run_that_measured_nothing_or_failed(tool: ModuleType, found: dict[str
     assert lines[0].startswith(words)
 
 
-def test_a_long_list_is_cut(tool: ModuleType) -> None:
+def test_a_long_list_of_failures_is_cut(tool: ModuleType) -> None:
     """A screen holds it."""
-    lines, _ = tool.summary({"measured": 1.0, **{f"absent{i:03}": math.nan for i in range(90)}})
+    lines, _ = tool.summary({"measured": 1.0, **{f"broken{i:03}": None for i in range(90)}})
     assert len(lines) == 2 + tool.LISTED
-    assert lines[-1] == f"  n/a: and {90 - tool.LISTED} more"
+    assert lines[-1] == f"  failed: and {90 - tool.LISTED} more"
 
 
 def test_suspects_are_named_as_compare_takes_them(tool: ModuleType) -> None:

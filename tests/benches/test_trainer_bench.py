@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +16,8 @@ from mlx_lm import utils
 from tokenizers import Tokenizer
 
 from benches import header
-from benches.trainers import blas, estimates, models, processes, rows, run, screen, targets, workloads
+from benches.trainers import estimates, models, processes, rows, run, screen, targets, workloads
 from benches.trainers.estimates import Pass, Step
-from benches.trainers.run import AGAIN
 from benches.trainers.targets import REFERENCE, TARGETS
 from benches.trainers.workloads import SETTINGS, SHAPES, WORKLOADS, Workload
 from gates.results.read_lines import whole_lines
@@ -371,84 +369,3 @@ class TestRun:
         """A row of the table has less than 110 columns."""
         record = rows.without_times(TARGETS["trl"], TINY, on("4-bit"), "unsupported", "no")
         assert screen.lines([record]) == ["4-bit · tiny 4-bit", "  trl: unsupported: no", ""]
-
-
-class TestProcesses:
-    """A process that misbehaves is a reason, not a hang."""
-
-    @pytest.mark.parametrize(
-        ("code", "words"),
-        [
-            ("raise ValueError('no such model')", "ValueError: no such model"),
-            (
-                "import os; print('out of luck', file=__import__('sys').stderr, flush=True); os._exit(3)",
-                "status 3.*luck",
-            ),
-            ("import time; time.sleep(60)", "no message for 0.5 s"),
-        ],
-    )
-    def test_failures(self, code: str, words: str, tmp_path: Path) -> None:
-        """Errors, early ends and silence each have their words."""
-        worker = tmp_path / "worker.py"
-        worker.write_text(f"def train(job, probe):\n    {code}\n")
-        with pytest.raises(processes.TargetError, match=words):
-            list(
-                processes.messages(sys.executable, str(worker), {"warmup": 0}, threads=1, preload=False, silence_s=0.5)
-            )
-
-    def test_probe(self, tmp_path: Path) -> None:
-        """Tokens of forward passes count outside generation only, and new shapes are cold."""
-        worker = tmp_path / "worker.py"
-        worker.write_text(
-            "def train(job, probe):\n"
-            "    probe.begin()\n"
-            "    for shape in (1, 1, 2, 2):\n"
-            "        probe.timed(lambda: probe.passed(5), lengths=lambda _: [3, 4])()\n"
-            "        probe.passed(7)\n"
-            "        probe.step(shape)\n"
-        )
-        got = list(processes.messages(sys.executable, str(worker), {"warmup": 1}, threads=1, preload=False))
-        sent = [message for message in got if message["event"] == "step"]
-        assert [message["cold"] for message in sent] == [True, False, True, False]
-        assert all((m["forward_tokens"], m["lengths"]) == (7, [3, 4]) for m in sent)
-        assert all(0 <= m["rollout_s"] <= m["step_s"] for m in sent)
-
-    def test_modules_import_no_framework(self) -> None:
-        """Asv imports every module of benches/ in an environment without the peers."""
-        code = (
-            "import importlib, pkgutil, sys, benches.trainers as package\n"
-            "for m in pkgutil.walk_packages(package.__path__, 'benches.trainers.'): importlib.import_module(m.name)\n"
-            "print(sorted({'torch', 'mlx', 'trl', 'transformers', 'mlx_lm'} & set(sys.modules)))"
-        )
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == "[]"
-
-    @pytest.mark.skipif(not blas.chosen().preload, reason="MLX keeps its own BLAS on this system")
-    def test_blas_is_used_by_mlx(self) -> None:
-        """With it loaded first, MLX's product has the bits of NumPy's."""
-        code = (
-            "import mlx.core as mx, numpy as np; a = np.random.default_rng(0).standard_normal((96, 96)).astype(np.float32);"
-            "print(np.array_equal(np.array(mx.array(a) @ mx.array(a)), a @ a))"
-        )
-        environment = processes.environment(1, preload=True)
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == "True"
-
-
-@pytest.mark.slow
-@pytest.mark.alone
-def test_reference_and_an_installed_peer(tmp_path: Path) -> None:
-    """The command times the reference trainer and a peer whose environment is there, and prints their records."""
-    ready = [name for name in ("mlx-lm", "mlxrl", "mlx-lm-lora") if targets.python(TARGETS[name])]
-    chosen = ",".join([REFERENCE, *ready[:1]])
-    line = [sys.executable, "-m", "gates", "bench", "trainers", "--quick", "--threads", "1", "--json"]
-    line += ["--targets", chosen, "--workload", "geometric"]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = rows_of([SPEED_LINE.validate_json(text) for text in done.stdout.splitlines()])
-    assert ",".join(found) == chosen
-    assert all(record.outcome == "timed" for record in found.values())
-    assert found[REFERENCE].forward_tokens > found[REFERENCE].generated_tokens
-    assert found[REFERENCE].settings["loss"] == "grpo"
-    assert found[REFERENCE].peak_memory_bytes
-    assert AGAIN not in found

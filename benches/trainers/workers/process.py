@@ -21,7 +21,7 @@ BLAS = ("blas", "cblas", "openblas", "scipy_openblas", "mkl", "blis")  # how the
 
 
 def resident_bytes():
-    """Return the most memory that this process has had: of this program, not of whoever started it."""
+    """Return the most memory of this program, without that of its parent before it was started."""
     try:
         with Path("/proc/self/status").open() as lines:
             return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
@@ -149,7 +149,7 @@ class Probe:
 def main():
     """Run the job; what fails is sent as a reason."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end when whoever started this one ends
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the parent
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else prints goes to stderr
     job = json.loads(sys.stdin.readline())
