@@ -125,7 +125,7 @@ class TestOthers:
 
     @pytest.mark.slow
     def test_check(self) -> None:
-        """The kernels' quick check holds."""
+        """The quick check of every subject holds."""
         assert commands.Check().track_quick() > 0
 
     def test_ratios_have_a_class_for_each_op(self) -> None:
