@@ -82,7 +82,7 @@ def _of(
     fixed = {key: value for key, value in given.items() if key in ("delta", "kl_clamp") or key.startswith("correction")}
     for low, high in widths:
         epsilons = {"epsilon_low": given.get("epsilon_low", low), "epsilon_high": given.get("epsilon_high", high)}
-        for beta in betas if ALGORITHMS[name].kl else [0.0]:
+        for beta in betas if ALGORITHMS[name].kl_in_loss else [0.0]:
             penalty = {"kl_estimator": given.get("kl_estimator", "k3"), "kl_ratio": given.get("kl_ratio", "none")}
             used = {key: value for key, value in epsilons.items() if key in ALGORITHMS[name].constants}
             yield {**fixed, "algorithm": name, "beta": beta, **(penalty if beta else {}), **used, **more}

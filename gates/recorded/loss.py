@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from gates.families.loss import textbook, textbook_steps
 from gates.families.loss.branches import on_a_branch
 from gates.model import Array, ConfigurationError
 from gates.recorded.finding import Compared, Total
 from gates.recorded.settings import Settings, of_loss
 from gates.recorded.step import AT_ONCE, Piece, Step
-from reference.algorithms import ALGORITHMS
+from gates.families.loss.program import row_of
 from reference.oracle import losses, ratio
-from reference.textbook import loss as textbook
-from reference.textbook import loss_steps
 
 ARRAYS = ("policy", "old", "reference", "advantages", "weights")
 
@@ -119,7 +118,7 @@ def inputs_of(step: Step, piece: Piece, settings: Settings) -> dict[str, Any]:
     found = {**step.given(ARRAYS, piece), "mask": piece.mask, **of_loss(settings, step.group_size)}
     if corrected(settings, step):
         found["sampling"] = step.slots("sampling", piece)
-    if ALGORITHMS[settings["algorithm"]].by_row:
+    if row_of(settings).by_row:
         for name in ("advantages", "weights"):
             found[name] = by_row(step, name, found[name], piece)
     return found
@@ -171,7 +170,7 @@ def definition(
         names = ("correction", "correction_level", "correction_low", "correction_high")
         more: dict[str, Any] = {name: settings.get(name) for name in names}
         arguments = {name: value for name, value in given.items() if name != "weights"}
-        return wanted, loss_steps.loss_constants(**arguments, **more)
+        return wanted, textbook_steps.loss_constants(**arguments, **more)
     return wanted, textbook.policy_loss(**given)
 
 
@@ -200,8 +199,7 @@ def _parts(step: Step, settings: Settings, at_once: int) -> Iterator[tuple[Piece
     if rows == 1 or (step.slots_read <= at_once and not alone):
         yield step.piece(0, rows), {}, 1.0
         return
-    aggregation = ALGORITHMS[settings["algorithm"]].aggregation
-    if aggregation not in {"global", "micro-batch"}:
+    if not row_of(settings).by_tokens:
         for piece in _rows(step, 0, rows, 0 if alone else at_once):
             yield piece, {}, (piece.stop - piece.start) / rows
         return

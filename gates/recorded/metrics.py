@@ -15,7 +15,7 @@ from gates.recorded.fields import METRIC, METRICS
 from gates.recorded.finding import Compared, Finding, Status, Total, bounded
 from gates.recorded.loss import dtype_of
 from gates.recorded.step import Piece, Step
-from reference.algorithms import ALGORITHMS
+from gates.families.loss.program import row_of
 from reference.oracle import kl, ratio
 from reference.textbook import kl as kl_limits
 from reference.textbook import ratio as ratio_limits
@@ -82,13 +82,13 @@ def _missing(step: Step, name: str) -> str:
         return f"the file has no tensor `{absent[0]}`"
     if name in SHARES and (absent := [one for one in ("epsilon_low", "epsilon_high") if one not in settings]):
         return f"the file has no setting `{absent[0]}`"
-    if name in SHARES and _algorithm(step).clip not in {"ratio", None}:
+    if name in SHARES and _algorithm(step).bound not in {"clip", "none"}:
         return f"shares of `{settings['algorithm']}` have no definition here"
     return ""
 
 
 def _algorithm(step: Step) -> Any:
-    return ALGORITHMS[step.file.settings.get("algorithm", "grpo")]
+    return row_of({"algorithm": "grpo", **step.file.settings})
 
 
 @dataclass(slots=True)
@@ -187,7 +187,7 @@ def _forms(step: Step, name: str) -> list[Form]:
             _means(Form("the mean of old − policy", lambda x: _estimate(x["old"], x["policy"], "k1", x["mask"])))
         )
     if name in {"ratio_mean", *EXTREMES}:
-        form = Form("the ratio that the algorithm uses", _ratio_of(_algorithm(step).level))
+        form = Form("the ratio that the algorithm uses", _ratio_of(_algorithm(step).value_level))
         return [form] if name in EXTREMES else list(_means(form))
     if name in SHARES:
         return list(_share_forms(step, name))
@@ -237,7 +237,7 @@ def _ratio_of(level: str) -> Callable[[Mapping[str, Any]], Terms]:
 
 
 def _share_forms(step: Step, name: str) -> Iterator[Form]:
-    settings, level = step.file.settings, _algorithm(step).level
+    settings, level = step.file.settings, _algorithm(step).value_level
     bounds = {-1: 1.0 - settings["epsilon_low"], 1: 1.0 + settings["epsilon_high"]}
     whose = "rows'" if level != "token" else "tokens'"
     yield from _means(Form(f"the share by {whose} ratios", _share(level, bounds, SHARES[name])))

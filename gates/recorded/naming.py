@@ -15,11 +15,11 @@ import numpy as np
 from gates.diagnosis.diagnose import Diagnosis, diagnose
 from gates.diagnosis.program import Program, Sample
 from gates.diagnosis.programs import programs
+from gates.families.loss.program import row_of
 from gates.diagnosis.search import APART, Candidate, Search, values
 from gates.recorded.loss import corrected, inputs_of, off_policy
 from gates.recorded.settings import Settings
 from gates.recorded.step import Piece, Step
-from reference.algorithms import ALGORITHMS
 
 SEARCHED = 4096  # slots: about 3 s for single edits
 SHOWN = 1024  # slots: about 1 s for the mistakes that a step would have shown
@@ -109,6 +109,6 @@ def _inputs(step: Step, piece: Piece, settings: Settings) -> dict[str, Any]:
 
 def _share(step: Step, piece: Piece, settings: Settings) -> float:
     """Return what the rows' own loss weighs in the loss of the step, as the settings divide."""
-    if ALGORITHMS[settings["algorithm"]].aggregation in {"global", "micro-batch"}:
+    if row_of(settings).by_tokens:
         return float(step.lengths[piece.start : piece.stop].sum() / step.tokens)
     return (piece.stop - piece.start) / step.file.rows

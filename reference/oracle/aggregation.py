@@ -7,6 +7,7 @@ import numpy as np
 from reference.oracle.definitions import aggregation as definition
 from reference.oracle.inputs import Bools, Floats, choice, positive
 
+AGGREGATIONS = ("row-mean", "row-sum", "token-mean", "micro-batch", "constant", "width")
 DAPO_DENOMINATORS = ("global", "group", "trl")
 
 
@@ -23,8 +24,8 @@ def row_weights(
     """Every aggregation is a weighted sum of token losses, with one weight per row.
 
     "row-mean": 1 / (B n_i); a loss of the whole sequence, repeated on its n_i tokens, is then averaged over rows.
-    "row-sum": 1 / B, so that such a loss counts n_i times. "constant": 1 / (B max_length).
-    "tokens": 1 / (all tokens), or per prompt 1 / (P tokens of the prompt), or 1 / tokens_in_step.
+    "row-sum": 1 / B, so that such a loss counts n_i times. "constant": 1 / (B max_length). "width": 1 / (B T).
+    "token-mean": 1 / (all tokens), or per prompt 1 / (P tokens of the prompt), or 1 / tokens_in_step.
     "micro-batch": 1 / (M tokens of the micro-batch).
 
     Args:
@@ -32,9 +33,9 @@ def row_weights(
         aggregation: one of the above.
         max_length: "constant" only: L_max, the configured constant, in tokens.
         micro_batches: "micro-batch" only: the number of rows of each micro-batch, in order; sums to B.
-        dapo_denominator: "tokens" only: "global", "group" or "trl".
-        group_size: "tokens" by "group" only: rows per prompt.
-        tokens_in_step: "tokens" by "trl" only: tokens of the generation batch times this window's share of it.
+        dapo_denominator: "token-mean" only: "global", "group" or "trl".
+        group_size: "token-mean" by "group" only: rows per prompt.
+        tokens_in_step: "token-mean" by "trl" only: tokens of the generation batch times this window's share of it.
 
     Returns:
         (B,) float64, 0.0 for a row without tokens.
@@ -48,13 +49,18 @@ def row_weights(
     lengths = np.sum(mask, axis=1).astype(np.float64)
     if aggregation == "constant":
         weights = definition.mean_over_slots(lengths, positive("max_length", max_length))
+    elif aggregation == "width":
+        weights = definition.mean_over_slots(lengths, mask.shape[1])
     elif aggregation == "micro-batch":
         weights = definition.mean_of_block_means(lengths, _blocks("micro_batches", micro_batches, len(mask)))
     elif aggregation == "row-sum":
         weights = definition.mean_of_row_sums(lengths)
     elif aggregation == "row-mean":
         weights = definition.mean_of_row_means(lengths)
-    elif choice("dapo_denominator", dapo_denominator, DAPO_DENOMINATORS) == "trl":
+    elif (
+        choice("aggregation", aggregation, AGGREGATIONS)
+        and choice("dapo_denominator", dapo_denominator, DAPO_DENOMINATORS) == "trl"
+    ):
         weights = definition.over_tokens(lengths, positive("tokens_in_step", tokens_in_step))
     elif dapo_denominator == "group":
         size = int(positive("group_size", group_size))

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from reference.oracle.definitions import exact
+from reference.oracle.definitions import loss_axes as axes
 from reference.oracle.definitions import loss_kl as kl_definition
 from reference.oracle.definitions import losses as definition
 from reference.oracle.definitions.kl import ESTIMATORS
-from reference.oracle.definitions.losses import Batch, Bounds, Term
+from reference.oracle.definitions.loss_axes import Ratio
+from reference.oracle.definitions.losses import Batch, Bounds, Definition, Taper, Term
 from reference.oracle.errors import losses as errors
 from reference.oracle.errors.losses import Tolerance
 from reference.oracle.inputs import Floats, choice, number, positive
@@ -20,41 +22,52 @@ KL_RATIOS = ("token", "sequence", "none")
 
 
 class Settings(NamedTuple):
-    """The constants of the surrogates, as `policy_loss` takes them."""
+    """The constants of the surrogates, as `policy_loss` takes them, and the name that messages have."""
 
     algorithm: str
     epsilon_low: float | None
     epsilon_high: float | None
     delta: float | None
     cispo_bound: str | None
-    temperature_positive: float | None
-    temperature_negative: float | None
+    sapo_temperature_positive: float | None
+    sapo_temperature_negative: float | None
+    vespo_k_positive: float | None
+    vespo_lambda_positive: float | None
+    vespo_k_negative: float | None
+    vespo_lambda_negative: float | None
 
 
-def surrogate(batch: Batch, settings: Settings, dtype: np.dtype) -> tuple[Term, Tolerance]:
-    """Return the algorithm's term and its tolerance.
+def surrogate(
+    batch: Batch, one: Definition, settings: Settings, dtype: np.dtype, *, literal: bool = True
+) -> tuple[Term, Tolerance]:
+    """Return a loss's term and its tolerance.
 
     Args:
         batch: the step's tokens.
-        settings: the algorithm and its constants.
+        one: the loss, whose bound is a clip where an unbounded one is given widths.
+        settings: its constants.
         dtype: whose ulp the rule for branch points counts.
+        literal: whether the term is the loss's own, or composed of its choices.
 
     Raises:
-        ValueError: a constant is missing, does not fit, or is one that the algorithm does not have.
+        ValueError: a constant is missing, does not fit, or is one that the loss does not have.
 
     Source: as `policy_loss`.
     """
-    term = definition.DEFINITIONS[settings.algorithm].term
-    if term is definition.rloo and settings.epsilon_low is not None:
-        term = definition.rloo_clipped
-    form = FORMS.get(term, Form())
-    _refuse_unused(settings, form.unused)
-    if form.constants is None:
-        found = term(batch)
-        return found, errors.smooth(found)
+    if one.ratio_level == "none":
+        _refuse_unused(settings, BOUNDS["none"].takes)
+        term = definition.reinforce(batch)
+        return term, errors.smooth(term)
+    if one.bound == "none" and settings.epsilon_low is not None:
+        one, literal = one._replace(bound="clip"), False
+    form, ratio = BOUNDS[one.bound], axes.RATIOS[one.ratio_level](batch)
+    _refuse_unused(settings, form.takes)
     constants = form.constants(batch, settings)
-    found = term(batch, constants)
-    return found, form.tolerance(batch, constants, found, dtype)
+    if literal:
+        term = one.term(batch) if constants is None else one.term(batch, constants)
+    else:
+        term = form.term(batch, ratio, constants)
+    return term, form.tolerance(batch, ratio, constants, term, dtype)
 
 
 def loss_kl(
@@ -90,12 +103,11 @@ def loss_kl(
         return term, errors.kl_scale(batch, d, name, level, clamp)
 
 
-def _refuse_unused(settings: Settings, names: tuple[str, ...]) -> None:
-    if given := {name: value for name in names if (value := getattr(settings, name)) is not None}:
-        raise ValueError(
-            f"{', '.join(f'`{name}` is {value}' for name, value in given.items())}, "
-            f"must be None for {settings.algorithm!r}, which has no such bound"
-        )
+def _refuse_unused(settings: Settings, takes: tuple[str, ...]) -> None:
+    names = [name for name in REFUSED if name not in takes and getattr(settings, name) is not None]
+    if names:
+        given = ", ".join(f"`{name}` is {getattr(settings, name)}" for name in names)
+        raise ValueError(f"{given}, must be None for {settings.algorithm!r}, which has no such bound")
 
 
 def _ratio_bounds(_: Batch, settings: Settings) -> Bounds:
@@ -112,41 +124,55 @@ def _log_bounds(_: Batch, settings: Settings) -> Bounds:
     return Bounds(low, number("epsilon_high", settings.epsilon_high, least=0))
 
 
-def _cispo_cap(_: Batch, settings: Settings) -> float:
+def _cap(_: Batch, settings: Settings) -> Bounds:
     choice("cispo_bound", settings.cispo_bound, CISPO_BOUNDS)
-    width = positive("epsilon_high", settings.epsilon_high)
-    return 1.0 + width if settings.cispo_bound == "relative" else width
+    width, low = positive("epsilon_high", settings.epsilon_high), 0.0
+    if settings.epsilon_low is not None:
+        low = 1.0 - number("epsilon_low", settings.epsilon_low, least=0)
+    return Bounds(low, 1.0 + width if settings.cispo_bound == "relative" else width)
 
 
 def _temperatures(batch: Batch, settings: Settings) -> Floats:
-    up = positive("sapo_temperature_positive", settings.temperature_positive)
-    down = positive("sapo_temperature_negative", settings.temperature_negative)
+    up = positive("sapo_temperature_positive", settings.sapo_temperature_positive)
+    down = positive("sapo_temperature_negative", settings.sapo_temperature_negative)
     return np.where(batch.advantages > 0, up, down)
 
 
-def _smooth(_batch: Batch, _constants: Any, term: Term, _dtype: np.dtype) -> Tolerance:
-    return errors.smooth(term)
+def _taper(batch: Batch, settings: Settings) -> Taper:
+    def by_sign(name: str) -> Floats:
+        gain, loss = (
+            number(f"vespo_{name}_{sign}", getattr(settings, f"vespo_{name}_{sign}"), least=0)
+            for sign in ("positive", "negative")
+        )
+        return np.where(batch.advantages >= 0, gain, loss)
+
+    return Taper(by_sign("k"), by_sign("lambda"))
 
 
 class Form(NamedTuple):
-    """What belongs to a term; as it stands, to one that takes no constants and whose slope jumps nowhere.
+    """What belongs to a bound.
 
     Attributes:
-        constants: makes what the term takes besides the batch.
-        tolerance: of the batch, the constants, the term and the dtype.
-        unused: constants that the term does not have: they are refused, not ignored.
+        takes: the constants that it has; others are refused, not ignored.
+        constants: makes what its term takes besides the batch and the ratio.
+        term: of the batch, the ratio and the constants.
+        tolerance: of the batch, the ratio, the constants, the term and the dtype.
     """
 
-    constants: Callable[[Batch, Settings], Any] | None = None
-    tolerance: Callable[[Batch, Any, Term, np.dtype], Tolerance] = _smooth
-    unused: tuple[str, ...] = ("epsilon_low", "epsilon_high", "delta")
+    takes: tuple[str, ...]
+    constants: Callable[[Batch, Settings], Any]
+    term: Callable[[Batch, Ratio, Any], Term]
+    tolerance: Callable[[Batch, Ratio, Any, Term, np.dtype], Tolerance]
 
 
-FORMS: Mapping[Callable[..., Term], Form] = {
-    definition.token_clipped: Form(_ratio_bounds, errors.token_clipped, ()),
-    definition.mean_clipped: Form(_ratio_bounds, errors.mean_clipped, ()),
-    definition.rloo_clipped: Form(_ratio_bounds, errors.rloo_clipped, ()),
-    definition.cispo: Form(_cispo_cap, unused=("epsilon_low", "delta")),
-    definition.sapo: Form(_temperatures, errors.sapo),
-    definition.gmpo: Form(_log_bounds, errors.gmpo, ("delta",)),
+VESPO = ("vespo_k_positive", "vespo_lambda_positive", "vespo_k_negative", "vespo_lambda_negative")
+REFUSED = ("epsilon_low", "epsilon_high", "delta", *VESPO)
+WIDTHS = ("epsilon_low", "epsilon_high")
+BOUNDS: Mapping[str, Form] = {
+    "none": Form((), lambda *_: None, lambda batch, ratio, _: axes.unbounded(batch, ratio), errors.unbounded),
+    "clip": Form((*WIDTHS, "delta"), _ratio_bounds, axes.clipped, errors.clipped),
+    "log-clip": Form(WIDTHS, _log_bounds, axes.clipped_in_nats, errors.clipped_in_nats),
+    "cap": Form(WIDTHS, _cap, axes.capped, errors.unbounded),
+    "gate": Form((), _temperatures, axes.gated, errors.gated),
+    "taper": Form(VESPO, _taper, axes.tapered, errors.tapered),
 }

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reference.oracle.aggregation import row_weights
+from reference.oracle.aggregation import AGGREGATIONS, row_weights
 from reference.oracle.definitions.exact import difference, total
-from reference.oracle.definitions.losses import DEFINITIONS, Batch, Term
+from reference.oracle.definitions.loss_axes import RATIOS
+from reference.oracle.definitions.losses import DEFINITIONS, Batch, Definition, Term
 from reference.oracle.inputs import Bools, Floats, choice, finite, floats, number
-from reference.oracle.loss_terms import Settings, loss_kl, surrogate
+from reference.oracle.loss_terms import BOUNDS, Settings, loss_kl, surrogate
 from reference.oracle.rows import Rows, rows_of
 
 
@@ -65,6 +66,13 @@ def policy_loss(
     cispo_bound: str | None = None,
     sapo_temperature_positive: float | None = None,
     sapo_temperature_negative: float | None = None,
+    ratio_level: str | None = None,
+    bound: str | None = None,
+    aggregation: str | None = None,
+    vespo_k_positive: float | None = None,
+    vespo_lambda_positive: float | None = None,
+    vespo_k_negative: float | None = None,
+    vespo_lambda_negative: float | None = None,
     branch_dtype: str | None = None,
 ) -> PolicyLoss:
     """A step's loss is sum_i a_i sum_t (w l + beta KL), a_i the row's weight under the algorithm's aggregation.
@@ -85,7 +93,7 @@ def policy_loss(
         row_mask: (B,), 0 on rows that do not train: they have no tokens and count in B, as TRL's truncated completions.
         algorithm: one of `DEFINITIONS`.
         epsilon_low: the ratio's lower bound is 1 - epsilon_low; "gmpo": the difference's is -epsilon_low. None for
-            "sapo" and "cispo", and for "rloo" without a clip.
+            "sapo", and for "rloo" without a clip; "cispo": the constant ratio's lower bound is 1 - epsilon_low, or none.
         epsilon_high: the upper bound is 1 + epsilon_high; "gmpo": epsilon_high. "cispo": see `cispo_bound`. None
             for "rloo" and "sapo".
         delta: upper bound on the ratio under a negative advantage, above 1 + epsilon_high; None for none.
@@ -103,6 +111,13 @@ def policy_loss(
         cispo_bound: "cispo" only: c is 1 + epsilon_high ("relative") or epsilon_high ("absolute").
         sapo_temperature_positive: "sapo" only: tau where A > 0.
         sapo_temperature_negative: "sapo" only: tau elsewhere.
+        ratio_level: instead of the algorithm's: "token", "seq_mean", "seq_mean_token", "seq_sum" or "none".
+        bound: instead of the algorithm's: "clip", "log-clip", "cap", "gate", "taper" or "none".
+        aggregation: instead of the algorithm's, one of `row_weights`.
+        vespo_k_positive: "vespo" only: k where A is at least 0.
+        vespo_lambda_positive: lambda there.
+        vespo_k_negative: k elsewhere.
+        vespo_lambda_negative: lambda elsewhere.
         branch_dtype: "float32" or "float64", whose ulp `near_branch` counts; None for the dtype of `policy`.
 
     Returns:
@@ -115,10 +130,13 @@ def policy_loss(
     Source: DeepSeekMath (arXiv 2402.03300), eqs. 3 and 4; DAPO (arXiv 2503.14476), eq. 8; Dr. GRPO (arXiv
         2503.20783), section 3.2; GSPO (arXiv 2507.18071), eqs. 5, 7 and 13 (GSPO-token); RLOO (arXiv 2402.14740);
         INTELLECT-2 (arXiv 2505.07291) for delta; CISPO: MiniMax-M1 (arXiv 2506.13585), eqs. 4 and 5, and TRL for the
-        absolute bound; SAPO (arXiv 2511.20347); GMPO (arXiv 2507.20673), eq. 4; LUSPO (arXiv 2602.05261).
+        absolute bound; SAPO (arXiv 2511.20347); GMPO (arXiv 2507.20673), eq. 4; LUSPO (arXiv 2602.05261); REINFORCE++
+        (arXiv 2501.03262); dual clip (arXiv 1912.09729), eq. 5; VESPO (arXiv 2602.10693).
     """
     choice("algorithm", algorithm, tuple(DEFINITIONS))
-    one = DEFINITIONS[algorithm]
+    preset = DEFINITIONS[algorithm]
+    chosen = {"ratio_level": ratio_level, "bound": bound, "aggregation": aggregation}
+    one = _composed(preset, {axis: word for axis, word in chosen.items() if word is not None})
     rows = rows_of("policy", np.shape(policy), mask=mask, lengths=lengths)
     if row_mask is not None:
         rows = rows.without(row_mask)
@@ -146,6 +164,7 @@ def policy_loss(
     )
     term, tolerance = surrogate(
         batch,
+        one,
         Settings(
             algorithm,
             epsilon_low,
@@ -154,8 +173,13 @@ def policy_loss(
             cispo_bound,
             sapo_temperature_positive,
             sapo_temperature_negative,
+            vespo_k_positive,
+            vespo_lambda_positive,
+            vespo_k_negative,
+            vespo_lambda_negative,
         ),
         np.dtype(branch_dtype or ("float32" if np.asarray(policy).dtype == np.float32 else "float64")),
+        literal=(one.ratio_level, one.bound) == (preset.ratio_level, preset.bound),
     )
     kl, kl_scale = _kl(batch, rows, reference, beta, kl_estimator, kl_ratio, kl_clamp, algorithm)
 
@@ -168,6 +192,25 @@ def policy_loss(
         gradient_other=_out(rows, tolerance.other * a + beta * kl.slope * a),
         branch_slack=total((a * tolerance.slack)[tolerance.near]),
     )
+
+
+def _composed(preset: Definition, chosen: dict[str, str]) -> Definition:
+    """The loss with other choices than its preset's.
+
+    Raises:
+        ValueError: a word is unknown, or the choices do not go together.
+    """
+    words = {"ratio_level": (*RATIOS, "none"), "bound": tuple(BOUNDS), "aggregation": AGGREGATIONS}
+    for axis, word in chosen.items():
+        choice(axis, word, words[axis])
+    one = preset._replace(**chosen)
+    if one.ratio_level == "none" and one.bound != "none":
+        raise ValueError(f"`bound` is {one.bound!r}, must be 'none' without a ratio")
+    if one.ratio_level == "seq_mean_token" and one.bound in {"cap", "taper"}:
+        raise ValueError(f"`ratio_level` is 'seq_mean_token', must be 'seq_mean' under {one.bound!r}: it is a constant")
+    if one.bound == "log-clip" and one.ratio_level != "seq_mean":
+        raise ValueError(f"`ratio_level` is {one.ratio_level!r}, must be 'seq_mean' with 'log-clip'")
+    return one
 
 
 def _kl(

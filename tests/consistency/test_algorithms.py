@@ -16,7 +16,7 @@ from gates.subjects.mlx_trainer import loss as trainer
 from gates.subjects.numpy_baseline import loss as baseline
 from reference.algorithms import ALGORITHMS, PREFERENCES, Algorithm
 from reference.oracle import losses as oracle
-from reference.textbook import loss as textbook
+from gates.families.loss import textbook
 from reference.trainer.algorithms import registry
 
 pytestmark = pytest.mark.fast

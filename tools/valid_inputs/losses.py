@@ -115,7 +115,7 @@ def _options(rng: Rng, algorithm: str, count: int, levels: dict[str, str]) -> di
 
 
 def _kl(algorithm: str, levels: dict[str, str]) -> dict[str, Any]:
-    if levels["estimator"] == "none" or not ALGORITHMS[algorithm].kl:
+    if levels["estimator"] == "none" or not ALGORITHMS[algorithm].kl_in_loss:
         return {"beta": 0.0, "kl_estimator": None, "kl_ratio": None}
     chosen: dict[str, Any] = {"beta": 0.25, "kl_estimator": levels["estimator"], "kl_ratio": levels["kl_ratio"]}
     if levels["clamp"] != "none":

@@ -19,13 +19,14 @@ def programs() -> Mapping[str, Program]:
         kto,
         logprobs,
         logprobs_gradient,
-        loss,
         preference,
         ratio,
         sampling,
         several,
         statistics,
     )
+
+    from gates.families.loss import program as loss  # noqa: PLC0415
 
     found = (
         *advantages.PROGRAMS,

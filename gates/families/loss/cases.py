@@ -224,7 +224,7 @@ def cases_of(algorithm: str) -> Iterator[Case]:
         yield this("two-sided-clip", delta=tight_delta(algorithm), quick=algorithm == "grpo")
     if algorithm == "rloo":
         yield this("clipped", data={"spread": 0.15}, epsilon_low=0.2, epsilon_high=0.25, quick=True)
-    if one.kl:
+    if one.kl_in_loss:
         yield from _kl_cases(algorithm)
     yield from _found_cases(algorithm)
     if "dapo_denominator" in one.constants:
@@ -292,10 +292,12 @@ def precise_cases() -> Iterator[Case]:
     Algorithms that differ in their denominator alone are asked twice, in float32.
     """
     for one, dtype, (name, data, changes) in product(ALGORITHMS.values(), ("float32", "float64"), PRECISE):
-        if (changes and not one.kl) or (one.name not in LEVELS and (dtype == "float64" or name in {"near", "k2-far"})):
+        if (changes and not one.kl_in_loss) or (
+            one.name not in LEVELS and (dtype == "float64" or name in {"near", "k2-far"})
+        ):
             continue
         # A product of 48 ratios must fit float32.
-        spread = {"spread": 1.0} if one.level == "seq_sum" and data else data
+        spread = {"spread": 1.0} if one.ratio_level == "seq_sum" and data else data
         yield case(
             one.name,
             f"{one.name}-{name}-{dtype}",

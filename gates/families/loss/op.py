@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gates.families.loss import textbook, textbook_steps
 from gates.model import Op, Output
 from reference.algorithms import ALGORITHMS, listed, taking, without
 from reference.oracle import dynamic_sampling, losses
-from reference.textbook import loss as textbook
-from reference.textbook import loss_steps
 
-BY_TOKEN = tuple(one.name for one in ALGORITHMS.values() if not one.by_row)
+BY_TOKEN = tuple(row.name for row in ALGORITHMS.values() if not row.by_row)
 PAPERS = tuple(dict.fromkeys(one.paper for one in ALGORITHMS.values()))
 LOSS_INPUTS = {
     "old": "behaviour log-probs like those of the policy, or None: on-policy, ratio 1 with its gradient alive",
@@ -22,7 +21,7 @@ LOSS_INPUTS = {
     "epsilon_high": "upper clip width, 1 + ε_high (gmpo: ε_high in log space; cispo: its cap); None for "
     f"{listed(without('epsilon_high'))} without a clip",
     "delta": "two-sided bound on the ratio, above 1 + ε_high, or None",
-    "beta": f"weight of the KL to the reference, at least 0; 0 for {listed(x.name for x in ALGORITHMS.values() if not x.kl)}",
+    "beta": f"weight of the KL to the reference, at least 0; 0 for {listed(x.name for x in ALGORITHMS.values() if not x.kl_in_loss)}",
     "kl_ratio": 'what multiplies the KL: "none", "token" or "sequence"; None where beta is 0',
     "max_length": f"L_max of {listed(taking('max_length'))}, else None",
     "micro_batches": f"rows of each micro-batch of {listed(taking('micro_batches'))}, else None",
@@ -71,7 +70,7 @@ LOSS_FROM_LOGITS = Op(
     },
     source="logits at position t score token t+1; then as policy_loss",
     formula="lp_t = x[id]/τ − logsumexp(x/τ); ∂loss/∂x = ∂loss/∂lp · (onehot − softmax)/τ",
-    textbook=loss_steps.loss_from_logits,
+    textbook=textbook_steps.loss_from_logits,
     key=("algorithm",),
 )
 POLICY_LOSS_IN_PARTS = replace(
@@ -105,7 +104,7 @@ REWARDED_LOSS = Op(
     },
     source="RLOO, arXiv 2402.14740, eqs. 1 and 6",
     formula="A_i = leave-one-out of R_i − β·Σ_t(old − reference); loss = −mean_i exp(Σ_t D)·A_i, A a constant",
-    textbook=loss_steps.rewarded_loss,
+    textbook=textbook_steps.rewarded_loss,
 )
 LOSS_WITH_OPTIONS = Op(
     name="loss_with_options",
@@ -134,7 +133,7 @@ LOSS_WITH_OPTIONS = Op(
     },
     source="TIS and MIS: Yao et al. 2025; top-entropy mask: arXiv 2506.01939; TRL for the denominators",
     formula="l·w·e + β·KL aggregated as the algorithm says − c·Σ H e / Σ e, e = [H ≥ quantile_{1−ρ} of the step]",
-    textbook=loss_steps.loss_with_options,
+    textbook=textbook_steps.loss_with_options,
     key=("algorithm",),
 )
 LOSS_CONSTANTS = Op(
@@ -161,7 +160,7 @@ LOSS_CONSTANTS = Op(
     },
     source="PPO, arXiv 1707.06347: the old policy is a constant; so are a reference and the weights of Yao et al. 2025",
     formula="`gradient` ∂loss/∂policy; `old_gradient`, `reference_gradient`, `sampling_gradient` in the other log-probs",
-    textbook=loss_steps.loss_constants,
+    textbook=textbook_steps.loss_constants,
     key=("algorithm",),
 )
 LOSS_OF_COMPLETIONS = Op(
@@ -207,5 +206,5 @@ OVERLONG_PENALTY = Op(
     source="DAPO, arXiv 2503.14476, eq. 13",
     formula="0 if n ≤ L_max − L_c; (L_max − L_c − n)/L_c up to L_max; else −1",
     oracle=dynamic_sampling.overlong_penalty,
-    textbook=loss_steps.overlong_penalty,
+    textbook=textbook_steps.overlong_penalty,
 )

@@ -7,7 +7,7 @@ of the row's sum of l w by the slot's log-prob, (B, T), both before the row's we
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,13 @@ class Bounds(NamedTuple):
     low: float = -math.inf
     high: float = math.inf
     delta: float = math.inf
+
+
+class Taper(NamedTuple):
+    """The power and the decay of a gamma weight, each (B, T) by the sign of the advantage."""
+
+    k: Floats
+    rate: Floats
 
 
 class Term(NamedTuple):
@@ -92,21 +99,49 @@ def rloo(batch: Batch) -> Term:
     return Term(value, value * batch.lengths[:, None])
 
 
-def rloo_clipped(batch: Batch, bounds: Bounds) -> Term:
-    """The clip of the product of a row's ratios, which moves whole with each log-prob. TRL's RLOOTrainer."""
-    term = clipped(batch, product_ratio(batch), bounds)
-    return Term(term.value, term.slope * batch.lengths[:, None])
-
-
 def product_ratio(batch: Batch) -> Floats:
     """The product of a row's ratios, on its tokens."""
     return ratio.on_tokens(ratio.sequence_product(batch.log_ratio), batch.counts)
 
 
-def cispo(batch: Batch, cap: float) -> Term:
-    """The loss l = -stop(min(r, cap)) A log pi, so every token keeps its gradient. MiniMax-M1 (arXiv 2506.13585), eqs. 4 and 5."""
-    slope = -times(np.minimum(ratio.token_ratio(batch.log_ratio), cap), batch.weighted_advantages)
+def dual_clipped(batch: Batch, bounds: Bounds) -> Term:
+    """The clip of each token's own ratio, and where A < 0 no loss above -delta A. arXiv 1912.09729, eq. 5."""
+    r, a, w = ratio.token_ratio(batch.log_ratio), batch.advantages, batch.weights
+    free, held = -times(r, a), -times(np.clip(r, bounds.low, bounds.high), a)
+    once, most = np.maximum(free, held), np.where(a < 0, -times(np.full(a.shape, bounds.delta), a), math.inf)
+    alive = (free >= held) & (free <= most)
+    return Term(times(np.minimum(once, most), w), np.where(alive, times(free, w), 0.0))
+
+
+def reinforce(batch: Batch) -> Term:
+    """The loss l = -A log pi, whatever policy has sampled. R. J. Williams, Machine Learning 8, 1992."""
+    return weighed_log_prob(batch, np.ones(batch.counts.shape))
+
+
+def weighed_log_prob(batch: Batch, weight: Floats) -> Term:
+    """The loss l = -stop(weight) A log pi, so that every token keeps its gradient."""
+    slope = -times(weight, batch.weighted_advantages)
     return Term(slope * batch.policy, slope)
+
+
+def cispo(batch: Batch, bounds: Bounds) -> Term:
+    """The loss l = -stop(clip(r, low, high)) A log pi. MiniMax-M1 (arXiv 2506.13585), eqs. 4 and 5, which has no lower bound."""
+    r = ratio.token_ratio(batch.log_ratio)
+    return weighed_log_prob(batch, np.minimum(np.maximum(r, bounds.low), bounds.high))
+
+
+def vespo(batch: Batch, taper: Taper) -> Term:
+    """The loss l = -stop(exp(lambda) W**k exp(-lambda W)) A log pi, W = prod_t r_t. VESPO (arXiv 2602.10693); TRL's "vespo"."""
+    sums = exact.row_sums(batch.log_ratio)
+    w = Exact(*(ratio.on_tokens(part, batch.counts) for part in sums))
+    return weighed_log_prob(batch, gamma_weight(w, taper))
+
+
+def gamma_weight(log_ratio: Exact, taper: Taper) -> Floats:
+    """The weight exp(lambda) r**k exp(-lambda r) = exp(k log r - lambda (r - 1)), 1 at r = 1; 0 where r overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        exponent = taper.k * log_ratio.value - taper.rate * exact.expm1(log_ratio)
+        return np.exp(exponent) * (1.0 + taper.k * log_ratio.rest)
 
 
 def sapo(batch: Batch, tau: Floats) -> Term:
@@ -114,11 +149,16 @@ def sapo(batch: Batch, tau: Floats) -> Term:
 
     sigma(-x) falls faster than r grows: where it is 0 the slope is 0, however large r is.
     """
+    return gate(batch.log_ratio, tau, batch.weighted_advantages)
+
+
+def gate(log_ratio: Exact, tau: Floats, advantages: Floats) -> Term:
+    """The gate of any ratio, and its slope by that ratio's logarithm."""
     with np.errstate(over="ignore", invalid="ignore"):
-        x = tau * exact.expm1(batch.log_ratio)
-        closing = 4.0 * sigmoid(x) * sigmoid(-x) * ratio.token_ratio(batch.log_ratio)
-    slope = -times(np.where(sigmoid(-x) == 0.0, 0.0, closing), batch.weighted_advantages)
-    return Term(-times(4.0 / tau * sigmoid(x), batch.weighted_advantages), slope)
+        x = tau * exact.expm1(log_ratio)
+        closing = 4.0 * sigmoid(x) * sigmoid(-x) * exact.exp(log_ratio)
+    slope = -times(np.where(sigmoid(-x) == 0.0, 0.0, closing), advantages)
+    return Term(-times(4.0 / tau * sigmoid(x), advantages), slope)
 
 
 def gmpo(batch: Batch, bounds: Bounds) -> Term:
@@ -144,29 +184,40 @@ class Definition(NamedTuple):
 
     Attributes:
         term: l w of a step's tokens and its slope; it takes the batch, and what `loss_terms` makes of its constants.
+        ratio_level: whose ratio it takes, one of `loss_axes.RATIOS`, or "none".
+        bound: what bounds the ratio, one of `loss_terms.BOUNDS`.
         aggregation: what a token weighs, one of `aggregation.row_weights`.
-        by_row: whether a row has one advantage and one off-policy weight.
         kl: whether a KL may stand in the loss.
     """
 
     term: Callable[..., Term]
-    aggregation: Literal["row-mean", "row-sum", "constant", "tokens", "micro-batch"] = "row-mean"
-    by_row: bool = False
+    ratio_level: str = "token"
+    bound: str = "clip"
+    aggregation: str = "row-mean"
     kl: bool = True
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a row has one ratio, and so one advantage and one off-policy weight."""
+        return self.ratio_level in {"seq_mean", "seq_sum"}
 
 
 DEFINITIONS: Mapping[str, Definition] = MappingProxyType(
     {
         "grpo": Definition(token_clipped),
-        "dapo": Definition(token_clipped, "tokens"),
-        "bnpo-trl": Definition(token_clipped, "micro-batch"),
-        "dr_grpo": Definition(token_clipped, "constant"),
-        "gspo": Definition(mean_clipped, by_row=True),
-        "gspo-token": Definition(mean_clipped),
-        "rloo": Definition(rloo, by_row=True, kl=False),
-        "cispo": Definition(cispo, "tokens"),
-        "sapo": Definition(sapo),
-        "gmpo": Definition(gmpo, by_row=True),
-        "luspo": Definition(mean_clipped, "row-sum", by_row=True),
+        "dapo": Definition(token_clipped, aggregation="token-mean"),
+        "bnpo-trl": Definition(token_clipped, aggregation="micro-batch"),
+        "dr_grpo": Definition(token_clipped, aggregation="constant"),
+        "gspo": Definition(mean_clipped, "seq_mean"),
+        "gspo-token": Definition(mean_clipped, "seq_mean_token"),
+        "rloo": Definition(rloo, "seq_sum", "none", kl=False),
+        "cispo": Definition(cispo, bound="cap", aggregation="token-mean"),
+        "sapo": Definition(sapo, bound="gate"),
+        "gmpo": Definition(gmpo, "seq_mean", "log-clip"),
+        "luspo": Definition(mean_clipped, "seq_mean", aggregation="row-sum"),
+        "reinforce": Definition(reinforce, "none", "none"),
+        "reinforce++": Definition(token_clipped, aggregation="token-mean", kl=False),
+        "ppo": Definition(dual_clipped, aggregation="token-mean"),
+        "vespo": Definition(vespo, "seq_sum", "taper", "token-mean"),
     }
 )

@@ -10,7 +10,8 @@ import numpy as np
 from reference.oracle.definitions import exact, kl, loss_kl, ratio
 from reference.oracle.definitions.exact import Exact
 from reference.oracle.definitions.logistic import sigmoid
-from reference.oracle.definitions.losses import Batch, Bounds, Term, mean_ratio, product_ratio, times
+from reference.oracle.definitions.loss_axes import Ratio
+from reference.oracle.definitions.losses import Batch, Bounds, Taper, Term, times
 from reference.oracle.errors.branches import near_bound
 from reference.oracle.inputs import Bools, Floats
 
@@ -37,36 +38,24 @@ def smooth(term: Term, scale: Floats | None = None) -> Tolerance:
     return Tolerance(np.abs(term.slope) if scale is None else scale, nothing.astype(np.bool_), term.slope, nothing)
 
 
-def token_clipped(batch: Batch, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
-    """The tolerance of the clip of each token's own ratio."""
-    return clipped(batch, ratio.token_ratio(batch.log_ratio), bounds, term, dtype)
+def unbounded(_batch: Batch, _ratio: Ratio, _constants: object, term: Term, _dtype: np.dtype) -> Tolerance:
+    """The tolerance of a term whose slope jumps nowhere, also where a constant ratio is held at a cap."""
+    return smooth(term)
 
 
-def mean_clipped(batch: Batch, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
-    """The tolerance of the clip of the geometric mean of the row's ratios."""
-    return clipped(batch, mean_ratio(batch), bounds, term, dtype)
-
-
-def rloo_clipped(batch: Batch, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
-    """The tolerance of the clip of the product of a row's ratios, which moves n times as fast as the mean of the row."""
-    n = batch.lengths[:, None].astype(np.float64)
-    one = clipped(batch, product_ratio(batch), bounds, Term(term.value, term.slope / np.maximum(n, 1.0)), dtype)
-    return Tolerance(one.scale * n, one.near, one.other * n, one.slack)
-
-
-def clipped(batch: Batch, r: Floats, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
+def clipped(batch: Batch, ratio: Ratio, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
     """A bound acts on the sign of A that it clips: `high` on A > 0, `low` and `delta` on A < 0."""
+    r, a, w = ratio.r, batch.advantages, batch.weighted_advantages
     near, distance = np.zeros(r.shape, np.bool_), np.zeros(r.shape)
-    good, bad = batch.advantages > 0, batch.advantages < 0
+    good, bad = a > 0, a < 0
     for bound, applies in ((bounds.low, bad), (bounds.high, good), (bounds.delta, bad)):
         here = applies & near_bound(r, (bound,), dtype) & batch.counts
         near |= here
         distance[here] = np.abs(r[here] - bound)
-    unclipped = -times(r, batch.weighted_advantages)
-    return _two_sided(term, unclipped, near, np.abs(batch.weighted_advantages) * distance)
+    return _two_sided(term, -times(r, w) * ratio.moves, near, np.abs(w) * distance)
 
 
-def gmpo(batch: Batch, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
+def clipped_in_nats(batch: Batch, _: Ratio, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance:
     """As `clipped`, of the log ratio, whose error stands in the row's value as many times as that is large."""
     d, good = batch.log_ratio.value, batch.advantages > 0
     close = np.where(good, near_bound(d, (bounds.high,), dtype), near_bound(d, (bounds.low,), dtype))
@@ -75,19 +64,26 @@ def gmpo(batch: Batch, bounds: Bounds, term: Term, dtype: np.dtype) -> Tolerance
     return _two_sided(term, term.value, near, np.where(near, np.abs(term.value * distance), 0.0))
 
 
-def sapo(batch: Batch, tau: Floats, term: Term, dtype: np.dtype) -> Tolerance:
+def gated(batch: Batch, ratio: Ratio, tau: Floats, term: Term, dtype: np.dtype) -> Tolerance:
     """An error of r stands in the slope 1 + tau r times.
 
     Where sigma' is below the least normal number of the dtype it has fewer bits: its error is one of that number, which
     stands in the slope r times.
     """
-    r = ratio.token_ratio(batch.log_ratio)
+    r = ratio.r
     with np.errstate(over="ignore", invalid="ignore"):
-        x = tau * exact.expm1(batch.log_ratio)
+        x = tau * exact.expm1(ratio.log)
         closing = 4.0 * sigmoid(x) * sigmoid(-x) * r * (1.0 + tau * r)
         fewer_bits = np.where(np.isfinite(r), 4.0 * np.finfo(dtype).tiny * r, 0.0)
         condition = np.where(sigmoid(-x) == 0.0, 0.0, closing) + fewer_bits
-    return smooth(term, np.abs(times(condition, batch.weighted_advantages)))
+    return smooth(term, np.abs(times(condition, batch.weighted_advantages)) * ratio.moves)
+
+
+def tapered(batch: Batch, ratio: Ratio, taper: Taper, term: Term, _: np.dtype) -> Tolerance:  # noqa: ARG001  as the others
+    """An error of log r stands in the weight k + lambda r times, and the exponent rounds as its largest terms do."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        terms = 1.0 + taper.k * (1.0 + np.abs(ratio.log.value)) + taper.rate * (1.0 + ratio.r)
+        return smooth(term, np.where(term.slope == 0.0, 0.0, np.abs(term.slope) * terms))
 
 
 def kl_scale(batch: Batch, d: Exact, estimator: str, kl_ratio: str, clamp: float | None = None) -> Floats:

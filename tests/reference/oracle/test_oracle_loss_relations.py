@@ -216,7 +216,7 @@ class TestLayouts:
             ("grpo", {"lengths": np.ones(6, int)}, "`mask` and `lengths` are both given"),
             ("grpo", {"mask": None, "lengths": np.full(6, 5)}, "`lengths` is .*, must be 6 numbers of at most 4"),
             ("grpo", {"policy": np.zeros(24), "mask": None}, r"`policy` has shape \(24,\)"),
-            ("cispo-relative", {"epsilon_low": 0.2}, "`epsilon_low` is 0.2, must be None for 'cispo'"),
+            ("cispo-relative", {"delta": 2.0}, "`delta` is 2.0, must be None for 'cispo'"),
             ("cispo-relative", {"cispo_bound": None}, "`cispo_bound` is None"),
             ("sapo", {"epsilon_high": 0.2}, "`epsilon_high` is 0.2, must be None for 'sapo'"),
             ("sapo", {"sapo_temperature_positive": None}, "`sapo_temperature_positive` is None"),

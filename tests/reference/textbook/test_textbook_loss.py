@@ -10,7 +10,7 @@ import pytest
 from gates.families.loss import cases
 from reference.algorithms import ALGORITHMS
 from reference.oracle import losses
-from reference.textbook import loss as textbook
+from gates.families.loss import textbook
 
 pytestmark = pytest.mark.fast
 

@@ -12,6 +12,7 @@ import numpy as np
 from gates.families.loss import cases, laws
 from gates.families.loss.branches import on_a_branch
 from gates.families.loss.op import POLICY_LOSS
+from gates.families.loss.program import row_of
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
@@ -85,11 +86,11 @@ def _stopped(inputs: Mapping[str, Any]) -> int:
     """Count the ratios (of tokens, or of their sequence) that leave the clip range in the direction that A rewards."""
     pair = {name: inputs[name] for name in ("policy", "old", "mask", "lengths")}
     advantage, valid = cases.of_elements(inputs, inputs["advantages"]), cases.valid(inputs)
-    one = ALGORITHMS[inputs["algorithm"]]
-    level = "seq_mean" if one.mean_ratio else "seq_sum" if one.level == "seq_sum" else "token"
+    one = row_of(inputs)
+    level = "token" if one.bound == "log-clip" else one.value_level
     r = cases.of_elements(inputs, ratio.importance_ratio(**pair, level=level))
     high, low = 1.0 + inputs["epsilon_high"], 1.0 - inputs["epsilon_low"]
-    if one.clip == "log-ratio":
+    if one.bound == "log-clip":
         high, low = np.exp(inputs["epsilon_high"]), np.exp(-inputs["epsilon_low"])
     return int(np.sum(valid & (((advantage > 0) & (r > high)) | ((advantage < 0) & (r < low)))))
 
@@ -155,7 +156,7 @@ def _poison_case(algorithm: str, poison: str, *, quick: bool = False) -> Case:
     def make(rng: np.random.Generator) -> dict[str, Any]:
         return {**clean.make(rng), "poison": poison}
 
-    beta = 0.04 if ALGORITHMS[algorithm].kl else 0.0
+    beta = 0.04 if ALGORITHMS[algorithm].kl_in_loss else 0.0
     clean = cases.case(algorithm, f"{algorithm}-{poison}", beta=beta, quick=quick)
     return replace(clean, make=make, level=None if poison == "ordinary" else "robustness")
 

@@ -27,7 +27,7 @@ FILLED = {"policy": -0.5, "old": -0.6, "reference": -0.7, "advantages": 1.0}  # 
 
 def _data(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     data = cases.batch_for(algorithm)
-    if ALGORITHMS[algorithm].level == "seq_sum":
+    if ALGORITHMS[algorithm].ratio_level == "seq_sum":
         data = {**data, "spread": 0.1}
     return cases.make(rng, algorithm, data, changes)
 
@@ -104,7 +104,7 @@ def _wider(
 def _cases(make: Callable[..., Mapping[str, Any]]) -> Iterator[Case]:
     for algorithm, one in ALGORITHMS.items():
         for name, changes in (("plain", PLAIN), ("kl", KL)):
-            if name == "kl" and not one.kl:
+            if name == "kl" and not one.kl_in_loss:
                 continue
             whole = cases.case(algorithm, f"{algorithm}-{name}", **changes)
             of_algorithm = partial(make, algorithm=algorithm, changes=changes)
@@ -180,10 +180,10 @@ def _split_cases() -> Iterator[Case]:
     for algorithm, one in ALGORITHMS.items():
         if one.aggregation == "micro-batch":
             continue  # by definition its value depends on the split
-        changes = KL if one.kl else PLAIN
+        changes = KL if one.kl_in_loss else PLAIN
         whole = cases.case(algorithm, algorithm, **changes)
         of_algorithm = partial(_data, algorithm=algorithm, changes=changes)
-        quick = algorithm in {"grpo", "dapo", "dr_grpo", "gspo", "luspo"}
+        quick = algorithm in {*cases.AGGREGATED, "gspo"}
         yield Case(algorithm, of_algorithm, quick=quick, conventions=whole.conventions)
 
 
@@ -215,7 +215,7 @@ class _Split:
 def _split(inputs: Mapping[str, Any], want: Callable[..., Any]) -> _Split:
     rows = len(inputs["mask"])
     parts = [_of_rows(inputs, some) for some in np.split(np.arange(rows), [rows * SPLIT[0] // sum(SPLIT)])]
-    by_tokens = ALGORITHMS[inputs["algorithm"]].aggregation == "global"  # elsewhere the share of a part is its rows
+    by_tokens = ALGORITHMS[inputs["algorithm"]].by_tokens  # elsewhere the share of a part is its rows
     sizes = [float(part["mask"].sum()) if by_tokens else float(len(part["mask"])) for part in parts]
     whole, *of_parts = (want(POLICY_LOSS, **cases.rounded(x)) for x in (inputs, *parts))
     return _Split(inputs, parts, [size / sum(sizes) for size in sizes], whole, of_parts)

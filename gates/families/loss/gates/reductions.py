@@ -28,7 +28,7 @@ def _as(given: Mapping[str, Any], algorithm: str, **changes: Any) -> Inputs:
 
 
 def _data(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any], **data: Any) -> Inputs:
-    spread = {"spread": 0.1} if ALGORITHMS[algorithm].level == "seq_sum" else {}
+    spread = {"spread": 0.1} if ALGORITHMS[algorithm].ratio_level == "seq_sum" else {}
     return cases.make(rng, algorithm, {**spread, **data}, changes)
 
 
@@ -47,7 +47,7 @@ def _of_rows(rng: np.random.Generator) -> Mapping[str, Any]:
 
 def _one_token(rng: np.random.Generator, algorithm: str, other: str, clip: Mapping[str, Any]) -> Mapping[str, Any]:
     """Let every completion have one token; broken, the completions are whole."""
-    own = clip if ALGORITHMS[algorithm].clip else {}
+    own = clip if ALGORITHMS[algorithm].bound == "clip" else {}
     whole = _data(rng, algorithm, own)
     first = np.zeros_like(whole["mask"])
     first[:, 0] = True

@@ -19,7 +19,7 @@ from reference.algorithms import ALGORITHMS, taking
 
 Changes = Mapping[str, Any]
 SPREAD = 0.6  # deviation of log-ratios: with it every bound of every case stops some token
-WITH_KL = tuple(name for name, one in ALGORITHMS.items() if one.kl)
+WITH_KL = tuple(name for name, one in ALGORITHMS.items() if one.kl_in_loss)
 TWO_SIDED = tuple(name for name, one in ALGORITHMS.items() if one.two_sided)
 LEVELS = ("grpo", "gspo", "gmpo")  # a clip of each token's ratio, of a row's, and in log space
 SETTINGS: dict[str, tuple[tuple[str, ...], Changes, Changes]] = {  # algorithms, setting before, setting after

@@ -30,7 +30,7 @@ def _make(
     micro_batch_rows: int = MICRO_BATCH,
 ) -> dict[str, Any]:
     given = arrays.loss_inputs(
-        rng, rows=ROWS, width=WIDTH, spread=0.02 if ALGORITHMS[algorithm].level == "seq_sum" else 0.3
+        rng, rows=ROWS, width=WIDTH, spread=0.02 if ALGORITHMS[algorithm].ratio_level == "seq_sum" else 0.3
     )
     del given["mask"]
     choice = {**cases.WHOLE, **ALGORITHMS[algorithm].constants, **changes}

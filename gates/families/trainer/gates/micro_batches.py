@@ -38,7 +38,7 @@ def _part_cases() -> Iterator[Case]:
             continue  # by definition its value depends on the split
         yield _part_case(algorithm, "uneven")
         yield _part_case(algorithm, "equal", sizes="equal", quick=algorithm == "grpo")
-        if one.kl:
+        if one.kl_in_loss:
             yield _part_case(algorithm, "uneven-kl", beta=0.3, quick=False)
         if "dapo_denominator" in one.constants:
             yield _part_case(algorithm, "uneven-by-prompt", dapo_denominator="group", group_size=4)

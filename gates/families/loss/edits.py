@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from gates.diagnosis.program import Choices, Edit
 from gates.diagnosis.programs.rows import MASKS
+from reference.algorithms import ALGORITHMS, VARIANTS, Algorithm
 
 MEANS = {  # words of each aggregation, and whether some library has it on purpose
-    "row means": ("mean over rows of each row's token mean", True),
-    "tokens": ("token mean over the step: Σ m·l / Σ m", True),
-    "prompt tokens": ("token mean of each prompt, then the mean over prompts", True),
-    "micro-batch tokens": ("token mean of each micro-batch, then their mean", True),
+    "row-mean": ("mean over rows of each row's token mean", True),
+    "token-mean": ("token mean over the step: Σ m·l / Σ m", True),
+    "token-mean of prompts": ("token mean of each prompt, then the mean over prompts", True),
+    "micro-batch": ("token mean of each micro-batch, then their mean", True),
     "constant": ("sum over tokens / (B · L_max)", True),
     "tokens of the step": ("sum over tokens / the tokens of the generation batch", True),
-    "row sums": ("token sum of each row, then the mean over rows", True),
-    "width": ("mean over the padded width: sum over tokens / (B · T)", False),
+    "row-sum": ("token sum of each row, then the mean over rows", True),
+    "width": ("mean over the padded width: sum over tokens / (B · T)", True),
     "longest row": ("sum over tokens / (B · the longest row)", False),
     "sum": ("sum over all tokens, not divided", False),
     "sum of row means": ("sum over rows of token means, not divided by B", False),
@@ -26,18 +28,20 @@ MEANS = {  # words of each aggregation, and whether some library has it on purpo
     "square roots": ("row sums divided by √n", False),
     "mean length": ("sum over tokens / (B · the mean length)", False),
 }
+DENOMINATORS = {"global": "token-mean", "group": "token-mean of prompts", "trl": "tokens of the step"}
+WITH = {"token-mean": " with the tokens of the step", "token-mean of prompts": " with the tokens of each prompt"}
 NEEDS = {
-    "prompt tokens": "group_size",
-    "micro-batch tokens": "micro_batches",
+    "token-mean of prompts": "group_size",
+    "micro-batch": "micro_batches",
     "constant": "max_length",
     "constant, summed over rows": "max_length",
     "tokens of the step": "tokens_in_step",
 }
 LEVELS = {
     "token": ("the ratio of each token", True),
-    "row mean": ("the ratio of the row, exp(mean D)", True),
-    "row mean, token slope": ("the row's ratio with each token's gradient (GSPO-token)", True),
-    "row product": ("the ratio of the row, exp(Σ D)", True),
+    "seq_mean": ("the ratio of the row, exp(mean D)", True),
+    "seq_mean_token": ("the row's ratio with each token's gradient (GSPO-token)", True),
+    "seq_sum": ("the ratio of the row, exp(Σ D)", True),
     "row mean over the width": ("the row's ratio with D averaged over the padded width", False),
     "mean of ratios": ("the mean of a row's ratios, not exp of the mean", False),
     "row mean, no slope": ("the row's ratio as a constant, without gradient", False),
@@ -47,6 +51,7 @@ LEVELS = {
     "first order": ("1 + D instead of exp(D)", False),
     "log": ("the log-ratio D instead of exp(D)", False),
     "quotient": ("the quotient of log-probs, policy / old, instead of exp(D)", False),
+    "none": ("A·log π without a ratio (REINFORCE)", True),
 }
 PENALTIES = {
     "inverted": "KL inverted: of policy − reference",
@@ -67,10 +72,9 @@ ESTIMATORS = {
     "k1 with k2's gradient": ("k1 with the gradient of k2", True),
     "full ratio": ("exp(−d)·(−d)", False),
 }
-SURROGATES = {
+BOUNDS = {
     "clip": ("the clipped surrogate of PPO", True),
-    "product": ("r·A without a clip", True),
-    "log-prob": ("A·log π without a ratio (REINFORCE)", True),
+    "none": ("r·A without a clip", True),
     "clipped logarithm": ("the clip on the log-ratio, exp(clip(D, −ε_low, ε_high))", False),
 }
 ADVANTAGES = {
@@ -106,13 +110,13 @@ def _means(asked: Choices) -> Iterator[tuple[str, str, bool]]:
 def _conventions(asked: Choices) -> Iterator[Edit]:
     for name, words, known in _means(asked):
         yield Edit(words, {"mean": name}, known, MEANS[asked["mean"]][0])
-    if asked["surrogate"] in {"clip", "product"}:
+    if asked["bound"] in {"clip", "none"}:
         for name, (words, known) in LEVELS.items():
             if name != asked["level"]:
                 yield Edit(words, {"level": name}, known, LEVELS[asked["level"]][0])
-        for name, (words, known) in SURROGATES.items():
-            if name != asked["surrogate"] and not (name != "log-prob" and asked["low"] is None):
-                yield Edit(words, {"surrogate": name}, known)
+        for name, (words, known) in BOUNDS.items():
+            if name != asked["bound"] and asked["low"] is not None:
+                yield Edit(words, {"bound": name}, known)
     yield from _penalties_of_libraries(asked)
 
 
@@ -134,7 +138,7 @@ def _penalties_of_libraries(asked: Choices) -> Iterator[Edit]:
 def _mistakes(asked: Choices) -> Iterator[Edit]:
     for name, words in MASKS.items():
         yield Edit(words, {"mask": name})
-    if asked["level"].startswith("row") or asked["surrogate"] == "geometric":
+    if asked["level"].startswith("seq"):
         yield Edit("a row without tokens counted with the ratio 1: −A is added", {"numerator": "empty rows"})
     yield Edit("padding counted in the sum, but not in the number of tokens", {"numerator": "all"})
     yield Edit(
@@ -169,13 +173,13 @@ def _ratios(asked: Choices) -> Iterator[Edit]:
         if "reference" in asked["given"]:
             yield Edit("the ratio to the reference, not to the old policy", {"log_ratio": "reference"})
         yield Edit("old log-probs shifted by one token", {"log_ratio": "old next token"})
-    if asked["log_ratio"] == "given" or asked["surrogate"] != "cap":
+    if asked["log_ratio"] == "given" or asked["bound"] not in {"cap", "taper"}:
         yield Edit("a ratio without gradient (detached)", {"log_ratio": "detached"})
 
 
 def _clips(asked: Choices) -> Iterator[Edit]:
-    low, high, kind = asked["low"], asked["high"], asked["surrogate"]
-    if kind in {"clip", "geometric"} and low is not None and high is not None:
+    low, high, kind = asked["low"], asked["high"], asked["bound"]
+    if kind in {"clip", "log-clip"} and low is not None and high is not None:
         if low != high:
             yield Edit("ε_low and ε_high swapped", {"low": high, "high": low})
             yield Edit("ε_low on both sides of the clip", {"high": low})
@@ -209,8 +213,13 @@ def _clips(asked: Choices) -> Iterator[Edit]:
         yield Edit("no cap on the ratio", {"cap": "none"})
         yield Edit("a capped ratio that has a gradient", {"pick": "alive"})
         yield Edit("min(r, c)·A without log π", {"pick": "without log-prob"})
-        yield Edit("the ratio bounded from below too", {"low": asked["high"]})
+        if low is None:
+            yield Edit("the ratio bounded from below too", {"low": high})
+        else:
+            yield Edit("no lower bound of the ratio", {"low": None})
         yield Edit("tokens beyond the cap left out, not weighed by the cap", {"pick": "dropped"})
+    if kind == "taper":
+        yield from _tapers(asked)
     if kind == "gate":
         up, down = asked["tau"]
         if up != down:
@@ -227,12 +236,12 @@ def _clips(asked: Choices) -> Iterator[Edit]:
         }
         yield from (Edit(words, {"pick": name}) for name, words in gates.items())
         yield Edit("temperatures ignored: τ = 1", {"tau": (1.0, 1.0)})
-    if kind == "geometric":
+    if kind == "log-clip":
         yield Edit("both bounds on every log-ratio", {"pick": "both"})
         yield Edit("bounds of the log-ratio by the wrong sign of A", {"pick": "other side"})
         yield Edit("bounds on the row's mean log-ratio, not on each token's", {"pick": "late"})
         yield Edit("no bound on the log-ratio", {"low": None, "high": None})
-        yield Edit("the sum of log-ratios, not their mean", {"level": "row product"})
+        yield Edit("the sum of log-ratios, not their mean", {"level": "seq_sum"})
         yield Edit("the mean of ratios, not exp of the mean", {"level": "mean of ratios"})
 
 
@@ -257,47 +266,54 @@ def _penalties(asked: Choices) -> Iterator[Edit]:
         yield Edit("the KL's ratio without gradient", {"kl_ratio": "token, no slope"})
 
 
+def _tapers(asked: Choices) -> Iterator[Edit]:
+    (k_up, k_down), (up, down) = asked["k"], asked["lambda"]
+    yield Edit("k and λ of A ≥ 0 and of A < 0 swapped", {"k": (k_down, k_up), "lambda": (down, up)})
+    yield Edit("k and λ of A ≥ 0 everywhere", {"k": (k_up, k_up), "lambda": (up, up)})
+    yield Edit("k and λ exchanged", {"k": (up, down), "lambda": (k_up, k_down)})
+    yield Edit("the weight without its power of r", {"pick": "no power"})
+    yield Edit("the weight without its decay exp(−λr)", {"pick": "no decay"})
+    yield Edit("a weight that has a gradient", {"pick": "alive"})
+    yield Edit("the weight of the row's mean ratio, not of its product", {"level": "seq_mean"})
+
+
 def presets(asked: Choices) -> Iterator[Edit]:
-    """Yield the losses by name, with the settings of libraries that choose them (docs/definitions.md, "Presets")."""
-    token = {"level": "token", "surrogate": "clip", "pick": "min"}
-    row = {"level": "row mean", "surrogate": "clip", "pick": "min"}
-    given = asked["given"]
-    if asked["low"] is not None and asked["high"] is not None:
-        yield Edit(
-            'grpo (TRL loss_type="grpo", verl loss_agg_mode="seq-mean-token-mean")',
-            {**token, "mean": "row means"},
-            True,
-        )
-        yield Edit(
-            'dapo with the tokens of the step (verl loss_agg_mode="token-mean")', {**token, "mean": "tokens"}, True
-        )
-        if "group_size" in given:
-            yield Edit("dapo with the tokens of each prompt", {**token, "mean": "prompt tokens"}, True)
-        if "tokens_in_step" in given:
-            yield Edit('dapo (TRL loss_type="dapo")', {**token, "mean": "tokens of the step"}, True)
-        if "micro_batches" in given:
-            yield Edit('bnpo-trl (TRL loss_type="bnpo")', {**token, "mean": "micro-batch tokens"}, True)
-        if "max_length" in given:
-            yield Edit('dr_grpo (TRL loss_type="dr_grpo")', {**token, "mean": "constant"}, True)
-        yield Edit('gspo (TRL importance_sampling_level="sequence")', {**row, "mean": "row means"}, True)
-        yield Edit('luspo (TRL loss_type="luspo")', {**row, "mean": "row sums"}, True)
-        yield Edit(
-            'gspo-token (verl loss_mode="gspo")', {**row, "level": "row mean, token slope", "mean": "row means"}, True
-        )
-        yield Edit('gmpo (verl loss_mode="geo_mean")', {**row, "surrogate": "geometric", "mean": "row means"}, True)
-    if asked["high"] is not None:
-        cap = {"level": "token", "surrogate": "cap", "pick": "min", "low": None}
-        for bound, mean in (
-            ("relative", "tokens"),
-            ("absolute", "tokens"),
-            ("relative", "row means"),
-            ("absolute", "row means"),
-        ):
-            library = ' (TRL loss_type="cispo")' if bound == "absolute" else ""
-            words = f"cispo{library}, cap {'1 + ' if bound == 'relative' else ''}ε_high, {MEANS[mean][0]}"
-            yield Edit(words, {**cap, "cap": bound, "mean": mean}, convention=True)
-    gate = {"level": "token", "surrogate": "gate", "pick": "min", "mean": "row means"}
-    yield Edit('sapo, τ 1 and 1.05 (TRL loss_type="sapo")', {**gate, "tau": (1.0, 1.05)}, convention=True)
-    product = {"level": "row product", "surrogate": "product", "mean": "row means", "beta": 0.0}
-    yield Edit("rloo, exp(Σ D)·A without a clip", product, convention=True)
-    yield Edit("rloo with a clip (TRL RLOOTrainer)", {**product, "surrogate": "clip", "pick": "min"}, convention=True)
+    """Yield the losses of the table, with the settings of libraries that choose them (docs/definitions.md, "Presets")."""
+    for row in (*ALGORITHMS.values(), *VARIANTS):
+        if not _known(row, asked):
+            continue
+        for words, changes in _forms(row, asked["given"]):
+            yield Edit(words, changes, convention=True)
+
+
+def _known(row: Algorithm, asked: Choices) -> bool:
+    """Whether a call has the widths that a bound needs."""
+    widths = {"clip": ("low", "high"), "log-clip": ("low", "high"), "cap": ("high",)}.get(row.bound, ())
+    return all(asked[width] is not None for width in widths)
+
+
+def _forms(row: Algorithm, given: frozenset[str]) -> Iterator[tuple[str, Choices]]:
+    """Yield the words and the changes of a row, for each denominator and cap whose constants a call has."""
+    base: dict[str, Any] = {"level": row.ratio_level, "bound": row.bound, "pick": "min"}
+    base |= {} if row.kl_in_loss else {"beta": 0.0}
+    for denominator, mean in DENOMINATORS.items() if row.aggregation == "token-mean" else (("", row.aggregation),):
+        if NEEDS.get(mean, "") not in {"", *given}:
+            continue
+        library = row.known_as.get(denominator, "")
+        known = f" ({library})" if library else ""
+        changes = {**base, "mean": mean}
+        if row.bound == "cap":
+            for cap, width in (("relative", "1 + ε_high"), ("absolute", "ε_high")):
+                floor = {"low": None} if "epsilon_low" not in row.constants else {}
+                yield f"{row.text}, cap {width}, {MEANS[mean][0]}", {**changes, **floor, "cap": cap}
+        elif row.bound == "gate":
+            tau = tuple(row.constants[f"sapo_temperature_{sign}"] for sign in ("positive", "negative"))
+            yield f"{row.text}, τ {tau[0]:g} and {tau[1]:g}{known}", {**changes, "tau": tau}
+        elif row.bound == "taper":
+            k, rate = (
+                tuple(row.constants[f"vespo_{name}_{sign}"] for sign in ("positive", "negative"))
+                for name in ("k", "lambda")
+            )
+            yield f"{row.text}, {MEANS[mean][0]}{known}", {**changes, "k": k, "lambda": rate}
+        else:
+            yield f"{row.text}{WITH[mean] if mean in WITH else ''}{known}", changes

@@ -1,4 +1,4 @@
-"""The terms of a token in the forward definition of the policy losses: the surrogate of each algorithm, and the KL."""
+"""The terms of a token in the forward formula of the policy losses: the bounded ratio times the advantage, and the KL."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from gates.diagnosis.arithmetic import Value, absolute, clip, detached, exp, maximum, minimum, plain, sigmoid, where
-from gates.diagnosis.programs.loss_step import Step
 from gates.diagnosis.programs.rows import total
+from gates.families.loss.step import Step
 
 
 def surrogate(step: Step) -> Value:
     """Return the term of each token, which is minimised, times its off-policy weight."""
-    return weighted(step, SURROGATES[step.chosen["surrogate"]](step, step.advantages(), step.log_ratio()))
+    bound = "none" if step.chosen["level"] == "none" else step.chosen["bound"]
+    return weighted(step, BOUNDS[bound](step, step.advantages(), step.log_ratio()))
 
 
 def weighted(step: Step, term: Value) -> Value:
@@ -21,8 +22,13 @@ def weighted(step: Step, term: Value) -> Value:
     choice = step.chosen["weights"]
     if choice == "none":
         return term
-    weights = step.grid.lifted(step.data, "weights")
+    weights = step.lifted("weights")
     return term * (weights * weights if choice == "squared" else weights)
+
+
+def _unbounded(step: Step, a: Value, log_ratio: Value) -> Value:
+    level = step.chosen["level"]
+    return -((step.lp if level == "none" else step.ratio(level, log_ratio)) * a)
 
 
 def _clipped(step: Step, a: Value, log_ratio: Value) -> Value:
@@ -55,56 +61,68 @@ def _capped(step: Step, a: Value, log_ratio: Value) -> Value:
     held = clip(r, None if low is None else 1.0 - low, bound)
     if step.chosen["pick"] == "dropped" and bound is not None:
         held = where(r <= bound, r, 0.0)
-    factor = {"alive": held * step.lp, "without log-prob": held}.get(step.chosen["pick"])
-    return -((detached(held) * step.lp if factor is None else factor) * a)
+    alive = {"alive": held * a * step.lp, "without log-prob": held * a}.get(step.chosen["pick"])
+    return -(detached(held) * a * step.lp if alive is None else alive)
+
+
+def _tapered(step: Step, a: Value, log_ratio: Value) -> Value:
+    logarithm = step.logarithm(step.chosen["level"], log_ratio)
+    gains = plain(a) >= 0.0
+    k, rate = (where(gains, *(step.scalar(x) for x in step.chosen[name])) for name in ("k", "lambda"))
+    power = {"no power": logarithm * 0.0, "no decay": rate + k * logarithm}.get(step.chosen["pick"], k * logarithm)
+    decay = exp(logarithm) * rate
+    weight = exp(power if step.chosen["pick"] == "no decay" else rate + power - decay)
+    return -((weight if step.chosen["pick"] == "alive" else detached(weight)) * a * step.lp)
 
 
 def _gated(step: Step, a: Value, log_ratio: Value) -> Value:
     r, pick = step.ratio(step.chosen["level"], log_ratio), step.chosen["pick"]
-    up, down = (step.scalar(x) for x in step.chosen["tau"])
-    tau = where(plain(a) > 0.0, up, down)
+    tau = step.temperature(a)
     moved = {"log": log_ratio, "uncentred": r}.get(pick, r - 1.0)
     factor = {"no factor": 1.0, "factor 4": 4.0, "factor 2/τ": 2.0 / tau, "factor 1/τ": 1.0 / tau}.get(pick, 4.0 / tau)
     return -(sigmoid(tau * moved) * factor * a)
 
 
 def _geometric(step: Step, a: Value, log_ratio: Value) -> Value:
-    low, high = step.constant("low"), step.constant("high")
-    if step.chosen["pick"] == "late":
+    low, high, pick = step.constant("low"), step.constant("high"), step.chosen["pick"]
+    if pick == "late":
         log_ratio = total(log_ratio, step.counts) / step.tokens * np.ones(step.counts.shape)
     below, above = clip(log_ratio, None, high), clip(log_ratio, None if low is None else -low, None)
-    good, pick = plain(a) > 0.0, step.chosen["pick"]
+    gains = plain(a) > 0.0
     both = clip(below, None if low is None else -low, None)
-    q = both if pick == "both" else where(good, above, below) if pick == "other side" else where(good, below, above)
-    return -(step.ratio("row mean" if step.chosen["level"] == "token" else step.chosen["level"], q) * a)
+    q = both if pick == "both" else where(gains, above, below) if pick == "other side" else where(gains, below, above)
+    return -(step.ratio(step.chosen["level"], q) * a)
 
 
-SURROGATES: Mapping[str, Callable[[Step, Value, Value], Value]] = {
+BOUNDS: Mapping[str, Callable[[Step, Value, Value], Value]] = {  # the table's words, and what people write instead
+    "none": _unbounded,
     "clip": _clipped,
-    "product": lambda step, a, d: -(step.ratio(step.chosen["level"], d) * a),
-    "log-prob": lambda step, a, d: -(step.lp * a),  # noqa: ARG005
-    "clipped logarithm": _of_clipped_logarithm,
+    "log-clip": _geometric,
     "cap": _capped,
     "gate": _gated,
-    "geometric": _geometric,
+    "taper": _tapered,
+    "clipped logarithm": _of_clipped_logarithm,
 }
 
 
 def penalty(step: Step) -> Value:
     """Return β times the mean KL."""
-    chosen = step.chosen
-    estimate = _estimate(step)
+    estimate = kl_term(step)
+    if step.chosen["kl"] != "padding too":
+        estimate = where(step.counts, estimate, 0.0)
+    kind = step.chosen["kl_mean"]
+    return step.mean(estimate, None if kind == "same" else kind) * step.scalar(step.chosen["beta"])
+
+
+def kl_term(step: Step) -> Value:
+    """Return the estimate of each token times the ratio that weighs it."""
+    chosen, estimate = step.chosen, _estimate(step)
     if chosen["kl_ratio"] != "none":
-        r = step.ratio("row mean" if chosen["kl_ratio"] == "sequence" else "token", step.lp - step.given("old"))
+        r = step.ratio("seq_mean" if chosen["kl_ratio"] == "sequence" else "token", step.lp - step.given("old"))
         estimate = (detached(r) if chosen["kl_ratio"] == "token, no slope" else r) * estimate
     if chosen["kl"] == "times advantages":
         estimate = estimate * step.advantages()
-    if chosen["weights"] == "on the KL too":
-        estimate = weighted(step, estimate)
-    if chosen["kl"] != "padding too":
-        estimate = where(step.counts, estimate, 0.0)
-    mean = step.mean(estimate, chosen["mean"] if chosen["kl_mean"] == "same" else chosen["kl_mean"])
-    return mean * step.scalar(chosen["beta"])
+    return weighted(step, estimate) if chosen["weights"] == "on the KL too" else estimate
 
 
 def _estimate(step: Step) -> Value:
@@ -112,8 +130,8 @@ def _estimate(step: Step) -> Value:
     reference = step.given("old" if kind == "old" else "reference")
     lp = detached(step.lp) if kind == "detached" else step.lp
     d = lp - reference if kind == "inverted" else reference - lp
-    estimate, limit = ESTIMATES[step.chosen["estimator"]](d), step.constant("kl_clamp")
-    return estimate if limit is None else clip(estimate, -limit, limit)
+    estimate, limit = ESTIMATES[step.chosen["estimator"]](d), step.chosen["kl_clamp"]
+    return estimate if limit is None else clip(estimate, -float(limit), float(limit))
 
 
 ESTIMATES: Mapping[str, Callable[[Value], Value]] = {

@@ -1,4 +1,4 @@
-"""One step's tokens in the forward definition of the policy losses: advantages, log-ratios, ratios, means."""
+"""One step's tokens in the forward formula of the policy losses: advantages, log-ratios, ratios, means."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, detached, exp, maximum, sqrt
+from gates.diagnosis.arithmetic import Value, absolute, detached, exp, maximum, plain, sqrt, where
 from gates.diagnosis.program import Choices, Data
 from gates.diagnosis.programs.rows import Grid, misread, tokens, total
 from gates.model import Array
+from reference.textbook.number import UNIT, Number
 
 
 class Step:
@@ -31,7 +32,14 @@ class Step:
         self.counts = misread(self.grid.counts, chosen["mask"])
         self.lp = self.grid.wide(variable)
         self.tokens = tokens(self.counts)
-        self._dtype = np.asarray(data["policy"]).dtype.name
+        self.dtype = variable.dtype if isinstance(variable, Number) else "float64"
+
+    def lifted(self, name: str) -> Value:
+        """Return an input of slots or rows as (B, T); one that carries its own errors stays as it is."""
+        values = self.data[name]
+        return self.grid.wide(
+            values if isinstance(values, Number) else self.data.lift(values, self.dtype if self.data.bounded else None)
+        )
 
     def constant(self, name: str) -> Value | None:
         """Return a chosen constant such as ε, or None."""
@@ -39,18 +47,22 @@ class Step:
         return None if value is None else self.scalar(value)
 
     def scalar(self, value: float) -> Value:
-        """Return a constant in the data's dtype or wider."""
-        return self.data.scalar(value, self._dtype)
+        """Return a constant, which a program may hold in the data's dtype or wider."""
+        return Number(float(value), self.dtype, UNIT[self.dtype] * abs(value)) if self.data.bounded else float(value)
+
+    def temperature(self, a: Value) -> Value:
+        """Return τ of each slot, by the sign of its advantage."""
+        return where(plain(a) > 0.0, *(self.scalar(x) for x in self.chosen["tau"]))
 
     def given(self, name: str) -> Value:
         """Return log-probs of another model as (B, T); the policy's own, as constants, where none are given."""
         if self.data.get(name) is None:
             return detached(self.lp)
-        return self.grid.lifted(self.data, name)
+        return self.lifted(name)
 
     def advantages(self) -> Value:
         """Return A of each slot, (B, T)."""
-        given = self.grid.lifted(self.data, "advantages")
+        given = self.lifted("advantages")
         found = ADVANTAGES[self.chosen["advantages"]](given, self.counts)
         if self.chosen["kl"] != "in the advantages":
             return found
@@ -67,13 +79,34 @@ class Step:
             return lp - old[:, _following(self.counts)]
         return old - lp if choice == "inverted" else lp - old
 
+    def logarithm(self, level: str, log_ratio: Value) -> Value:
+        """Return the logarithm of the ratio of a level: (B, T), or (B, 1) for a level of the row."""
+        if level == "token":
+            return log_ratio
+        return total(log_ratio, self.counts) / (self.tokens if level == "seq_mean" else 1.0)
+
     def ratio(self, level: str, log_ratio: Value) -> Value:
         """Return r of each slot: (B, T), or (B, 1) for a level of the row."""
         return RATIOS[level](self, log_ratio)
 
-    def mean(self, term: Value, kind: str) -> Value:
-        """Return the mean of (B, T) or (B, 1) terms, which are 0 where no token stands."""
-        return (term * np.ones(self.counts.shape) * row_weights(self.counts, kind, self.data.inputs)).sum()
+    def mean(self, term: Value, kind: str | None = None) -> Value:
+        """Return the mean of (B, T) or (B, 1) terms, which are 0 where no token stands.
+
+        It is one sum of divided terms: a program that divides its sums instead rounds less often, in the same orders. The
+        micro-batches of a step that is split into parts are added one after the other.
+        """
+        divided = term * np.ones(self.counts.shape) * self.row_weights(kind)
+        parts = self.data.get("parts")
+        if parts is None:
+            return divided.sum()
+        ends = np.cumsum(parts)
+        sums = [divided[end - size : end].sum() for size, end in zip(parts, ends, strict=True)]
+        return sum(sums[1:], start=0.0 + sums[0])
+
+    def row_weights(self, kind: str | None = None) -> Value:
+        """Return what a token of each row weighs under an aggregation, by default the chosen one, (B, 1): a quotient or two."""
+        weights = row_weights(self.counts, kind or self.chosen["mean"], self.data.inputs)
+        return Number(weights, self.dtype, 2.0 * UNIT[self.dtype] * weights) if self.data.bounded else weights
 
 
 def _following(counts: Array) -> Array:
@@ -113,18 +146,18 @@ def _row(step: Step, log_ratio: Value, divisor: Any) -> Value:
     return exp(total(log_ratio, step.counts) / divisor)
 
 
-RATIOS: Mapping[str, Callable[[Step, Value], Value]] = {
+RATIOS: Mapping[str, Callable[[Step, Value], Value]] = {  # the table's words, and what people write instead
     "token": lambda step, d: exp(d),  # noqa: ARG005
+    "seq_mean": lambda step, d: _row(step, d, step.tokens),
+    "seq_mean_token": lambda step, d: detached(_row(step, d, step.tokens)) * exp(step.lp - detached(step.lp)),
+    "seq_sum": lambda step, d: _row(step, d, 1.0),
     "first order": lambda step, d: d + 1.0,  # noqa: ARG005
     "log": lambda step, d: d,  # noqa: ARG005
     "quotient": lambda step, d: step.lp / step.given("old"),  # noqa: ARG005
-    "row mean": lambda step, d: _row(step, d, step.tokens),
-    "row product": lambda step, d: _row(step, d, 1.0),
     "row mean over the width": lambda step, d: _row(step, d, float(step.counts.shape[1])),
     "row mean, padding too": lambda step, d: exp(d.sum(1, keepdims=True) / step.tokens),
     "row product, padding too": lambda step, d: exp(d.sum(1, keepdims=True)),  # noqa: ARG005
     "row mean, no slope": lambda step, d: detached(_row(step, d, step.tokens)),
-    "row mean, token slope": lambda step, d: detached(_row(step, d, step.tokens)) * exp(step.lp - detached(step.lp)),
     "mean of ratios": lambda step, d: total(exp(d), step.counts) / step.tokens,
     "batch mean": lambda step, d: exp(total(d, step.counts).sum(0, keepdims=True) / max(float(step.counts.sum()), 1.0)),
 }
@@ -134,24 +167,24 @@ def row_weights(counts: Array, kind: str, inputs: Mapping[str, Any]) -> Array:
     """Return what a token of each row weighs, (B, 1)."""
     rows, width, n = len(counts), counts.shape[1], tokens(counts)
     size = int(inputs.get("group_size") or rows)
-    blocks = {"prompt tokens": [size] * (rows // size), "micro-batch tokens": inputs.get("micro_batches")}.get(kind)
+    blocks = {"token-mean of prompts": [size] * (rows // size), "micro-batch": inputs.get("micro_batches")}.get(kind)
     if blocks:
         return _of_blocks(counts, blocks)
     sums = counts.sum(axis=1).astype(np.float64)
     every = max(float(sums.sum()), 1.0)
     longest = float(inputs.get("max_length") or width)
     weight: Any = {
-        "row means": 1.0 / (n * rows),
+        "row-mean": 1.0 / (n * rows),
         "row means of rows with tokens": 1.0 / (n * max(float((sums > 0).sum()), 1.0)),
         "sum of row means": 1.0 / n,
-        "tokens": 1.0 / every,
+        "token-mean": 1.0 / every,
         "tokens times rows": 1.0 / (every * rows),
         "constant": 1.0 / (rows * longest),
         "constant, summed over rows": 1.0 / longest,
         "tokens of the step": 1.0 / float(inputs.get("tokens_in_step") or every),
         "width": 1.0 / (rows * width),
         "longest row": 1.0 / (rows * max(float(sums.max()), 1.0)),
-        "row sums": 1.0 / rows,
+        "row-sum": 1.0 / rows,
         "sum": 1.0,
         "sum over the width": 1.0 / width,
         "square roots": 1.0 / (np.sqrt(n) * rows),

@@ -1,4 +1,4 @@
-"""Textbook programs of losses with what stands around them: logits, corrections, entropy masks, and a KL in the reward."""
+"""Textbook limits of losses with what stands around them: logits, corrections, entropy masks, and a KL in the reward."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reference.textbook.loss import Grid, forms, scalar
+from gates.diagnosis.programs.rows import Grid
+from gates.families.loss.textbook import forms, scalar, wide
+from reference.algorithms import ALGORITHMS
 from reference.textbook.number import Floats, Number, clip, exp, log, number, where, widest
 
 CLIPS = {"grpo": (0.2, 0.2), "dapo": (0.2, 0.28), "gspo": (3e-4, 4e-4)}  # the algorithms' defaults
@@ -36,7 +38,7 @@ def loss_from_logits(
     shifted = scaled - top
     total = log(exp(shifted).sum(1, keepdims=True))
     whole = top + total
-    grid, found, slopes = Grid(counts, False), [], []
+    grid, found, slopes = Grid(counts, None), [], []
     scores = (shifted - total, scaled - whole)  # as log_softmax, and as x - logsumexp(x)
     for logprobs in scores:
         policy = _spread(logprobs[of_token], counts)
@@ -74,8 +76,8 @@ def rewarded_loss(
     beta: float,
 ) -> dict[str, Floats]:
     """Return the limits of RLOO's loss, gradient and advantages with the KL taken from the rewards."""
-    grid, dtype = Grid(np.asarray(mask, bool), False), number(policy).dtype
-    difference = grid.wide(old, dtype) - grid.wide(reference, dtype)
+    grid, dtype = Grid(np.asarray(mask, bool), None), number(policy).dtype
+    difference = wide(grid, old, dtype) - wide(grid, reference, dtype)
     lowered = number(rewards, dtype) - scalar(beta, dtype) * difference.sum(1)
     groups = lowered.reshape(-1, group_size)
     sums = groups.sum(1, keepdims=True)
@@ -83,7 +85,7 @@ def rewarded_loss(
     scaled = (groups - sums / float(group_size)) * (float(group_size) / (group_size - 1))
     advantages = [one.reshape(-1) for one in (others, scaled)]
     given = {**NONE, "algorithm": "rloo", "old": old}
-    found = [forms(grid, grid.wide(policy, dtype), {**given, "advantages": one.detached()}) for one in advantages]
+    found = [forms(grid, wide(grid, policy, dtype), {**given, "advantages": one.detached()}) for one in advantages]
     return {
         "loss": widest([loss for losses, _ in found for loss in losses]),
         "gradient": widest([slope for _, slopes in found for slope in slopes]),
@@ -136,8 +138,8 @@ def loss_constants(policy: npt.ArrayLike, **inputs: Any) -> dict[str, Floats]:
 
 def _corrected(policy: npt.ArrayLike, chosen: Any, inputs: dict[str, Any]) -> tuple[list[Number], list[Number]]:
     """Return the forms of a loss whose tokens weigh what the correction says, and nothing where they are not chosen."""
-    grid, dtype = Grid(np.asarray(inputs["mask"], bool), False), number(policy).dtype
-    behaviour = grid.wide(policy if inputs["old"] is None else inputs["old"], dtype)
+    grid, dtype = Grid(np.asarray(inputs["mask"], bool), None), number(policy).dtype
+    behaviour = wide(grid, policy if inputs["old"] is None else inputs["old"], dtype)
     weights = number(np.ones(grid.counts.shape), dtype)
     if inputs["correction"] is not None:
         sampling = np.asarray(inputs["sampling"], np.float64)
@@ -147,7 +149,7 @@ def _corrected(policy: npt.ArrayLike, chosen: Any, inputs: dict[str, Any]) -> tu
             difference = difference.sum(1, keepdims=True) * np.ones(grid.counts.shape)
         weights = _weights(exp(difference), inputs)
     weights = where(chosen, weights, 0.0)
-    return forms(grid, grid.wide(policy, dtype), {**NONE, "kl_estimator": "k3", **inputs, "weights": weights})
+    return forms(grid, wide(grid, policy, dtype), {**NONE, "kl_estimator": "k3", **inputs, "weights": weights})
 
 
 def _weights(r: Number, inputs: dict[str, Any]) -> Number:

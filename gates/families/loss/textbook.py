@@ -1,0 +1,98 @@
+"""How far an honest program may lie from a policy loss: the forward formula in numbers that bound their own rounding.
+
+A KL is added to each token (TRL) or to the loss (verl). Gradients are autograd's and, where it rounds otherwise, those that
+are written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gates.diagnosis.arithmetic import exp, sigmoid, where
+from gates.diagnosis.program import Data
+from gates.diagnosis.programs.rows import Grid
+from gates.families.loss.program import asked
+from gates.families.loss.step import Step
+from gates.families.loss.terms import kl_term, surrogate, weighted
+from reference.textbook.number import UNIT, Floats, Number, expm1, gradient, number, widest
+
+BY_TOKEN = ("old", "reference", "advantages", "weights")
+
+
+def policy_loss(policy: npt.ArrayLike, **inputs: Any) -> dict[str, Floats]:
+    """Return how far loss and gradient of an honest program in the dtype of `policy` may lie from the definition.
+
+    Args:
+        policy: log-probs as in `reference.oracle.losses.policy_loss`.
+        **inputs: all its other keywords.
+
+    Returns:
+        "loss" (), "gradient" of the shape of `policy`: float64 limits, inf where no claim can be made.
+    """
+    grid = Grid.of({"policy": policy, **inputs}, "policy")
+    losses, slopes = forms(grid, wide(grid, policy, number(policy).dtype), inputs)
+    return {"loss": widest(losses), "gradient": grid.back(widest(slopes))}
+
+
+def policy_loss_in_parts(*, parts: Sequence[int], **inputs: Any) -> dict[str, Floats]:
+    """Return the same for the sum of micro-batches, each with its share of the step's loss."""
+    return policy_loss(**inputs, parts=parts)
+
+
+def wide(grid: Grid, values: Any, dtype: str) -> Number:
+    """Return numbers of tokens, or of rows, as (B, T), 0 where no token stands."""
+    if isinstance(values, Number):
+        return where(grid.counts, grid.wide(values), 0.0)
+    return number(np.where(grid.counts, grid.wide(np.asarray(values, np.float64)), 0.0), dtype)
+
+
+def scalar(value: float, dtype: str) -> Number:
+    """Return a constant such as ε, which a program may hold in the dtype or wider."""
+    return Number(float(value), dtype, UNIT[dtype] * abs(value))
+
+
+def forms(grid: Grid, policy: Number, inputs: Mapping[str, Any]) -> tuple[list[Number], list[Number]]:
+    """Return the forms of the loss and those of the gradient, for a policy of (B, T).
+
+    `advantages` of the rows and `weights` of the tokens may be numbers that carry their own errors.
+    """
+    arrays = {name: wide(grid, inputs[name], policy.dtype) for name in BY_TOKEN if inputs.get(name) is not None}
+    given = {**inputs, **arrays, "policy": policy.value, "mask": grid.counts, "lengths": None, "row_mask": None}
+    step = Step(Data(given, bounded=True), asked(given), policy)
+    term, by_hand = where(step.counts, surrogate(step), 0.0), _slope(step)
+    by_hand = None if by_hand is None else by_hand * step.row_weights()
+    alone = step.mean(term)
+    if not given["beta"]:
+        slopes = [gradient(alone, policy)[0]]
+        return [alone], slopes if by_hand is None else [*slopes, where(step.counts, by_hand, 0.0)]
+    beta = step.scalar(given["beta"])
+    estimate = where(step.counts, kl_term(step), 0.0)
+    whole, added = step.mean(term + beta * estimate), beta * step.mean(estimate)
+    slopes, of_kl = [gradient(whole, policy)[0]], _kl_slope(step)
+    if by_hand is not None or of_kl is not None:
+        first = gradient(alone, policy)[0] if by_hand is None else by_hand
+        second = gradient(added, policy)[0] if of_kl is None else of_kl * beta * step.row_weights()
+        slopes.append(where(step.counts, first + second, 0.0))
+    return [whole, alone + added], slopes
+
+
+def _slope(step: Step) -> Number | None:
+    """Return the slope of a token's term by hand, where that rounds otherwise than autograd's."""
+    if step.chosen["bound"] != "gate":
+        return None
+    r, a = step.ratio(step.chosen["level"], step.log_ratio()), step.advantages()
+    opened = sigmoid(step.temperature(a) * (r - 1.0))
+    return weighted(step, -(4.0 * opened * (1.0 - opened) * r * a))
+
+
+def _kl_slope(step: Step) -> Number | None:
+    """Return the slope of a token's KL by hand, where that rounds otherwise than autograd's."""
+    chosen = step.chosen
+    if chosen["estimator"] != "k3" or chosen["kl_clamp"] is not None or chosen["kl_ratio"] == "sequence":
+        return None
+    d = step.given("reference") - step.lp
+    return -expm1(d) if chosen["kl_ratio"] == "none" else -(exp(step.log_ratio()) * d)
