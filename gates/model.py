@@ -135,7 +135,8 @@ class Case:
     declare to be asked this case: a rule of ours, or an optional behaviour. Cases that name the same `sample`, of this
     gate or of another, are given generators of the same seed, so that a slow answer serves several (`Trial.got_once`).
     `rests_on` names other ops, such as `policy_loss[grpo]`, that a law compares with: where the definition of one does not
-    hold, the case is not asked.
+    hold, the case is not asked. `compose` returns the same case for other choices on the axes of its op; it raises ValueError
+    where they do not go together.
     """
 
     name: str
@@ -149,6 +150,7 @@ class Case:
     declared: Mapping[str, Wire] = field(default_factory=dict)
     sample: str = ""
     rests_on: tuple[str, ...] = ()
+    compose: Callable[[Mapping[str, Any]], Case] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,9 @@ class Op:
 
     `inputs` describes each keyword: shape, dtype, unit, legal values. Those in `optional` are given only in the cases
     that are about them; a subject that does not take one is `unsupported` there.
+
+    `axes` are the choices that a preset, named by `key`, makes and that may be declared beside it: of each axis its words,
+    with what reports call them. `preset` returns the word of each axis for the conventions of a case.
     """
 
     name: str
@@ -182,6 +187,8 @@ class Op:
     optional: Collection[str] = ()
     textbook: Callable[..., Mapping[str, Array]] | None = None
     key: tuple[str, ...] = ()
+    axes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    preset: Callable[[Mapping[str, Wire]], Mapping[str, str]] = lambda conventions: {}  # noqa: ARG005
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,12 +333,18 @@ class Gate:
     name: str = ""  # the field's name that is judged, such as policy_loss[grpo]
     probes: tuple[Probe, ...] = ()
     needs: Mapping[str, float] = field(default_factory=dict)  # of a cluster's node, beside those of the subject
+    together: str = ""  # what the choices of all its cases are graded as, where each alone is not worth a name
 
     def graded(self, case: Case) -> str:
         """Return what a verdict of this case is about: an op, with the choices that name it (`policy_loss[grpo]`)."""
         name = self.name.partition("[")[0]
         op = next((op for op in self.ops if op.name == name), self.ops[0])
+        if self.together:
+            return f"{op.name}[{self.together}]"
         chosen = [str(case.conventions[key]) for key in op.key if case.conventions.get(key) is not None]
+        preset = op.preset(case.conventions)
+        given = {axis: case.conventions.get(axis) for axis in op.axes}
+        chosen += [op.axes[axis][word] for axis, word in given.items() if word not in {None, preset.get(axis)}]
         return f"{op.name}[{', '.join(chosen)}]" if chosen else op.name
 
 

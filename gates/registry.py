@@ -68,11 +68,12 @@ class Registry:
         name: str = "",
         probes: tuple[Probe, ...] = (),
         needs: Mapping[str, float] = MappingProxyType({}),
+        together: str = "",
     ) -> Callable[[Check], Check]:
         """Register the decorated check as a gate."""
 
         def register(check: Check) -> Check:
-            self.add_gate(Gate(id_, question, why, ops, cases, bounds, check, level, name, probes, needs))
+            self.add_gate(Gate(id_, question, why, ops, cases, bounds, check, level, name, probes, needs, together))
             return check
 
         return register

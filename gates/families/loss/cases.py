@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays
+from gates.families.loss import covering
 from gates.model import Array, Case, Level
-from reference.algorithms import ALGORITHMS
+from reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm, composed
 
 PART_BECAUSE = (
     "k·2u·S: a part errs by k·2u times the sum of its own |terms|, these add up to S, and each gradient belongs to one "
@@ -42,7 +43,18 @@ EXCLUDED = slice(1, None, 3)  # the rows that a row mask excludes
 FAR = (slice(None), slice(None, None, 4))  # the tokens whose KL a clamp holds
 FAR_BY = 4.0  # nats: k3 is 50 there
 FARTHER_BY = 12.0  # nats: and k1 is -12
-LEVELS = ("grpo", "gspo", "rloo", "cispo", "sapo", "gmpo")  # one algorithm for each form of the ratio's term
+
+
+def _first(*axes: str) -> tuple[str, ...]:
+    """Return the first algorithm of the table with each choice on these axes."""
+    firsts: dict[tuple[Any, ...], str] = {}
+    for row in ALGORITHMS.values():
+        firsts.setdefault(tuple(getattr(row, axis) for axis in axes), row.name)
+    return tuple(firsts.values())
+
+
+LEVELS = _first("value_level", "bound")  # one algorithm for each form of the ratio's term
+AGGREGATED = _first("aggregation")
 BOTH_RATIOS = ("off-policy", "on-policy")  # a law about `old` that is given and left out
 BEYOND = 3  # columns behind the longest row, so that it is not the width
 
@@ -53,15 +65,23 @@ def batch_for(algorithm: str) -> dict[str, Any]:
     A clip of mean ratios stops whole rows, so there are rows enough. With one advantage for a row GSPO-token would be
     GSPO, so its advantages are the tokens'.
     """
-    one = ALGORITHMS[algorithm]
-    if not one.mean_ratio:
-        return {}
-    return {"rows": 24} if one.by_row else {"rows": 24, "by_token": True}
+    return _batch_of(ALGORITHMS[algorithm])
+
+
+def _batch_of(row: Algorithm) -> dict[str, Any]:
+    if row.mean_ratio:
+        return {"rows": 24} if row.by_row else {"rows": 24, "by_token": True}
+    return {"spread": 0.15} if row.ratio_level == "seq_sum" and row.bound != "none" else {}
 
 
 def tight_delta(algorithm: str, usual: float = 1.5) -> float:
     """Return a δ that stops some ratio of a batch."""
     return 1.06 if ALGORITHMS[algorithm].mean_ratio else usual
+
+
+def row_for(algorithm: str, changes: Mapping[str, Any]) -> Algorithm:
+    """Return the row of an algorithm with the choices on axes that are among some changes."""
+    return composed(algorithm, **{axis: changes[axis] for axis in AXES if changes.get(axis) is not None})
 
 
 def make(
@@ -83,7 +103,7 @@ def make(
     found = data.get("found", "")
     inputs = arrays.loss_inputs(rng, **{name: value for name, value in data.items() if name != "found"})
     _change(rng, inputs, found)
-    choice = {**WHOLE, **ALGORITHMS[algorithm].constants, **changes}
+    choice = {**WHOLE, **row_for(algorithm, changes).constants, **changes}
     if not choice["beta"]:
         inputs["reference"], choice["kl_ratio"], choice["kl_estimator"] = None, None, None
     if choice.get("kl_clamp"):
@@ -173,8 +193,9 @@ def case(
     **changes: Any,
 ) -> Case:
     """Return one case of one algorithm, with the conventions that a subject may not have."""
-    chosen: dict[str, Any] = {**batch_for(algorithm), **(data or {})}
-    choice = {**WHOLE, **ALGORITHMS[algorithm].constants, **changes}
+    row = row_for(algorithm, changes)
+    chosen: dict[str, Any] = {**_batch_of(row), **(data or {})}
+    choice = {**WHOLE, **row.constants, **changes}
     conventions = {
         "algorithm": algorithm,
         "dtype": chosen.get("dtype", "float32"),
@@ -185,17 +206,29 @@ def case(
         **({"empty_rows": True} if chosen.get("empty_row") else {}),
         **({name: choice[name] for name in ("kl_ratio", "kl_estimator")} if choice["beta"] else {}),
         **({"dapo_denominator": choice["dapo_denominator"]} if choice["dapo_denominator"] else {}),
-        **({"clipped": choice["epsilon_low"] is not None} if algorithm == "rloo" else {}),
+        **({"clipped": choice["epsilon_low"] is not None} if row.bound == "none" and row.ratio_level != "none" else {}),
         **({"arithmetic": arithmetic} if arithmetic else {}),
     }
-    declared = {}
+    conventions |= (declared := {axis: changes[axis] for axis in AXES if axis in changes})
     if conventions.get("clipped"):
         declared["clipped"] = True
     if choice.get("kl_clamp"):
         declared["kl_clamp"] = choice["kl_clamp"]
     made = partial(make, algorithm=algorithm, data=chosen, changes=changes, rows=rows, weights=weights, beyond=beyond)
     level: Level | None = "robustness" if chosen.get("empty_row") else None
-    return Case(name, made, quick=quick, conventions=conventions, declared=declared, level=level)
+
+    def compose(axes: Mapping[str, Any]) -> Case:
+        kept = {key: value for key, value in changes.items() if key not in _lost(row, axes)}
+        again = partial(case, algorithm, name, data=data, quick=quick, rows=rows, weights=weights, beyond=beyond)
+        return again(arithmetic=arithmetic, **{**kept, **axes})
+
+    return Case(name, made, quick=quick, conventions=conventions, declared=declared, level=level, compose=compose)
+
+
+def _lost(row: Algorithm, axes: Mapping[str, Any]) -> set[str]:
+    """Return the constants of a case that another choice does not have: the row's own at least, and a bound's if it changes."""
+    lost = set(row.constants) - set(composed(row.name, **axes).constants)
+    return lost | ({"delta", "epsilon_low", "epsilon_high"} if {"bound", "ratio_level"} & set(axes) else set())
 
 
 def cases_of(algorithm: str) -> Iterator[Case]:
@@ -220,9 +253,11 @@ def cases_of(algorithm: str) -> Iterator[Case]:
         yield this("token-advantages", data={"by_token": True}, quick=True)
     if batch_for(algorithm).get("by_token"):
         yield this("row-advantages", data={"by_token": False})
+    if one.bound == "clip":
+        yield this("one-width", **_one_width(one))
     if one.two_sided:
         yield this("two-sided-clip", delta=tight_delta(algorithm), quick=algorithm == "grpo")
-    if algorithm == "rloo":
+    if one.bound == "none" and one.ratio_level != "none":
         yield this("clipped", data={"spread": 0.15}, epsilon_low=0.2, epsilon_high=0.25, quick=True)
     if one.kl_in_loss:
         yield from _kl_cases(algorithm)
@@ -230,11 +265,35 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     if "dapo_denominator" in one.constants:
         yield this("by-prompt", dapo_denominator="group", group_size=4, quick=True)
         yield this("window", dapo_denominator="trl", tokens_in_step=171.5, quick=True)
-    if "cispo_bound" in one.constants:
+    if one.bound == "cap":
+        yield this("lower-bound", epsilon_low=0.2)
         yield this("absolute-bound", cispo_bound="absolute", epsilon_high=0.8, quick=True)
         yield this("throttled", cispo_bound="absolute", epsilon_high=0.2, old=None)
     if "sapo_temperature_positive" in one.constants:
         yield this("temperatures", sapo_temperature_positive=0.5, sapo_temperature_negative=2.0, quick=True)
+
+
+def _one_width(row: Algorithm) -> dict[str, float]:
+    """Return the same width on both sides of a clip, or where the row has one width already, another."""
+    low, high = row.constants["epsilon_low"], row.constants["epsilon_high"]
+    width = low if low != high else 0.5 * low
+    return {"epsilon_low": width, "epsilon_high": width}
+
+
+def compositions() -> Iterator[Case]:
+    """Yield compositions in which each two choices that go together occur together."""
+    for changes in covering.covering():
+        yield case("grpo", covering.named(changes), **changes)
+
+
+def variants() -> Iterator[Case]:
+    """Yield the presets with another choice that libraries ship."""
+    for row in VARIANTS:
+        axes = {axis: getattr(row, axis) for axis in row.overrides}
+        widths = row.constants if row.bound == "clip" and row.ratio_level == "seq_sum" else {}
+        yield case(row.name, f"{row.name}-{'-'.join(axes.values())}", quick=True, **axes, **widths)
+        if row.kl_in_loss:
+            yield case(row.name, f"{row.name}-{'-'.join(axes.values())}-kl", beta=0.3, kl_ratio="token", **axes)
 
 
 def _found_cases(algorithm: str) -> Iterator[Case]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from gates.families.loss import textbook, textbook_steps
 from gates.model import Op, Output
-from reference.algorithms import ALGORITHMS, listed, taking, without
+from reference.algorithms import ALGORITHMS, AXES, listed, taking, without
 from reference.oracle import dynamic_sampling, losses
 
 BY_TOKEN = tuple(row.name for row in ALGORITHMS.values() if not row.by_row)
@@ -37,6 +39,24 @@ MORE_LOSS_INPUTS = {  # what the loss of log-probs has beyond the trainer's own 
     "sapo_temperature_positive": "τ of sapo where A > 0, else None",
     "sapo_temperature_negative": "τ of sapo elsewhere, else None",
 }
+AXES_INPUTS = {  # given only where the case is about them
+    **{
+        axis: f"another choice than the algorithm's: {listed([chr(34) + word + chr(34) for word in words], 'or')}"
+        for axis, words in AXES.items()
+    },
+    "vespo_k_positive": "k of vespo where A ≥ 0",
+    "vespo_lambda_positive": "λ of vespo where A ≥ 0",
+    "vespo_k_negative": "k of vespo elsewhere",
+    "vespo_lambda_negative": "λ of vespo elsewhere",
+}
+
+
+def _preset(conventions: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the algorithm of a case chooses on each axis."""
+    row = ALGORITHMS.get(str(conventions.get("algorithm")))
+    return {} if row is None else {axis: getattr(row, axis) for axis in AXES}
+
+
 POLICY_LOSS = Op(
     name="policy_loss",
     outputs={"loss": Output(kind="scalar"), "gradient": Output(like="policy")},
@@ -47,15 +67,18 @@ POLICY_LOSS = Op(
         "kl_clamp": "the largest |KL estimate| of a token; not given without one",
         **LOSS_INPUTS,
         **MORE_LOSS_INPUTS,
+        **AXES_INPUTS,
     },
     source=" · ".join(
         f"{listed(x.title for x in ALGORITHMS.values() if x.paper == paper)} {paper}" for paper in PAPERS
     ),
     formula="l = −min(min(r, δ)·A, clip(r, 1−ε_low, 1+ε_high)·A) + β·KL, aggregated as the algorithm says",
     oracle=losses.policy_loss,
-    optional=("row_mask", "kl_clamp"),
+    optional=("row_mask", "kl_clamp", *AXES_INPUTS),
     textbook=textbook.policy_loss,
     key=("algorithm",),
+    axes={axis: {word: choice.text for word, choice in words.items()} for axis, words in AXES.items()},
+    preset=_preset,
 )
 LOSS_FROM_LOGITS = Op(
     name="loss_from_logits",

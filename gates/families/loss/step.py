@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, detached, exp, maximum, plain, sqrt, where
+from gates.diagnosis.arithmetic import Value, absolute, detached, exp, maximum, plain, sigmoid, sqrt, where
 from gates.diagnosis.program import Choices, Data
 from gates.diagnosis.programs.rows import Grid, misread, tokens, total
 from gates.model import Array
+from reference.textbook import number as bounded
 from reference.textbook.number import UNIT, Number
 
 
@@ -49,6 +50,10 @@ class Step:
     def scalar(self, value: float) -> Value:
         """Return a constant, which a program may hold in the data's dtype or wider."""
         return Number(float(value), self.dtype, UNIT[self.dtype] * abs(value)) if self.data.bounded else float(value)
+
+    def gate(self, x: Value) -> Value:
+        """Return σ(x), of a careful program from the side that does not overflow."""
+        return bounded.sigmoid(x) if self.chosen.get("sigmoid") == "by side" else sigmoid(x)
 
     def temperature(self, a: Value) -> Value:
         """Return τ of each slot, by the sign of its advantage."""

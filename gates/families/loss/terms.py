@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, clip, detached, exp, maximum, minimum, plain, sigmoid, where
+from gates.diagnosis.arithmetic import Value, absolute, clip, detached, exp, maximum, minimum, plain, where
 from gates.diagnosis.programs.rows import total
 from gates.families.loss.step import Step
 
@@ -80,7 +80,7 @@ def _gated(step: Step, a: Value, log_ratio: Value) -> Value:
     tau = step.temperature(a)
     moved = {"log": log_ratio, "uncentred": r}.get(pick, r - 1.0)
     factor = {"no factor": 1.0, "factor 4": 4.0, "factor 2/τ": 2.0 / tau, "factor 1/τ": 1.0 / tau}.get(pick, 4.0 / tau)
-    return -(sigmoid(tau * moved) * factor * a)
+    return -(step.gate(tau * moved) * factor * a)
 
 
 def _geometric(step: Step, a: Value, log_ratio: Value) -> Value:

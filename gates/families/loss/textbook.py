@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gates.diagnosis.arithmetic import exp, sigmoid, where
+from gates.diagnosis.arithmetic import exp, where
 from gates.diagnosis.program import Data
 from gates.diagnosis.programs.rows import Grid
 from gates.families.loss.program import asked
@@ -62,7 +62,7 @@ def forms(grid: Grid, policy: Number, inputs: Mapping[str, Any]) -> tuple[list[N
     """
     arrays = {name: wide(grid, inputs[name], policy.dtype) for name in BY_TOKEN if inputs.get(name) is not None}
     given = {**inputs, **arrays, "policy": policy.value, "mask": grid.counts, "lengths": None, "row_mask": None}
-    step = Step(Data(given, bounded=True), asked(given), policy)
+    step = Step(Data(given, bounded=True), {**asked(given), "sigmoid": "by side"}, policy)
     term, by_hand = where(step.counts, surrogate(step), 0.0), _slope(step)
     by_hand = None if by_hand is None else by_hand * step.row_weights()
     alone = step.mean(term)
@@ -85,7 +85,7 @@ def _slope(step: Step) -> Number | None:
     if step.chosen["bound"] != "gate":
         return None
     r, a = step.ratio(step.chosen["level"], step.log_ratio()), step.advantages()
-    opened = sigmoid(step.temperature(a) * (r - 1.0))
+    opened = step.gate(step.temperature(a) * (r - 1.0))
     return weighted(step, -(4.0 * opened * (1.0 - opened) * r * a))
 
 

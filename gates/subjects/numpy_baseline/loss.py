@@ -15,7 +15,38 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-BY_ROW = frozenset(("gspo", "rloo", "gmpo", "luspo"))  # one advantage and one weight for a whole row
+
+class Choices(NamedTuple):
+    """What an algorithm chooses: whose ratio, what bounds it, and what a token weighs."""
+
+    level: str = "token"
+    bound: str = "clip"
+    aggregation: str = "row-mean"
+    kl: bool = True
+
+    @property
+    def by_row(self) -> bool:
+        """Whether a whole row has one advantage and one weight."""
+        return self.level in {"seq_mean", "seq_sum"}
+
+
+PRESETS = {
+    "grpo": Choices(),
+    "dapo": Choices(aggregation="token-mean"),
+    "bnpo-trl": Choices(aggregation="micro-batch"),
+    "dr_grpo": Choices(aggregation="constant"),
+    "gspo": Choices("seq_mean"),
+    "gspo-token": Choices("seq_mean_token"),
+    "rloo": Choices("seq_sum", "none", kl=False),
+    "cispo": Choices(bound="cap", aggregation="token-mean"),
+    "sapo": Choices(bound="gate"),
+    "gmpo": Choices("seq_mean", "log-clip"),
+    "luspo": Choices("seq_mean", aggregation="row-sum"),
+    "reinforce": Choices("none", "none"),
+    "reinforce++": Choices(aggregation="token-mean", kl=False),
+    "ppo": Choices(aggregation="token-mean"),
+    "vespo": Choices("seq_sum", "taper", "token-mean"),
+}
 
 
 class Step(NamedTuple):
@@ -48,10 +79,13 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
     dapo_denominator: str | None = None,
     group_size: int | None = None,
     tokens_in_step: float | None = None,
+    ratio_level: str | None = None,
+    bound: str | None = None,
+    aggregation: str | None = None,
     **bounds: Any,
 ) -> tuple[float, Array]:
     """Return the loss to minimise and its gradient with respect to the policy's log-probs."""
-    arguments.one_of("algorithm", algorithm, tuple(SURROGATES))
+    chosen = _chosen(algorithm, ratio_level, bound, aggregation)
     like = np.asarray(policy)
     if like.ndim == 2 and not like.size:
         raise ValueError(f"`policy` has shape {like.shape}, must have a row and a slot at least")
@@ -60,9 +94,9 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
         where = without_rows(where, np.asarray(row_mask))
     lp = terms.select(where.wide("policy", policy), where.valid)
     before = terms.select(old_or_policy(lp, None if old is None else where.wide("old", old)), where.valid)
-    advantage = _row_or_token("advantages", advantages, where, by_row=algorithm in BY_ROW)
+    advantage = _row_or_token("advantages", advantages, where, by_row=chosen.by_row)
     step = Step(lp, before, advantage, where.valid, where.valid.sum(axis=1, keepdims=True))
-    weight = ROW_WEIGHTS[algorithm](
+    weight = ROW_WEIGHTS[chosen.aggregation](
         where.valid,
         max_length=max_length,
         micro_batches=micro_batches,
@@ -70,15 +104,17 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
         group_size=group_size,
         tokens_in_step=tokens_in_step,
     )[:, None]
-    trust = 1.0 if weights is None else _row_or_token("weights", weights, where, by_row=algorithm in BY_ROW)
+    trust = 1.0 if weights is None else _row_or_token("weights", weights, where, by_row=chosen.by_row)
     settings = {name: None if x is None or isinstance(x, str) else _rounded(x, like) for name, x in bounds.items()}
     settings["cispo_bound"] = bounds.get("cispo_bound")
     with np.errstate(over="ignore", invalid="ignore"):
-        value, slope = SURROGATES[algorithm](step, settings)
+        value, slope = BOUNDS[_bound_of(chosen, settings)](step, chosen.level, settings)
         summands, gradient = weight * value * trust, weight * slope * trust
         if beta != 0.0:
-            if algorithm == "rloo" or reference is None:
-                raise ValueError(f"`beta` is {beta}, must be 0 without `reference`, and for rloo (KL is in its reward)")
+            if not chosen.kl or reference is None:
+                raise ValueError(
+                    f"`beta` is {beta}, must be 0 without `reference`, and for {algorithm!r} if its KL is in the reward"
+                )
             right = terms.select(where.wide("reference", reference), where.valid)
             kl, pull = kl_term(step, right, kl_estimator, kl_ratio, kl_clamp)
             scaled = _rounded(beta, like) * weight
@@ -107,19 +143,48 @@ def loss_of_completions(
         **inputs,
         algorithm=algorithm,
         mask=np.arange(np.shape(inputs["policy"])[1]) < np.asarray(counts)[:, None],
-        max_length=max_length if algorithm == "dr_grpo" else None,
-        micro_batches=sizes if algorithm == "bnpo-trl" else None,
+        max_length=max_length if PRESETS[algorithm].aggregation == "constant" else None,
+        micro_batches=sizes if PRESETS[algorithm].aggregation == "micro-batch" else None,
         dapo_denominator=dapo_denominator,
         group_size=group_size if dapo_denominator == "group" else None,
         tokens_in_step=float(counts.sum()) if dapo_denominator == "trl" else None,
-        **_DEFAULTS.get(algorithm, {}),
+        **_DEFAULTS.get(PRESETS[algorithm].bound, {}),
     )
 
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
-    "cispo": {"cispo_bound": "relative"},
-    "sapo": {"sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.05},
+    "cap": {"cispo_bound": "relative"},
+    "gate": {"sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.05},
+    "taper": {
+        "vespo_k_positive": 2.0,
+        "vespo_lambda_positive": 3.0,
+        "vespo_k_negative": 3.0,
+        "vespo_lambda_negative": 2.0,
+    },
 }
+
+
+def _chosen(algorithm: str, ratio_level: str | None, bound: str | None, aggregation: str | None) -> Choices:
+    """Return the algorithm's choices, with those that are named beside it."""
+    arguments.one_of("algorithm", algorithm, tuple(PRESETS))
+    other = {"level": ratio_level, "bound": bound, "aggregation": aggregation}
+    chosen = PRESETS[algorithm]._replace(**{name: word for name, word in other.items() if word is not None})
+    arguments.one_of("ratio_level", chosen.level, ("token", "seq_mean", "seq_mean_token", "seq_sum", "none"))
+    arguments.one_of("bound", chosen.bound, tuple(BOUNDS))
+    arguments.one_of("aggregation", chosen.aggregation, tuple(ROW_WEIGHTS))
+    if chosen.level == "none" and chosen.bound != "none":
+        raise ValueError(f"`bound` is {chosen.bound!r}, must be 'none' without a ratio")
+    if chosen.bound in {"cap", "taper"} and chosen.level == "seq_mean_token":
+        raise ValueError(f"`ratio_level` is 'seq_mean_token', must be another one under {chosen.bound!r}")
+    if chosen.bound == "log-clip" and chosen.level != "seq_mean":
+        raise ValueError(f"`ratio_level` is {chosen.level!r}, must be 'seq_mean' under 'log-clip'")
+    return chosen
+
+
+def _bound_of(chosen: Choices, settings: dict[str, Any]) -> str:
+    """Return the bound; widths clip a ratio that has none of its own, as in TRL's RLOO."""
+    clips = chosen.bound == "none" and chosen.level != "none" and settings.get("epsilon_low") is not None
+    return "clip" if clips else chosen.bound
 
 
 def without_rows(where: terms.Slots, row_mask: Array) -> terms.Slots:
@@ -149,7 +214,7 @@ def _row_or_token(name: str, value: Array, where: terms.Slots, *, by_row: bool) 
     return terms.select(where.wide(name, array), where.valid)
 
 
-# The surrogates: each takes a step and returns l per token and ∂Σl/∂log-prob, both before the row's weight.
+# The bounds: each takes a step and whose ratio it bounds, and returns l per token and ∂Σl/∂log-prob, both before the row's weight.
 
 
 def _refuse(settings: dict[str, Any], *names: str) -> None:
@@ -175,24 +240,41 @@ def _bounds(settings: dict[str, Any]) -> tuple[float, float, float]:
     return low, high, math.inf if delta is None else delta
 
 
-def _token(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
-    return clipped(ratios.token_ratio(step.lp, step.old), step.advantage, *_bounds(settings))
+def _ratio(step: Step, level: str) -> tuple[Array, Array | float]:
+    """Return the ratio (B, T), and how many times it the row's sum moves by with one log-prob.
+
+    A row's mean ratio stands n times and moves by r / n: the slope is that of one ratio, as of GSPO-token's. Its product
+    moves whole with each factor.
+    """
+    if level == "token":
+        return ratios.token_ratio(step.lp, step.old), 1.0
+    tokens = 1 if level == "seq_sum" else step.tokens
+    ratio = ratios.sequence_ratio(step.lp, step.old, tokens) * np.ones(step.valid.shape)
+    return ratio, step.tokens if level == "seq_sum" else 1.0
 
 
-def _sequence(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
-    """The row's mean ratio stands n times and moves by r / n with each log-prob: the slope is that of one ratio."""
-    ratio = ratios.sequence_ratio(step.lp, step.old, step.tokens) * np.ones(step.valid.shape)
-    return clipped(ratio, step.advantage, *_bounds(settings))
+def _logarithm(step: Step, level: str) -> tuple[Array, Array]:
+    """Return the logarithm of the ratio (B, T) and what its rounding lost."""
+    high, low = terms.difference(step.lp, step.old)
+    if level == "token":
+        return high, low
+    mean = terms.mean_of_rows(high, low, 1 if level == "seq_sum" else step.tokens)
+    return mean[0] * np.ones(step.valid.shape), mean[1] * np.ones(step.valid.shape)
 
 
-def _product(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
-    ratio = ratios.sequence_ratio(step.lp, step.old, 1) * np.ones(step.valid.shape)
-    if settings.get("epsilon_low") is not None:
-        value, slope = clipped(ratio, step.advantage, *_bounds(settings))
-        return value, slope * step.tokens  # a product moves whole with each factor
-    _refuse(settings, "epsilon_high", "delta")
+def _unbounded(step: Step, level: str, settings: dict[str, Any]) -> tuple[Array, Array]:
+    _refuse(settings, "epsilon_low", "epsilon_high", "delta")
+    if level == "none":
+        return -step.advantage * step.lp, -step.advantage
+    ratio, moves = _ratio(step, level)
     value = -_scaled(ratio, step.advantage)
-    return value, value * step.tokens
+    return value, value * moves
+
+
+def _clipped(step: Step, level: str, settings: dict[str, Any]) -> tuple[Array, Array]:
+    ratio, moves = _ratio(step, level)
+    value, slope = clipped(ratio, step.advantage, *_bounds(settings))
+    return value, slope * moves
 
 
 def clipped(ratio: Array, advantage: Array, low: float, high: float, cap: float) -> tuple[Array, Array]:
@@ -208,27 +290,47 @@ def _scaled(ratio: Array, advantage: Array) -> Array:
     return terms.select(np.where(advantage != 0.0, ratio, 0.0) * advantage, advantage != 0.0)
 
 
-def _cispo(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
-    _refuse(settings, "epsilon_low", "delta")
+def _capped(step: Step, level: str, settings: dict[str, Any]) -> tuple[Array, Array]:
+    _refuse(settings, "delta")
     arguments.one_of("cispo_bound", settings["cispo_bound"], ("relative", "absolute"))
     width = _need(settings, "epsilon_high", above=0.0)
-    return truncated(step, 1.0 + width if settings["cispo_bound"] == "relative" else width)
+    low = 0.0 if settings.get("epsilon_low") is None else 1.0 - _need(settings, "epsilon_low")
+    return truncated(step, 1.0 + width if settings["cispo_bound"] == "relative" else width, level, low)
 
 
-def truncated(step: Step, cap: float) -> tuple[Array, Array]:
-    """Return l = -stop(min(r, c))·A·lp: the ratio is a constant, so every token keeps a gradient."""
-    slope = -_scaled(np.minimum(ratios.token_ratio(step.lp, step.old), cap), step.advantage)
+def truncated(step: Step, cap: float, level: str = "token", low: float = 0.0) -> tuple[Array, Array]:
+    """Return l = -stop(min(max(r, low), c))·A·lp: the ratio is a constant, so every token keeps a gradient."""
+    return _weighed(step, np.minimum(np.maximum(_ratio(step, level)[0], low), cap))
+
+
+def _weighed(step: Step, weight: Array) -> tuple[Array, Array]:
+    slope = -_scaled(weight, step.advantage)
     return slope * step.lp, slope
 
 
-def _sapo(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
+def _tapered(step: Step, level: str, settings: dict[str, Any]) -> tuple[Array, Array]:
+    _refuse(settings, "epsilon_low", "epsilon_high", "delta")
+    power, rate = (
+        np.where(step.advantage >= 0.0, *(_need(settings, f"vespo_{name}_{sign}") for sign in ("positive", "negative")))
+        for name in ("k", "lambda")
+    )
+    return _weighed(step, tapered(*_logarithm(step, level), power, rate))
+
+
+def tapered(high: Array, low: Array, power: Array, rate: Array) -> Array:
+    """Return e^λ·r^k·e^(-λr) = exp(k·log r - λ·(r - 1)) of log r = high + low."""
+    excess = np.expm1(high) + np.where(np.isfinite(np.exp(high)), np.exp(high) * low, 0.0)
+    return np.exp(power * high - rate * excess) * (1.0 + power * low)
+
+
+def _gated(step: Step, level: str, settings: dict[str, Any]) -> tuple[Array, Array]:
     _refuse(settings, "epsilon_low", "epsilon_high", "delta")
     up, down = (_need(settings, f"sapo_temperature_{side}", above=0.0) for side in ("positive", "negative"))
-    high, low = terms.difference(step.lp, step.old)
+    (high, low), moves = _logarithm(step, level), _ratio(step, level)[1]
     ratio = terms.exponential(high, low)
     excess = np.expm1(high) + np.where(np.isfinite(ratio), ratio * low, 0.0)
     value, slope = gate(ratio, excess, np.where(step.advantage > 0.0, up, down))
-    return -_scaled(value, step.advantage), -_scaled(slope, step.advantage)
+    return -_scaled(value, step.advantage), -_scaled(slope, step.advantage) * moves
 
 
 def gate(ratio: Array, excess: Array, temperature: Array) -> tuple[Array, Array]:
@@ -239,7 +341,7 @@ def gate(ratio: Array, excess: Array, temperature: Array) -> tuple[Array, Array]
     return 4.0 / temperature * opened, np.where(shut > 0.0, 4.0 * opened * shut * np.where(shut > 0.0, ratio, 0.0), 0.0)
 
 
-def _gmpo(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
+def _clipped_in_nats(step: Step, _level: str, settings: dict[str, Any]) -> tuple[Array, Array]:
     _refuse(settings, "delta")
     high, low = terms.difference(step.lp, step.old)
     kept, free = held(high, step.advantage, _need(settings, "epsilon_low"), _need(settings, "epsilon_high"))
@@ -290,18 +392,13 @@ def estimate(d: Array, lost: Array, estimator: str) -> tuple[Array, Array]:
     return terms.k3(d) + bounded * kept, -(rise + (bounded + 1.0) * kept)
 
 
-SURROGATES: dict[str, Callable[[Step, dict[str, Any]], tuple[Array, Array]]] = {
-    "grpo": _token,
-    "dapo": _token,
-    "bnpo-trl": _token,
-    "dr_grpo": _token,
-    "gspo": _sequence,
-    "gspo-token": _sequence,  # stop(r_i)·exp(lp - stop(lp)) has the row's value and a token's slope
-    "rloo": _product,
-    "cispo": _cispo,
-    "sapo": _sapo,
-    "gmpo": _gmpo,
-    "luspo": _sequence,
+BOUNDS: dict[str, Callable[[Step, str, dict[str, Any]], tuple[Array, Array]]] = {
+    "none": _unbounded,
+    "clip": _clipped,
+    "log-clip": _clipped_in_nats,
+    "cap": _capped,
+    "gate": _gated,
+    "taper": _tapered,
 }
 
 
@@ -359,11 +456,16 @@ def _dr_grpo_weights(mask: Array, *, max_length: int | None = None, **_: object)
     return np.full(len(mask), 1.0 / dr_grpo_denominator(mask, max_length))
 
 
+def _over_width(mask: Array, **_: object) -> Array:
+    return np.full(len(mask), 1.0 / mask.size)
+
+
 # A row's own loss, repeated over its tokens and averaged over them, is itself: those of whole rows weigh as GRPO does.
 ROW_WEIGHTS: dict[str, Callable[..., Array]] = {
-    **dict.fromkeys(("grpo", "gspo", "gspo-token", "rloo", "sapo", "gmpo"), _row_mean),
-    **dict.fromkeys(("dapo", "cispo"), _dapo_weights),
-    "bnpo-trl": _micro_batch_weights,
-    "dr_grpo": _dr_grpo_weights,
-    "luspo": _row_sum,  # n_i times the row's mean
+    "row-mean": _row_mean,
+    "row-sum": _row_sum,  # n_i times the row's mean
+    "token-mean": _dapo_weights,
+    "micro-batch": _micro_batch_weights,
+    "constant": _dr_grpo_weights,
+    "width": _over_width,
 }

@@ -27,11 +27,14 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         for op in ("filtered_logprobs", "sample_tokens")
     },
     "policy_loss": {
-        "algorithm": tuple(loss.SURROGATES),
+        "algorithm": tuple(loss.PRESETS),
         "clipped": (False, True),
         "kl_clamp": (None, 10.0),
+        "ratio_level": (None, "token", "seq_mean", "seq_mean_token", "seq_sum", "none"),
+        "bound": (None, *loss.BOUNDS),
+        "aggregation": (None, *loss.ROW_WEIGHTS),
     },
-    "loss_of_completions": {"algorithm": tuple(loss.SURROGATES)},
+    "loss_of_completions": {"algorithm": tuple(loss.PRESETS)},
     "prefer": {"ties": ("first",), "nan_rewards": ("unscored",)},
     "best_of_n": {"ties": ("first",), "nan_rewards": ("unscored",)},
     "pack_sequences": {"order": ("as-placed",)},

@@ -248,7 +248,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("variant", "change", "message"),
         [
-            ("grpo", {"algorithm": "ppo"}, "`algorithm` is 'ppo'"),
+            ("grpo", {"algorithm": "none such"}, "`algorithm` is 'none such'"),
             ("grpo", {"delta": 1 + HIGH}, "`delta` is 1.08"),
             ("grpo", {"epsilon_low": None}, "`epsilon_low` is None"),
             ("grpo", {"epsilon_high": -0.1}, "`epsilon_high` is -0.1"),

@@ -117,6 +117,30 @@ def _register(algorithm: str) -> Callable[[Trial], Iterator[Evidence]]:
 for _algorithm in ALGORITHMS:
     _register(_algorithm)
 
+gate(
+    "loss.variants.match-definitions",
+    level="definition",
+    name="policy_loss[variants]",
+    question="Are loss and ∂loss/∂policy of presets with another choice those of their composition?",
+    why="Libraries ship an algorithm's ratio under another one's aggregation: by the name alone it is another loss.",
+    ops=(POLICY_LOSS,),
+    cases=tuple(cases.variants()),
+    bounds=BOUNDS,
+    probes=(Probe("policy_loss", ("loss", "gradient")),),
+)(_check)
+gate(
+    "loss.compositions.match-definitions",
+    level="definition",
+    name="policy_loss[compositions]",
+    together="compositions",
+    question="Does every two choices of ratio, bound, aggregation and KL together give the loss and gradient of their composition?",
+    why="A choice that is right alone may be wrong beside another one: a row's ratio under a mean over tokens, for one.",
+    ops=(POLICY_LOSS,),
+    cases=tuple(cases.compositions()),
+    bounds=BOUNDS,
+    probes=(Probe("policy_loss", ("loss", "gradient")),),
+)(_check)
+
 
 @gate(
     "loss.full-precision",

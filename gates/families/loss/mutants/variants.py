@@ -167,3 +167,64 @@ in_numpy(
     symptom="Rare steps with a huge KL loss, from tokens that the policy has given up.",
     caught_by=("loss.grpo.matches-definition", "loss.dapo.matches-definition", "loss.gspo.matches-definition"),
 )
+in_numpy(
+    "loss.reinforce-with-ratio",
+    "loss:policy_loss",
+    "loss.patches.definition:token_ratio_everywhere",
+    mistake="REINFORCE differentiates r·A where its loss is A·log π",
+    arises="PPO's surrogate with the clip taken out",
+    theme="ratio and rollout",
+    symptom="Nothing on-policy; with several updates a rollout steps grow where the policy has already moved.",
+    caught_by=("loss.reinforce.matches-definition",),
+)
+in_numpy(
+    "loss.reinforce++-row-mean",
+    "loss:policy_loss",
+    "loss.patches.definition:row_mean_everywhere",
+    mistake="REINFORCE++'s token mean over the step is taken row by row",
+    arises="GRPO's loss kept beside REINFORCE++'s advantages",
+    theme="normalisation",
+    symptom="Length grows: tokens of long wrong answers weigh less than those of short ones.",
+    caught_by=("loss.reinforcepp.matches-definition",),
+)
+in_numpy(
+    "loss.ppo-without-dual-clip",
+    "loss:policy_loss",
+    "loss.patches.definition:delta_forgotten",
+    mistake="PPO's second bound for negative advantages is left out",
+    arises="the clipped surrogate of the first PPO paper",
+    source="verl's clip_ratio_c, which older trainers do not read",
+    theme="ratio and rollout",
+    symptom="Rare tokens with a ratio of ten and more give spikes of the gradient norm, always in rows with bad rewards.",
+    caught_by=("loss.ppo.matches-definition",),
+)
+in_numpy(
+    "loss.vespo-power-and-decay-swapped",
+    "loss:tapered",
+    "loss.patches.definition:power_and_decay_swapped",
+    mistake="VESPO's k and λ are exchanged",
+    arises="two numbers for each sign, passed by position",
+    theme="configuration",
+    symptom="Stale rows weigh more than meant on one side of 1 and less on the other; no curve shows it.",
+    caught_by=("loss.vespo.matches-definition",),
+)
+in_numpy(
+    "loss.aggregation-not-passed-on",
+    "loss:policy_loss",
+    "loss.patches.definition:own_aggregation",
+    mistake="another aggregation than the algorithm's is asked for and not passed on",
+    arises="a loss that looks its denominator up by the algorithm's name",
+    theme="configuration",
+    symptom="Runs with a token mean and with a row mean are the same run.",
+    caught_by=("loss.variants.match-definitions",),
+)
+in_numpy(
+    "loss.ratio-level-not-passed-on",
+    "loss:policy_loss",
+    "loss.patches.definition:row_ratio_everywhere",
+    mistake="the row's mean ratio is taken whatever level is asked for",
+    arises="GSPO's loss with its bound and its aggregation made options, and its ratio not",
+    theme="ratio and rollout",
+    symptom="Clip fractions are those of rows: nothing is clipped for long, then whole rows are.",
+    caught_by=("loss.compositions.match-definitions",),
+)

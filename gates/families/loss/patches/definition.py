@@ -48,6 +48,10 @@ delta_forgotten = with_keywords(delta=None)  # leave the second bound out
 token_ratio_for_sequence = with_keywords(algorithm="grpo")  # weigh every token with its own ratio
 luspo_as_gspo = with_keywords(algorithm="gspo")  # average rows without their length
 weights_forgotten = with_keywords(weights=None)  # leave the weights out
+token_ratio_everywhere = with_keywords(ratio_level="token")  # r·A for every loss
+row_ratio_everywhere = with_keywords(ratio_level="seq_mean")  # the row's mean ratio for every loss
+row_mean_everywhere = with_keywords(aggregation="row-mean")  # average rows whatever the algorithm is
+own_aggregation = with_keywords(aggregation=None)  # the algorithm's own, whatever is asked for
 kl_clamp_forgotten = with_keywords(kl_clamp=None)  # let the KL's estimate grow
 
 
@@ -141,18 +145,24 @@ def cispo_bounds_swapped(original: Fn, **inputs: Any) -> Any:
 
 
 @mutation
-def live_ratio(original: Fn, step: Any, cap: float) -> Any:
+def live_ratio(original: Fn, step: Any, cap: float, *rest: Any) -> Any:
     """Differentiate through the truncated ratio: d(r·lp) = r·(lp + 1) where it is not capped."""
-    value, slope = original(step, cap)
+    value, slope = original(step, cap, *rest)
     return value, np.where(np.exp(step.lp - step.old) <= cap, slope * (1.0 + step.lp), slope)
 
 
 @mutation
-def clipped_away(original: Fn, step: Any, cap: float) -> Any:
+def clipped_away(original: Fn, step: Any, cap: float, *rest: Any) -> Any:
     """Drop what the cap truncates."""
-    value, slope = original(step, cap)
+    value, slope = original(step, cap, *rest)
     kept = np.exp(step.lp - step.old) <= cap
     return np.where(kept, value, 0.0), np.where(kept, slope, 0.0)
+
+
+@mutation
+def power_and_decay_swapped(original: Fn, high: Any, low: Any, power: Any, rate: Any) -> Any:
+    """Exchange k and λ."""
+    return original(high, low, rate, power)
 
 
 @mutation

@@ -1,0 +1,61 @@
+"""Compositions of a policy loss in which each two choices that go together occur together at least once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations, product
+from typing import Any
+
+from reference.algorithms import compositions
+
+KL: tuple[dict[str, Any], ...] = (
+    {},
+    *(
+        {"beta": 0.3, "kl_estimator": estimator, "kl_ratio": ratio}
+        for estimator, ratio in product(("k1", "k2", "k3"), ("none", "token", "sequence"))
+    ),
+)
+DENOMINATORS: tuple[dict[str, Any], ...] = (
+    {"dapo_denominator": "global"},
+    {"dapo_denominator": "group", "group_size": 4},
+    {"dapo_denominator": "trl", "tokens_in_step": 171.5},
+)
+NAMES = {
+    "beta": "",
+    "group_size": "",
+    "tokens_in_step": "",
+    "kl_ratio": "kl-ratio-",
+}  # what the name of a case says of them
+
+
+def every() -> Iterator[Mapping[str, Any]]:
+    """Yield the choices of every composition."""
+    for (ratio_level, bound, aggregation), kl in product(compositions(), KL):
+        axes = {"ratio_level": ratio_level, "bound": bound, "aggregation": aggregation}
+        for denominator in DENOMINATORS if aggregation == "token-mean" else ({},):
+            yield {**axes, **denominator, **kl}
+
+
+def covering() -> list[Mapping[str, Any]]:
+    """Return few compositions that hold every pair of choices that some composition has, the same ones each time."""
+    candidates = list(every())
+    numbers: dict[Any, int] = {}
+    masks = [sum({1 << numbers.setdefault(pair, len(numbers)) for pair in _pairs(one)}) for one in candidates]
+    missing, chosen = (1 << len(numbers)) - 1, []
+    while missing:
+        best = max(range(len(candidates)), key=lambda index: (masks[index] & missing).bit_count())
+        chosen.append(candidates[best])
+        missing &= ~masks[best]
+    return chosen
+
+
+def _pairs(chosen: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    aggregation = (chosen["aggregation"], chosen.get("dapo_denominator"))
+    kl = (("kl_estimator", chosen.get("kl_estimator")), ("kl_ratio", chosen.get("kl_ratio")))
+    return combinations((("ratio", chosen["ratio_level"]), ("bound", chosen["bound"]), aggregation, *kl), 2)
+
+
+def named(chosen: Mapping[str, Any]) -> str:
+    """Return the name of the case of a composition."""
+    words = [f"{NAMES.get(name, '')}{word}" for name, word in chosen.items() if NAMES.get(name) != ""]
+    return "-".join(words)
