@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,16 @@ class Step:
             return found
         return found - self.scalar(self.chosen["beta"]) * detached(self.lp - self.given("reference"))
 
+    @cached_property
+    def drift(self) -> Value:
+        """The difference policy − old of each slot, (B, T), once for all that is computed from it."""
+        return self.lp - self.given("old")
+
     def log_ratio(self) -> Value:
         """Return D of each slot, (B, T)."""
         choice = self.chosen["log_ratio"]
+        if choice == "given":
+            return self.drift
         lp = detached(self.lp) if choice == "detached" else self.lp
         old = self.given("reference" if choice == "reference" else "old")
         if choice == "on-policy":

@@ -118,7 +118,7 @@ def kl_term(step: Step) -> Value:
     """Return the estimate of each token times the ratio that weighs it."""
     chosen, estimate = step.chosen, _estimate(step)
     if chosen["kl_ratio"] != "none":
-        r = step.ratio("seq_mean" if chosen["kl_ratio"] == "sequence" else "token", step.lp - step.given("old"))
+        r = step.ratio("seq_mean" if chosen["kl_ratio"] == "sequence" else "token", step.drift)
         estimate = (detached(r) if chosen["kl_ratio"] == "token, no slope" else r) * estimate
     if chosen["kl"] == "times advantages":
         estimate = estimate * step.advantages()
