@@ -31,11 +31,13 @@ def policy_loss(policy: npt.ArrayLike, **inputs: Any) -> dict[str, Floats]:
         **inputs: all its other keywords.
 
     Returns:
-        "loss" (), "gradient" of the shape of `policy`: float64 limits, inf where no claim can be made.
+        "loss" (), "gradient" of the shape of `policy`: float64 limits, inf where no claim can be made; "loss_value" and
+        "gradient_value": what the forward formula itself gives.
     """
     grid = Grid.of({"policy": policy, **inputs}, "policy")
     losses, slopes = forms(grid, wide(grid, policy, number(policy).dtype), inputs)
-    return {"loss": widest(losses), "gradient": grid.back(widest(slopes))}
+    values = {"loss_value": losses[0].value, "gradient_value": grid.back(slopes[0].value)}
+    return {"loss": widest(losses), "gradient": grid.back(widest(slopes)), **values}
 
 
 def policy_loss_in_parts(*, parts: Sequence[int], **inputs: Any) -> dict[str, Floats]:

@@ -16,7 +16,7 @@ from gates.families.loss.program import row_of
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.algorithms import ALGORITHMS
+from reference.algorithms import ALGORITHMS, AXES, Algorithm
 from reference.oracle import ratio
 from reference.oracle.losses import PolicyLoss
 
@@ -57,6 +57,8 @@ def _check(t: Trial) -> Iterator[Evidence]:
     got = t.got(POLICY_LOSS, **inputs)
     unit = 2 * UNIT[str(inputs["policy"].dtype)]
     limits = t.textbook(POLICY_LOSS, **inputs)
+    if (apart := _apart(wanted, row_of(inputs), limits)) > 1.0:
+        yield t.precondition("distance of the forward formula from the definition in its own limits", apart, "<=", 1.0)
     loss, gradient = on_a_branch(wanted, got["loss"], got["gradient"])
     yield from t.agrees("loss error in 2u·S", loss, wanted.loss, limits["loss"], scale=unit * wanted.loss_scale)
     largest = unit * float(np.max(wanted.gradient_scale))
@@ -65,6 +67,23 @@ def _check(t: Trial) -> Iterator[Evidence]:
     outside = np.abs(got["gradient"][~valid])
     if outside.size:
         yield t.number("largest |gradient| in masked slots", _largest(outside), "<=")
+
+
+def _apart(wanted: PolicyLoss, row: Algorithm, limits: Mapping[str, Array]) -> float:
+    """Return how far the forward formula, which the table of algorithms drives, is from the oracle, which has its own choices."""
+    if wanted.choices != tuple(getattr(row, axis) for axis in AXES):
+        return math.inf
+    loss, gradient = on_a_branch(wanted, limits["loss_value"], limits["gradient_value"])
+    pairs = ((loss, wanted.loss, limits["loss"]), (gradient, wanted.gradient, limits["gradient"]))
+    return max(float(np.max(_in_limits(*pair))) for pair in pairs)
+
+
+def _in_limits(got: Any, want: Any, limit: Any) -> Array:
+    off = np.abs(np.subtract(got, want))
+    known = np.isfinite(limit) & (off > 0.0)
+    return np.divide(off, limit, out=np.zeros(np.shape(off)), where=known & (np.asarray(limit) > 0.0)) + np.where(
+        known & (np.asarray(limit) == 0.0), np.inf, 0.0
+    )
 
 
 def _preconditions(t: Trial, wanted: PolicyLoss, distance: Array) -> Iterator[Evidence]:

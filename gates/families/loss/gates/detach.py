@@ -32,7 +32,7 @@ def _on_policy(rng: np.random.Generator, algorithm: str, beta: float) -> Mapping
 def _cases() -> Iterator[Case]:
     for algorithm, one in ALGORITHMS.items():
         for beta in (0.0, 0.3):
-            if beta and not one.kl_in_loss:
+            if one.ratio_level == "none" or (beta and not one.kl_in_loss):
                 continue
             name = f"{algorithm}-{'kl' if beta else 'plain'}"
             changes: dict[str, Any] = {"beta": beta} if beta else {}
