@@ -11,13 +11,14 @@ from gates.recorded.loss import LossErrors, compare
 from gates.recorded.naming import named
 from gates.recorded.settings import Settings
 from gates.recorded.step import Step
-from reference.algorithms import ALGORITHMS
+from reference.algorithms import ALGORITHMS, AXES
 
 QUANTITY = "policy_loss"
 FIRST = 2048  # slots: the piece on which a candidate is tried before the whole step
 FREE = 1e9  # ε of a clip that never acts
 WIDTHS = ((0.2, 0.2), (0.2, 0.28), (0.2, 0.3), (0.1, 0.1), (3e-4, 4e-4), (0.4, 0.4), (FREE, FREE))
 BETAS = (0.04, 0.001, 0.01, 0.05, 0.1)
+FREE_CONSTANTS = ("epsilon_low", "epsilon_high")  # whose values are tried
 HOW = "write the setting `algorithm` and its constants to have it judged"
 
 
@@ -91,27 +92,19 @@ def _of(
 
 
 def _variants(step: Step) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each algorithm with each denominator whose constants are known."""
+    """Yield each algorithm with each denominator and cap whose constants are known."""
     given = step.file.settings
     denominators = ["global", *(["group"] if step.group_size else []), *(["trl"] if "tokens_in_step" in given else [])]
-    yield "grpo", {}
-    for denominator in denominators:
-        yield "dapo", {"dapo_denominator": denominator, "tokens_in_step": given.get("tokens_in_step")}
-    if "micro_batches" in given:
-        yield "bnpo-trl", {"micro_batches": given["micro_batches"]}
-    if "max_length" in given:
-        yield "dr_grpo", {"max_length": given["max_length"]}
-    for name in ("gspo", "gspo-token", "luspo", "gmpo", "rloo"):
-        yield name, {}
-    for denominator in denominators:
-        for bound in ("relative", "absolute"):
-            more = {
-                "dapo_denominator": denominator,
-                "tokens_in_step": given.get("tokens_in_step"),
-                "cispo_bound": bound,
-            }
-            yield "cispo", more
-    yield "sapo", {"sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.05}
+    distinct = {tuple(getattr(row, axis) for axis in AXES): row for row in reversed(ALGORITHMS.values())}
+    for row in reversed(distinct.values()):  # of the names of one function the first
+        if any(name in row.constants and name not in given for name in ("micro_batches", "max_length")):
+            continue
+        fixed = {name: given.get(name, value) for name, value in row.constants.items() if name not in FREE_CONSTANTS}
+        for denominator in denominators if row.aggregation == "token-mean" else [None]:
+            tokens = {"tokens_in_step": given.get("tokens_in_step")} if denominator else {}
+            more = {**fixed, **({"dapo_denominator": denominator, **tokens} if denominator else {})}
+            for cap in ("relative", "absolute") if row.bound == "cap" else (None,):
+                yield row.name, {**more, **({"cispo_bound": cap} if cap else {})}
 
 
 def _name(settings: Settings) -> str:

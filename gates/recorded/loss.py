@@ -10,11 +10,11 @@ import numpy as np
 
 from gates.families.loss import textbook, textbook_steps
 from gates.families.loss.branches import on_a_branch
+from gates.families.loss.program import row_of
 from gates.model import Array, ConfigurationError
 from gates.recorded.finding import Compared, Total
 from gates.recorded.settings import Settings, of_loss
 from gates.recorded.step import AT_ONCE, Piece, Step
-from gates.families.loss.program import row_of
 from reference.oracle import losses, ratio
 
 ARRAYS = ("policy", "old", "reference", "advantages", "weights")
@@ -197,16 +197,18 @@ def _parts(step: Step, settings: Settings, at_once: int) -> Iterator[tuple[Piece
     rows = step.file.rows
     alone = "row_losses" in step.file
     if rows == 1 or (step.slots_read <= at_once and not alone):
-        yield step.piece(0, rows), {}, 1.0
+        yield step.piece(0, rows, cut=row_of(settings).aggregation != "width"), {}, 1.0
         return
     if not row_of(settings).by_tokens:
+        # a piece is cut to its longest row, the width of the step is not
+        width = {"aggregation": "constant", "max_length": step.file.width}
+        keywords = width if row_of(settings).aggregation == "width" else {}
         for piece in _rows(step, 0, rows, 0 if alone else at_once):
-            yield piece, {}, (piece.stop - piece.start) / rows
+            yield piece, keywords, (piece.stop - piece.start) / rows
         return
-    name = "dapo" if aggregation == "micro-batch" else settings["algorithm"]
-    without = {"micro_batches": None, "group_size": None}
+    without = {"micro_batches": None, "group_size": None, "aggregation": "token-mean"}
     for (start, stop), divisor in _blocks(step, settings).items():
-        keywords = {**without, "algorithm": name, "dapo_denominator": "trl", "tokens_in_step": divisor}
+        keywords = {**without, "dapo_denominator": "trl", "tokens_in_step": divisor}
         for piece in _rows(step, start, stop, 0 if alone else at_once):
             yield piece, keywords, 1.0
 
@@ -223,7 +225,7 @@ def _rows(step: Step, start: int, stop: int, at_once: int) -> Iterator[Piece]:
 def _blocks(step: Step, settings: Settings) -> dict[tuple[int, int], float]:
     """Return the rows whose tokens are averaged together, with the number that their tokens' terms are divided by."""
     rows, denominator = step.file.rows, settings.get("dapo_denominator")
-    if settings["algorithm"] == "bnpo-trl":
+    if row_of(settings).aggregation == "micro-batch":
         sizes = list(settings["micro_batches"] or [])
     elif denominator == "group" and step.group_size:
         sizes = [step.group_size] * (rows // step.group_size)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from gates.diagnosis.search import APART
+from gates.families.loss.program import row_of
 from gates.model import Array
 from gates.nearest import hint
 from gates.recorded.fields import METRIC, METRICS
 from gates.recorded.finding import Compared, Finding, Status, Total, bounded
 from gates.recorded.loss import dtype_of
 from gates.recorded.step import Piece, Step
-from gates.families.loss.program import row_of
 from reference.oracle import kl, ratio
 from reference.textbook import kl as kl_limits
 from reference.textbook import ratio as ratio_limits

@@ -15,8 +15,8 @@ import numpy as np
 from gates.diagnosis.diagnose import Diagnosis, diagnose
 from gates.diagnosis.program import Program, Sample
 from gates.diagnosis.programs import programs
-from gates.families.loss.program import row_of
 from gates.diagnosis.search import APART, Candidate, Search, values
+from gates.families.loss.program import row_of
 from gates.recorded.loss import corrected, inputs_of, off_policy
 from gates.recorded.settings import Settings
 from gates.recorded.step import Piece, Step
@@ -103,7 +103,7 @@ def _inputs(step: Step, piece: Piece, settings: Settings) -> dict[str, Any]:
     rows = piece.stop - piece.start
     found["group_size"] = step.group_size if step.group_size and rows % step.group_size == 0 else None
     if found["micro_batches"] and sum(found["micro_batches"]) != rows:
-        found |= {"micro_batches": None, "algorithm": "dapo", "dapo_denominator": "global"}
+        found |= {"micro_batches": None, "aggregation": "token-mean", "dapo_denominator": "global"}
     return {name: value for name, value in found.items() if name != "sampling"}
 
 

@@ -6,10 +6,11 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from gates.families.loss.program import row_of
 from gates.model import ConfigurationError
 from gates.nearest import hint
 from gates.recorded.fields import IGNORED, KEY, SETTINGS, VERSION
-from reference.algorithms import ALGORITHMS
+from reference.algorithms import AXES
 
 Settings = Mapping[str, Any]
 ADVANTAGES = ("scale", "ddof", "eps", "eps_mode", "baseline")
@@ -112,7 +113,13 @@ def _check_old(settings: Settings, tensors: Collection[str]) -> None:
 
 def _check_algorithm(settings: Settings) -> None:
     name = settings.get("algorithm")
-    missing = [] if name is None else [one for one in ALGORITHMS[name].constants if one not in settings]
+    if name is None:
+        return
+    try:
+        needed = row_of(settings).constants
+    except ValueError as error:
+        raise ConfigurationError(f"settings {error}") from None
+    missing = [constant for constant in needed if constant not in settings and constant != "delta"]
     if missing:
         choices = SETTINGS[missing[0]].choices
         remedy = f"write one of {', '.join(choices)}" if choices else "write it"
@@ -165,9 +172,13 @@ CONSTANTS = (  # of `policy_loss`, by their keywords there
 )
 
 
+TAPER = ("vespo_k_positive", "vespo_lambda_positive", "vespo_k_negative", "vespo_lambda_negative")
+
+
 def of_loss(settings: Settings, group_size: int | None) -> dict[str, Any]:
     """Return the keywords of `policy_loss` that are no arrays; `group_size` only where the loss reads it."""
     found: dict[str, Any] = {name: settings.get(name) for name in CONSTANTS}
+    found |= {name: settings[name] for name in (*AXES, *TAPER) if name in settings}
     by_group = settings.get("dapo_denominator") == "group"
     return {
         **found,

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gates.families.loss import textbook
 from gates.registry import load
 from gates.subjects import rlkernels as kernels
 from gates.subjects.mlx_trainer import loss as trainer
 from gates.subjects.numpy_baseline import loss as baseline
 from reference.algorithms import ALGORITHMS, PREFERENCES, Algorithm
 from reference.oracle import losses as oracle
-from gates.families.loss import textbook
 from reference.trainer.algorithms import registry
 
 pytestmark = pytest.mark.fast

@@ -25,7 +25,6 @@ def programs() -> Mapping[str, Program]:
         several,
         statistics,
     )
-
     from gates.families.loss import program as loss  # noqa: PLC0415
 
     found = (

@@ -36,7 +36,7 @@ def policy_loss(policy: npt.ArrayLike, **inputs: Any) -> dict[str, Floats]:
     """
     grid = Grid.of({"policy": policy, **inputs}, "policy")
     losses, slopes = forms(grid, wide(grid, policy, number(policy).dtype), inputs)
-    values = {"loss_value": losses[0].value, "gradient_value": grid.back(slopes[0].value)}
+    values = {"loss_value": losses[0].value, "gradient_value": grid.back(slopes[-1].value)}
     return {"loss": widest(losses), "gradient": grid.back(widest(slopes)), **values}
 
 

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from gates.diagnosis.programs.rows import Grid
 from gates.families.loss.textbook import forms, scalar, wide
-from reference.algorithms import ALGORITHMS
 from reference.textbook.number import Floats, Number, clip, exp, log, number, where, widest
 
 CLIPS = {"grpo": (0.2, 0.2), "dapo": (0.2, 0.28), "gspo": (3e-4, 4e-4)}  # the algorithms' defaults

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.families.loss import cases
+from gates.families.loss import cases, textbook
 from reference.algorithms import ALGORITHMS
 from reference.oracle import losses
-from gates.families.loss import textbook
 
 pytestmark = pytest.mark.fast
 
