@@ -209,12 +209,11 @@ def case(
         **({"empty_rows": True} if chosen.get("empty_row") else {}),
         **({name: choice[name] for name in ("kl_ratio", "kl_estimator")} if choice["beta"] else {}),
         **({"dapo_denominator": choice["dapo_denominator"]} if choice["dapo_denominator"] else {}),
-        **({"clipped": choice["epsilon_low"] is not None} if row.bound == "none" and row.ratio_level != "none" else {}),
+        **_widths(row, choice),
         **({"arithmetic": arithmetic} if arithmetic else {}),
     }
     conventions |= (declared := {axis: changes[axis] for axis in AXES if axis in changes})
-    if conventions.get("clipped"):
-        declared["clipped"] = True
+    declared |= {name: True for name in ("clipped", "lower_bound") if conventions.get(name)}
     if choice.get("kl_clamp"):
         declared["kl_clamp"] = choice["kl_clamp"]
     made = partial(make, algorithm=algorithm, data=chosen, changes=changes, rows=rows, weights=weights, beyond=beyond)
@@ -226,6 +225,17 @@ def case(
         return again(arithmetic=arithmetic, **{**kept, **axes})
 
     return Case(name, made, quick=quick, conventions=conventions, declared=declared, level=level, compose=compose)
+
+
+def _widths(row: Algorithm, choice: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conventions of a bound's widths: whether a clip or a lower bound that may be missing is there, and whether both
+    widths of a clip are one."""
+    low, high = choice["epsilon_low"], choice["epsilon_high"]
+    if row.bound == "none":
+        return {} if row.ratio_level == "none" else {"clipped": low is not None}
+    if row.bound == "cap":
+        return {"lower_bound": low is not None}
+    return {"clip_width": "one" if low == high else "two"} if row.bound in {"clip", "log-clip"} else {}
 
 
 def _lost(row: Algorithm, axes: Mapping[str, Any]) -> set[str]:
@@ -265,6 +275,12 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     if one.kl_in_loss:
         yield from _kl_cases(algorithm)
     yield from _found_cases(algorithm)
+    yield from _constant_cases(algorithm)
+
+
+def _constant_cases(algorithm: str) -> Iterator[Case]:
+    """Yield the cases with other values of an algorithm's own constants."""
+    this, one = partial(case, algorithm), ALGORITHMS[algorithm]
     if "dapo_denominator" in one.constants:
         yield this("by-prompt", dapo_denominator="group", group_size=4, quick=True)
         yield this("window", dapo_denominator="trl", tokens_in_step=171.5, quick=True)

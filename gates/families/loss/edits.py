@@ -178,71 +178,93 @@ def _ratios(asked: Choices) -> Iterator[Edit]:
 
 
 def _clips(asked: Choices) -> Iterator[Edit]:
-    low, high, kind = asked["low"], asked["high"], asked["bound"]
-    if kind in {"clip", "log-clip"} and low is not None and high is not None:
-        if low != high:
-            yield Edit("ε_low and ε_high swapped", {"low": high, "high": low})
-            yield Edit("ε_low on both sides of the clip", {"high": low})
-            yield Edit("ε_high on both sides of the clip", {"low": high})
-        yield Edit("no lower bound of the clip", {"low": None})
-        if kind == "clip":
-            yield Edit("the lower bound ε_low, not 1 − ε_low", {"low": 1.0 - low})
-        yield Edit("no upper bound of the clip", {"high": None})
-    if kind == "clip":
-        yield Edit("a clip that never acts: r·A", {"pick": "free"})
-        yield Edit("clip(r)·A without the minimum", {"pick": "held"})
-        yield Edit("the maximum of both terms instead of the minimum", {"pick": "max"})
-        yield Edit("the clip only where A > 0", {"pick": "min, A > 0 only"})
-        yield Edit("the clip only where A < 0", {"pick": "min, A < 0 only"})
-        yield Edit("a clip that lets the gradient through", {"pick": "straight through"})
-        yield from (Edit(f"ε_low {x:g}", {"low": x}, asked=f"{low:g}") for x in WIDTHS if low is not None and x != low)
-        yield from (
-            Edit(f"ε_high {x:g}", {"high": x}, asked=f"{high:g}") for x in WIDTHS if high is not None and x != high
-        )
-        yield from (
-            Edit(f"ε {x:g} on both sides of the clip", {"low": x, "high": x})
-            for x in WIDTHS
-            if low not in {None, x} and high != x
-        )
+    """Yield the edits of what bounds the ratio."""
+    yield from {
+        "clip": _of_the_clip,
+        "log-clip": _in_nats,
+        "cap": _caps,
+        "gate": _gates,
+        "taper": _tapers,
+    }.get(asked["bound"], lambda _: iter(()))(asked)
     if asked["delta"] is not None:
         yield Edit("the second bound δ ignored", {"delta": None})
-    if kind == "cap":
-        other = {"relative": "absolute", "absolute": "relative"}[asked["cap"]]
-        bounds = {"relative": "1 + ε_high", "absolute": "ε_high"}
-        yield Edit(f"the cap {bounds[other]}", {"cap": other}, convention=True, asked=bounds[asked["cap"]])
-        yield Edit("no cap on the ratio", {"cap": "none"})
-        yield Edit("a capped ratio that has a gradient", {"pick": "alive"})
-        yield Edit("min(r, c)·A without log π", {"pick": "without log-prob"})
-        if low is None:
-            yield Edit("the ratio bounded from below too", {"low": high})
-        else:
-            yield Edit("no lower bound of the ratio", {"low": None})
-        yield Edit("tokens beyond the cap left out, not weighed by the cap", {"pick": "dropped"})
-    if kind == "taper":
-        yield from _tapers(asked)
-    if kind == "gate":
-        up, down = asked["tau"]
-        if up != down:
-            yield Edit("the two temperatures swapped", {"tau": (down, up)})
-            yield Edit("the temperature of A > 0 everywhere", {"tau": (up, up)})
-            yield Edit("the temperature of A < 0 everywhere", {"tau": (down, down)})
-        gates = {
-            "log": "the gate of D, not of r − 1",
-            "uncentred": "the gate of r, not of r − 1",
-            "no factor": "the gate without its factor 4/τ",
-            "factor 4": "the factor 4, not 4/τ",
-            "factor 2/τ": "the factor 2/τ, not 4/τ",
-            "factor 1/τ": "the factor 1/τ, not 4/τ",
-        }
-        yield from (Edit(words, {"pick": name}) for name, words in gates.items())
-        yield Edit("temperatures ignored: τ = 1", {"tau": (1.0, 1.0)})
-    if kind == "log-clip":
-        yield Edit("both bounds on every log-ratio", {"pick": "both"})
-        yield Edit("bounds of the log-ratio by the wrong sign of A", {"pick": "other side"})
-        yield Edit("bounds on the row's mean log-ratio, not on each token's", {"pick": "late"})
-        yield Edit("no bound on the log-ratio", {"low": None, "high": None})
-        yield Edit("the sum of log-ratios, not their mean", {"level": "seq_sum"})
-        yield Edit("the mean of ratios, not exp of the mean", {"level": "mean of ratios"})
+
+
+def _widths(asked: Choices) -> Iterator[Edit]:
+    low, high = asked["low"], asked["high"]
+    if low is None or high is None:
+        return
+    if low != high:
+        yield Edit("ε_low and ε_high swapped", {"low": high, "high": low})
+        yield Edit("ε_low on both sides of the clip", {"high": low})
+        yield Edit("ε_high on both sides of the clip", {"low": high})
+    yield Edit("no lower bound of the clip", {"low": None})
+    if asked["bound"] == "clip":
+        yield Edit("the lower bound ε_low, not 1 − ε_low", {"low": 1.0 - low})
+    yield Edit("no upper bound of the clip", {"high": None})
+
+
+def _of_the_clip(asked: Choices) -> Iterator[Edit]:
+    low, high = asked["low"], asked["high"]
+    yield from _widths(asked)
+    picks = {
+        "free": "a clip that never acts: r·A",
+        "held": "clip(r)·A without the minimum",
+        "max": "the maximum of both terms instead of the minimum",
+        "min, A > 0 only": "the clip only where A > 0",
+        "min, A < 0 only": "the clip only where A < 0",
+        "straight through": "a clip that lets the gradient through",
+    }
+    yield from (Edit(words, {"pick": pick}) for pick, words in picks.items())
+    yield from (Edit(f"ε_low {x:g}", {"low": x}, asked=f"{low:g}") for x in WIDTHS if low is not None and x != low)
+    yield from (Edit(f"ε_high {x:g}", {"high": x}, asked=f"{high:g}") for x in WIDTHS if high is not None and x != high)
+    yield from (
+        Edit(f"ε {x:g} on both sides of the clip", {"low": x, "high": x})
+        for x in WIDTHS
+        if low not in {None, x} and high != x
+    )
+
+
+def _in_nats(asked: Choices) -> Iterator[Edit]:
+    yield from _widths(asked)
+    yield Edit("both bounds on every log-ratio", {"pick": "both"})
+    yield Edit("bounds of the log-ratio by the wrong sign of A", {"pick": "other side"})
+    yield Edit("bounds on the row's mean log-ratio, not on each token's", {"pick": "late"})
+    yield Edit("no bound on the log-ratio", {"low": None, "high": None})
+    yield Edit("the sum of log-ratios, not their mean", {"level": "seq_sum"})
+    yield Edit("the mean of ratios, not exp of the mean", {"level": "mean of ratios"})
+
+
+def _caps(asked: Choices) -> Iterator[Edit]:
+    other = {"relative": "absolute", "absolute": "relative"}[asked["cap"]]
+    bounds = {"relative": "1 + ε_high", "absolute": "ε_high"}
+    yield Edit(f"the cap {bounds[other]}", {"cap": other}, convention=True, asked=bounds[asked["cap"]])
+    yield Edit("no cap on the ratio", {"cap": "none"})
+    yield Edit("a capped ratio that has a gradient", {"pick": "alive"})
+    yield Edit("min(r, c)·A without log π", {"pick": "without log-prob"})
+    if asked["low"] is None:
+        yield Edit("the ratio bounded from below too", {"low": asked["high"]})
+    else:
+        yield Edit("no lower bound of the ratio", {"low": None})
+    yield Edit("tokens beyond the cap left out, not weighed by the cap", {"pick": "dropped"})
+
+
+def _gates(asked: Choices) -> Iterator[Edit]:
+    up, down = asked["tau"]
+    if up != down:
+        yield Edit("the two temperatures swapped", {"tau": (down, up)})
+        yield Edit("the temperature of A > 0 everywhere", {"tau": (up, up)})
+        yield Edit("the temperature of A < 0 everywhere", {"tau": (down, down)})
+    gates = {
+        "log": "the gate of D, not of r − 1",
+        "uncentred": "the gate of r, not of r − 1",
+        "no factor": "the gate without its factor 4/τ",
+        "factor 4": "the factor 4, not 4/τ",
+        "factor 2/τ": "the factor 2/τ, not 4/τ",
+        "factor 1/τ": "the factor 1/τ, not 4/τ",
+    }
+    yield from (Edit(words, {"pick": name}) for name, words in gates.items())
+    yield Edit("temperatures ignored: τ = 1", {"tau": (1.0, 1.0)})
 
 
 def _penalties(asked: Choices) -> Iterator[Edit]:
@@ -316,4 +338,4 @@ def _forms(row: Algorithm, given: frozenset[str]) -> Iterator[tuple[str, Choices
             )
             yield f"{row.text}, {MEANS[mean][0]}{known}", {**changes, "k": k, "lambda": rate}
         else:
-            yield f"{row.text}{WITH[mean] if mean in WITH else ''}{known}", changes
+            yield f"{row.text}{WITH.get(mean, '')}{known}", changes

@@ -29,6 +29,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": {
         "algorithm": tuple(loss.PRESETS),
         "clipped": (False, True),
+        "lower_bound": (False, True),
         "kl_clamp": (None, 10.0),
         "ratio_level": (None, "token", "seq_mean", "seq_mean_token", "seq_sum", "none"),
         "bound": (None, *loss.BOUNDS),
