@@ -80,8 +80,47 @@ class Scratch:
         return Path(self._made.name)
 
 
+class _OfOracle:
+    """What the oracle says of inputs: what a draw and a trial have in common."""
+
+    __slots__ = ()
+    inputs: Mapping[str, Any]
+    cached: OracleCache
+
+    def want(self, op: Op, **inputs: Wire) -> Any:
+        """Return what the oracle computes."""
+        if op.oracle is None:
+            raise OracleError(f"{op.name} has no oracle")
+        try:
+            return self.cached.ask(op, inputs)
+        except Exception as error:
+            raise OracleError(f"the oracle of {op.name} raised {type(error).__name__}: {error}") from error
+
+    def textbook(self, op: Op, **inputs: Wire) -> Mapping[str, Array]:
+        """Return the textbook limits of each output, element by element; inf where no claim can be made."""
+        if op.textbook is None:
+            raise OracleError(f"{op.name} has no textbook program")
+        try:
+            found: Mapping[str, Array] = self.cached.limits(op, inputs)
+        except Exception as error:
+            raise OracleError(f"the textbook program of {op.name} raised {type(error).__name__}: {error}") from error
+        return found
+
+    def precondition(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
+        """State a condition without which the check means nothing."""
+        return precondition(name, value, relation, limit, because)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningDraw(_OfOracle):
+    """The `Draw` of a gate's preconditions."""
+
+    inputs: Mapping[str, Any]
+    cached: OracleCache = field(default_factory=OracleCache)
+
+
 @dataclass(slots=True)
-class RunningTrial:
+class RunningTrial(_OfOracle):
     """The `Trial` of one gate × subject × case."""
 
     gate: Gate
@@ -144,25 +183,6 @@ class RunningTrial:
                 raise SubjectFaultError("shape", f"{op.name}.{name} {problem}")
         return {name: _as_array(value, op.outputs.get(name)) for name, value in outcome.value.items()}
 
-    def want(self, op: Op, **inputs: Wire) -> Any:
-        """Return what the oracle computes."""
-        if op.oracle is None:
-            raise OracleError(f"{op.name} has no oracle")
-        try:
-            return self.cached.ask(op, inputs)
-        except Exception as error:
-            raise OracleError(f"the oracle of {op.name} raised {type(error).__name__}: {error}") from error
-
-    def textbook(self, op: Op, **inputs: Wire) -> Mapping[str, Array]:
-        """Return the textbook limits of each output, element by element; inf where no claim can be made."""
-        if op.textbook is None:
-            raise OracleError(f"{op.name} has no textbook program")
-        try:
-            found: Mapping[str, Array] = self.cached.limits(op, inputs)
-        except Exception as error:
-            raise OracleError(f"the textbook program of {op.name} raised {type(error).__name__}: {error}") from error
-        return found
-
     def agrees(
         self, quantity: str, got: Wire, want: Wire, limits: Wire, *, scale: Wire | None = None, where: str = ""
     ) -> Iterator[Evidence]:
@@ -212,10 +232,6 @@ class RunningTrial:
         """Compare one number with the limit of `bounds[quantity]`."""
         limit, because = self._limit(quantity)
         return Evidence(quantity, float(value), relation, limit, because, where, level=self._level(quantity))
-
-    def precondition(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
-        """State a condition without which the check means nothing."""
-        return precondition(name, value, relation, limit, because)
 
     def negative_control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
         """State that a quantity claimed to be constant changes where it should."""

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -132,7 +133,7 @@ def _run(gate: Gate, trial: RunningTrial, evidence: list[Evidence]) -> Found:
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a gate may divide by a number that its own inputs never make zero
-            for item in gate.check(trial):
+            for item in chain(gate.requires(trial), gate.check(trial)):
                 evidence.append(item)  # noqa: PERF402  keeps what came before an exception
     except SubjectFaultError as error:
         return "fails", f"{error.cause} {_kind_of(str(error))}", str(error), None
