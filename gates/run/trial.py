@@ -80,8 +80,8 @@ class Scratch:
         return Path(self._made.name)
 
 
-class _OfOracle:
-    """What the oracle says of inputs: what a draw and a trial have in common."""
+class _WithOracle:
+    """What a draw and a trial have in common: inputs, and what the oracle says of them."""
 
     __slots__ = ()
     inputs: Mapping[str, Any]
@@ -112,15 +112,15 @@ class _OfOracle:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningDraw(_OfOracle):
+class RunningDraw(_WithOracle):
     """The `Draw` of a gate's preconditions."""
 
     inputs: Mapping[str, Any]
-    cached: OracleCache = field(default_factory=OracleCache)
+    cached: OracleCache
 
 
 @dataclass(slots=True)
-class RunningTrial(_OfOracle):
+class RunningTrial(_WithOracle):
     """The `Trial` of one gate × subject × case."""
 
     gate: Gate
