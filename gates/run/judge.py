@@ -88,14 +88,14 @@ def judge(
         evidence.extend(preconditions)
         with Scratch() as scratch:
             trial = RunningTrial(
+                with_model(inputs, options.model),
+                cached,
                 gate,
                 planned.case,
-                with_model(inputs, options.model),
                 declared(caller, subject, hello),
                 scratch,
                 not options.full,
                 place=Place.of(hello.versions),
-                cached=cached,
                 once=None if answers is None else partial(answers.ask, subject),
             )
             for item in gate.check(trial):

@@ -80,10 +80,10 @@ class Scratch:
         return Path(self._made.name)
 
 
-class _WithOracle:
-    """What a draw and a trial have in common: inputs, and what the oracle says of them."""
+@dataclass(slots=True)
+class RunningDraw:
+    """The `Draw` that preconditions are measured on."""
 
-    __slots__ = ()
     inputs: Mapping[str, Any]
     cached: OracleCache
 
@@ -111,28 +111,18 @@ class _WithOracle:
         return precondition(name, value, relation, limit, because)
 
 
-@dataclass(frozen=True, slots=True)
-class RunningDraw(_WithOracle):
-    """The `Draw` of a gate's preconditions."""
-
-    inputs: Mapping[str, Any]
-    cached: OracleCache
-
-
 @dataclass(slots=True)
-class RunningTrial(_WithOracle):
+class RunningTrial(RunningDraw):
     """The `Trial` of one gate × subject × case."""
 
     gate: Gate
     case: Case
-    inputs: Mapping[str, Any]
     caller: Caller
     scratch: Scratch
     quick: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
     place: Place = NOWHERE  # backend and BLAS of the subject, for recorded limits
-    cached: OracleCache = field(default_factory=OracleCache)
     once: Once | None = None  # answers calls that were made before, for `got_once`; None: every call runs
 
     @property

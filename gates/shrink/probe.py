@@ -27,6 +27,7 @@ from gates.model import (
     Wire,
 )
 from gates.run.judge import lacking
+from gates.run.oracle_cache import OracleCache
 from gates.run.plan import PlannedCase
 from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch
 from gates.shrink import rollout_cut
@@ -101,7 +102,7 @@ class Asker:
 
         evidence: list[Evidence] = []
         with Scratch() as scratch:
-            trial = RunningTrial(gate, case, inputs, caller, scratch, self.quick)
+            trial = RunningTrial(inputs, OracleCache(), gate, case, caller, scratch, self.quick)
             found = _run(gate, trial, evidence)
         preconditions = all(item.holds for item in evidence if item.role == "signal")
         state, kind, reason, failing = found

@@ -48,7 +48,7 @@ def _make(rng: np.random.Generator, temperature: float, beta: float) -> dict[str
 def _definition(x: Mapping[str, Any]) -> tuple[Array, losses.PolicyLoss, Array]:
     """Return the log-probs of completions, their loss, and its gradient by the logits."""
     width = x["old"].shape[1]
-    rows = [x[name] for name in ("logits", "ids", "prompt_lengths", "lengths")]
+    rows = x["logits"], x["ids"], x["prompt_lengths"], x["lengths"]
     policy = logprobs.completion_logprobs(*rows, width, temperature=x["temperature"])
     loss = losses.policy_loss(
         policy,

@@ -141,20 +141,6 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
 
 
-def _sure(t: Draw, mask: Array) -> Iterator[Evidence]:
-    """Require that float32 finds the same quantile: it lies between two tokens, and near neither."""
-    heights, share = t.inputs["entropy"][mask].astype(np.float64), 1.0 - t.inputs["entropy_share"]
-    place = (heights.size - 1) * share
-    yield t.precondition("place of the quantile between two tokens", abs(place - np.round(place)), ">=", 1e-3)
-    near = np.abs(heights - np.quantile(heights, share)).min()
-    yield t.precondition("distance of the quantile from the nearest entropy", near, ">=", 1e-4)
-
-
-def _by_part(x: Mapping[str, Any]) -> Iterator[tuple[Array, Array]]:
-    ends = np.cumsum(x["parts"])[:-1]
-    return zip(np.split(x["entropy"], ends), np.split(x["mask"], ends), strict=True)
-
-
 @gate(
     "loss.options.match-definition",
     level="definition",
@@ -187,6 +173,20 @@ def options_match_definition(t: Trial) -> Iterator[Evidence]:
     yield from t.agrees(
         "entropy gradient error in 2u·S", got["entropy_gradient"], pull, slopes, scale=unit * np.abs(pull)
     )
+
+
+def _sure(t: Draw, mask: Array) -> Iterator[Evidence]:
+    """Require that float32 finds the same quantile: it lies between two tokens, and near neither."""
+    heights, share = t.inputs["entropy"][mask].astype(np.float64), 1.0 - t.inputs["entropy_share"]
+    place = (heights.size - 1) * share
+    yield t.precondition("place of the quantile between two tokens", abs(place - np.round(place)), ">=", 1e-3)
+    near = np.abs(heights - np.quantile(heights, share)).min()
+    yield t.precondition("distance of the quantile from the nearest entropy", near, ">=", 1e-4)
+
+
+def _by_part(x: Mapping[str, Any]) -> Iterator[tuple[Array, Array]]:
+    ends = np.cumsum(x["parts"])[:-1]
+    return zip(np.split(x["entropy"], ends), np.split(x["mask"], ends), strict=True)
 
 
 def _rewards(rng: np.random.Generator, convention: str, *, unscored: bool = False) -> dict[str, Any]:

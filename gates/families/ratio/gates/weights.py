@@ -61,7 +61,7 @@ def _cases() -> Iterator[Case]:
         yield _case("hostile", correction, level, "one-sided", "masked", "float32")
 
 
-def _bounds(x: Mapping[str, Any]) -> dict[str, float | None]:
+def _bounds(x: Mapping[str, Any]) -> dict[str, Any]:
     """Return the bounds as the data's dtype holds them."""
     return {name: None if x[name] is None else float(x["old"].dtype.type(x[name])) for name in ("c_min", "c_max")}
 
@@ -75,20 +75,16 @@ def _pair(x: Mapping[str, Any]) -> dict[str, Any]:
 def _ratios(x: Mapping[str, Any]) -> tuple[Array, Array]:
     """Return the ratios, and which of them lie so near a bound of MIS that rounding decides."""
     r = ratio.importance_ratio(**_pair(x))
-    near = ratio.near_bound(r, _stops(x), x["old"].dtype) & (r != 1.0)
-    return r, near & (x["correction"] == "mis")
-
-
-def _stops(x: Mapping[str, Any]) -> tuple[float, ...]:
-    return tuple(bound for bound in _bounds(x).values() if bound is not None)
+    stops = tuple(bound for bound in _bounds(x).values() if bound is not None)
+    return r, ratio.near_bound(r, stops, x["old"].dtype) & (r != 1.0) & (x["correction"] == "mis")
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
-    (r, near), stops = _ratios(t.inputs), _stops(t.inputs)
+    (r, near), stops = _ratios(t.inputs), _bounds(t.inputs)
     limits = t.textbook(IMPORTANCE_WEIGHTS, **t.inputs)["weights"]
-    yield t.precondition("largest ratio against the upper bound", r.max() / stops[-1], ">", 1.0)
-    if len(stops) > 1:
-        yield t.precondition("smallest ratio against the lower bound", r[r > 0.0].min() / stops[0], "<", 1.0)
+    yield t.precondition("largest ratio against the upper bound", r.max() / stops["c_max"], ">", 1.0)
+    if stops["c_min"] is not None:
+        yield t.precondition("smallest ratio against the lower bound", r[r > 0.0].min() / stops["c_min"], "<", 1.0)
     yield t.precondition("share of ratios at a bound", float(np.mean(near | (limits > 0.1 * r))), "<", 0.01)
 
 
