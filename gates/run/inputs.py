@@ -41,7 +41,7 @@ def drawn(
         before = rng.bit_generator.state
         made = case.make(rng)
         preconditions = tuple(gate.requires(RunningDraw(made, cached)))
-        if all(item.holds for item in preconditions) or rng.bit_generator.state == before:  # else a draw is no other
+        if all(item.holds for item in preconditions) or rng.bit_generator.state == before:  # nothing drawn
             break
     cached.keep(key, (made, preconditions))
     return made, preconditions
