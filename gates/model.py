@@ -309,6 +309,11 @@ def precondition(name: str, value: float, relation: Relation, limit: float, beca
     return Evidence(name, float(value), relation, float(limit), because or "signal", role="signal")
 
 
+def nothing_required(_draw: Draw) -> Iterator[Evidence]:
+    """Yield no precondition: any inputs of a case will do."""
+    return iter(())
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """Which outputs `gates prove` disturbs to find the least relative error that a gate notices."""
@@ -329,6 +334,7 @@ class Gate:
     cases: tuple[Case, ...]
     bounds: Mapping[str, Bound]
     check: Callable[[Trial], Iterator[Evidence]]
+    requires: Callable[[Draw], Iterator[Evidence]] = nothing_required  # preconditions of the inputs
     level: Level = "definition"  # of its claims, where neither bound nor case has another
     name: str = ""  # the field's name that is judged, such as policy_loss[grpo]
     probes: tuple[Probe, ...] = ()
@@ -407,13 +413,32 @@ class Verdict:
         return f"{self.subject} · {self.gate} · {self.case}"
 
 
-class Trial(Protocol):
-    """What a check sees of one gate × subject × case."""
+class Draw(Protocol):
+    """Inputs of a case before any subject has seen them, with the oracle: what preconditions are measured on."""
 
     @property
     def inputs(self) -> Mapping[str, Any]:
         """The case's inputs."""
         ...
+
+    def want(self, op: Op, **inputs: Wire) -> Any:
+        """Return what the oracle computes; if it raises, the verdict is `error`."""
+        ...
+
+    def textbook(self, op: Op, **inputs: Wire) -> Mapping[str, Array]:
+        """Return the textbook limits of each output: how far a careful program in the data's dtype may be off."""
+        ...
+
+    def precondition(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
+        """State a condition without which the check means nothing; if it does not hold, the verdict is `error`.
+
+        Inputs that miss one of `Gate.requires` are drawn again first.
+        """
+        ...
+
+
+class Trial(Draw, Protocol):
+    """What a check sees of one gate × subject × case."""
 
     @property
     def quick(self) -> bool:
@@ -460,18 +485,10 @@ class Trial(Protocol):
         """
         ...
 
-    def want(self, op: Op, **inputs: Wire) -> Any:
-        """Return what the oracle computes; if it raises, the verdict is `error`."""
-        ...
-
     def within(
         self, quantity: str, got: Wire, want: Wire, *, scale: Wire = 1.0, role: Role = "claim", where: str = ""
     ) -> Evidence:
         """Compare elementwise: the largest |got − want| / scale with the limit of `bounds[quantity]`."""
-        ...
-
-    def textbook(self, op: Op, **inputs: Wire) -> Mapping[str, Array]:
-        """Return the textbook limits of each output: how far a careful program in the data's dtype may be off."""
         ...
 
     def agrees(
@@ -482,10 +499,6 @@ class Trial(Protocol):
 
     def number(self, quantity: str, value: float, relation: Relation, *, where: str = "") -> Evidence:
         """Compare one number with the limit of `bounds[quantity]`."""
-        ...
-
-    def precondition(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
-        """State a condition without which the check means nothing; if it does not hold, the verdict is `error`."""
         ...
 
     def negative_control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:

@@ -16,6 +16,7 @@ from gates.model import (
     Bound,
     Case,
     ConfigurationError,
+    Draw,
     Evidence,
     Gate,
     Level,
@@ -24,6 +25,7 @@ from gates.model import (
     Probe,
     Subject,
     Trial,
+    nothing_required,
 )
 
 FAMILIES = (
@@ -45,6 +47,7 @@ FAMILIES = (
 FRAMEWORKS = ("mlx", "mlx_lm", "torch", "jax", "tensorflow", "transformers")
 
 Check = Callable[[Trial], Iterator[Evidence]]
+Requires = Callable[[Draw], Iterator[Evidence]]
 
 
 @dataclass(slots=True)
@@ -65,15 +68,16 @@ class Registry:
         ops: tuple[Op, ...],
         cases: tuple[Case, ...],
         bounds: Mapping[str, Bound],
+        requires: Requires = nothing_required,
         name: str = "",
         probes: tuple[Probe, ...] = (),
         needs: Mapping[str, float] = MappingProxyType({}),
         together: str = "",
     ) -> Callable[[Check], Check]:
-        """Register the decorated check as a gate."""
+        """Register the decorated check as a gate; `requires` yields the preconditions of its inputs."""
 
         def register(check: Check) -> Check:
-            self.add_gate(Gate(id_, question, why, ops, cases, bounds, check, level, name, probes, needs, together))
+            self.add_gate(Gate(id_, question, why, ops, cases, bounds, check, requires, level, name, probes, needs, together))
             return check
 
         return register

@@ -12,6 +12,7 @@ import numpy as np
 from gates.diagnosis.program import Inputs, Program, Sample
 from gates.model import Case, Gate, Outcome, Recipe, Wire
 from gates.run import inputs as drawing
+from gates.run.oracle_cache import OracleCache
 from gates.run.trial import RunningTrial, Scratch
 from gates.worker.process import Worker
 
@@ -33,7 +34,8 @@ def example(gate: Gate, case: Case, seed: int, op: str) -> Inputs | None:
         raise _CalledError
 
     with Scratch() as scratch:
-        trial = RunningTrial(gate, case, drawing.inputs(gate, case, seed), note, scratch)
+        cached = OracleCache()
+        trial = RunningTrial(drawing.inputs(gate, case, seed, cached), cached, gate, case, note, scratch)
         with contextlib.suppress(_CalledError, Exception):  # without a call there is no example
             for _ in gate.check(trial):
                 pass

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -28,11 +27,11 @@ from gates.model import (
 )
 from gates.nearest import nearest
 from gates.registry import REGISTRY
-from gates.run.inputs import Drawn, RedrawError, attempts, take, with_model
+from gates.run.inputs import drawn, with_model
 from gates.run.limits import Place
 from gates.run.oracle_cache import Answers, OracleCache
 from gates.run.plan import Options, PlannedCase, seed_of
-from gates.run.trial import Caller, Once, OracleError, RunningTrial, Scratch
+from gates.run.trial import Caller, OracleError, RunningTrial, Scratch
 from gates.worker.process import Hello, WorkerError
 
 IN_PART = "in part: "  # with this a subject's documentation explains a deviation only partly: it stays a failure
@@ -85,24 +84,22 @@ def judge(
     status: Status
     try:
         cached = cached or OracleCache()
-        for drawn in attempts(gate, planned.case, seed, cached):
-            evidence.clear()
-            begin = _begin(planned, seed, drawn, evidence, cached)
-            with Scratch() as scratch, suppress(RedrawError):
-                trial = RunningTrial(
-                    gate,
-                    planned.case,
-                    with_model(drawn.inputs, options.model),
-                    declared(_after(begin, caller), subject, hello),
-                    scratch,
-                    not options.full,
-                    place=Place.of(hello.versions),
-                    cached=cached,
-                    once=None if answers is None else _once(begin, subject, answers),
-                )
-                for item in gate.check(trial):
-                    evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
-                break
+        inputs, preconditions = drawn(gate, planned.case, seed, cached)
+        evidence.extend(preconditions)
+        with Scratch() as scratch:
+            trial = RunningTrial(
+                with_model(inputs, options.model),
+                cached,
+                gate,
+                planned.case,
+                declared(caller, subject, hello),
+                scratch,
+                not options.full,
+                place=Place.of(hello.versions),
+                once=None if answers is None else partial(answers.ask, subject),
+            )
+            for item in gate.check(trial):
+                evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
         status, level, cause, reason = _decide(evidence, level)
     except UnsupportedError as error:
         status, cause, reason = "unsupported", "lacking", str(error)
@@ -140,42 +137,6 @@ def _raised(error: Exception, where: str) -> str:
     if isinstance(error, OSError) and scarce(error):
         raise FaultError(sentence(f"cannot judge {where}: {error.filename or 'a file'}", error)) from None
     return f"the gate raised {type(error).__name__}: {error}"
-
-
-def _begin(
-    planned: PlannedCase, seed: int, drawn: Drawn, evidence: list[Evidence], cached: OracleCache
-) -> Callable[[], None]:
-    """Return what the first call does before it runs: refuse inputs that miss a precondition, so that others are drawn."""
-    untouched, begun = copy.deepcopy(drawn.inputs), False
-
-    def begin() -> None:
-        nonlocal begun
-        if begun:
-            return
-        if drawn.again and any(item.role == "signal" and not item.holds for item in evidence):
-            raise RedrawError
-        take(planned.gate, planned.case, seed, cached, untouched)
-        begun = True
-
-    return begin
-
-
-def _after(begin: Callable[[], None], caller: Caller) -> Caller:
-    def call(
-        op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
-    ) -> Outcome:
-        begin()
-        return caller(op, inputs, layout, kill_after_s)
-
-    return call
-
-
-def _once(begin: Callable[[], None], subject: str, answers: Answers) -> Once:
-    def ask(op: str, inputs: Mapping[str, Wire | Recipe], call: Callable[[], Outcome]) -> Outcome:
-        begin()
-        return answers.ask(subject, op, inputs, call)
-
-    return ask
 
 
 def _fault(level: Level) -> Status:

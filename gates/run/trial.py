@@ -81,19 +81,48 @@ class Scratch:
 
 
 @dataclass(slots=True)
-class RunningTrial:
+class RunningDraw:
+    """The `Draw` that preconditions are measured on."""
+
+    inputs: Mapping[str, Any]
+    cached: OracleCache
+
+    def want(self, op: Op, **inputs: Wire) -> Any:
+        """Return what the oracle computes."""
+        if op.oracle is None:
+            raise OracleError(f"{op.name} has no oracle")
+        try:
+            return self.cached.ask(op, inputs)
+        except Exception as error:
+            raise OracleError(f"the oracle of {op.name} raised {type(error).__name__}: {error}") from error
+
+    def textbook(self, op: Op, **inputs: Wire) -> Mapping[str, Array]:
+        """Return the textbook limits of each output, element by element; inf where no claim can be made."""
+        if op.textbook is None:
+            raise OracleError(f"{op.name} has no textbook program")
+        try:
+            found: Mapping[str, Array] = self.cached.limits(op, inputs)
+        except Exception as error:
+            raise OracleError(f"the textbook program of {op.name} raised {type(error).__name__}: {error}") from error
+        return found
+
+    def precondition(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
+        """State a condition without which the check means nothing."""
+        return precondition(name, value, relation, limit, because)
+
+
+@dataclass(slots=True)
+class RunningTrial(RunningDraw):
     """The `Trial` of one gate × subject × case."""
 
     gate: Gate
     case: Case
-    inputs: Mapping[str, Any]
     caller: Caller
     scratch: Scratch
     quick: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
     place: Place = NOWHERE  # backend and BLAS of the subject, for recorded limits
-    cached: OracleCache = field(default_factory=OracleCache)
     once: Once | None = None  # answers calls that were made before, for `got_once`; None: every call runs
 
     @property
@@ -144,25 +173,6 @@ class RunningTrial:
                 raise SubjectFaultError("shape", f"{op.name}.{name} {problem}")
         return {name: _as_array(value, op.outputs.get(name)) for name, value in outcome.value.items()}
 
-    def want(self, op: Op, **inputs: Wire) -> Any:
-        """Return what the oracle computes."""
-        if op.oracle is None:
-            raise OracleError(f"{op.name} has no oracle")
-        try:
-            return self.cached.ask(op, inputs)
-        except Exception as error:
-            raise OracleError(f"the oracle of {op.name} raised {type(error).__name__}: {error}") from error
-
-    def textbook(self, op: Op, **inputs: Wire) -> Mapping[str, Array]:
-        """Return the textbook limits of each output, element by element; inf where no claim can be made."""
-        if op.textbook is None:
-            raise OracleError(f"{op.name} has no textbook program")
-        try:
-            found: Mapping[str, Array] = self.cached.limits(op, inputs)
-        except Exception as error:
-            raise OracleError(f"the textbook program of {op.name} raised {type(error).__name__}: {error}") from error
-        return found
-
     def agrees(
         self, quantity: str, got: Wire, want: Wire, limits: Wire, *, scale: Wire | None = None, where: str = ""
     ) -> Iterator[Evidence]:
@@ -212,10 +222,6 @@ class RunningTrial:
         """Compare one number with the limit of `bounds[quantity]`."""
         limit, because = self._limit(quantity)
         return Evidence(quantity, float(value), relation, limit, because, where, level=self._level(quantity))
-
-    def precondition(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
-        """State a condition without which the check means nothing."""
-        return precondition(name, value, relation, limit, because)
 
     def negative_control(self, name: str, value: float, relation: Relation, limit: float, because: str) -> Evidence:
         """State that a quantity claimed to be constant changes where it should."""

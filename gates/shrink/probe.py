@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ from gates.model import (
     Wire,
 )
 from gates.run.judge import lacking
+from gates.run.oracle_cache import OracleCache
 from gates.run.plan import PlannedCase
 from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch
 from gates.shrink import rollout_cut
@@ -100,7 +102,7 @@ class Asker:
 
         evidence: list[Evidence] = []
         with Scratch() as scratch:
-            trial = RunningTrial(gate, case, inputs, caller, scratch, self.quick)
+            trial = RunningTrial(inputs, OracleCache(), gate, case, caller, scratch, self.quick)
             found = _run(gate, trial, evidence)
         preconditions = all(item.holds for item in evidence if item.role == "signal")
         state, kind, reason, failing = found
@@ -132,7 +134,7 @@ def _run(gate: Gate, trial: RunningTrial, evidence: list[Evidence]) -> Found:
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a gate may divide by a number that its own inputs never make zero
-            for item in gate.check(trial):
+            for item in chain(gate.requires(trial), gate.check(trial)):
                 evidence.append(item)  # noqa: PERF402  keeps what came before an exception
     except SubjectFaultError as error:
         return "fails", f"{error.cause} {_kind_of(str(error))}", str(error), None

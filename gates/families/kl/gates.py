@@ -14,7 +14,7 @@ from gates.families import layouts
 from gates.families.kl import inputs as made
 from gates.families.kl.op import FULL_KL, TOKEN_KL
 from gates.families.units import UNIT
-from gates.model import Bound, Case, Evidence, Level, Probe, Trial
+from gates.model import Bound, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
 from reference.oracle import kl as oracle
 
@@ -105,7 +105,6 @@ def _cases(estimator: str) -> Iterator[Case]:
 def _check(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
     other_layouts = inputs.pop(made.LAYOUTS, False)
-    yield from _preconditions(t, inputs)
     dtype = str(inputs["policy"].dtype)
     quantity, scale = f"kl error in 2u·S ({dtype})", 2 * UNIT[dtype] * oracle.kl_scale(**inputs)
     wanted, limits = t.want(TOKEN_KL, **inputs), t.textbook(TOKEN_KL, **inputs)["kl"]
@@ -115,7 +114,8 @@ def _check(t: Trial) -> Iterator[Evidence]:
             yield from t.agrees(quantity, other["kl"], wanted, limits, scale=scale, where=where)
 
 
-def _preconditions(t: Trial, inputs: dict[str, Any]) -> Iterator[Evidence]:
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    inputs = {name: value for name, value in t.inputs.items() if name != made.LAYOUTS}
     distance = np.abs(inputs["reference"].astype(np.float64) - inputs["policy"])
     counts = made.counts(inputs)
     yield t.precondition("largest |d|", distance[counts].max(), ">=", 0.9 * TINY[1])
@@ -136,6 +136,7 @@ def _register(estimator: str, formula: str, why: str) -> Callable[[Trial], Itera
         ops=(TOKEN_KL,),
         cases=tuple(_cases(estimator)),
         bounds=BOUNDS,
+        requires=_preconditions,
         probes=(Probe("token_kl", ("kl",)),),
     )(_check)
 
@@ -162,6 +163,13 @@ def _ratio_cases() -> Iterator[Case]:
             yield this("k3", "right", "sum", name=f"{kl_ratio}-unreadable", make=made.unreadable, level="robustness")
 
 
+def _levels_differ(t: Draw) -> Iterator[Evidence]:
+    wanted = t.want(TOKEN_KL, **t.inputs)
+    for other in sorted({*oracle.KL_RATIOS} - {t.inputs["kl_ratio"]}):
+        distance = np.max(np.abs(t.want(TOKEN_KL, **{**t.inputs, "kl_ratio": other}) - wanted))
+        yield t.precondition(f"largest distance to kl_ratio {other!r}", distance, ">=", 1e-2)
+
+
 @gate(
     "kl.ratio.matches-definition",
     level="definition",
@@ -174,16 +182,13 @@ def _ratio_cases() -> Iterator[Case]:
         name: replace(bound, because=f"{bound.because}; a sequence's term counts max(1, |log r|) times")
         for name, bound in BOUNDS.items()
     },
+    requires=_levels_differ,
     probes=(Probe("token_kl", ("kl",)),),
 )
 def ratio_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare off-policy values with the definition; on-policy, without `old`, every ratio is 1."""
     inputs = dict(t.inputs)
-    dtype, level = str(inputs["policy"].dtype), inputs["kl_ratio"]
-    wanted = t.want(TOKEN_KL, **inputs)
-    for other in sorted({*oracle.KL_RATIOS} - {level}):
-        distance = np.max(np.abs(t.want(TOKEN_KL, **{**inputs, "kl_ratio": other}) - wanted))
-        yield t.precondition(f"largest distance to kl_ratio {other!r}", distance, ">=", 1e-2)
+    dtype = str(inputs["policy"].dtype)
     fresh, plain = {**inputs, "old": None}, {**inputs, "kl_ratio": "none"}
     for asked, definition, where in ((inputs, inputs, ""), (fresh, plain, "on-policy, without `old`")):
         yield from t.agrees(
@@ -215,6 +220,18 @@ def _full_cases() -> Iterator[Case]:
         yield _full_case(kind, "float32", LARGE, quick=False, level="precision")
 
 
+def _arguments_differ(t: Draw) -> Iterator[Evidence]:
+    inputs = {name: value for name, value in t.inputs.items() if name != made.LAYOUTS}
+    wanted = t.want(FULL_KL, **inputs)
+    possible = inputs["policy_logprobs"] > -np.inf
+    left, right = (np.where(possible, x, -np.inf) for x in inputs.values())
+    other = t.want(FULL_KL, policy_logprobs=right, reference_logprobs=left)
+    finite = np.isfinite(wanted) & np.isfinite(other)
+    moved = np.max(np.abs(other - wanted)[finite] / np.abs(wanted)[finite])
+    yield t.precondition("rows with a finite divergence", int(finite.sum()), ">=", 2)
+    yield t.precondition("largest relative change when the arguments are swapped", moved, ">=", 1e-5)
+
+
 @gate(
     "kl.full.matches-definition",
     level="definition",
@@ -229,6 +246,7 @@ def _full_cases() -> Iterator[Case]:
             "exact", "q = 0 under a token that the policy can draw is +inf, and nothing else is", 0.0
         ),
     },
+    requires=_arguments_differ,
     probes=(Probe("full_kl", ("kl",)),),
 )
 def full_matches_definition(t: Trial) -> Iterator[Evidence]:
@@ -238,12 +256,6 @@ def full_matches_definition(t: Trial) -> Iterator[Evidence]:
     dtype = str(inputs["policy_logprobs"].dtype)
     wanted, limits = t.want(FULL_KL, **inputs), t.textbook(FULL_KL, **inputs)["kl"]
     possible = inputs["policy_logprobs"] > -np.inf
-    left, right = (np.where(possible, x, -np.inf) for x in inputs.values())
-    other = t.want(FULL_KL, policy_logprobs=right, reference_logprobs=left)
-    finite = np.isfinite(wanted) & np.isfinite(other)
-    moved = np.max(np.abs(other - wanted)[finite] / np.abs(wanted)[finite])
-    yield t.precondition("rows with a finite divergence", int(finite.sum()), ">=", 2)
-    yield t.precondition("largest relative change when the arguments are swapped", moved, ">=", 1e-5)
     quantity, scale = f"kl error in 2u·S ({dtype})", 2 * UNIT[dtype] * oracle.full_kl_scale(**inputs)
     got = t.got(FULL_KL, **inputs)["kl"]
     yield from t.agrees(quantity, got, wanted, limits, scale=scale)

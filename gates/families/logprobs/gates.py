@@ -12,7 +12,7 @@ import numpy as np
 from gates.families import arrays, layouts
 from gates.families.logprobs.op import SELECTIVE_LOG_SOFTMAX, SELECTIVE_LOG_SOFTMAX_BACKWARD, WITH_ENTROPY
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Level, Op, Probe, Trial, Wire
+from gates.model import Array, Bound, Case, Draw, Evidence, Level, Op, Probe, Trial, Wire
 from gates.registry import gate
 from reference.oracle import logprobs as oracle
 
@@ -154,13 +154,14 @@ CONCENTRATED = Case(
 )
 
 
-def _inputs(t: Trial) -> tuple[str, str, dict[str, Any], dict[str, str] | None]:
+def _inputs(t: Draw) -> tuple[str, str, dict[str, Any], dict[str, str] | None]:
     inputs = dict(t.inputs)
     dtype, kind = inputs.pop("dtype"), inputs.pop("kind")
     return kind, dtype, inputs, {"logits": "bfloat16"} if dtype == "bfloat16" else None
 
 
-def _preconditions(t: Trial, kind: str, inputs: dict[str, Any]) -> Iterator[Evidence]:
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    kind, _, inputs, _ = _inputs(t)
     logits = inputs["logits"].astype(np.float64)
     if "ignored" in kind:
         yield t.precondition("ids that are ignored", int(np.sum(inputs["ids"] == IGNORED)), ">=", 3)
@@ -220,12 +221,12 @@ def _claims(
     ops=(SELECTIVE_LOG_SOFTMAX,),
     cases=(*_cases(), CONCENTRATED),
     bounds=BOUNDS,
+    requires=_preconditions,
     probes=(Probe("selective_log_softmax", ("logprobs",)),),
 )
 def selective_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare with the float64 definition on the logits as they were rounded to their dtype."""
     kind, dtype, inputs, layout = _inputs(t)
-    yield from _preconditions(t, kind, inputs)
     result = "float64" if dtype == "float64" else "float32"
     wanted = t.want(SELECTIVE_LOG_SOFTMAX, **inputs)
     scale = 2 * UNIT[result] * oracle.logprob_scale(**inputs)
@@ -253,12 +254,12 @@ def selective_matches_definition(t: Trial) -> Iterator[Evidence]:
     ops=(WITH_ENTROPY,),
     cases=tuple(_cases()),
     bounds=BOUNDS,
+    requires=_preconditions,
     probes=(Probe("selective_log_softmax", ("entropy",)),),
 )
 def entropy_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare the entropy with the definition; the log-probs beside it must be right as well."""
-    kind, dtype, inputs, layout = _inputs(t)
-    yield from _preconditions(t, kind, inputs)
+    _, dtype, inputs, layout = _inputs(t)
     result = "float64" if dtype == "float64" else "float32"
     wanted = t.want(WITH_ENTROPY, **inputs)
     got = t.got(WITH_ENTROPY, layout=layout, **inputs, entropy=True)
@@ -292,6 +293,16 @@ def _backward_cases() -> Iterator[Case]:
                 yield replace(case, name=f"{case.name}{name}", make=make)
 
 
+def _backward_preconditions(t: Draw) -> Iterator[Evidence]:
+    yield from _preconditions(t)
+    kind, _, inputs, _ = _inputs(t)
+    wanted = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **inputs)
+    yield t.precondition("largest |gradient|", np.max(np.abs(wanted)), ">=", 0.05)
+    if inputs["grad_entropy"] is not None and kind not in {"equal", "peaked", "denormal"}:  # there dH/dx is 0
+        without = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **{**inputs, "grad_entropy": None})
+        yield t.precondition("largest share of the entropy", np.max(np.abs(wanted - without)), ">=", 1e-4)
+
+
 @gate(
     "logprobs.backward.matches-definition",
     level="definition",
@@ -301,17 +312,13 @@ def _backward_cases() -> Iterator[Case]:
     ops=(SELECTIVE_LOG_SOFTMAX_BACKWARD,),
     cases=tuple(_backward_cases()),
     bounds=BOUNDS,
+    requires=_backward_preconditions,
     probes=(Probe("selective_log_softmax_backward", ("gradient",)),),
 )
 def backward_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare every element of the gradient, in units of its conditioning and of the least subnormal."""
-    kind, dtype, inputs, layout = _inputs(t)
-    yield from _preconditions(t, kind, inputs)
+    _, dtype, inputs, layout = _inputs(t)
     wanted = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **inputs)
-    yield t.precondition("largest |gradient|", np.max(np.abs(wanted)), ">=", 0.05)
-    if inputs["grad_entropy"] is not None and kind not in {"equal", "peaked", "denormal"}:  # there dH/dx is 0
-        without = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **{**inputs, "grad_entropy": None})
-        yield t.precondition("largest share of the entropy", np.max(np.abs(wanted - without)), ">=", 1e-4)
     inside = "float64" if dtype == "float64" else "float32"
     scale = 2 * UNIT[inside] * oracle.backward_scale(**inputs) + TINY[dtype] * (wanted != 0.0)
     limits = _limits(t, SELECTIVE_LOG_SOFTMAX_BACKWARD, inputs, "gradient")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gates.families.packing.op import PACK_PIECES, PACK_SEQUENCES
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle import packing as oracle
 
@@ -39,6 +39,11 @@ def _make(rng: np.random.Generator, kind: str, strategy: str) -> dict[str, Any]:
     else:
         lengths = np.array([limit])
     return {"lengths": np.asarray(lengths, np.int64), "max_length": limit, "strategy": strategy, "over_long": "error"}
+
+
+def _holds_tokens(t: Draw) -> Iterator[Evidence]:
+    tokens, because = int(t.inputs["lengths"].sum()), "an empty pack holds nothing to lose"
+    yield t.precondition("tokens in all", tokens, ">=", t.inputs["max_length"], because)
 
 
 @gate(
@@ -67,11 +72,11 @@ def _make(rng: np.random.Generator, kind: str, strategy: str) -> dict[str, Any]:
             "derived", "any fit leaves at most one bin half empty or less, so bins ≤ 2·⌈Σ lengths / max_length⌉", 0
         ),
     },
+    requires=_holds_tokens,
 )
 def bins_hold_every_sequence_once(t: Trial) -> Iterator[Evidence]:
     """Count what every bin holds, from the lengths alone."""
     lengths, limit = t.inputs["lengths"], t.inputs["max_length"]
-    yield t.precondition("tokens in all", int(lengths.sum()), ">=", limit, "an empty pack holds nothing to lose")
     got = t.got(PACK_SEQUENCES, **t.inputs)
     indices, offsets = got["indices"], got["offsets"]
     yield t.number("sequences lost or repeated", _lost(indices, offsets, lengths.size), "<=")
@@ -132,6 +137,20 @@ def _exact_case(kind: str, strategy: str, over_long: str, **more: Any) -> Case:
     )
 
 
+def _fills_bins(t: Draw) -> Iterator[Evidence]:
+    inputs = t.inputs
+    lengths = np.minimum(inputs["lengths"], inputs["max_length"])
+    if lengths.size > MANY:
+        both = (t.want(PACK_SEQUENCES, **{**inputs, "strategy": strategy})[:2] for strategy in oracle.STRATEGIES)
+        first, second = (_held(lengths[indices], offsets, inputs["strategy"]) for indices, offsets in both)
+        yield t.precondition("bins that the other strategy fills otherwise", _apart(first, second), ">=", 1)
+    if lengths.size:
+        tied = lengths.size - np.unique(inputs["lengths"]).size
+        yield t.precondition("sequences as long as another", tied, ">=", 50)
+        cut = int(np.maximum(inputs["lengths"] - inputs["max_length"], 0).sum())
+        yield t.precondition("tokens too many", cut, ">=" if inputs["over_long"] == "truncate" else "<=", cut and 1)
+
+
 @gate(
     "packing.matches-definition",
     name="pack_sequences[bins]",
@@ -147,6 +166,7 @@ def _exact_case(kind: str, strategy: str, over_long: str, **more: Any) -> Case:
         ),
         EFFICIENCY: Bound("derived", "one division of whole numbers", 2.0**-52, level="precision"),
     },
+    requires=_fills_bins,
     probes=(Probe("pack_sequences", ("efficiency",)),),
 )
 def matches_definition(t: Trial) -> Iterator[Evidence]:
@@ -155,15 +175,6 @@ def matches_definition(t: Trial) -> Iterator[Evidence]:
     lengths = np.minimum(inputs["lengths"], inputs["max_length"])
     indices, offsets, efficiency = t.want(PACK_SEQUENCES, **inputs)
     wanted = _held(lengths[indices], offsets, inputs["strategy"])
-    if lengths.size > MANY:
-        other = t.want(PACK_SEQUENCES, **{**inputs, "strategy": BFD if inputs["strategy"] == FFD else FFD})
-        apart = _apart(_held(lengths[other[0]], other[1], inputs["strategy"]), wanted)
-        yield t.precondition("bins that the other strategy fills otherwise", apart, ">=", 1)
-    if lengths.size:
-        tied = lengths.size - np.unique(inputs["lengths"]).size
-        yield t.precondition("sequences as long as another", tied, ">=", 50)
-        cut = int(np.maximum(inputs["lengths"] - inputs["max_length"], 0).sum())
-        yield t.precondition("tokens too many", cut, ">=" if inputs["over_long"] == "truncate" else "<=", cut and 1)
     got = t.got(PACK_SEQUENCES, **inputs)
     lost = _lost(got["indices"], got["offsets"], lengths.size)
     yield t.number("sequences lost or repeated", lost, "<=")
@@ -195,6 +206,14 @@ def _differing(got: Array, wanted: Array) -> int:
     return int(np.sum(got != wanted)) if got.shape == wanted.shape else max(1, wanted.size)
 
 
+def _over_long(t: Draw) -> int:
+    return int(np.sum(t.inputs["lengths"] > t.inputs["max_length"]))
+
+
+def _some_over_long(t: Draw) -> Iterator[Evidence]:
+    yield t.precondition("over-long sequences", _over_long(t), ">=", 10)
+
+
 @gate(
     "packing.truncates-only-by-name",
     name="pack_sequences[over-long]",
@@ -217,11 +236,11 @@ def _differing(got: Array, wanted: Array) -> int:
         ),
         "errors that do not name `lengths`": Bound("exact", "an error names its argument", 0),
     },
+    requires=_some_over_long,
 )
 def truncates_only_by_name(t: Trial) -> Iterator[Evidence]:
     """Ask for an error and, as the control, for truncation of the same lengths."""
-    over = int(np.sum(t.inputs["lengths"] > t.inputs["max_length"]))
-    yield t.precondition("over-long sequences", over, ">=", 10)
+    over = _over_long(t)
     asked = t.call(PACK_SEQUENCES, **{**t.inputs, "over_long": "error"})
     silent = asked.kind != "raised"
     yield t.number("over-long sequences packed without a word", over * silent, "<=", where=asked.kind)
@@ -272,6 +291,12 @@ def _placed_case(kind: str, strategy: str, over_long: str) -> Case:
     return Case(name, make, quick=quick, proof=True, conventions=conventions, declared=ORDER)
 
 
+def _some_tied(t: Draw) -> Iterator[Evidence]:
+    inputs = t.inputs
+    sizes = inputs["lengths"] if inputs["over_long"] == "error" else np.minimum(inputs["lengths"], inputs["max_length"])
+    yield t.precondition("sequences as long as another", sizes.size - np.unique(sizes).size, ">=", 50)
+
+
 @gate(
     "packing.order.as-placed",
     name="pack_sequences[order]",
@@ -288,16 +313,22 @@ def _placed_case(kind: str, strategy: str, over_long: str) -> Case:
             "exact", "longest first, ties by index, of equally full bins the first: nothing is left to choose", 0
         ),
     },
+    requires=_some_tied,
 )
 def order_is_as_placed(t: Trial) -> Iterator[Evidence]:
     """Compare every index and every offset with the definition."""
     inputs: Mapping[str, Any] = t.inputs
     indices, offsets, *_ = t.want(PACK_SEQUENCES, **inputs)
-    sizes = inputs["lengths"] if inputs["over_long"] == "error" else np.minimum(inputs["lengths"], inputs["max_length"])
-    yield t.precondition("sequences as long as another", sizes.size - np.unique(sizes).size, ">=", 50)
     got = t.got(PACK_SEQUENCES, **inputs)
     differing = _differing(got["indices"], indices) + _differing(got["offsets"], offsets)
     yield t.number("indices and offsets that differ", differing, "<=")
+
+
+def _some_cut(t: Draw) -> Iterator[Evidence]:
+    if t.inputs["lengths"].any():
+        yield t.precondition("sequences longer than a bin", _over_long(t), ">=", 5)
+        indices, *_ = t.want(PACK_PIECES, **t.inputs)
+        yield t.precondition("most pieces of a sequence", int(np.bincount(indices).max()), ">=", 3)
 
 
 @gate(
@@ -323,15 +354,13 @@ def order_is_as_placed(t: Trial) -> Iterator[Evidence]:
         "bins that hold other pieces": Bound("exact", "which of several pieces of one length lies where is free", 0),
         EFFICIENCY: Bound("derived", "one division of whole numbers", 2.0**-52, level="precision"),
     },
+    requires=_some_cut,
     probes=(Probe("pack_sequences", ("efficiency",)),),
 )
 def pieces_match_definition(t: Trial) -> Iterator[Evidence]:
     """Count every token from the pieces alone, then compare pieces and bins with the definition, up to ties."""
     lengths, limit, strategy = t.inputs["lengths"], t.inputs["max_length"], t.inputs["strategy"]
     indices, offsets, efficiency, starts, sizes = t.want(PACK_PIECES, **t.inputs)
-    if lengths.any():
-        yield t.precondition("sequences longer than a bin", int(np.sum(lengths > limit)), ">=", 5)
-        yield t.precondition("most pieces of a sequence", int(np.bincount(indices).max()), ">=", 3)
     got = t.got(PACK_PIECES, **t.inputs)
     held = [got[name] for name in ("indices", "starts", "sizes")]
     possible = len({part.shape for part in held}) == 1 and _lies_within(held[0], held[1], held[2], lengths)

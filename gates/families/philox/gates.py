@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gates.families.philox.op import PHILOX, UNIFORMS, XTC_COINS
-from gates.model import Bound, Case, Evidence, Trial
+from gates.model import Bound, Case, Draw, Evidence, Trial
 from gates.registry import gate
 
 #: Random123's kat_vectors for philox4x32 with 10 rounds: counter, key, words.
@@ -40,6 +40,16 @@ def _one_key(rng: np.random.Generator) -> dict[str, Any]:
     return {"counter": counter, "key": np.array([TOP, 1], np.uint32), "published": None}
 
 
+def _wanted(t: Draw) -> np.ndarray[Any, Any]:
+    counter, key, published = (t.inputs[name] for name in ("counter", "key", "published"))
+    return np.asarray(t.want(PHILOX, counter=counter, key=key) if published is None else published)
+
+
+def _distinct_words(t: Draw) -> Iterator[Evidence]:
+    wanted = _wanted(t)
+    yield t.precondition("distinct words", np.unique(wanted).size, ">=", wanted.size - 1)
+
+
 @gate(
     "philox.known-answers",
     level="definition",
@@ -49,13 +59,12 @@ def _one_key(rng: np.random.Generator) -> dict[str, Any]:
     ops=(PHILOX,),
     cases=(Case("published", _known, quick=True), Case("random", _random, quick=True), Case("one-key", _one_key)),
     bounds={"words that differ": Bound("exact", "the generator is defined bit by bit", 0)},
+    requires=_distinct_words,
 )
 def known_answers(t: Trial) -> Iterator[Evidence]:
     """Compare with the published vectors where there are any, else with the oracle, which meets them too."""
-    counter, key, published = (t.inputs[name] for name in ("counter", "key", "published"))
-    wanted = t.want(PHILOX, counter=counter, key=key) if published is None else published
-    yield t.precondition("distinct words", np.unique(wanted).size, ">=", wanted.size - 1)
-    words = t.got(PHILOX, counter=counter, key=key)["words"]
+    wanted = _wanted(t)
+    words = t.got(PHILOX, counter=t.inputs["counter"], key=t.inputs["key"])["words"]
     differing = int(np.sum(words != wanted)) if words.shape == wanted.shape else wanted.size
     yield t.number("words that differ", differing, "<=")
 
@@ -87,6 +96,11 @@ def _rows(rng: np.random.Generator) -> dict[str, Any]:
     return {"seed": 42, "round_": rng.integers(0, 9, 200), "prompt": prompt, "sample": sample, "token": token}
 
 
+def _distinct_uniforms(t: Draw) -> Iterator[Evidence]:
+    both = [t.want(op, **t.inputs) for op in (UNIFORMS, XTC_COINS)]
+    yield t.precondition("distinct uniforms and coins", np.unique(both).size, ">=", np.size(both))
+
+
 @gate(
     "philox.uniforms.keyed",
     level="definition",
@@ -102,12 +116,12 @@ def _rows(rng: np.random.Generator) -> dict[str, Any]:
             "exact", "no other row has a part in it", 0, level="law"
         ),
     },
+    requires=_distinct_uniforms,
 )
 def uniforms_keyed(t: Trial) -> Iterator[Evidence]:
     """Compare uniforms and coins bit by bit, and ask again for one prompt by itself."""
     inputs = dict(t.inputs)
     wanted, coins = t.want(UNIFORMS, **inputs), t.want(XTC_COINS, **inputs)
-    yield t.precondition("distinct uniforms and coins", np.unique([wanted, coins]).size, ">=", 2 * wanted.size)
     got = t.got(UNIFORMS, **inputs)["uniforms"]
     yield t.number("uniforms that differ", _differing(got, wanted), "<=")
     yield t.number("coins that differ", _differing(t.got(XTC_COINS, **inputs)["uniforms"], coins), "<=")

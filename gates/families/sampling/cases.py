@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.model import Array, Bound, Evidence, Op, Trial
+from gates.model import Array, Bound, Draw, Evidence, Op
 
 LARGE = 151_936
 OFF: dict[str, Any] = {
@@ -160,7 +160,7 @@ def scale(inputs: dict[str, Any], wanted: Array) -> Array:
     return np.asarray(far + np.log(logits.shape[-1]) + np.maximum(1.0, -likeliest))
 
 
-def undecided(t: Trial, op: Op, inputs: Mapping[str, Any]) -> Evidence:
+def undecided(t: Draw, op: Op, inputs: Mapping[str, Any]) -> Evidence:
     """State that rounding in the dtype of the logits decides no token of these inputs."""
     rows = np.isinf(t.textbook(op, **inputs)["logprobs"]).any(axis=-1)
     return t.precondition("rows in which rounding decides a token", int(rows.sum()), "<=", 0)

@@ -68,7 +68,7 @@ def judge(gate: Gate, case: Case, made: Inputs, answers: OracleCache, alter: Cal
         )
 
     with Scratch() as scratch:
-        trial = RunningTrial(gate, case, copy.deepcopy(made), call, scratch, cached=answers)
+        trial = RunningTrial(copy.deepcopy(made), answers, gate, case, call, scratch)
         try:
             return all(item.holds for item in gate.check(trial))
         except SubjectFaultError:

@@ -13,7 +13,7 @@ from gates.families import arrays, layouts
 from gates.families.advantages.gates.inputs import BOUNDS, DTYPES, PRESETS, UNSCALED, least_spread, rewards
 from gates.families.advantages.op import GROUP_ADVANTAGES
 from gates.families.units import UNIT
-from gates.model import Array, Case, Evidence, Level, Probe, Trial
+from gates.model import Array, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
 from reference.oracle import advantages as oracle
 
@@ -67,6 +67,17 @@ def _cases() -> Iterator[Case]:
             yield _case(f"offset-{name}", PRESETS[name], dtype, quick=name == "trl", level="precision")
 
 
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    inputs = {name: value for name, value in t.inputs.items() if name != "layouts"}
+    wanted = t.want(GROUP_ADVANTAGES, **inputs)
+    yield t.precondition("largest |advantage|", np.max(np.abs(wanted)), ">", 0.1, "zeros agree with zeros")
+    if np.max(np.abs(inputs["rewards"])) < 100.0:  # not with an offset
+        least = least_spread(inputs["rewards"], inputs["group_size"])
+        yield t.precondition("least deviation of a group over its largest |reward|", least, ">=", 0.1)
+    if inputs["eps"] == ACTING:
+        yield t.precondition("advantages that the threshold makes 0", int(np.sum(wanted == 0.0)), ">=", 8)
+
+
 @gate(
     "advantages.matches-definition",
     name="group_advantages",
@@ -76,6 +87,7 @@ def _cases() -> Iterator[Case]:
     ops=(GROUP_ADVANTAGES,),
     cases=tuple(_cases()),
     bounds=BOUNDS,
+    requires=_preconditions,
     probes=(Probe("group_advantages", ("advantages",)),),
 )
 def matches_definition(t: Trial) -> Iterator[Evidence]:
@@ -83,13 +95,7 @@ def matches_definition(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
     in_layouts = inputs.pop("layouts", False)
     wanted = t.want(GROUP_ADVANTAGES, **inputs)
-    yield t.precondition("largest |advantage|", np.max(np.abs(wanted)), ">", 0.1, "zeros agree with zeros")
     dtype = str(inputs["rewards"].dtype)
-    if np.max(np.abs(inputs["rewards"])) < 100.0:  # not with an offset
-        least = least_spread(inputs["rewards"], inputs["group_size"])
-        yield t.precondition("least deviation of a group over its largest |reward|", least, ">=", 0.1)
-    if inputs["eps"] == ACTING:
-        yield t.precondition("advantages that the threshold makes 0", int(np.sum(wanted == 0.0)), ">=", 8)
     quantity, scale = f"advantage error in 2u·S ({dtype})", scale_of(inputs)
     limits = t.textbook(GROUP_ADVANTAGES, **inputs)["advantages"]
     got = t.got(GROUP_ADVANTAGES, **inputs)["advantages"]

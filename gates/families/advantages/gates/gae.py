@@ -11,7 +11,7 @@ import numpy as np
 from gates.families import arrays, layouts
 from gates.families.advantages.gates.inputs import BOUNDS
 from gates.families.units import UNIT
-from gates.model import Case, Evidence, Op, Output, Probe, Trial
+from gates.model import Case, Draw, Evidence, Op, Output, Probe, Trial
 from gates.registry import gate
 from reference.oracle import gae as oracle
 from reference.textbook import advantages as textbook
@@ -101,6 +101,14 @@ def _cases() -> Iterator[Case]:
         )
 
 
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    wanted = t.want(GAE, **t.inputs)
+    yield t.precondition("largest |advantage|", np.max(np.abs(wanted)), ">", 0.1, "zeros agree with zeros")
+    if t.inputs["terminal"] is not None:
+        inside = t.inputs["mask"] if t.inputs["mask"] is not None else True
+        yield t.precondition("tokens that end an episode", int(np.sum(t.inputs["terminal"] & inside)), ">=", 3)
+
+
 @gate(
     "advantages.gae.matches-definition",
     name="gae",
@@ -110,16 +118,13 @@ def _cases() -> Iterator[Case]:
     ops=(GAE,),
     cases=tuple(_cases()),
     bounds=BOUNDS,
+    requires=_preconditions,
     probes=(Probe("gae", ("advantages",)),),
 )
 def gae_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare every token with the exact recurrence; where NaN stands in masked slots, in other memory layouts too."""
     wanted = t.want(GAE, **t.inputs)
     dtype = str(t.inputs["rewards"].dtype)
-    yield t.precondition("largest |advantage|", np.max(np.abs(wanted)), ">", 0.1, "zeros agree with zeros")
-    if t.inputs["terminal"] is not None:
-        inside = t.inputs["mask"] if t.inputs["mask"] is not None else True
-        yield t.precondition("tokens that end an episode", int(np.sum(t.inputs["terminal"] & inside)), ">=", 3)
     scale = 2 * UNIT[dtype] * oracle.gae_scale(**t.inputs)
     limits = t.textbook(GAE, **t.inputs)["advantages"]
     quantity = f"advantage error in 2u·S ({dtype})"

@@ -12,7 +12,7 @@ import numpy as np
 from gates.families.advantages.gates.inputs import PRESETS, UNSCALED
 from gates.families.advantages.op import GROUP_ADVANTAGES, NORMALISE_THEN_SUM
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle import advantages as oracle
 
@@ -147,6 +147,32 @@ def _is_first(inputs: Mapping[str, Any]) -> bool:
     return first == FIRST or (first == FIRST_OF_SAME and inputs["baseline"] == "mean")
 
 
+def _sides(x: Mapping[str, Any]) -> tuple[Inputs, Inputs, Array, Any]:
+    """Return both calls, the place of each advantage of the first in the second, and its factor."""
+    left = dict(x["left"])
+    return left, dict(x["right"]), x.get("take", np.arange(left["rewards"].size)), x.get("factor", 1.0)
+
+
+def _scale(x: Mapping[str, Any]) -> Array:
+    """Return 2u·S of the difference of the two sides, float64 (B,)."""
+    left, right, take, factor = _sides(x)
+    size = oracle.advantage_scale(**left) + np.abs(factor) * oracle.advantage_scale(**right)[take]
+    return np.asarray(2 * UNIT[str(left["rewards"].dtype)] * size)
+
+
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    left, right, take, factor = _sides(t.inputs)
+    wanted, other = t.want(GROUP_ADVANTAGES, **left), t.want(GROUP_ADVANTAGES, **right)
+    kept = float(np.max(np.abs(factor * other[take] - wanted) / _scale(t.inputs)))
+    yield t.precondition("largest |advantage|", np.abs(wanted).max(), ">", 0.1)
+    limit = K[str(left["rewards"].dtype)]
+    yield t.precondition("distance of the definition's own two sides in 2u·S", kept, "<=", limit)
+    moved = float(np.abs(right["rewards"] - left["rewards"]).max()) + len(_differing(left, right))
+    yield t.precondition(
+        "largest change of a reward, or changes of conventions", moved, ">", 0.1, "the calls must differ"
+    )
+
+
 @gate(
     "advantages.laws-hold",
     name="group_advantages[laws]",
@@ -164,24 +190,15 @@ def _is_first(inputs: Mapping[str, Any]) -> bool:
             "derived", "G errors of k·2u·S each; k = 8", 8.0, level="precision"
         ),
     },
+    requires=_preconditions,
     probes=(Probe("group_advantages", ("advantages",), _is_first),),
 )
 def laws_hold(t: Trial) -> Iterator[Evidence]:
     """Compare the two calls, and the sums of groups with 0; a changed reward must still change its own group."""
-    x = t.inputs
-    left, right, factor = dict(x["left"]), dict(x["right"]), x.get("factor", 1.0)
+    left, right, take, factor = _sides(t.inputs)
     dtype = str(left["rewards"].dtype)
-    take = x.get("take", np.arange(left["rewards"].size))
-    wanted, other = t.want(GROUP_ADVANTAGES, **left), t.want(GROUP_ADVANTAGES, **right)
     unit = 2 * UNIT[dtype]
-    scale = unit * (oracle.advantage_scale(**left) + np.abs(factor) * oracle.advantage_scale(**right)[take])
-    kept = float(np.max(np.abs(factor * other[take] - wanted) / scale))
-    yield t.precondition("largest |advantage|", np.abs(wanted).max(), ">", 0.1)
-    yield t.precondition("distance of the definition's own two sides in 2u·S", kept, "<=", K[dtype])
-    moved = float(np.abs(right["rewards"] - left["rewards"]).max()) + len(_differing(left, right))
-    yield t.precondition(
-        "largest change of a reward, or changes of conventions", moved, ">", 0.1, "the calls must differ"
-    )
+    scale = _scale(t.inputs)
     of_left = np.asarray(t.got(GROUP_ADVANTAGES, **left)["advantages"], np.float64)
     of_right = np.asarray(t.got(GROUP_ADVANTAGES, **right)["advantages"], np.float64)
     yield t.number(NOT_FINITE, float(np.sum(~np.isfinite(of_left)) + np.sum(~np.isfinite(of_right))), "<=")
@@ -210,6 +227,19 @@ def _several(rng: np.random.Generator, dtype: str, group_ddof: int, batch_ddof: 
     return {"rewards": columns, "weights": np.array([1.0, 0.5, -2.0], dtype), "group_size": SIZE, **stages}
 
 
+def _in_other_units(left: Mapping[str, Any]) -> Inputs:
+    kind = left["rewards"].dtype.type
+    rewards = left["rewards"] * np.array([1, 4, 16], kind) + np.array([0, SHIFT, -SHIFT], kind)
+    return {**left, "rewards": rewards, "weights": left["weights"] * kind(4)}
+
+
+def _units_matter(t: Draw) -> Iterator[Evidence]:
+    plain = [x["rewards"].astype(np.float64) @ t.inputs["weights"] for x in (t.inputs, _in_other_units(t.inputs))]
+    scores = [(x - x.mean()) / x.std() for x in plain]
+    yield t.precondition("largest |advantage|", np.abs(t.want(NORMALISE_THEN_SUM, **t.inputs)).max(), ">", 0.1)
+    yield t.precondition("distance of z-scores of the plain sums", np.abs(scores[0] - scores[1]).max(), ">=", 0.1)
+
+
 @gate(
     "advantages.normalise-then-sum.ignores-units",
     name="normalise_then_sum[laws]",
@@ -227,20 +257,13 @@ def _several(rng: np.random.Generator, dtype: str, group_ddof: int, batch_ddof: 
         for group, batch, dtype in ((1, 1, "float32"), (1, 0, "float32"), (0, 1, "float32"), (1, 1, "float64"))
     ),
     bounds=BOUNDS,
+    requires=_units_matter,
     probes=(Probe("normalise_then_sum", ("advantages",), lambda inputs: float(inputs["weights"][0]) == 1.0),),
 )
 def ignores_units(t: Trial) -> Iterator[Evidence]:
     """Multiply and shift each function's rewards by numbers of its own, and the weights by 4."""
-    left = dict(t.inputs)
-    kind = left["rewards"].dtype.type
-    rewards = left["rewards"] * np.array([1, 4, 16], kind) + np.array([0, SHIFT, -SHIFT], kind)
-    right = {**left, "rewards": rewards, "weights": left["weights"] * kind(4)}
+    left, right = dict(t.inputs), _in_other_units(t.inputs)
     dtype = str(left["rewards"].dtype)
-    wanted = t.want(NORMALISE_THEN_SUM, **left)
-    plain = left["rewards"].astype(np.float64) @ left["weights"], rewards.astype(np.float64) @ left["weights"]
-    scores = [(x - x.mean()) / x.std() for x in plain]
-    yield t.precondition("largest |advantage|", np.abs(wanted).max(), ">", 0.1)
-    yield t.precondition("distance of z-scores of the plain sums", np.abs(scores[0] - scores[1]).max(), ">=", 0.1)
     unit = 2 * UNIT[dtype]
     scale = unit * (oracle.normalise_then_sum_scale(**left) + oracle.normalise_then_sum_scale(**right))
     of_left, of_right = (t.got(NORMALISE_THEN_SUM, **side)["advantages"] for side in (left, right))

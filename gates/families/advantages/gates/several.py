@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from gates.families import layouts
 from gates.families.advantages.gates.inputs import BOUNDS
 from gates.families.advantages.op import NAN_UNSCORED, NORMALISE_THEN_SUM
 from gates.families.units import UNIT
-from gates.model import Array, Case, Evidence, Level, Probe, Trial
+from gates.model import Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
 from reference.oracle import advantages as oracle
 
@@ -78,6 +78,21 @@ CASES = (
 )
 
 
+def _rounded(x: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the op's inputs with each ε rounded to the data's dtype."""
+    rounded = {name: float(x["rewards"].dtype.type(x[name])) for name in ("group_eps", "batch_eps")}
+    return {name: value for name, value in x.items() if name != "layouts"} | rounded
+
+
+def _unlike_the_sum(t: Draw) -> Iterator[Evidence]:
+    """Yield that the z-score of the plain sum is another one."""
+    summed = np.nansum(t.inputs["rewards"].astype(np.float64) * t.inputs["weights"], axis=1)
+    if len(summed) > 1:
+        wanted = t.want(NORMALISE_THEN_SUM, **_rounded(t.inputs))
+        distance = np.max(np.abs((summed - summed.mean()) / summed.std() - wanted))
+        yield t.precondition("largest distance to the z-score of the plain sum", distance, ">=", 0.1)
+
+
 @gate(
     "advantages.normalise-then-sum",
     name="normalise_then_sum",
@@ -87,28 +102,19 @@ CASES = (
     ops=(NORMALISE_THEN_SUM,),
     cases=CASES,
     bounds=BOUNDS,
+    requires=_unlike_the_sum,
     probes=(Probe("normalise_then_sum", ("advantages",)),),
 )
 def normalise_then_sum(t: Trial) -> Iterator[Evidence]:
     """Compare three reward functions of different sizes with the definition."""
     inputs = dict(t.inputs)
     in_layouts = inputs.pop("layouts", False)
-    dtype = str(inputs["rewards"].dtype)
-    rounded = {name: float(np.dtype(dtype).type(inputs[name])) for name in ("group_eps", "batch_eps")}
-    wanted = t.want(NORMALISE_THEN_SUM, **{**inputs, **rounded})
-    summed = np.nansum(inputs["rewards"].astype(np.float64) * inputs["weights"], axis=1)
-    if len(summed) > 1:
-        yield from _unlike_the_sum(t, summed, wanted)
-    scale = 2 * UNIT[dtype] * oracle.normalise_then_sum_scale(**{**inputs, **rounded})
+    dtype, rounded = str(inputs["rewards"].dtype), _rounded(t.inputs)
+    wanted = t.want(NORMALISE_THEN_SUM, **rounded)
+    scale = 2 * UNIT[dtype] * oracle.normalise_then_sum_scale(**rounded)
     quantity = f"advantage error in 2u·S ({dtype})"
     limits = t.textbook(NORMALISE_THEN_SUM, **inputs)["advantages"]
     yield from t.agrees(quantity, t.got(NORMALISE_THEN_SUM, **inputs)["advantages"], wanted, limits, scale=scale)
     if in_layouts:
         for where, got in layouts.values(t, NORMALISE_THEN_SUM, inputs, ("rewards",)):
             yield from t.agrees(quantity, got["advantages"], wanted, limits, scale=scale, where=where)
-
-
-def _unlike_the_sum(t: Trial, summed: Array, wanted: Array) -> Iterator[Evidence]:
-    """Yield that the z-score of the plain sum is another one."""
-    distance = np.max(np.abs((summed - summed.mean()) / summed.std() - wanted))
-    yield t.precondition("largest distance to the z-score of the plain sum", distance, ">=", 0.1)

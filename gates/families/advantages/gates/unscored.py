@@ -11,7 +11,7 @@ import numpy as np
 from gates.families.advantages.gates.definition import scale_of
 from gates.families.advantages.gates.inputs import BOUNDS, PRESETS, least_spread, rewards
 from gates.families.advantages.op import GROUP_ADVANTAGES, NAN_UNSCORED
-from gates.model import Case, Evidence, Probe, Trial
+from gates.model import Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
 
 CASES = (("trl", "float32"), ("mlxrl", "float32"), ("trl", "float64"))
@@ -23,6 +23,13 @@ def _make(rng: np.random.Generator, preset: str, dtype: str) -> dict[str, Any]:
     grouped[1, [0, 4]] = np.nan
     grouped[2, 1:] = np.nan  # a group with one scored member: its advantage is 0
     return {"rewards": grouped.reshape(-1), "group_size": 6, **PRESETS[preset]}
+
+
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    given = t.inputs["rewards"]
+    yield t.precondition("unscored rewards", int(np.isnan(given).sum()), ">=", 3)
+    least = least_spread(given, t.inputs["group_size"])
+    yield t.precondition("least deviation of a group over its largest |reward|", least, ">=", 0.1)
 
 
 @gate(
@@ -43,15 +50,14 @@ def _make(rng: np.random.Generator, preset: str, dtype: str) -> dict[str, Any]:
         for preset, dtype in CASES
     ),
     bounds=BOUNDS,
+    requires=_preconditions,
     probes=(Probe("group_advantages", ("advantages",)),),
 )
 def unscored_rewards(t: Trial) -> Iterator[Evidence]:
     """Compare groups with unscored members, one of them with a single scored member, with the definition."""
-    given = t.inputs["rewards"]
-    yield t.precondition("unscored rewards", int(np.isnan(given).sum()), ">=", 3)
-    least = least_spread(given, t.inputs["group_size"])
-    yield t.precondition("least deviation of a group over its largest |reward|", least, ">=", 0.1)
     got = t.got(GROUP_ADVANTAGES, **t.inputs)["advantages"]
     wanted = t.want(GROUP_ADVANTAGES, **t.inputs)
     limits = t.textbook(GROUP_ADVANTAGES, **t.inputs)["advantages"]
-    yield from t.agrees(f"advantage error in 2u·S ({given.dtype})", got, wanted, limits, scale=scale_of(t.inputs))
+    yield from t.agrees(
+        f"advantage error in 2u·S ({t.inputs['rewards'].dtype})", got, wanted, limits, scale=scale_of(t.inputs)
+    )

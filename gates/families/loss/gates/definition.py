@@ -14,7 +14,7 @@ from gates.families.loss.branches import on_a_branch
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.loss.program import row_of
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.algorithms import ALGORITHMS, AXES, Algorithm
 from reference.oracle import ratio
@@ -47,13 +47,6 @@ def _check(t: Trial) -> Iterator[Evidence]:
     distance = _distances(inputs)
     width = int(np.bincount(cases.rows_of(inputs)[valid]).max())
     t.facts["roundings"] = 4.0 + float(distance.max()) + width
-    yield from _preconditions(t, wanted, distance)
-    if inputs["epsilon_low"] is not None and inputs["old"] is not None and distance.max() > FAR:
-        yield t.precondition("tokens or rows that the clip stops", _stopped(inputs), ">=", 1)
-    if inputs.get("kl_clamp") is not None:
-        free = t.want(POLICY_LOSS, **{**cases.rounded(inputs), "kl_clamp": None})
-        change = np.abs(free.gradient - wanted.gradient).max()
-        yield t.precondition("largest change of the gradient by the clamp", change, ">", 1e-3)
     got = t.got(POLICY_LOSS, **inputs)
     unit = 2 * UNIT[str(inputs["policy"].dtype)]
     limits = t.textbook(POLICY_LOSS, **inputs)
@@ -86,12 +79,24 @@ def _in_limits(got: Any, want: Any, limit: Any) -> Array:
     )
 
 
-def _preconditions(t: Trial, wanted: PolicyLoss, distance: Array) -> Iterator[Evidence]:
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    wanted, distance = t.want(POLICY_LOSS, **cases.rounded(t.inputs)), _distances(t.inputs)
     valid = cases.valid(t.inputs)
     yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
     if t.inputs["old"] is not None:
         yield t.precondition("largest |policy − old|", distance.max(), ">=", 0.03, "a ratio of 1 hides every ratio")
     yield t.precondition("share of elements at a clip bound", wanted.near_branch[valid].mean(), "<", 0.01)
+
+
+def _bounds_act(t: Draw) -> Iterator[Evidence]:
+    yield from _preconditions(t)
+    inputs = t.inputs
+    if inputs["epsilon_low"] is not None and inputs["old"] is not None and _distances(inputs).max() > FAR:
+        yield t.precondition("tokens or rows that the clip stops", _stopped(inputs), ">=", 1)
+    if inputs.get("kl_clamp") is not None:
+        wanted, free = (t.want(POLICY_LOSS, **{**cases.rounded(inputs), **off}) for off in ({}, {"kl_clamp": None}))
+        change = np.abs(free.gradient - wanted.gradient).max()
+        yield t.precondition("largest change of the gradient by the clamp", change, ">", 1e-3)
 
 
 def _distances(inputs: Mapping[str, Any]) -> Array:
@@ -129,6 +134,7 @@ def _register(algorithm: str) -> Callable[[Trial], Iterator[Evidence]]:
         ops=(POLICY_LOSS,),
         cases=tuple(cases.cases_of(algorithm)),
         bounds=BOUNDS,
+        requires=_bounds_act,
         probes=(Probe("policy_loss", ("loss", "gradient")),),
     )(_check)
 
@@ -145,6 +151,7 @@ gate(
     ops=(POLICY_LOSS,),
     cases=tuple(cases.variants()),
     bounds=BOUNDS,
+    requires=_bounds_act,
     probes=(Probe("policy_loss", ("loss", "gradient")),),
 )(_check)
 gate(
@@ -157,6 +164,7 @@ gate(
     ops=(POLICY_LOSS,),
     cases=tuple(cases.compositions()),
     bounds=BOUNDS,
+    requires=_bounds_act,
     probes=(Probe("policy_loss", ("loss", "gradient")),),
 )(_check)
 
@@ -170,13 +178,13 @@ gate(
     ops=(POLICY_LOSS,),
     cases=tuple(cases.precise_cases()),
     bounds=PRECISE,
+    requires=_preconditions,
     probes=(Probe("policy_loss", ("loss", "gradient")),),
 )
 def full_precision(t: Trial) -> Iterator[Evidence]:
     """Hold a subject that computes wider than its data to the bound of kernels, element by element."""
     inputs = dict(t.inputs)
     wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
-    yield from _preconditions(t, wanted, _distances(inputs))
     got = t.got(POLICY_LOSS, **inputs)
     dtype = inputs["policy"].dtype
     unit, loss, gradient = 2 * UNIT[str(dtype)], *on_a_branch(wanted, got["loss"], got["gradient"])
@@ -212,6 +220,10 @@ def _poison_cases() -> Iterator[Case]:
         yield from (_poison_case(algorithm, poison) for poison in ("minus-inf", "absurd"))
 
 
+def _some_padding(t: Draw) -> Iterator[Evidence]:
+    yield t.precondition("masked slots", int((~t.inputs["mask"]).sum()), ">=", 8)
+
+
 @gate(
     "loss.padding-is-inert",
     level="law",
@@ -224,12 +236,12 @@ def _poison_cases() -> Iterator[Case]:
         "elements of loss and gradient that change": Bound("exact", "a masked slot is no input of the loss", 0.0),
         "largest |gradient| in masked slots": Bound("exact", "masked slots are selected away", 0.0),
     },
+    requires=_some_padding,
 )
 def padding_is_inert(t: Trial) -> Iterator[Evidence]:
     """Run the loss with two contents of the masked slots, and once with a change where it counts."""
     inputs = {name: value for name, value in t.inputs.items() if name != "poison"}
     mask, poison = inputs["mask"], t.inputs["poison"]
-    yield t.precondition("masked slots", int((~mask).sum()), ">=", 8)
     clean = t.got(POLICY_LOSS, **inputs)
     poisoned = {
         name: np.where(mask, inputs[name], np.float32(value))

@@ -14,7 +14,7 @@ from gates.families.loss import laws
 from gates.families.loss.gates import gradient
 from gates.families.loss.op import LOSS_CONSTANTS, LOSS_FROM_LOGITS, POLICY_LOSS
 from gates.families.units import UNIT
-from gates.model import Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.algorithms import ALGORITHMS
 from reference.oracle import logprobs
@@ -51,6 +51,7 @@ def _cases() -> Iterator[Case]:
     ops=(POLICY_LOSS,),
     cases=tuple(_cases()),
     bounds=laws.BOUNDS,
+    requires=laws.preconditions,
     probes=(Probe("policy_loss", ("loss", "gradient"), lambda inputs: inputs["old"] is None),),
 )
 def old_is_a_constant(t: Trial) -> Iterator[Evidence]:
@@ -151,6 +152,17 @@ def _poisoned(rng: np.random.Generator, temperature: float, beta: float) -> dict
     return gradient._make(rng, temperature, beta)  # the inputs of loss.prompt-gets-no-gradient
 
 
+def _silent(x: Mapping[str, Any]) -> Array:
+    """Return the positions whose logits score no completion token."""
+    silent = np.ones(x["ids"].shape, bool)
+    silent[:, :-1] = ~logprobs.completion_slots(x["prompt_lengths"], x["lengths"], x["ids"].shape[1])
+    return silent
+
+
+def _some_silent(t: Draw) -> Iterator[Evidence]:
+    yield t.precondition("positions that score no completion token", int(_silent(t.inputs).sum()), ">=", 8)
+
+
 @gate(
     "loss.prompt-does-not-matter",
     level="law",
@@ -167,14 +179,12 @@ def _poisoned(rng: np.random.Generator, temperature: float, beta: float) -> dict
     bounds={
         "elements of loss and gradient that change": Bound("exact", "no such logit is an input of the loss", 0.0),
     },
+    requires=_some_silent,
 )
 def prompt_does_not_matter(t: Trial) -> Iterator[Evidence]:
     """Replace the logits that score no completion token by others, and once one that does."""
     x = dict(t.inputs)
-    scored = logprobs.completion_slots(x["prompt_lengths"], x["lengths"], x["ids"].shape[1])
-    silent = np.ones(x["ids"].shape, bool)
-    silent[:, :-1] = ~scored
-    yield t.precondition("positions that score no completion token", int(silent.sum()), ">=", 8)
+    silent = _silent(x)
     other = np.where(silent[..., None], np.float32(3.0) - x["logits"][:, :, ::-1], x["logits"]).astype(np.float32)
     clean, moved = t.got(LOSS_FROM_LOGITS, **x), t.got(LOSS_FROM_LOGITS, **{**x, "logits": other})
     changed = int(not laws.same(clean["loss"], moved["loss"])) + int(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from gates.families.loss.cases import BASE
 from gates.families.loss.gates.definition import LIMIT_BECAUSE
 from gates.families.loss.op import LOSS_FROM_LOGITS
 from gates.families.units import FLOAT32_U
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.algorithms import ALGORITHMS
 from reference.oracle import logprobs, losses
@@ -45,6 +45,31 @@ def _make(rng: np.random.Generator, temperature: float, beta: float) -> dict[str
     }
 
 
+def _definition(x: Mapping[str, Any]) -> tuple[Array, losses.PolicyLoss, Array]:
+    """Return the log-probs of completions, their loss, and its gradient by the logits."""
+    width = x["old"].shape[1]
+    rows = x["logits"], x["ids"], x["prompt_lengths"], x["lengths"]
+    policy = logprobs.completion_logprobs(*rows, width, temperature=x["temperature"])
+    loss = losses.policy_loss(
+        policy,
+        old=x["old"],
+        reference=x["reference"],
+        advantages=x["advantages"],
+        mask=np.arange(width) < x["lengths"][:, None],
+        algorithm="grpo",
+        kl_estimator="k3" if x["beta"] else None,
+        **{name: x[name] for name in BASE},
+    )
+    return policy, loss, logprobs.logits_gradient(*rows, loss.gradient, temperature=x["temperature"])
+
+
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    yield t.precondition("different prompt lengths", np.unique(t.inputs["prompt_lengths"]).size, ">=", 4)
+    *_, gradient = _definition(t.inputs)
+    largest = float(np.abs(gradient).max())
+    yield t.precondition("largest |∂loss/∂logit| of the definition", largest, ">", 1e-3)
+
+
 @gate(
     "loss.prompt-gets-no-gradient",
     level="definition",
@@ -75,33 +100,16 @@ def _make(rng: np.random.Generator, temperature: float, beta: float) -> dict[str
             "derived", LIMIT_BECAUSE + "; exp carries the log-probs' error", lambda t: t.facts["limit"], "precision"
         ),
     },
+    requires=_preconditions,
     probes=(Probe("loss_from_logits", ("loss", "gradient")),),
 )
 def prompt_gets_no_gradient(t: Trial) -> Iterator[Evidence]:
     """Run the subject's own way from logits to loss over ragged prompts and compare with the chain rule."""
     x = dict(t.inputs)
     scored = logprobs.completion_slots(x["prompt_lengths"], x["lengths"], x["ids"].shape[1])
-    yield t.precondition("different prompt lengths", np.unique(x["prompt_lengths"]).size, ">=", 4)
     width = x["old"].shape[1]
-    policy = logprobs.completion_logprobs(
-        x["logits"], x["ids"], x["prompt_lengths"], x["lengths"], width, temperature=x["temperature"]
-    )
     mask = np.arange(width) < x["lengths"][:, None]
-    loss = losses.policy_loss(
-        policy,
-        old=x["old"],
-        reference=x["reference"],
-        advantages=x["advantages"],
-        mask=mask,
-        algorithm="grpo",
-        kl_estimator="k3" if x["beta"] else None,
-        **{name: x[name] for name in BASE},
-    )
-    gradient = logprobs.logits_gradient(
-        x["logits"], x["ids"], x["prompt_lengths"], x["lengths"], loss.gradient, temperature=x["temperature"]
-    )
-    largest = float(np.abs(gradient).max())
-    yield t.precondition("largest |∂loss/∂logit| of the definition", largest, ">", 1e-3)
+    policy, loss, gradient = _definition(x)
     got = t.got(LOSS_FROM_LOGITS, **x)
     t.facts["limit"] = 8.0 + _size(policy, x, mask) + width + VOCABULARY
     silent = np.ones(x["ids"].shape, bool)

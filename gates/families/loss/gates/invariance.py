@@ -12,7 +12,7 @@ import numpy as np
 from gates.families.loss import cases, laws
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial, precondition
+from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial, precondition
 from gates.registry import gate
 from reference.algorithms import ALGORITHMS
 from reference.oracle.losses import PolicyLoss
@@ -137,6 +137,7 @@ def _probe(when: Callable[[Mapping[str, Any]], bool]) -> tuple[Probe, ...]:
     ops=(POLICY_LOSS,),
     cases=tuple(_cases(_permuted)),
     bounds=laws.BOUNDS,
+    requires=laws.preconditions,
     probes=_probe(_reordered_call),
 )
 def order_does_not_matter(t: Trial) -> Iterator[Evidence]:
@@ -153,6 +154,7 @@ def order_does_not_matter(t: Trial) -> Iterator[Evidence]:
     ops=(POLICY_LOSS,),
     cases=tuple(_cases(_copied)),
     bounds=laws.BOUNDS,
+    requires=laws.preconditions,
     probes=_probe(lambda inputs: len(inputs["mask"]) in {16, 48}),
 )
 def copies_do_not_matter(t: Trial) -> Iterator[Evidence]:
@@ -169,6 +171,7 @@ def copies_do_not_matter(t: Trial) -> Iterator[Evidence]:
     ops=(POLICY_LOSS,),
     cases=(*_cases(_wider), *_poisoned_cases()),
     bounds=laws.BOUNDS,
+    requires=laws.preconditions,
     probes=_probe(lambda inputs: inputs["mask"].shape[1] > 16),
 )
 def wider_padding_does_not_matter(t: Trial) -> Iterator[Evidence]:
@@ -224,6 +227,10 @@ def _split(inputs: Mapping[str, Any], want: Callable[..., Any]) -> _Split:
 SPLIT_BECAUSE = "each of the three calls errs by at most k·2u·S of its own, and the parts' shares of S add up to S: 2k"
 
 
+def _parts_differ(t: Draw) -> Iterator[Evidence]:
+    yield from _split(t.inputs, t.want).preconditions()
+
+
 @gate(
     "loss.splits-add-up",
     level="law",
@@ -239,13 +246,13 @@ SPLIT_BECAUSE = "each of the three calls errs by at most k·2u·S of its own, an
     | {
         laws.NOT_FINITE: laws.BOUNDS[laws.NOT_FINITE],
     },
+    requires=_parts_differ,
     probes=(Probe("policy_loss", ("loss", "gradient"), lambda inputs: len(inputs["mask"]) in {8, 24}),),
 )
 def splits_add_up(t: Trial) -> Iterator[Evidence]:
     """Call with all rows and with two uneven parts; weighed alike, the parts must not add up."""
     split = _split(t.inputs, t.want)
     t.facts["limit"] = 2.0 * laws.roundings(t.inputs)
-    yield from split.preconditions()
     one, some = t.got(POLICY_LOSS, **t.inputs), [t.got(POLICY_LOSS, **part) for part in split.parts]
     numbers = [x[name] for x in (one, *some) for name in ("loss", "gradient")]
     yield t.number(laws.NOT_FINITE, laws.not_finite(*numbers), "<=")

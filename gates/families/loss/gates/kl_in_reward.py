@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from gates.families import arrays
 from gates.families.loss import cases
 from gates.families.loss.op import REWARDED_LOSS
 from gates.families.units import FLOAT32_U
-from gates.model import Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle import advantages, kl, losses
 
@@ -28,6 +28,39 @@ def _rewarded(rng: np.random.Generator, beta: float, spread: float) -> dict[str,
 
 
 REWARD_BECAUSE = f"{cases.PART_BECAUSE}; k = 4, and a rounding of the advantage to float32"
+
+
+def _leave_one_out(rewards: Array) -> Array:
+    convention: dict[str, Any] = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}
+    return advantages.group_advantages(rewards, 4, **convention, baseline="leave-one-out")
+
+
+def _definition(x: Mapping[str, Any]) -> tuple[Array, Array, losses.PolicyLoss]:
+    """Return the rewards lowered by the KL, their advantages, and the loss of these."""
+    penalty = kl.token_kl(x["old"], x["reference"], estimator="k1", mask=x["mask"], reduction="sum")
+    lowered = x["rewards"] - x["beta"] * penalty
+    of_lowered = _leave_one_out(lowered)
+    without: dict[str, Any] = dict.fromkeys(("epsilon_low", "epsilon_high", "delta", "kl_ratio"))
+    wanted = losses.policy_loss(
+        x["policy"],
+        old=x["old"],
+        reference=None,
+        advantages=of_lowered,
+        mask=x["mask"],
+        algorithm="rloo",
+        beta=0.0,
+        **without,
+    )
+    return lowered, of_lowered, wanted
+
+
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    x = t.inputs
+    _, of_lowered, wanted = _definition(x)
+    change = float(np.abs(of_lowered - _leave_one_out(x["rewards"])).max())
+    yield t.precondition("largest change of an advantage by the KL", change, ">=", 0.05)
+    leak = x["beta"] / len(of_lowered)  # what Σ k1 of the policy itself would add to each token's gradient
+    yield t.precondition("a KL's own gradient against the largest", leak / np.abs(wanted.gradient).max(), ">=", 1e-3)
 
 
 @gate(
@@ -49,32 +82,13 @@ REWARD_BECAUSE = f"{cases.PART_BECAUSE}; k = 4, and a rounding of the advantage 
         "loss error in 2u·S": Bound("derived", REWARD_BECAUSE, 5.0, "precision"),
         "gradient error in 2u·S": Bound("derived", REWARD_BECAUSE, 5.0, "precision"),
     },
+    requires=_preconditions,
     probes=(Probe("rewarded_loss", ("loss", "gradient", "advantages")),),
 )
 def kl_in_reward(t: Trial) -> Iterator[Evidence]:
     """Compare advantages, loss and gradient with those of lowered rewards, whose advantages are constants."""
     x = dict(t.inputs)
-    penalty = kl.token_kl(x["old"], x["reference"], estimator="k1", mask=x["mask"], reduction="sum")
-    convention: dict[str, Any] = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}
-    lowered = x["rewards"] - x["beta"] * penalty
-    wanted_advantages = advantages.group_advantages(lowered, 4, **convention, baseline="leave-one-out")
-    plain = advantages.group_advantages(x["rewards"], 4, **convention, baseline="leave-one-out")
-    yield t.precondition(
-        "largest change of an advantage by the KL", float(np.abs(wanted_advantages - plain).max()), ">=", 0.05
-    )
-    without: dict[str, Any] = dict.fromkeys(("epsilon_low", "epsilon_high", "delta", "kl_ratio"))
-    wanted = losses.policy_loss(
-        x["policy"],
-        old=x["old"],
-        reference=None,
-        advantages=wanted_advantages,
-        mask=x["mask"],
-        algorithm="rloo",
-        beta=0.0,
-        **without,
-    )
-    leak = x["beta"] / len(wanted_advantages)  # what Σ k1 of the policy itself would add to each token's gradient
-    yield t.precondition("a KL's own gradient against the largest", leak / np.abs(wanted.gradient).max(), ">=", 1e-3)
+    lowered, wanted_advantages, wanted = _definition(x)
     got = t.got(REWARDED_LOSS, **x)
     unit = 2 * FLOAT32_U
     largest = np.repeat(np.abs(lowered).reshape(-1, 4).max(axis=1), 4)

@@ -11,7 +11,7 @@ import numpy as np
 from gates.families import arrays
 from gates.families.loss.op import KEEP_GROUPS, LOSS_WITH_OPTIONS, OVERLONG_PENALTY
 from gates.families.units import FLOAT32_U
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle import losses, ratio
 
@@ -122,6 +122,25 @@ def _expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, fl
     return wanted, chosen, wanted.loss - bonus, bonus
 
 
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    x = t.inputs
+    wanted, chosen, *_ = _expected(x)
+    mask = x["mask"]
+    if x["correction"] is not None or x["entropy_share"] < 1.0:
+        plain, *_ = _expected({**x, "correction": None, "entropy_share": 1.0})
+        moved = np.abs(plain.gradient - wanted.gradient).max() / np.abs(wanted.gradient).max()
+        yield t.precondition("change of the gradient by weights and mask, relative", moved, ">=", 1e-2)
+    if x["entropy_share"] < 1.0:
+        yield from _sure(t, mask)
+        yield t.precondition("tokens that the mask leaves out", int((mask & ~chosen).sum()), ">=", 10)
+        own = [np.quantile(h[m], 1.0 - x["entropy_share"]) for h, m in _by_part(x)]
+        yield t.precondition(
+            "spread of the parts' own quantiles", float(np.ptp(own)) if len(own) > 1 else 1.0, ">=", 1e-2
+        )
+    yield t.precondition("share of elements at a clip bound", wanted.near_branch[mask].mean(), "<=", 0.0)
+    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+
+
 @gate(
     "loss.options.match-definition",
     level="definition",
@@ -135,6 +154,7 @@ def _expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, fl
         "gradient error in 2u·S": Bound("derived", f"{BECAUSE}; k = 8", 8.0, "precision"),
         "entropy gradient error in 2u·S": Bound("derived", f"{BECAUSE}; k = 2", 2.0, "precision"),
     },
+    requires=_preconditions,
     probes=(Probe("loss_with_options", ("loss", "gradient")),),
 )
 def options_match_definition(t: Trial) -> Iterator[Evidence]:
@@ -142,19 +162,6 @@ def options_match_definition(t: Trial) -> Iterator[Evidence]:
     x = dict(t.inputs)
     wanted, chosen, loss, bonus = _expected(x)
     mask = x["mask"]
-    plain, *_ = _expected({**x, "correction": None, "entropy_share": 1.0})
-    if x["correction"] is not None or x["entropy_share"] < 1.0:
-        moved = np.abs(plain.gradient - wanted.gradient).max() / np.abs(wanted.gradient).max()
-        yield t.precondition("change of the gradient by weights and mask, relative", moved, ">=", 1e-2)
-    if x["entropy_share"] < 1.0:
-        yield from _sure(t, mask)
-        yield t.precondition("tokens that the mask leaves out", int((mask & ~chosen).sum()), ">=", 10)
-        own = [np.quantile(h[m], 1.0 - x["entropy_share"]) for h, m in _by_part(x)]
-        yield t.precondition(
-            "spread of the parts' own quantiles", float(np.ptp(own)) if len(own) > 1 else 1.0, ">=", 1e-2
-        )
-    yield t.precondition("share of elements at a clip bound", wanted.near_branch[mask].mean(), "<=", 0.0)
-    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
     got = t.got(LOSS_WITH_OPTIONS, **x)
     unit, tiny = 2 * FLOAT32_U, float(np.finfo(np.float32).tiny)
     limits = t.textbook(LOSS_WITH_OPTIONS, **x)
@@ -168,7 +175,7 @@ def options_match_definition(t: Trial) -> Iterator[Evidence]:
     )
 
 
-def _sure(t: Trial, mask: Array) -> Iterator[Evidence]:
+def _sure(t: Draw, mask: Array) -> Iterator[Evidence]:
     """Require that float32 finds the same quantile: it lies between two tokens, and near neither."""
     heights, share = t.inputs["entropy"][mask].astype(np.float64), 1.0 - t.inputs["entropy_share"]
     place = (heights.size - 1) * share
@@ -209,6 +216,15 @@ def _keep_cases() -> Iterator[Case]:
         yield Case(f"{name}-unscored", unscored, quick=True, conventions=conventions, declared=rule, level="rule")
 
 
+def _conventions_differ(t: Draw) -> Iterator[Evidence]:
+    own = t.inputs["convention"]
+    kept = {name: t.want(KEEP_GROUPS, **{**t.inputs, "convention": name}) for name in ("accuracy", "total")}
+    differ = int((kept["accuracy"] != kept["total"]).sum())
+    yield t.precondition("groups on which the conventions differ", differ, ">=", 1)
+    yield t.precondition("groups that are dropped", int((~kept[own]).sum()), ">=", 2)
+    yield t.precondition("groups that are kept", int(kept[own].sum()), ">=", 2)
+
+
 @gate(
     "loss.dapo.keeps-groups-that-differ",
     level="definition",
@@ -218,15 +234,12 @@ def _keep_cases() -> Iterator[Case]:
     ops=(KEEP_GROUPS,),
     cases=tuple(_keep_cases()),
     bounds={"groups judged otherwise": Bound("exact", "a comparison has no rounding", 0.0)},
+    requires=_conventions_differ,
 )
 def keeps_groups_that_differ(t: Trial) -> Iterator[Evidence]:
     """Compare the kept groups; the two conventions must differ on the input."""
     x = dict(t.inputs)
     wanted = t.want(KEEP_GROUPS, **x)
-    other = t.want(KEEP_GROUPS, **{**x, "convention": "total" if x["convention"] == "accuracy" else "accuracy"})
-    yield t.precondition("groups on which the conventions differ", int((wanted != other).sum()), ">=", 1)
-    yield t.precondition("groups that are dropped", int((~wanted).sum()), ">=", 2)
-    yield t.precondition("groups that are kept", int(wanted.sum()), ">=", 2)
     got = t.got(KEEP_GROUPS, **x)["keep"]
     same = got.shape == wanted.shape
     yield t.number("groups judged otherwise", int((got != wanted).sum()) if same else wanted.size, "<=")
@@ -235,6 +248,12 @@ def keeps_groups_that_differ(t: Trial) -> Iterator[Evidence]:
 def _lengths(rng: np.random.Generator, limit: int, buffer: int) -> dict[str, Any]:
     edges = np.arange(limit - buffer, limit + 2)
     return {"lengths": np.r_[edges, rng.integers(1, 2 * limit, 20)], "limit": limit, "buffer": buffer}
+
+
+def _inside_and_beyond(t: Draw) -> Iterator[Evidence]:
+    x, wanted = t.inputs, t.want(OVERLONG_PENALTY, **t.inputs)
+    yield t.precondition("lengths inside the buffer", int(((wanted < 0) & (wanted > -1)).sum()), ">=", 3)
+    yield t.precondition("lengths beyond the limit", int((x["lengths"] > x["limit"]).sum()), ">=", 1)
 
 
 @gate(
@@ -253,14 +272,13 @@ def _lengths(rng: np.random.Generator, limit: int, buffer: int) -> dict[str, Any
             "derived", "one division of whole numbers in float64: u relative", 2.0, "precision"
         )
     },
+    requires=_inside_and_beyond,
     probes=(Probe("overlong_penalty", ("penalty",)),),
 )
 def overlong(t: Trial) -> Iterator[Evidence]:
     """Compare lengths below, inside and beyond the buffer, its ends included."""
     x = dict(t.inputs)
     wanted = t.want(OVERLONG_PENALTY, **x)
-    yield t.precondition("lengths inside the buffer", int(((wanted < 0) & (wanted > -1)).sum()), ">=", 3)
-    yield t.precondition("lengths beyond the limit", int((x["lengths"] > x["limit"]).sum()), ">=", 1)
     got = t.got(OVERLONG_PENALTY, **x)["penalty"]
     limits = t.textbook(OVERLONG_PENALTY, **x)["penalty"]
     yield from t.agrees("penalty error in 2u", got, wanted, limits, scale=2.0**-52 * np.abs(wanted))

@@ -179,6 +179,7 @@ def _cases() -> Iterator[Case]:
     ops=(POLICY_LOSS,),
     cases=tuple(_cases()),
     bounds=laws.BOUNDS,
+    requires=laws.preconditions,
     probes=(Probe("policy_loss", ("loss", "gradient"), lambda inputs: math.copysign(1.0, inputs["beta"]) < 0),),
 )
 def reductions_hold(t: Trial) -> Iterator[Evidence]:

@@ -13,7 +13,7 @@ import numpy as np
 from gates.families.loss import cases, laws
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial, precondition
+from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial, precondition
 from gates.registry import gate
 from reference.algorithms import ALGORITHMS, taking
 
@@ -86,6 +86,10 @@ def _cases() -> Iterator[Case]:
             yield Case(f"{algorithm}-{name}", of_algorithm, quick=quick, conventions=conventions)
 
 
+def _definition_acts(t: Draw) -> Iterator[Evidence]:
+    yield from _change(t.inputs, t.want).preconditions()
+
+
 @gate(
     "loss.settings-act",
     level="law",
@@ -104,12 +108,12 @@ def _cases() -> Iterator[Case]:
             "exact", "the same call is the same computation", 0.0
         ),
     },
+    requires=_definition_acts,
 )
 def settings_act(t: Trial) -> Iterator[Evidence]:
     """Call with the one setting, with the other, and with the first again: the gradient must move, and move back."""
     before, after = t.inputs["before"], t.inputs["after"]
     wanted = _change(t.inputs, t.want)
-    yield from wanted.preconditions()
     got, other, again = (t.got(POLICY_LOSS, **side)["gradient"] for side in (before, after, before))
     change = float(np.abs(got.astype(np.float64) - other).max())
     yield t.number(
@@ -186,6 +190,16 @@ def _extreme_case(algorithm: str, kind: str, far: str, sign: float, dtype: str) 
     return Case(name, made, quick=quick, conventions=conventions)
 
 
+def _extreme_and_defined(t: Draw) -> Iterator[Evidence]:
+    inputs, valid = t.inputs, t.inputs["mask"]
+    wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
+    apart = inputs["policy"].astype(np.float64) - inputs["old"]
+    yield t.precondition("largest |policy − old|", np.abs(apart[valid]).max(), ">=", 90.0)
+    yield t.precondition(
+        "NaN in the definition", float(np.isnan([wanted.loss, *wanted.gradient[valid]]).sum()), "<=", 0.0
+    )
+
+
 @gate(
     "loss.extreme-ratios-stay-numbers",
     level="robustness",
@@ -195,6 +209,7 @@ def _extreme_case(algorithm: str, kind: str, far: str, sign: float, dtype: str) 
     ops=(POLICY_LOSS,),
     cases=tuple(_extreme_cases()),
     bounds=EXTREME,
+    requires=_extreme_and_defined,
     probes=(Probe("policy_loss", ("gradient",)),),
 )
 def extreme_ratios_stay_numbers(t: Trial) -> Iterator[Evidence]:
@@ -203,10 +218,6 @@ def extreme_ratios_stay_numbers(t: Trial) -> Iterator[Evidence]:
     wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
     valid, dtype = inputs["mask"], inputs["policy"].dtype
     apart = inputs["policy"].astype(np.float64) - inputs["old"]
-    yield t.precondition("largest |policy − old|", np.abs(apart[valid]).max(), ">=", 90.0)
-    yield t.precondition(
-        "NaN in the definition", float(np.isnan([wanted.loss, *wanted.gradient[valid]]).sum()), "<=", 0.0
-    )
     ordinary = np.abs(apart) < 50.0
     others = np.where(ordinary & valid, apart, 0.0)
     t.facts["roundings"] = 4.0 + float(np.abs(others).max()) + int(valid.sum(axis=1).max())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from gates.families import arrays
 from gates.families.loss import cases
 from gates.families.loss.op import LOSS_OF_COMPLETIONS, POLICY_LOSS
 from gates.families.units import FLOAT32_U
-from gates.model import Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.algorithms import ALGORITHMS
 from reference.oracle import dynamic_sampling
@@ -70,6 +70,20 @@ def _cases() -> Iterator[Case]:
     yield _case("found-uneven-micro-batches", "bnpo-trl", rows=5)
 
 
+def _mask(x: Mapping[str, Any], *, mask_truncated: bool) -> Array:
+    return dynamic_sampling.completion_mask(x["lengths"], x["ended"], width=WIDTH, mask_truncated=mask_truncated)
+
+
+def _option_acts(t: Draw) -> Iterator[Evidence]:
+    x, asked = t.inputs, t.inputs["mask_truncated"]
+    masks = [_mask(x, mask_truncated=masked) for masked in (asked, not asked)]
+    wanted, other = (t.want(POLICY_LOSS, **_policy_loss(x, mask)) for mask in masks)
+    yield t.precondition("truncated completions", int(np.sum(~x["ended"])), ">=", 2)
+    change = np.abs(wanted.gradient - other.gradient).max()
+    yield t.precondition("largest change of the gradient by the option", float(change), ">", 1e-3)
+    yield t.precondition("share of elements at a clip bound", float(wanted.near_branch.mean()), "<=", 0.0)
+
+
 @gate(
     "loss.truncated-completions.are-masked",
     level="definition",
@@ -82,21 +96,14 @@ def _cases() -> Iterator[Case]:
         "loss error in 2u·S": Bound("derived", f"{cases.PART_BECAUSE}; k = 4", 4.0, "precision"),
         "gradient error in 2u·S": Bound("derived", f"{cases.PART_BECAUSE}; k = 4", 4.0, "precision"),
     },
+    requires=_option_acts,
     probes=(Probe("loss_of_completions", ("loss", "gradient")),),
 )
 def truncated_completions_are_masked(t: Trial) -> Iterator[Evidence]:
     """Compare with the policy loss of the same rows under the definition's mask."""
     x = dict(t.inputs)
-    masks = [
-        dynamic_sampling.completion_mask(x["lengths"], x["ended"], width=WIDTH, mask_truncated=masked)
-        for masked in (x["mask_truncated"], not x["mask_truncated"])
-    ]
-    wanted, other = (t.want(POLICY_LOSS, **_policy_loss(x, mask)) for mask in masks)
-    mask = masks[0]
-    yield t.precondition("truncated completions", int(np.sum(~x["ended"])), ">=", 2)
-    change = np.abs(wanted.gradient - other.gradient).max()
-    yield t.precondition("largest change of the gradient by the option", float(change), ">", 1e-3)
-    yield t.precondition("share of elements at a clip bound", float(wanted.near_branch.mean()), "<=", 0.0)
+    mask = _mask(x, mask_truncated=x["mask_truncated"])
+    wanted = t.want(POLICY_LOSS, **_policy_loss(x, mask))
     got = t.got(LOSS_OF_COMPLETIONS, **x)
     unit, tiny = 2 * FLOAT32_U, float(np.finfo(np.float32).tiny)
     limits = t.textbook(POLICY_LOSS, **_policy_loss(x, mask))
@@ -106,7 +113,7 @@ def truncated_completions_are_masked(t: Trial) -> Iterator[Evidence]:
     yield from t.agrees("gradient error in 2u·S", got["gradient"], wanted.gradient, limits["gradient"], scale=scale)
 
 
-def _policy_loss(x: dict[str, Any], mask: np.ndarray[Any, Any]) -> dict[str, Any]:
+def _policy_loss(x: Mapping[str, Any], mask: Array) -> dict[str, Any]:
     """Return the same step as arguments of policy_loss."""
     constants = {**cases.WHOLE, **ALGORITHMS[x["algorithm"]].constants}
     step = int(x["micro_batch_rows"])

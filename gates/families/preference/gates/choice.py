@@ -11,7 +11,7 @@ import numpy as np
 from gates.families.preference import inputs as made
 from gates.families.preference.op import BEST_OF_N, PREFER, WINNER_LOSS
 from gates.families.units import UNIT
-from gates.model import Bound, Case, Evidence, Level, Probe, SubjectFaultError, Trial, Wire
+from gates.model import Bound, Case, Draw, Evidence, Level, Probe, SubjectFaultError, Trial, Wire
 from gates.registry import gate
 from reference.oracle.preference_choice import best_of_n
 
@@ -30,6 +30,12 @@ def _cases(make: Callable[..., dict[str, Any]], *sizes: int) -> Iterator[Case]:
             yield Case(name, partial(make, kind=kind, size=size), quick=True, level=level, declared=declared)
 
 
+def _both_preferred(t: Draw) -> Iterator[Evidence]:
+    wanted = t.want(PREFER, **t.inputs)
+    yield t.precondition("pairs that prefer the first", int((wanted[0::2] > 0).sum()), ">=", 1)
+    yield t.precondition("pairs that prefer the second", int((wanted[0::2] < 0).sum()), ">=", 1)
+
+
 @gate(
     "preference.online.prefers-the-higher",
     level="definition",
@@ -39,18 +45,22 @@ def _cases(make: Callable[..., dict[str, Any]], *sizes: int) -> Iterator[Case]:
     ops=(PREFER,),
     cases=tuple(_cases(made.scores, 2)),
     bounds={"signs that differ": Bound("exact", "a comparison has no rounding", 0.0)},
+    requires=_both_preferred,
     probes=(Probe("prefer", ("signs",)),),
 )
 def prefers_the_higher(t: Trial) -> Iterator[Evidence]:
     """Compare all signs."""
     scores = t.inputs["scores"]
     wanted = t.want(PREFER, scores=scores)
-    yield t.precondition("pairs that prefer the first", int((wanted[0::2] > 0).sum()), ">=", 1)
-    yield t.precondition("pairs that prefer the second", int((wanted[0::2] < 0).sum()), ">=", 1)
     got = t.got(PREFER, scores=scores)["signs"]
     if got.shape != wanted.shape:
         raise SubjectFaultError("shape", f"signs have shape {got.shape}, must be {wanted.shape}")
     yield t.number("signs that differ", int(np.sum(~(got == wanted))), "<=")
+
+
+def _not_always_the_first(t: Draw) -> Iterator[Evidence]:
+    wanted, size = t.want(BEST_OF_N, **t.inputs), t.inputs["group_size"]
+    yield t.precondition("groups won by another row than the first", int((wanted % size > 0).sum()), ">=", 1)
 
 
 @gate(
@@ -65,12 +75,12 @@ def prefers_the_higher(t: Trial) -> Iterator[Evidence]:
         "winners that differ": Bound("exact", "a comparison has no rounding", 0.0),
         "calls that chose among NaN alone": Bound("exact", "nothing was scored", 0.0),
     },
+    requires=_not_always_the_first,
 )
 def best_of_n_selects(t: Trial) -> Iterator[Evidence]:
     """Compare winners; where some scores are NaN, then take every score of one group away."""
     scores, size = t.inputs["scores"], t.inputs["group_size"]
     wanted = t.want(BEST_OF_N, scores=scores, group_size=size)
-    yield t.precondition("groups won by another row than the first", int((wanted % size > 0).sum()), ">=", 1)
     got = t.got(BEST_OF_N, scores=scores, group_size=size)["rows"]
     if got.shape != wanted.shape:
         raise SubjectFaultError("shape", f"rows have shape {got.shape}, must be {wanted.shape}")
@@ -81,6 +91,12 @@ def best_of_n_selects(t: Trial) -> Iterator[Evidence]:
         refused = outcome.kind == "raised" and "NaN" in outcome.error
         where = outcome.error[:80] or outcome.kind
         yield t.number("calls that chose among NaN alone", int(not refused), "<=", where=where)
+
+
+def _uneven_winners(t: Draw) -> Iterator[Evidence]:
+    x = t.inputs
+    winners = best_of_n(x["scores"], x["group_size"])
+    yield t.precondition("different lengths among winners", len(set(x["mask"][winners].sum(axis=1).tolist())), ">=", 2)
 
 
 @gate(
@@ -109,6 +125,7 @@ def best_of_n_selects(t: Trial) -> Iterator[Evidence]:
         ),
         "gradient error in 2u·S": Bound("derived", "two divisions; k = 2", 2.0, level="precision"),
     },
+    requires=_uneven_winners,
     probes=(Probe("winner_loss", ("loss", "gradient")),),
 )
 def trains_on_the_winner(t: Trial) -> Iterator[Evidence]:
@@ -119,7 +136,6 @@ def trains_on_the_winner(t: Trial) -> Iterator[Evidence]:
     for row in winners:
         weight[row] = x["mask"][row] / (len(winners) * x["mask"][row].sum())
     wanted = -float(np.sum(weight[x["mask"]] * x["policy"].astype(np.float64)[x["mask"]]))
-    yield t.precondition("different lengths among winners", len(set(x["mask"][winners].sum(axis=1).tolist())), ">=", 2)
     got, limits, unit = t.got(WINNER_LOSS, **x), t.textbook(WINNER_LOSS, **x), 2 * UNIT["float32"]
     yield from t.agrees("loss error in 2u·S", got["loss"], wanted, limits["loss"], scale=unit * abs(wanted))
     yield from t.agrees("gradient error in 2u·S", got["gradient"], -weight, limits["gradient"], scale=unit * weight)

@@ -12,7 +12,7 @@ import numpy as np
 from gates.families.preference import inputs as made
 from gates.families.preference.op import KTO_LOSS, PREFERENCE_LOSS
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Level, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
 
 DTYPES = ("float32", "float64")
@@ -126,7 +126,6 @@ def _check(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
     shared = _prompt_is_shared(inputs)
     wanted = t.want(PREFERENCE_LOSS, **made.rounded(inputs))
-    yield from _preconditions(t, inputs, wanted, shared=shared)
     limits = t.textbook(PREFERENCE_LOSS, **inputs)
     if shared:  # a subject may score the prompts: more terms, which cancel
         scored = t.textbook(PREFERENCE_LOSS, **{**inputs, "mask": inputs["mask"] | made.before(inputs["mask"])})
@@ -143,7 +142,9 @@ def _prompt_is_shared(inputs: Mapping[str, Any]) -> bool:
     return np.array_equal(prompts[0::2], prompts[1::2]) and np.array_equal(scored[0::2], scored[1::2])
 
 
-def _preconditions(t: Trial, inputs: Mapping[str, Any], wanted: Any, *, shared: bool) -> Iterator[Evidence]:
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    inputs = t.inputs
+    wanted = t.want(PREFERENCE_LOSS, **made.rounded(inputs))
     unit = 2 * UNIT[str(inputs["policy"].dtype)] * wanted.loss_scale
     order = np.arange(len(inputs["policy"])).reshape(-1, 2)[:, ::-1].reshape(-1)
     names = [name for name in ("policy", "reference", "mask", "attention_mask") if inputs.get(name) is not None]
@@ -152,7 +153,7 @@ def _preconditions(t: Trial, inputs: Mapping[str, Any], wanted: Any, *, shared: 
     yield t.precondition("change of the loss when the sides are swapped, in 2u·S", shift / unit, ">=", 1e2)
     wide = {**inputs, "mask": inputs["mask"] | made.before(inputs["mask"])}
     prompts = abs(t.want(PREFERENCE_LOSS, **made.rounded(wide)).loss - wanted.loss)
-    if shared:
+    if _prompt_is_shared(inputs):
         yield t.precondition("change of the loss when prompts count, in 2u·S", prompts / unit, "<=", 1.0)
     else:
         yield t.precondition("change of the loss when prompts count, in 2u·S", prompts / unit, ">=", 1e2)
@@ -209,6 +210,7 @@ def _register(loss: str) -> Callable[[Trial], Iterator[Evidence]]:
         ops=(PREFERENCE_LOSS,),
         cases=tuple(_cases(loss)),
         bounds=BOUNDS,
+        requires=_preconditions,
         probes=(Probe("preference_loss", ("loss", "gradient")),),
     )(_check)
 
@@ -236,6 +238,12 @@ def _kto_cases() -> Iterator[Case]:
     yield _kto_case("unreadable", shift=2.0, garbage=True, level="robustness", quick=True)
 
 
+def _kto_preconditions(t: Draw) -> Iterator[Evidence]:
+    wanted = t.want(KTO_LOSS, **made.rounded(t.inputs))
+    yield t.precondition("|mean| of the mismatched log-ratios", abs(float(t.inputs["mismatched"].mean())), ">=", 0.5)
+    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+
+
 @gate(
     "preference.kto.matches-definition",
     level="definition",
@@ -245,15 +253,18 @@ def _kto_cases() -> Iterator[Case]:
     ops=(KTO_LOSS,),
     cases=tuple(_kto_cases()),
     bounds=BOUNDS,
+    requires=_kto_preconditions,
     probes=(Probe("kto_loss", ("loss", "gradient")),),
 )
 def kto_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare rows of both labels, with a reference point above and below 0."""
     inputs = dict(t.inputs)
     wanted = t.want(KTO_LOSS, **made.rounded(inputs))
-    yield t.precondition("|mean| of the mismatched log-ratios", abs(float(inputs["mismatched"].mean())), ">=", 0.5)
-    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
     yield from _compare(t, t.got(KTO_LOSS, **inputs), wanted, inputs, t.textbook(KTO_LOSS, **inputs))
+
+
+def _enough_tokens(t: Draw) -> Iterator[Evidence]:
+    yield t.precondition("tokens", int(t.inputs["mask"].sum()), ">=", 50)
 
 
 @gate(
@@ -270,11 +281,11 @@ def kto_matches_definition(t: Trial) -> Iterator[Evidence]:
         if constants != "strict"  # without a reference its margins leave no digits of σ
     ),
     bounds=BOUNDS,
+    requires=_enough_tokens,
 )
 def reference_free(t: Trial) -> Iterator[Evidence]:
     """Run without a reference and with zeros; with the real one the loss must move."""
     inputs = dict(t.inputs)
-    yield t.precondition("tokens", int(inputs["mask"].sum()), ">=", 50)
     free = {**inputs, "reference": None}
     wanted, limits = t.want(PREFERENCE_LOSS, **made.rounded(free)), t.textbook(PREFERENCE_LOSS, **free)
     without = t.got(PREFERENCE_LOSS, **free)

@@ -13,7 +13,7 @@ from gates.families import layouts
 from gates.families.ratio.gates.pairs import DTYPES, FORMS, bounds, moved, pair
 from gates.families.ratio.op import IMPORTANCE_RATIO
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Evidence, Level, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
 from reference.oracle import ratio
 
@@ -52,6 +52,12 @@ def _cases() -> Iterator[Case]:
         yield _case("seq_mean", form, "hostile", "float32", asks="robustness")
 
 
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    difference = moved(t.inputs["policy"], t.inputs["old"])
+    yield t.precondition("largest |policy − old|", difference.max(), ">=", 0.1, "a ratio of 1 hides every ratio")
+    yield t.precondition("tokens", difference.size, ">=", 30, "one token hides the difference of mean and sum")
+
+
 @gate(
     "ratio.matches-definition",
     name="importance_ratio",
@@ -61,6 +67,7 @@ def _cases() -> Iterator[Case]:
     ops=(IMPORTANCE_RATIO,),
     cases=tuple(_cases()),
     bounds={**bounds("ratio"), NOT_INFINITE: Bound("exact", "overflow is +∞, never NaN and never clamped", 0.0)},
+    requires=_preconditions,
     probes=(Probe("importance_ratio", ("ratio",)),),
 )
 def ratio_matches_definition(t: Trial) -> Iterator[Evidence]:
@@ -68,9 +75,6 @@ def ratio_matches_definition(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
     wanted = t.want(IMPORTANCE_RATIO, **inputs)
     dtype = str(inputs["policy"].dtype)
-    difference = moved(inputs["policy"], inputs["old"])
-    yield t.precondition("largest |policy − old|", difference.max(), ">=", 0.1, "a ratio of 1 hides every ratio")
-    yield t.precondition("tokens", difference.size, ">=", 30, "one token hides the difference of mean and sum")
     scale = 2 * UNIT[dtype] * ratio.ratio_scale(**inputs, u=UNIT[dtype])
     scale, stored = _storable(scale, wanted, dtype)
     limits, quantity = t.textbook(IMPORTANCE_RATIO, **inputs)["ratio"], f"ratio error in 2u·S ({dtype})"

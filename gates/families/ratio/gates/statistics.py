@@ -12,7 +12,7 @@ from gates.families import layouts
 from gates.families.ratio.gates.pairs import FORMS, bounds, moved, pair
 from gates.families.ratio.op import RATIO_STATISTICS
 from gates.families.units import UNIT
-from gates.model import Bound, Case, Evidence, Probe, Trial
+from gates.model import Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle.statistics import SHARES, Statistics
 
@@ -112,6 +112,24 @@ def _cases() -> Iterator[Case]:
     yield Case("found-one-token-float32", partial(_one_token, dtype="float32"), conventions={"dtype": "float32"})
 
 
+def _wanted(t: Draw) -> Statistics:
+    dtype = t.inputs["policy"].dtype
+    rounded = {k: float(dtype.type(t.inputs[k])) for k in ("epsilon_low", "epsilon_high")}
+    found: Statistics = t.want(RATIO_STATISTICS, **{**t.inputs, **rounded})
+    return found
+
+
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    policy = t.inputs["policy"]
+    difference = moved(policy, t.inputs["behaviour"])
+    if policy.size > 1:
+        yield t.precondition("tokens", difference.size, ">=", 100, "a percentile of few values is their largest")
+    if difference.max() > 0.5 and min(policy.shape) > 1:
+        values = _wanted(t).values
+        outside = min(values["outside_high"], values["outside_low"])
+        yield t.precondition("share of ratios outside the clip range", outside, ">", 0.0)
+
+
 @gate(
     "statistics.match-definition",
     name="ratio_statistics",
@@ -125,20 +143,12 @@ def _cases() -> Iterator[Case]:
         BEYOND: Bound("derived", "a share is a count over n: one rounding", 2.0**-52, level="precision"),
         UNASKED: Bound("exact", "without advantages nobody knows what a clip stops", 0.0, level="robustness"),
     },
+    requires=_preconditions,
     probes=(Probe("ratio_statistics", tuple(RATIO_STATISTICS.outputs)),),
 )
 def statistics_match_definition(t: Trial) -> Iterator[Evidence]:
     """Compare every statistic by name, each in its textbook limit and in the unit of its own error."""
-    inputs = dict(t.inputs)
-    dtype = inputs["policy"].dtype
-    rounded = {k: float(dtype.type(inputs[k])) for k in ("epsilon_low", "epsilon_high")}
-    wanted = t.want(RATIO_STATISTICS, **{**inputs, **rounded})
-    difference = moved(inputs["policy"], inputs["behaviour"])
-    if inputs["policy"].size > 1:
-        yield t.precondition("tokens", difference.size, ">=", 100, "a percentile of few values is their largest")
-    if difference.max() > 0.5 and min(inputs["policy"].shape) > 1:
-        high, low = wanted.values["outside_high"], wanted.values["outside_low"]
-        yield t.precondition("share of ratios outside the clip range", min(high, low), ">", 0.0)
+    inputs, wanted = dict(t.inputs), _wanted(t)
     got = t.got(RATIO_STATISTICS, **inputs)
     if inputs["advantages"] is None:
         extra = sum(name in got for name in got if "clipped" in name)

@@ -13,7 +13,7 @@ from gates.families import layouts
 from gates.families.ratio.gates.pairs import bounds, pair
 from gates.families.ratio.op import IMPORTANCE_WEIGHTS, NAN_UNRECORDED
 from gates.families.units import UNIT
-from gates.model import Array, Case, Evidence, Level, Probe, SubjectFaultError, Trial
+from gates.model import Array, Case, Draw, Evidence, Level, Probe, SubjectFaultError, Trial
 from gates.registry import gate
 from reference.oracle import ratio
 
@@ -61,6 +61,33 @@ def _cases() -> Iterator[Case]:
         yield _case("hostile", correction, level, "one-sided", "masked", "float32")
 
 
+def _bounds(x: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the bounds as the data's dtype holds them."""
+    return {name: None if x[name] is None else float(x["old"].dtype.type(x[name])) for name in ("c_min", "c_max")}
+
+
+def _pair(x: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ratio whose values the weights are, as arguments of the oracle."""
+    shared = {name: x[name] for name in ("mask", "lengths", "level")}
+    return {"policy": x["old"], "old": ratio.recorded(x["old"], x["sampling"]), **shared}
+
+
+def _ratios(x: Mapping[str, Any]) -> tuple[Array, Array]:
+    """Return the ratios, and which of them lie so near a bound of MIS that rounding decides."""
+    r = ratio.importance_ratio(**_pair(x))
+    stops = tuple(bound for bound in _bounds(x).values() if bound is not None)
+    return r, ratio.near_bound(r, stops, x["old"].dtype) & (r != 1.0) & (x["correction"] == "mis")
+
+
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    (r, near), stops = _ratios(t.inputs), _bounds(t.inputs)
+    limits = t.textbook(IMPORTANCE_WEIGHTS, **t.inputs)["weights"]
+    yield t.precondition("largest ratio against the upper bound", r.max() / stops["c_max"], ">", 1.0)
+    if stops["c_min"] is not None:
+        yield t.precondition("smallest ratio against the lower bound", r[r > 0.0].min() / stops["c_min"], "<", 1.0)
+    yield t.precondition("share of ratios at a bound", float(np.mean(near | (limits > 0.1 * r))), "<", 0.01)
+
+
 @gate(
     "weights.matches-definition",
     name="importance_weights",
@@ -70,33 +97,20 @@ def _cases() -> Iterator[Case]:
     ops=(IMPORTANCE_WEIGHTS,),
     cases=tuple(_cases()),
     bounds=bounds("weight"),
+    requires=_preconditions,
     probes=(Probe("importance_weights", ("weights",)),),
 )
 def weights_match_definition(t: Trial) -> Iterator[Evidence]:
     """Compare weights; at a bound of MIS that only rounding reaches, the ratio and 0 are both right."""
-    inputs = dict(t.inputs)
+    inputs, rounded = dict(t.inputs), _bounds(t.inputs)
     dtype = inputs["old"].dtype
-    rounded = {k: None if inputs[k] is None else float(dtype.type(inputs[k])) for k in ("c_min", "c_max")}
     wanted = t.want(IMPORTANCE_WEIGHTS, **{**inputs, **rounded})
-    of_pair: dict[str, Any] = {
-        "policy": inputs["old"],
-        "old": ratio.recorded(inputs["old"], inputs["sampling"]),
-        "mask": inputs["mask"],
-        "lengths": inputs["lengths"],
-    }
-    r = ratio.importance_ratio(**of_pair, level=inputs["level"])
-    stops = tuple(bound for bound in rounded.values() if bound is not None)
-    mis = inputs["correction"] == "mis"
-    near = ratio.near_bound(r, stops, dtype) & (r != 1.0) if mis else np.zeros(r.shape, bool)
+    of_pair, (r, near) = _pair(inputs), _ratios(inputs)
     limits = t.textbook(IMPORTANCE_WEIGHTS, **inputs)["weights"]
-    yield t.precondition("largest ratio against the upper bound", r.max() / stops[-1], ">", 1.0)
-    if len(stops) > 1:
-        yield t.precondition("smallest ratio against the lower bound", r[r > 0.0].min() / stops[0], "<", 1.0)
-    yield t.precondition("share of ratios at a bound", float(np.mean(near | (limits > 0.1 * r))), "<", 0.01)
     got = t.got(IMPORTANCE_WEIGHTS, **inputs)["weights"]
     if got.shape != wanted.shape:
         raise SubjectFaultError("shape", f"weights have shape {got.shape}, must be {wanted.shape}")
-    scale = 2 * UNIT[str(dtype)] * ratio.ratio_scale(**of_pair, level=inputs["level"], u=UNIT[str(dtype)])
+    scale = 2 * UNIT[str(dtype)] * ratio.ratio_scale(**of_pair, u=UNIT[str(dtype)])
     quantity = f"weight error in 2u·S ({dtype})"
 
     def on_a_branch(got: Array) -> Array:

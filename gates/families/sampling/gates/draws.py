@@ -12,7 +12,7 @@ import numpy as np
 from gates.families.sampling import cases
 from gates.families.sampling.op import FILTERED_LOGPROBS, SAMPLE_TOKENS
 from gates.families.units import FLOAT64_U
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle import sampling as oracle
 
@@ -92,6 +92,23 @@ def _draw_cases() -> Iterator[Case]:
         yield Case(name, make, proof=proof, conventions={"order": "hf"}, declared=cases.IN_FLOAT64)
 
 
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    inputs = dict(t.inputs)
+    uniforms, wide = inputs.pop("uniforms"), inputs.pop("wide")
+    filtered, sums = t.want(FILTERED_LOGPROBS, **inputs), None
+    if not wide:
+        yield cases.undecided(t, SAMPLE_TOKENS, inputs)
+        sums = t.textbook(SAMPLE_TOKENS, **inputs)["sums"]
+    rows = np.resize(np.arange(len(filtered)), uniforms.size)
+    admitted = admitted_tokens(filtered, sums, uniforms, rows)
+    edges = int(np.sum(admitted.sum(axis=1) > 1))
+    yield t.precondition("draws beside a boundary", edges, "<=", max(1, uniforms.size // (100 if wide else 8)))
+    yield t.precondition("draws that no token has", int(np.sum(~admitted.any(axis=1))), "<=", 0)
+    yield t.precondition("distinct tokens", np.unique(np.argmax(admitted, axis=1)).size, ">=", 4)
+    impossible = int(np.sum(filtered[rows, 0] == -np.inf))
+    yield t.precondition("rows whose first token cannot be drawn", impossible, ">=", rows.size)
+
+
 @gate(
     "sampling.draw.inverse-cdf",
     level="definition",
@@ -109,6 +126,7 @@ def _draw_cases() -> Iterator[Case]:
             0,
         ),
     },
+    requires=_preconditions,
     probes=(Probe("sample_tokens", ("logprobs",)),),
 )
 def draw_inverse_cdf(t: Trial) -> Iterator[Evidence]:
@@ -117,18 +135,9 @@ def draw_inverse_cdf(t: Trial) -> Iterator[Evidence]:
     uniforms, wide = inputs.pop("uniforms"), inputs.pop("wide")
     filtered = t.want(FILTERED_LOGPROBS, **inputs)
     limits = None if wide else t.textbook(SAMPLE_TOKENS, **inputs)
-    if limits is not None:
-        yield cases.undecided(t, SAMPLE_TOKENS, inputs)
     rows = np.resize(np.arange(len(filtered)), uniforms.size)
     admitted = admitted_tokens(filtered, None if limits is None else limits["sums"], uniforms, rows)
     filtered, inputs = filtered[rows], _for_each(uniforms, inputs)
-    edges = int(np.sum(admitted.sum(axis=1) > 1))
-    yield t.precondition("draws beside a boundary", edges, "<=", max(1, uniforms.size // (100 if wide else 8)))
-    yield t.precondition("draws that no token has", int(np.sum(~admitted.any(axis=1))), "<=", 0)
-    yield t.precondition("distinct tokens", np.unique(np.argmax(admitted, axis=1)).size, ">=", 4)
-    yield t.precondition(
-        "rows whose first token cannot be drawn", int(np.sum(filtered[:, 0] == -np.inf)), ">=", len(filtered)
-    )
     got = t.got(SAMPLE_TOKENS, **inputs, uniforms=uniforms)
     tokens, at = got["tokens"], np.arange(uniforms.size)
     fits = tokens.shape == uniforms.shape and bool(np.all((tokens >= 0) & (tokens < filtered.shape[1])))
@@ -159,6 +168,12 @@ def _greedy_inputs(rng: np.random.Generator, order: str, kind: str, *, tied: boo
         ids = np.argmax(logits, axis=1)[:, None]
         chosen |= {"repetition_penalty": 1.5, "history": np.concatenate([np.full_like(ids, -1), ids], axis=1)}
     return chosen
+
+
+def _maxima(t: Draw) -> Iterator[Evidence]:
+    logits = t.inputs["logits"]
+    maxima = np.sum(logits == logits.max(axis=1, keepdims=True), axis=1)
+    yield t.precondition("fewest tokens on a maximum", maxima.min(), ">=", 3 if maxima.max() > 1 else 1)
 
 
 @gate(
@@ -194,14 +209,13 @@ def _greedy_inputs(rng: np.random.Generator, order: str, kind: str, *, tied: boo
         "tokens that are not the lowest id of the maximum": Bound("exact", "τ = 0 is defined so", 0),
         "largest |log-prob| of a certain token": Bound("exact", "all mass is on it", 0.0),
     },
+    requires=_maxima,
 )
 def temperature_zero_lowest_id(t: Trial) -> Iterator[Evidence]:
     """Ask for the one maximum, and where several tokens share it for the first of them."""
     inputs = dict(t.inputs)
     uniforms = inputs.pop("uniforms")
     wanted = np.argmax(t.want(FILTERED_LOGPROBS, **inputs), axis=1)
-    maxima = np.sum(inputs["logits"] == inputs["logits"].max(axis=1, keepdims=True), axis=1)
-    yield t.precondition("fewest tokens on a maximum", maxima.min(), ">=", 3 if maxima.max() > 1 else 1)
     got = t.got(SAMPLE_TOKENS, **inputs, uniforms=uniforms)
     wrong = got["tokens"] != wanted if got["tokens"].shape == wanted.shape else np.ones(1)
     yield t.number("tokens that are not the lowest id of the maximum", int(np.sum(wrong)), "<=")

@@ -13,7 +13,7 @@ from gates.families import layouts
 from gates.families.sampling import cases
 from gates.families.sampling.op import FILTERED_LOGPROBS
 from gates.families.units import FLOAT64_U
-from gates.model import Array, Bound, Case, Evidence, Level, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
 from reference.oracle import sampling as oracle
 
@@ -79,6 +79,60 @@ def _cases() -> Iterator[Case]:
         )
 
 
+def _decided(t: Draw, inputs: dict[str, Any], kept: Array, arithmetic: str) -> Iterator[Evidence]:
+    """Yield that no token's fate hangs on a rounding."""
+    if arithmetic == "of the data":
+        yield cases.undecided(t, FILTERED_LOGPROBS, inputs)
+    elif arithmetic == "float64":
+        for nudge in (-cases.NUDGE, cases.NUDGE):
+            names = ("top_p", "min_p", "xtc_threshold")
+            near = {name: min(inputs[name] * (1 + nudge), 1.0) if inputs[name] < 1 else 1.0 for name in names}
+            moved = int(np.sum((t.want(FILTERED_LOGPROBS, **{**inputs, **near}) > -np.inf) != kept))
+            yield t.precondition("tokens that the last digits of a threshold decide", moved, "<=", 0)
+    else:
+        p = np.sort(np.exp(oracle.filtered_logprobs(**{**inputs, "top_p": 1.0})), axis=1)[:, ::-1]
+        nearest = np.abs(np.cumsum(p, axis=1) - inputs["top_p"]).min()
+        yield t.precondition("distance of top-p from a running sum", nearest, ">=", cases.GAP)
+
+
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    inputs = dict(t.inputs)
+    arithmetic, _ = inputs.pop("arithmetic"), inputs.pop("layouts")
+    wanted = t.want(FILTERED_LOGPROBS, **inputs)
+    kept = wanted > -np.inf
+    unique = min(np.unique(row).size for row in inputs["logits"])
+    yield t.precondition("distinct logits in a row", unique, ">=", inputs["logits"].shape[1])
+    yield from _decided(t, inputs, kept, arithmetic)
+    plain = t.want(FILTERED_LOGPROBS, **cases.OFF, order=inputs["order"], logits=inputs["logits"])
+    removing = [k for k in ("top_k", "top_p", "min_p", "xtc_probability") if inputs[k] != cases.OFF[k]]
+    if removing and not inputs["top_k"] > inputs["logits"].shape[1]:
+        yield t.precondition("tokens that the filters remove", int(np.sum(~kept)), ">=", 1)
+        yield from _each_decides(t, inputs, kept)
+    elif any(inputs[k] != cases.OFF[k] for k in ("temperature", "repetition_penalty")):
+        yield t.precondition("largest change of a log-prob", np.max(np.abs(wanted - plain)), ">=", 0.1)
+    for name in sorted(inputs.keys() & cases.ABSENT.keys()):
+        without = t.want(FILTERED_LOGPROBS, **{**inputs, name: cases.ABSENT[name]})
+        acts = name != "min_tokens_to_keep" or inputs["order"] == "hf" or inputs["min_p"] > 0
+        yield t.precondition(f"log-probs that {name} changes", int(np.sum(without != wanted)), ">=", int(acts))
+    if inputs["xtc_coin"] is not None:
+        without = t.want(FILTERED_LOGPROBS, **{**inputs, "xtc_probability": 0.0, "xtc_coin": None}) > -np.inf
+        differs = np.any(without != kept, axis=1)
+        yield t.precondition("rows on which XTC acts", int(differs.sum()), ">=", 1)
+        yield t.precondition("rows on which XTC does not act", int((~differs).sum()), ">=", 1)
+
+
+def _each_decides(t: Draw, inputs: dict[str, Any], kept: Array) -> Iterator[Evidence]:
+    """Where two filters act together, either one is seen: without it other tokens are kept."""
+    active = [name for name in ("top_k", "top_p", "min_p") if inputs[name] != cases.OFF[name]]
+    if len(active) != 2:
+        return
+    for name in active:
+        without = t.want(FILTERED_LOGPROBS, **{**inputs, name: cases.OFF[name]}) > -np.inf
+        yield t.precondition(
+            f"tokens that {name} decides beside the other filter", int(np.sum(without != kept)), ">=", 1
+        )
+
+
 @gate(
     "sampling.filters.keep-the-right-tokens",
     level="definition",
@@ -88,6 +142,7 @@ def _cases() -> Iterator[Case]:
     ops=(FILTERED_LOGPROBS,),
     cases=tuple(_cases()),
     bounds=cases.QUANTITIES,
+    requires=_preconditions,
     probes=(Probe("filtered_logprobs", ("logprobs",)),),
 )
 def filters_keep_the_right_tokens(t: Trial) -> Iterator[Evidence]:
@@ -98,7 +153,6 @@ def filters_keep_the_right_tokens(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
     arithmetic, layouts_too = inputs.pop("arithmetic"), inputs.pop("layouts")
     wanted = t.want(FILTERED_LOGPROBS, **inputs)
-    yield from _preconditions(t, inputs, wanted, arithmetic)
     limits = _limits(t, inputs, wanted, arithmetic)
     wide = arithmetic == "float64" or inputs["logits"].dtype == np.float64
     scale = 2 * FLOAT64_U * cases.scale(inputs, wanted) if wide else None
@@ -138,57 +192,6 @@ def _compare(
         yield t.within(quantity, got[kept], wanted[kept], scale=scale[kept], where=where)
 
 
-def _decided(t: Trial, inputs: dict[str, Any], kept: Array, arithmetic: str) -> Iterator[Evidence]:
-    """Yield that no token's fate hangs on a rounding."""
-    if arithmetic == "of the data":
-        yield cases.undecided(t, FILTERED_LOGPROBS, inputs)
-    elif arithmetic == "float64":
-        for nudge in (-cases.NUDGE, cases.NUDGE):
-            names = ("top_p", "min_p", "xtc_threshold")
-            near = {name: min(inputs[name] * (1 + nudge), 1.0) if inputs[name] < 1 else 1.0 for name in names}
-            moved = int(np.sum((t.want(FILTERED_LOGPROBS, **{**inputs, **near}) > -np.inf) != kept))
-            yield t.precondition("tokens that the last digits of a threshold decide", moved, "<=", 0)
-    else:
-        p = np.sort(np.exp(oracle.filtered_logprobs(**{**inputs, "top_p": 1.0})), axis=1)[:, ::-1]
-        nearest = np.abs(np.cumsum(p, axis=1) - inputs["top_p"]).min()
-        yield t.precondition("distance of top-p from a running sum", nearest, ">=", cases.GAP)
-
-
-def _preconditions(t: Trial, inputs: dict[str, Any], wanted: Array, arithmetic: str) -> Iterator[Evidence]:
-    kept = wanted > -np.inf
-    unique = min(np.unique(row).size for row in inputs["logits"])
-    yield t.precondition("distinct logits in a row", unique, ">=", inputs["logits"].shape[1])
-    yield from _decided(t, inputs, kept, arithmetic)
-    plain = t.want(FILTERED_LOGPROBS, **cases.OFF, order=inputs["order"], logits=inputs["logits"])
-    removing = [k for k in ("top_k", "top_p", "min_p", "xtc_probability") if inputs[k] != cases.OFF[k]]
-    if removing and not inputs["top_k"] > inputs["logits"].shape[1]:
-        yield t.precondition("tokens that the filters remove", int(np.sum(~kept)), ">=", 1)
-        yield from _each_decides(t, inputs, kept)
-    elif any(inputs[k] != cases.OFF[k] for k in ("temperature", "repetition_penalty")):
-        yield t.precondition("largest change of a log-prob", np.max(np.abs(wanted - plain)), ">=", 0.1)
-    for name in sorted(inputs.keys() & cases.ABSENT.keys()):
-        without = t.want(FILTERED_LOGPROBS, **{**inputs, name: cases.ABSENT[name]})
-        acts = name != "min_tokens_to_keep" or inputs["order"] == "hf" or inputs["min_p"] > 0
-        yield t.precondition(f"log-probs that {name} changes", int(np.sum(without != wanted)), ">=", int(acts))
-    if inputs["xtc_coin"] is not None:
-        without = t.want(FILTERED_LOGPROBS, **{**inputs, "xtc_probability": 0.0, "xtc_coin": None}) > -np.inf
-        differs = np.any(without != kept, axis=1)
-        yield t.precondition("rows on which XTC acts", int(differs.sum()), ">=", 1)
-        yield t.precondition("rows on which XTC does not act", int((~differs).sum()), ">=", 1)
-
-
-def _each_decides(t: Trial, inputs: dict[str, Any], kept: Array) -> Iterator[Evidence]:
-    """Where two filters act together, either one is seen: without it other tokens are kept."""
-    active = [name for name in ("top_k", "top_p", "min_p") if inputs[name] != cases.OFF[name]]
-    if len(active) != 2:
-        return
-    for name in active:
-        without = t.want(FILTERED_LOGPROBS, **{**inputs, name: cases.OFF[name]}) > -np.inf
-        yield t.precondition(
-            f"tokens that {name} decides beside the other filter", int(np.sum(without != kept)), ">=", 1
-        )
-
-
 def _tied_cases() -> Iterator[Case]:
     for filters, order, ties in product(cases.TIED, oracle.ORDERS, ("any", *oracle.TIES)):
         if (filters == "both" and order == "mlx-lm") or (ties == "any" and filters not in {"top-k", "top-p"}):
@@ -199,6 +202,25 @@ def _tied_cases() -> Iterator[Case]:
         asked = {"order": order, **least}
         quick = ties == "any" or (order == "hf" and filters != "both")
         yield Case(f"{filters}-of-600-{order}-{ties}", make, quick=quick, proof=True, conventions=asked, **promise)
+
+
+def _kept(t: Draw, ties: str) -> Array:
+    return np.asarray(t.want(FILTERED_LOGPROBS, **{**t.inputs, "ties": ties}) > -np.inf)
+
+
+def _kept_and_tied(t: Draw) -> tuple[Array, Array]:
+    """Return which tokens the promise of the case keeps, and which lie at the threshold, both (B, V)."""
+    exact, logits = _kept(t, t.inputs.get("ties", "lower-id")), t.inputs["logits"]
+    return exact, logits == np.min(np.where(exact, logits, np.inf), axis=1, keepdims=True)
+
+
+def _many_tied(t: Draw) -> Iterator[Evidence]:
+    exact, tied = _kept_and_tied(t)
+    yield t.precondition("fewest tokens at a threshold", int(tied.sum(axis=1).min()), ">=", 20)
+    decided = int(np.sum(_kept(t, "all") & ~_kept(t, "lower-id")))
+    yield t.precondition("tied tokens that the promise decides", decided, ">=", 20)
+    yield from _each_decides(t, dict(t.inputs), exact)
+    yield cases.undecided(t, FILTERED_LOGPROBS, t.inputs)
 
 
 @gate(
@@ -221,23 +243,13 @@ def _tied_cases() -> Iterator[Case]:
             "exact", "the subject's own promise: all that are tied, or those that the named library keeps", 0
         ),
     },
+    requires=_many_tied,
 )
 def filters_ties(t: Trial) -> Iterator[Evidence]:
     """Hold the kept set between the strict and the inclusive one, and to the exact one where that is promised."""
-    inputs = dict(t.inputs)
-    promised = inputs.get("ties")
-    exact, lower, every = (
-        t.want(FILTERED_LOGPROBS, **{**inputs, "ties": ties}) > -np.inf
-        for ties in (promised or "lower-id", "lower-id", "all")
-    )
-    logits = inputs["logits"]
-    threshold = np.min(np.where(exact, logits, np.inf), axis=1, keepdims=True)
-    tied = logits == threshold
-    yield t.precondition("fewest tokens at a threshold", int(tied.sum(axis=1).min()), ">=", 20)
-    yield t.precondition("tied tokens that the promise decides", int(np.sum(every & ~lower)), ">=", 20)
-    yield from _each_decides(t, inputs, exact)
-    yield cases.undecided(t, FILTERED_LOGPROBS, inputs)
-    got = t.got(FILTERED_LOGPROBS, **inputs)["logprobs"] > -np.inf
+    promised = t.inputs.get("ties")
+    exact, tied = _kept_and_tied(t)
+    got = t.got(FILTERED_LOGPROBS, **t.inputs)["logprobs"] > -np.inf
     wrong = (got != exact) if got.shape == exact.shape else np.ones_like(tied)
     yield t.number("tokens off the threshold wrongly kept or removed", int(np.sum(wrong & ~tied)), "<=")
     if promised == "lower-id":

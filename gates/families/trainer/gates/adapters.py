@@ -12,7 +12,7 @@ from gates.families.rollout import runs
 from gates.families.rollout.op import ROLLOUT
 from gates.families.scoring.op import COMPLETION_LOGPROBS
 from gates.families.trainer.op import TRAIN_STEP
-from gates.model import Bound, Case, Evidence, Probe, Recipe, Trial
+from gates.model import Bound, Case, Draw, Evidence, Probe, Recipe, Trial
 from gates.registry import gate
 
 DORA = {**runs.ADAPTER, "kind": "dora", "m_std": 0.1}
@@ -80,6 +80,11 @@ def _batch(t: Trial) -> dict[str, Any]:
     return {**runs.scoring_batch(t, run), "temperature": 1.0}
 
 
+def _rewards_differ(t: Draw) -> Iterator[Evidence]:
+    spread = float(np.ptp(t.inputs["rewards"].reshape(2, 4), axis=1).min())
+    yield t.precondition("smallest spread of rewards in a group", spread, ">", 0)
+
+
 @gate(
     "trainer.only-adapters-train",
     level="law",
@@ -96,18 +101,15 @@ def _batch(t: Trial) -> dict[str, Any]:
         "kinds of projection without an adapter": Bound("exact", "targets are found in every kind of layer", 0),
         "DoRA adapters without magnitudes that train": Bound("exact", "DoRA is A, B and magnitudes", 0),
     },
+    requires=_rewards_differ,
 )
 def only_adapters_train(t: Trial) -> Iterator[Evidence]:
     """Take one step on rewards that differ within each group, and compare digests and names."""
-    rewards = t.inputs["rewards"]
-    yield t.precondition(
-        "smallest spread of rewards in a group", float(np.ptp(rewards.reshape(2, 4), axis=1).min()), ">", 0
-    )
     step = t.got(
         TRAIN_STEP,
         **_batch(t),
         adapter=t.inputs["adapter"],
-        rewards=rewards,
+        rewards=t.inputs["rewards"],
         group_size=4,
         learning_rate=1e-2,
         epsilon_low=0.2,

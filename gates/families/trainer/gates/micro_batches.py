@@ -11,7 +11,7 @@ import numpy as np
 from gates.families.loss import cases
 from gates.families.loss.op import POLICY_LOSS, POLICY_LOSS_IN_PARTS
 from gates.families.units import FLOAT32_U
-from gates.model import Array, Bound, Case, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.algorithms import ALGORITHMS
 from reference.oracle import losses
@@ -45,6 +45,23 @@ def _part_cases() -> Iterator[Case]:
             yield _part_case(algorithm, "uneven-window", dapo_denominator="trl", tokens_in_step=171.5, quick=False)
 
 
+def _scale(wanted: losses.PolicyLoss) -> Array:
+    return np.maximum(wanted.gradient_scale, float(np.finfo(np.float32).tiny))
+
+
+def _preconditions(t: Draw) -> Iterator[Evidence]:
+    inputs = dict(t.inputs)
+    sizes = inputs.pop("parts")
+    wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
+    tokens = [int(part.sum()) for part in np.split(inputs["mask"], np.cumsum(sizes)[:-1])]
+    yield t.precondition("different numbers of tokens in a part", len(set(tokens)), ">=", 2)
+    if len(set(sizes)) > 1:  # the means of equal parts are those of the step, for means over rows
+        naive = np.abs(_means_of_parts(inputs, sizes) - wanted.gradient)
+        change = float((naive / (2 * FLOAT32_U * _scale(wanted))).max())
+        yield t.precondition("largest change by denominators of parts, in 2u·S", change, ">", 1e4)
+    yield t.precondition("share of elements at a clip bound", wanted.near_branch[inputs["mask"]].mean(), "<", 0.01)
+
+
 @gate(
     "trainer.micro-batches.add-up",
     level="definition",
@@ -60,6 +77,7 @@ def _part_cases() -> Iterator[Case]:
             "derived", f"{cases.PART_BECAUSE}; both err by at most k = 4", 8.0, "precision"
         ),
     },
+    requires=_preconditions,
     probes=(Probe("policy_loss_in_parts", ("loss", "gradient")),),
 )
 def parts_add_up(t: Trial) -> Iterator[Evidence]:
@@ -67,14 +85,7 @@ def parts_add_up(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
     sizes = inputs.pop("parts")
     wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
-    tokens = [int(part.sum()) for part in np.split(inputs["mask"], np.cumsum(sizes)[:-1])]
-    yield t.precondition("different numbers of tokens in a part", len(set(tokens)), ">=", 2)
-    unit, scale = 2 * FLOAT32_U, np.maximum(wanted.gradient_scale, float(np.finfo(np.float32).tiny))
-    if len(set(sizes)) > 1:  # the means of equal parts are those of the step, for means over rows
-        naive = np.abs(_means_of_parts(inputs, sizes) - wanted.gradient)
-        change = float((naive / (unit * scale)).max())
-        yield t.precondition("largest change by denominators of parts, in 2u·S", change, ">", 1e4)
-    yield t.precondition("share of elements at a clip bound", wanted.near_branch[inputs["mask"]].mean(), "<", 0.01)
+    unit, scale = 2 * FLOAT32_U, _scale(wanted)
     got, one = t.got(POLICY_LOSS_IN_PARTS, **inputs, parts=sizes), t.got(POLICY_LOSS, **inputs)
     sure = ~wanted.near_branch
     loss_unit = unit * wanted.loss_scale
